@@ -1,6 +1,12 @@
 """The loops of the constraint engine; sources and what each promises: `fsm/core/*.h`.
 
-Arguments of another dtype or layout than the one given are copied. Arrays that are returned are new.
+Arrays of another dtype or layout than the one given are copied, but not those that are written to: these must have that
+dtype, be contiguous and writable. Arrays that are returned are new.
+
+All arguments are checked: a state, token, stack or other index that there is not is IndexError; sizes that do not agree
+and arrays with values out of range are ValueError; another type, an array that cannot be written to and an integer of
+more than 64 bits are TypeError; where memory runs out it is MemoryError, and what was there is kept. Arrays that are
+kept must not be changed afterwards.
 """
 
 import enum
@@ -50,6 +56,28 @@ def completions(nodes: _Ints, num_classes: int) -> tuple[_Bools, _Ints]:
     """reach and byte_costs of a `Spelling`, from its template."""
 
 # ---------------------------------------------------------------- tables over characters: core/dfa.h
+
+class Text:
+    """The `TextTable` of a text: what the loops read. It keeps the arrays that it was made from.
+
+    start: its first byte state; num_states, num_nodes: of the table and of the template; num_bytes: its memory, the
+    arrays of `lay_out_text` not counted.
+    """
+
+    @property
+    def start(self) -> int: ...
+    @property
+    def num_states(self) -> int: ...
+    @property
+    def num_nodes(self) -> int: ...
+    @property
+    def num_bytes(self) -> int: ...
+    def counted(self, minimum: int, maximum: int, least: _Ints, tail: int, widest: int, longest_way: int) -> Text:
+        """The same text with bounds on its number of characters.
+
+        least, tail: of `Lengths`, int32[num_states, tail + period]; widest: the bytes of the widest character;
+        longest_way: the greatest least length from any state to an end.
+        """
 
 class Alive(enum.Enum):
     """Which of a pair of states must be alive for the pair to be alive."""
@@ -127,11 +155,8 @@ def lay_out_text(
     is_wide: _Bytes,
     num_ascii: _Ints,
     start: int,
-) -> tuple[_Words, _Ints, _Ints, _Longs, int]:
-    """live, costs, plain (zeros) and fields of a `TextTable`, and the greatest cost of a state that can end.
-
-    The fields point into all these arrays: keep them.
-    """
+) -> tuple[Text, _Words, _Ints, _Ints, int]:
+    """A text, its live, costs and plain (zeros), and the greatest cost of a state that can end."""
 
 def bits_of_rows(flags: _Bools) -> _Words:
     """bool[num_rows, n] as uint64[num_rows, (n + 63) // 64]."""
@@ -141,7 +166,7 @@ def character_kinds(
 ) -> tuple[_Bytes, _Ints]:
     """is_wide and num_ascii of a `TextTable`; the last three arguments are those of `WideKinds`."""
 
-def copies_of(fields: _Longs) -> tuple[_Ints, _Bools, _Ints, _Ints, _Bools]:
+def copies_of(text: Text) -> tuple[_Ints, _Bools, _Ints, _Ints, _Bools]:
     """Copies of table int32[Q, G], accepting, costs, template int32[N, 256] and reach bool[N, G] of a `TextTable`."""
 
 def trie_except(symbols: _Longs, lens: _Longs, num_classes: int) -> tuple[_Ints, _Bools, _Ints]:
@@ -153,11 +178,10 @@ def trie_except(symbols: _Longs, lens: _Longs, num_classes: int) -> tuple[_Ints,
 def base_of_strings(nodes: _Ints, byte_costs: _Ints, is_wide: _Bytes, num_ascii: _Ints) -> _Ints:
     """What `strings_except` needs of the spelling of all JSON strings, in which class 1 is any character."""
 
-def strings_except(texts: bytes, base: _Ints) -> _Longs:
-    """The `TextTable` of all JSON strings but some: its fields, the length of the shortest string, and its arrays.
+def strings_except(texts: bytes, base: _Ints) -> tuple[Text, int]:
+    """All JSON strings but some, and the length of the shortest of them.
 
-    texts: the sorted, distinct texts, printable ASCII without backslash, with a quote behind each. The fields point
-    into the array itself and into base: keep both.
+    texts: the sorted, distinct texts, printable ASCII without backslash, with a quote after each.
     """
 
 # ---------------------------------------------------------------- patterns: core/subsets.h
@@ -236,16 +260,7 @@ def summarise(
 def plain_lens(data: _Bytes, offsets: _Ints, plain0: int, plain1: int, limit: int) -> _Ints:
     """int32[num_tokens]: the number of characters of each token that is plain, else 0; see core/trie.h."""
 
-def token_ends(
-    data: _Bytes,
-    depths: _Bytes,
-    ends: _Ints,
-    tokens: _Ints,
-    roots: _Ints,
-    text: bytes,
-    begin: int,
-    follow: _Bytes,
-) -> tuple[list[int], bool]:
+def token_ends(trie: TokenTrie, text: bytes, begin: int, follow: _Bytes) -> tuple[list[int], bool]:
     """Where the tokens end that stand in a text at a position, and whether some reach beyond it into `follow`.
 
     Raises:
@@ -317,7 +332,8 @@ class Automaton:
     interpreter's lock once it has taken about a millisecond.
 
     Args:
-        data, byte_sets: of a `Network`; texts: int64[24 * num_texts], the fields of its texts.
+        data, byte_sets: of a `Network`; texts: its texts; is_key: uint8[num_texts], A_REMEMBERED_KEY or AN_ITEM of
+            those that have to be remembered, else 0.
         max_bytes: bound on the memory of states and stacks.
 
     Raises:
@@ -326,7 +342,13 @@ class Automaton:
     """
 
     def __init__(
-        self, vocabulary: Vocabulary, data: _Ints, byte_sets: _Words, texts: _Longs, max_bytes: int
+        self,
+        vocabulary: Vocabulary,
+        data: _Ints,
+        byte_sets: _Words,
+        texts: list[Text],
+        is_key: _Bytes,
+        max_bytes: int,
     ) -> None: ...
 
     # questions about states
@@ -429,7 +451,7 @@ class Automaton:
         """int32[vocabulary size]: the state after each token whose bit is set, 0 for the others."""
 
     def walk_text(
-        self, fields: _Longs, sub: int, count: int, limit: int, with_exits: bool, bits: _Ints
+        self, text: Text, sub: int, count: int, limit: int, with_exits: bool, bits: _Ints
     ) -> tuple[int, bool, _Ints | None, _Ints | None]:
         """Writes the row of the tokens that stay inside a text and leave at most `limit` bytes to its end.
 
@@ -439,7 +461,7 @@ class Automaton:
             byte, and int32[257], where each group begins.
         """
 
-    def text_targets(self, fields: _Longs, sub: int, count: int) -> _Longs:
+    def text_targets(self, text: Text, sub: int, count: int) -> _Longs:
         """int64[vocabulary size]: where in a text each token ends, as equal numbers; -1 if it does not stay inside."""
 
     # how much may be kept and done
@@ -484,7 +506,7 @@ class Automaton:
 # ---------------------------------------------------------------- masks: core/search.h, core/mask_rows.h
 
 class Judged:
-    """How far the tokens of a row have been judged (`Search.keep_within`)."""
+    """How far the tokens of a row have been judged (`Search.keep_within`): of one automaton and state."""
 
     def __init__(self) -> None: ...
 
@@ -492,10 +514,10 @@ class Search:
     """The least number of tokens that complete a text; see core/search.h. One call at a time, which the caller sees to.
 
     Args:
-        num_members: of all sets of the network; parts_work: members that may be looked at in search of parts.
+        parts_work: members that may be looked at in search of parts.
     """
 
-    def __init__(self, automaton: Automaton, num_members: int, parts_work: int) -> None: ...
+    def __init__(self, automaton: Automaton, parts_work: int) -> None: ...
     @property
     def num_bytes(self) -> int: ...
     @property
@@ -520,7 +542,7 @@ class Search:
         exception, with the same bits and judged, it goes on where it was. Raises as `Automaton`.
         """
 
-def are_alike(fields: _Longs, left: int, right: int, num_steps: int, max_pairs: int) -> bool:
+def are_alike(text: Text, left: int, right: int, num_steps: int, max_pairs: int) -> bool:
     """Whether two table states of a text accept, refuse and go on alike for the next num_steps characters.
 
     False if more than max_pairs pairs would have to be compared.

@@ -68,10 +68,7 @@ TRIE_WIDTH = 6
 WORD_BITS = 31  # members per frame
 UNBOUNDED = 1 << 30  # as number of members that may still be written
 
-# of a text table's fields
-T_NODES, T_START, T_STATES, T_IS_KEY = 10, 12, 13, 23
-TEXT_WIDTH = 24
-A_REMEMBERED_KEY, AN_ITEM = 1, 2  # T_IS_KEY of texts that have to be remembered
+A_REMEMBERED_KEY, AN_ITEM = 1, 2  # of texts that have to be remembered (`is_key` of `core.Automaton`)
 
 # of a frame
 F_RETURN, F_COUNT, F_OWED, F_PARENT, F_COST = range(5)

@@ -9,20 +9,23 @@ from __future__ import annotations
 import functools
 import json
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
 from ..errors import (
+    ConfigError,
     ConstraintError,
     ConstraintTooLarge,
     EmptyLanguage,
     InvalidGrammar,
+    InvalidRegex,
     InvalidSchema,
     InvalidStructuralTag,
 )
 from ..written_out import check_written_out
 from .any_json import ExtraKeys, KeyOrder, Whitespace, json_grammar
+from .arguments import check_at_least, check_option, check_text, check_type
 from .collection import while_put_off
 from .compile_time import MAX_SECONDS, CompileTime
 from .constraint import Constraint
@@ -37,7 +40,7 @@ from .vocabulary.vocabulary import Vocabulary
 from .warm_up import warm_up
 
 MAX_SOURCE_LEN = 4 << 20
-MAX_OPTIONS = 1 << 20  # of a choice; so many positions a whole constraint may have
+MAX_OPTIONS = 1 << 18  # of a choice: what more takes, half a second and more, is often too long for the time limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,15 @@ class Limits:
     max_automaton_bytes: int = 64 << 20
     max_compile_seconds: float | None = MAX_SECONDS
 
+    def __post_init__(self) -> None:
+        check_at_least("max_automaton_bytes", self.max_automaton_bytes, 0, "a number of bytes")
+        seconds = self.max_compile_seconds
+        if seconds is None:
+            return
+        check_type("max_compile_seconds", seconds, (int, float), "a number of seconds, or None for no bound")
+        if isinstance(seconds, bool) or not seconds >= 0:
+            raise ConfigError(f"max_compile_seconds: give seconds, 0 or more, or None for no bound, not {seconds!r}")
+
 
 class Compiler:
     """Compiles constraints for one vocabulary and keeps them.
@@ -61,11 +73,18 @@ class Compiler:
         vocabulary: the tokens.
         max_cached_bytes: bound on kept constraints (a half) and on kept mask rows (the other half).
         limits: bounds on a single constraint.
+
+    Raises:
+        TypeError, ConfigError: an argument is of another type, or out of range. What is compiled is checked as well: a
+            wrong type or value of it is a `ConstraintError` that names the argument.
     """
 
     def __init__(
         self, vocabulary: Vocabulary, *, max_cached_bytes: int = 256 << 20, limits: Limits | None = None
     ) -> None:
+        check_type("vocabulary", vocabulary, Vocabulary, "a Vocabulary")
+        check_at_least("max_cached_bytes", max_cached_bytes, 0, "a number of bytes")
+        check_type("limits", limits, (Limits, type(None)), "Limits, or None for the usual ones")
         self.vocabulary = vocabulary
         self.limits = limits or Limits()
         self._store = MaskStore(vocabulary, max_cached_bytes // 2)
@@ -76,6 +95,7 @@ class Compiler:
 
     def regex(self, pattern: str) -> Constraint:
         """Texts that match a pattern from end to end (Python's dialect; see `regex_syntax`)."""
+        check_text("regex", pattern, InvalidRegex)
         time = self._time()
 
         def grammar() -> Grammar:
@@ -86,6 +106,9 @@ class Compiler:
     def choice(self, options: Sequence[str]) -> Constraint:
         """One of the given texts."""
         time = self._time()
+        if isinstance(options, (str, bytes)) or not isinstance(options, (Sequence, Set)):
+            message = f"choice: expected a list of texts, not {type(options).__name__}; put them into a list"
+            raise ConstraintError(message, param="choice")
         if not options:
             raise EmptyLanguage("a choice needs at least one option", param="choice")
         if len(options) > MAX_OPTIONS:
@@ -127,6 +150,9 @@ class Compiler:
             key_order: "schema" (named keys as the schema names them, then others) or "any".
             extra_keys: "schema" (as the schema says) or "never" (none, unless the schema says what they may be).
         """
+        check_option("whitespace", whitespace, Whitespace)
+        check_option("key_order", key_order, KeyOrder)
+        check_option("extra_keys", extra_keys, ExtraKeys)
         time = self._time()
         loaded = _load_schema(schema)
         schema_to_grammar, place_of_contradiction = _json_schema()
@@ -147,14 +173,18 @@ class Compiler:
 
     def json_object(self, *, whitespace: Whitespace = "compact") -> Constraint:
         """Any JSON object."""
+        check_option("whitespace", whitespace, Whitespace)
         return self._compile("json_object", "", lambda: json_grammar("object", whitespace), self._time(), whitespace)
 
     def json_value(self, *, whitespace: Whitespace = "compact") -> Constraint:
         """Any JSON value."""
+        check_option("whitespace", whitespace, Whitespace)
         return self._compile("json_value", "", lambda: json_grammar("value", whitespace), self._time(), whitespace)
 
     def grammar(self, text: str, syntax: Syntax = "auto") -> Constraint:
         """Sentences of a grammar given as text, in one of the notations of `grammars`."""
+        check_text("grammar", text, InvalidGrammar)
+        check_option("syntax", syntax, Syntax)
         if len(text) > MAX_SOURCE_LEN:
             raise InvalidGrammar(f"the grammar has {len(text)} characters; at most {MAX_SOURCE_LEN} are read")
         time = self._time()
@@ -165,6 +195,7 @@ class Compiler:
         """Free text with tags in it (see `structural_tags`): a dict, or JSON text of one."""
         from .tags.structural_tags import structural_tag_to_grammar
 
+        check_option("whitespace", whitespace, Whitespace)
         time = self._time()
         if isinstance(description, str):
             loaded = _load_json(description, "structural tag", InvalidStructuralTag)
@@ -183,6 +214,7 @@ class Compiler:
 
     def from_grammar(self, grammar: Grammar) -> Constraint:
         """A grammar built by hand; not cached."""
+        check_type("grammar", grammar, Grammar, "a Grammar")
         return self._build("grammar", "", lambda: grammar, self._time())
 
     def warm_up(self) -> None:

@@ -21,6 +21,7 @@ import weakref
 from collections.abc import Callable
 
 from ..errors import ConstraintTooLarge, EmptyLanguage
+from .arguments import check_type
 from .automaton.automaton import Automaton
 from .automaton.room import UNUSED_AUTOMATON_BYTES
 from .cursor import Cursor
@@ -133,6 +134,7 @@ class Constraint:
 
     def accepts(self, text: bytes) -> bool:
         """Whether it is a whole text of the language."""
+        check_type("text", text, bytes, "bytes; encode text first")
         return self.knowledge.accepts(text)
 
     def placed(self, error: ConstraintTooLarge, token_ids: list[int]) -> ConstraintTooLarge:

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from .arguments import check_at_least, check_type
 from .constraint import Constraint
 from .text.alphabet import Ints
 
@@ -63,6 +64,9 @@ def flatten(
     constraint: Constraint, max_states: int = MAX_STATES, max_row_bytes: int = MAX_ROW_BYTES
 ) -> FlatAutomaton | None:
     """The constraint's tables; None if it has more states, its rows take more memory, or keys have to be remembered."""
+    check_type("constraint", constraint, Constraint, "a compiled Constraint")
+    check_at_least("max_states", max_states, 1, "a number of states")
+    check_at_least("max_row_bytes", max_row_bytes, 0, "a number of bytes")
     if constraint.knowledge.repeats is not None or constraint.knowledge.distinct is not None:
         return None
     found = _transitions(constraint, max_states)

@@ -11,7 +11,6 @@ import numpy as np
 
 from ..errors import ConstraintError
 from .any_json import json_grammar
-from .columns import T_START
 from .constraint import Constraint
 from .masks.passages import Passages
 from .network.expression import Alternation, Embed, Expression, Grammar, Literal, Repeat, Sequence
@@ -45,6 +44,7 @@ def warm_up(build: Callable[[Grammar], Constraint]) -> None:
 
 def _grammars() -> Iterator[tuple[Grammar, int]]:
     """Grammars, and how many tokens to take."""
+    from .grammars import text_to_grammar
     from .json_schema import schema_to_grammar
     from .json_schema.formats import FORMATS
 
@@ -63,6 +63,8 @@ def _grammars() -> Iterator[tuple[Grammar, int]]:
     yield json_grammar("value", "compact"), MANY_TOKENS
     for text in texts:
         yield Grammar({"text": text}, "text"), MANY_TOKENS
+    yield text_to_grammar('root ::= "a"', "ebnf"), 1
+    yield text_to_grammar('start: "a"', "lark"), 1
     number = {"type": "number", "minimum": 0.5}
     yield schema_to_grammar({"type": "object", "properties": {"a": number, "é": {"enum": ["a", "b"]}}}), MANY_TOKENS
     yield schema_to_grammar({"type": "object", "properties": {"a": {"type": "null"}, "b": True}}), 1
@@ -100,7 +102,7 @@ def _use_rarely(constraint: Constraint) -> None:
     Passages(automaton.network, Atoms((b"a",)))
     automaton.targets(automaton.start, constraint.vocabulary.eos_words)
     for index, text in enumerate(automaton.network.texts):
-        automaton.text_targets(index, int(text.fields[T_START]), 0)
+        automaton.text_targets(index, text.core.start, 0)
     constraint.knowledge.masks.fresh_row(automaton.start)
     if constraint.knowledge.key_budget is not None:
         constraint.knowledge.key_budget.tokens_on_the_way(automaton.start)

@@ -181,6 +181,8 @@ def test_what_is_far_too_long_is_not_even_written(make: Callable[..., Any], monk
     monkeypatch.setattr(json, "dumps", None)
     with pytest.raises(ConstraintTooLarge, match="more than 2097152 characters"):
         make({"enum": [f"{index}" * 20 for index in range(50_000)]})
+    with pytest.raises(ConstraintTooLarge, match="more than 2097152 characters"):
+        make({"allOf": [{"if": {"required": ["a"]}, "then": {}} for _ in range(60_000)]})
 
 
 @pytest.mark.parametrize("make", [phloem.json_schema, phloem.structural_tag])

@@ -25,7 +25,6 @@ from .room import DEFAULT_MAX_BYTES
 
 END = 1  # the state in which the text is complete and cannot go on
 NO_LIMIT = 1 << 30  # bytes to acceptance: more than any state is away from it
-_NO_TEXT = bytes(8 * k.TEXT_WIDTH)
 
 
 class Automaton:
@@ -48,12 +47,11 @@ class Automaton:
     def __init__(self, network: Network, vocabulary: Vocabulary, max_bytes: int = DEFAULT_MAX_BYTES) -> None:
         self.network = network
         self.vocabulary = vocabulary
-        texts = np.frombuffer(bytearray().join([text.packed for text in network.texts]) or _NO_TEXT, np.int64)
+        texts, is_key = [text.core for text in network.texts], np.zeros(len(network.texts), np.uint8)
         for index in network.key_texts:
-            is_item = index in network.item_texts
-            texts[index * k.TEXT_WIDTH + k.T_IS_KEY] = k.AN_ITEM if is_item else k.A_REMEMBERED_KEY
+            is_key[index] = k.AN_ITEM if index in network.item_texts else k.A_REMEMBERED_KEY
         self.core = self.room = bound = core.Automaton(
-            vocabulary.core, network.data, network.byte_sets, texts, max_bytes
+            vocabulary.core, network.data, network.byte_sets, texts, is_key, max_bytes
         )
         self.start = bound.start
         self.is_accepting, self.key_place = bound.is_accepting, bound.key_place
@@ -88,4 +86,4 @@ class Automaton:
 
     def text_targets(self, text: int, sub: int, count: int) -> npt.NDArray[np.int64]:
         """int64[vocabulary size]: where each token ends that stays inside a text, as equal numbers; -1 for others."""
-        return self.core.text_targets(self.network.texts[text].fields, sub, count)
+        return self.core.text_targets(self.network.texts[text].core, sub, count)

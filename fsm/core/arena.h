@@ -103,22 +103,27 @@ class Slots {
     return slots_[slot];
   }
 
-  // Adds a number that `find` did not find; hash_of(number) is the hash of any one.
+  // Makes room for one more; hash_of(number) is the hash of any number that was added. Throws std::bad_alloc, before
+  // anything is changed: so the owner asks for room first, then adds what the number stands for, then the number.
   template <class HashOf>
-  void add(int32_t number, HashOf hash_of) {
-    if (2 * static_cast<size_t>(++count_) > slots_.size()) {
-      std::vector<int32_t> before(2 * slots_.size());
-      budget_.add(static_cast<int64_t>(slots_.size()) * 4);
-      before.swap(slots_);
-      for (int32_t known : before) {
-        if (known) place(known, hash_of(known));
-      }
+  void reserve_one(HashOf hash_of) {
+    if (2 * static_cast<size_t>(count_ + 1) <= slots_.size()) return;
+    std::vector<int32_t> before(2 * slots_.size());
+    budget_.add(static_cast<int64_t>(slots_.size()) * 4);
+    before.swap(slots_);
+    for (int32_t known : before) {
+      if (known) place(known, hash_of(known));
     }
-    place(number, hash_of(number));
+  }
+
+  // Adds a number that `find` did not find, for which there is room.
+  void add(int32_t number, uint64_t hash) noexcept {
+    ++count_;
+    place(number, hash);
   }
 
  private:
-  void place(int32_t number, uint64_t hash) {
+  void place(int32_t number, uint64_t hash) noexcept {
     const size_t mask = slots_.size() - 1;
     size_t slot = hash & mask;
     while (slots_[slot]) slot = (slot + 1) & mask;

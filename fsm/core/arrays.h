@@ -3,6 +3,8 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 
+#include <memory>
+
 #include "table.h"
 
 namespace phloem::fsm {
@@ -30,9 +32,9 @@ template <class To, class From>
 Result<To> shaped(std::vector<From>&& values, std::initializer_list<size_t> shape) {
   static_assert(sizeof(To) == sizeof(From));
   values.reserve(1);  // an empty array has an address, too
-  auto* kept = new std::vector<From>(std::move(values));
-  nb::capsule owner(kept, [](void* pointer) noexcept { delete static_cast<std::vector<From>*>(pointer); });
-  return Result<To>(kept->data(), shape, owner);
+  auto kept = std::make_unique<std::vector<From>>(std::move(values));
+  nb::capsule owner(kept.get(), [](void* pointer) noexcept { delete static_cast<std::vector<From>*>(pointer); });
+  return Result<To>(kept.release()->data(), shape, owner);
 }
 
 template <class T>

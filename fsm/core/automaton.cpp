@@ -217,7 +217,7 @@ int64_t Automaton::give_up() {
 
 bool Automaton::charge(int64_t work) {
   if (!is_bounded()) return true;
-  allowance_ -= work;
+  allowance_ = std::max(allowance_ - work, -ENDLESS);
   return allowance_ >= 0;
 }
 

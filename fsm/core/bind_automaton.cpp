@@ -17,18 +17,32 @@ using ByteArray = Array<uint8_t>;
 
 void make_trie(BoundTrie* made, ByteArray bytes, ByteArray depths, IntArray ends, IntArray tokens, IntArray roots,
                IntArray summary_of, Array2<uint64_t> summaries, IntArray ordered, IntArray firsts, ByteArray lens) {
+  check_size("depths", depths.shape(0), static_cast<int64_t>(bytes.shape(0)));
+  for (const IntArray* array : {&ends, &tokens, &summary_of}) {
+    check_size("ends, tokens or summary_of", array->shape(0), static_cast<int64_t>(bytes.shape(0)));
+  }
+  check_size("roots", roots.shape(0), 256);
+  check_size("summaries", summaries.shape(1), 3);
+  check_size("firsts", firsts.shape(0), static_cast<int64_t>(bytes.shape(0)) + 1);
+  check_size("lens", lens.shape(0), static_cast<int64_t>(ordered.shape(0)));
   Kept kept;
   const TokenTrie trie{.bytes = keep(kept, bytes), .depths = keep(kept, depths), .ends = keep(kept, ends),
                        .tokens = keep(kept, tokens), .roots = keep(kept, roots), .summary_of = keep(kept, summary_of),
                        .summaries = keep(kept, summaries), .ordered = keep(kept, ordered),
                        .firsts = keep(kept, firsts), .lens = keep(kept, lens),
                        .size = static_cast<int64_t>(bytes.shape(0))};
+  check_trie(trie, summaries.shape(0), ordered.shape(0));
   new (made) BoundTrie{std::move(kept), trie};
 }
 
 void make_vocabulary(BoundVocabulary* made, BoundTrie& whole, BoundTrie& rest, IntArray next_same,
                      ByteArray token_bytes, IntArray token_offsets, Array2<int32_t> plain_rows, IntArray all_tokens,
                      IntArray eos) {
+  check(token_offsets.shape(0) > 0, "token_offsets", "is empty");
+  check_size("next_same", next_same.shape(0), static_cast<int64_t>(token_offsets.shape(0)) - 1);
+  check_size("plain_rows", plain_rows.shape(0), NUM_PLAIN_ROWS + 1);
+  check_size("plain_rows", plain_rows.shape(1), static_cast<int64_t>(all_tokens.shape(0)));
+  check_size("eos", eos.shape(0), static_cast<int64_t>(all_tokens.shape(0)));
   new (made) BoundVocabulary();
   Kept& kept = made->kept;
   Vocabulary& vocabulary = made->vocabulary;
@@ -42,30 +56,44 @@ void make_vocabulary(BoundVocabulary* made, BoundTrie& whole, BoundTrie& rest, I
   vocabulary.eos = keep(kept, eos);
   vocabulary.num_words = static_cast<int64_t>(all_tokens.shape(0));
   vocabulary.num_tokens = static_cast<int64_t>(token_offsets.shape(0)) - 1;
+  try {
+    check_vocabulary(vocabulary, token_bytes.shape(0));
+  } catch (...) {  // what has not been made is not taken down
+    made->~BoundVocabulary();
+    throw;
+  }
 }
 
 void make_automaton(BoundAutomaton* made, BoundVocabulary& vocabulary, IntArray data, Array2<uint64_t> byte_sets,
-                    Array<int64_t> texts, int64_t max_bytes) {
+                    const std::vector<const BoundText*>& texts, ByteArray is_key, int64_t max_bytes) {
+  check_number("max_bytes", max_bytes, 0, ENDLESS);
+  check_size("byte_sets", byte_sets.shape(1), 4);
+  check_size("is_key", is_key.shape(0), static_cast<int64_t>(texts.size()));
+  check_values("is_key", span_of(is_key), 0, AN_ITEM + 1);
+  check_network(span_of(data), static_cast<int64_t>(byte_sets.shape(0)), static_cast<int64_t>(texts.size()));
   Kept kept;
-  const auto* first_text = reinterpret_cast<const TextTable*>(keep(kept, texts));
-  const std::span all_texts(first_text, texts.shape(0) * sizeof(int64_t) / sizeof(TextTable));
-  const Network network = network_of(keep(kept, data), keep(kept, byte_sets), all_texts);
-  new (made) BoundAutomaton(std::move(kept), network, vocabulary, max_bytes);
+  std::vector<TextTable> tables;
+  for (size_t index = 0; index < texts.size(); ++index) {
+    check(texts[index] != nullptr, "texts", "has a None");
+    kept.push_back(texts[index]->kept);
+    tables.push_back(texts[index]->text);
+    tables.back().is_key = is_key.data()[index];
+  }
+  const int32_t* numbers = keep(kept, data);
+  const uint64_t* sets = keep(kept, byte_sets);
+  const Network network = network_of(numbers, sets, static_cast<int64_t>(byte_sets.shape(0)), tables);
+  new (made) BoundAutomaton(std::move(kept), std::move(tables), network, vocabulary, max_bytes);
   Automaton& automaton = made->automaton;
   try {
     automaton.start = locked(automaton, [](Automaton& one) { return one.enter(one.states.network.start, 0); });
-  } catch (...) {  // who has not been made is not taken down
+  } catch (...) {  // what has not been made is not taken down
     made->~BoundAutomaton();
     throw;
   }
 }
 
-void check_token(const BoundAutomaton& self, int64_t token) {
-  if (token < 0 || token >= self.automaton.vocabulary.num_tokens) throw nb::index_error("there is no such token");
-}
-
 std::vector<std::tuple<int64_t, int64_t, int64_t>> configurations(BoundAutomaton& self, int64_t state) {
-  return locked(self, [&](Automaton& automaton) {
+  return locked_at(self, state, [&](Automaton& automaton) {
     std::vector<std::tuple<int64_t, int64_t, int64_t>> found;
     for (int64_t key : automaton.states.of(state)) found.emplace_back(node_of(key), sub_of(key), stack_of(key));
     return found;
@@ -75,7 +103,7 @@ std::vector<std::tuple<int64_t, int64_t, int64_t>> configurations(BoundAutomaton
 using TextTuple = std::tuple<int64_t, int64_t, int64_t, int64_t>;
 
 std::pair<std::vector<TextTuple>, bool> texts_of(BoundAutomaton& self, int64_t state) {
-  return locked(self, [&](Automaton& automaton) {
+  return locked_at(self, state, [&](Automaton& automaton) {
     std::vector<TextGroup> groups;
     const bool is_elsewhere = automaton.text_groups(state, groups) > 0;
     std::vector<TextTuple> found;
@@ -99,7 +127,7 @@ void bind_questions(nb::class_<BoundAutomaton>& bound) {
   using Self = BoundAutomaton;
   auto field = [&](const char* name, auto get) {
     bound.def(name, [get](Self& self, int64_t state) {
-      return locked(self, [&](Automaton& automaton) { return get(automaton.states[state]); });
+      return locked_at(self, state, [&](Automaton& automaton) { return get(automaton.states[state]); });
     });
   };
   field("is_accepting", [](const State& state) { return state.accepts != 0; });
@@ -110,41 +138,49 @@ void bind_questions(nb::class_<BoundAutomaton>& bound) {
   bound.def("configurations", configurations);
   bound.def("texts", texts_of);
   bound.def("frame", [](Self& self, int64_t stack) {
-    const Frame frame = locked(self, [&](Automaton& automaton) { return automaton.states.stacks[stack]; });
+    const Frame frame = locked(self, [&](Automaton& automaton) {
+      check_index("stack", stack, automaton.states.stacks.size());
+      return automaton.states.stacks[stack];
+    });
     return std::tuple(frame.node, frame.count, frame.owed, frame.parent, frame.cost);
   });
   bound.def("live_bytes", [](Self& self, int64_t state) {
     std::vector<uint8_t> live(256);
-    locked(self, [&](Automaton& automaton) { automaton.live_bytes(state, live.data()); });
+    locked_at(self, state, [&](Automaton& automaton) { automaton.live_bytes(state, live.data()); });
     return array_of(std::move(live));
   });
   bound.def("stays_on_plain", [](Self& self, int64_t state) {
-    return locked(self, [&](Automaton& automaton) { return state_stays_on_plain(automaton, state); });
+    return locked_at(self, state, [&](Automaton& automaton) { return state_stays_on_plain(automaton, state); });
   });
 }
 
 void bind_moves(nb::class_<BoundAutomaton>& bound) {
   using Self = BoundAutomaton;
   bound.def("advance", [](Self& self, int64_t state, int64_t token) {
-    check_token(self, token);
-    return locked(self, [&](Automaton& automaton) { return automaton.advance(state, token); });
+    check_index("token", token, self.automaton.vocabulary.num_tokens);
+    return locked_at(self, state, [&](Automaton& automaton) { return automaton.advance(state, token); });
   });
   bound.def("advance_bytes", [](Self& self, int64_t state, nb::bytes data) {
-    return locked(self, [&](Automaton& automaton) { return automaton.advance_bytes(state, bytes_of(data)); });
+    return locked_at(self, state, [&](Automaton& automaton) { return automaton.advance_bytes(state, bytes_of(data)); });
   });
   bound.def("after_text", [](Self& self, int64_t state, int64_t configuration) {
-    return locked(self, [&](Automaton& automaton) { return automaton.after_text(state, configuration); });
+    return locked_at(self, state, [&](Automaton& automaton) {
+      check_index("configuration", configuration, automaton.states[state].size);
+      const int64_t node = node_of(automaton.states.of(state)[configuration]);
+      check(automaton.states.network.kinds[node] == K_TEXT, "configuration", "is not in a text");
+      return automaton.after_text(state, configuration);
+    });
   });
   bound.def("without_texts", [](Self& self, int64_t state) {
-    return locked(self, [&](Automaton& automaton) { return automaton.without_texts(state, 0); });
+    return locked_at(self, state, [&](Automaton& automaton) { return automaton.without_texts(state, 0); });
   });
   bound.def("without_items", [](Self& self, int64_t state) {
-    return locked(self, [&](Automaton& automaton) { return automaton.without_texts(state, AN_ITEM); });
+    return locked_at(self, state, [&](Automaton& automaton) { return automaton.without_texts(state, AN_ITEM); });
   });
   bound.def("forced_run", [](Self& self, int64_t state, size_t max_bytes) {
     std::vector<uint8_t> run;
     const int64_t target =
-        locked(self, [&](Automaton& automaton) { return automaton.forced_run(state, max_bytes, run); });
+        locked_at(self, state, [&](Automaton& automaton) { return automaton.forced_run(state, max_bytes, run); });
     return std::pair(nb::bytes(run.data(), run.size()), target);
   });
 }
@@ -169,15 +205,18 @@ void bind_room(nb::class_<BoundAutomaton>& bound) {
     return locked(self, [&](Automaton& one) { return static_cast<double>(one.states.stacks.size()) > most_stacks; });
   });
   bound.def("allow", [](Self& self, int64_t work) {
+    check_number("work", work, -ENDLESS, ENDLESS);
     locked(self, [&](Automaton& automaton) { automaton.allow(work); });
   });
   bound.def("give_up", [](Self& self) {
     return locked(self, [](Automaton& automaton) { return automaton.give_up(); });
   });
   bound.def("charge", [](Self& self, int64_t work) {
+    check_number("work", work, 0, ENDLESS);
     return locked(self, [&](Automaton& automaton) { return automaton.charge(work); });
   });
   bound.def("spend", [](Self& self, int64_t work) {
+    check_number("work", work, 0, ENDLESS);
     locked(self, [&](Automaton& automaton) {
       if (!automaton.charge(0)) throw OutOfWork();
       automaton.charge(work);

@@ -21,6 +21,21 @@ Bytes view(const ByteArray& array) { return {array.data(), array.shape(0)}; }
 Ints view(const IntArray& array) { return {array.data(), array.shape(0)}; }
 std::span<int32_t> view(const Bits& array) { return {array.data(), array.shape(0)}; }
 
+// `locked_at` for what needs the roles of all byte sets.
+template <class Function>
+auto locked_with(Self& self, const ByteArray& roles, int64_t state, Function function) {
+  check(static_cast<int64_t>(roles.shape(0)) >= self.network.num_byte_sets, "roles", "is shorter than the byte sets");
+  return locked_at(self, state, function);
+}
+
+// The dead state has no completion.
+void check_is_alive(int64_t state) { check(state != 0, "state", "is the dead one"); }
+
+Mode mode_from(int32_t mode) {
+  check_number("mode", mode, UNKNOWN, ESCAPE);
+  return static_cast<Mode>(mode);
+}
+
 void bind_written(nb::module_& module) {
   nb::enum_<Mode>(module, "Mode", nb::is_arithmetic())
       .value("UNKNOWN", UNKNOWN)
@@ -33,25 +48,34 @@ void bind_written(nb::module_& module) {
       .value("KEY_ENDS", KeyEvent::KEY_ENDS)
       .value("ITEM_ENDS", KeyEvent::ITEM_ENDS);
   module.def("follow_keys", [](Self& self, int64_t state, nb::bytes data, bool has_keys) {
-    const KeyStep found = locked(
-        self, [&](Automaton& automaton) { return follow_keys(automaton, state, bytes_of(data), has_keys); });
+    const KeyStep found = locked_at(
+        self, state, [&](Automaton& automaton) { return follow_keys(automaton, state, bytes_of(data), has_keys); });
     std::vector<Event> events;
     for (const auto& [kind, first, last] : found.events) events.emplace_back(static_cast<int32_t>(kind), first, last);
     return std::tuple(found.state, found.begin, events);
   });
   module.def("advance_keys", [](Self& self, int64_t state, int64_t token, bool has_keys) {
-    return locked(self, [&](Automaton& automaton) { return advance_keys(automaton, state, token, has_keys); });
+    check_index("token", token, self.automaton.vocabulary.num_tokens);
+    return locked_at(self, state, [&](Automaton& automaton) { return advance_keys(automaton, state, token, has_keys); });
   });
   module.def("is_in_string", [](Self& self, int64_t state) {
-    return locked(self, [&](Automaton& automaton) { return mode_of(automaton, state) == IN_STRING; });
+    return locked_at(self, state, [&](Automaton& automaton) { return mode_of(automaton, state) == IN_STRING; });
   });
   module.def("note_mode", [](Self& self, int64_t state, int32_t mode) {
-    locked(self, [&](Automaton& automaton) { note_mode(automaton, state, static_cast<Mode>(mode)); });
+    locked_at(self, state, [&](Automaton& automaton) { note_mode(automaton, state, mode_from(mode)); });
   });
   module.def("clear_below", [](Self& self, nb::bytes path, Bits bits) {
     if (path.size() == 0) throw nb::value_error("all tokens begin with no bytes");
+    check_row(self.automaton.vocabulary, "bits", bits.shape(0));
     clear_below(self.automaton.vocabulary.whole, bytes_of(path), bits.data());
-  });
+  }, nb::arg(), nb::arg(), nb::arg().noconvert());
+}
+
+// Whether something by state has an entry for each state of a way.
+void check_way(const Way& way, int64_t num_states, const char* what) {
+  bool is_right = way.end < num_states;
+  for (const Way::Place& place : way.places) is_right &= place.state < num_states;
+  check(is_right, what, "has no entry for a state of the way");
 }
 
 void bind_ways(nb::module_& module) {
@@ -61,12 +85,21 @@ void bind_ways(nb::module_& module) {
     return found;
   });
   module.def("find_way", [](Self& self, int64_t state, IntArray known) {
-    return locked(self, [&](Automaton& automaton) { return find_way(automaton, state, view(known)); });
+    check_is_alive(state);
+    return locked_at(self, state, [&](Automaton& automaton) { return find_way(automaton, state, view(known)); });
   });
-  module.def("count_keys", [](const Way& way, Bits num_keys) { count_keys(way, view(num_keys)); });
+  module.def("count_keys", [](const Way& way, Bits num_keys) {
+    check_way(way, num_keys.shape(0), "num_keys");
+    count_keys(way, view(num_keys));
+  }, nb::arg(), nb::arg().noconvert());
   module.def("count_way_tokens", [](Self& self, const Way& way, IntArray bounds, Bits num_tokens) {
-    locked(self, [&](Automaton& automaton) { count_way_tokens(automaton, way, view(bounds), view(num_tokens)); });
-  });
+    check_size("bounds", bounds.shape(0), static_cast<int64_t>(way.places.size()));
+    check_way(way, num_tokens.shape(0), "num_tokens");
+    locked(self, [&](Automaton& automaton) {
+      check_way(way, automaton.states.size(), "the automaton");
+      count_way_tokens(automaton, way, view(bounds), view(num_tokens));
+    });
+  }, nb::arg(), nb::arg(), nb::arg(), nb::arg().noconvert());
 }
 
 void bind_items(nb::module_& module) {
@@ -79,24 +112,37 @@ void bind_items(nb::module_& module) {
   module.attr("ENDS_LAST") = static_cast<int>(ENDS_LAST);
   module.attr("ENDS_ONE") = static_cast<int>(ENDS_ONE);
   module.def("scan_items", [](Self& self, ByteArray roles, int64_t state, nb::bytes data, int32_t mode) {
-    const ItemScan found = locked(self, [&](Automaton& automaton) {
-      return scan_items(automaton, view(roles), state, bytes_of(data), static_cast<Mode>(mode));
+    const ItemScan found = locked_with(self, roles, state, [&](Automaton& automaton) {
+      return scan_items(automaton, view(roles), state, bytes_of(data), mode_from(mode));
     });
     std::vector<Event> events;
     for (const auto& [kind, at, before] : found.events) events.emplace_back(static_cast<int32_t>(kind), at, before);
     return std::tuple(found.state, static_cast<int32_t>(found.mode), events);
   });
   module.def("ending_tokens", [](Self& self, ByteArray roles, int64_t state, int32_t mode, IntArray tokens) {
-    return array_of(locked(self, [&](Automaton& automaton) {
-      return ending_tokens(automaton, view(roles), state, static_cast<Mode>(mode), view(tokens));
+    check_values("tokens", view(tokens), 0, self.automaton.vocabulary.num_tokens);
+    return array_of(locked_with(self, roles, state, [&](Automaton& automaton) {
+      return ending_tokens(automaton, view(roles), state, mode_from(mode), view(tokens));
     }));
   });
   module.def("items_to_go", [](Self& self, ByteArray roles, int64_t state) {
-    return locked(self, [&](Automaton& automaton) { return items_to_go(automaton, view(roles), state); });
+    check_is_alive(state);
+    return locked_with(self, roles, state, [&](Automaton& automaton) {
+      return items_to_go(automaton, view(roles), state);
+    });
   });
   module.def("without_ends", [](Self& self, ByteArray roles, int64_t state) {
-    return locked(self, [&](Automaton& automaton) { return without_ends(automaton, view(roles), state); });
+    return locked_with(self, roles, state, [&](Automaton& automaton) {
+      return without_ends(automaton, view(roles), state);
+    });
   });
+}
+
+// A network of which only the indices are asked for.
+Network checked_network(const IntArray& data, const ByteArray& byte_sets, const ByteArray& texts) {
+  const int64_t num_byte_sets = static_cast<int64_t>(byte_sets.shape(0));
+  check_network(view(data), num_byte_sets, static_cast<int64_t>(texts.shape(0)));
+  return network_of(data.data(), nullptr, num_byte_sets, {});
 }
 
 void bind_networks(nb::module_& module) {
@@ -109,13 +155,17 @@ void bind_networks(nb::module_& module) {
     return array_of(std::move(found));
   });
   module.def("find_mixed", [](IntArray data, Array<bool> bytes, ByteArray byte_sets, ByteArray texts, ByteArray heads) {
+    check_size("bytes", bytes.shape(0), 256);
+    const Network network = checked_network(data, byte_sets, texts);
+    check_size("heads", heads.shape(0), network.num_sets);
     const Marks marks{{bytes.data(), bytes.shape(0)}, view(byte_sets), view(texts), view(heads), {}};
-    return array_of(find_marked(network_of(data.data(), nullptr, {}), marks, true));
+    return array_of(find_marked(network, marks, true));
   });
   module.def("find_endless", [](IntArray data, ByteArray roles, ByteArray texts) {
+    const Network network = checked_network(data, roles, texts);
     std::vector<uint8_t> none(roles.shape(0)), ends;
     for (uint8_t role : view(roles)) ends.push_back(role & ENDS_ITEM);
-    return array_of(find_marked(network_of(data.data(), nullptr, {}), {{}, none, view(texts), {}, ends}, false));
+    return array_of(find_marked(network, {{}, none, view(texts), {}, ends}, false));
   });
 }
 

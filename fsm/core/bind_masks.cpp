@@ -18,8 +18,6 @@ namespace {
 using IntArray = Array<int32_t>;
 using Self = BoundAutomaton;
 
-const TextTable& text_of(const Array<int64_t>& fields) { return *reinterpret_cast<const TextTable*>(fields.data()); }
-
 const TokenTrie& trie_of(const Automaton& automaton, bool in_rest) {
   return in_rest ? automaton.vocabulary.rest : automaton.vocabulary.whole;
 }
@@ -56,9 +54,24 @@ BegunRow begin_row(Automaton& automaton, int64_t state, size_t max_texts, int32_
   return found;
 }
 
+// What a row is written or compared to is as long as all rows are.
+void check_bits(const Self& self, const Bits& bits) { check_row(self.automaton.vocabulary, "bits", bits.shape(0)); }
+
+void check_exits(const TokenTrie& trie, Ints exits, Ints starts) {
+  check_size("starts", starts.size(), 257);
+  check_offsets("starts", starts, static_cast<int64_t>(exits.size()));
+  check_values("exits", exits, 0, trie.size);
+}
+
+void check_place(const TextTable& text, int64_t sub, int64_t count) {
+  check_index("state of the text", sub, text.num_states * text.num_nodes);
+  check_number("count", count, 0, MAX_COUNT);
+}
+
 nb::tuple bound_begin_row(Self& self, int64_t state, size_t max_texts, Bits bits) {
+  check_bits(self, bits);
   const BegunRow found =
-      locked(self, [&](Automaton& automaton) { return begin_row(automaton, state, max_texts, bits.data()); });
+      locked_at(self, state, [&](Automaton& automaton) { return begin_row(automaton, state, max_texts, bits.data()); });
   nb::list texts;
   for (const auto& [group, after, cost] : found.texts) {
     texts.append(nb::make_tuple(group.text, group.sub, group.count, after, cost));
@@ -80,11 +93,33 @@ std::span<const int32_t> span_of(const std::optional<IntArray>& array) {
   return array ? std::span(array->data(), array->shape(0)) : std::span<const int32_t>();
 }
 
-nb::tuple bound_walk_text(Self& self, Array<int64_t> fields, int64_t sub, int64_t count, int64_t limit, bool with_exits,
-                          Bits bits) {
+int64_t bound_row_in_text(Self& self, int64_t state, int64_t after, int64_t rest, bool in_rest, IntArray inside,
+                          std::optional<IntArray> exits, std::optional<IntArray> starts, Bits bits) {
+  check_bits(self, bits);
+  check_row(self.automaton.vocabulary, "inside", inside.shape(0));
+  if (starts) check_exits(trie_of(self.automaton, in_rest), span_of(exits), span_of(starts));
+  return locked_at(self, state, [&](Automaton& automaton) {
+    check_index("state", after, automaton.states.size());
+    check_index("state", rest, automaton.states.size());
+    return row_in_text(automaton, state, after, rest, in_rest, inside, span_of(exits), span_of(starts), bits.data());
+  });
+}
+
+int64_t bound_walk_exits(Self& self, bool in_rest, int64_t state, IntArray exits, IntArray starts, Bits bits) {
+  check_bits(self, bits);
+  const Ints all = span_of(exits), begins = span_of(starts);
+  check_exits(trie_of(self.automaton, in_rest), all, begins);
+  return locked_at(self, state, [&](Automaton& automaton) {
+    return walk_exits(automaton, trie_of(automaton, in_rest), state, all, begins, bits.data());
+  });
+}
+
+nb::tuple bound_walk_text(Self& self, const BoundText& bound, int64_t sub, int64_t count, int64_t limit,
+                          bool with_exits, Bits bits) {
+  check_bits(self, bits);
+  check_place(bound.text, sub, count);
   TextWalk found = locked(self, [&](Automaton& automaton) {
-    return walk_text(automaton.vocabulary, automaton.scratch(), text_of(fields), {sub, count}, limit, with_exits,
-                     bits.data());
+    return walk_text(automaton.vocabulary, automaton.scratch(), bound.text, {sub, count}, limit, with_exits, bits.data());
   });
   if (!with_exits) return nb::make_tuple(found.worst, found.in_rest, nb::none(), nb::none());
   std::vector<int32_t> starts(257);
@@ -93,32 +128,28 @@ nb::tuple bound_walk_text(Self& self, Array<int64_t> fields, int64_t sub, int64_
 }
 
 void bind_rows(nb::class_<BoundAutomaton>& bound) {
-  bound.def("begin_row", bound_begin_row);
-  bound.def("row_in_text", [](Self& self, int64_t state, int64_t after, int64_t rest, bool in_rest, IntArray inside,
-                              std::optional<IntArray> exits, std::optional<IntArray> starts, Bits bits) {
-    return locked(self, [&](Automaton& automaton) {
-      return row_in_text(automaton, state, after, rest, in_rest, inside, span_of(exits), span_of(starts), bits.data());
-    });
-  }, nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg().none(), nb::arg().none(), nb::arg());
+  const nb::arg given;
+  const auto written = nb::arg().noconvert();  // a copy would be written to in vain
+  bound.def("begin_row", bound_begin_row, given, given, written);
+  bound.def("row_in_text", bound_row_in_text, given, given, given, given, given, nb::arg().none(), nb::arg().none(),
+            written);
   bound.def("walk", [](Self& self, int64_t state, Bits bits) {
-    return locked(self, [&](Automaton& automaton) { return walk(automaton, state, bits.data()); });
-  });
-  bound.def("walk_exits", [](Self& self, bool in_rest, int64_t state, IntArray exits, IntArray starts, Bits bits) {
-    return locked(self, [&](Automaton& automaton) {
-      const Ints all(exits.data(), exits.shape(0)), begins(starts.data(), starts.shape(0));
-      return walk_exits(automaton, trie_of(automaton, in_rest), state, all, begins, bits.data());
-    });
-  });
+    check_bits(self, bits);
+    return locked_at(self, state, [&](Automaton& automaton) { return walk(automaton, state, bits.data()); });
+  }, given, written);
+  bound.def("walk_exits", bound_walk_exits, given, given, given, given, written);
   bound.def("targets", [](Self& self, int64_t state, IntArray bits) {
+    check_row(self.automaton.vocabulary, "bits", bits.shape(0));
     std::vector<int32_t> found(self.automaton.vocabulary.num_tokens);
-    locked(self, [&](Automaton& automaton) { token_targets(automaton, state, bits.data(), found.data()); });
+    locked_at(self, state, [&](Automaton& automaton) { token_targets(automaton, state, bits.data(), found.data()); });
     return array_of(std::move(found));
   });
-  bound.def("walk_text", bound_walk_text);
-  bound.def("text_targets", [](Self& self, Array<int64_t> fields, int64_t sub, int64_t count) {
+  bound.def("walk_text", bound_walk_text, given, given, given, given, given, written);
+  bound.def("text_targets", [](Self& self, const BoundText& text, int64_t sub, int64_t count) {
+    check_place(text.text, sub, count);
     std::vector<int64_t> found(self.automaton.vocabulary.num_tokens);
     locked(self, [&](Automaton& automaton) {
-      text_targets(automaton.vocabulary, automaton.scratch(), text_of(fields), {sub, count}, found.data());
+      text_targets(automaton.vocabulary, automaton.scratch(), text.text, {sub, count}, found.data());
     });
     return array_of(std::move(found));
   });
@@ -129,54 +160,62 @@ struct BoundSearch {
   BoundAutomaton& self;
   Search search;
 
-  BoundSearch(BoundAutomaton& automaton, int64_t num_members, int64_t parts_work)
-      : self(automaton), search(automaton.automaton, num_members, parts_work) {}
+  BoundSearch(BoundAutomaton& automaton, int64_t parts_work)
+      : self(automaton), search(automaton.automaton, parts_work) {}
 
+  // Calls function() for a state, again after each breath. All that calls share is read and written inside `locked`.
   template <class Function>
-  int64_t call(Function function) {
-    int64_t breath = FIRST_BREATH, progress = 0;
-    locked(self, [&](Automaton&) { search.begin_call(); });
-    for (;;) {
-      try {
-        return locked(self, [&](Automaton& automaton) {
-          automaton.breath = breath;
-          progress = search.progress();
+  int64_t call(int64_t state, Function function) {
+    check(state != 0, "state", "is the dead one");
+    locked_at(self, state, [&](Automaton&) { search.begin_call(); });
+    for (int64_t breath = FIRST_BREATH;;) {
+      const std::optional<int64_t> found = locked(self, [&](Automaton& automaton) -> std::optional<int64_t> {
+        automaton.breath = breath;
+        const int64_t before = search.progress();
+        try {
           return function();
-        });
-      } catch (const OutOfBreath&) {  // as long again if that has brought nothing, since it may begin anew
-        breath = search.progress() != progress ? FIRST_BREATH : std::min(2 * breath, ENDLESS);
-        ++num_breaths;
-        Unlocked unlocked;
-        std::this_thread::yield();
-      }
+        } catch (const OutOfBreath&) {  // as long again if that has brought nothing, since it may begin anew
+          breath = search.progress() != before ? FIRST_BREATH : std::min(2 * breath, ENDLESS);
+          ++num_breaths;
+          return std::nullopt;
+        }
+      });
+      if (found) return *found;
+      Unlocked unlocked;
+      std::this_thread::yield();
     }
   }
 
-  int64_t num_breaths = 0;
+  int64_t num_breaths = 0;  // guarded by the lock of the automaton
   static constexpr int64_t FIRST_BREATH = 1 << 16;  // configurations: some milliseconds
 };
 
 void bind_search(nb::module_& module) {
   nb::class_<Judged>(module, "Judged").def(nb::init<>());
   nb::class_<BoundSearch>(module, "Search")
-      .def(nb::init<BoundAutomaton&, int64_t, int64_t>(), nb::keep_alive<1, 2>())
+      .def(nb::init<BoundAutomaton&, int64_t>(), nb::keep_alive<1, 2>())
       .def_prop_ro("num_bytes", [](BoundSearch& bound) {
         return locked(bound.self, [&](Automaton&) { return bound.search.num_bytes(); });
       })
       .def_prop_ro("is_exact", [](BoundSearch& bound) {
         return locked(bound.self, [&](Automaton&) { return bound.search.is_exact(); });
       })
-      .def_ro("num_breaths", &BoundSearch::num_breaths)
+      .def_prop_ro("num_breaths", [](BoundSearch& bound) {
+        return locked(bound.self, [&](Automaton&) { return bound.num_breaths; });
+      })
       .def("known", [](BoundSearch& bound, int64_t state) {
-        return locked(bound.self, [&](Automaton&) { return bound.search.known(state); });
+        return locked_at(bound.self, state, [&](Automaton&) { return bound.search.known(state); });
       })
       .def("least_tokens", [](BoundSearch& bound, int64_t state) {
-        return bound.call([&] { return bound.search.least_tokens(state); });
+        return bound.call(state, [&] { return bound.search.least_tokens(state); });
       })
       .def("keep_within", [](BoundSearch& bound, int64_t state, Bits bits, int64_t limit, int64_t most_bytes,
                              Judged& judged) {
-        return bound.call([&] { return bound.search.keep_within(state, bits.data(), limit, most_bytes, judged); });
-      });
+        check_bits(bound.self, bits);
+        check(judged.begin(&bound.self.automaton, state), "judged", "was begun for another state");
+        return bound.call(state,
+                          [&] { return bound.search.keep_within(state, bits.data(), limit, most_bytes, judged); });
+      }, nb::arg(), nb::arg().noconvert(), nb::arg(), nb::arg(), nb::arg());
 }
 
 }  // namespace
@@ -185,8 +224,10 @@ void bind_masks(nb::module_& module) {
   nb::class_<BoundAutomaton> bound = nb::borrow<nb::class_<BoundAutomaton>>(module.attr("Automaton"));
   bind_rows(bound);
   bind_search(module);
-  module.def("are_alike", [](Array<int64_t> fields, int32_t left, int32_t right, int64_t num_steps, size_t max_pairs) {
-    return are_alike(text_of(fields), left, right, num_steps, max_pairs);
+  module.def("are_alike", [](const BoundText& bound, int32_t left, int32_t right, int64_t num_steps, size_t max_pairs) {
+    check_index("state", left, bound.text.num_states);
+    check_index("state", right, bound.text.num_states);
+    return are_alike(bound.text, left, right, num_steps, max_pairs);
   });
   module.def("hash_row", [](IntArray words) { return hash_row({words.data(), words.shape(0)}); });
   module.def("is_same_row", [](IntArray one, IntArray other) {

@@ -1,6 +1,8 @@
 // Binds what patterns, numbers, literals and vocabularies are made with.
 #include "arrays.h"
 #include "bind.h"
+#include "bound.h"
+#include "checks.h"
 #include "decimals.h"
 #include "literal_trie.h"
 #include "subsets.h"
@@ -14,6 +16,10 @@ namespace {
 using IntArray = Array<int32_t>;
 using ByteArray = Array<uint8_t>;
 using WordArray = Array<int64_t>;
+
+constexpr int64_t MAX_DIGITS = 1 << 24;
+constexpr int64_t MAX_UNITS = 1 << 28;
+constexpr int MAX_PLACES = 18;
 
 Result<int64_t> rows_of(std::vector<int64_t>&& values, size_t num_columns) {
   const size_t num_rows = values.size() / num_columns;
@@ -30,6 +36,7 @@ void bind_patterns(nb::module_& module) {
                                        int64_t max_work) {
     const Graph graph{span_of(kinds), span_of(args), span_of(next_nodes), span_of(others), span_of(universal),
                       has_class.data(), static_cast<int64_t>(has_class.shape(1))};
+    check_graph(graph, static_cast<int64_t>(has_class.shape(0)));
     Determinised found{Table(0, 1), {}, Subsets::DONE};
     {
       Unlocked unlocked;
@@ -42,14 +49,27 @@ void bind_patterns(nb::module_& module) {
 void bind_decimals(nb::module_& module) {
   module.def("comparison", [](ByteArray whole, ByteArray fraction, int side, ByteArray wanted, bool with_point,
                               int32_t sign_class, int32_t point_class, int32_t zero_class) {
+    check_number("zero_class", zero_class, 0, MOST_CLASSES);
+    check_index("sign_class", sign_class, zero_class + 10);
+    check_index("point_class", point_class, zero_class + 10);
+    check(whole.shape(0) > 0, "whole", "has no digit");
+    check_number("the digits", whole.shape(0) + fraction.shape(0), 1, MAX_DIGITS);
+    check_size("wanted", wanted.shape(0), 3);
     Comparison found = comparison({span_of(whole), span_of(fraction), side}, span_of(wanted), with_point,
                                   {sign_class, point_class, zero_class});
     return nb::make_tuple(array_of(std::move(found.table)), flags_of(std::move(found.accepting)));
   });
   module.def("tried", [](int64_t numerator, int places, int decimals, int64_t num_units) {
+    check_number("numerator", numerator, 1, std::numeric_limits<int64_t>::max());
+    check_number("places", places, 0, MAX_PLACES);
+    check_number("decimals", decimals, 0, places);
+    int64_t most = std::numeric_limits<int64_t>::max();  // so that units times a power of ten do not overflow
+    for (int place = decimals; place < places; ++place) most /= 10;
+    check_number("num_units", num_units, 0, std::min(most, MAX_UNITS));
     return array_of(tried(numerator, places, decimals, num_units));
   });
   module.def("grouped", [](IntArray numbers) {
+    check(numbers.shape(0) % 10 == 0, "numbers", "has part of a row of ten");
     Kinds found = grouped(span_of(numbers));
     return nb::make_tuple(array_of(std::move(found.rows)), array_of(std::move(found.kinds)));
   });
@@ -58,6 +78,7 @@ void bind_decimals(nb::module_& module) {
 void bind_tries(nb::module_& module) {
   module.def("literal_trie", [](nb::bytes data, WordArray lens, int64_t end, int64_t first_node, int64_t first_option) {
     const Bytes bytes{static_cast<const uint8_t*>(data.data()), data.size()};
+    check_lens("lens", span_of(lens), data.size());
     LiteralTrie found;
     {
       Unlocked unlocked;
@@ -67,6 +88,11 @@ void bind_tries(nb::module_& module) {
                           array_of(std::move(found.options)), array_of(std::move(found.entries)));
   });
   module.def("flatten", [](ByteArray joined, WordArray offsets, IntArray ids) {
+    check_size("offsets", offsets.shape(0), static_cast<int64_t>(ids.shape(0)) + 1);
+    check_offsets("offsets", span_of(offsets), static_cast<int64_t>(joined.shape(0)));
+    for (size_t token = 0; token < ids.shape(0); ++token) {
+      check_number("the length of a token", offsets.data()[token + 1] - offsets.data()[token], 1, MAX_TOKEN_LEN);
+    }
     FlatTrie found = flatten(span_of(joined), span_of(offsets), span_of(ids));
     return nb::make_tuple(array_of(std::move(found.bytes)), array_of(std::move(found.depths)),
                           array_of(std::move(found.ends)), array_of(std::move(found.tokens)));
@@ -74,7 +100,9 @@ void bind_tries(nb::module_& module) {
   module.def("summarise", [](ByteArray bytes, ByteArray depths, IntArray ends, IntArray tokens, IntArray next_same,
                              Array2<int32_t> wide_nodes, ByteArray kinds, ByteArray below) {
     const WideKinds wide{view_of(wide_nodes), span_of(kinds), span_of(below)};
+    check_wide(wide);
     const TrieView trie{span_of(bytes), span_of(depths), span_of(ends), span_of(tokens)};
+    check_view(trie, span_of(next_same));
     Summaries found = summarise(trie, span_of(next_same), wide);
     const size_t num_summaries = found.summaries.size() / 3;
     return nb::make_tuple(array_of(std::move(found.summary_of)),
@@ -83,14 +111,15 @@ void bind_tries(nb::module_& module) {
                           array_of(std::move(found.lens)));
   });
   module.def("plain_lens", [](ByteArray bytes, IntArray offsets, uint64_t plain0, uint64_t plain1, int32_t limit) {
+    check(offsets.shape(0) > 0, "offsets", "is empty");
+    check_offsets("offsets", span_of(offsets), static_cast<int64_t>(bytes.shape(0)));
     return array_of(plain_lens(span_of(bytes), span_of(offsets), {plain0, plain1}, limit));
   });
-  module.def("token_ends", [](ByteArray bytes, ByteArray depths, IntArray ends, IntArray tokens, IntArray roots,
-                              nb::bytes text, size_t begin, ByteArray follow) {
+  module.def("token_ends", [](const BoundTrie& bound, nb::bytes text, size_t begin, ByteArray follow) {
     const Bytes data{static_cast<const uint8_t*>(text.data()), text.size()};
     if (begin >= data.size()) throw nb::index_error("the position is not in the text");
-    const TrieView trie{span_of(bytes), span_of(depths), span_of(ends), span_of(tokens)};
-    const TokenEnds found = token_ends(trie, span_of(roots), data, begin, span_of(follow));
+    check_size("follow", follow.shape(0), 256);
+    const TokenEnds found = token_ends(bound.trie, data, begin, span_of(follow));
     nb::list listed;
     for (int32_t end : found.ends) listed.append(end);
     return nb::make_tuple(listed, found.is_open);

@@ -9,21 +9,14 @@
 #include <mutex>
 #include <optional>
 
-#include "arrays.h"
 #include "automaton.h"
+#include "bound_text.h"
+#include "checks.h"
 #include "unlocked.h"
 
 namespace phloem::fsm {
 
 constexpr int64_t LONG_CALL = 1 << 12;  // configurations: about a millisecond
-
-using Kept = std::vector<std::shared_ptr<const void>>;  // arrays that are pointed into
-
-template <class AnyArray>
-auto keep(Kept& kept, const AnyArray& array) {
-  kept.push_back(std::make_shared<AnyArray>(array));
-  return array.data();
-}
 
 struct BoundTrie {
   Kept kept;
@@ -37,11 +30,14 @@ struct BoundVocabulary {
 
 struct BoundAutomaton {
   Kept kept;
+  std::vector<TextTable> texts;
   Network network;
   Automaton automaton;
 
-  BoundAutomaton(Kept arrays, const Network& of_network, BoundVocabulary& vocabulary, int64_t max_bytes)
-      : kept(std::move(arrays)), network(of_network), automaton(network, vocabulary.vocabulary, max_bytes) {}
+  BoundAutomaton(Kept arrays, std::vector<TextTable> all_texts, const Network& of_network, BoundVocabulary& vocabulary,
+                 int64_t max_bytes)
+      : kept(std::move(arrays)), texts(std::move(all_texts)), network(of_network),
+        automaton(network, vocabulary.vocabulary, max_bytes) {}  // moving has left the texts where they were
 };
 
 // Calls function(automaton), which must not touch anything of Python. Its result may be no reference into the
@@ -65,7 +61,22 @@ auto locked(BoundAutomaton& bound, Function function) {
   return locked(bound.automaton, function);
 }
 
-using Bits = nb::ndarray<int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;  // a row that is written to
+// The same for a state, which must be one of the automaton's.
+template <class Function>
+auto locked_at(BoundAutomaton& bound, int64_t state, Function function) {
+  return locked(bound.automaton, [&](Automaton& automaton) {
+    check_index("state", state, automaton.states.size());
+    return function(automaton);
+  });
+}
+
+// A row that is written to: never a copy, so its dtype and layout must be these (`nb::arg().noconvert()`).
+using Bits = nb::ndarray<int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+// A row of the tokens of a vocabulary.
+inline void check_row(const Vocabulary& vocabulary, const char* what, size_t num_words) {
+  check_size(what, num_words, vocabulary.num_words);
+}
 
 inline Bytes bytes_of(const nb::bytes& data) { return {static_cast<const uint8_t*>(data.data()), data.size()}; }
 

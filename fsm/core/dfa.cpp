@@ -95,7 +95,7 @@ Product product(const Pairing& both, Pair start, Alive alive, int64_t max_states
       if (is_dead(following, alive)) continue;
       int32_t target = states.find(following);
       if (target < 0) {
-        if (static_cast<int64_t>(states.pairs.size()) == max_states) return {Table(0, num_common), {}};
+        if (static_cast<int64_t>(states.pairs.size()) >= max_states) return {Table(0, num_common), {}};
         target = states.add(following);
         table.add_row();
       }
@@ -114,7 +114,7 @@ int meet(const Pairing& both, Flags left_accepts, Flags right_accepts, Pair star
     for (size_t common = 0; common < both.left_classes.size(); ++common) {
       const Pair following = after(both, here, common);
       if (is_dead(following, Alive::BOTH) || states.find(following) >= 0) continue;
-      if (static_cast<int64_t>(states.pairs.size()) == max_pairs) return -1;
+      if (static_cast<int64_t>(states.pairs.size()) >= max_pairs) return -1;
       states.add(following);
     }
   }

@@ -15,6 +15,8 @@ constexpr int64_t MANY_TOKENS = 4096;  // beyond that the trie is walked instead
 }  // namespace
 
 int64_t Search::keep_within(int64_t state, int32_t* bits, int64_t limit, int64_t most_bytes, Judged& judged) {
+  const int64_t num_ids = automaton_.vocabulary.num_tokens;
+  for (int64_t token = num_ids; token < 32 * automaton_.vocabulary.num_words; ++token) clear_bit(bits, token);
   int64_t num_tokens = 0;
   for (int64_t word = 0; word < automaton_.vocabulary.num_words; ++word) {
     num_tokens += std::popcount(static_cast<uint32_t>(bits[word]));
@@ -31,7 +33,7 @@ int64_t Search::keep_within(int64_t state, int32_t* bits, int64_t limit, int64_t
 int64_t Search::least_beyond(int64_t state, int64_t limit, int64_t most_bytes) {
   const int64_t cost = automaton_.states[state].cost;
   if (cost <= limit) return 0;
-  return cost > most_bytes ? NEVER : least_tokens(state);
+  return state == 0 || cost > most_bytes ? NEVER : least_tokens(state);
 }
 
 void Search::keep_each(int64_t state, int32_t* bits, int64_t limit, int64_t most_bytes, Judged& judged) {

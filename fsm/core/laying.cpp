@@ -8,19 +8,6 @@ namespace phloem::fsm {
 
 namespace {
 
-enum PackedHead {
-  P_NODES,
-  P_LITERALS,
-  P_OPTIONS,
-  P_LOOPS,
-  P_RULES,
-  P_TEXTS,
-  P_SETS,
-  P_MEMBERS,
-  P_RELATIONS,
-  PACKED_HEAD
-};
-
 Built unpacked(Ints packed, Bytes data) {
   int64_t at = PACKED_HEAD;
   auto take = [&](int64_t count) {
@@ -131,7 +118,9 @@ void spell_out(const Built& built, const std::vector<int32_t>& last, const Laid&
 }  // namespace
 
 std::vector<int32_t> lay_out(Ints packed, Bytes data) {
+  check_packed(packed, data);
   Built built = unpacked(packed, data);
+  check_built(built);
   const SetSizes sizes = measure_sets(built);
   const std::vector<int32_t> last = place_nodes(built);
   std::vector<int32_t> found = head_of(built, sizes, last.back());

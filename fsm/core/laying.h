@@ -11,6 +11,8 @@ namespace phloem::fsm {
 // firsts (one more) and order of the rules; the costs of the texts; sets, required and relations of `SetBuilder`. data:
 // all literals.
 //
+// Throws std::invalid_argument if they contradict each other (`check_packed`).
+//
 // Returns int32: a head (`Head`), and where that says kind, arg, next_node, cost, options, loops, entries and the
 // tables of the sets of the finished network; behind them, for each rule that leads to itself without a byte being
 // read, the rule and one that it may begin with.
@@ -62,6 +64,20 @@ struct Built {
   Bytes text(int64_t literal) const { return data.subspan(begins[literal], begins[literal + 1] - begins[literal]); }
 };
 
+// The head of what is packed: how many there are of each.
+enum PackedHead {
+  P_NODES,
+  P_LITERALS,
+  P_OPTIONS,
+  P_LOOPS,
+  P_RULES,
+  P_TEXTS,
+  P_SETS,
+  P_MEMBERS,
+  P_RELATIONS,
+  PACKED_HEAD
+};
+
 // The arrays of a network that is being laid out.
 struct Laid {
   std::span<int32_t> kinds, args, nexts, costs, options;
@@ -77,6 +93,13 @@ struct Laid {
 struct SetSizes {
   int64_t num_nodes = 0, num_edges = 0, num_words = 0, max_words = 1;  // of tries, of these (at most), of frames
 };
+
+// ---- laying_checks.cpp
+
+// Throws std::invalid_argument unless all lengths and indices in it are in range. Linear in it.
+void check_packed(Ints packed, Bytes data);
+// The same for what has been taken from it.
+void check_built(const Built& built);
 
 // ---- laying_sets.cpp
 

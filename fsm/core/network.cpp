@@ -4,7 +4,8 @@
 
 namespace phloem::fsm {
 
-Network network_of(const int32_t* data, const uint64_t* byte_sets, std::span<const TextTable> texts) {
+Network network_of(const int32_t* data, const uint64_t* byte_sets, int64_t num_byte_sets,
+                   std::span<const TextTable> texts) {
   auto at = [&](Head field) { return data + data[field]; };
   Network found{.kinds = at(N_KIND), .args = at(N_ARG), .nexts = at(N_NEXT), .costs = at(N_COST),
                 .options = at(N_OPTIONS), .loops = reinterpret_cast<const Loop*>(at(N_LOOPS)),
@@ -15,7 +16,8 @@ Network network_of(const int32_t* data, const uint64_t* byte_sets, std::span<con
                 .texts = texts.data(), .start = data[N_START],
                 .num_nodes = data[N_ARG] - data[N_KIND],
                 .num_sets = static_cast<int32_t>((data[N_MEMBERS] - data[N_SETS]) * 4 / sizeof(Set)),
-                .has_counts = false};
+                .num_members = (data[N_TRIES] - data[N_MEMBERS]) * 4 / static_cast<int64_t>(sizeof(Member)),
+                .num_byte_sets = num_byte_sets, .has_counts = false};
   const Loop* end = reinterpret_cast<const Loop*>(at(N_ENTRIES));
   for (const Loop* loop = found.loops; loop < end; ++loop) found.has_counts |= loop->maximum != 0;
   for (const TextTable& text : texts) found.has_counts |= text.num_nodes > 0 && text.max_length >= 0;

@@ -54,6 +54,7 @@ struct Network {
   const uint64_t* byte_sets;  // [.., 4]
   const TextTable* texts;
   int32_t start, num_nodes, num_sets;
+  int64_t num_members, num_byte_sets;
   bool has_counts;  // whether stacks may differ in counts only
 
   bool has_byte(int32_t set, int64_t byte) const { return byte_sets[set * 4 + (byte >> 6)] >> (byte & 63) & 1; }
@@ -75,7 +76,12 @@ struct Marks {
 // also in members in any order.
 std::vector<uint8_t> find_marked(const Network& network, const Marks& marks, bool with_members);
 
-// data: `Network.data` of network/network.py, with its head; texts: the fields of all texts, one after the other.
-Network network_of(const int32_t* data, const uint64_t* byte_sets, std::span<const TextTable> texts);
+// data: `Network.data` of network/network.py, with its head, which `check_network` has found to be right.
+Network network_of(const int32_t* data, const uint64_t* byte_sets, int64_t num_byte_sets,
+                   std::span<const TextTable> texts);
+
+// Throws std::invalid_argument unless all indices in a network's data are in range: what may be read after that is what
+// is there, whatever it means. Linear in the data.
+void check_network(Ints data, int64_t num_byte_sets, int64_t num_texts);
 
 }  // namespace phloem::fsm

@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <cstring>
 
+#include "arena.h"
+#include "checks.h"
+
 namespace phloem::fsm {
 
 namespace {
 
 constexpr uint8_t QUOTE = 0x22;
-constexpr int32_t OTHER_CLASS = 1, QUOTE_CLASS = 2;  // of any character, and of the quote
+constexpr int32_t QUOTE_CLASS = 2;
 constexpr int64_t BASE_HEAD = 3;
 constexpr int64_t FIELDS_HEAD = sizeof(TextTable) / 8 + 1;
 
@@ -148,6 +151,22 @@ std::vector<int32_t> base_of_strings(TableView nodes, TableView byte_costs, Byte
   base.insert(base.end(), nodes.cells, nodes.cells + nodes.num_rows * 256);
   for (int64_t node = 0; node < nodes.num_rows; ++node) base.push_back(byte_costs[node][OTHER_CLASS]);
   return base;
+}
+
+void check_strings(Bytes texts, Ints base) {
+  check(!texts.empty() && texts.back() == QUOTE, "texts", "does not end with a quote");
+  const bool are_plain = std::all_of(texts.begin(), texts.end(),
+                                     [](uint8_t byte) { return 0x20 <= byte && byte < 0x7F && byte != 0x5C; });
+  check(are_plain, "texts", "has more than printable ASCII without backslash");
+  check(base.size() > BASE_HEAD, "base", "is shorter than its head");
+  const int64_t num_nodes = base[0];
+  check_size("base", base.size() - BASE_HEAD, 257 * num_nodes);
+  check_template({base.data() + BASE_HEAD, num_nodes, 256}, QUOTE_CLASS + 1);
+  check_values("base", base.last(num_nodes), 0, UNREACHABLE + 1);
+  if (shape_of(texts).num_states * num_nodes > MAX_BYTE_STATES) {
+    throw TooLarge("the keys that are named need more than " + std::to_string(MAX_BYTE_STATES) +
+                   " byte states; let them have fewer characters");
+  }
 }
 
 std::vector<int64_t> strings_except(Bytes texts, Ints base) {

@@ -4,6 +4,8 @@
 
 namespace phloem::fsm {
 
+constexpr int32_t OTHER_CLASS = 1;  // of any character
+
 // A `Dfa` from state 1 that takes all texts but the given ones.
 //
 // symbols: the characters of the sorted, distinct texts one after the other, each as its class - 1; lens:
@@ -31,5 +33,8 @@ std::vector<int32_t> base_of_strings(TableView nodes, TableView byte_costs, Byte
 // Returns int64: the fields, the length of the shortest string (which is the greatest cost of a state), and the arrays
 // that the fields point to.
 std::vector<int64_t> strings_except(Bytes texts, Ints base);
+
+// Throws std::invalid_argument unless its arguments are such texts, and such a base; TooLarge if there are too many.
+void check_strings(Bytes texts, Ints base);
 
 }  // namespace phloem::fsm

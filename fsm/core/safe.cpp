@@ -189,7 +189,7 @@ SafeCharacters find_safe(const TextTable& text, int64_t state, int64_t limit, bo
   }
   if (is_plain(found)) return found;
   if (__atomic_load_n(&text.plain[0], __ATOMIC_ACQUIRE) == 0) find_plain(text);
-  const int32_t marks = __atomic_load_n(&text.plain[state], __ATOMIC_RELAXED), worst = text.plain[0];
+  const int32_t marks = __atomic_load_n(&text.plain[state], __ATOMIC_RELAXED), worst = __atomic_load_n(&text.plain[0], __ATOMIC_RELAXED);
   if ((marks >> with_exits & 1) && worst <= limit) {
     return {{PLAIN[0], PLAIN[1]}, WIDE_SEPARATORS, ENDLESS_STEPS, worst, false};
   }

@@ -152,8 +152,8 @@ void Search::find_target(int64_t state, int64_t byte) {
     return;
   }
   if (queue_.size() >= MAX_QUEUE) throw Exhausted();
+  queue_.push_back({cost, static_cast<int32_t>(target)});  // first: what is marked is in the queue, to be unmarked
   set_least(target, -1);
-  queue_.push_back({cost, static_cast<int32_t>(target)});
 }
 
 void Search::settle_states() {

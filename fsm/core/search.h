@@ -29,13 +29,21 @@ struct Judged {
   int64_t node = 0, word = 0;  // the next node of the trie, or the next word of the row
   int64_t worst = 0;           // 1 + the greatest number met
   int64_t states[MAX_TOKEN_LEN + 1];  // by depth of the trie
+  const Automaton* automaton = nullptr;  // whose row it is, once it has begun ...
+  int64_t state = 0;                     // ... and of which state
+
+  // Whether it may judge the row of a state: it is new, or was begun for the same.
+  bool begin(const Automaton* of, int64_t of_state) {
+    if (!automaton) automaton = of, state = of_state;
+    return automaton == of && state == of_state;
+  }
 };
 
 class Search {
  public:
-  // num_members: of all sets of the network; parts_work: members that may be looked at in search of parts.
-  Search(Automaton& automaton, int64_t num_members, int64_t parts_work)
-      : automaton_(automaton), parts_(num_members), parts_left_(parts_work) {}
+  // parts_work: members that may be looked at in search of parts.
+  Search(Automaton& automaton, int64_t parts_work)
+      : automaton_(automaton), parts_(automaton.states.network.num_members), parts_left_(parts_work) {}
 
   // A number of tokens that surely suffices to reach acceptance. Throws as `Automaton`.
   int64_t least_tokens(int64_t state);

@@ -55,13 +55,14 @@ int64_t Sets::key_cost(const Set& set, int64_t top, int64_t place) {
 int64_t Sets::cheapest_byte(const Set& set, int64_t top, int64_t place) {
   const KeyNode& here = at(set, place);
   const int64_t member = least_extra(set, top, here.first + here.ends, here.end).member;
-  const Edge* edge = network_.edges + here.edges;
-  for (;; ++edge) {
+  const Edge* last = network_.edges + here.edges + here.num_edges - 1;
+  for (const Edge* edge = network_.edges + here.edges; edge < last; ++edge) {
     if (edge->target < 0 ? ~edge->target == member
                          : network_.tries[edge->target].first <= member && member < network_.tries[edge->target].end) {
       return edge->byte;
     }
   }
+  return last->byte;
 }
 
 // The least number of bytes by which writing one of the members first .. end - 1 exceeds what must be written, and the

@@ -28,9 +28,10 @@ int64_t Stacks::push(int64_t node, int64_t count, int64_t owed, int64_t parent, 
     throw TooLarge("a text has more than " + std::to_string(STACK_MASK) +
                    " stacks open at once; let less nest in itself and be open at once");
   }
+  slots_.reserve_one([&](int32_t known_stack) { return hash_of(frames_[known_stack]); });
   frames_.push(frame);
   const int64_t stack = frames_.size() - 1;
-  slots_.add(static_cast<int32_t>(stack), [&](int32_t known_stack) { return hash_of(frames_[known_stack]); });
+  slots_.add(static_cast<int32_t>(stack), hash);
   return stack;
 }
 

@@ -26,26 +26,29 @@ States::States(const Network& of_network, Budget& budget)
       pool_(budget, FIRST_CONFIGURATIONS), slots_(budget, 2 * FIRST_STATES) {
   states_.push({.cost = NEVER, .row = NO_ROW, .byte = -1, .next = 0});
   states_.push({.accepts = 1, .cost = 0, .row = NO_ROW, .byte = -1, .next = 0});
-  slots_.add(END, [](int32_t) { return hash_of({}, true); });
+  slots_.add(END, hash_of({}, true));
 }
 
 int64_t States::intern(std::vector<int64_t>& found, bool accepts) {
   if (found.empty() && !accepts) return 0;
   std::sort(found.begin(), found.end());
   if (found.size() > COVER_FROM && network.has_counts) drop_covered(network, stacks, found);
-  const int32_t known = slots_.find(hash_of(found, accepts), [&](int32_t state) {
+  const uint64_t hash = hash_of(found, accepts);
+  const int32_t known = slots_.find(hash, [&](int32_t state) {
     const std::span<const int64_t> keys = of(state);
     return keys.size() == found.size() && (states_[state].accepts != 0) == accepts &&
            std::equal(keys.begin(), keys.end(), found.begin());
   });
   if (known) return known;
+  // whatever may fail comes first: else there would be a state that is not found again
+  slots_.reserve_one([&](int32_t one) { return hash_of(of(one), states_[one].accepts != 0); });
   states_.reserve_more(1);
   State added = described(found, accepts);
   added.offset = static_cast<int32_t>(pool_.size());
   pool_.append(found.data(), static_cast<int64_t>(found.size()));
   states_.push(added);
   const int64_t state = states_.size() - 1;
-  slots_.add(static_cast<int32_t>(state), [&](int32_t one) { return hash_of(of(one), states_[one].accepts != 0); });
+  slots_.add(static_cast<int32_t>(state), hash);
   return state;
 }
 

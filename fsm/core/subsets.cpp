@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "checks.h"
+
 namespace phloem::fsm {
 
 namespace {
@@ -78,9 +80,14 @@ class Construction {
     return found;
   }
 
+  // Whether a node leads to one other node only, without reading.
+  bool is_detour(int32_t node) const {
+    return graph_.kinds[node] == SPLIT && graph_.others[node] < 0 && graph_.next_nodes[node] >= 0;
+  }
+
   const Subset& closure_behind(int32_t node) {
     int32_t target = graph_.next_nodes[node];
-    while (graph_.kinds[target] == SPLIT && graph_.others[target] < 0) target = graph_.next_nodes[target];
+    for (size_t turn = 0; turn < graph_.kinds.size() && is_detour(target); ++turn) target = graph_.next_nodes[target];
     if (!closures_[target]) {
       closures_[target] = closure(target);
       work_ += static_cast<int64_t>(closures_[target]->nodes.size());
@@ -141,6 +148,21 @@ class Construction {
 };
 
 }  // namespace
+
+void check_graph(const Graph& graph, int64_t num_sets) {
+  const int64_t num_nodes = static_cast<int64_t>(graph.kinds.size());
+  check(num_nodes > 0 && graph.num_classes > 0, "the graph", "has no node or no class");
+  for (size_t size : {graph.args.size(), graph.next_nodes.size(), graph.others.size(), graph.universal.size()}) {
+    check_size("an array of the graph", size, num_nodes);
+  }
+  check_values("next_nodes", graph.next_nodes, -1, num_nodes);
+  check_values("others", graph.others, -1, num_nodes);
+  for (int64_t node = 0; node < num_nodes; ++node) {
+    if (graph.kinds[node] != SET) continue;
+    check(0 <= graph.args[node] && graph.args[node] < num_sets, "args", "has a set out of range");
+    check(graph.next_nodes[node] >= 0, "next_nodes", "leads nowhere from a set");
+  }
+}
 
 Determinised subset_construction(const Graph& graph, int64_t max_states, int64_t max_work) {
   Construction construction(graph);

@@ -22,6 +22,9 @@ struct Determinised {
   Subsets status;
 };
 
+// Throws std::invalid_argument unless the indices of a graph are in range.
+void check_graph(const Graph& graph, int64_t num_sets);
+
 // max_states, max_work: bounds; work is counted in nodes looked at.
 Determinised subset_construction(const Graph& graph, int64_t max_states, int64_t max_work);
 

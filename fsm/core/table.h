@@ -58,7 +58,8 @@ class Numbers {
 
   // Adds a number (not below 0) that `find` did not find.
   void add(uint64_t hash, int32_t number) {
-    if (2 * ++count_ > slots_.size()) grow();
+    if (2 * (count_ + 1) > slots_.size()) grow();
+    ++count_;
     place({fold(hash), number});
   }
 

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 
+#include "checks.h"
+
 namespace phloem::fsm {
 
 namespace {
 
 constexpr int32_t SUMMARISE_FROM = 3;  // nodes of a sub-tree; smaller ones are as quickly walked as skipped
-// the third word of a summary: kinds, then the flag, then from these bits on the height and the characters before
-constexpr int32_t HAS_CUT = 128, HEIGHT_SHIFT = 8, BEFORE_SHIFT = 16;
 constexpr int MALFORMED = -1;
 
 // UTF-8 by bytes: 0 at a boundary, 1 to 3 bytes to come, 4 to 7 after E0, ED, F0, F4.
@@ -108,6 +108,16 @@ FlatTrie flatten(Bytes joined, Offsets offsets, Ints ids) {
   return found;
 }
 
+void check_view(const TrieView& trie, Ints next_same) {
+  for (size_t size : {trie.depths.size(), trie.ends.size(), trie.tokens.size()}) {
+    check_size("depths, ends or tokens", size, static_cast<int64_t>(trie.bytes.size()));
+  }
+  check_nodes(trie.depths, trie.ends);
+  const int64_t num_tokens = static_cast<int64_t>(next_same.size());
+  check_values("tokens", trie.tokens, -1, num_tokens);
+  check_next_same(next_same);
+}
+
 Summaries summarise(const TrieView& trie, Ints next_same, const WideKinds& wide) {
   const int32_t num_nodes = static_cast<int32_t>(trie.bytes.size());
   Summaries found;
@@ -155,9 +165,9 @@ std::vector<int32_t> plain_lens(Bytes bytes, Ints offsets, std::array<uint64_t, 
   return found;
 }
 
-TokenEnds token_ends(const TrieView& trie, Ints roots, Bytes text, size_t begin, Bytes follow) {
+TokenEnds token_ends(const TokenTrie& trie, Bytes text, size_t begin, Bytes follow) {
   TokenEnds found;
-  int32_t node = roots[text[begin]];
+  int32_t node = trie.roots[text[begin]];
   for (size_t position = begin + 1; node >= 0; ++position) {
     if (trie.tokens[node] >= 0) found.ends.push_back(static_cast<int32_t>(position));
     const int32_t behind = trie.ends[node];

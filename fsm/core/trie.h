@@ -1,6 +1,6 @@
 // The vocabulary as a tree of bytes, flattened in depth-first order; drawn in vocabulary/trie.py.
 #pragma once
-#include "text_table.h"
+#include "vocabulary.h"
 
 namespace phloem::fsm {
 
@@ -28,6 +28,8 @@ struct Summaries {
   std::vector<int32_t> ordered, firsts;
   std::vector<uint8_t> lens;
 };
+// Throws std::invalid_argument unless the arrays are those of a trie, and following next_same ends.
+void check_view(const TrieView& trie, Ints next_same);
 Summaries summarise(const TrieView& trie, Ints next_same, const WideKinds& wide);
 
 // The number of characters of each token that is plain, else 0: int32[num_tokens].
@@ -38,11 +40,11 @@ Summaries summarise(const TrieView& trie, Ints next_same, const WideKinds& wide)
 std::vector<int32_t> plain_lens(Bytes bytes, Ints offsets, std::array<uint64_t, 2> plain, int32_t limit);
 
 // Where the tokens end that stand in a text at `begin`; and whether some token reaches beyond the text into a byte
-// whose flag in follow (uint8[256]) is set. roots: int32[256], the node of each first byte, or -1.
+// whose flag in follow (uint8[256]) is set. 
 struct TokenEnds {
   std::vector<int32_t> ends;
   bool is_open = false;
 };
-TokenEnds token_ends(const TrieView& trie, Ints roots, Bytes text, size_t begin, Bytes follow);
+TokenEnds token_ends(const TokenTrie& trie, Bytes text, size_t begin, Bytes follow);
 
 }  // namespace phloem::fsm

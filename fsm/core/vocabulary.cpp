@@ -10,11 +10,12 @@ std::unique_ptr<Scratch> Vocabulary::borrow() {
       free_.pop_back();
       return found;
     }
+    free_.reserve(++num_made_);  // so that giving back needs no memory
   }
   return std::make_unique<Scratch>();
 }
 
-void Vocabulary::give_back(std::unique_ptr<Scratch> scratch) {
+void Vocabulary::give_back(std::unique_ptr<Scratch> scratch) noexcept {
   std::lock_guard guard(mutex_);
   free_.push_back(std::move(scratch));
 }

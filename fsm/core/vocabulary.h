@@ -72,12 +72,21 @@ class Vocabulary {
 
   // Scratch space for one call; given back when it ends. Any thread may ask.
   std::unique_ptr<Scratch> borrow();
-  void give_back(std::unique_ptr<Scratch> scratch);
+  void give_back(std::unique_ptr<Scratch> scratch) noexcept;
 
  private:
   std::mutex mutex_;
-  std::vector<std::unique_ptr<Scratch>> free_;
+  std::vector<std::unique_ptr<Scratch>> free_;  // with room for all that were made
+  size_t num_made_ = 0;
 };
+
+// Throw std::invalid_argument unless all indices are in range, of arrays whose sizes agree. Linear in the arrays.
+void check_trie(const TokenTrie& trie, size_t num_summaries, size_t num_ordered);
+void check_vocabulary(const Vocabulary& vocabulary, size_t num_token_bytes);
+// Nodes in depth-first order: each is at most one deeper than the one before, and ends where its parent does or before.
+void check_nodes(Bytes depths, Ints ends);
+// The next token with the same bytes is a greater one, so following it ends.
+void check_next_same(Ints next_same);
 
 // The bits of a row, int32[num_words].
 inline void set_bit(int32_t* bits, int64_t token) { bits[token >> 5] |= static_cast<int32_t>(1u << (token & 31)); }

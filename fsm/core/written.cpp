@@ -24,6 +24,8 @@ bool is_in_key(const Automaton& automaton, int64_t state) {
   return (automaton.states[state].key & PLACE_MASK) == IN_KEY;
 }
 
+constexpr int64_t MAX_KEYS = 1 << 30;
+
 struct Reading {
   int64_t state;
   Mode mode;
@@ -151,10 +153,10 @@ Way find_way(Automaton& automaton, int64_t state, Ints known) {
 }
 
 void count_keys(const Way& way, std::span<int32_t> num_keys) {
-  int32_t count = std::max(num_keys[way.end], 0);
+  int64_t count = std::max(num_keys[way.end], 0);
   for (size_t index = way.places.size(); index-- > 0;) {
     count += way.places[index].ends_key;
-    num_keys[way.places[index].state] = count;
+    num_keys[way.places[index].state] = static_cast<int32_t>(std::min(count, MAX_KEYS));
   }
 }
 
@@ -167,7 +169,9 @@ void count_way_tokens(const Automaton& automaton, const Way& way, Ints bounds, s
     int64_t node = trie.roots[way.places[first].byte];
     for (size_t index = first + 1; node >= 0; ++index) {
       const int64_t behind = index < length ? way.places[index].state : way.end;
-      if (trie.tokens[node] >= 0 && behind) best = std::min(best, 1 + std::max(num_tokens[behind], 0));
+      if (trie.tokens[node] >= 0 && behind) {
+        best = static_cast<int32_t>(std::min<int64_t>(best, int64_t{1} + std::max(num_tokens[behind], 0)));
+      }
       if (index == length) break;
       const int64_t last = trie.ends[node];
       ++node;

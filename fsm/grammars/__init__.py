@@ -7,8 +7,6 @@ from typing import Literal as OneOf
 
 from ..compile_time import CompileTime
 from ..network.expression import Grammar
-from .ebnf import ebnf_to_grammar
-from .lark import lark_to_grammar
 from .place import grammar_error
 
 Syntax = OneOf["auto", "ebnf", "lark"]
@@ -29,4 +27,10 @@ def text_to_grammar(text: str, syntax: Syntax = "auto", compile_time: CompileTim
         raise grammar_error(f"half a surrogate pair ({half[0]!r}) is not a character", text, half.start())
     if syntax == "auto":
         syntax = "lark" if _LARK_ITEM.search(text) and not _EBNF_RULE.search(text) else "ebnf"
-    return lark_to_grammar(text, compile_time) if syntax == "lark" else ebnf_to_grammar(text, compile_time)
+    if syntax == "lark":  # only a grammar needs the readers, and one of them
+        from .lark import lark_to_grammar
+
+        return lark_to_grammar(text, compile_time)
+    from .ebnf import ebnf_to_grammar
+
+    return ebnf_to_grammar(text, compile_time)

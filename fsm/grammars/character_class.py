@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import functools
-
 from ..network.expression import Embed
 from ..regex.determinise import determinise
 from ..regex.regex_tree import CharSet
+from ..remembered import remembered
 from ..text.unicode_sets import Intervals
 
 
-@functools.lru_cache(maxsize=512)
+@remembered(512)
 def character_class(intervals: Intervals) -> Embed:
     """One character of the given intervals of code points (sorted, disjoint, both ends included)."""
     return Embed(determinise(CharSet(intervals)))

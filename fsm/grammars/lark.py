@@ -23,7 +23,6 @@ from collections.abc import Iterator
 
 from ...errors import ConstraintError, ConstraintTooLarge, InvalidGrammar, InvalidRegex
 from ..compile_time import CompileTime
-from ..json_schema import schema_to_grammar
 from ..network.expression import Alternation, Expression, Grammar, Repeat, Rule
 from ..regex.regex_syntax import parse
 from ..regex.regex_tree import Assertion, CharSet, Concat, Either, Look, Node, Plain, Times
@@ -239,6 +238,8 @@ class _Reader:
         return Rule(token.text)
 
     def _json(self, token: Token) -> Expression:
+        from ..json_schema import schema_to_grammar  # half of the constraint engine, for grammars with a schema in them
+
         try:
             grammar = schema_to_grammar(json.loads(token.text), compile_time=self.time)
         except ConstraintError as error:

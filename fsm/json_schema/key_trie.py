@@ -13,7 +13,6 @@ compiled loop lays out the table that automata run on, in some ten microseconds.
 from __future__ import annotations
 
 import functools
-import struct
 from itertools import pairwise
 
 import numpy as np
@@ -21,21 +20,19 @@ import numpy as np
 from ..._core import fsm as core
 from ...errors import ConstraintTooLarge
 from ..any_json import any_string
-from ..columns import T_NODES, T_STATES, TEXT_WIDTH
 from ..compile_time import NO_LIMIT, CompileTime
 from ..in_order import in_order
+from ..remembered import remembered
 from ..text.alphabet import Alphabet, Ints
 from ..text.dfa import Dfa
 from ..text.json_strings import JsonStrings
 from ..text.text_table import TextTable, text_table
 from .texts import is_writable
 
-FIELDS_HEAD = TEXT_WIDTH + 1  # behind the fields, the length of the shortest string
-FIELDS = struct.Struct(f"{FIELDS_HEAD}q")
 MAX_CELLS = 1 << 23  # entries of a table: beginnings of the excluded texts times their different characters
 
 
-@functools.lru_cache(maxsize=128)
+@remembered(128)
 def any_text_except(excluded: frozenset[str], compile_time: CompileTime = NO_LIMIT) -> Dfa:
     """All texts but the excluded ones (those with lone surrogates are no texts anyway).
 
@@ -97,18 +94,15 @@ class OtherStrings:
         return self._strings.is_accepting(state)
 
 
-@functools.lru_cache(maxsize=128)
+@remembered(128)
 def strings_but(excluded: frozenset[str], compile_time: CompileTime = NO_LIMIT) -> OtherStrings | JsonStrings:
     """The JSON strings of all texts but the excluded ones. Errors: as `any_text_except`."""
     texts = '"'.join((*in_order(list(excluded), compile_time), ""))
     if not (texts.isascii() and texts.isprintable()) or "\\" in texts or texts.count('"') > len(excluded):
         return JsonStrings(any_text_except(excluded, compile_time))
     compile_time.check_here()
-    data = core.strings_except(texts.encode(), _base())
-    packed = data[:FIELDS_HEAD].tobytes()
-    fields = FIELDS.unpack(packed)
-    least = fields[-1]
-    table = TextTable(data, (), packed[:-8], least, least, fields[T_NODES], fields[T_STATES])
+    text, least = core.strings_except(texts.encode(), _base())
+    table = TextTable(text, (), least, least, text.num_nodes, text.num_states)
     return OtherStrings(excluded, table)
 
 

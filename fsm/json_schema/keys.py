@@ -10,6 +10,7 @@ import functools
 from collections.abc import Callable, Iterable, Sequence
 
 from ..compile_time import NO_LIMIT, CompileTime
+from ..remembered import remembered
 from ..text.dfa import Dfa
 from .key_trie import any_text_except
 from .parts import ANYTHING, NEVER, Clause, Goal, Keys, ObjectFacet
@@ -18,7 +19,7 @@ from .strings import pattern_language
 FEW_FACETS = 4
 
 
-@functools.lru_cache(maxsize=4096)
+@remembered(4096)
 def _matched(pattern: str, keys: tuple[str, ...], surely: bool) -> frozenset[str]:
     """The keys in which the pattern is found by all validators, or by some: many take hardly longer than one."""
     return frozenset(pattern_language(pattern, surely=surely).among(keys))
@@ -120,7 +121,7 @@ def _units(clauses: Iterable[Clause]) -> list[tuple[str, bool]]:
     return [literal for clause in clauses if len(clause) == 1 for literal in clause]
 
 
-@functools.lru_cache(maxsize=1024)
+@remembered(1024)
 def key_language(
     excluded: frozenset[str],
     matched: tuple[str, ...],

@@ -10,13 +10,13 @@ meet are one span; spans with gaps between them are one automaton, up to a lengt
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
+from ..remembered import remembered
 from ..text.alphabet import Alphabet
 from ..text.dfa import Dfa
 from .parts import Test
@@ -76,7 +76,7 @@ def _last(span: Span) -> int:
     return span[0] if span[1] is None else span[1]
 
 
-@functools.lru_cache(maxsize=64)
+@remembered(64)
 def texts_of_lengths(spans: tuple[Span, ...]) -> Dfa:
     """Every text with so many Unicode characters as one of the spans says; they ascend, and do not meet."""
     last = _last(spans[-1])

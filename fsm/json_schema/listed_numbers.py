@@ -13,6 +13,7 @@ from fractions import Fraction
 from typing import Any, cast
 
 from ..compile_time import CompileTime
+from ..remembered import remembered
 from .parts import Test
 from .steps import MAX_DIGITS, MAX_EXACT, divides, is_even
 
@@ -70,7 +71,7 @@ def _common_multiple(one: Fraction, other: Fraction) -> Fraction:
     return Fraction(math.lcm(one.numerator, other.numerator), math.gcd(one.denominator, other.denominator))
 
 
-@functools.lru_cache(maxsize=4096)
+@remembered(4096)
 def bounds(tests: tuple[Test, ...]) -> tuple[Fraction | None, Fraction | None]:
     """Numbers that pass lie between these."""
     low: Fraction | None = None

@@ -25,6 +25,7 @@ from ..any_json import any_number
 from ..compile_time import NO_LIMIT, CompileTime
 from ..network.expression import Embed, Expression, Literal
 from ..regex.regex import regex_to_dfa
+from ..remembered import remembered
 from ..text.dfa import Dfa
 from ..text.literals import literal_dfa
 from .digits import EQUAL, GREATER, LESS, compared, multiples
@@ -100,7 +101,7 @@ def number_expressions(tests: tuple[Test, ...], compile_time: CompileTime = NO_L
     return _expressions(tests, compile_time)
 
 
-@functools.lru_cache(maxsize=1024)
+@remembered(1024)
 def distinct_numbers(tests: tuple[Test, ...], compile_time: CompileTime = NO_LIMIT) -> Sequence[Expression]:
     """The same numbers, each in one spelling: no exponents, no needless digits, fractions of at most 15 digits.
 
@@ -131,7 +132,7 @@ def number_language(tests: tuple[Test, ...], compile_time: CompileTime = NO_LIMI
     return _number_language(tests, compile_time)
 
 
-@functools.lru_cache(maxsize=1024)
+@remembered(1024)
 def _number_language(tests: tuple[Test, ...], compile_time: CompileTime) -> Texts:
     texts = constant_texts(tests, compile_time)
     if texts is None:
@@ -180,7 +181,7 @@ def _product(tests: tuple[Test, ...], whole: bool, compile_time: CompileTime) ->
     return found or (_integers(), 0)
 
 
-@functools.lru_cache(maxsize=16)
+@remembered(16)
 def _joint(one: Texts, other: Texts) -> Texts | str:
     """The texts of both, or why they are too many to tell.
 
@@ -262,7 +263,7 @@ def step_problem(step: int | float) -> str | None:
     return None
 
 
-@functools.lru_cache(maxsize=1024)
+@remembered(1024)
 def _expressions(tests: tuple[Test, ...], compile_time: CompileTime) -> Sequence[Expression]:
     if any(test[0] == "among" and len(cast(Any, test[2])) <= MAX_LITERALS for test in tests):
         return [Literal(text.encode()) for text in sorted(constant_texts(tests, compile_time) or ())]
@@ -290,7 +291,7 @@ def _scientific(sets: int) -> Embed:
 # -------------------------------------------------------------------- tests as texts
 
 
-@functools.lru_cache(maxsize=1024)
+@remembered(1024)
 def _passing(test: Test, whole: bool) -> Texts:
     """The texts that pass; `whole`: whole numbers without point and exponent only."""
     kind: Any = test[0]
@@ -309,7 +310,7 @@ def _passing(test: Test, whole: bool) -> Texts:
     return _union(_failing(other, whole) for other in argument)
 
 
-@functools.lru_cache(maxsize=1024)
+@remembered(1024)
 def _failing(test: Test, whole: bool) -> Texts:
     kind: Any = test[0]
     argument: Any = test[1] if len(test) > 1 else None

@@ -13,7 +13,6 @@ asked of one that does not as well.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -21,6 +20,7 @@ from ...errors import ConstraintTooLarge, UnsupportedSchema
 from ..compile_time import CompileTime
 from ..network.expression import Embed, Expression
 from ..record import record
+from ..remembered import remembered
 from ..text.dfa import Dfa
 from .key_trie import strings_but
 from .keys import forbidden_keys, goal_of_key, is_in, key_language, required_keys
@@ -248,7 +248,7 @@ class Others:
         return language if keys.goal == ANYTHING else _both(language, self.names(keys.goal))
 
 
-@functools.lru_cache(maxsize=256)
+@remembered(256)
 def _both(one: Dfa, other: Dfa) -> Dfa:
     """Kept, since the alternatives of one object ask for the same again and again."""
     return one.intersect(other)
@@ -311,7 +311,7 @@ def _listed(languages: dict[Goal, Dfa], limit: int) -> tuple[str, ...] | None:
     return tuple(sorted(keys)) if len(keys) <= limit else None
 
 
-@functools.lru_cache(maxsize=64)
+@remembered(64)
 def _split(
     allowed: Dfa, patterns: tuple[tuple[str, bool], ...], pointer: str, time: CompileTime
 ) -> list[tuple[Dfa, frozenset[str], frozenset[str]]]:

@@ -13,7 +13,6 @@ A number that the two readings judge differently is neither a multiple nor none:
 
 from __future__ import annotations
 
-import functools
 import math
 from collections import deque
 from fractions import Fraction
@@ -23,6 +22,7 @@ import numpy as np
 from ..._core import fsm as core
 from ...errors import ConstraintTooLarge
 from ..regex.regex import regex_to_dfa
+from ..remembered import remembered
 from ..text.alphabet import Ints
 from ..text.dfa import Dfa
 from .digits import GREATER, LESS, compared, multiples, numeric
@@ -56,7 +56,7 @@ def divides(step: Fraction, value: int | float) -> bool:
         return False
 
 
-@functools.lru_cache(maxsize=64)
+@remembered(64)
 def agreed_multiples(numerator: int, places: int) -> Dfa:
     """Decimal texts without exponent of the numbers that all readers take for multiples of numerator / 10**places.
 
@@ -75,7 +75,7 @@ def agreed_multiples(numerator: int, places: int) -> Dfa:
         return found
 
 
-@functools.lru_cache(maxsize=64)
+@remembered(64)
 def exact_texts(step: Fraction) -> Dfa:
     """Whole numbers, halves and quarters: a multiple of the step that is among them is one in floats, too.
 

@@ -18,6 +18,7 @@ from ..compile_time import NO_LIMIT, CompileTime
 from ..network.expression import Embed, Expression
 from ..regex.regex import long_run, regex_to_dfa
 from ..regex.regex_syntax import Dialect, is_read_twice
+from ..remembered import remembered
 from ..text.counted import Counted, counted
 from ..text.dfa import MAX_STATES, Dfa
 from ..text.json_strings import JsonStrings
@@ -63,7 +64,7 @@ def pattern_language(pattern: str, *, surely: bool = True, compile_time: Compile
     return _pattern_language(pattern, surely, compile_time)
 
 
-@functools.lru_cache(maxsize=1024)
+@remembered(1024)
 def _pattern_language(pattern: str, surely: bool, compile_time: CompileTime) -> Dfa:
     dialect: Dialect = "json-schema" if surely else "json-schema-possible"
     language = regex_to_dfa(pattern, search=True, dialect=dialect, compile_time=compile_time)
@@ -91,7 +92,7 @@ def string_language(tests: tuple[Test, ...], *, surely: bool = True, compile_tim
     return _string_language(tests, surely, compile_time)
 
 
-@functools.lru_cache(maxsize=1024)
+@remembered(1024)
 def _string_language(tests: tuple[Test, ...], surely: bool, compile_time: CompileTime) -> Dfa:
     language = Dfa.any_text()
     listed = _listed(tests)
@@ -113,7 +114,7 @@ def _string_language(tests: tuple[Test, ...], surely: bool, compile_time: Compil
     return language
 
 
-@functools.lru_cache(maxsize=1024)
+@remembered(1024)
 def string_expression(tests: tuple[Test, ...], compile_time: CompileTime = NO_LIMIT) -> Expression | None:
     """The same strings as JSON literals; None if there are none.
 
@@ -138,7 +139,7 @@ def joined_lengths(
     return joined(alternatives, longest)
 
 
-@functools.lru_cache(maxsize=1024)
+@remembered(1024)
 def raw_expression(tests: tuple[Test, ...], among: Dfa, compile_time: CompileTime = NO_LIMIT) -> Expression | None:
     """The same strings as they are, without quotes, as far as they belong to a language; None if there are none."""
     return _expression(tests, among, lambda language: language, compile_time)
@@ -183,7 +184,7 @@ def _within(language: Dfa, minimum: int, maximum: int | None) -> Dfa:
     return lengths if language is Dfa.any_text() else language.intersect(lengths)
 
 
-@functools.lru_cache(maxsize=1024)
+@remembered(1024)
 def distinct_strings(tests: tuple[Test, ...], compile_time: CompileTime = NO_LIMIT) -> tuple[Embed | None, int | None]:
     """The same strings, each of them once in a list, and how many there are; see `arrays.DistinctStrings`."""
     expression = string_expression(tests, compile_time)
@@ -292,7 +293,7 @@ def _lengths_apart(tests: tuple[Test, ...], *, surely: bool = True) -> tuple[tup
     return tuple(others), minimum, None if maximum == MAX_LENGTH else maximum
 
 
-@functools.lru_cache(maxsize=1024)
+@remembered(1024)
 def key_expression(language: Dfa) -> Embed:
     """The texts of an automaton as keys of an object."""
     return Embed(JsonStrings(language), is_key=True)

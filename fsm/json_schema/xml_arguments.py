@@ -25,6 +25,7 @@ from ..compile_time import CompileTime
 from ..network.expression import Expression, Literal, alternation, literal, sequence
 from ..record import record
 from ..regex.regex import regex_to_dfa
+from ..remembered import remembered
 from ..text.dfa import Dfa
 from ..text.free_text import free_text
 from .layout import Layout
@@ -172,7 +173,7 @@ def _texts(tests: tuple[Test, ...], among: Dfa, time: CompileTime) -> list[Expre
     return [] if expression is None else [expression]
 
 
-@functools.lru_cache(maxsize=64)
+@remembered(64)
 def _told_from_json(closing: str) -> Dfa:
     """Text without a closing mark that is not JSON, nor begins like JSON that has an end."""
     return free_text((closing,)).difference(_looks_like_json())

@@ -291,7 +291,7 @@ def _num_written(written: Written | None) -> int:
 
 def _text_states(table: TextTable) -> Ints:
     """The states inside the quotes."""
-    start, is_text = int(table.fields[k.T_START]) // table.num_nodes, table.arrays[1] == 0
+    start, is_text = table.core.start // table.num_nodes, table.arrays[1] == 0
     is_text[[0, start]] = False
     return np.flatnonzero(is_text).astype(np.int32)
 
@@ -310,7 +310,7 @@ def _extra_bytes(table: TextTable, num_keys: int) -> int:
         return extra
     states, following = _text_states(table), table.arrays[0]
     quote = following.shape[1] - 1
-    start = int(following[int(table.fields[k.T_START]) // table.num_nodes, quote])
+    start = int(following[table.core.start // table.num_nodes, quote])
     # by class, how many characters of so few bytes it has: one byte if any of them is ASCII
     num_ascii, byte_costs = table.arrays[8], table.arrays[6][0]
     steps = [(i, max(int(num_ascii[i]), 1), 1 if num_ascii[i] else int(byte_costs[i])) for i in range(1, quote)]

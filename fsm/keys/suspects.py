@@ -181,7 +181,7 @@ class Suspects:
         texts = np.zeros(len(network.texts) + 1, np.uint8)
         for index, table in enumerate(network.texts):
             by_state = self._goes_on[index]
-            start = int(table.fields[k.T_START]) // table.num_nodes
+            start = table.core.start // table.num_nodes
             texts[index] = table.counted is None and (by_state is None or bool(by_state[start]))
         return core.find_endless(network.data, network.roles, texts)
 

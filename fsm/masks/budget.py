@@ -192,7 +192,7 @@ class Budget:
         if table.counted is not None:
             self._inside_counted(table, sub, count, limit - least, scratch)
             return scratch, limit
-        most = automaton.walk_text(table.fields, sub, 0, limit - least, False, scratch)[0]
+        most = automaton.walk_text(table.core, sub, 0, limit - least, False, scratch)[0]
         return scratch, most + least
 
     def _inside_counted(self, table: TextTable, sub: int, count: int, limit: int, bits: Ints) -> None:
@@ -204,6 +204,6 @@ class Budget:
         counted, uncounted = table.counted, table.uncounted
         assert counted is not None and uncounted is not None
         if counted.is_free(count, self._automaton.vocabulary.max_token_len):
-            self._automaton.walk_text(uncounted.fields, sub, 0, limit // table.widest, False, bits)
+            self._automaton.walk_text(uncounted.core, sub, 0, limit // table.widest, False, bits)
         else:
-            self._automaton.walk_text(table.fields, sub, count, limit, False, bits)
+            self._automaton.walk_text(table.core, sub, count, limit, False, bits)

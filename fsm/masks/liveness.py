@@ -19,7 +19,7 @@ import numpy as np
 
 from ..._core import fsm as core
 from ..automaton.automaton import Automaton
-from ..columns import MEMBER_WIDTH, N_MEMBERS, NEVER
+from ..columns import NEVER
 from ..text.alphabet import Ints
 from .bytes_read import bytes_of_network, may_lack
 from .completions import Completions
@@ -44,8 +44,7 @@ class Liveness:
         self.completions = None if self.is_by_bytes else Completions(automaton)
         self._bounds: dict[int, int] = {0: NEVER}
         self._lock = threading.Lock()  # one search at a time
-        num_members = len(automaton.network.array(N_MEMBERS)) // MEMBER_WIDTH
-        self.search = core.Search(automaton.core, num_members, PARTS_WORK)
+        self.search = core.Search(automaton.core, PARTS_WORK)
 
     @property
     def num_bytes(self) -> int:

@@ -291,7 +291,7 @@ class MaskStore:
         with self._lock:
             recent = shelf.recent.setdefault(node, [])
             for other in recent:
-                if core.are_alike(table.fields, state, other, self.vocabulary.max_token_len, MAX_PAIRS):
+                if core.are_alike(table.core, state, other, self.vocabulary.max_token_len, MAX_PAIRS):
                     return other * table.num_nodes + node
             recent.insert(0, state)
             del recent[NUM_RECENT:]

@@ -261,8 +261,7 @@ class Masks:
         if found is None or (with_exits and found.exits is None):
             self.automaton.room.spend(WALK_WORK)
             bits = np.empty(vocabulary.num_words, np.int32)
-            fields = table.fields
-            _, in_rest, exits, starts = self.automaton.walk_text(fields, sub, count, NO_LIMIT, with_exits, bits)
+            _, in_rest, exits, starts = self.automaton.walk_text(table.core, sub, count, NO_LIMIT, with_exits, bits)
             found = TextMask(bits, worst, exits, starts, in_rest)
             self.store.keep(shelf.counted, (sub, count), found)
         found.is_recent = True
@@ -275,7 +274,7 @@ class Masks:
         automaton, vocabulary = self.automaton, self.store.vocabulary
         automaton.room.spend(WALK_WORK)
         bits = np.empty(vocabulary.num_words, np.int32)
-        worst, in_rest, exits, starts = automaton.walk_text(table.fields, sub, 0, NO_LIMIT, with_exits, bits)
+        worst, in_rest, exits, starts = automaton.walk_text(table.core, sub, 0, NO_LIMIT, with_exits, bits)
         mask = TextMask(bits, worst, exits, starts, in_rest)
         self.store.keep(shelf.masks, sub, mask)
         return mask

@@ -10,12 +10,12 @@ Every step is bounded by counting, and between steps the time is asked for (`com
 
 from __future__ import annotations
 
-import functools
 from itertools import dropwhile
 
 from ...errors import ConstraintTooLarge
 from ..compile_time import NO_LIMIT, CompileTime
 from ..network.expression import Alternation, Embed, Expression, Literal, Repeat, Sequence
+from ..remembered import remembered
 from ..text.counted import counted
 from ..text.dfa import Dfa
 from ..text.literals import fits_a_table, literal_dfa
@@ -33,7 +33,7 @@ MINIMISE_UP_TO = 256  # states; beyond that a smaller table is not worth the tim
 MOST_FOLDED = 16  # repetitions of repetitions that are taken for one
 
 
-@functools.lru_cache(maxsize=1024)
+@remembered(1024)
 def regex_to_dfa(
     pattern: str, *, search: bool = False, dialect: Dialect = "json-schema", compile_time: CompileTime = NO_LIMIT
 ) -> Dfa:
@@ -62,7 +62,7 @@ def _of_pattern(pattern: str, error: ConstraintTooLarge) -> ConstraintTooLarge:
     return ConstraintTooLarge(f"pattern {shown!r}: {error}", pointer=error.pointer)
 
 
-@functools.lru_cache(maxsize=256)
+@remembered(256)
 def regex_to_expression(pattern: str, *, compile_time: CompileTime = NO_LIMIT) -> Expression:
     """The whole texts that match, as an expression: an automaton where that is small, unfolded lazily where not.
 
@@ -91,7 +91,7 @@ def regex_to_expression(pattern: str, *, compile_time: CompileTime = NO_LIMIT) -
     return Embed(dfa.minimised() if dfa.num_states <= MINIMISE_UP_TO else dfa)
 
 
-@functools.lru_cache(maxsize=1024)
+@remembered(1024)
 def long_run(pattern: str, *, surely: bool = True) -> tuple[Dfa, int, int | None] | None:
     """What `^[a-z]{1,60000}$` asks for: only such characters, and how many; None if the pattern is of another kind.
 

@@ -23,6 +23,7 @@ import numpy as np
 from ..._core import fsm as core
 from ..._core.fsm import Alive
 from ...errors import ConstraintTooLarge
+from ..remembered import remembered
 from .alphabet import MAX_CODE_POINT, Alphabet, Bools, Ints
 from .language import byte_row
 
@@ -383,7 +384,7 @@ def _any_text() -> Dfa:
     return Dfa(alphabet, np.array([[0, 0], [0, 1]], np.int32), np.array([False, True]), 1)
 
 
-@functools.lru_cache(maxsize=256)
+@remembered(256)
 def _length(minimum: int, maximum: int | None) -> Dfa:
     if maximum is not None and maximum < minimum:
         return Dfa.nothing()

@@ -20,7 +20,7 @@ def has_no_end(table: TextTable) -> bool:
     """Whether a language has no end of texts, or more than a million."""
     if not table.arrays:
         return True  # any string but some
-    following, start = table.arrays[0], int(table.fields[k.T_START]) // table.num_nodes
+    following, start = table.arrays[0], table.core.start // table.num_nodes
     counted = table.counted
     if goes_on(table)[start] and (counted is None or counted.maximum is None or counted.minimum > MAX_LENGTH):
         return True

@@ -11,11 +11,10 @@ for all constraints that use them. It knows characters only. Memory: a row of cl
 
 from __future__ import annotations
 
-import functools
-
 import numpy as np
 
 from ...errors import ConstraintTooLarge
+from ..remembered import remembered
 from .alphabet import Alphabet
 from .dfa import Dfa
 
@@ -24,13 +23,13 @@ MAX_CHARACTERS = 250_000  # of all marks
 MAX_CELLS = 1 << 24  # of a table: characters of all marks times different ones
 
 
-@functools.lru_cache(maxsize=64)
+@remembered(64)
 def free_text(marks: tuple[str, ...]) -> Dfa:
     """Every text in which no mark occurs; a mark that has only begun may stand at the end."""
     return _automaton(marks, None)
 
 
-@functools.lru_cache(maxsize=256)
+@remembered(256)
 def text_until(marks: tuple[str, ...], ends: frozenset[str]) -> Dfa:
     """Every text with no complete mark before its last character, where exactly the marks `ends` become complete."""
     return _automaton(marks, ends)

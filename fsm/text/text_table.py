@@ -6,7 +6,6 @@ automaton is `state * num_nodes + node`, as in `Dfa`; 0 is dead. Built once per 
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -15,7 +14,8 @@ import numpy.typing as npt
 
 from ..._core import fsm as core
 from ...errors import ConstraintTooLarge
-from ..columns import NEVER, T_START
+from ..columns import NEVER
+from ..remembered import remembered
 from .alphabet import Bools, Ints, Spelling
 from .counted import Counted
 from .dfa import Dfa
@@ -35,17 +35,12 @@ class TextTable:
     """Arrays of one text automaton; Q table states, G classes, N template nodes, W words of G bits.
 
     Attributes:
-        fields: int64[24], what the compiled loops read: addresses of table int32[Q, G], accepting uint8[Q],
-            template int32[N, 256], reach uint64[N, W], live uint64[Q, W], state_costs int32[Q],
-            node_costs int32[N, G], is_wide uint8[G] (the kinds beyond ASCII that the class has characters of, see
-            `wide_kinds`), num_ascii int32[G]
-            (ASCII bytes that spell a character of the class), then G, N, W, the first byte state and Q; then the
-            least and the greatest length (-1: not counted), the address of least int32[Q, tail + period], tail and
-            period (`counted.Lengths`), the number of bytes of the widest character, and the longest way to an end; then
-            the address of plain int32[Q] (`fsm/core/safe.cpp`), that of the template again for all nodes but the first,
-            and a place for `Embed.is_key`, 0 here. May be longer, and hold arrays itself.
-        arrays: the other arrays that `fields` points to, so that they live as long; `table` is the first.
-        packed: the bytes of the fields.
+        core: what the compiled loops read (`fsm/core/text_table.h`); it keeps its arrays.
+        arrays: those of them that are known here, or none: table int32[Q, G], accepting uint8[Q], template
+            int32[N, 256], reach uint64[N, W], live uint64[Q, W], costs int32[Q], node_costs int32[N, G], is_wide
+            uint8[G] (the kinds beyond ASCII that the class has characters of, see `wide_kinds`), num_ascii int32[G]
+            (ASCII bytes that spell a character of the class), plain int32[Q] (`fsm/core/safe.cpp`), and where lengths
+            are counted least int32[Q, tail + period] (`counted.Lengths`).
         counted: the bounds and what is left, if lengths are counted.
         uncounted: the table of the language itself, if lengths are counted.
         widest: the number of bytes of the widest character, if lengths are counted.
@@ -53,9 +48,8 @@ class TextTable:
         num_nodes: N; num_states: Q.
     """
 
-    fields: npt.NDArray[np.int64]
+    core: core.Text
     arrays: tuple[npt.NDArray[Any], ...]
-    packed: bytes
     min_bytes: int
     max_bytes: int
     num_nodes: int
@@ -67,7 +61,7 @@ class TextTable:
     @property
     def num_bytes(self) -> int:
         """Memory of the arrays."""
-        own = self.fields.nbytes + sum([array.nbytes for array in self.arrays])
+        own = self.core.num_bytes + sum([array.nbytes for array in self.arrays])
         return own + (self.uncounted.num_bytes if self.uncounted is not None else 0)
 
     def surely_has(self, enough: int) -> bool:
@@ -81,7 +75,7 @@ class TextTable:
         least, most = (0, None) if self.counted is None else (self.counted.minimum, self.counted.maximum)
         num_states, choices = len(table), np.maximum(self.arrays[8], 1).astype(np.float64)
         ways, found = np.zeros(num_states), 0.0
-        ways[int(self.fields[T_START]) // self.num_nodes] = 1.0
+        ways[self.core.start // self.num_nodes] = 1.0
         for length in range(MAX_LOOKS // table.size):
             if found >= enough or (most is not None and length > most) or not ways.any():
                 break
@@ -110,30 +104,29 @@ def _pack(table: Ints, accepting: Bools, spelling: Spelling, start: int) -> Text
     if len(table) * len(template) > MAX_STATES:
         raise ConstraintTooLarge(f"a pattern needs more than {MAX_STATES} byte states; simplify it")
     reach_bits, is_wide, num_ascii = _spelling_arrays(spelling)
-    live, costs, plain, fields, max_bytes = core.lay_out_text(
+    text, live, costs, plain, max_bytes = core.lay_out_text(
         table, accepting, template, reach_bits, byte_costs, is_wide, num_ascii, start
     )
     accepts = accepting.view(np.uint8)
     arrays = (table, accepts, template, reach_bits, live, costs, byte_costs, is_wide, num_ascii, plain)
-    return TextTable(fields, arrays, fields.tobytes(), int(costs[start]), max_bytes, len(template), len(table))
+    return TextTable(text, arrays, int(costs[start]), max_bytes, len(template), len(table))
 
 
 def _counted(language: Counted) -> TextTable:
     """The table of the language behind it, with the bounds in the last fields."""
     base, lengths = text_table(language.language), language.lengths
-    fields = base.fields.copy()
     used = (base.arrays[0] > 0).any(axis=0)
     widest = int(base.arrays[6][0][used].max(initial=1))
     maximum = ENDLESS if language.maximum is None else language.maximum
-    fields[14:18] = (language.minimum, maximum, lengths.least.ctypes.data, lengths.tail)
-    fields[18:21] = (lengths.period, widest, lengths.longest_way)
+    if max(language.minimum, maximum) > ENDLESS:
+        raise ConstraintTooLarge(f"a pattern or a length counts more than {ENDLESS} characters; use smaller counts")
+    bounds = language.minimum, maximum, lengths.least, lengths.tail, widest, lengths.longest_way
     shortest = lengths.from_state(language.language.start_state, language.minimum)
     min_bytes = NEVER if language.is_empty() else min(shortest * widest, NEVER - 1)
     return replace(
         base,
         arrays=(*base.arrays, lengths.least),
-        fields=fields,
-        packed=fields.tobytes(),
+        core=base.core.counted(*bounds),
         min_bytes=min_bytes,
         max_bytes=NEVER - 1,
         counted=language,
@@ -142,7 +135,7 @@ def _counted(language: Counted) -> TextTable:
     )
 
 
-@functools.lru_cache(maxsize=256)
+@remembered(256)
 def _spelling_arrays(spelling: Spelling) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint8], Ints]:
     """What only depends on the spelling: `reach` as words of bits, `is_wide` and `num_ascii` as in `TextTable`."""
     wide = wide_kinds()

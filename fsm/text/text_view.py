@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 
 from ..._core import fsm as core
-from ..columns import T_START
 from .alphabet import Bools, Ints
 from .counted import Counted
 from .text_table import TextTable
@@ -23,13 +22,13 @@ class TextView:
         self.counted: Counted | None = text.counted
         self.widest = text.widest
         self.num_nodes = text.num_nodes
-        self.start = int(text.fields[T_START]) // text.num_nodes
+        self.start = text.core.start // text.num_nodes
         self.table: Ints
         self.accepting: Bools
         self.costs: Ints
         self.template: Ints
         self.reach: Bools
-        self.table, self.accepting, self.costs, self.template, self.reach = core.copies_of(text.fields)
+        self.table, self.accepting, self.costs, self.template, self.reach = core.copies_of(text.core)
 
     @cached_property
     def bytes_read(self) -> int:

@@ -1,16 +1,21 @@
 """Sets of code points by name: \\d \\w \\s, general categories, letter case.
 
 The facts come from Python's own `unicodedata`, so they are those of the Unicode version that Python was built
-with. Every table is computed on first use (5 to 40 ms) and kept. What Python does not know (scripts, blocks, binary
+with. Every table is computed on first use (5 to 40 ms) and kept; runs of characters that are alike are found by `re`,
+which is five times as fast as a loop. What Python does not know (scripts, blocks, binary
 properties) is in `unicode_properties.py`.
 """
 
 from __future__ import annotations
 
 import functools
+import re
 import unicodedata
 from bisect import bisect_right
 
+import numpy as np
+
+from ..remembered import remembered
 from .alphabet import MAX_CODE_POINT, Interval, complement, normalised
 
 Intervals = tuple[Interval, ...]
@@ -82,12 +87,9 @@ def _categories() -> dict[str, Intervals]:
     """The intervals of every two-letter general category."""
     found: dict[str, list[Interval]] = {}
     for low, high in _SCANNED:
-        names = list(map(unicodedata.category, map(chr, range(low, high + 1))))
-        begin = low
-        for position in range(1, len(names) + 1):
-            if position == len(names) or names[position] != names[position - 1]:
-                found.setdefault(names[position - 1], []).append((begin, low + position - 1))
-                begin = low + position
+        names = "".join(map(unicodedata.category, _characters(low, high)))  # each has two letters
+        for run in re.finditer(r"(..)\1*", names):
+            found.setdefault(run[1], []).append((low + run.start() // 2, low + run.end() // 2 - 1))
     found["Cn"].extend([(0x40000, 0xDFFFF), (0xE1000, 0xEFFFF), (0xFFFFE, 0xFFFFF), (0x10FFFE, 0x10FFFF)])
     found["Co"].extend([(0xF0000, 0xFFFFD), (0x100000, 0x10FFFD)])
     return {name: tuple(normalised(intervals)) for name, intervals in found.items()}
@@ -132,28 +134,26 @@ def unicode_digits() -> Intervals:
 @functools.cache
 def unicode_word() -> Intervals:
     """What Python's `\\w` matches: letters, numbers with a value as text, and the underscore."""
-    return _runs("isalnum", extra=(0x5F,))
+    return _runs(r"\w+")
 
 
 @functools.cache
 def unicode_space() -> Intervals:
     """What Python's `\\s` matches."""
-    return _runs("isspace", extra=())
+    return _runs(r"\s+")
 
 
-def _runs(predicate: str, extra: tuple[int, ...]) -> Intervals:
-    test = getattr(str, predicate)
-    points: list[Interval] = [(point, point) for point in extra]
+def _runs(pattern: str) -> Intervals:
+    points: list[Interval] = []
     for low, high in _SCANNED:
-        begin = -1
-        for point in range(low, high + 2):
-            inside = point <= high and test(chr(point))
-            if inside and begin < 0:
-                begin = point
-            elif not inside and begin >= 0:
-                points.append((begin, point - 1))
-                begin = -1
+        runs = re.finditer(pattern, _characters(low, high))
+        points.extend((low + run.start(), low + run.end() - 1) for run in runs)
     return tuple(normalised(points))
+
+
+def _characters(low: int, high: int) -> str:
+    """All characters from `low` to `high`, surrogates among them."""
+    return np.arange(low, high + 1, dtype="<u4").tobytes().decode("utf-32-le", "surrogatepass")
 
 
 @functools.cache
@@ -181,7 +181,7 @@ def _case_variants() -> dict[int, tuple[int, ...]]:
     return {point: tuple(sorted(group)) for point, group in variants.items() if len(group) > 1}
 
 
-@functools.lru_cache(maxsize=1024)
+@remembered(1024)
 def ignoring_case(intervals: Intervals, *, ascii_only: bool) -> Intervals:
     """The set together with all case variants of its members.
 

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from ..._core import fsm as core
 from ...errors import ConfigError
 from .. import columns as k
+from ..arguments import check_type
 from ..text.alphabet import Ints
 from .atoms import Atoms
 from .item_tokens import ItemTokens
@@ -64,8 +65,9 @@ class Vocabulary:
         pieces: Callable[[str], Sequence[int]] | None = None,
         special_ids: Mapping[str, int] = NO_SPECIAL_IDS,
     ) -> None:
+        _check_arguments(tokens, eos_ids, encode, pieces, special_ids)
         self.size = len(tokens)
-        self.eos_ids = tuple(sorted(set(eos_ids)))
+        self.eos_ids = tuple(sorted(set(map(int, eos_ids))))
         if not self.eos_ids or not 0 <= self.eos_ids[0] <= self.eos_ids[-1] < self.size:
             raise ConfigError(
                 f"eos_ids must hold at least one id below the vocabulary size {self.size}, not {self.eos_ids}"
@@ -121,10 +123,14 @@ class Vocabulary:
         return self._spellings.get(token_id) if token_id is not None else None
 
     @cached_property
+    def _bound_trie(self) -> core.TokenTrie:
+        return _bound(self.trie)
+
+    @cached_property
     def core(self) -> core.Vocabulary:
         """What all automata over this vocabulary have in common."""
         return core.Vocabulary(
-            *(_bound(self.trie), _bound(self.rest_trie), self.trie.next_same, self.token_bytes, self.token_offsets),
+            *(self._bound_trie, _bound(self.rest_trie), self.trie.next_same, self.token_bytes, self.token_offsets),
             *(self.plain_rows, self.all_words, self.eos_words),
         )
 
@@ -176,8 +182,7 @@ class Vocabulary:
         Args:
             follow: uint8[256], not 0 for the bytes that may come behind the text.
         """
-        trie = self.trie
-        return core.token_ends(trie.data, trie.depths, trie.ends, trie.tokens, trie.roots, text, begin, follow)
+        return core.token_ends(self._bound_trie, text, begin, follow)
 
     def continues(self, text: bytes, following: Collection[int]) -> bool:
         """Whether some token contains `text` followed by one of the given bytes."""
@@ -209,6 +214,29 @@ class Vocabulary:
     @cached_property
     def _substrings(self) -> dict[bytes, bool]:
         return {}
+
+
+def _check_arguments(tokens: object, eos_ids: object, encode: object, pieces: object, special_ids: object) -> None:
+    check_type("tokens", tokens, Sequence, "a sequence of bytes, one for each token id")
+    if isinstance(tokens, (str, bytes)):
+        raise TypeError(f"tokens: give a sequence of bytes, one for each token id, not {type(tokens).__name__}")
+    assert isinstance(tokens, Sequence)
+    wrong = next((i for i, token in enumerate(tokens) if not isinstance(token, (bytes, bytearray, memoryview))), None)
+    if wrong is not None:
+        kind = type(tokens[wrong]).__name__
+        raise TypeError(f"tokens: give bytes for token {wrong}, not {kind}; encode text first, b'' for a special token")
+    check_type("eos_ids", eos_ids, Collection, "a collection of token ids")
+    assert isinstance(eos_ids, Collection)
+    for token_id in eos_ids:
+        check_type("eos_ids", token_id, (int, np.integer), "token ids")
+    for name, function in (("encode", encode), ("pieces", pieces)):
+        if function is not None and not callable(function):
+            raise TypeError(f"{name}: give a function of a text, or None, not {type(function).__name__}")
+    check_type("special_ids", special_ids, Mapping, "a mapping from the text of each special token to its id")
+    assert isinstance(special_ids, Mapping)
+    for text, token_id in special_ids.items():
+        check_type("special_ids", text, str, "the text of a special token")
+        check_type("special_ids", token_id, (int, np.integer), "the id of a special token")
 
 
 def _is_text(token: bytes) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import numpy as np
@@ -65,10 +66,12 @@ def strings_of(lengths: set[int], endless_from: int | None, **others: Any) -> di
 @given(lengths, st.integers(80, 120) | st.none(), st.sampled_from(["", "^[ab]*$", "^(ab)*a?$", "^a*b{0,3}$"]))
 def test_lengths_with_gaps_are_exactly_those(found: set[int], endless_from: int | None, pattern: str) -> None:
     schema = strings_of(found, endless_from, **({"pattern": pattern} if pattern else {}))
-    judge, constraint = Draft202012Validator(schema), Compiler(BYTES).json_schema(schema)
+    constraint = Compiler(BYTES).json_schema(schema)
     for length in range(130):
+        has_length = length in found or (endless_from is not None and length >= endless_from)
         for text in ("a" * length, ("ab" * length)[:length], "a" * (length - 1) + "b" * (length > 0), "x" * length):
-            assert constraint.accepts(json.dumps(text).encode()) == judge.is_valid(text), text
+            is_valid = has_length and re.search(pattern, text) is not None
+            assert constraint.accepts(json.dumps(text).encode()) == is_valid, text
 
 
 @settings(deadline=None)
@@ -134,11 +137,11 @@ def test_thousands_of_lengths_with_gaps_are_one_text(pattern: str) -> None:
 def test_keys_and_different_items_of_lengths_with_gaps(found: set[int], pattern: str) -> None:
     names = strings_of(found, None, **({"pattern": pattern} if pattern else {}))
     keys, lists = {"type": "object", "propertyNames": names}, {"type": "array", "items": names, "uniqueItems": True}
-    judge, compiler = Draft202012Validator(names), Compiler(BYTES)
+    compiler = Compiler(BYTES)
     objects, arrays = compiler.json_schema(keys), compiler.json_schema(lists)
     for length in range(95):
         for text in (("ab" * length)[:length], "x" * length):
-            is_name, written = judge.is_valid(text), json.dumps(text)
+            is_name, written = length in found and re.search(pattern, text) is not None, json.dumps(text)
             assert objects.accepts(f"{{{written}:1}}".encode()) == is_name, text
             assert arrays.accepts(f"[{written}]".encode()) == is_name, text
             assert not arrays.accepts(f"[{written},{written}]".encode()), text

@@ -1,0 +1,82 @@
+"""remembered: a function that keeps what it found, bounded in results and in bytes.
+
+A description asks for the same part again and again, and so does the next one: parts are kept beside the functions that
+make them, for the whole process. `functools.lru_cache` bounds their number alone, and one automaton may take megabytes.
+Here a function also forgets everything as soon as what it found since it last forgot weighs more than `max_bytes`; what
+is asked for once more is then made again. What a constraint holds itself stays with it (see `KeptConstraints`).
+
+Safe to call from any thread: two that ask for the same at once may both make it. A hit costs what one of `lru_cache`
+costs; a miss walks through what was found once.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+import numpy as np
+
+Result = TypeVar("Result")
+MAX_BYTES = 8 << 20  # of one function: tens of ordinary constraints, and two dozen functions keep 200 MB at the most
+OBJECT_BYTES = 64  # of any object, roughly
+
+
+def remembered(
+    max_results: int, max_bytes: int = MAX_BYTES
+) -> Callable[[Callable[..., Result]], functools._lru_cache_wrapper[Result]]:
+    """Decorates a function of hashable arguments whose results nobody changes, as `functools.lru_cache` does.
+
+    Args:
+        max_results: so many are kept at the most, the least recently used goes first.
+        max_bytes: so much may weigh what is kept, arguments included (`weight_of`), but for the newest result.
+    """
+
+    def decorate(function: Callable[..., Result]) -> functools._lru_cache_wrapper[Result]:
+        held = 0
+
+        @functools.lru_cache(max_results)
+        @functools.wraps(function)
+        def found(*args: Any, **kwargs: Any) -> Result:
+            nonlocal held
+            result = function(*args, **kwargs)
+            weight = weight_of((args, kwargs, result))
+            if held + weight > max_bytes:
+                found.cache_clear()
+                held = 0
+            held += weight
+            return result
+
+        return found
+
+    return decorate
+
+
+def weight_of(value: object) -> int:
+    """Bytes of an object and of all that it leads to: arrays and texts in full, any other object as `OBJECT_BYTES`.
+
+    What others hold as well is counted, too; classes, functions and modules are not.
+    """
+    total, seen, pending = 0, set[int](), [value]
+    while pending:
+        one = pending.pop()
+        if one is None or id(one) in seen or isinstance(one, type) or callable(one):
+            continue
+        seen.add(id(one))
+        total += OBJECT_BYTES
+        if isinstance(one, np.ndarray):
+            total += one.nbytes
+        elif isinstance(one, str | bytes):
+            total += len(one)
+        else:
+            pending.extend(_parts(one))
+    return total
+
+
+def _parts(one: object) -> Iterable[Any]:
+    if isinstance(one, tuple | list | set | frozenset):
+        return one
+    if isinstance(one, dict):
+        return (*one, *one.values())
+    slots = (name for kind in type(one).__mro__ for name in getattr(kind, "__slots__", ()))
+    return [getattr(one, name, None) for name in (*slots, "__dict__")]
