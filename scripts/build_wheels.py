@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import platform
 import shlex
 import shutil
 import subprocess
@@ -27,8 +26,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 VERSIONS = ("3.11", "3.12", "3.13")
-# the oldest processors that a wheel is for, by machine; the last is Apple's
-PROCESSORS = {"x86_64": "x86-64", "aarch64": "armv8-a", "arm64": "armv8.4-a"}
 
 
 def run(*command: str | Path, cwd: Path | None = None, **environment: str) -> str:
@@ -41,8 +38,8 @@ def run(*command: str | Path, cwd: Path | None = None, **environment: str) -> st
     return done.stdout
 
 
-def pip(python: Path, *arguments: str | Path, **environment: str) -> None:
-    run(python, "-m", "pip", "--disable-pip-version-check", "--quiet", *arguments, **environment)
+def pip(python: Path, *arguments: str | Path) -> None:
+    run(python, "-m", "pip", "--disable-pip-version-check", "--quiet", *arguments)
 
 
 def interpreters(given: list[str]) -> list[Path]:
@@ -76,8 +73,7 @@ def build_sdist(out: Path) -> Path:
 def build_wheel(python: Path, source: Path, out: Path) -> Path:
     """The wheel of a Python from an unpacked source distribution."""
     before = set(out.glob("*.whl"))
-    processor = os.environ.get("PHLOEM_PROCESSOR") or PROCESSORS[platform.machine()]
-    pip(python, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", out, source, PHLOEM_PROCESSOR=processor)
+    pip(python, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", out, source)
     (wheel,) = set(out.glob("*.whl")) - before
     return wheel
 

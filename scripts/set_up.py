@@ -2,8 +2,8 @@
 
     python3 scripts/set_up.py [test]        TORCH="torch==2.13.0" python3 scripts/set_up.py
 
-Steps: the virtual environment; torch; phloem with its C++ core, as an editable install. With `test`, what
-tests need as well.
+Steps: the virtual environment; torch; the C++ core; phloem as an editable install. With `test`, what tests need as
+well.
 
 torch is the large part, and the only one that depends on the machine: the CPU wheel (about 0.2 GB) where there is no
 NVIDIA GPU, the CUDA one (about 3 GB with NVIDIA's libraries) where there is. `TORCH` overrides that: arguments for
@@ -33,6 +33,7 @@ BIN = ROOT / ".venv" / "bin"
 TORCH_VERSION = "2.13.0"  # the one that phloem is tested with
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 ANSWER_SECONDS = 5
+PERIOD = 10  # seconds between two signs of life where no terminal shows the time
 COMPILERS = ("c++", "g++", "clang++")  # as setup.py looks for them
 
 
@@ -98,10 +99,14 @@ def installed(name: str) -> str | None:
 
 
 def step(text: str, *command: str | Path) -> None:
-    """Runs a command, and says what it does and how long it takes; what it prints is shown if it fails."""
+    """Runs a command, and says what it does and how long it takes; what it prints is shown if it fails.
+
+    The time is shown on a terminal each second, elsewhere in a line of its own every ten.
+    """
     shows = sys.stdout.isatty()
     print(f"set-up: {text} …", end="" if shows else "\n", flush=True)
     begin = time.monotonic()
+    told = begin
     with tempfile.TemporaryFile() as output:
         running = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT)
         try:
@@ -110,8 +115,12 @@ def step(text: str, *command: str | Path) -> None:
                     code = running.wait(timeout=1)
                     break
                 except subprocess.TimeoutExpired:
+                    now = time.monotonic()
                     if shows:
-                        print(f"\rset-up: {text} … {time.monotonic() - begin:.0f} s", end="", flush=True)
+                        print(f"\rset-up: {text} … {now - begin:.0f} s", end="", flush=True)
+                    elif now - told >= PERIOD:
+                        print(f"set-up: … {now - begin:.0f} s", flush=True)
+                        told = now
         finally:
             running.kill()
         if shows:
@@ -143,10 +152,13 @@ def main() -> None:
     if compiler is None:
         needed.append("ziglang")
     pip(f"what builds the C++ core: {', '.join(needed)}, {compiler or 'no compiler here, so that of ziglang'}", *needed)
-    # not isolated: the build finds what the last one has compiled
+    # by itself, for pip does not show how far it is
+    if subprocess.run([BIN / "python", "setup.py", "-q", "build_ext", "--inplace"], cwd=ROOT, check=False).returncode:
+        sys.exit("set-up: failed: the C++ core does not compile")
+    # not isolated: it finds what was compiled
     extra = "[test]" if for_tests else ""
     what = "phloem with what it needs, and what tests need" if for_tests else "phloem with what it needs"
-    pip(f"{what}; compiles the core", "--no-build-isolation", "--editable", f".{extra}")
+    pip(what, "--no-build-isolation", "--editable", f".{extra}")
 
 
 if __name__ == "__main__":

@@ -39,6 +39,16 @@ def test_nor_are_the_others(name: str) -> None:
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False, timeout=240).returncode == 3
 
 
+def test_pytest_runs_in_a_folder_whose_name_is_no_identifier() -> None:
+    """It then imports the package's `__init__.py` under that very name."""
+    code = (
+        "import importlib.util as util\n"
+        "spec = util.spec_from_file_location('__init__', '__init__.py')\n"
+        "spec.loader.exec_module(util.module_from_spec(spec))"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, timeout=240)
+
+
 def test_what_is_run_in_the_checkout_is_the_package() -> None:
     code = "import phloem.errors as e, phloem as ph; assert e.PhloemError is ph.PhloemError; print(e.__file__)"
     done = subprocess.run(
