@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal, TypedDict
 
 from ..errors import ConfigError
+from .events.settings import KVEventsConfig
 
 JumpMode = Literal["verified", "canonical", "off"]
 Quantisation = Literal["none", "int8", "int4"]
@@ -16,6 +17,48 @@ KVType = Literal["auto", "fp8", "int8"]
 KV_MEMORY_SHARE = 0.8
 CPU_POOL_BYTES = 256 << 20  # of a KV pool on the CPU, at most, unless another size is given
 TARGET_STEP_SECONDS = {"cpu": 0.1, "cuda": 0.05}
+
+
+class EngineSettings(TypedDict, total=False):
+    """The fields of `EngineConfig` but for the model, as `Engine` takes them by name."""
+
+    adapters: Mapping[str, str]
+    device: str
+    dtype: str
+    quantise: Quantisation
+    block_size: int
+    kv_dtype: KVType
+    num_blocks: int | None
+    kv_memory_bytes: int | None
+    kv_memory_share: float
+    max_model_len: int | None
+    max_batch_tokens: int
+    target_step_seconds: float | None
+    max_running_requests: int
+    max_waiting_requests: int
+    max_overtakes: int | None
+    max_wait_seconds: float
+    prefix_cache: bool
+    eviction_policy: str
+    explain_namespaces: bool
+    max_pinned_blocks: int | None
+    host_memory_bytes: int
+    disk_cache: str | None
+    disk_cache_bytes: int
+    disk_cache_shared: bool
+    kv_events_config: str | Mapping[str, Any] | None
+    reply_memory_bytes: int
+    jump: JumpMode
+    lookup_drafts: bool
+    max_draft_tokens: int
+    max_compile_seconds: float | None
+    max_constraint_bytes: int
+    cuda_graphs: bool
+    run_ahead: bool | None
+    deterministic: bool
+    num_threads: int | None
+    check_invariants: bool
+    seed: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +109,9 @@ class EngineConfig:
         disk_cache_bytes: what all files in that folder may take together.
         disk_cache_shared: the folder may belong to another user, or be written to by others: all who can write to it or
             read its key are trusted with what the model reads.
+        kv_events_config: publishes what comes into the prefix cache and leaves it, for routers (KV events, as vLLM has
+            them): a mapping, or its JSON text, with the fields of `KVEventsConfig`; None: nothing is published. Needs
+            `pip install 'phloem[events]'`.
         reply_memory_bytes: memory for the token ids of replies, so that the next turn of a chat begins with the very
             tokens that were generated; 0: replies are tokenised anew.
         jump: what to do with text that the constraint forces. "verified": draft it, and likely text, and keep what the
@@ -116,6 +162,7 @@ class EngineConfig:
     disk_cache: str | None = None
     disk_cache_bytes: int = 16 << 30
     disk_cache_shared: bool = False
+    kv_events_config: str | Mapping[str, Any] | None = None
     reply_memory_bytes: int = 64 << 20
     jump: JumpMode = "verified"
     lookup_drafts: bool = True
@@ -153,6 +200,12 @@ class EngineConfig:
         if not self.prefix_cache and (self.disk_cache is not None or self.host_memory_bytes):
             name = "host_memory_bytes" if self.disk_cache is None else "disk_cache"
             raise ConfigError(f"{name}: keeps prefixes, and prefix_cache is off; leave out one of the two")
+        if self.kv_events_config is not None:
+            publishes = KVEventsConfig.parse(self.kv_events_config).is_on
+            if publishes and not self.prefix_cache:
+                raise ConfigError(
+                    "kv_events_config: tells of prefixes, and prefix_cache is off; leave out one of the two"
+                )
         from ..radix import POLICIES  # brings the tree, which a plan does without
 
         if self.eviction_policy not in POLICIES:

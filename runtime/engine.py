@@ -19,7 +19,7 @@ from ..errors import ConfigError, EngineStopped, RequestError
 from ..radix import Pin
 from .cache.cache_report import CacheReport, what_if
 from .collector import Collector, scoring_params
-from .config import EngineConfig
+from .config import EngineConfig, EngineSettings
 from .constraint_spec import ConstraintSpec
 from .engine_core import EngineCore
 from .intake import Prompt
@@ -56,7 +56,7 @@ class Driver(Protocol):
 class Engine(EngineCore):
     """A model that answers. Use it as a context manager, or `close` it."""
 
-    def __init__(self, model: str = "nano", **settings: Any) -> None:
+    def __init__(self, model: str = "nano", **settings: Unpack[EngineSettings]) -> None:
         """Loads `model` and allocates the pool; `settings` are the other fields of `EngineConfig`.
 
         Raises:
@@ -259,10 +259,11 @@ class Engine(EngineCore):
         sampling: SamplingParams | None = None,
         constraint: ConstraintSpec | None = None,
         **options: Unpack[RequestOptions],
-    ) -> Any:
+    ) -> Completion:
         """`generate` on the model's chat template; `messages` are `{"role": …, "content": …}`.
 
-        The next turn of a conversation computes only what is new in it, to the token.
+        The next turn of a conversation computes only what is new in it, to the token. With `n > 1` the result is a list
+        of n completions, as that of `generate`, which types cannot tell.
         """
         namespace, adapter = options.get("namespace", ""), options.get("adapter")
         chat = self.encode_chat(messages, namespace=namespace, adapter=adapter)
@@ -378,7 +379,7 @@ def _is_one_prompt(prompts: Prompt | Sequence[Prompt]) -> TypeGuard[Prompt]:
     return len(prompts) > 0 and isinstance(prompts[0], Number)
 
 
-def _load(model: str, settings: dict[str, Any]) -> tuple[EngineConfig, LoadedModel]:
+def _load(model: str, settings: EngineSettings) -> tuple[EngineConfig, LoadedModel]:
     unknown = sorted(set(settings) - set(EngineConfig.field_names()))
     if unknown:
         raise ConfigError(

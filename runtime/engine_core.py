@@ -25,6 +25,7 @@ from .config import TARGET_STEP_SECONDS, EngineConfig
 from .constraint_spec import ConstraintSpec
 from .decode_graphs import CudaRecorder
 from .draft import Drafter
+from .events.kv_events import EventStatistics
 from .intake import Intake, Prompt
 from .loading import LoadedModel, allocate_pool
 from .lookup.lookup import Lookups
@@ -69,6 +70,7 @@ class EngineCore:
         limits = Limits(config.max_constraint_bytes, config.max_compile_seconds)
         self.compiler = Compiler(loaded.tokenizer.vocabulary(), limits=limits)
         self.max_model_len = min(config.max_model_len or model.max_position_embeddings, model.max_position_embeddings)
+        self.adapters = Adapters(model, loaded.device, loaded.dtype, loaded.adapters)
         self.prefix_cache = PrefixCache(
             num_blocks=kv_cache.num_blocks,
             block_size=config.block_size,
@@ -80,10 +82,9 @@ class EngineCore:
             max_pinned_blocks=(
                 kv_cache.num_blocks // 4 if config.max_pinned_blocks is None else config.max_pinned_blocks
             ),
-            followers=make_followers(config, loaded, kv_cache, prefill),
+            followers=make_followers(config, loaded, kv_cache, prefill, self.adapters),
             clock=clock,
         )
-        self.adapters = Adapters(model, loaded.device, loaded.dtype, loaded.adapters)
         self.intake = Intake(
             config,
             loaded.tokenizer,
@@ -184,15 +185,25 @@ class EngineCore:
         *,
         namespace: str = "",
         adapter: str | None = None,
-        **options: Any,
+        add_generation_prompt: bool = True,
+        continue_final: bool = False,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        options: Mapping[str, Any] | None = None,
     ) -> Conversation:
         """A conversation as a prompt; replies of this engine are the very tokens it generated. Safe on any thread.
 
-        Give `Conversation.text` to `add` as `conversation`, so that the reply is remembered in turn. `options` are
-        those of `ChatTemplate.render`.
+        Give `Conversation.text` to `add` as `conversation`, so that the reply is remembered in turn. The last four
+        arguments are those of `ChatTemplate.render`.
         """
         namespace = self.intake.namespace(namespace, adapter)
-        pieces = self._renderings.render(messages, namespace=namespace, **options)
+        pieces = self._renderings.render(
+            messages,
+            namespace=namespace,
+            add_generation_prompt=add_generation_prompt,
+            continue_final=continue_final,
+            tools=tools,
+            options=options,
+        )
         return self._replies.encode(self.tokenizer, pieces, messages, namespace)
 
     def load_adapter(self, name: str, folder: str | Path) -> None:
@@ -321,7 +332,7 @@ class EngineCore:
         if siblings is not None and all(other.phase is Phase.FINISHED for other in siblings):
             del self._requests[request.request_id]
         self._totals.end(request)
-        if request.admitted_before:
+        if request.admitted_before and not request.is_probe:
             self._traffic.add(request)
         if keeps:
             self._remember_reply(request)
@@ -355,12 +366,15 @@ class EngineCore:
         """With counters since the engine was made."""
         pool, tree = self.prefix_cache.pool, self.prefix_cache.tree
         num_finished, tokens = self._totals.read()
+        num_waiting_tokens, running_adapters, waiting_adapters = self._totals.waiting()
         tiers = self.prefix_cache.tiers
         lower = TierStatistics() if tiers is None else tiers.statistics()
+        events = EventStatistics() if self.prefix_cache.events is None else self.prefix_cache.events.statistics()
         return EngineStatistics(
             num_running=len(self._scheduler.running),
             num_waiting=self._scheduler.num_waiting,
             num_blocks=pool.num_blocks,
+            block_size=self.config.block_size,
             num_free_blocks=pool.num_free,
             num_cached_blocks=tree.num_cached_blocks,
             num_evictable_blocks=tree.num_evictable_blocks,
@@ -380,8 +394,13 @@ class EngineCore:
             num_unstored_blocks=lower.num_dropped,
             num_tier_faults=lower.num_faults,
             num_evicted_blocks=self.prefix_cache.num_evicted_blocks,
+            num_event_batches=events.num_batches,
+            num_dropped_event_batches=events.num_dropped,
             host_bytes=lower.host_bytes,
             disk_bytes=lower.disk_bytes,
+            num_waiting_tokens=num_waiting_tokens,
+            running_adapters=running_adapters,
+            waiting_adapters=waiting_adapters,
         )
 
     def kept_bytes(self) -> KeptBytes:
@@ -443,6 +462,5 @@ class EngineCore:
         for request_id in list(self._requests):
             self.abort(request_id)
         self.prefix_cache.flush(pinned=True)
-        if self.prefix_cache.tiers is not None:
-            self.prefix_cache.tiers.close()
+        self.prefix_cache.close()
         self._traffic.clear()

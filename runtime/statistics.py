@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, replace
 
-from .request import Request
+from .request import Phase, Request
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,12 +17,17 @@ class EngineStatistics:
     engine the requests that it does not concern go on: `num_recoveries` times; `num_failed` requests were ended by one.
     `loaded_tokens` of the `cached_tokens` were read from a tier below the pool. What became of blocks there: copied to
     it, read back, not copied since too many waited; failures; what host memory and the folder on disk hold
-    (`TierStatistics`).
+    (`TierStatistics`). Batches of KV events that were published, and that were dropped since too many waited.
+
+    `num_waiting_tokens`: tokens of the requests in the queue, cached or not. `running_adapters`, `waiting_adapters`:
+    names of the adapters of requests in the batch and in the queue, sorted. All three, like the counters of tokens,
+    leave out probes (`RequestOptions.is_probe`).
     """
 
     num_running: int
     num_waiting: int
     num_blocks: int
+    block_size: int
     num_free_blocks: int
     num_cached_blocks: int
     num_evictable_blocks: int
@@ -47,8 +52,13 @@ class EngineStatistics:
     num_unstored_blocks: int = 0
     num_tier_faults: int = 0
     num_evicted_blocks: int = 0
+    num_event_batches: int = 0
+    num_dropped_event_batches: int = 0
     host_bytes: int = 0
     disk_bytes: int = 0
+    num_waiting_tokens: int = 0
+    running_adapters: tuple[str, ...] = ()
+    waiting_adapters: tuple[str, ...] = ()
 
     def since(self, begin: EngineStatistics) -> EngineStatistics:
         """The same state, with what has been counted since `begin`."""
@@ -63,6 +73,23 @@ class EngineStatistics:
     def num_held_blocks(self) -> int:
         """Blocks that running requests own, outside the tree."""
         return self.num_blocks - self.num_free_blocks - self.num_cached_blocks
+
+    @property
+    def num_used_tokens(self) -> int:
+        """Size in tokens of the blocks that running requests and pins hold. The rest of the pool is free, or is evicted
+        as soon as a request needs it."""
+        num_used = self.num_blocks - self.num_free_blocks - self.num_evictable_blocks
+        return max(0, num_used) * self.block_size  # the two may have been read while a step moved blocks
+
+    @property
+    def num_pool_tokens(self) -> int:
+        """Size of the pool in tokens."""
+        return self.num_blocks * self.block_size
+
+    @property
+    def usage(self) -> float:
+        """Share of the pool that running requests and pins hold."""
+        return self.num_used_tokens / max(1, self.num_pool_tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +131,9 @@ class Totals:
         self._num_ended = 0
 
     def begin(self, request: Request) -> None:
-        """A request has come into the queue."""
+        """A request has come into the queue. A probe is not counted."""
+        if request.is_probe:
+            return
         with self._lock:
             self._under_way.add(request)
 
@@ -125,6 +154,19 @@ class Totals:
                 _add(sums, request)
             return self._num_ended, sums
 
+    def waiting(self) -> tuple[int, tuple[str, ...], tuple[str, ...]]:
+        """Tokens of requests in the queue; names of the adapters of running and of waiting requests, sorted.
+        O(requests under way)."""
+        num_tokens, adapters = 0, {Phase.RUNNING: set[str](), Phase.WAITING: set[str]()}
+        with self._lock:
+            for request in self._under_way:
+                phase = request.phase
+                if phase is Phase.WAITING:
+                    num_tokens += request.num_tokens
+                if request.adapter is not None and phase is not Phase.FINISHED:
+                    adapters[phase].add(request.adapter.name)
+        return num_tokens, tuple(sorted(adapters[Phase.RUNNING])), tuple(sorted(adapters[Phase.WAITING]))
+
 
 SUMMED = ("prompt_tokens", "cached_tokens", "loaded_tokens", "completion_tokens", "drafted_tokens", "jumped_tokens")
 COUNTERS = (
@@ -143,6 +185,8 @@ COUNTERS = (
     "num_unstored_blocks",
     "num_tier_faults",
     "num_evicted_blocks",
+    "num_event_batches",
+    "num_dropped_event_batches",
 )
 
 

@@ -81,7 +81,7 @@ class Stepper:
         stopwatch: seconds, to find out where.
 
     Attributes:
-        num_steps: steps so far that computed anything.
+        num_steps: steps so far that computed anything and came to their end.
         num_ahead: those of them whose forward was queued that early.
         num_recoveries: how often the others went on after an exception.
         num_failed: requests that an exception has ended.
@@ -144,6 +144,7 @@ class Stepper:
         if request.phase is not Phase.FINISHED:
             try:
                 self._end(request, FinishReason.ABORT)
+                self._prefix_cache.end_step()
             except BaseException as error:
                 self._recover(request, error)
                 if not isinstance(error, Exception):
@@ -164,6 +165,7 @@ class Stepper:
         self._is_suspicious, self._is_committing = True, False
         try:
             self._step()
+            self._prefix_cache.end_step()
             self._is_suspicious = False
         except BaseException as error:
             is_fault = isinstance(error, Exception)
@@ -188,7 +190,9 @@ class Stepper:
             BaseException: what `change` raised, when everything is in order again.
         """
         try:
-            return change()
+            result = change()
+            self._prefix_cache.end_step()
+            return result
         except PinBudgetExceeded:  # an answer like others: nothing was changed
             raise
         except BaseException as error:
@@ -213,6 +217,10 @@ class Stepper:
                 self._on_finish(lost, False)
             except Exception:
                 logger.exception("a fault while a failed request was put away")
+        try:
+            self._prefix_cache.end_step()
+        except Exception:
+            logger.exception("a fault while those that follow the cache were told of one")
 
     def _step(self) -> None:
         """Adds to `_deltas`."""
@@ -225,7 +233,6 @@ class Stepper:
             if self._loads is not None:
                 self._loads.await_news(NEWS_SECONDS)
         else:
-            self.num_steps += 1
             num_drafting = 0  # is of interest only where it is weighed against running ahead
             if self._runs_ahead:
                 num_drafting = sum(self._drafter.may_draft(extend.request) for extend in batch.extends)
@@ -235,6 +242,7 @@ class Stepper:
             self._is_committing = True
             self._commit(batch, choices, drafts=drafts)
             self._is_committing = False  # who was committed last is not charged with an interruption from here on
+            self.num_steps += 1
             if self._ahead is not None and not self._ahead.is_wanted:
                 self._ahead = None
             try:

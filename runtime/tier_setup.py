@@ -1,4 +1,4 @@
-"""From settings to what follows the tree: the tiers below the pool."""
+"""From settings to what follows the tree: the tiers below the pool, and KV events."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import ConfigError
+from .adapters import Adapters
 from .cache.block_keys import BlockKeys
 from .cache.ferry import Ferry
 from .cache.followers import Followers
@@ -16,27 +17,44 @@ from .cache.kv_cache import KVCache
 from .cache.load_cost import LoadCost
 from .cache.lower_tiers import LowerTiers
 from .config import EngineConfig
+from .event_setup import make_events
+from .events.kv_events import KVEvents
 from .fingerprint import fingerprint_of
 from .loading import LoadedModel
 from .path_fault import path_fault
 from .prefill_cost import PrefillCost
 from .tiers import DiskTier, MemoryTier, Tier, open_folder
+from .tiers.tier import Changed, TierName, ignore_changes
 
 logger = logging.getLogger("phloem.tiers")
 IN_THIS_PROCESS = bytes(32)  # what is in memory is gone before any weight can change
 
 
 def make_followers(
-    config: EngineConfig, loaded: LoadedModel, kv_cache: KVCache, prefill: PrefillCost
+    config: EngineConfig, loaded: LoadedModel, kv_cache: KVCache, prefill: PrefillCost, adapters: Adapters
 ) -> Followers | None:
     """What of the settings follows the tree; None if they ask for nothing.
 
     Raises:
-        ConfigError: the folder cannot be used or trusted (`open_folder`), or a budget does not hold a block.
+        ConfigError: the folder cannot be used or trusted (`open_folder`), a budget does not hold a block, or events
+            cannot be published where they should be.
     """
-    if config.disk_cache is None and not config.host_memory_bytes:
+    has_tiers = config.disk_cache is not None or config.host_memory_bytes > 0
+    events = make_events(config, adapters, has_tiers=has_tiers)
+    if not has_tiers and events is None:
         return None
-    ferry, block_bytes = Ferry(loaded.device), kv_cache.block_bytes
+    tiers, fingerprint = _make_tiers(config, loaded, kv_cache.block_bytes, events)
+    keys = BlockKeys(fingerprint, config.block_size, kv_cache.num_blocks)
+    if not tiers:
+        return Followers(keys, None, events)
+    cost = LoadCost(prefill, config.block_size)
+    return Followers(keys, LowerTiers(kv_cache, Ferry(loaded.device), keys, cost, tiers), events)
+
+
+def _make_tiers(
+    config: EngineConfig, loaded: LoadedModel, block_bytes: int, events: KVEvents | None
+) -> tuple[list[Tier], bytes]:
+    """The tiers below the pool, fastest first, and what their keys begin with."""
     for name in ("host_memory_bytes", "disk_cache_bytes"):
         if 0 < getattr(config, name) < 2 * block_bytes:
             raise ConfigError(
@@ -45,7 +63,8 @@ def make_followers(
     tiers: list[Tier] = []
     fingerprint = IN_THIS_PROCESS
     if config.host_memory_bytes:
-        tiers.append(MemoryTier(np.empty((config.host_memory_bytes // block_bytes, block_bytes), np.uint8)))
+        slab = np.empty((config.host_memory_bytes // block_bytes, block_bytes), np.uint8)
+        tiers.append(MemoryTier(slab, _listener(events, "host")))
     if config.disk_cache is not None:
         path = Path(os.path.expanduser(config.disk_cache))
         fault = path_fault(path)
@@ -55,7 +74,9 @@ def make_followers(
         if not folder.is_writable:
             logger.warning("disk_cache: %s cannot be written to; what it holds is read, nothing is added", folder.path)
         fingerprint = fingerprint_of(config, loaded, folder.path, remembers=folder.is_writable)
-        tiers.append(DiskTier(folder, config.disk_cache_bytes, fingerprint, block_bytes))
-    cost = LoadCost(prefill, config.block_size)
-    keys = BlockKeys(fingerprint, config.block_size, kv_cache.num_blocks)
-    return Followers(keys, LowerTiers(kv_cache, ferry, keys, cost, tiers))
+        tiers.append(DiskTier(folder, config.disk_cache_bytes, fingerprint, block_bytes, _listener(events, "disk")))
+    return tiers, fingerprint
+
+
+def _listener(events: KVEvents | None, name: TierName) -> Changed:
+    return ignore_changes if events is None else events.tier_listener(name)

@@ -3,7 +3,8 @@
 Knows requests (their token ranges and blocks) and the radix tree; it knows no model. KV moves in three cases only: the
 copy of a partly matching block on admission (copy-on-write), the change of a duplicate block for the tree's own, and
 the copy of what a request with a `kv_budget` keeps.
-What follows the tree (`followers`: tiers below the pool) it tells what comes and goes, and takes in what tiers bring.
+What follows the tree (`followers`: tiers below the pool, KV events) it tells what comes and goes, and takes in what
+tiers bring.
 
 Invariant, checked by `audit`: every block of the pool is free, in the tree, or in exactly one request's own range
 `[lease.num_tokens, …)`; nothing is in two of them. Of a request that has dropped tokens nothing enters the tree any
@@ -66,6 +67,7 @@ class PrefixCache:
         self.enabled = enabled
         self._followers = followers
         self.tiers = None if followers is None else followers.tiers
+        self.events = None if followers is None else followers.events
         self.pool = BlockPool(num_blocks, block_size)
         self._make_tree = partial(
             RadixTree,
@@ -187,10 +189,10 @@ class PrefixCache:
         blocks = self._allocate(min(wanted, self.num_available_blocks)) or []
         self._kv_cache.write_blocks(blocks, rows[start - first : start - first + len(blocks)])
         behind = tokens[4 * match.num_tokens : 4 * (match.num_tokens + len(blocks) * self.block_size)]
+        self._followers.entered(blocks, behind, namespace, above[-1] if above else None, is_loaded=True)
         if blocks:
             self.tree.insert(behind, blocks, namespace, after=match.node)
         self.tree.release(match.node)
-        self._followers.entered(blocks, behind, namespace, above[-1] if above else None, is_loaded=True)
         return len(blocks)
 
     def reserve(self, request: Request, num_tokens: int) -> bool:
@@ -324,9 +326,10 @@ class PrefixCache:
             self._num_evicted_before = self.num_evicted_blocks
             num_lost_pins = self.tree.num_pins
             self.tree = self._make_tree()
-            if self._followers is not None:
-                self._followers.begun_anew()
-        self.pool.free_all_but(self.tree.blocks())
+        kept = self.tree.blocks()
+        if self._followers is not None:
+            self._followers.remain(kept)
+        self.pool.free_all_but(kept)
         if self.tiers is not None:
             self.tiers.loads.give_up(requests)
         return num_lost_pins
@@ -336,17 +339,20 @@ class PrefixCache:
         return -(-request.num_computed_tokens // self.block_size)
 
     def _hand_over(self, request: Request, num_blocks: int, num_tokens: int) -> list[int]:
-        """Gives the tree the first blocks, which hold `num_tokens`, and leases them; the ids it had no use for."""
+        """Gives the tree the first blocks, which hold `num_tokens`, and leases them; the ids it had no use for.
+
+        Nothing of a probe goes in.
+        """
         lease = request.lease
         start = lease.num_tokens if lease else 0
-        if not self.enabled or num_tokens <= start or request.num_dropped_tokens:
+        if not self.enabled or request.is_probe or num_tokens <= start or request.num_dropped_tokens:
             return []
         tokens = pack(request.token_ids[start:num_tokens])
         blocks = request.blocks[start // self.block_size : num_blocks]
-        inserted = self.tree.insert(tokens, blocks, request.namespace, after=lease.node if lease else NOTHING)
-        if self._followers is not None:
+        if self._followers is not None:  # first: after a fault in between `reclaim` takes back what it said too much
             before = request.blocks[start // self.block_size - 1] if start else None
             self._followers.entered(blocks, tokens, request.namespace, before)
+        inserted = self.tree.insert(tokens, blocks, request.namespace, after=lease.node if lease else NOTHING)
         self.tree.lease(inserted.node)
         if lease is not None:
             self.tree.release(lease.node)
@@ -363,6 +369,16 @@ class PrefixCache:
         if self._followers is not None:
             self._followers.flushed(freed)
         return len(freed)
+
+    def end_step(self) -> None:
+        """What has come and gone since the last call is told as one batch to those that follow the tree."""
+        if self._followers is not None:
+            self._followers.end_step()
+
+    def close(self) -> None:
+        """Ends the threads of what follows the tree."""
+        if self._followers is not None:
+            self._followers.close()
 
     def audit(self, requests: Iterable[Request]) -> None:
         """Raises AssertionError if a block is lost, held twice, or held and free."""

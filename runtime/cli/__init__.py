@@ -10,12 +10,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from importlib.metadata import version
 from typing import Annotated
 
 import typer
 
+from ... import __version__
 from ...errors import ConfigError, ConstraintError, ModelError, PhloemError, RequestError
+from .. import garbage
 from .bench import bench
 from .chat import chat
 from .doctor import doctor
@@ -34,7 +35,7 @@ _ClickException: type[Exception] = next(c for c in typer.BadParameter.__mro__ if
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"phloem {version('phloem')}")
+        typer.echo(f"phloem {__version__}")
         raise typer.Exit
 
 
@@ -59,8 +60,11 @@ def command_line() -> typer.Typer:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The console entry: runs a command and exits with its code."""
-    sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+    """The console entry, which owns the process: runs a command and exits with its code."""
+    garbage.hold()
+    code = run(sys.argv[1:] if arguments is None else arguments)
+    garbage.end()
+    sys.exit(code)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -77,7 +81,7 @@ def run(arguments: Sequence[str]) -> int:
     except typer.Abort:
         return INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has gone (`| head`); Python must not complain about it at exit.
+        # The reader of our output has gone (`| head`); Python must not complain about it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except Exception as error:

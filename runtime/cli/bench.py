@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .. import garbage
 from .busy import busy
 from .engine_options import Settings, fetched, with_engine_options
 from .options import ModelArgument, option
@@ -81,6 +82,7 @@ def bench(
     source = fetched(model)
     with busy(f"loading {model}") as report:
         loaded = load(EngineConfig(model=source, **settings), report)
+    garbage.release()
     for name, changed in CONFIGURATIONS:
         config = EngineConfig(model=source, **{**settings, **changed})
         with busy(name), Engine.from_loaded(config, loaded) as engine:

@@ -11,16 +11,17 @@ import os
 import platform
 import sys
 from collections.abc import Callable
-from importlib.metadata import PackageNotFoundError, version
 
 import typer
+
+from ... import __version__
 
 PACKAGES = ("torch", "triton", "numpy", "sentencepiece", "tokenizers", "safetensors", "fastapi", "uvicorn")
 
 
 def doctor() -> None:
     """Reports the environment (for bug reports) and runs the bundled model for a few tokens; exit code 1 on a fault."""
-    typer.echo(f"phloem        {version('phloem')}")
+    typer.echo(f"phloem        {__version__}")
     typer.echo(f"python        {platform.python_version()} ({sys.executable})")
     typer.echo(f"platform      {platform.platform()}, {os.cpu_count()} CPUs")
     for name in PACKAGES:
@@ -43,6 +44,8 @@ def doctor() -> None:
 
 
 def _version(name: str) -> str:
+    from importlib.metadata import PackageNotFoundError, version  # no other command asks for versions
+
     try:
         return version(name)
     except PackageNotFoundError:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ...errors import ConfigError
+from .. import garbage
 from .busy import busy
 from .options import option, size
 
@@ -108,7 +109,7 @@ def _engine_options(
         float,
         option(
             "--kv-memory-share",
-            help="Part of a GPU's memory that is free behind the weights for the KV pool, if --kv-memory is not given.",
+            help="Share of a GPU's memory left by the weights that the KV pool takes, without --kv-memory.",
             env="KV_MEMORY_SHARE",
             panel=PANEL,
         ),
@@ -137,7 +138,7 @@ def _engine_options(
         float | None,
         option(
             "--target-step-seconds",
-            help="Seconds of a step in which some decode. Default: 0.1 on a CPU, 0.05 on a GPU; inf: no target.",
+            help="Seconds of a step while requests decode. Default: 0.1 on a CPU, 0.05 on a GPU; inf: no target.",
             env="TARGET_STEP_SECONDS",
             panel=PANEL,
         ),
@@ -157,7 +158,7 @@ def _engine_options(
         option(
             "--max-waiting-requests",
             "--max-queued-requests",
-            help="Length of the queue; what comes beyond is refused.",
+            help="Length of the queue; further requests are refused.",
             env="MAX_WAITING_REQUESTS",
             panel=PANEL,
         ),
@@ -166,7 +167,7 @@ def _engine_options(
         int | None,
         option(
             "--max-overtakes",
-            help="How many later arrivals may be admitted before a request; 0: none. Default: 256, or all that wait.",
+            help="How many later requests may overtake one that waits; 0: none. Default: 256, or as many as wait.",
             env="MAX_OVERTAKES",
             panel=PANEL,
         ),
@@ -222,7 +223,7 @@ def _engine_options(
         bool,
         option(
             "--explain-namespaces",
-            help="Let explain_cache say that another namespace has a prefix (tells callers what others sent).",
+            help="Let explain_cache report that another namespace has a prefix (reveals to callers what others sent).",
             env="EXPLAIN_NAMESPACES",
             panel=PANEL,
         ),
@@ -272,11 +273,20 @@ def _engine_options(
             panel=PANEL,
         ),
     ] = False,
+    kv_events_config: Annotated[
+        str | None,
+        option(
+            "--kv-events-config",
+            help='Publish what the prefix cache holds, for routers: JSON such as {"endpoint": "tcp://127.0.0.1:5557"}.',
+            env="KV_EVENTS_CONFIG",
+            panel=PANEL,
+        ),
+    ] = None,
     reply_memory: Annotated[
         str,
         option(
             "--reply-memory",
-            help="Memory for the tokens of replies, so that the next turn of a chat hits them; 0: none.",
+            help="Memory for the tokens of replies, so that the next turn of a chat finds them in the cache; 0: none.",
             env="REPLY_MEMORY",
             panel=PANEL,
         ),
@@ -285,7 +295,7 @@ def _engine_options(
         Jump,
         option(
             "--jump",
-            help="Text that a constraint forces: drafted and verified, taken unseen (canonical), or sampled (off).",
+            help="Text that a constraint determines: verified, inserted unverified (canonical), or sampled (off).",
             env="JUMP",
             panel=PANEL,
         ),
@@ -335,7 +345,7 @@ def _engine_options(
         option(
             "--deterministic",
             "--enable-deterministic-inference",
-            help="On a GPU, the same bits whoever shares the step, at some cost in speed.",
+            help="On a GPU, the same bits for a request in any batch, at some cost in speed.",
             env="DETERMINISTIC",
             panel=PANEL,
         ),
@@ -344,7 +354,7 @@ def _engine_options(
         int | None,
         option(
             "--num-threads",
-            help="CPU threads of torch. Default: one for small models, else torch's own choice.",
+            help="CPU threads. Default: one for small models, otherwise torch's own choice.",
             env="NUM_THREADS",
             panel=PANEL,
         ),
@@ -406,11 +416,14 @@ def load_engine(model: str, settings: Settings) -> Engine:
         from ..loading import load
 
         config = EngineConfig(model=source, **settings)
-        return Engine.from_loaded(config, load(config, report))
+        engine = Engine.from_loaded(config, load(config, report))
+    garbage.release()
+    return engine
 
 
-def fetched(model: str) -> str:
-    """The folder or file of a model that a hub id names, fetched now; any other model as it is named."""
+def fetched(model: str, *, weights: bool = True) -> str:
+    """The folder or file of a model that a hub id names, fetched now (see `resolve_model`); any other model as it is
+    named."""
     from ..models.resolve import is_hub_id, resolve_model
 
     if not is_hub_id(model):
@@ -418,4 +431,4 @@ def fetched(model: str) -> str:
     typer.echo(f"{model}: from the Hugging Face hub, or its cache on this disk", err=True)
     if not sys.stderr.isatty():  # that line says it; huggingface_hub, which is not imported yet, would draw bars
         os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
-    return str(resolve_model(model))
+    return str(resolve_model(model, weights=weights))

@@ -57,7 +57,7 @@ def generate(
     json_object: JsonObject = False,
     grammar: GrammarFile = None,
 ) -> None:
-    """Completes a prompt, or answers it (--chat); several answers are separated by a line feed."""
+    """Completes a prompt, or answers it (--chat); several answers are separated by line breaks."""
     constraint = constraint_of(regex, choice, schema, json_object, grammar)
     from ..request import SamplingParams
 

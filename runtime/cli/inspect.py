@@ -14,6 +14,7 @@ from .looking import constraint_spec, show
 from .options import ModelArgument, option
 
 CONSTRAINT = "Constraint (at most one)"
+OPTION_OF_SUFFIX = {".json": "--schema", ".ebnf": "--grammar", ".gbnf": "--grammar", ".lark": "--grammar"}
 
 
 def inspect(
@@ -59,7 +60,7 @@ def inspect(
     as_json: Annotated[bool, option("--json", help="Print JSON.", env="JSON")] = False,
     tokenizer: Annotated[
         str | None,
-        option("--tokenizer", help="Whose vocabulary to look with (default: the model's).", env="TOKENIZER"),
+        option("--tokenizer", help="Model whose vocabulary to use (default: the model's own).", env="TOKENIZER"),
     ] = None,
     whitespace: Annotated[
         str | None,
@@ -74,7 +75,7 @@ def inspect(
         str,
         option(
             "--extra-keys",
-            help="Keys that a schema does not name: schema (as it says) or never (as the server has it).",
+            help="Keys that a schema does not name: schema (as JSON Schema defines) or never (the server's default).",
             env="EXTRA_KEYS",
         ),
     ] = "schema",
@@ -98,7 +99,7 @@ def inspect(
             raise ConfigError("--max-nodes must be at least 2, --width at least 40")
         show(
             spec,
-            tokenizer=fetched(tokenizer or model),
+            tokenizer=fetched(tokenizer or model, weights=False),
             text=text,
             svg=svg,
             as_json=as_json,
@@ -111,7 +112,16 @@ def inspect(
     if cache is not None:
         typer.echo(cache_of(cache, api_key))
         return
+    if (name := _option_of(model)) is not None:
+        raise ConfigError(f"{model[:80]}: this is no checkpoint; to explain what is in it, give it with {name}")
     typer.echo(_checkpoint(model))
+
+
+def _option_of(model: str) -> str | None:
+    """The option that takes what was given in the place of a model; None if it may be a model."""
+    if model.lstrip().startswith("{"):
+        return "--schema"
+    return OPTION_OF_SUFFIX.get(Path(model).suffix.lower())
 
 
 def _checkpoint(model: str) -> str:
@@ -120,7 +130,7 @@ def _checkpoint(model: str) -> str:
     from ..schedule.planner import count_parameters
     from ..tokenizer.tokenizer import Tokenizer
 
-    folder = resolve_model(fetched(model))
+    folder = resolve_model(fetched(model, weights=False))
     config = ModelConfig.from_folder(folder)
     tokenizer = Tokenizer.from_folder(folder)
     per_layer = config.num_kv_parts * config.num_kv_heads * config.head_dim

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import urllib.error
-import urllib.request
 from typing import Any
 
 from ...errors import ConfigError
@@ -33,6 +31,9 @@ def cache_of(url: str, api_key: str | None) -> str:
 
 
 def _get(url: str, api_key: str | None) -> Any:
+    import urllib.error  # here, since no other command speaks HTTP
+    import urllib.request
+
     request = urllib.request.Request(url, headers={"Authorization": f"Bearer {api_key}"} if api_key else {})
     try:
         with urllib.request.urlopen(request, timeout=60) as answer:

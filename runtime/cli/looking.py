@@ -66,7 +66,9 @@ def constraint_spec(
         raise ConfigError(f"--extra-keys {extra_keys}: choose schema or never")
     layout = cast("specs.Whitespace | None", whitespace)
     if regex:
-        return specs.regex(regex)
+        return specs.ConstraintSpec(
+            "regex", regex
+        )  # parsed when it is compiled: then its faults are shown with their place
     if choice:
         return specs.choice(choice)
     if schema:

@@ -36,7 +36,7 @@ def plan(
         Quantise, option("--quantise", help="Round the weights: int8 or int4, with their scales.", env="QUANTISE")
     ] = Quantise.none,
     device: Annotated[
-        str, option("--device", help="cpu: count as the engine keeps a model there.", env="DEVICE")
+        str, option("--device", help="cpu: plan for memory as the engine uses it on a CPU.", env="DEVICE")
     ] = "auto",
     context: Annotated[
         list[int] | None, option("--context", help="Length of a request in tokens (repeatable).", env="CONTEXT")
@@ -54,7 +54,7 @@ def plan(
     from ..models import ModelConfig, count_parameters, resolve_model
     from ..schedule import planner
 
-    config = ModelConfig.from_folder(resolve_model(fetched(model)))
+    config = ModelConfig.from_folder(resolve_model(fetched(model, weights=False)))
     device_bytes = size(memory, "--memory") if memory is not None else None
     pool_bytes = size(kv_memory, "--kv-memory") if kv_memory is not None else None
     on_cpu = device.partition(":")[0] == "cpu"

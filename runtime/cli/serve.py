@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import closing
 from dataclasses import replace
 from enum import StrEnum
@@ -188,7 +189,7 @@ def serve(
         ExtraKeys,
         option(
             "--extra-keys",
-            help="Keys that a request's schema does not name: never, or as the letter of JSON Schema has it.",
+            help="Keys that a request's schema does not name: never, or as JSON Schema defines it.",
             env="EXTRA_KEYS",
             panel=SERVER,
         ),
@@ -197,7 +198,7 @@ def serve(
         SamplingDefaults,
         option(
             "--sampling-defaults",
-            help="Where a request says nothing: as the model's generation_config.json says, or OpenAI's 1.0.",
+            help="Sampling of requests that do not set it: from generation_config.json, or OpenAI's (1.0).",
             env="SAMPLING_DEFAULTS",
             panel=SERVER,
         ),
@@ -206,7 +207,7 @@ def serve(
         bool,
         option(
             "--warm-up/--no-warm-up",
-            help="Make what is made once, and compile and capture a GPU's kernels and graphs, before taking requests.",
+            help="Before taking requests, build all tables, and on a GPU compile kernels and capture graphs.",
             env="WARM_UP",
             panel=SERVER,
         ),
@@ -241,15 +242,16 @@ def serve(
     with closing(listen(host, port)) as bound:
         source = fetched(model)
         engine = load_engine(source, settings)
-        from ..async_engine import AsyncEngine
+        from ..async_engine import SWITCH_SECONDS, AsyncEngine
         from ..garbage import settle
         from ..huge_pages import gather
         from ..warm_up import warm_up as warm
 
         if warm_up:
-            with busy("warming up (the first time takes about a minute)"):
+            with busy("warming up"):
                 warm(engine)
         settle()
+        sys.setswitchinterval(SWITCH_SECONDS)
         gather()
         if sampling_defaults is SamplingDefaults.model:
             server_settings = _sampled_as_the_model_says(server_settings, source)

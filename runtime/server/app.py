@@ -36,6 +36,7 @@ from .response_request import ResponsesRequest
 from .responses import responses_router
 from .service import Service
 from .settings import ServerSettings
+from .worker_info import worker_info_router
 
 if TYPE_CHECKING:
     from ..async_engine import AsyncEngine
@@ -70,7 +71,14 @@ def create_app(async_engine: AsyncEngine, settings: ServerSettings | None = None
     # No /docs: its page would load scripts from a foreign host. /openapi.json is there.
     app = Application(title="phloem", version=service.version, docs_url=None, redoc_url=None, lifespan=lifespan)
     app.state.service = service
-    for make in (chat_router, completions_router, responses_router, messages_router, info_router):
+    for make in (
+        chat_router,
+        completions_router,
+        responses_router,
+        messages_router,
+        info_router,
+        worker_info_router,
+    ):
         app.include_router(make(service))
     if service.settings.admin:
         app.include_router(admin_router(service))

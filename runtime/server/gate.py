@@ -1,6 +1,6 @@
 """The outermost layer: every request passes here once, whatever route it is for (or none).
 
-It gives the request an id, asks for the API key (all paths but `/health` and `/ready`; unknown paths too), counts it,
+It gives the request an id, asks for the API key (all paths but those of `OPEN_PATHS`; unknown paths too), counts it,
 leaves one line about it in the log (at info; at debug for what monitoring asks for again and again, if it went well),
 and turns an exception that nobody expected into a 500 that names the id and tells nothing else. The id is our own; a
 caller's `X-Request-Id` is only sent back, and stands at the end of the line. HEAD is GET without its body, on every
@@ -24,8 +24,8 @@ from .settings import ServerSettings
 from .stream import ClientGone
 from .unread import UnreadBody
 
-OPEN_PATHS = frozenset({"/health", "/ready"})
-PROBED_PATHS = OPEN_PATHS | {"/metrics"}
+OPEN_PATHS = frozenset({"/health", "/health_generate", "/ready"})
+PROBED_PATHS = OPEN_PATHS | {"/metrics", "/v1/loads"}
 MAX_PATH_CHARS = 200
 MAX_ID_CHARS = 128
 logger = logging.getLogger("phloem.server")

@@ -1,7 +1,8 @@
 """What stands on `/metrics` under which name: the engine's gauges and counters, and the histograms of requests.
 
 With `metric_names="vllm"` or `"sglang"` the same values also appear under these servers' names, with the label
-`model_name`, so that the dashboards that they publish show them.
+`model_name`, so that the dashboards that they publish show them, and the routers that score workers by them (SMG,
+llm-d's endpoint picker, vLLM's production stack) find them, under names of older releases too.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from ..config import EngineConfig
 from ..statistics import EngineStatistics
 from .settings import MetricNames, ServerSettings
 
@@ -25,6 +27,7 @@ Reading = Callable[[EngineStatistics], float]
 GAUGES: Sequence[tuple[str, str, Reading]] = (
     ("running_requests", "Requests in the current batch.", lambda s: s.num_running),
     ("waiting_requests", "Requests in the queue.", lambda s: s.num_waiting),
+    ("waiting_tokens", "Tokens of the requests in the queue, cached or not.", lambda s: s.num_waiting_tokens),
     ("kv_blocks", "Size of the KV pool in blocks.", lambda s: s.num_blocks),
     ("kv_blocks_free", "Blocks that nothing uses.", lambda s: s.num_free_blocks),
     ("kv_blocks_cached", "Blocks of the prefix tree.", lambda s: s.num_cached_blocks),
@@ -51,12 +54,14 @@ COUNTERS: Sequence[tuple[str, str, Reading]] = (
     ("kv_blocks_unstored", "Blocks that were not copied, since too many waited.", lambda s: s.num_unstored_blocks),
     ("kv_tier_faults", "Failures below the pool; each was a miss.", lambda s: s.num_tier_faults),
     ("kv_blocks_evicted", "Cached blocks that made room for others.", lambda s: s.num_evicted_blocks),
+    ("kv_event_batches", "Batches of KV events that were published.", lambda s: s.num_event_batches),
+    (
+        "kv_event_batches_dropped",
+        "Batches of KV events that were dropped, since too many waited.",
+        lambda s: s.num_dropped_event_batches,
+    ),
     ("pins_given_up", "Pins that ended early to make room for a request.", lambda s: s.num_pins_given_up),
 )
-
-
-def _usage(s: EngineStatistics) -> float:
-    return (s.num_blocks - s.num_free_blocks - s.num_evictable_blocks) / max(1, s.num_blocks)
 
 
 # other servers' names → ours: (gauges, counters)
@@ -66,13 +71,17 @@ ALIASES: dict[MetricNames, tuple[Sequence[tuple[str, Reading]], Sequence[tuple[s
         (
             ("vllm:num_requests_running", lambda s: s.num_running),
             ("vllm:num_requests_waiting", lambda s: s.num_waiting),
-            ("vllm:kv_cache_usage_perc", _usage),
+            ("vllm:kv_cache_usage_perc", lambda s: s.usage),
+            ("vllm:gpu_cache_usage_perc", lambda s: s.usage),
+            ("vllm:gpu_prefix_cache_hit_rate", lambda s: s.hit_rate),
         ),
         (
             ("vllm:prompt_tokens", lambda s: s.prompt_tokens),
             ("vllm:generation_tokens", lambda s: s.completion_tokens),
             ("vllm:prefix_cache_queries", lambda s: s.prompt_tokens),
             ("vllm:prefix_cache_hits", lambda s: s.cached_tokens),
+            ("vllm:gpu_prefix_cache_queries", lambda s: s.prompt_tokens),
+            ("vllm:gpu_prefix_cache_hits", lambda s: s.cached_tokens),
             ("vllm:num_preemptions", lambda s: s.num_preemptions),
         ),
     ),
@@ -80,7 +89,11 @@ ALIASES: dict[MetricNames, tuple[Sequence[tuple[str, Reading]], Sequence[tuple[s
         (
             ("sglang:num_running_reqs", lambda s: s.num_running),
             ("sglang:num_queue_reqs", lambda s: s.num_waiting),
-            ("sglang:token_usage", _usage),
+            ("sglang:num_used_tokens", lambda s: s.num_used_tokens),
+            ("sglang:max_total_num_tokens", lambda s: s.num_pool_tokens),
+            ("sglang:token_usage", lambda s: s.usage),
+            ("sglang:page_size", lambda s: s.block_size),
+            ("sglang:num_pages", lambda s: s.num_blocks),
             ("sglang:cache_hit_rate", lambda s: s.hit_rate),
         ),
         (
@@ -151,10 +164,18 @@ class Throughput:
 class EngineCollector(Collector):
     """Reads the engine's statistics whenever it is scraped."""
 
-    def __init__(self, statistics: Callable[[], EngineStatistics], settings: ServerSettings) -> None:
+    def __init__(
+        self,
+        statistics: Callable[[], EngineStatistics],
+        config: EngineConfig,
+        settings: ServerSettings,
+        throughput: Throughput,
+    ) -> None:
         self._statistics = statistics
+        self._config = config
         self._names = settings.metric_names
-        self._throughput = Throughput()
+        self._throughput = throughput
+        self._has_adapters = settings.adapter_loading or bool(config.adapters)
         self._model = settings.model_name
         self._gauges, self._counters = ALIASES[settings.metric_names]
 
@@ -176,6 +197,7 @@ class EngineCollector(Collector):
             )
             counter.add_metric([self._model], read(statistics))
             yield counter
+        yield from self._labelled(statistics)
         if self._names == "sglang":
             gauge = GaugeMetricFamily("sglang:gen_throughput", "Generated tokens per second.", labels=["model_name"])
             gauge.add_metric([self._model], self._throughput.at(statistics.completion_tokens))
@@ -187,3 +209,35 @@ class EngineCollector(Collector):
             steps = [("+Inf", float(statistics.num_steps))]  # only their number and sum are known
             tokens.add_metric([self._model], steps, statistics.num_computed_tokens)
             yield tokens
+
+    def _labelled(self, statistics: EngineStatistics) -> Iterable[Metric]:
+        """Gauges whose labels are what they say."""
+        if self._names == "vllm":
+            yield _info("vllm:cache_config_info", "The KV pool, in its labels.", self._cache_config(statistics), 1.0)
+            if self._has_adapters:
+                adapters = {
+                    "max_lora": str(self._config.max_running_requests),  # a step takes as many as it has requests
+                    "running_lora_adapters": ",".join(statistics.running_adapters),
+                    "waiting_lora_adapters": ",".join(statistics.waiting_adapters),
+                }
+                text = "Adapters of running and of waiting requests, in its labels; the value is the time of day."
+                yield _info("vllm:lora_requests_info", text, adapters, time.time())
+        if self._names == "sglang":
+            pages = {"page_size": str(statistics.block_size), "num_pages": str(statistics.num_blocks)}
+            labels = {"model_name": self._model, **pages}
+            yield _info("sglang:cache_config_info", "The KV pool, in its labels.", labels, 1.0)
+
+    def _cache_config(self, statistics: EngineStatistics) -> dict[str, str]:
+        return {
+            "block_size": str(statistics.block_size),
+            "num_gpu_blocks": str(statistics.num_blocks),
+            "cache_dtype": self._config.kv_dtype,
+            "enable_prefix_caching": str(self._config.prefix_cache),
+            "model_name": self._model,
+        }
+
+
+def _info(name: str, text: str, labels: Mapping[str, str], value: float) -> Metric:
+    gauge = GaugeMetricFamily(name, text, labels=list(labels))
+    gauge.add_metric(list(labels.values()), value)
+    return gauge

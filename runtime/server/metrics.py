@@ -11,18 +11,26 @@ from collections.abc import Callable, Sequence
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from starlette.types import Scope
 
+from ..config import EngineConfig
 from ..request import Delta, FinishReason
 from ..statistics import EngineStatistics
-from .metric_tables import HISTOGRAMS, KNOWN_HISTOGRAMS, EngineCollector
+from .metric_tables import HISTOGRAMS, KNOWN_HISTOGRAMS, EngineCollector, Throughput
 from .settings import ServerSettings
 
 
 class Metrics:
-    """What one application counts."""
+    """What one application counts.
 
-    def __init__(self, statistics: Callable[[], EngineStatistics], settings: ServerSettings) -> None:
+    Attributes:
+        throughput: of the engine; each time it is asked for counts for the next.
+    """
+
+    def __init__(
+        self, statistics: Callable[[], EngineStatistics], config: EngineConfig, settings: ServerSettings
+    ) -> None:
         self.registry = CollectorRegistry()
-        self.registry.register(EngineCollector(statistics, settings))
+        self.throughput = Throughput()
+        self.registry.register(EngineCollector(statistics, config, settings, self.throughput))
         self._http = Counter(
             "phloem_http_requests",
             "Answers by route and status.",

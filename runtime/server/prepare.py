@@ -47,7 +47,10 @@ class EngineFace(Protocol):
         *,
         namespace: str = "",
         adapter: str | None = None,
-        **options: Any,
+        add_generation_prompt: bool = True,
+        continue_final: bool = False,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        options: Mapping[str, Any] | None = None,
     ) -> Conversation: ...
 
 

@@ -45,7 +45,7 @@ class Service:
         self.version = version
         self.fingerprint = f"phloem-{version}"
         self.lifecycle = Lifecycle()
-        self.metrics = Metrics(async_engine.statistics, settings)
+        self.metrics = Metrics(async_engine.statistics, self.engine.config, settings)
         tokenizer, wanted = self.engine.tokenizer, settings.tool_call_format
         if wanted in FORMATS:
             self.tool_format = FORMATS[wanted].with_special(tokenizer.special_ids)

@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -35,7 +36,7 @@ from pathlib import Path
 from .block_file import HEADER_BYTES, CorruptBlock, read_block, write_block
 from .block_key import DIGEST_BYTES, BlockKey
 from .folder import Folder, keep_key
-from .tier import Row, TierName
+from .tier import Changed, Row, TierName, ignore_changes
 from .trim import PARENT_BYTES, StoredFile, choose_victims
 
 PAUSE = 30.0  # seconds without writing, after it has failed
@@ -56,6 +57,7 @@ class DiskTier:
         max_bytes: budget of the folder.
         fingerprint: 32 bytes, of the model.
         block_bytes: bytes of a block's KV.
+        changed: told which files this process has seen, and which of them have gone.
         clock: seconds, for pauses.
 
     Attributes:
@@ -73,6 +75,7 @@ class DiskTier:
         max_bytes: int,
         fingerprint: bytes,
         block_bytes: int,
+        changed: Changed = ignore_changes,
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -85,6 +88,8 @@ class DiskTier:
         self._fingerprint = fingerprint
         self._file_bytes = -(-(HEADER_BYTES + block_bytes) // SECTOR) * SECTOR
         self._clock = clock
+        self._changed = changed
+        self._lock = threading.Lock()  # what is known changes, and is told, in one order
         self._known: set[bytes] = set()
         self._gone: set[bytes] = set()  # what has made room, since that was last needed
         self._num_bytes = 0
@@ -111,7 +116,7 @@ class DiskTier:
             os.stat(self._path(key))
         except OSError:
             return False
-        self._known.add(key.digest)
+        self._learn(key.digest)
         return True
 
     def wants(self, key: BlockKey) -> bool:
@@ -149,7 +154,7 @@ class DiskTier:
             self._fault("written", f"{self._folder}: cannot be written to ({error}); no KV is kept there for now")
             self._silent_until = self._clock() + PAUSE
             return False
-        self._known.add(key.digest)
+        self._learn(key.digest)
         self._gone.discard(key.digest)
         self._num_bytes += self._file_bytes
         return True
@@ -161,13 +166,13 @@ class DiskTier:
             read_block(path, self._secret, self._fingerprint, key, out)
             return True
         except FileNotFoundError:
-            self._known.discard(key.digest)
+            self._unlearn(key.digest)
         except CorruptBlock as error:
-            self._known.discard(key.digest)
+            self._unlearn(key.digest)
             self._fault("corrupt", f"{path}: {error}; the file is not used any more, and its KV computed again")
             self._remove(path)
         except OSError as error:
-            self._known.discard(key.digest)
+            self._unlearn(key.digest)
             self._fault("read", f"{path}: cannot be read ({error}); its KV is computed again")
         return False
 
@@ -180,6 +185,18 @@ class DiskTier:
                 os.utime(path)
         except OSError:
             pass  # it goes a little earlier than it should
+
+    def _learn(self, digest: bytes) -> None:
+        with self._lock:
+            if digest not in self._known:
+                self._known.add(digest)
+                self._changed([(digest, True)])
+
+    def _unlearn(self, digest: bytes) -> None:
+        with self._lock:
+            if digest in self._known:
+                self._known.remove(digest)
+                self._changed([(digest, False)])
 
     def _write(self, key: BlockKey, block: Row) -> None:
         new, path = self._writing / self._new_name(), self._path(key)
@@ -232,7 +249,12 @@ class DiskTier:
             self._make_folders()
         files = list(self._files())
         self._num_bytes = sum(file.num_bytes for file in files)
-        self._known = {file.digest for file in files}
+        known = {file.digest for file in files}
+        with self._lock:
+            before, self._known = self._known, known
+            changes = [(digest, False) for digest in before - known] + [(digest, True) for digest in known - before]
+            if changes:
+                self._changed(changes)
         return files
 
     def _make_folders(self) -> None:
@@ -250,7 +272,7 @@ class DiskTier:
             self._gone.clear()
             for file in choose_victims(files, max(excess, self._file_bytes)):
                 self._remove(self._path(BlockKey(file.digest, file.parent)))
-                self._known.discard(file.digest)
+                self._unlearn(file.digest)
                 self._gone.add(file.digest)
                 self._num_bytes -= file.num_bytes
                 self.num_removed += 1

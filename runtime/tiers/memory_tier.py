@@ -15,7 +15,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 
 from .block_key import BlockKey
-from .tier import Row, TierName
+from .tier import Changed, Row, TierName, ignore_changes
 
 
 class MemoryTier:
@@ -23,6 +23,7 @@ class MemoryTier:
 
     Args:
         slab: uint8 `[rows, block_bytes]`, on the host, for this tier alone.
+        changed: told what is kept, and what is written over.
 
     Attributes:
         max_blocks: how many it holds.
@@ -31,10 +32,11 @@ class MemoryTier:
     name: TierName = "host"
     writes_through = False
 
-    def __init__(self, slab: Row) -> None:
+    def __init__(self, slab: Row, changed: Changed = ignore_changes) -> None:
         self.num_faults = 0
         self.max_blocks = len(slab)
         self._slab = slab
+        self._changed = changed
         self._table: OrderedDict[bytes, int] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -71,10 +73,14 @@ class MemoryTier:
             if key.digest in self._table:
                 self._table.move_to_end(key.digest)
                 return False
-            is_full = len(self._table) == self.max_blocks
-            row = self._table.popitem(last=False)[1] if is_full else len(self._table)
+            changes = [(key.digest, True)]
+            row = len(self._table)
+            if row == self.max_blocks:
+                oldest, row = self._table.popitem(last=False)
+                changes.insert(0, (oldest, False))
             self._slab[row] = block
             self._table[key.digest] = row
+            self._changed(changes)
             return True
 
     def read(self, key: BlockKey, out: Row) -> bool:
@@ -97,6 +103,8 @@ class MemoryTier:
 
     def clear(self) -> None:
         with self._lock:
+            if self._table:
+                self._changed([(digest, False) for digest in self._table])
             self._table.clear()
 
     def close(self) -> None:

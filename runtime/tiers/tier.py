@@ -1,12 +1,14 @@
 """The face that every tier below the pool has: blocks of KV by their keys, some at a time.
 
 Nothing that goes wrong in a tier fails a request: what cannot be read is a miss, what cannot be written is dropped, and
-a tier counts and logs its own faults. A new kind of tier is one class with this face, and a line in `tier_setup`.
+a tier counts and logs its own faults. It is made with a `Changed`, which it calls, on any thread, with the digests that
+it has from now on, as far as it knows, or has lost. A new kind of tier is one class with this face, and a line in
+`tier_setup`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, Protocol
 
 import numpy as np
@@ -16,6 +18,11 @@ from .block_key import BlockKey
 
 Row = npt.NDArray[np.uint8]
 TierName = Literal["host", "disk", "shared"]
+Changed = Callable[[Sequence[tuple[bytes, bool]]], None]  # told of digests that a tier has now, or has lost, in order
+
+
+def ignore_changes(changes: Sequence[tuple[bytes, bool]]) -> None:
+    """For tiers to which nobody listens."""
 
 
 class Tier(Protocol):

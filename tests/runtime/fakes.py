@@ -31,6 +31,7 @@ VOCAB_SIZE = 257
 
 @dataclass(frozen=True)
 class FakeModelConfig:
+    architecture: str = "FakeForCausalLM"
     num_layers: int = 1
     num_heads: int = 1
     num_kv_heads: int = 1

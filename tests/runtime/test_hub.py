@@ -103,10 +103,30 @@ def test_a_name_that_the_hub_does_not_know(served: tuple[Path, str], tmp_path: P
     assert done.returncode == 1 and "error: 'owner/other': cannot be fetched from the hub (" in done.stderr
 
 
-def test_a_command_tells_a_pipe_in_one_line(served: tuple[Path, str], tmp_path: Path) -> None:
+def command(address: str, cache: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """A command of a new process."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("HF_", "HUGGING", "PHLOEM_"))}
-    environment = {**kept, "HF_ENDPOINT": served[1], "HF_HOME": str(tmp_path / "cache"), "no_proxy": "*"}
-    command = [sys.executable, "-W", "ignore", "-m", "phloem", "plan", "owner/model"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=240)
+    environment = {**kept, "HF_ENDPOINT": address, "HF_HOME": str(cache), "no_proxy": "*"}
+    line = [sys.executable, "-W", "ignore", "-m", "phloem", *arguments]
+    return subprocess.run(line, env=environment, capture_output=True, text=True, check=False, timeout=240)
+
+
+def test_a_command_tells_a_pipe_in_one_line(served: tuple[Path, str], tmp_path: Path) -> None:
+    done = command(served[1], tmp_path / "cache", "plan", "owner/model")
     assert done.stdout.startswith("model         LlamaForCausalLM")
     assert done.stderr == "owner/model: from the Hugging Face hub, or its cache on this disk\n"
+
+
+@pytest.mark.parametrize("arguments", [["plan"], ["inspect"], ["inspect", "--regex", "a+"]], ids=" ".join)
+def test_what_only_describes_a_model_fetches_no_weights(
+    served: tuple[Path, str], tmp_path: Path, arguments: list[str]
+) -> None:
+    folder, address = served
+    cache = tmp_path / "cache"
+    done = command(address, cache, arguments[0], "owner/model", *arguments[1:])
+    assert done.returncode == 0, done.stderr
+    small = {path.name for path in folder.iterdir()} - {"pickled.bin", "model.safetensors"}
+    assert {name for name, _ in asked(folder)} == small
+    if arguments == ["plan"]:
+        assert fetch("owner/model", address, cache).returncode == 0
+        assert asked(folder) == [["model.safetensors", "0"]]

@@ -74,13 +74,13 @@ def test_loading_reports_layer_by_layer() -> None:
 def test_a_hub_id_is_fetched_before_anything_is_loaded(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
-    def download(hub_id: str, file: str | None) -> object:
-        asked.append((hub_id, file))
+    def download(hub_id: str, file: str | None, *, weights: bool) -> object:
+        asked.append((hub_id, file, weights))
         return resolve_model("nano")
 
     monkeypatch.setattr(resolve, "download", download)
     assert shell("generate", "Hello", "-m", "owner/name", "--max-tokens", "2", "--num-blocks", "64") == 0
-    assert asked == [("owner/name", None)]
+    assert asked == [("owner/name", None, True)]
     assert shell.err == "owner/name: from the Hugging Face hub, or its cache on this disk\n"
 
 

@@ -112,6 +112,10 @@ class FakeIntake:
             raise self._broken[str(spec.source)]
 
 
+class FakeModelConfig:
+    architecture = "FakeForCausalLM"
+
+
 class FakeAdapters:
     names: tuple[str, ...] = ()
 
@@ -123,6 +127,7 @@ class FakeEngine:
         self.intake = FakeIntake(self.tokenizer, broken, gate)
         self.max_model_len = 2000
         self.config = EngineConfig()
+        self.model_config = FakeModelConfig()
         self.chats: list[list[Mapping[str, Any]]] = []  # as the template got them
         self.tools: list[Any] = []
 
@@ -176,7 +181,7 @@ class FakeAsyncEngine:
         self.engine = FakeEngine(self.broken, self.gate)
 
     def statistics(self) -> EngineStatistics:
-        return EngineStatistics(self.num_open, 0, 64, 40, 14, 10, 0, 7, 2, 7, 100, 1, 0, 3, 0, 0, 90, 45, 30, 8, 6)
+        return EngineStatistics(self.num_open, 0, 64, 16, 40, 14, 10, 0, 7, 2, 7, 100, 1, 0, 3, 0, 0, 90, 45, 30, 8, 6)
 
     async def generate(
         self,
@@ -193,6 +198,7 @@ class FakeAsyncEngine:
         deadline_seconds: float | None = None,
         shows_special: bool = False,
         stop_guard: Callable[[], StopGuard] | None = None,
+        is_probe: bool = False,
     ) -> AsyncIterator[Delta]:
         self.calls.append(
             {
@@ -202,6 +208,7 @@ class FakeAsyncEngine:
                 "namespace": namespace,
                 "priority": priority,
                 "shows_special": shows_special,
+                "is_probe": is_probe,
             }
         )
         if self.refusal is not None:
