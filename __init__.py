@@ -224,7 +224,7 @@ def __dir__() -> list[str]:
     return sorted(__all__)
 
 
-_found = importlib.util.find_spec(f"{__name__}._core")
+_found = importlib.util.find_spec("phloem._core")
 if _found is None or _found.origin is None:  # the folder of that name holds types only
     raise ImportError(
         "phloem's C++ core is not compiled here: run `make demo`, or `python setup.py build_ext --inplace`"

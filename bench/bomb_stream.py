@@ -1,11 +1,13 @@
 """How long a running stream waits while a bomb is compiled and its text begins (`bombs.py --stream`).
 
 One engine, as a server has it: a stream that never ends, and beside it requests with bombs, each prepared by a thread
-of its own and stepped with the stream. Three figures for each, all of them CPU seconds, so that other processes on the
-machine do not count:
+of its own and stepped with the stream. Four figures for each; all but the first are CPU seconds, so that other
+processes on the machine do not count:
 
-    gap      the most that this process computed between two deltas of the stream; for nothing beside it, see the first
-             row. What runs in parallel counts twice, so it is more than the stream has waited, never less
+    waited   the longest time between two deltas of the stream, by the clock on the wall: it means something on a
+             machine with two processors that does nothing else. For nothing beside the stream, see the first row
+    gap      the most that this process computed between two deltas of the stream. What the preparing thread computes
+             in parallel, without the interpreter's lock, is in it
     held     the most that the preparing thread computed between two looks of a thread that wants to look every 5 ms:
              so long it held the interpreter's lock
     prepare  what the preparing thread computed in all
@@ -13,6 +15,7 @@ machine do not count:
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -23,7 +26,7 @@ from typing import Any
 import phloem as ph
 from phloem.errors import PhloemError
 from phloem.runtime import garbage
-from phloem.runtime.async_engine import AsyncEngine
+from phloem.runtime.async_engine import SWITCH_SECONDS, AsyncEngine
 
 LOOK_EVERY = 0.005  # seconds
 ALONE = 1.0  # seconds with nothing beside the stream
@@ -35,6 +38,7 @@ SETTLE = 0.1  # seconds for the deltas that are on their way
 class Timing:
     """CPU seconds, and what came of it; see the module's docstring."""
 
+    waited: float = 0.0
     gap: float = 0.0
     held: float = 0.0
     prepare: float = 0.0
@@ -85,8 +89,9 @@ class Beside:
         engine = ph.Engine("nano", device="cpu", num_blocks=4096)
         engine.compiler.warm_up()
         garbage.settle()
+        sys.setswitchinterval(SWITCH_SECONDS)
         self.engine = AsyncEngine(engine)
-        self._stamps: list[float] = []
+        self._stamps: list[tuple[float, float]] = []  # of each delta: on the wall, and CPU seconds of this process
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
         while len(self._stamps) < 100:
@@ -117,8 +122,10 @@ class Beside:
         first = len(self._stamps) - 1
         work()
         time.sleep(SETTLE)
-        stamps = [*self._stamps[first:], time.process_time()]  # the last gap may not have ended
-        timing.gap = max(after - before for before, after in pairwise(stamps))
+        stamps = [*self._stamps[first:], _now()]  # the last gap may not have ended
+        timing.waited, timing.gap = (
+            max(after[clock] - before[clock] for before, after in pairwise(stamps)) for clock in (0, 1)
+        )
         return timing
 
     def _watched(self, run: Callable[[], None], timing: Timing) -> None:
@@ -144,4 +151,8 @@ class Beside:
         while True:
             endless = ph.SamplingParams(max_tokens=3000, ignore_eos=True)
             for _ in self.engine.submit("Once upon a time", endless):
-                self._stamps.append(time.process_time())
+                self._stamps.append(_now())
+
+
+def _now() -> tuple[float, float]:
+    return time.perf_counter(), time.process_time()

@@ -148,11 +148,10 @@ def explode(bomb: Bomb, compiler: Compiler, num_tokens: int, connection: Any) ->
 def beside_a_stream(chosen: Iterable[tuple[str, Bomb]]) -> None:
     """Prints how long a stream waits for each of these bombs."""
     beside = Beside()
-    print("| bomb | gap, ms | times that of none | held, ms | prepare, s | outcome |\n|:--|--:|--:|--:|--:|:--|")
-    alone = beside.alone()
+    print("| bomb | waited, ms | gap, ms | held, ms | prepare, s | outcome |\n|:--|--:|--:|--:|--:|:--|")
     for name, bomb in (("none", None), *chosen):
-        found = alone if bomb is None else beside.bomb(bomb)
-        times = f"{1e3 * found.gap:.0f} | {found.gap / alone.gap:.0f} | {1e3 * found.held:.0f} | {found.prepare:.2f}"
+        found = beside.alone() if bomb is None else beside.bomb(bomb)
+        times = f"{1e3 * found.waited:.0f} | {1e3 * found.gap:.0f} | {1e3 * found.held:.0f} | {found.prepare:.2f}"
         print(f"| {name} | {times} | {json.dumps(found.outcome)[1:-1]} |", flush=True)
     os._exit(0)  # the stream never ends
 

@@ -83,7 +83,8 @@ class Place:
     def environment(self) -> dict[str, str]:
         own = {"PYTHONPATH": str(self.folder), "HOME": str(self.folder / "home"), "OMP_NUM_THREADS": "2"}
         own |= {"HF_HUB_OFFLINE": "1", "NO_COLOR": "1"}
-        return {**os.environ, **own}
+        given = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        return {**given, **own}
 
     def seconds(self, *command: str) -> float:
         """CPU seconds of a Python process, and of all that it starts; fails if the process does."""

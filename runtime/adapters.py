@@ -52,6 +52,7 @@ class Adapters:
         self._dtype = dtype
         self._lock = threading.Lock()
         self._by_name = dict(loaded)
+        self._names = {adapter.fingerprint: name for name, adapter in loaded.items()}
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -79,6 +80,11 @@ class Adapters:
                 raise RequestError(f"adapter: {name!r} is not loaded; there are: {known}", param="adapter")
             return found
 
+    def name_of(self, fingerprint: str) -> str | None:
+        """The name under which this content was loaded last, whether it still is or not; None: it never was."""
+        with self._lock:
+            return self._names.get(fingerprint)
+
     def load(self, name: str, folder: str | Path) -> None:
         """Adds one; see `Engine.load_adapter`."""
         with self._lock:
@@ -87,6 +93,7 @@ class Adapters:
         with self._lock:
             self._refuse_taken(name)
             self._by_name[name] = adapter
+            self._names[adapter.fingerprint] = name
 
     def unload(self, name: str) -> None:
         """Takes one away; see `Engine.unload_adapter`."""

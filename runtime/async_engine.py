@@ -30,6 +30,11 @@ from .statistics import EngineStatistics
 
 Result = TypeVar("Result")
 
+SWITCH_SECONDS = 0.001
+"""For `sys.setswitchinterval` in a program that owns its process, as the server does. A step takes the interpreter's
+lock dozens of times, and beside a thread that compiles it waits this long each time: with Python's 5 ms a step took up
+to 0.25 s, with 1 ms half of that (`bench/bombs.py --stream`)."""
+
 
 class Stream:
     """The deltas of one submitted request, for a synchronous caller. Iterate it, or take `completions`.

@@ -29,6 +29,9 @@ Whitespace = Literal["compact", "spaced", "flexible"]
 KeyOrder = Literal["schema", "any"]
 ExtraKeys = Literal["schema", "never"]
 
+MAX_CHECKED_PATTERN = 2000
+"""Characters of a pattern that is parsed as soon as it is stated, which takes a millisecond."""
+
 MAX_TEXT = 2 << 20
 """Most characters of a schema or a structural tag as JSON text. Reading and writing it holds the interpreter's lock."""
 
@@ -70,9 +73,17 @@ class ConstraintSpec:
 
 
 def regex(pattern: str) -> ConstraintSpec:
-    """The whole output matches `pattern`."""
+    """The whole output matches `pattern`. One that does not parse is refused here, a very long one when it is compiled.
+
+    Raises:
+        InvalidRegex: the pattern does not parse; with the offset.
+    """
     if not isinstance(pattern, str):
         raise InvalidRegex(f"regex: expected a pattern as text, got {type(pattern).__name__}", param="regex")
+    if len(pattern) <= MAX_CHECKED_PATTERN:
+        from ..fsm.regex.regex_syntax import parse
+
+        parse(pattern, "python")
     return ConstraintSpec("regex", pattern)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,25 +17,39 @@ from ..errors import ConstraintError, ConstraintTooLarge, EmptyLanguage, Unsuppo
 from ..fsm import Vocabulary
 from ..fsm.look import Explanation
 from ..fsm.look import explain as explain_source
-from .constraint_spec import ConstraintSpec, Whitespace
+from .constraint_spec import ConstraintSpec, Whitespace, json_schema
 from .models import resolve_model
+from .python_type import is_python_type
 from .tokenizer.tokenizer import Tokenizer
 
 JSON_KINDS = ("json_schema", "structural_tag")
 
 
-def explain(spec: ConstraintSpec, *, tokenizer: str | Tokenizer = "nano", text: str | None = None) -> Explanation:
+def explain(
+    spec: ConstraintSpec | Mapping[str, Any] | type, *, tokenizer: str | Tokenizer = "nano", text: str | None = None
+) -> Explanation:
     """What a constraint demands, how it is enforced and what it costs; `print` it, or ask for its `svg()`.
 
     Args:
-        spec: made by `regex`, `choice`, `json_schema`, `json_object`, `grammar` or `structural_tag`.
+        spec: made by `regex`, `choice`, `json_schema`, `json_object`, `grammar` or `structural_tag`; or a JSON schema
+            as a dict, or a type: what `json_schema` makes of it.
         tokenizer: the vocabulary to look at it with: a checkpoint folder, a hub id, "nano", or a `Tokenizer`.
         text: a text to go through; `steps` then says where it leaves the language and why.
 
     Raises:
         ConstraintError: the constraint cannot be enforced.
         ModelError: there is no such tokenizer.
+        TypeError: `spec` or `tokenizer` is nothing of this.
     """
+    if isinstance(spec, Mapping) or is_python_type(spec):
+        spec = json_schema(spec)
+    if not isinstance(spec, ConstraintSpec):
+        raise TypeError(
+            "explain: give a constraint made by ph.regex, ph.choice, ph.json_schema, ph.json_object, ph.grammar or "
+            f"ph.structural_tag, or a JSON schema as a dict, not {type(spec).__name__}"
+        )
+    if not isinstance(tokenizer, (str, Tokenizer)):
+        raise TypeError(f"tokenizer: give a folder, a hub id, 'nano' or a Tokenizer, not {type(tokenizer).__name__}")
     source: Any = spec.source
     if spec.kind in JSON_KINDS:
         source = json.loads(source)
@@ -56,7 +71,7 @@ def explain(spec: ConstraintSpec, *, tokenizer: str | Tokenizer = "nano", text: 
 
 @functools.lru_cache(maxsize=4)
 def _read(name: str) -> tuple[Vocabulary, Whitespace]:
-    tokenizer = Tokenizer.from_folder(resolve_model(name))
+    tokenizer = Tokenizer.from_folder(resolve_model(name, weights=False))
     return tokenizer.vocabulary(), tokenizer.json_whitespace
 
 

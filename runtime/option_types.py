@@ -18,6 +18,7 @@ _KINDS: dict[str, tuple[type, str]] = {
     "explain_cache": (bool, "True or False"),
     "deadline_seconds": (Real, "a number of seconds"),
     "shows_special": (bool, "True or False"),
+    "is_probe": (bool, "True or False"),
 }
 _MAY_BE_NONE = ("deadline_seconds",)
 

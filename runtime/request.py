@@ -239,6 +239,9 @@ class RequestOptions(TypedDict, total=False):
         deadline_seconds: still waiting so long after it was queued, it fails with `DeadlineExceeded`; None: it waits.
         shows_special: whether special tokens are in the text, by their names.
         stop_guard: makes, for each output, what says where stop strings count; None: everywhere.
+        is_probe: it only finds out whether the engine still answers: it is in no sum over requests (ended requests,
+            prompt, cached and generated tokens) and in no record of traffic, and nothing of it is cached. What counts
+            steps and the tokens that they computed counts it, as do the lengths of queue and batch while it is there.
     """
 
     request_id: str
@@ -252,6 +255,7 @@ class RequestOptions(TypedDict, total=False):
     deadline_seconds: float | None
     shows_special: bool
     stop_guard: Callable[[], StopGuard] | None
+    is_probe: bool
 
 
 @dataclass(slots=True)
@@ -452,6 +456,7 @@ class Request:
     ticket: int = 0
     num_forks: int = 0
     rules: TokenRules | None = None
+    is_probe: bool = False
 
     @property
     def num_tokens(self) -> int:

@@ -9,15 +9,21 @@ counts that as work now and then, and no test is about how fast this one is. A b
 For the same reason Hypothesis has no deadline for an example and no bound on the time that making examples takes. All
 else is as its own profile has it: random on a developer's machine, the same at every run where `CI` is set.
 
+What is alive once the tests are collected is left out of Python's garbage collection: a full one would take half a
+second, and would come so seldom that what tests leave behind (tracebacks, with all that their frames hold) piles up by
+the hundred megabytes. With that, one after each file is cheap.
+
 `python -m pytest` puts the checkout on the path, where transformers takes our `kernels/` for Hugging Face's package of
 that name and fails; so it is taken off again.
 """
 
 from __future__ import annotations
 
+import gc
 import random
 import sys
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -38,6 +44,17 @@ sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != _R
 @pytest.fixture(autouse=True)
 def _no_default_compile_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiler, "CompileTime", lambda bound: CompileTime(None if bound == MAX_SECONDS else bound))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _collect_garbage() -> Iterator[None]:
+    yield
+    gc.collect()
+
+
+def pytest_collection_finish() -> None:
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

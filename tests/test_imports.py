@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import subprocess
 import sys
+
+import pytest
 
 # commands one after the other in one process; what each has loaded so far
 RUN = """
@@ -54,3 +57,41 @@ def test_a_constraint_is_explained_without_torch() -> None:
         ["inspect", "--grammar", 'root ::= "a"'],
     ]
     assert _loaded(commands, {"torch", "triton", "transformers", "phloem.kernels", "phloem.radix"}) == {}
+
+
+def test_a_plain_generation_loads_nothing_that_only_constraints_chats_or_servers_need() -> None:
+    own = {
+        *("fsm.json_schema", "fsm.grammars.ebnf", "fsm.grammars.lark", "fsm.tags", "fsm.look"),
+        *("runtime.async_engine", "runtime.explaining", "runtime.program", "runtime.python_types", "runtime.server"),
+        *("runtime.tokenizer.gguf_vocabulary", "runtime.warm_up", "runtime.events.wire"),
+    }
+    own = {f"phloem.{name}" for name in own}
+    assert all(importlib.util.find_spec(name) for name in own)
+    others = {
+        *(
+            "fastapi",
+            "starlette",
+            "uvicorn",
+            "prometheus_client",
+            "email_validator",
+            "rich",
+            "jsonschema_specifications",
+            "zmq",
+            "msgpack",
+        ),
+        *("tokenizers", "transformers", "huggingface_hub", "torch._dynamo", "torch._inductor"),
+    }
+    assert _loaded([["generate", "hello", "--model", "nano", "--max-tokens", "2"]], own | others) == {}
+
+
+@pytest.mark.parametrize(
+    "module", ["phloem", "phloem.fsm", "phloem.runtime.cli", "phloem.runtime.config", "phloem.runtime.request"]
+)
+def test_an_import_brings_what_it_needs_only(module: str) -> None:
+    """torch is for engines, the readers of schemas and grammars for constraints of that kind, pydantic for neither."""
+    code = "import importlib, json, sys; importlib.import_module(sys.argv[1]); print(json.dumps(sorted(sys.modules)))"
+    done = _run(code, module)
+    assert done.returncode == 0, done.stderr
+    unneeded = {"torch", "pydantic", "jinja2", "rich", "urllib.request", "asyncio", "phloem.fsm.json_schema"}
+    unneeded |= {"phloem.fsm.grammars.ebnf", "phloem.fsm.grammars.lark", "phloem.kernels", "phloem.radix"}
+    assert not unneeded & {*json.loads(done.stdout)}

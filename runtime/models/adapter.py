@@ -29,6 +29,7 @@ from .config import ModelConfig
 from .weights import STORED_DTYPES, Checkpoint, open_file
 
 FILE = "adapter_model.safetensors"
+FINGERPRINT_DIGITS = 64
 _PREFIX = "base_model.model."
 
 
@@ -56,6 +57,15 @@ def scoped(namespace: str, adapter: Adapter | None) -> str:
     if adapter is not None:
         return f"\0{adapter.fingerprint}{namespace}"
     return f"\0{namespace}" if namespace.startswith("\0") else namespace
+
+
+def parted(namespace: str) -> tuple[str | None, str]:
+    """The inverse of `scoped`: an adapter's fingerprint, or None, and the caller's namespace."""
+    if not namespace.startswith("\0"):
+        return None, namespace
+    if namespace.startswith("\0\0"):
+        return None, namespace[1:]
+    return namespace[1 : FINGERPRINT_DIGITS + 1], namespace[FINGERPRINT_DIGITS + 1 :]
 
 
 def read_adapter(

@@ -15,12 +15,15 @@ from pathlib import Path
 from ...errors import ModelError
 
 # weights as safetensors and the small text files beside them; never code, never pickles
-_PATTERNS = ["*.safetensors", "*.safetensors.index.json", "*.json", "tokenizer.model", "*.jinja"]
+_WEIGHTS = "*.safetensors"
+_DESCRIPTION = ["*.json", "tokenizer.model", "*.jinja"]
 _SHA256 = re.compile(r"[0-9a-f]{64}")  # the name of a large file in the cache
 
 
-def download(hub_id: str, file: str | None) -> Path:
+def download(hub_id: str, file: str | None, *, weights: bool = True) -> Path:
     """The folder of a model on this disk, or of one GGUF file its path; `hub_id` is `owner/name`.
+
+    weights: False: only what describes the model, and its tokenizer. A GGUF file has all in one.
 
     Raises:
         ModelError: the hub cannot be reached, and the cache does not have it; there is none of that name; it needs a
@@ -39,7 +42,8 @@ def download(hub_id: str, file: str | None) -> Path:
             found = Path(hf_hub_download(hub_id, file))
         else:
             # below the top there are the same weights again in other forms
-            found = Path(snapshot_download(hub_id, allow_patterns=_PATTERNS, ignore_patterns=["*/*"]))
+            wanted = [_WEIGHTS, *_DESCRIPTION] if weights else _DESCRIPTION
+            found = Path(snapshot_download(hub_id, allow_patterns=wanted, ignore_patterns=["*/*"]))
     except GatedRepoError:
         raise ModelError(f"{hub_id!r}: access must be requested on the hub; then log in with `hf auth login`") from None
     except LocalEntryNotFoundError:

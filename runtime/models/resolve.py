@@ -15,12 +15,13 @@ NANO = Path(__file__).resolve().parent.parent / "assets" / "nano"
 _HUB_ID = re.compile(r"([\w.-]+/[\w.-]+)(?:/([\w.-]+\.gguf))?")
 
 
-def resolve_model(name_or_path: str | Path) -> Path:
+def resolve_model(name_or_path: str | Path, *, weights: bool = True) -> Path:
     """The folder of a model, or its GGUF file.
 
     `"nano"` is the model that ships with phloem, an existing folder or GGUF file is itself (a folder that holds one
     GGUF file and no `config.json` is that file), and `owner/name`, or `owner/name/file.gguf`, is fetched from the
-    Hugging Face hub (into its cache) if `huggingface_hub` is installed.
+    Hugging Face hub (into its cache) if `huggingface_hub` is installed; of a folder there everything but the weights if
+    `weights` is False.
 
     Raises:
         ModelError: nothing of that name; a folder with several GGUF files; the hub cannot be reached; the id is
@@ -47,7 +48,7 @@ def resolve_model(name_or_path: str | Path) -> Path:
             f"{name!r}: no such folder; give a checkpoint folder, a GGUF file, a hub id (owner/name or "
             'owner/name/file.gguf) or "nano"'
         )
-    return download(match[1], match[2])
+    return download(match[1], match[2], weights=weights)
 
 
 def is_hub_id(name: str) -> bool:

@@ -9,8 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
-from sentencepiece import SentencePieceProcessor
-
 from ...errors import ModelError
 from .token_pieces import SPACE, byte_of_piece, looks_like_control
 
@@ -35,6 +33,8 @@ class SentencePieceModel:
         Raises:
             ModelError: it is no sentencepiece model, or `added` contradicts it.
         """
+        from sentencepiece import SentencePieceProcessor  # here, since most checkpoints have a tokenizer.json
+
         try:
             self._at_start = SentencePieceProcessor(model_proto=content)
             self._inside = SentencePieceProcessor(model_proto=content + _NO_DUMMY_PREFIX)

@@ -26,7 +26,6 @@ from ..models.json_file import Fields, read_bytes, read_json_object
 from .chat_message import unused_markers
 from .chat_template import ChatTemplate
 from .detokenizer import Detokenizer
-from .gguf_vocabulary import read_gguf_vocabulary
 from .no_tokenizer import NoTokenizer, refuse_text
 from .sentencepiece_model import SentencePieceModel
 from .tokenizer_json import MAX_TOKENS, TokenizerJson
@@ -258,6 +257,8 @@ class Tokenizer:
 
 
 def _from_gguf(path: Path) -> Tokenizer:
+    from .gguf_vocabulary import read_gguf_vocabulary
+
     found = read_gguf_vocabulary(path)
     special, texts = found.backend.special_ids, found.token_texts
     return Tokenizer(

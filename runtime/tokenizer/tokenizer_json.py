@@ -12,12 +12,13 @@ import re
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from functools import cached_property
-from typing import Any
-
-import tokenizers
+from typing import TYPE_CHECKING, Any
 
 from ...errors import ModelError, PhloemError, RequestError
 from .token_pieces import SPACE, byte_alphabet, byte_level_bytes, byte_of_piece, looks_like_control
+
+if TYPE_CHECKING:
+    import tokenizers
 
 MAX_TOKENS = 1 << 24  # ten times the largest vocabulary; a larger id is a broken file
 
@@ -124,6 +125,8 @@ class TokenizerJson:
         return self._build(self._spec, text_only=False)
 
     def _build(self, spec: dict[str, Any], *, text_only: bool) -> tokenizers.Tokenizer:
+        import tokenizers  # here, since a checkpoint with a tokenizer.model does without
+
         with _raising(self._unreadable):
             tokenizer = tokenizers.Tokenizer.from_str(json.dumps(spec))
         tokenizer.no_padding()
