@@ -9,7 +9,6 @@ What the project is stands in `pyproject.toml`.
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
 import importlib.util
 import json
 import os
@@ -125,7 +124,7 @@ class Compilation:
         """Where the objects are, by all that they depend on besides the project's sources."""
         version = subprocess.run([*self.command, "--version"], capture_output=True, text=True, check=False).stdout
         # not by the name of the Python that runs it: .venv/bin has three
-        command = ["ziglang", importlib.metadata.version("ziglang")] if self.command == ZIG else self.command
+        command = ["ziglang"] if self.command == ZIG else self.command
         machine = [platform.node(), platform.machine()] if self.processor == "native" else []
         told = [command, version, FLAGS, self.processor, machine, nanobind.__version__, str(ROOT)]
         key = hashlib.sha256(json.dumps([*told, Path(__file__).read_text()]).encode()).hexdigest()[:16]

@@ -12,7 +12,8 @@ costs; a miss walks through what was found once.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+import itertools
+from collections.abc import Callable, Collection
 from typing import Any, TypeVar
 
 import numpy as np
@@ -69,11 +70,18 @@ def weight_of(value: object) -> int:
         elif isinstance(one, str | bytes):
             total += len(one)
         else:
-            pending.extend(_parts(one))
+            parts = _parts(one)
+            while (kinds := set(map(type, parts))) == {tuple}:  # intervals: thousands, without a turn for each
+                total += OBJECT_BYTES * len(parts)
+                parts = list(itertools.chain.from_iterable(parts))
+            if kinds <= {int}:
+                total += OBJECT_BYTES * len(parts)
+            else:
+                pending.extend(parts)
     return total
 
 
-def _parts(one: object) -> Iterable[Any]:
+def _parts(one: object) -> Collection[Any]:
     if isinstance(one, tuple | list | set | frozenset):
         return one
     if isinstance(one, dict):

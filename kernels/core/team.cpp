@@ -41,6 +41,12 @@ void pause() {
 #endif
 }
 
+// What this thread needs to throw. It is made when it is first touched, and without memory for it the process ends; so it
+// is touched before a task runs out of memory.
+void touch_exceptions() {
+  [[maybe_unused]] volatile int num_uncaught = std::uncaught_exceptions();  // a pure function: unused, it is not called
+}
+
 }  // namespace
 
 struct Team::State {
@@ -52,6 +58,7 @@ struct Team::State {
   std::atomic<int64_t> num_tasks{0};
   std::atomic<int64_t> num_invited{0};
   alignas(LINE) std::atomic<int64_t> num_sleeping{0};
+  std::atomic<int64_t> num_started{0};
   std::atomic<bool> is_over{false};
   // the caller's own
   alignas(LINE) std::atomic<bool> is_taken{false};
@@ -101,6 +108,8 @@ void Team::State::judge(int64_t job_took, int64_t job_alone) {
 
 // The loop of helper `index`: takes tasks, waits and sleeps until the team ends.
 void Team::State::help_out(int64_t index) {
+  touch_exceptions();
+  num_started++;
   int looks = 0;
   while (!is_over) {
     int64_t now = word;
@@ -148,6 +157,7 @@ void Team::forget() { state_ = new State; }
 int64_t Team::num_helpers() const { return state_->helpers.size(); }
 
 bool Team::take(int64_t num_threads) noexcept {
+  touch_exceptions();
   if (state_->is_taken.exchange(true)) return false;
   std::vector<std::thread>& helpers = state_->helpers;
   try {
@@ -158,6 +168,7 @@ bool Team::take(int64_t num_threads) noexcept {
   } catch (...) {
     // there is no memory or no thread left for this process: go on with those that there are
   }
+  while (state_->num_started < (int64_t)helpers.size()) sched_yield();
   state_->num_invited = std::min(num_threads - 1, (int64_t)helpers.size());
   return true;
 }

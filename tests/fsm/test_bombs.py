@@ -309,11 +309,15 @@ def test_a_terminal_that_is_too_large_is_refused_by_its_name() -> None:
 
 
 def test_too_many_positions_are_refused_with_the_pointer_of_their_part() -> None:
-    keys = {f"{n}" + "k" * 1000: {"type": "null"} for n in range(1000)}
-    with pytest.raises(ConstraintTooLarge, match="unfolds to more than") as caught:
-        Compiler(BYTES).json_schema({"items": {"properties": keys}})
-    assert caught.value.pointer in ("", "/items")
-    assert str(caught.value).startswith("/")
+    texts = [f"{n}" + "k" * 1000 for n in range(1000)]
+    for part, message in (
+        ({"enum": texts}, "unfolds to more than"),
+        ({"properties": dict.fromkeys(texts, {"type": "null"})}, "the keys that are named need more than"),
+    ):
+        with pytest.raises(ConstraintTooLarge, match=message) as caught:
+            Compiler(BYTES).json_schema({"items": part})
+        assert caught.value.pointer in ("", "/items")
+        assert str(caught.value).startswith("/")
 
 
 @pytest.mark.parametrize("name", GRAMMARS)

@@ -19,7 +19,8 @@ from phloem.runtime.warm_up import warm_up
 from .fakes import fake_engine
 
 STATE = {"num_blocks", "num_free_blocks", "num_cached_blocks", "num_evictable_blocks", "num_pinned_blocks"}
-STATE |= {"num_running", "num_waiting", "host_bytes", "disk_bytes"}
+STATE |= {"num_running", "num_waiting", "host_bytes", "disk_bytes", "block_size", "num_waiting_tokens"}
+STATE |= {"running_adapters", "waiting_adapters"}
 
 
 def test_every_figure_is_a_state_or_a_counter() -> None:
