@@ -13,6 +13,8 @@ What is alive once the tests are collected is left out of Python's garbage colle
 second, and would come so seldom that what tests leave behind (tracebacks, with all that their frames hold) piles up by
 the hundred megabytes. With that, one after each file is cheap.
 
+Files whose tests are few and long come first: a worker that met one last would work on while the others have nothing.
+
 `python -m pytest` puts the checkout on the path, where transformers takes our `kernels/` for Hugging Face's package of
 that name and fails; so it is taken off again.
 """
@@ -37,6 +39,7 @@ from phloem.fsm.compile_time import MAX_SECONDS, CompileTime
 torch.set_num_threads(1)
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
+LONG_FILES = {"test_wheel.py", "test_compile.py", "test_serving_properties.py", "test_nano_training.py"}
 _ROOT = Path(__file__).resolve().parent.parent
 sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != _ROOT]
 
@@ -50,6 +53,10 @@ def _no_default_compile_time(monkeypatch: pytest.MonkeyPatch) -> None:
 def _collect_garbage() -> Iterator[None]:
     yield
     gc.collect()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.name not in LONG_FILES)
 
 
 def pytest_collection_finish() -> None:

@@ -57,7 +57,7 @@ MISTAKES = {
     "!": "tokens cannot be excluded; write a class or a literal, or use a structural tag",
     "/": "a regular expression cannot stand here; write a class, or use the Lark notation",
     "'": 'literals are written in double quotes, "like this"',
-    "{": "a repetition is {2}, {2,}, {,5} or {2,5}, behind what it repeats",
+    "{": "a repetition is {2}, {2,}, {,5} or {2,5}, after what it repeats",
     "=": "a rule is defined by `name ::= …`, and look-aheads `(= …)` cannot be enforced",
 }
 ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))")

@@ -145,7 +145,7 @@ class _Reader:
         if item[position].text == ".":
             position = self._next(item, self._next(item, position))
         if item[position].text != ":":
-            raise self.error(f"expected ':' behind {name.text!r}", item[position].offset)
+            raise self.error(f"expected ':' after {name.text!r}", item[position].offset)
         self._define(name.text, name.offset)
         is_terminal = _is_terminal(name.text)
         body = self._expression(item[position + 1 :], name.offset, in_terminal=is_terminal)

@@ -20,7 +20,7 @@ from .terminal import Paint, draw, plain
 
 RECURSION = (
     "recursive: a rule can call itself, so there is no end of states; the rules are drawn instead, compressed "
-    "(→ name: push the place behind the edge, write the rule, pop)"
+    "(→ name: push the place after the edge, write the rule, pop)"
 )
 MAX_DRAWN = 40  # nodes of one picture
 MAX_UNFOLDED = 24  # of an automaton as it is, in a terminal
@@ -119,7 +119,7 @@ def svg(found: Findings, *, max_drawn: int = MAX_DRAWN) -> Picture:
             graphs.append(dataclasses.replace(shown, title=shortened(title or whole.title, MAX_TITLE)))
             notes += [f"{graphs[-1].title}: {line}" for line in omissions(whole, shown)]
     if found.is_recursive:
-        notes.insert(0, "→ name: push the place behind the edge, write the rule, pop")
+        notes.insert(0, "→ name: push the place after the edge, write the rule, pop")
     return picture(graphs, legend_of(graphs, LABEL_COLUMNS), notes=notes)
 
 

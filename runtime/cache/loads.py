@@ -149,7 +149,7 @@ class Loads:
         try:
             tokens, num_cached = look()
         except Exception:  # it changes nothing
-            self._failures.note("nobody knows what is cached")
+            self._failures.note("what is cached is not known")
             return False
         if state is None:
             self._num_looks += 1

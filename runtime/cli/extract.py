@@ -154,7 +154,7 @@ def _beginning(pipe: int, name: str) -> bytes:
     except BlockingIOError:
         return b""
     if not written:
-        raise ConfigError(f"file {name}: a pipe to which nobody writes")
+        raise ConfigError(f"file {name}: a pipe that no process writes to")
     return written
 
 

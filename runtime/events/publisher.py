@@ -190,7 +190,10 @@ def _open(socket: zmq.Socket[bytes], name: str, endpoint: str, *, binds: bool) -
         raise ConfigError(f"{NAME}: {name}: {endpoint}: {_remedy(error, binds)}") from error
     if host_of(endpoint) in WILDCARDS:
         logger.warning(
-            "%s: %s: %s can be reached from outside, and anybody there can read prompts", NAME, name, endpoint
+            "%s: %s: %s can be reached from other machines, and every one of them can read prompts",
+            NAME,
+            name,
+            endpoint,
         )
     found: bytes = socket.getsockopt(zmq.LAST_ENDPOINT)  # type: ignore[assignment]
     return found.rstrip(b"\0").decode()

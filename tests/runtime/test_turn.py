@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import threading
@@ -24,8 +25,11 @@ PARAMS = SamplingParams(max_tokens=6, temperature=0.0, ignore_eos=True)
 
 @pytest.fixture(autouse=True)
 def default_handler() -> Iterator[None]:
+    """Python's own handler; and no garbage collection, in whose callbacks (Hypothesis has one) an exception is lost."""
+    gc.disable()
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
+    gc.enable()
     assert signal.signal(signal.SIGINT, before) is signal.default_int_handler, "it is put back"
 
 

@@ -186,7 +186,9 @@ class GgufFile:
         for index in range(count):
             if at + 8 > end or (length := unpack(raw, at)[0]) > end - at - 8:
                 self._at = at
-                raise self._odd(f"{key[:_MOST_SAID]}: string {index} of {count} ends behind the file of {end} bytes")
+                raise self._odd(
+                    f"{key[:_MOST_SAID]}: string {index} of {count} ends after the end of the file ({end} bytes)"
+                )
             starts.append(at + 8)
             at += 8 + length
         self._at = at
@@ -243,7 +245,9 @@ class GgufFile:
 
     def _take(self, count: int, said: str) -> bytes:
         if count > len(self._bytes) - self._at:
-            raise self._odd(f"{said[:_MOST_SAID]}: {count} bytes end behind the file of {len(self._bytes)} bytes")
+            raise self._odd(
+                f"{said[:_MOST_SAID]}: {count} bytes end after the end of the file ({len(self._bytes)} bytes)"
+            )
         found = self._bytes[self._at : self._at + count]
         self._at += count
         return found

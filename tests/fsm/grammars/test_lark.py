@@ -262,7 +262,7 @@ def test_common_terminals_mean_what_larks_mean() -> None:
         ("start: %json {", "followed by a JSON Schema"),
         ('start: %json {"type": "wizard"}', "line 1, column 8"),
         ("start: /[^\\s\\S]/", "matches nothing"),
-        ("start A", "expected ':' behind 'start'"),
+        ("start A", "expected ':' after 'start'"),
         ('start: (-> "0".."9")', "line 1, column 9: an alias is"),
         ('start: "a" ->', "an alias is"),
         ("start", "column 1: the definition ends too early"),

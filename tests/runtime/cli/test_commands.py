@@ -128,7 +128,7 @@ def test_a_file_that_cannot_be_read_leaves_null_in_its_place(
         str(tmp_path): "is a directory",
         str(binary): "not UTF-8 text (byte 0)",
         str(empty): "it is empty",
-        str(pipe): "a pipe to which nobody writes",
+        str(pipe): "a pipe that no process writes to",
         "/dev/zero": "a device, not a file",
         "/proc/self/mem": "input/output error",
         "": "no such file or directory",
