@@ -18,6 +18,16 @@ import phloem
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("radix", "fsm", "kernels", "runtime")
+OTHERS = (
+    "__init__.py",
+    "__main__.py",
+    "errors.py",
+    "written_out.py",
+    "py.typed",
+    "fsm/regex/unicode_properties.txt",
+    "fsm/regex/LICENSE-UNICODE",
+    f"_core{sysconfig.get_config_var('EXT_SUFFIX')}",
+)
 # of https://www.unicode.org/license.txt, 1991-2026
 UNICODE_LICENCE = "e7a93b009565cfce55919a381437ac4db883e9da2126fa28b91d12732bc53d96"
 
@@ -50,21 +60,13 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_wheel_holds_every_module_and_nothing_else(wheel: Path) -> None:
-    names = set(zipfile.ZipFile(wheel).namelist())
-    modules = [p.relative_to(ROOT) for package in PACKAGES for p in (ROOT / package).rglob("*.py")]
-    assert {f"phloem/{module}" for module in modules} <= names
-    assert {
-        "phloem/__main__.py",
-        "phloem/py.typed",
-        "phloem/errors.py",
-        "phloem/written_out.py",
-        "phloem/fsm/regex/unicode_properties.txt",
-        "phloem/fsm/regex/LICENSE-UNICODE",
-        f"phloem/_core{sysconfig.get_config_var('EXT_SUFFIX')}",
-    } <= names
-    assert "phloem/runtime/assets/nano/model.safetensors" in names
-    assert all(name.startswith(("phloem/", "phloem-")) for name in names)
-    assert not any(name.startswith(("phloem/tests", "phloem/bench", "phloem/examples")) for name in names)
+    names = zipfile.ZipFile(wheel).namelist()
+    modules = [path for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
+    stubs = list((ROOT / "_core").glob("*.pyi"))
+    model = [path for path in (ROOT / "runtime" / "assets" / "nano").iterdir() if path.is_file()]
+    found = {f"phloem/{path.relative_to(ROOT)}" for path in (*modules, *stubs, *model)}
+    found |= {f"phloem/{name}" for name in OTHERS}
+    assert sorted(name for name in names if ".dist-info/" not in name) == sorted(found)
 
 
 def test_the_wheel_says_what_it_is(wheel: Path) -> None:
