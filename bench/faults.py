@@ -3,8 +3,8 @@
     python bench/faults.py [--calls 3] [--scenario crowd]
 
 The runs and the checks are those of `tests/runtime/test_faults.py`, which tries a part of the sites at one call each.
-Here all are tried, at their first call, at their last, and at so many between. Prints what is wrong, and fails if
-anything is. Takes minutes.
+Here all are tried, at their first call, at their last, and at so many between; each once with a fault and, where a
+function in Python is called, once with an interruption. Prints what is wrong, and fails if anything is. Takes minutes.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
+from runtime.fault_sites import Fault, Interrupt
 from runtime.fault_traffic import SCENARIOS
 from runtime.test_faults import new_sites, undisturbed, what_is_wrong
 
@@ -37,17 +38,18 @@ def main() -> None:
         for site in sites:
             most = max(options.calls - 1, 1)
             for at in sorted({1 + (calls[site] - 1) * part // most for part in range(options.calls)}):
-                num_tried += 1
-                wrong = what_is_wrong(scenario, site, at)
-                if wrong:
-                    num_wrong += 1
-                    print(wrong)
+                for error in (Fault, Interrupt) if site.is_python else (Fault,):
+                    num_tried += 1
+                    wrong = what_is_wrong(scenario, site, at, error)
+                    if wrong:
+                        num_wrong += 1
+                        print(error.__name__, wrong)
         print(
-            f"{scenario.__name__}: {len(sites)} sites that no scenario before it reaches, {num_tried} faults",
+            f"{scenario.__name__}: {len(sites)} sites that no scenario before it reaches, {num_tried} exceptions",
             flush=True,
         )
     if num_wrong:
-        raise SystemExit(f"{num_wrong} faults cost more than one request")
+        raise SystemExit(f"{num_wrong} exceptions cost more than one request")
     print("none costs more than one request")
 
 

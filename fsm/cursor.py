@@ -477,6 +477,18 @@ class Cursor:
 
     __copy__ = fork
 
+    def restart(self, token_ids: Sequence[int]) -> None:
+        """Stands after these tokens, from the beginning, whatever an exception has left half done. O(tokens).
+
+        Raises:
+            ConstraintTooLarge, ValueError: it cannot take them again; it is of no more use then.
+        """
+        other = Cursor.first(self.constraint, self.circle)
+        if not all(map(other.advance, token_ids)):
+            raise ValueError(f"token {other.num_consumed} of {len(token_ids)} is forbidden")
+        other.patience, other.last_change = self.patience, self.last_change
+        self.become(other)
+
     def become(self, other: Cursor) -> None:
         """Stands where another one stands, which is not used any more."""
         for name in self.__slots__:

@@ -29,7 +29,8 @@ from .kv_budget import full_at
 from .models import scoped
 from .option_types import check_option, check_options
 from .output import OutputText
-from .request import Request, RequestOptions, SamplingParams, shown
+from .request import Request, RequestOptions, SamplingParams, TokenLogprob, shown
+from .stopping import append_decided
 from .token_rules import TokenRules
 from .tokenizer.no_tokenizer import refuse_text
 from .tokenizer.tokenizer import Tokenizer
@@ -113,6 +114,12 @@ class Intake:
         prediction = own.pop("prediction", None)
         if prediction is not None:
             own["prediction"] = self._predicted(prediction)
+        output_ids = self._checked(_as_sequence(own.pop("output_ids", ()), "output_ids"), "output_ids")
+        if output_ids and sampling.n > 1:
+            raise RequestError(f"output_ids: one output goes on, not {sampling.n}; leave n out", param="output_ids")
+        if output_ids and sampling.kv_budget is not None:
+            text = "output_ids: with kv_budget no other engine can go on, since it does not know what was dropped"
+            raise RequestError(text + "; leave kv_budget out", param="output_ids")
         seed = sampling.seed if sampling.seed is not None else self._random.getrandbits(63)
         requests: list[Request] = []
         for index in range(sampling.n):
@@ -121,7 +128,7 @@ class Intake:
                 token_ids=array("i", token_ids),
                 num_prompt_tokens=len(token_ids),
                 sampling=sampling,
-                seed=_sample_seed(seed, index),
+                seed=seed_of_output(seed, index),
                 output=OutputText(
                     self._tokenizer.detokenizer(shows_special=shows_special),
                     sampling.stop,
@@ -137,7 +144,25 @@ class Intake:
             if requests:
                 request.pin_ttl = 0.0  # they share the prompt: one pin is enough
             requests.append(request)
+        if output_ids:
+            self._go_on_after(requests[0], output_ids)
         return requests
+
+    def _go_on_after(self, request: Request, token_ids: Sequence[int]) -> None:
+        """Brings a new request to where another engine has left it: these tokens are said, and were delivered."""
+        try:
+            reason = append_decided(request, token_ids, self._tokenizer.eos_ids)
+        except RequestError as error:
+            position = request.num_output_tokens
+            text = f"output_ids: the constraint forbids token {token_ids[position]} at position {position}"
+            raise RequestError(text, param="output_ids") from error
+        if reason is not None:
+            text = f"output_ids: the output has ended with token {request.num_output_tokens} of {len(token_ids)}"
+            raise RequestError(text, param="output_ids")
+        if request.sampling.logprobs is not None:
+            request.logprobs = [TokenLogprob(token_id, 0.0) for token_id in token_ids]  # they are not delivered again
+        request.output.take()
+        request.num_delivered = len(token_ids)
 
     def namespace(self, namespace: str, adapter: str | None) -> str:
         """A caller's namespace as the cache knows it; see `scoped`. Raises RequestError: no text, no such adapter."""
@@ -166,7 +191,7 @@ class Intake:
         first = parent.num_forks
         parent.num_forks += n
         if sampling is not None and sampling.seed is not None:
-            seeds = [_sample_seed(sampling.seed, index) for index in range(n)]
+            seeds = [seed_of_output(sampling.seed, index) for index in range(n)]
         else:
             seeds = [_fork_seed(parent.seed, first + index) for index in range(n)]
         return [self._copy(parent, law, seed, max_tokens) for seed in seeds]
@@ -335,8 +360,11 @@ def _fork_seed(seed: int, number: int) -> int:
     return int.from_bytes(digest, "little") & (2**63 - 1)
 
 
-def _sample_seed(seed: int, index: int) -> int:
-    """A 63-bit seed for output `index`; output 0 keeps the seed's low bits. Spacing: the 64-bit golden ratio."""
+def seed_of_output(seed: int, index: int) -> int:
+    """A 63-bit seed for output `index` of a request that has this seed; output 0 keeps the seed's low bits.
+
+    Spacing: the 64-bit golden ratio.
+    """
     return (seed + index * 0x9E3779B97F4A7C15) & (2**63 - 1)
 
 

@@ -239,6 +239,9 @@ class RequestOptions(TypedDict, total=False):
         deadline_seconds: still waiting so long after it was queued, it fails with `DeadlineExceeded`; None: it waits.
         shows_special: whether special tokens are in the text, by their names.
         stop_guard: makes, for each output, what says where stop strings count; None: everywhere.
+        output_ids: what another engine has generated for it already, if it goes on here: its deltas bring what follows,
+            and are those that the other engine would have made. With a seed, or at temperature 0; without `kv_budget`
+            and with `n` 1. Output `index` of several goes on alone, with the seed `seed_of_output(seed, index)`.
         is_probe: it only finds out whether the engine still answers: it is in no sum over requests (ended requests,
             prompt, cached and generated tokens) and in no record of traffic, and nothing of it is cached. What counts
             steps and the tokens that they computed counts it, as do the lengths of queue and batch while it is there.
@@ -255,6 +258,7 @@ class RequestOptions(TypedDict, total=False):
     deadline_seconds: float | None
     shows_special: bool
     stop_guard: Callable[[], StopGuard] | None
+    output_ids: Sequence[int]
     is_probe: bool
 
 

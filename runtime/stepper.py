@@ -203,8 +203,9 @@ class Stepper:
     def _recover(self, lost: Request | None, error: BaseException) -> None:
         """Logs a fault, puts everything in order after it, wherever it was, and ends the request that is `lost`.
 
-        What the unfinished requests have said is the truth; lines, leases and free blocks are made again from that,
-        whatever the fault has left half done. A step that was not committed is computed again, with the same outcome.
+        What the unfinished requests have said is the truth; lines, leases, free blocks and cursors are made again from
+        that, whatever the fault has left half done. A step that was not committed is computed again, with the same
+        outcome.
         """
         if isinstance(error, Exception):
             self.num_recoveries += 1
@@ -217,6 +218,12 @@ class Stepper:
                 self._on_finish(lost, False)
             except Exception:
                 logger.exception("a fault while a failed request was put away")
+        for request in tuple(self._scheduler.requests):
+            try:
+                if request.cursor is not None:
+                    request.cursor.restart(request.token_ids[request.num_prompt_tokens :])
+            except Exception as fault:
+                self._fail(request, cause_of("the constraint", fault))
         try:
             self._prefix_cache.end_step()
         except Exception:

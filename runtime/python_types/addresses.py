@@ -38,20 +38,21 @@ def _multiples(step: int, most: int) -> str:
     return "|".join(str(number) for number in range(0, most + 1, step))
 
 
-def _ipv4_networks() -> str:
-    """Addresses whose bits after the prefix are 0."""
-    options = [f"{IPV4}(/32)?"]
+def _ipv4_networks(bits_before: int = 0) -> str:
+    """Addresses whose bits after the prefix are 0; the prefix also counts the bits that stand before the address."""
+    options = [f"{IPV4}(/{bits_before + 32})?"]
     for prefix in range(32):
         whole_bytes, bits = divmod(prefix, 8)
         free = rf"({BYTE}\.){{{whole_bytes}}}"
         zeros = r"\.0" * (3 - whole_bytes)
-        options.append(f"{free}({_multiples(2 ** (8 - bits), 255)}){zeros}/{prefix}")
+        options.append(f"{free}({_multiples(2 ** (8 - bits), 255)}){zeros}/{bits_before + prefix}")
     return f"({'|'.join(options)})"
 
 
 def _ipv6_networks() -> str:
     """Addresses whose bits after the prefix are 0."""
     options = [f"{IPV6}(/128)?"]
+    options.append(f"::([Ff]{{4}}:)?{_ipv4_networks(96)}")  # as Python 3.13 and later write them
     for groups in range(8):  # that are free; of the next one the first bits are, and the others are 0
         ends = [f"{_first_bits(bits)}{':0' * (7 - groups)}/{16 * groups + bits}" for bits in range(16)]
         free = [f"({_GROUP}:){{{groups}}}"]
