@@ -160,10 +160,11 @@ class Stepper:
         next one returns what it has added.
         """
         scheduler = self._scheduler
-        requests = scheduler.requests if self._is_suspicious else ()
-        scheduler.current = max(requests, key=lambda request: request.ticket, default=None)  # the youngest
-        self._is_suspicious, self._is_committing = True, False
+        scheduler.current, self._is_committing = None, False
         try:
+            if self._is_suspicious:
+                scheduler.current = max(scheduler.requests, key=lambda request: request.ticket, default=None)
+            self._is_suspicious = True
             self._step()
             self._prefix_cache.end_step()
             self._is_suspicious = False

@@ -25,7 +25,7 @@ from phloem.runtime.engine_core import EngineCore
 ROOT = Path(phloem.__file__).parent
 WATCHED = tuple(str(ROOT / room) + "/" for room in ("runtime", "radix"))
 OUTSIDE = {EngineCore.step.__code__}  # it calls the guard, and has done nothing before and after
-
+NEVER_FAIL = {"lock.__exit__", "RLock.__exit__", "lock.release", "RLock.release"}  # and nothing interrupts them
 
 DEALING = {"Scheduler.plan", "Scheduler.plan_ahead", "Scheduler._is_coming", "Stepper._commit", "Stepper._compact"}
 """What deals with one request after the other, each called `request` there."""
@@ -85,6 +85,8 @@ class Watch:
         elif not caller.f_code.co_filename.startswith(WATCHED) or caller.f_code in OUTSIDE:
             return
         callee = frame.f_code.co_qualname if event == "call" else getattr(argument, "__qualname__", "?")
+        if event == "c_call" and callee in NEVER_FAIL:
+            return
         site = Site(caller.f_code, caller.f_lineno, callee, event == "call")
         self.calls[site] += 1
         if self._at is not None and not self.has_raised and site == self._at[0] and self.calls[site] == self._at[1]:
