@@ -8,6 +8,7 @@ and streams.
 from __future__ import annotations
 
 import time
+from array import array
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Unpack
@@ -338,15 +339,32 @@ class EngineCore:
             self._remember_reply(request)
 
     def _remember_reply(self, request: Request) -> None:
-        """So that the next turn begins with these tokens; not if the text was cut (a stop string, half a character)."""
+        """So that the next turn begins with these tokens."""
         if request.conversation:
-            token_ids = request.token_ids[:]
-            while len(token_ids) > request.num_prompt_tokens and token_ids[-1] in self.tokenizer.eos_ids:
-                token_ids.pop()
-            said, text = token_ids[request.num_prompt_tokens :], request.output.text
-            is_plain = self.tokenizer.decode(said) == text
-            if is_plain or self.tokenizer.shows_marks(said, text):
-                self._replies.remember(request.conversation, text, token_ids, request.namespace, has_marks=not is_plain)
+            self.remember_reply(
+                request.conversation,
+                request.num_prompt_tokens,
+                request.token_ids[:],
+                request.output.text,
+                request.namespace,
+            )
+
+    def remember_reply(
+        self, conversation: str, num_prompt_tokens: int, token_ids: array[int], text: str, namespace: str
+    ) -> None:
+        """Lets the next turn of a conversation begin with these tokens, its prompt and its reply; not if the reply's
+        text was cut (a stop string, half a character). Safe on any thread.
+
+        Args:
+            token_ids: they are the memory's own from now on.
+            namespace: as `Intake.namespace` writes it.
+        """
+        while len(token_ids) > num_prompt_tokens and token_ids[-1] in self.tokenizer.eos_ids:
+            token_ids.pop()
+        said = token_ids[num_prompt_tokens:]
+        is_plain = self.tokenizer.decode(said) == text
+        if is_plain or self.tokenizer.shows_marks(said, text):
+            self._replies.remember(conversation, text, token_ids, namespace, has_marks=not is_plain)
 
     # -- state -------------------------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ import pytest
 import phloem
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("radix", "fsm", "kernels", "runtime")
+PACKAGES = ("radix", "fsm", "kernels", "runtime", "cluster")
 OTHERS = (
     "__init__.py",
     "__main__.py",

@@ -21,7 +21,7 @@ class BlockKeys:
     """
 
     def __init__(self, fingerprint: bytes, block_size: int, num_blocks: int) -> None:
-        self._fingerprint = fingerprint
+        self.fingerprint = fingerprint
         self._token_bytes = 4 * block_size
         self._keys: list[BlockKey | None] = [None] * num_blocks
 
@@ -42,7 +42,7 @@ class BlockKeys:
 
     def of_prefix(self, tokens: bytes, namespace: str) -> list[BlockKey]:
         """The keys of the whole blocks of packed `tokens`, from the root on; changes nothing."""
-        return extend_keys(root_of(self._fingerprint, namespace), True, tokens, self._token_bytes)
+        return extend_keys(root_of(self.fingerprint, namespace), True, tokens, self._token_bytes)
 
     def of(self, blocks: Iterable[int]) -> list[tuple[BlockKey, int]]:
         """Those of the blocks that have a key, each with it."""

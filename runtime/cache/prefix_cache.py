@@ -65,7 +65,7 @@ class PrefixCache:
     ) -> None:
         self.block_size = block_size
         self.enabled = enabled
-        self._followers = followers
+        self.followers = followers
         self.tiers = None if followers is None else followers.tiers
         self.events = None if followers is None else followers.events
         self.pool = BlockPool(num_blocks, block_size)
@@ -178,7 +178,7 @@ class PrefixCache:
             tokens: packed, whole blocks from the root on.
             first: index of the block that the first of `rows` is. If the tree has lost what is before it: nothing.
         """
-        assert self._followers is not None
+        assert self.followers is not None
         match = self.tree.match(tokens, namespace)
         start = match.num_tokens // self.block_size
         if start < first:
@@ -189,7 +189,7 @@ class PrefixCache:
         blocks = self._allocate(min(wanted, self.num_available_blocks)) or []
         self._kv_cache.write_blocks(blocks, rows[start - first : start - first + len(blocks)])
         behind = tokens[4 * match.num_tokens : 4 * (match.num_tokens + len(blocks) * self.block_size)]
-        self._followers.entered(blocks, behind, namespace, above[-1] if above else None, is_loaded=True)
+        self.followers.entered(blocks, behind, namespace, above[-1] if above else None, is_loaded=True)
         if blocks:
             self.tree.insert(behind, blocks, namespace, after=match.node)
         self.tree.release(match.node)
@@ -327,8 +327,8 @@ class PrefixCache:
             num_lost_pins = self.tree.num_pins
             self.tree = self._make_tree()
         kept = self.tree.blocks()
-        if self._followers is not None:
-            self._followers.remain(kept)
+        if self.followers is not None:
+            self.followers.remain(kept)
         self.pool.free_all_but(kept)
         if self.tiers is not None:
             self.tiers.loads.give_up(requests)
@@ -349,9 +349,9 @@ class PrefixCache:
             return []
         tokens = pack(request.token_ids[start:num_tokens])
         blocks = request.blocks[start // self.block_size : num_blocks]
-        if self._followers is not None:  # first: after a fault in between `reclaim` takes back what it said too much
+        if self.followers is not None:  # first: after a fault in between `reclaim` takes back what it said too much
             before = request.blocks[start // self.block_size - 1] if start else None
-            self._followers.entered(blocks, tokens, request.namespace, before)
+            self.followers.entered(blocks, tokens, request.namespace, before)
         inserted = self.tree.insert(tokens, blocks, request.namespace, after=lease.node if lease else NOTHING)
         self.tree.lease(inserted.node)
         if lease is not None:
@@ -366,19 +366,19 @@ class PrefixCache:
         """
         freed = self.tree.clear() if pinned else self.tree.evict(self.tree.num_cached_blocks)
         self.pool.free(freed)
-        if self._followers is not None:
-            self._followers.flushed(freed)
+        if self.followers is not None:
+            self.followers.flushed(freed)
         return len(freed)
 
     def end_step(self) -> None:
         """What has come and gone since the last call is told as one batch to those that follow the tree."""
-        if self._followers is not None:
-            self._followers.end_step()
+        if self.followers is not None:
+            self.followers.end_step()
 
     def close(self) -> None:
         """Ends the threads of what follows the tree."""
-        if self._followers is not None:
-            self._followers.close()
+        if self.followers is not None:
+            self.followers.close()
 
     def audit(self, requests: Iterable[Request]) -> None:
         """Raises AssertionError if a block is lost, held twice, or held and free."""
@@ -422,13 +422,13 @@ class PrefixCache:
             if short > self.tree.num_evictable_blocks:
                 return None
             evicted = self.tree.evict(short, spare=self._count_needed)
-            if self._followers is not None:
-                self._followers.leaving(evicted)
+            if self.followers is not None:
+                self.followers.leaving(evicted)
             self.pool.free(evicted)
         blocks = self.pool.allocate(num_blocks)
         self._scores.forget(blocks)
-        if self._followers is not None:
-            self._followers.forget(blocks)
+        if self.followers is not None:
+            self.followers.forget(blocks)
         return blocks
 
 

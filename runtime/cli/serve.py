@@ -203,6 +203,16 @@ def serve(
             panel=SERVER,
         ),
     ] = SamplingDefaults.model,
+    replicas: Annotated[
+        int,
+        option(
+            "--replicas",
+            help="Engines, each a process, on Ray Serve; a request goes where it is cached (phloem[ray]).",
+            env="REPLICAS",
+            panel=SERVER,
+            min=1,
+        ),
+    ] = 1,
     warm_up: Annotated[
         bool,
         option(
@@ -239,6 +249,9 @@ def serve(
         reasoning_format=reasoning_format.value,
         extra_keys=extra_keys.value,
     )
+    if replicas > 1:
+        _serve_replicas(replicas, fetched(model), settings, server_settings, host, port, sampling_defaults)
+        return
     with closing(listen(host, port)) as bound:
         source = fetched(model)
         engine = load_engine(source, settings)
@@ -265,6 +278,42 @@ def serve(
             server_of(app, log_level=log_level.value, access_log=log_level == LogLevel.debug).run(sockets=[bound])
         finally:
             served.stop()
+
+
+def _serve_replicas(
+    replicas: int,
+    model: str,
+    settings: Settings,
+    server_settings: ServerSettings,
+    host: str,
+    port: int,
+    defaults: SamplingDefaults,
+) -> None:
+    from ...cluster.local import serve_here
+    from ..server.serve import listen
+
+    for name, given in (("--admin", server_settings.admin), ("--adapter-loading", server_settings.adapter_loading)):
+        if given:
+            raise ConfigError(f"{name}: works on one engine only; leave --replicas out")
+    if settings.get("kv_events_config") is not None:
+        raise ConfigError("--kv-events-config: replicas publish theirs to the router; leave one of the two out")
+    listen(host, port).close()  # a port that is taken is known at once
+    if not port:
+        raise ConfigError("--port 0: with --replicas the port must be named")
+    if defaults is SamplingDefaults.model:
+        server_settings = _sampled_as_the_model_says(server_settings, model)
+    name = server_settings.model_name
+    typer.echo(f"starting Ray and {replicas} replicas …", err=True)
+    serve_here(
+        {"model": model, **settings},
+        server_settings,
+        replicas=replicas,
+        host=host,
+        port=port,
+        announce=lambda: typer.echo(
+            f"phloem serves {name} on http://{host}:{port}/v1 ({replicas} replicas on Ray Serve)", err=True
+        ),
+    )
 
 
 def _sampled_as_the_model_says(settings: ServerSettings, model: str) -> ServerSettings:

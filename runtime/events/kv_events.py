@@ -64,7 +64,7 @@ class KVEvents:
     """
 
     def __init__(self, publisher: Publisher, scope_of: ScopeOf) -> None:
-        self._publisher = publisher
+        self.publisher = publisher
         self._scope_of = scope_of
         self._facts: list[Fact] = []
 
@@ -88,19 +88,19 @@ class KVEvents:
         """What was said since the last call goes out together."""
         if self._facts:
             facts, self._facts = self._facts, []
-            self._publisher.publish(facts)
+            self.publisher.publish(facts)
 
     def tier_listener(self, name: TierName) -> Callable[[Sequence[tuple[bytes, bool]]], None]:
         """For a tier to say, on any thread, which digests it has now (True) and which it has lost, in order."""
-        medium, publish = MEDIA[name], self._publisher.publish
+        medium, publish = MEDIA[name], self.publisher.publish
         return lambda changes: publish([TierChanged(medium, changes)], joins=True)
 
     def statistics(self) -> EventStatistics:
         """Safe on any thread."""
-        return self._publisher.statistics()
+        return self.publisher.statistics()
 
     def close(self) -> None:
         """Tells subscribers that nothing is left, and ends the thread."""
         self._facts.append(Ended())
         self.end_batch()
-        self._publisher.close()
+        self.publisher.close()

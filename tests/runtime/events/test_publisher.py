@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -66,11 +66,20 @@ def join(publisher: ZmqPublisher, subscriber: Subscriber) -> None:
         assert subscriber.take(10_000)
 
 
+def until(condition: Callable[[], bool]) -> None:
+    """Waits for what another thread does; AssertionError if that never is."""
+    end = time.monotonic() + 15
+    while not condition():
+        assert time.monotonic() < end, "what was waited for did not come"
+        time.sleep(0.01)
+
+
 def test_one_that_is_late_asks_for_what_it_missed() -> None:
     with publishing() as publisher:
         assert publisher.replay_endpoint is not None
         for number in range(50):
             publisher.publish([entered(number)])
+        until(lambda: publisher.statistics().num_batches == 50)
         with Subscriber(publisher.endpoint) as late:
             join(publisher, late)
             first, late.numbers = late.numbers[0], []

@@ -49,7 +49,7 @@ def make_engine(kv_events_config: dict[str, Any] | None, folder: Path | None = N
 def endpoints(engine: Engine) -> tuple[str, str]:
     """Where it publishes, and where it replays ("": nowhere)."""
     assert engine.prefix_cache.events is not None
-    publisher: Any = engine.prefix_cache.events._publisher
+    publisher: Any = engine.prefix_cache.events.publisher
     return publisher.endpoint, publisher.replay_endpoint or ""
 
 
@@ -150,5 +150,5 @@ class Traffic:
     def names(self) -> set[int]:
         """Of all whole blocks in the tree."""
         cache = self.engine.prefix_cache
-        assert cache._followers is not None
-        return {int.from_bytes(key.digest[:8], "big") for key, _ in cache._followers.keys.of(cache.tree.blocks())}
+        assert cache.followers is not None
+        return {int.from_bytes(key.digest[:8], "big") for key, _ in cache.followers.keys.of(cache.tree.blocks())}

@@ -1,0 +1,103 @@
+"""The HTTP front as a deployment: the server's own routes over a `RemoteEngine`, and Serve's handle to the replicas.
+
+A process of its own, without weights. There may be several: each routes by itself, and knows what the others have sent
+by what the replicas report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, cast
+
+import torch
+
+from ..errors import PhloemError, QueueFull
+from ..runtime.adapters import load_adapter
+from ..runtime.config import EngineConfig
+from ..runtime.engine import Engine
+from ..runtime.loading import LoadedModel
+from ..runtime.models import Decoder, ModelConfig, resolve_model
+from ..runtime.request import Delta
+from ..runtime.server.app import Application, create_app
+from ..runtime.server.prepare import EngineCall
+from ..runtime.server.settings import ServerSettings
+from ..runtime.tokenizer.tokenizer import Tokenizer
+from .remote_engine import Gone, RemoteEngine
+
+
+class NoWeights:
+    """Stands where a decoder would; it computes nothing."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        self.config = config
+        self.dtype = torch.float32
+
+
+def engine_without_weights(config: EngineConfig) -> Engine:
+    """What is not computed by a model: tokenizer, chat template, constraints, adapters by name, checks.
+
+    Raises:
+        ModelError, ConfigError: as loading the model would.
+    """
+    device, dtype = torch.device("cpu"), torch.float32
+    folder = resolve_model(config.model, weights=False)
+    model = ModelConfig.from_folder(folder)
+    adapters = {name: load_adapter(name, place, model, device, dtype) for name, place in config.adapters.items()}
+    decoder = cast(Decoder, NoWeights(model))
+    loaded = LoadedModel(decoder, Tokenizer.from_folder(folder), device, dtype, dtype, folder, adapters)
+    small = replace(
+        config,
+        device="cpu",
+        dtype="float32",
+        kv_dtype="auto",
+        quantise="none",
+        num_blocks=2,
+        host_memory_bytes=0,
+        disk_cache=None,
+        kv_events_config=None,
+    )
+    return Engine.from_loaded(small, loaded)
+
+
+def make_app(settings: dict[str, Any], server: ServerSettings, handle: Any) -> Application:
+    """The server's application; `handle`: Serve's, to the deployment of `Replica`."""
+    engine = engine_without_weights(EngineConfig(**settings))
+    return cast(Application, create_app(cast(Any, RemoteEngine(engine, sender(handle), reports)), server))
+
+
+def reports() -> Iterable[Mapping[str, Any]]:
+    """Statistics of the replicas, as this process has heard them last."""
+    from .prefix_router import PrefixRouter
+
+    latest: dict[str, Mapping[str, Any]] = {}
+    for router in list(PrefixRouter.routers):
+        latest.update({name: report["statistics"] for name, report in router.reports().items()})
+    return latest.values()
+
+
+def sender(handle: Any) -> Callable[[bytes, str, EngineCall], AsyncGenerator[Delta | PhloemError]]:
+    """How `RemoteEngine` calls a replica."""
+    from ray.exceptions import RayActorError, TaskCancelledError
+    from ray.serve.exceptions import BackPressureError
+
+    streaming = handle.options(stream=True)
+
+    async def send(tokens: bytes, namespace: str, call: EngineCall) -> AsyncGenerator[Delta | PhloemError]:
+        answers = streaming.generate.remote(tokens, namespace, call)
+        is_whole = False
+        try:
+            async for answer in answers:
+                yield answer
+            is_whole = True
+        except (RayActorError, TaskCancelledError) as error:
+            raise Gone(type(error).__name__) from error
+        except BackPressureError as error:
+            raise QueueFull("all replicas are busy; try again later") from error
+        finally:
+            if not is_whole:
+                with suppress(Exception):  # the replica may be gone
+                    answers.cancel()
+
+    return send

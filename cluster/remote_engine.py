@@ -1,0 +1,217 @@
+"""What the server's routes take for an engine, while the engines are elsewhere.
+
+Templates, constraints and checks need a tokenizer, no weights: they are done here, in the front, by an `Engine` that
+never steps. What it would be asked to generate goes to a replica. If that dies, the request goes on at another one:
+same seed, and the tokens so far as `output_ids`, so the answer is the one that would have been.
+
+Knows Serve's handle by its calls only, so that tests may give another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from array import array
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, fields, replace
+from typing import Any, Unpack
+
+from ..errors import EngineStopped, PhloemError
+from ..runtime.constraint_spec import ConstraintSpec
+from ..runtime.engine import Engine
+from ..runtime.intake import Prompt, seed_of_output
+from ..runtime.request import Delta, RequestOptions, SamplingParams
+from ..runtime.server.prepare import EngineCall
+from ..runtime.statistics import EngineStatistics
+
+MOST_TRIES = 3
+logger = logging.getLogger("phloem.cluster")
+
+
+class Gone(Exception):
+    """A replica has died, or is not there any more, with what it was at."""
+
+
+Send = Callable[[bytes, str, EngineCall], AsyncGenerator[Delta | PhloemError]]
+"""Calls `Replica.generate` on some replica; raises `Gone` where that dies."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """What of a request stays the same wherever it goes."""
+
+    tokens: bytes
+    namespace: str
+    spec: ConstraintSpec | None
+    options: RequestOptions
+
+
+class RemoteEngine:
+    """The face of `AsyncEngine` that the server's routes use.
+
+    Args:
+        engine: without weights; for its tokenizer, templates, constraints and settings.
+        send: how a replica is called.
+        reports: statistics of the replicas, as each has said them last.
+
+    Attributes:
+        num_retries: how often a request went on at another replica.
+    """
+
+    def __init__(self, engine: Engine, send: Send, reports: Callable[[], Iterable[Mapping[str, Any]]]) -> None:
+        self.engine = engine
+        self.num_retries = 0
+        self.is_alive = True
+        self._send = send
+        self._reports = reports
+
+    @property
+    def last_step_at(self) -> float:
+        """`time.monotonic()` of a sign of life: Serve replaces replicas that give none."""
+        return time.monotonic()
+
+    async def generate(
+        self,
+        prompt: Prompt,
+        sampling: SamplingParams | None = None,
+        constraint: ConstraintSpec | None = None,
+        **options: Unpack[RequestOptions],
+    ) -> AsyncGenerator[Delta]:
+        """A request's deltas. Closing the generator ends the request, wherever it is."""
+        law = sampling or SamplingParams()
+        if law.seed is None:  # or what goes on elsewhere would be another draw
+            law = replace(law, seed=secrets.randbits(63))
+        intake = self.engine.intake
+        token_ids = intake.token_ids(prompt)
+        tokens = token_ids.tobytes() if isinstance(token_ids, array) else array("i", token_ids).tobytes()
+        namespace = intake.namespace(options.get("namespace", ""), options.get("adapter"))
+        way = _Way(tokens, namespace, constraint, options)
+        said: dict[int, list[int]] = {index: [] for index in range(law.n)}
+        texts = dict.fromkeys(said, "")
+        async with aclosing(self._outputs(way, law, said)) as deltas:
+            async for delta in deltas:
+                texts[delta.index] += delta.text
+                yield delta
+                if delta.finish_reason is not None and options.get("conversation"):
+                    whole = array("i", tokens) + array("i", said[delta.index])
+                    text = texts[delta.index]
+                    self.engine.remember_reply(options["conversation"], len(tokens) // 4, whole, text, namespace)
+
+    def statistics(self) -> EngineStatistics:
+        """The sums over all replicas; state and counters as each has said them last."""
+        total = self.engine.statistics()
+        found = [EngineStatistics(**report) for report in self._reports()]
+        sums: dict[str, Any] = {}
+        for field in fields(EngineStatistics):
+            values = [getattr(one, field.name) for one in found]
+            if field.name == "block_size":
+                sums[field.name] = total.block_size
+            elif isinstance(getattr(total, field.name), tuple):
+                sums[field.name] = tuple(sorted({name for names in values for name in names}))
+            else:
+                sums[field.name] = sum(values)
+        return EngineStatistics(**sums)
+
+    async def close(self) -> None:
+        """Takes no more requests."""
+        self.is_alive = False
+        self.engine.close()
+
+    async def _outputs(self, way: _Way, law: SamplingParams, said: dict[int, list[int]]) -> AsyncGenerator[Delta]:
+        """The deltas of all outputs; `said` keeps up with them."""
+        if law.n == 1:
+            async with aclosing(self._one(way, law, 0, said[0])) as deltas:
+                async for delta in deltas:
+                    yield delta
+            return
+        is_open = set(said)
+        try:
+            async with aclosing(self._send(way.tokens, way.namespace, _call(way, law, ()))) as answers:
+                async for answer in answers:
+                    delta = _checked(answer)
+                    said[delta.index] += delta.token_ids
+                    if delta.finish_reason is not None:
+                        is_open.discard(delta.index)
+                    yield delta
+        except (Gone, EngineStopped) as error:
+            self._count(error)
+        if is_open:  # each goes on alone
+            assert law.seed is not None
+            parts = [
+                self._one(way, replace(law, n=1, seed=seed_of_output(law.seed, index)), index, said[index])
+                for index in sorted(is_open)
+            ]
+            async with aclosing(_merged(parts)) as deltas:
+                async for delta in deltas:
+                    yield delta
+
+    async def _one(self, way: _Way, law: SamplingParams, index: int, said: list[int]) -> AsyncGenerator[Delta]:
+        """The deltas of one output that has `said` something already, at one replica after the other."""
+        for _ in range(MOST_TRIES):
+            if said and law.kv_budget is not None:
+                raise EngineStopped("kv_budget: the replica is gone that knew which keys were kept; ask again")
+            try:
+                async with aclosing(self._send(way.tokens, way.namespace, _call(way, law, said))) as answers:
+                    async for answer in answers:
+                        delta = _checked(answer)
+                        said += delta.token_ids
+                        yield delta if delta.index == index else replace(delta, index=index)
+                        if delta.finish_reason is not None:
+                            return
+            except (Gone, EngineStopped) as error:
+                self._count(error)
+        raise EngineStopped(f"{MOST_TRIES} replicas have stopped while they were at this request; ask again later")
+
+    def _count(self, error: Exception) -> None:
+        self.num_retries += 1
+        logger.warning("a replica is gone (%s); its request goes on at another one", error)
+
+
+def _call(way: _Way, law: SamplingParams, said: Iterable[int]) -> EngineCall:
+    options = way.options.copy()
+    output_ids = list(said)
+    if output_ids:
+        options["output_ids"] = output_ids
+    return EngineCall((), law, way.spec, options)
+
+
+def _checked(answer: Delta | PhloemError) -> Delta:
+    """Raises the error of a request that has failed."""
+    if isinstance(answer, PhloemError):
+        raise answer
+    if answer.error is not None:
+        raise answer.error
+    return answer
+
+
+async def _merged(parts: list[AsyncGenerator[Delta]]) -> AsyncGenerator[Delta]:
+    """What several generators yield, as it comes. The first error ends all."""
+    arrivals: asyncio.Queue[Delta | Exception | None] = asyncio.Queue()
+
+    async def pump(part: AsyncGenerator[Delta]) -> None:
+        try:
+            async with aclosing(part):
+                async for delta in part:
+                    arrivals.put_nowait(delta)
+            arrivals.put_nowait(None)
+        except Exception as error:
+            arrivals.put_nowait(error)
+
+    pumps = [asyncio.ensure_future(pump(part)) for part in parts]
+    try:
+        num_open = len(pumps)
+        while num_open:
+            arrival = await arrivals.get()
+            if isinstance(arrival, Exception):
+                raise arrival
+            if arrival is None:
+                num_open -= 1
+            else:
+                yield arrival
+    finally:
+        for each in pumps:
+            each.cancel()
+        await asyncio.gather(*pumps, return_exceptions=True)

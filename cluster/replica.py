@@ -1,0 +1,94 @@
+"""An engine as a deployment of Ray Serve: takes calls, streams deltas, says what it has cached and what is queued.
+
+Whatever goes wrong with a request is one of the things that its stream yields, not an exception: Serve would wrap it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from array import array
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any, cast
+
+from ..errors import EngineStopped, PhloemError
+from ..runtime.config import EngineConfig
+from ..runtime.request import Delta
+from ..runtime.server.prepare import EngineCall
+
+if TYPE_CHECKING:
+    from ..runtime.async_engine import AsyncEngine
+
+
+class Replica:
+    """One engine, with its own cache. Serve makes one in each process.
+
+    Args:
+        settings: fields of `EngineConfig`; `kv_events_config` is set here.
+    """
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        import ray
+        from ray import serve
+
+        from ..runtime.async_engine import AsyncEngine
+        from ..runtime.engine import Engine
+        from ..runtime.loading import load
+        from ..runtime.warm_up import warm_up
+
+        name, address = serve.get_replica_context().replica_id.unique_id, ray.util.get_node_ip_address()
+        events = {
+            "endpoint": f"tcp://{address}:*",
+            "replay_endpoint": f"tcp://{address}:*",
+            "topic": name,
+            "bind": True,
+            "include_salted": True,
+        }
+        config = replace(EngineConfig(**settings), kv_events_config=events)
+        engine = Engine.from_loaded(config, load(config))
+        warm_up(engine)
+        self._engine: AsyncEngine = AsyncEngine(engine)
+        followers = engine.prefix_cache.followers
+        assert followers is not None and followers.events is not None
+        publisher = cast(Any, followers.events.publisher)
+        self._facts = {
+            "endpoint": publisher.endpoint,
+            "replay_endpoint": publisher.replay_endpoint,
+            "root_key": followers.keys.fingerprint.hex(),
+        }
+
+    async def generate(self, tokens: bytes, namespace: str, call: EngineCall) -> AsyncGenerator[Delta | PhloemError]:
+        """The deltas of a request, and an error at the end if it fails.
+
+        Args:
+            tokens: of the prompt, packed; `call` has none.
+            namespace: for the router.
+        """
+        options = call.options.copy()
+        options.pop("request_id", None)  # several fronts may use the same
+        stream = self._engine.generate(array("i", tokens), call.sampling, call.spec, **options)
+        try:
+            async with aclosing(cast("AsyncGenerator[Delta]", stream)) as deltas:
+                async for delta in deltas:
+                    yield delta
+        except PhloemError as error:
+            yield error
+
+    def record_routing_stats(self) -> dict[str, Any]:
+        """What the router and `/metrics` are told, about once a second."""
+        found = self._engine.statistics()
+        return {**self._facts, "queued_tokens": found.num_waiting_tokens, "statistics": asdict(found)}
+
+    def record_autoscaling_stats(self) -> dict[str, float]:
+        """What the number of replicas may be chosen by; see `autoscaling`."""
+        return {"queued_tokens": float(self._engine.statistics().num_waiting_tokens)}
+
+    async def check_health(self) -> None:
+        """Called by Serve every few seconds; a replica that raises here is replaced."""
+        if not self._engine.is_alive:
+            raise EngineStopped("the engine has stopped")
+
+    async def __del__(self) -> None:
+        """Called by Serve when all requests have been answered, or have had their time."""
+        await asyncio.to_thread(self._engine.stop)
