@@ -49,8 +49,9 @@ def application(
     num_cpus: float = 1,
     num_gpus: float = 0,
     autoscaling: Mapping[str, Any] | None = None,
+    events_host: str | None = None,
 ) -> Application:
-    """`build`, from settings that are checked; engine: fields of `EngineConfig`."""
+    """`build`, from settings that are checked; engine: fields of `EngineConfig`; events_host: see `Replica`."""
     serve, router_config = _ray()
     from .front import make_app
     from .replica import Replica
@@ -72,7 +73,7 @@ def application(
             ),
             **number,
         )
-        .bind(engine)
+        .bind(engine, events_host)
     )
 
     def app() -> Any:

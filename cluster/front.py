@@ -12,6 +12,9 @@ from dataclasses import replace
 from typing import Any, cast
 
 import torch
+from prometheus_client.core import CounterMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
 
 from ..errors import PhloemError, QueueFull
 from ..runtime.adapters import load_adapter
@@ -24,6 +27,7 @@ from ..runtime.server.app import Application, create_app
 from ..runtime.server.prepare import EngineCall
 from ..runtime.server.settings import ServerSettings
 from ..runtime.tokenizer.tokenizer import Tokenizer
+from . import known_routers
 from .remote_engine import Gone, RemoteEngine
 
 
@@ -63,16 +67,29 @@ def engine_without_weights(config: EngineConfig) -> Engine:
 
 def make_app(settings: dict[str, Any], server: ServerSettings, handle: Any) -> Application:
     """The server's application; `handle`: Serve's, to the deployment of `Replica`."""
-    engine = engine_without_weights(EngineConfig(**settings))
-    return cast(Application, create_app(cast(Any, RemoteEngine(engine, sender(handle), reports)), server))
+    remote = RemoteEngine(engine_without_weights(EngineConfig(**settings)), sender(handle), reports)
+    app = cast(Application, create_app(cast(Any, remote), server))
+    app.state.service.metrics.registry.register(Retries(remote))
+    # what is about the cache of one engine
+    app.router.routes[:] = [route for route in app.router.routes if getattr(route, "path", "") != "/cache"]
+    return app
+
+
+class Retries(Collector):
+    """For `/metrics`: how often a request went on at another replica."""
+
+    def __init__(self, remote: RemoteEngine) -> None:
+        self._remote = remote
+
+    def collect(self) -> Iterable[Metric]:
+        text = "Requests that went on at another replica."
+        yield CounterMetricFamily("phloem_retries", text, value=self._remote.num_retries)
 
 
 def reports() -> Iterable[Mapping[str, Any]]:
     """Statistics of the replicas, as this process has heard them last."""
-    from .prefix_router import PrefixRouter
-
     latest: dict[str, Mapping[str, Any]] = {}
-    for router in list(PrefixRouter.routers):
+    for router in list(known_routers.ROUTERS):
         latest.update({name: report["statistics"] for name, report in router.reports().items()})
     return latest.values()
 

@@ -1,7 +1,8 @@
 """`phloem serve MODEL --replicas N`: Ray on this machine alone, for as long as the server runs.
 
-Ray takes about 1.1 GB, and each replica what an engine takes; it is up after 10 to 40 seconds. It listens on loopback
-addresses, asks for a token that it keeps in `~/.ray/auth_token`, shows no dashboard and sends no usage statistics.
+Ray takes about 1.1 GB, and each replica what an engine takes; it is up after 10 to 40 seconds. The server is where
+`--host` says, KV events are on the loopback interface. Ray's own processes are reached by the machine's address, and
+ask for a token, which Ray keeps in `~/.ray/auth_token`. No dashboard is shown and no statistics are sent.
 """
 
 from __future__ import annotations
@@ -38,19 +39,17 @@ def serve_here(
         ConfigError: Ray is missing or too old, does not start, or a replica does not.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    deployed = application(engine, server, replicas=replicas, num_cpus=0)
+    deployed = application(engine, server, replicas=replicas, num_cpus=0, events_host="127.0.0.1")
     import ray
     from ray import serve
 
     ended = threading.Event()
-    before = {number: signal.signal(number, lambda *_: ended.set()) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         ray.init(
             address="local",
             num_cpus=max(1, os.cpu_count() or 1),
             object_store_memory=STORE_BYTES,
             include_dashboard=False,
-            _node_ip_address="127.0.0.1",
             log_to_driver=False,
             logging_level="warning",
         )
@@ -59,10 +58,10 @@ def serve_here(
             serve.run(deployed, name="phloem", route_prefix="/")
         except RuntimeError as error:
             raise ConfigError(f"--replicas {replicas}: Ray Serve has not started them: {error}") from error
+        for number in (signal.SIGINT, signal.SIGTERM):  # not before: Ray takes them for itself
+            signal.signal(number, lambda *_: ended.set())
         announce()
         ended.wait()
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
         serve.shutdown()
         ray.shutdown()

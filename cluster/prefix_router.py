@@ -4,17 +4,13 @@ A call is `generate(tokens, namespace, call)`. Serve shows the router only what 
 ours is another class there: so tokens are plain bytes and the namespace is plain text. What a replica has to say comes
 with its routing statistics, about once a second: the addresses of its KV events, what the keys of its blocks begin
 with, how much is queued, and its engine's statistics for `/metrics`.
-
-Serve makes one router in each process that calls the deployment, and hands it out to no one; `PrefixRouter.routers`
-has it.
 """
 
 from __future__ import annotations
 
 import threading
-import weakref
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from ray.serve.request_router import PendingRequest, ReplicaID, RequestRouter, RunningReplica
 
@@ -30,8 +26,6 @@ Way = tuple[Choice, Sequence[int]]
 class PrefixRouter(RequestRouter):
     """Routes by prefix and load."""
 
-    routers: ClassVar[weakref.WeakSet[PrefixRouter]] = weakref.WeakSet()  # of this process
-
     def initialize_state(self, block_size: int = 16) -> None:
         """Called by Serve with `request_router_kwargs`; block_size: tokens per block of the replicas."""
         self._lock = threading.Lock()
@@ -45,7 +39,9 @@ class PrefixRouter(RequestRouter):
         self._reports: dict[str, dict[str, Any]] = {}
         self._under_way: dict[str, Way] = {}  # by Serve's id of the request
         self._ranked: dict[str, dict[str, Way]] = {}
-        self.routers.add(self)
+        from . import known_routers  # here, or the copy of this class would have a copy of it
+
+        known_routers.ROUTERS.add(self)
 
     async def choose_replicas(
         self, candidate_replicas: list[RunningReplica], pending_request: PendingRequest | None = None

@@ -26,9 +26,10 @@ class Replica:
 
     Args:
         settings: fields of `EngineConfig`; `kv_events_config` is set here.
+        events_host: address at which KV events are published, for fronts to read; None: that of the node.
     """
 
-    def __init__(self, settings: dict[str, Any]) -> None:
+    def __init__(self, settings: dict[str, Any], events_host: str | None = None) -> None:
         import ray
         from ray import serve
 
@@ -37,7 +38,8 @@ class Replica:
         from ..runtime.loading import load
         from ..runtime.warm_up import warm_up
 
-        name, address = serve.get_replica_context().replica_id.unique_id, ray.util.get_node_ip_address()
+        name = serve.get_replica_context().replica_id.unique_id
+        address = events_host or ray.util.get_node_ip_address()
         events = {
             "endpoint": f"tcp://{address}:*",
             "replay_endpoint": f"tcp://{address}:*",
