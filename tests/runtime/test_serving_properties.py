@@ -57,10 +57,10 @@ def test_a_hundred_requests_over_one_system_prompt_compute_it_once(nano: LoadedM
     cached = engine(nano)
     warm = cached.generate(prompts, GREEDY)
     assert sum(completion.usage.cached_tokens for completion in warm) >= 99 * 1984
-    cold = engine(nano, prefix_cache=False).generate(prompts, GREEDY)
-    assert texts(warm) == texts(cold)
+    cold = engine(nano, prefix_cache=False).generate(prompts[::5], GREEDY)
+    assert texts(warm)[::5] == texts(cold)
     assert all(completion.usage.cached_tokens == 0 for completion in cold)
-    assert texts(cached.generate(prompts, GREEDY)) == texts(cold)
+    assert texts(cached.generate(prompts, GREEDY)) == texts(warm)
 
 
 def test_seeds_reproduce_samples_whatever_the_batch_and_the_cache(nano: LoadedModel) -> None:
