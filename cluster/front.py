@@ -60,6 +60,7 @@ def engine_without_weights(config: EngineConfig) -> Engine:
         num_blocks=2,
         host_memory_bytes=0,
         disk_cache=None,
+        shared_cache=None,
         kv_events_config=None,
     )
     return Engine.from_loaded(small, loaded)

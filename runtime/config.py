@@ -16,6 +16,7 @@ KVType = Literal["auto", "fp8", "int8"]
 
 KV_MEMORY_SHARE = 0.8
 CPU_POOL_BYTES = 256 << 20  # of a KV pool on the CPU, at most, unless another size is given
+LONGEST_TTL = 366 * 86_400.0  # seconds
 TARGET_STEP_SECONDS = {"cpu": 0.1, "cuda": 0.05}
 
 
@@ -46,6 +47,8 @@ class EngineSettings(TypedDict, total=False):
     disk_cache: str | None
     disk_cache_bytes: int
     disk_cache_shared: bool
+    shared_cache: str | None
+    shared_cache_ttl: float | None
     kv_events_config: str | Mapping[str, Any] | None
     reply_memory_bytes: int
     jump: JumpMode
@@ -109,6 +112,10 @@ class EngineConfig:
         disk_cache_bytes: what all files in that folder may take together.
         disk_cache_shared: the folder may belong to another user, or be written to by others: all who can write to it or
             read its key are trusted with what the model reads.
+        shared_cache: URL of a store in which machines share KV: `redis://[:password@]host:port/number`, `rediss://…`
+            (TLS) or `unix://[:password@]/path`; None: none. All who can write to it are trusted with what the model
+            reads. Needs `pip install 'phloem[shared]'`.
+        shared_cache_ttl: seconds after which the store forgets a block that was not used; None: it decides itself.
         kv_events_config: publishes what comes into the prefix cache and leaves it, for routers (KV events, as vLLM has
             them): a mapping, or its JSON text, with the fields of `KVEventsConfig`; None: nothing is published. Needs
             `pip install 'phloem[events]'`.
@@ -162,6 +169,8 @@ class EngineConfig:
     disk_cache: str | None = None
     disk_cache_bytes: int = 16 << 30
     disk_cache_shared: bool = False
+    shared_cache: str | None = None
+    shared_cache_ttl: float | None = None
     kv_events_config: str | Mapping[str, Any] | None = None
     reply_memory_bytes: int = 64 << 20
     jump: JumpMode = "verified"
@@ -197,8 +206,13 @@ class EngineConfig:
             raise ConfigError(f"kv_memory_share: {self.kv_memory_share} is out of range; it must be in (0, 1]")
         if self.disk_cache == "":
             raise ConfigError("disk_cache: an empty name; give a folder, or None")
-        if not self.prefix_cache and (self.disk_cache is not None or self.host_memory_bytes):
-            name = "host_memory_bytes" if self.disk_cache is None else "disk_cache"
+        if self.shared_cache_ttl is not None and not 0 < self.shared_cache_ttl <= LONGEST_TTL:
+            raise ConfigError(
+                f"shared_cache_ttl: {self.shared_cache_ttl} is out of range; it must be above 0, and a year at most"
+            )
+        keeps = ("disk_cache", "shared_cache", "host_memory_bytes")
+        if not self.prefix_cache and any(getattr(self, name) for name in keeps):
+            name = next(name for name in keeps if getattr(self, name))
             raise ConfigError(f"{name}: keeps prefixes, and prefix_cache is off; leave out one of the two")
         if self.kv_events_config is not None:
             publishes = KVEventsConfig.parse(self.kv_events_config).is_on

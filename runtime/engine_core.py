@@ -344,27 +344,26 @@ class EngineCore:
             self.remember_reply(
                 request.conversation,
                 request.num_prompt_tokens,
-                request.token_ids[:],
+                request.token_ids,
                 request.output.text,
                 request.namespace,
             )
 
     def remember_reply(
-        self, conversation: str, num_prompt_tokens: int, token_ids: array[int], text: str, namespace: str
+        self, conversation: str, num_prompt_tokens: int, token_ids: Sequence[int], text: str, namespace: str
     ) -> None:
         """Lets the next turn of a conversation begin with these tokens, its prompt and its reply; not if the reply's
         text was cut (a stop string, half a character). Safe on any thread.
 
-        Args:
-            token_ids: they are the memory's own from now on.
-            namespace: as `Intake.namespace` writes it.
+        namespace: as `Intake.namespace` writes it.
         """
-        while len(token_ids) > num_prompt_tokens and token_ids[-1] in self.tokenizer.eos_ids:
-            token_ids.pop()
-        said = token_ids[num_prompt_tokens:]
+        kept = array("i", token_ids)
+        while len(kept) > num_prompt_tokens and kept[-1] in self.tokenizer.eos_ids:
+            kept.pop()
+        said = kept[num_prompt_tokens:]
         is_plain = self.tokenizer.decode(said) == text
         if is_plain or self.tokenizer.shows_marks(said, text):
-            self._replies.remember(conversation, text, token_ids, namespace, has_marks=not is_plain)
+            self._replies.remember(conversation, text, kept, namespace, has_marks=not is_plain)
 
     # -- state -------------------------------------------------------------------------------------------------
 
@@ -416,6 +415,7 @@ class EngineCore:
             num_dropped_event_batches=events.num_dropped,
             host_bytes=lower.host_bytes,
             disk_bytes=lower.disk_bytes,
+            shared_bytes=lower.shared_bytes,
             num_waiting_tokens=num_waiting_tokens,
             running_adapters=running_adapters,
             waiting_adapters=waiting_adapters,

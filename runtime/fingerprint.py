@@ -56,7 +56,8 @@ def fingerprint_of(config: EngineConfig, loaded: LoadedModel, memory: Path, *, r
     """
     if loaded.folder is None:
         raise ConfigError(
-            "disk_cache: the model was not loaded from a folder, so its weights cannot be told from others"
+            "disk_cache, shared_cache: the model was not loaded from a folder, so its weights cannot be told from "
+            "others"
         )
     model = loaded.decoder.config
     longest = [config.max_model_len] if any(rope.rope_type in _LENGTH_DEPENDENT for rope in model.ropes) else []

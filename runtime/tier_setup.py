@@ -24,9 +24,11 @@ from .loading import LoadedModel
 from .path_fault import path_fault
 from .prefill_cost import PrefillCost
 from .tiers import DiskTier, MemoryTier, Tier, open_folder
+from .tiers.redis_tier import RedisTier, connect
 from .tiers.tier import Changed, TierName, ignore_changes
 
 logger = logging.getLogger("phloem.tiers")
+CACHE = Path("~/.cache/phloem")  # where hashes of checkpoints are remembered if no folder of blocks is given
 IN_THIS_PROCESS = bytes(32)  # what is in memory is gone before any weight can change
 
 
@@ -39,7 +41,7 @@ def make_followers(
         ConfigError: the folder cannot be used or trusted (`open_folder`), a budget does not hold a block, or events
             cannot be published where they should be.
     """
-    has_tiers = config.disk_cache is not None or config.host_memory_bytes > 0
+    has_tiers = config.disk_cache is not None or config.shared_cache is not None or config.host_memory_bytes > 0
     events = make_events(config, adapters, has_tiers=has_tiers)
     if not has_tiers and events is None:
         return None
@@ -75,7 +77,22 @@ def _make_tiers(
             logger.warning("disk_cache: %s cannot be written to; what it holds is read, nothing is added", folder.path)
         fingerprint = fingerprint_of(config, loaded, folder.path, remembers=folder.is_writable)
         tiers.append(DiskTier(folder, config.disk_cache_bytes, fingerprint, block_bytes, _listener(events, "disk")))
+    if config.shared_cache is not None:
+        client, secret = connect(config.shared_cache)
+        if config.disk_cache is None:
+            fingerprint = fingerprint_of(config, loaded, CACHE.expanduser(), remembers=_makes(CACHE.expanduser()))
+        changed = _listener(events, "shared")
+        tiers.append(RedisTier(client, secret, fingerprint, block_bytes, ttl=config.shared_cache_ttl, changed=changed))
     return tiers, fingerprint
+
+
+def _makes(folder: Path) -> bool:
+    """Whether a folder is there, made if it was not."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return True
+    except OSError:
+        return False
 
 
 def _listener(events: KVEvents | None, name: TierName) -> Changed:

@@ -43,6 +43,7 @@ class TierStatistics:
     num_faults: int = 0
     host_bytes: int = 0
     disk_bytes: int = 0
+    shared_bytes: int = 0
 
 
 class LowerTiers:
@@ -106,4 +107,5 @@ class LowerTiers:
             num_faults=self._failures.number + sum(tier.num_faults for tier in self._tiers),
             host_bytes=num_bytes.get("host", 0),
             disk_bytes=num_bytes.get("disk", 0),
+            shared_bytes=num_bytes.get("shared", 0),
         )

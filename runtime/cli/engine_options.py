@@ -273,6 +273,24 @@ def _engine_options(
             panel=PANEL,
         ),
     ] = False,
+    shared_cache: Annotated[
+        str | None,
+        option(
+            "--shared-cache",
+            help="Store in which machines share KV: redis://, rediss:// or unix:// (phloem[shared]).",
+            env="SHARED_CACHE",
+            panel=PANEL,
+        ),
+    ] = None,
+    shared_cache_ttl: Annotated[
+        float | None,
+        option(
+            "--shared-cache-ttl",
+            help="Seconds after which the store forgets a block that was not used.",
+            env="SHARED_CACHE_TTL",
+            panel=PANEL,
+        ),
+    ] = None,
     kv_events_config: Annotated[
         str | None,
         option(

@@ -35,6 +35,7 @@ GAUGES: Sequence[tuple[str, str, Reading]] = (
     ("kv_blocks_held", "Blocks that running requests own.", lambda s: s.num_held_blocks),
     ("kv_host_bytes", "KV in host memory below the pool.", lambda s: s.host_bytes),
     ("kv_disk_bytes", "The folder of KV on disk.", lambda s: s.disk_bytes),
+    ("kv_shared_bytes", "KV in the shared store that this process knows of.", lambda s: s.shared_bytes),
 )
 COUNTERS: Sequence[tuple[str, str, Reading]] = (
     ("prompt_tokens", "Tokens of the prompts of admitted requests.", lambda s: s.prompt_tokens),

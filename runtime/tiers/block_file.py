@@ -89,6 +89,29 @@ def read_block(path: Path, secret: bytes, fingerprint: bytes, key: BlockKey, out
         raise CorruptBlock("its checksum is wrong")
 
 
+def head_of(secret: bytes, fingerprint: bytes, key: BlockKey, block: Row) -> bytes:
+    """The header of a block that is kept elsewhere than in a file: `HEADER_BYTES`, with the checksum."""
+    payload = np.ascontiguousarray(block).data.cast("B")
+    head = _head(fingerprint, key, len(payload))
+    return head + _checksum(secret, head, payload)
+
+
+def check_block(value: bytes, secret: bytes, fingerprint: bytes, key: BlockKey, num_bytes: int) -> None:
+    """Whether a header and what follows it are a block of so many bytes.
+
+    Raises:
+        CorruptBlock: it is not this block's, or not whole.
+    """
+    if len(value) != HEADER_BYTES + num_bytes:
+        raise CorruptBlock("it is of another size")
+    head = value[: HEADER_BYTES - _CHECKSUM_BYTES]
+    if head != _head(fingerprint, key, num_bytes):
+        raise CorruptBlock("its header is of another block, model or version")
+    payload = memoryview(value)[HEADER_BYTES:]
+    if not hmac.compare_digest(value[len(head) : HEADER_BYTES], _checksum(secret, head, payload)):
+        raise CorruptBlock("its checksum is wrong")
+
+
 def _head(fingerprint: bytes, key: BlockKey, num_bytes: int) -> bytes:
     """All of the header but the checksum."""
     fields = _FIELDS.pack(MAGIC, VERSION, HEADER_BYTES, num_bytes, fingerprint, key.digest, key.parent)

@@ -180,11 +180,18 @@ NO_MEMORY = """
         with open("/proc/self/statm") as sizes:
             size = int(sizes.read().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (size, resource.RLIM_INFINITY))
+        ballast = []  # what the process has and does not use, in pieces that a task might take
+        try:
+            while True:
+                ballast.append(bytearray(40_000))
+        except MemoryError:
+            pass
         try:
             attention(q, *caches, plan, scale=0.1)
         except MemoryError:
             num_failed += 1
         finally:
+            ballast.clear()
             resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
         assert torch.equal(attention(q, *caches, plan, scale=0.1), before)
         assert ONE_TEAM.take(2)
