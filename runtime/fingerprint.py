@@ -55,9 +55,10 @@ def fingerprint_of(config: EngineConfig, loaded: LoadedModel, memory: Path, *, r
         ConfigError: the model was not loaded from a folder, so nothing would tell its weights from others.
     """
     if loaded.folder is None:
+        asked = ", ".join(name for name in ("disk_cache", "shared_cache") if getattr(config, name) is not None)
         raise ConfigError(
-            "disk_cache, shared_cache: the model was not loaded from a folder, so its weights cannot be told from "
-            "others"
+            f"{asked}: the model was not loaded from a folder, so its weights cannot be told from others; load it from "
+            "one, or leave this out"
         )
     model = loaded.decoder.config
     longest = [config.max_model_len] if any(rope.rope_type in _LENGTH_DEPENDENT for rope in model.ropes) else []
