@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, TypedDict
 
 from ..errors import ConfigError
 from .events.settings import KVEventsConfig
+from .setting import check_choices, setting
 
 JumpMode = Literal["verified", "canonical", "off"]
 Quantisation = Literal["none", "int8", "int4"]
@@ -145,45 +146,114 @@ class EngineConfig:
     """
 
     model: str = "nano"
-    adapters: Mapping[str, str] = field(default_factory=dict)
-    device: str = "auto"
-    dtype: str = "auto"
-    quantise: Quantisation = "none"
-    block_size: int = 16
-    kv_dtype: KVType = "auto"
-    num_blocks: int | None = None
-    kv_memory_bytes: int | None = None
-    kv_memory_share: float = KV_MEMORY_SHARE
-    max_model_len: int | None = None
-    max_batch_tokens: int = 2048
-    target_step_seconds: float | None = None
-    max_running_requests: int = 256
-    max_waiting_requests: int = 4096
-    max_overtakes: int | None = None
-    max_wait_seconds: float = 30.0
-    prefix_cache: bool = True
-    eviction_policy: str = "lru"
-    explain_namespaces: bool = False
-    max_pinned_blocks: int | None = None
-    host_memory_bytes: int = 0
-    disk_cache: str | None = None
-    disk_cache_bytes: int = 16 << 30
-    disk_cache_shared: bool = False
-    shared_cache: str | None = None
-    shared_cache_ttl: float | None = None
-    kv_events_config: str | Mapping[str, Any] | None = None
-    reply_memory_bytes: int = 64 << 20
-    jump: JumpMode = "verified"
-    lookup_drafts: bool = True
-    max_draft_tokens: int = 64
-    max_compile_seconds: float | None = 0.8
-    max_constraint_bytes: int = 64 << 20
-    cuda_graphs: bool = True
-    run_ahead: bool | None = None
-    deterministic: bool = False
-    num_threads: int | None = None
+    adapters: Mapping[str, str] = setting(
+        {},
+        "A LoRA adapter, NAME=FOLDER; requests choose it by its name (may be repeated).",
+        "--lora-modules",
+        "--lora-paths",
+        flag="adapter",
+    )
+    device: str = setting("auto", "auto, cpu, cuda, cuda:1 …")
+    dtype: str = setting("auto", "auto, float32, bfloat16 or float16.")
+    quantise: Quantisation = setting(
+        "none", "Round the weights while loading: int8 or int4 (CPU only).", "--quantization"
+    )
+    block_size: int = setting(16, "Tokens per KV block.", "--page-size")
+    kv_dtype: KVType = setting(
+        "auto", "How keys and values are kept: as --dtype, or rounded to fp8 or int8.", "--kv-cache-dtype"
+    )
+    num_blocks: int | None = setting(None, "Size of the KV pool in blocks.", "--num-gpu-blocks-override")
+    kv_memory_bytes: int | None = setting(
+        None,
+        "Memory for the KV pool (2GiB, 500M …), if --num-blocks is not given.",
+        "--kv-cache-memory-bytes",
+        flag="kv-memory",
+        size=True,
+    )
+    kv_memory_share: float = setting(
+        KV_MEMORY_SHARE, "Share of a GPU's memory left by the weights that the KV pool takes, without --kv-memory."
+    )
+    max_model_len: int | None = setting(None, "Most tokens of prompt and output together.", "--context-length")
+    max_batch_tokens: int = setting(2048, "Most tokens that one step computes.", "--max-num-batched-tokens")
+    target_step_seconds: float | None = setting(
+        None, "Seconds of a step while requests decode. Default: 0.1 on a CPU, 0.05 on a GPU; inf: no target."
+    )
+    max_running_requests: int = setting(256, "Most sequences in a step.", "--max-num-seqs")
+    max_waiting_requests: int = setting(
+        4096, "Length of the queue; further requests are refused.", "--max-queued-requests"
+    )
+    max_overtakes: int | None = setting(
+        None, "How many later requests may overtake one that waits; 0: none. Default: 256, or as many as wait."
+    )
+    max_wait_seconds: float = setting(
+        30.0, "A request that has waited for so long is served before any other, whatever the priorities."
+    )
+    prefix_cache: bool = setting(
+        True,
+        "Keep the KV of finished requests for those that share a prefix.",
+        "--enable-prefix-caching/--disable-radix-cache",
+    )
+    eviction_policy: str = setting(
+        "lru", "What leaves a full cache first: lru, lfu, priority or cost.", "--radix-eviction-policy"
+    )
+    explain_namespaces: bool = setting(
+        False, "Let explain_cache report that another namespace has a prefix (reveals to callers what others sent)."
+    )
+    max_pinned_blocks: int | None = setting(None, "How much of the KV pool pins may hold together. Default: a quarter.")
+    host_memory_bytes: int = setting(
+        0, "Host memory for KV that the pool has evicted (2GiB …); 0: none. For GPUs.", flag="host-memory", size=True
+    )
+    disk_cache: str | None = setting(
+        None, "Folder in which KV is kept as files, for the next start and for other processes too."
+    )
+    disk_cache_bytes: int = setting(
+        16 << 30, "What all files in the folder of --disk-cache may take together.", flag="disk-cache-size", size=True
+    )
+    disk_cache_shared: bool = setting(
+        False, "Take a folder for --disk-cache that other users own or can write to: all of them are trusted."
+    )
+    shared_cache: str | None = setting(
+        None, "Store in which machines share KV: redis://, rediss:// or unix:// (phloem[shared])."
+    )
+    shared_cache_ttl: float | None = setting(None, "Seconds after which the store forgets a block that was not used.")
+    kv_events_config: str | Mapping[str, Any] | None = setting(
+        None, 'Publish what the prefix cache holds, for routers: JSON such as {"endpoint": "tcp://127.0.0.1:5557"}.'
+    )
+    reply_memory_bytes: int = setting(
+        64 << 20,
+        "Memory for the tokens of replies, so that the next turn of a chat finds them in the cache; 0: none.",
+        flag="reply-memory",
+        size=True,
+    )
+    jump: JumpMode = setting(
+        "verified", "Text that a constraint determines: verified, inserted unverified (canonical), or sampled (off)."
+    )
+    lookup_drafts: bool = setting(
+        True, "Draft what followed the same tokens earlier in the prompt or the output, where that pays."
+    )
+    max_draft_tokens: int = setting(
+        64, "Longest run of tokens that is drafted and verified in one step.", "--speculative-num-draft-tokens"
+    )
+    max_compile_seconds: float | None = setting(0.8, "CPU time that compiling one constraint may take.")
+    max_constraint_bytes: int = setting(
+        64 << 20, "Memory of one constraint, with the states that its requests have visited."
+    )
+    cuda_graphs: bool = setting(
+        True, "On a GPU, capture small steps once and replay them.", " /--enforce-eager", " /--disable-cuda-graph"
+    )
+    run_ahead: bool | None = setting(
+        None,
+        "Queue the next step before this one's tokens are read. Default: on a GPU.",
+        " /--disable-overlap-schedule",
+    )
+    deterministic: bool = setting(
+        False,
+        "On a GPU, the same bits for a request in any batch, at some cost in speed.",
+        "--enable-deterministic-inference",
+    )
+    num_threads: int | None = setting(None, "CPU threads. Default: one for small models, otherwise torch's own choice.")
     check_invariants: bool = False
-    seed: int | None = None
+    seed: int | None = setting(None, "Makes unseeded requests reproducible.", flag="engine-seed")
 
     def __post_init__(self) -> None:
         for name in ("block_size", "max_batch_tokens", "max_running_requests", "max_waiting_requests"):
@@ -224,12 +294,7 @@ class EngineConfig:
 
         if self.eviction_policy not in POLICIES:
             raise ConfigError(f"eviction_policy: {self.eviction_policy!r} is not one of {', '.join(POLICIES)}")
-        if self.jump not in ("verified", "canonical", "off"):
-            raise ConfigError(f'jump: {self.jump!r} is not one of "verified", "canonical", "off"')
-        if self.quantise not in ("none", "int8", "int4"):
-            raise ConfigError(f'quantise: {self.quantise!r} is not one of "none", "int8", "int4"')
-        if self.kv_dtype not in ("auto", "fp8", "int8"):
-            raise ConfigError(f'kv_dtype: {self.kv_dtype!r} is not one of "auto", "fp8", "int8"')
+        check_choices(self)
         if self.block_size & (self.block_size - 1):
             raise ConfigError(f"block_size: {self.block_size} is not a power of two; use 1, 16, 32 or 64")
 

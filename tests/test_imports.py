@@ -62,7 +62,13 @@ def test_a_constraint_is_explained_without_torch() -> None:
 def test_a_plain_generation_loads_nothing_that_only_constraints_chats_or_servers_need() -> None:
     own = {
         *("fsm.json_schema", "fsm.grammars.ebnf", "fsm.grammars.lark", "fsm.tags", "fsm.look"),
-        *("runtime.async_engine", "runtime.explaining", "runtime.program", "runtime.python_types", "runtime.server"),
+        *(
+            "runtime.async_engine",
+            "runtime.explaining",
+            "runtime.program",
+            "runtime.python_types",
+            "runtime.server.app",
+        ),
         *("runtime.tokenizer.gguf_vocabulary", "runtime.warm_up", "runtime.events.wire"),
     }
     own = {f"phloem.{name}" for name in own}

@@ -1,4 +1,4 @@
-"""What options are made of: their names in the environment, sizes with units, files, and the model."""
+"""What options are made of: their variables in the environment, sizes with units, files, and the model."""
 
 from __future__ import annotations
 
@@ -28,6 +28,14 @@ def size(text: str, name: str) -> int:
         raise typer.BadParameter(f"{text!r} is not a size; write for example 2GiB, 500M or 1000000000", param_hint=name)
     number, unit = float(match[1]), (match[2] or "").lower()
     return int(number * {**UNITS, **BINARY_UNITS}[unit])
+
+
+def size_text(num_bytes: int) -> str:
+    """The shortest of the texts that `size` reads as this number: `16GiB`, `0`."""
+    for unit, count in reversed(BINARY_UNITS.items()):
+        if num_bytes and num_bytes % count == 0:
+            return f"{num_bytes // count}{unit.capitalize()}B"
+    return str(num_bytes)
 
 
 ModelArgument = Annotated[

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from ...errors import ConfigError
-from .engine_options import Quantise, adapter_folders, fetched
+from ..config import Quantisation
+from .engine_options import fetched
 from .options import ModelArgument, option, size
+from .setting_options import folders_by_name
 
 if TYPE_CHECKING:
     from ..number_types import KVNumberType, NumberType
@@ -33,8 +35,8 @@ def plan(
     dtype: Annotated[str | None, option("--dtype", help="Type of the weights.", env="DTYPE")] = None,
     kv_dtype: Annotated[str | None, option("--kv-dtype", help="Type of the KV cache.", env="KV_DTYPE")] = None,
     quantise: Annotated[
-        Quantise, option("--quantise", help="Round the weights: int8 or int4, with their scales.", env="QUANTISE")
-    ] = Quantise.none,
+        Quantisation, option("--quantise", help="Round the weights: int8 or int4, with their scales.", env="QUANTISE")
+    ] = "none",
     device: Annotated[
         str, option("--device", help="cpu: plan for memory as the engine uses it on a CPU.", env="DEVICE")
     ] = "auto",
@@ -67,11 +69,13 @@ def plan(
         block_size=block_size,
         weight_dtype=_weight_type(dtype),
         kv_dtype=_kv_type(kv_dtype),
-        quantise=quantise.value,
+        quantise=quantise,
         on_cpu=on_cpu,
         context_lens=context or None,
         prefix_len=prefix_len,
-        num_adapter_parameters=sum(count_parameters(folder, config) for folder in adapter_folders(adapter).values()),
+        num_adapter_parameters=sum(
+            count_parameters(folder, config) for folder in folders_by_name(adapter, "--adapter").values()
+        ),
     )
     typer.echo(json.dumps(dataclasses.asdict(capacity), indent=2) if as_json else planner.table(capacity))
 

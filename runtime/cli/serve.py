@@ -5,73 +5,30 @@ from __future__ import annotations
 import sys
 from contextlib import closing
 from dataclasses import replace
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from ...errors import ConfigError
+from ..config import EngineConfig
+from ..server.settings import ServerSettings
 from .busy import busy
-from .engine_options import Settings, fetched, load_engine, with_engine_options
-from .options import ModelArgument, option, read_text, size
-
-if TYPE_CHECKING:
-    from ..server import ServerSettings
+from .engine_options import Settings, fetched, load_engine
+from .options import ModelArgument, option, read_text
+from .setting_options import with_options
 
 SERVER = "Server"
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
-class Isolation(StrEnum):
-    auto = "auto"
-    key = "key"
-    none = "none"
+SamplingDefaults = Literal["model", "openai"]
+LogLevel = Literal["debug", "info", "warning", "error"]
 
 
-class MetricNames(StrEnum):
-    phloem = "phloem"
-    vllm = "vllm"
-    sglang = "sglang"
-
-
-class ToolCallFormat(StrEnum):
-    auto = "auto"
-    none = "none"
-    hermes = "hermes"
-    llama3_json = "llama3_json"
-    function_tag = "function_tag"
-    mistral = "mistral"
-    qwen3_coder = "qwen3_coder"
-    glm45 = "glm45"
-    glm47 = "glm47"
-
-
-class ReasoningFormat(StrEnum):
-    auto = "auto"
-    none = "none"
-    think = "think"
-
-
-class ExtraKeys(StrEnum):
-    never = "never"
-    schema = "schema"
-
-
-class SamplingDefaults(StrEnum):
-    model = "model"
-    openai = "openai"
-
-
-class LogLevel(StrEnum):
-    debug = "debug"
-    info = "info"
-    warning = "warning"
-    error = "error"
-
-
-@with_engine_options
+@with_options(server=ServerSettings, settings=EngineConfig)
 def serve(
     settings: Settings,
+    server: Settings,
     model: ModelArgument = "nano",
     host: Annotated[
         str, option("--host", help="Address to listen on; 0.0.0.0 is every interface.", env="HOST", panel=SERVER)
@@ -79,10 +36,6 @@ def serve(
     port: Annotated[
         int, option("--port", help="Port; 0 picks a free one.", env="PORT", panel=SERVER, min=0, max=65535)
     ] = 8000,
-    api_key: Annotated[
-        list[str] | None,
-        option("--api-key", help="Key that callers must send (may be repeated).", env="API_KEY", panel=SERVER),
-    ] = None,
     api_key_file: Annotated[
         str | None,
         option("--api-key-file", help="File with one key per line.", env="API_KEY_FILE", panel=SERVER),
@@ -96,104 +49,6 @@ def serve(
             panel=SERVER,
         ),
     ] = None,
-    cache_isolation: Annotated[
-        Isolation,
-        option(
-            "--cache-isolation",
-            help="Whether API keys see each other's cached prefixes; auto: not if there are several keys.",
-            env="CACHE_ISOLATION",
-            panel=SERVER,
-        ),
-    ] = Isolation.auto,
-    max_body: Annotated[
-        str, option("--max-body-bytes", help="Largest request body (1MiB …).", env="MAX_BODY_BYTES", panel=SERVER)
-    ] = "1MiB",
-    header_timeout: Annotated[
-        float,
-        option(
-            "--header-timeout",
-            help="Seconds in which a connection must bring a request's head; also the keep-alive timeout.",
-            env="HEADER_TIMEOUT",
-            panel=SERVER,
-            min=0.1,
-        ),
-    ] = 30.0,
-    max_connections: Annotated[
-        int | None,
-        option(
-            "--max-connections",
-            help="Most connections at a time; more get 503. Default: 8192, or what the limit on open files leaves.",
-            env="MAX_CONNECTIONS",
-            panel=SERVER,
-            min=1,
-            show_default=False,
-        ),
-    ] = None,
-    drain_timeout: Annotated[
-        float,
-        option(
-            "--drain-timeout",
-            help="Seconds that running requests get after SIGTERM.",
-            env="DRAIN_TIMEOUT",
-            panel=SERVER,
-            min=0,
-        ),
-    ] = 30.0,
-    admin: Annotated[
-        bool,
-        option(
-            "--enable-admin",
-            help="Show the prefix tree (beginnings of prompts) on GET /cache, and serve POST /flush_cache.",
-            env="ENABLE_ADMIN",
-            panel=SERVER,
-        ),
-    ] = False,
-    adapter_loading: Annotated[
-        bool,
-        option(
-            "--enable-adapter-loading",
-            help="Serve POST /v1/load_lora_adapter and /v1/unload_lora_adapter (callers name folders of this disk).",
-            env="ENABLE_ADAPTER_LOADING",
-            panel=SERVER,
-        ),
-    ] = False,
-    cors_origin: Annotated[
-        list[str] | None,
-        option("--cors-origin", help="Browser origin that may call (repeatable).", env="CORS_ORIGIN", panel=SERVER),
-    ] = None,
-    metric_names: Annotated[
-        MetricNames,
-        option("--metric-names", help="Also use the metric names of …", env="METRIC_NAMES", panel=SERVER),
-    ] = MetricNames.phloem,
-    tool_call_format: Annotated[
-        ToolCallFormat,
-        option(
-            "--tool-call-format",
-            "--tool-call-parser",
-            help="How the model writes tool calls; auto: as its chat template shows them.",
-            env="TOOL_CALL_FORMAT",
-            panel=SERVER,
-        ),
-    ] = ToolCallFormat.auto,
-    reasoning_format: Annotated[
-        ReasoningFormat,
-        option(
-            "--reasoning-format",
-            "--reasoning-parser",
-            help="Whether answers begin with <think> … </think>; auto: as the chat template shows.",
-            env="REASONING_FORMAT",
-            panel=SERVER,
-        ),
-    ] = ReasoningFormat.auto,
-    extra_keys: Annotated[
-        ExtraKeys,
-        option(
-            "--extra-keys",
-            help="Keys that a request's schema does not name: never, or as JSON Schema defines it.",
-            env="EXTRA_KEYS",
-            panel=SERVER,
-        ),
-    ] = ExtraKeys.never,
     sampling_defaults: Annotated[
         SamplingDefaults,
         option(
@@ -202,7 +57,7 @@ def serve(
             env="SAMPLING_DEFAULTS",
             panel=SERVER,
         ),
-    ] = SamplingDefaults.model,
+    ] = "model",
     replicas: Annotated[
         int,
         option(
@@ -222,36 +77,21 @@ def serve(
             panel=SERVER,
         ),
     ] = True,
-    log_level: Annotated[LogLevel, option("--log-level", help="How much to log.", env="LOG_LEVEL", panel=SERVER)] = (
-        LogLevel.info
-    ),
+    log_level: Annotated[
+        LogLevel, option("--log-level", help="How much to log.", env="LOG_LEVEL", panel=SERVER)
+    ] = "info",
 ) -> None:
     """Serves a model over HTTP, in OpenAI's protocol. SIGTERM finishes what runs, then exits."""
-    keys = tuple(api_key or ()) + (_keys(api_key_file) if api_key_file is not None else ())
     names = served_model_name or [model]
-    from ..server import ServerSettings, create_app
-    from ..server.serve import listen, server_of, url_of
-
-    server_settings = ServerSettings(
-        model_name=names[0],
-        aliases=tuple(names[1:]),
-        api_keys=keys,
-        cache_isolation=cache_isolation.value,
-        max_body_bytes=size(max_body, "--max-body-bytes"),
-        header_timeout=header_timeout,
-        max_connections=max_connections,
-        drain_timeout=drain_timeout,
-        admin=admin,
-        adapter_loading=adapter_loading,
-        cors_origins=tuple(cors_origin or ()),
-        metric_names=metric_names.value,
-        tool_call_format=tool_call_format.value,
-        reasoning_format=reasoning_format.value,
-        extra_keys=extra_keys.value,
-    )
+    if api_key_file is not None:
+        server["api_keys"] += _keys(api_key_file)
+    server_settings = ServerSettings(model_name=names[0], aliases=tuple(names[1:]), **server)
     if replicas > 1:
         _serve_replicas(replicas, fetched(model), settings, server_settings, host, port, sampling_defaults)
         return
+    from ..server import create_app
+    from ..server.serve import listen, server_of, url_of
+
     with closing(listen(host, port)) as bound:
         source = fetched(model)
         engine = load_engine(source, settings)
@@ -266,16 +106,16 @@ def serve(
         settle()
         sys.setswitchinterval(SWITCH_SECONDS)
         gather()
-        if sampling_defaults is SamplingDefaults.model:
+        if sampling_defaults == "model":
             server_settings = _sampled_as_the_model_says(server_settings, source)
         served = AsyncEngine(engine)
         try:
             num_blocks = engine.statistics().num_blocks
             typer.echo(f"phloem serves {names[0]} on {url_of(bound)}/v1 ({num_blocks} KV blocks)", err=True)
-            if not keys and host not in LOOPBACK:
+            if not server_settings.api_keys and host not in LOOPBACK:
                 typer.echo(f"warning: {host} can be reached from outside, and no --api-key is set", err=True)
             app = create_app(served, server_settings)
-            server_of(app, log_level=log_level.value, access_log=log_level == LogLevel.debug).run(sockets=[bound])
+            server_of(app, log_level=log_level, access_log=log_level == "debug").run(sockets=[bound])
         finally:
             served.stop()
 
@@ -300,7 +140,7 @@ def _serve_replicas(
     listen(host, port).close()  # a port that is taken is known at once
     if not port:
         raise ConfigError("--port 0: with --replicas the port must be named")
-    if defaults is SamplingDefaults.model:
+    if defaults == "model":
         server_settings = _sampled_as_the_model_says(server_settings, model)
     name = server_settings.model_name
     typer.echo(f"starting Ray and {replicas} replicas …", err=True)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Literal
 
 from ...errors import ConfigError
 from ..constraint_spec import ExtraKeys
+from ..setting import check_choices, setting
 from .think import ReasoningFormat
 
 CacheIsolation = Literal["auto", "key", "none"]
@@ -58,45 +59,56 @@ class ServerSettings:
 
     model_name: str = "nano"
     aliases: tuple[str, ...] = ()
-    api_keys: tuple[str, ...] = ()
-    cache_isolation: CacheIsolation = "auto"
-    max_body_bytes: int = 1 << 20
+    api_keys: tuple[str, ...] = setting((), "Key that callers must send (may be repeated).", flag="api-key")
+    cache_isolation: CacheIsolation = setting(
+        "auto", "Whether API keys see each other's cached prefixes; auto: not if there are several keys."
+    )
+    max_body_bytes: int = setting(1 << 20, "Largest request body (1MiB …).", size=True)
     max_json_depth: int = 100
     max_outputs: int = 1024
     ping_interval: float = 15.0
     body_timeout: float = 30.0
-    header_timeout: float = 30.0
+    header_timeout: float = setting(
+        30.0, "Seconds in which a connection must bring a request's head; also the keep-alive timeout.", least=0.1
+    )
     send_timeout: float = 60.0
-    max_connections: int | None = None
+    max_connections: int | None = setting(
+        None,
+        "Most connections at a time; more get 503. Default: 8192, or what the limit on open files leaves.",
+        least=1,
+    )
     prepare_timeout: float = 30.0
-    drain_timeout: float = 30.0
+    drain_timeout: float = setting(30.0, "Seconds that running requests get after SIGTERM.", least=0)
     retry_after: int = 1
-    cors_origins: tuple[str, ...] = ()
-    metric_names: MetricNames = "phloem"
-    admin: bool = False
-    adapter_loading: bool = False
-    tool_call_format: ToolCallFormat = "auto"
-    reasoning_format: ReasoningFormat = "auto"
-    extra_keys: ExtraKeys = "never"
+    cors_origins: tuple[str, ...] = setting((), "Browser origin that may call (repeatable).", flag="cors-origin")
+    metric_names: MetricNames = setting("phloem", "Also use the metric names of …")
+    admin: bool = setting(
+        False,
+        "Show the prefix tree (beginnings of prompts) on GET /cache, and serve POST /flush_cache.",
+        flag="enable-admin",
+    )
+    adapter_loading: bool = setting(
+        False,
+        "Serve POST /v1/load_lora_adapter and /v1/unload_lora_adapter (callers name folders of this disk).",
+        flag="enable-adapter-loading",
+    )
+    tool_call_format: ToolCallFormat = setting(
+        "auto", "How the model writes tool calls; auto: as its chat template shows them.", "--tool-call-parser"
+    )
+    reasoning_format: ReasoningFormat = setting(
+        "auto", "Whether answers begin with <think> … </think>; auto: as the chat template shows.", "--reasoning-parser"
+    )
+    extra_keys: ExtraKeys = setting(
+        "never", "Keys that a request's schema does not name: never, or as JSON Schema defines it."
+    )
     sampling_defaults: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if any(not key or not key.isascii() or not key.isprintable() or " " in key for key in self.api_keys):
             raise ConfigError("api_key: a key must be non-empty printable ASCII without spaces")
-        if self.cache_isolation not in ("auto", "key", "none"):
-            raise ConfigError(f'cache_isolation: {self.cache_isolation!r} is not one of "auto", "key", "none"')
+        check_choices(self)
         if self.cache_isolation == "key" and not self.api_keys:
             raise ConfigError('cache_isolation: "key" needs at least one API key (--api-key)')
-        if self.metric_names not in ("phloem", "vllm", "sglang"):
-            raise ConfigError(f'metric_names: {self.metric_names!r} is not one of "phloem", "vllm", "sglang"')
-        if self.tool_call_format not in get_args(ToolCallFormat):
-            names = ", ".join(get_args(ToolCallFormat))
-            raise ConfigError(f"tool_call_format: {self.tool_call_format!r} is not one of {names}")
-        if self.reasoning_format not in get_args(ReasoningFormat):
-            names = ", ".join(get_args(ReasoningFormat))
-            raise ConfigError(f"reasoning_format: {self.reasoning_format!r} is not one of {names}")
-        if self.extra_keys not in get_args(ExtraKeys):
-            raise ConfigError(f"extra_keys: {self.extra_keys!r} is not one of {', '.join(get_args(ExtraKeys))}")
         if not self.model_name:
             raise ConfigError("served_model_name: give a non-empty name")
         for name in ("max_body_bytes", "max_json_depth", "max_outputs", "retry_after"):
