@@ -19,9 +19,8 @@ def head_order(config: ModelConfig) -> Tensor | None:
     """
     if config.latent is not None or not config.options.interleaved:
         return None
-    stored = torch.arange(config.head_dim)
-    rotary, others = stored.split([config.ropes[0].rotary_dim, config.head_dim - config.ropes[0].rotary_dim])
-    return torch.cat([rotary[::2], rotary[1::2], others])
+    stored, num_rotary = torch.arange(config.head_dim), config.ropes[0].rotary_dim
+    return torch.cat([stored[:num_rotary:2], stored[1:num_rotary:2], stored[num_rotary:]])
 
 
 def qkv_order(config: ModelConfig, device: torch.device) -> Tensor | None:
