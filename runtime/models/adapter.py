@@ -26,6 +26,7 @@ from ...kernels import PLACES, LoraLayers, LoraPart, LoraWeight, pack_lora
 from .adapter_config import AdapterConfig
 from .adapter_modules import Module, adapted_places, named_folder
 from .config import ModelConfig
+from .pair_order import head_order
 from .weights import STORED_DTYPES, Checkpoint, open_file
 
 FILE = "adapter_model.safetensors"
@@ -81,10 +82,10 @@ def read_adapter(
     path = folder / FILE
     if not path.is_file():
         raise ModelError(f"{path}: there is no such file; only safetensors are opened (save_pretrained writes them)")
-    digest = hashlib.sha256()
+    digest, order = hashlib.sha256(), head_order(model)
     with open_file(path, torch.float32) as checkpoint:
         layers = [
-            [_read_place(checkpoint, config, places[place], digest, device, dtype) for place in PLACES]
+            [_read_place(checkpoint, config, places[place], order, digest, device, dtype) for place in PLACES]
             for places in (adapted_places(model, index) for index in range(model.num_layers))
         ]
         for unread in checkpoint.unread(()):
@@ -100,6 +101,7 @@ def _read_place(
     checkpoint: Checkpoint,
     config: AdapterConfig,
     modules: list[Module],
+    order: Tensor | None,
     digest: Any,
     device: torch.device,
     dtype: torch.dtype,
@@ -113,6 +115,8 @@ def _read_place(
             digest.update(json.dumps([module.name, scale, [*down.shape], str(down.dtype), str(up.dtype)]).encode())
             for tensor in (down, up):
                 digest.update(tensor.contiguous().view(torch.uint8).numpy())
+            if order is not None and module.is_turned:
+                up = up.view(-1, len(order), rank)[:, order].flatten(0, 1)
             parts.append(LoraPart(down, up, scale, module.first_output))
     return pack_lora(parts, device, dtype) if parts else None
 

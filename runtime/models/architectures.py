@@ -44,16 +44,21 @@ class Architecture:
         whole_norms: that norm is one over all query heads together, and one over all key heads.
         has_sinks: every head has one more logit, learned, that takes part in the softmax and carries no value.
         clip_key: key of `config.json` that asks for clipped queries, keys and values, which are refused; "": none.
-        sandwich_norms: a second norm after attention and after the MLP, before the residual sum.
+        pre_norms: a norm before attention and before the MLP (OLMo 2 has none).
+        sandwich_norms: a norm after attention and after the MLP, before the residual sum.
         norm_offset: added to every norm weight (Gemma stores w - 1).
         scale_embedding: token embeddings are multiplied by sqrt(hidden_size), or by this key of `config.json`.
         depth_scale: what a layer adds is multiplied by `scale_depth / sqrt(num_hidden_layers)`.
         width_scale: the last hidden state is divided by `hidden_size / dim_model_base`.
+        multipliers: `attention_multiplier`, `residual_multiplier` and `logits_scaling` are read (Granite).
         gelu: the gate is GELU (tanh form) whatever `hidden_act` says; otherwise it must say silu.
         tied: what an absent `tie_word_embeddings` means.
         sliding: which layers have a window when the configuration names one but lists no `layer_types`.
-        is_latent: multi-head latent attention; `interleaved`: what an absent `rope_interleave` means there.
+        is_latent: multi-head latent attention.
+        interleaved: the two elements of a rotary pair stand side by side; with latents, if `rope_interleave` is absent.
+        partial_rotary: what an absent `partial_rotary_factor` means.
         local_theta: layers with a window have a rope of their own, with this default base (0: they do not).
+        unscaled_windows: they have one of the same base, without its scaling.
         experts: MLPs are mixtures of experts; None: they are not.
     """
 
@@ -65,17 +70,21 @@ class Architecture:
     whole_norms: bool = False
     has_sinks: bool = False
     clip_key: str = ""
+    pre_norms: bool = True
     sandwich_norms: bool = False
     norm_offset: float = 0.0
     scale_embedding: bool | str = False
     depth_scale: bool = False
     width_scale: bool = False
+    multipliers: bool = False
     gelu: bool = False
     tied: bool = False
     sliding: WindowRule | None = None
     is_latent: bool = False
     interleaved: bool = False
+    partial_rotary: float = 1.0
     local_theta: float = 0.0
+    unscaled_windows: bool = False
     experts: ExpertOptions | None = None
 
 
@@ -99,6 +108,11 @@ def _every_other_if_enabled(fields: Fields, num_layers: int) -> list[bool]:
 
 def _every_other(fields: Fields, num_layers: int) -> list[bool]:
     return [index % 2 == 0 for index in range(num_layers)]
+
+
+def _all_but_every_fourth(fields: Fields, num_layers: int) -> list[bool]:
+    """OLMo 3."""
+    return [(index + 1) % 4 != 0 for index in range(num_layers)]
 
 
 def _all_but_every_nth(fields: Fields, num_layers: int) -> list[bool]:
@@ -126,6 +140,30 @@ _GEMMA2 = replace(
     sliding=_every_other,
 )
 
+_OLMO2 = replace(
+    _LLAMA,
+    names=LayerNames(
+        post_attention_norm="post_attention_layernorm", mlp_norm="", post_mlp_norm="post_feedforward_layernorm"
+    ),
+    qk_norm=True,
+    whole_norms=True,
+    pre_norms=False,
+    sandwich_norms=True,
+)
+_GLM = replace(
+    _LLAMA,
+    names=LayerNames(gate_up=("mlp.gate_up_proj",)),
+    biased=True,
+    o_bias=False,
+    interleaved=True,
+    partial_rotary=0.5,
+)
+_GLM4 = replace(
+    _GLM,
+    names=replace(_GLM.names, post_attention_norm="post_self_attn_layernorm", post_mlp_norm="post_mlp_layernorm"),
+    sandwich_norms=True,
+)
+
 _MIXTRAL = ExpertNames(
     router="block_sparse_moe.gate", expert="block_sparse_moe.experts.{}", gate="w1", up="w3", down="w2"
 )
@@ -144,6 +182,11 @@ ARCHITECTURES: dict[str, Architecture] = {
     "Phi3ForCausalLM": _PHI3,  # Phi-3, Phi-4, Phi-4-mini
     "GemmaForCausalLM": _GEMMA,
     "Gemma2ForCausalLM": _GEMMA2,
+    "GraniteForCausalLM": replace(_LLAMA, scale_embedding="embedding_multiplier", multipliers=True),
+    "Olmo2ForCausalLM": _OLMO2,
+    "Olmo3ForCausalLM": replace(_OLMO2, sliding=_all_but_every_fourth, unscaled_windows=True),
+    "GlmForCausalLM": _GLM,
+    "Glm4ForCausalLM": _GLM4,
     "YoutuForCausalLM": replace(_LLAMA, tied=True, is_latent=True, interleaved=True),
     "MiniCPM3ForCausalLM": replace(
         _LLAMA, tied=True, is_latent=True, scale_embedding="scale_emb", depth_scale=True, width_scale=True
@@ -180,6 +223,11 @@ BY_MODEL_TYPE: dict[str, str] = {
     "qwen3": "Qwen3ForCausalLM",
     "smollm3": "SmolLM3ForCausalLM",
     "phi3": "Phi3ForCausalLM",
+    "granite": "GraniteForCausalLM",
+    "olmo2": "Olmo2ForCausalLM",
+    "olmo3": "Olmo3ForCausalLM",
+    "glm": "GlmForCausalLM",
+    "glm4": "Glm4ForCausalLM",
     "youtu": "YoutuForCausalLM",
     "minicpm3": "MiniCPM3ForCausalLM",
     "mixtral": "MixtralForCausalLM",

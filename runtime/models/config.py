@@ -191,7 +191,9 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...]) -> ModelConfig
     windows = _windows(fields, options, num_layers)
     rotary_dim = head_dim if latent is None else latent.rotary_dim
     ropes, rope_of_layer = _ropes(fields, options, windows, rotary_dim, max_positions)
-    if latent is None:
+    if options.multipliers:
+        scale = fields.number("attention_multiplier", 1.0)
+    elif latent is None:
         scale = fields.number("query_pre_attn_scalar", float(head_dim)) ** -0.5
     else:
         scale = attention_scale(latent, _rope_section(fields))
@@ -220,7 +222,7 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...]) -> ModelConfig
         activation=activation,
         embedding_scale=_embedding_scale(fields, options, hidden_size),
         residual_scale=_residual_scale(fields, options, num_layers),
-        width_scale=fields.number("dim_model_base", hidden_size) / hidden_size if options.width_scale else 1.0,
+        width_scale=_width_scale(fields, options, hidden_size),
         attention_scale=scale,
         attention_soft_cap=fields.number("attn_logit_softcapping", 0.0, above=-1.0),
         logits_soft_cap=fields.number("final_logit_softcapping", 0.0, above=-1.0),
@@ -270,8 +272,16 @@ def _embedding_scale(fields: Fields, options: Architecture, hidden_size: int) ->
 
 
 def _residual_scale(fields: Fields, options: Architecture, num_layers: int) -> float:
+    if options.multipliers:
+        return fields.number("residual_multiplier", 1.0)
     depth = math.sqrt(num_layers)
     return fields.number("scale_depth", depth) / depth if options.depth_scale else 1.0
+
+
+def _width_scale(fields: Fields, options: Architecture, hidden_size: int) -> float:
+    if options.multipliers:
+        return 1.0 / fields.number("logits_scaling", 1.0)
+    return fields.number("dim_model_base", hidden_size) / hidden_size if options.width_scale else 1.0
 
 
 _KINDS = ("sliding_attention", "full_attention")
@@ -303,17 +313,18 @@ def _ropes(
             section,
             theta=theta,
             head_dim=head_dim,
-            partial_rotary=fields.number("partial_rotary_factor", 1.0),
+            partial_rotary=fields.number("partial_rotary_factor", options.partial_rotary),
             max_positions=max_positions,
             original=fields.integer("original_max_position_embeddings", 0, at_least=0),
         )
 
     theta = fields.number("rope_theta", 10_000.0)
     ropes = [read(parameters.section("full_attention") if per_type else parameters, theta)]
-    if options.local_theta:
+    has_local = bool(options.local_theta) or options.unscaled_windows
+    if has_local:
         local = parameters.section("sliding_attention") if per_type else Fields({}, fields.place)
-        ropes.append(read(local, fields.number("rope_local_base_freq", options.local_theta)))
-    used = [1 if window and options.local_theta else 0 for window in windows]
+        ropes.append(read(local, fields.number("rope_local_base_freq", options.local_theta or theta)))
+    used = [1 if window and has_local else 0 for window in windows]
     keeps = fields.values.get("no_rope_layers")
     if keeps is not None:
         if not isinstance(keeps, list) or len(keeps) != len(windows) or any(keep not in (0, 1) for keep in keeps):

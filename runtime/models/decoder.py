@@ -34,6 +34,7 @@ from .experts import ExpertRules, ExpertsWeights, mixture, read_experts
 from .gguf.checkpoint import GgufCheckpoint
 from .gguf.file import GgufFile, is_gguf
 from .latent import LatentWeights, queries_and_latents, read_latent_weights, values
+from .pair_order import qkv_order
 from .reader import Reader
 from .rope import rope_table
 from .weights import TORCH_TYPES, Checkpoint, open_checkpoint
@@ -58,13 +59,13 @@ class KVTensors(Protocol):
 class LayerWeights:
     """One layer's weights; norms are fp32 with Gemma's offset added, None where the architecture has none."""
 
-    input_norm: Tensor
+    input_norm: Tensor | None  # None: the layer takes its input as it is
     qkv: LinearWeight | None  # hidden_size -> (num_heads + 2 · num_kv_heads) · head_dim; None with latents
     q_norm: Tensor | None  # [head_dim], or of all heads
     k_norm: Tensor | None
     o: LinearWeight  # attended_size -> hidden_size
     post_attention_norm: Tensor | None
-    mlp_norm: Tensor
+    mlp_norm: Tensor | None
     gate_up: LinearWeight | None  # hidden_size -> 2 · intermediate_size; None with experts
     down: LinearWeight | None  # intermediate_size -> hidden_size
     post_mlp_norm: Tensor | None
@@ -197,7 +198,8 @@ class Decoder:
         if self._embedding_scale != 1.0:
             x = x * self._embedding_scale
         eps = self.config.rms_norm_eps
-        normed, residual = ops.rms_norm(x, self._layers[0][1].input_norm, eps), x
+        first = self._layers[0][1].input_norm
+        normed, residual = x if first is None else ops.rms_norm(x, first, eps), x
         last, scale = len(self._layers) - 1, self.config.residual_scale
         lora = adapted.every if adapted is not None else None
         for index, (_, weights) in enumerate(self._layers):
@@ -215,7 +217,7 @@ class Decoder:
                 x = ops.rms_norm(x, weights.post_attention_norm, eps)
             if scale != 1.0:
                 x = x * scale
-            normed, residual = ops.add_rms_norm(x, residual, weights.mlp_norm, eps)
+            normed, residual = _add_norm(x, residual, weights.mlp_norm, eps)
             # whoever wants the logits of all tokens may have filled the step up with some that are none
             x = self._mlp(index, normed, slots if logits_rows is None else None, lora)
             if weights.post_mlp_norm is not None:
@@ -223,7 +225,7 @@ class Decoder:
             if scale != 1.0:
                 x = x * scale
             following = self._final_norm if index == last else self._layers[index + 1][1].input_norm
-            normed, residual = ops.add_rms_norm(x, residual, following, eps)
+            normed, residual = _add_norm(x, residual, following, eps)
         logits, cap = ops.linear(normed, self._lm_head), self.config.logits_soft_cap
         if cap:
             return cap * torch.tanh(logits.float() / cap)
@@ -292,6 +294,14 @@ class Decoder:
         return _linear(ops.gated(gate_up, self._gate), weights.down, lora, index, AT_DOWN)
 
 
+def _add_norm(x: Tensor, residual: Tensor, norm: Tensor | None, eps: float) -> tuple[Tensor, Tensor]:
+    """The sum of both, normed, and as it is; without a norm it is the same tensor twice."""
+    if norm is not None:
+        return ops.add_rms_norm(x, residual, norm, eps)
+    total = x + residual
+    return total, total
+
+
 def _linear(x: Tensor, weight: LinearWeight, lora: LoraPlan | None, layer: int, place: int) -> Tensor:
     """A linear map, and what adapters add to it."""
     out = ops.linear(x, weight)
@@ -319,15 +329,16 @@ def _read_layer(reader: Reader, base: str, index: int) -> LayerWeights:
     q_norm, k_norm = (q_size, kv_size) if config.options.whole_norms else (config.head_dim, config.head_dim)
     has_sinks = config.options.has_sinks
     rows = [q_size, kv_size, kv_size] if len(names.qkv) == 3 else [config.qkv_size]
+    order, pre_norms = qkv_order(config, reader.device), config.options.pre_norms
     return LayerWeights(
-        input_norm=reader.norm(f"{base}{names.input_norm}.weight", hidden),
-        qkv=reader.linear(base, names.qkv, rows, hidden, config.qkv_bias) if latent is None else None,
+        input_norm=reader.norm(f"{base}{names.input_norm}.weight", hidden) if pre_norms else None,
+        qkv=reader.linear(base, names.qkv, rows, hidden, config.qkv_bias, order) if latent is None else None,
         q_norm=reader.norm(f"{base}{names.q_norm}.weight", q_norm) if is_normed else None,
         k_norm=reader.norm(f"{base}{names.k_norm}.weight", k_norm) if is_normed else None,
         sinks=reader.tensor([f"{base}{names.sinks}"], [config.num_heads], []).float() if has_sinks else None,
         o=reader.linear(base, (names.o,), [hidden], config.attended_size, config.o_bias),
         post_attention_norm=reader.norm(f"{base}{names.post_attention_norm}.weight", hidden) if sandwich else None,
-        mlp_norm=reader.norm(f"{base}{names.mlp_norm}.weight", hidden),
+        mlp_norm=reader.norm(f"{base}{names.mlp_norm}.weight", hidden) if pre_norms else None,
         gate_up=reader.linear(base, names.gate_up, mlp_rows, hidden, config.mlp_bias) if experts is None else None,
         down=reader.linear(base, (names.down,), [hidden], inner, config.mlp_bias) if experts is None else None,
         post_mlp_norm=reader.norm(f"{base}{names.post_mlp_norm}.weight", hidden) if sandwich else None,

@@ -64,11 +64,19 @@ class Reader:
         return stored + self.config.options.norm_offset
 
     def linear(
-        self, base: str, names: Sequence[str], rows: Sequence[int], columns: int, has_bias: bool
+        self,
+        base: str,
+        names: Sequence[str],
+        rows: Sequence[int],
+        columns: int,
+        has_bias: bool,
+        order: Tensor | None = None,
     ) -> LinearWeight:
-        """The projections `names` stacked into one."""
+        """The projections `names` stacked into one; order: the rows in which it is used, by those that are stored."""
         weight = self.weight([f"{base}{name}" for name in names], rows, columns)
         bias = self.tensor([f"{base}{name}.bias" for name in names], rows, []) if has_bias else None
+        if order is not None:
+            weight, bias = weight[order], None if bias is None else bias[order]
         return self.packed(weight, bias)
 
     def weight(self, modules: Sequence[str], rows: Sequence[int], columns: int) -> Tensor | Grouped:

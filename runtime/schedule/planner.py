@@ -160,7 +160,8 @@ def _kv_bytes_per_token(config: ModelConfig, dtype: KVNumberType) -> int:
 def count_parameters(config: ModelConfig) -> tuple[int, int, int]:
     """(Numbers in norms and the like, kept as fp32; in routers, which are rounded to nothing less; in the rest)."""
     hidden, experts = config.hidden_size, config.experts
-    norms = 2 * hidden + 2 * hidden * config.options.sandwich_norms + config.num_heads * config.options.has_sinks
+    norms = 2 * hidden * (config.options.pre_norms + config.options.sandwich_norms)
+    norms += config.num_heads * config.options.has_sinks
     if config.options.qk_norm:
         num_normed_heads = config.num_heads + config.num_kv_heads if config.options.whole_norms else 2
         norms += num_normed_heads * config.head_dim

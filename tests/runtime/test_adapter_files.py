@@ -25,6 +25,8 @@ EVERY = r".*\.(" + "|".join(ALL) + ")"
 
 # name: (model, modules with tensors, ranks and scales by the end of a name, what the configuration says)
 KINDS: dict[str, tuple[str, str, dict[str, int], dict[str, float], dict[str, Any]]] = {
+    "glm4": ("glm4", EVERY, {}, {}, {"target_modules": ALL}),
+    "olmo3": ("olmo3", EVERY, {}, {}, {"target_modules": ALL}),
     "queries and values": ("llama-gqa", QV, {}, {}, {}),
     "all, biases below": ("llama-biases", EVERY, {}, {}, {"target_modules": "all-linear", "r": 9}),
     "rank stabilised": ("llama-gqa", QV, {}, {}, {"use_rslora": True, "lora_alpha": 3}),

@@ -145,6 +145,48 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         "Gemma3ForCausalLM",
         {"head_dim": 16, "sliding_window": 9, "query_pre_attn_scalar": 20, "tie_word_embeddings": True},
     ),
+    "granite": (
+        "GraniteForCausalLM",
+        {
+            "embedding_multiplier": 3.0,
+            "attention_multiplier": 0.2,
+            "residual_multiplier": 0.4,
+            "logits_scaling": 6.0,
+            "tie_word_embeddings": True,
+        },
+    ),
+    "granite-biases": ("GraniteForCausalLM", {"attention_bias": True, "mlp_bias": True}),
+    "olmo2": ("Olmo2ForCausalLM", {}),
+    "olmo2-biases": ("Olmo2ForCausalLM", {"attention_bias": True, "num_key_value_heads": 6}),
+    "olmo3": (
+        "Olmo3ForCausalLM",
+        {
+            "num_hidden_layers": 4,
+            "sliding_window": 9,
+            "rope_parameters": {
+                "full_attention": YARN,
+                "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+            },
+        },
+    ),
+    "glm": ("GlmForCausalLM", {"head_dim": 8, "eos_token_id": [7]}),
+    "glm4": (
+        "Glm4ForCausalLM",
+        {
+            "head_dim": 16,
+            "eos_token_id": [7],
+            "rope_parameters": {"rope_theta": 1e4, "partial_rotary_factor": 0.25},
+        },
+    ),
+    "glm4-whole-heads-no-biases": (
+        "Glm4ForCausalLM",
+        {
+            "head_dim": 8,
+            "eos_token_id": [7, 9],
+            "attention_bias": False,
+            "rope_parameters": {"rope_theta": 1e4, "partial_rotary_factor": 1.0},
+        },
+    ),
     "youtu": ("YoutuForCausalLM", LATENT),
     "youtu-odd-sizes-biases": (
         "YoutuForCausalLM",
@@ -409,4 +451,4 @@ def test_the_configuration_is_read_as_transformers_means_it(oracle: Oracle) -> N
         assert (latent.plain_dim, latent.value_dim) == (theirs.qk_nope_head_dim, theirs.v_head_dim)
         assert latent.query_rank == (theirs.q_lora_rank or 0)
     assert config.tie_word_embeddings == theirs.tie_word_embeddings
-    assert config.eos_ids == ()
+    assert config.eos_ids == tuple(theirs.eos_token_id or ())

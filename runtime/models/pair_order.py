@@ -1,0 +1,33 @@
+"""Where the two elements of a rotary pair stand in a head.
+
+The kernels turn elements that are half of the rotary part apart; some checkpoints (GLM's) keep a pair side by side.
+Their rows of queries and keys are put in order when they are read: q·k is the same for any order that both share.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from .config import ModelConfig
+
+
+def head_order(config: ModelConfig) -> Tensor | None:
+    """Which stored row of a head becomes which, `[head_dim]` int64; None: they stand as the kernels need them.
+
+    Latent heads have an order of their own (`latent.py`).
+    """
+    if config.latent is not None or not config.options.interleaved:
+        return None
+    stored, num_rotary = torch.arange(config.head_dim), config.ropes[0].rotary_dim
+    return torch.cat([stored[:num_rotary:2], stored[1:num_rotary:2], stored[num_rotary:]])
+
+
+def qkv_order(config: ModelConfig, device: torch.device) -> Tensor | None:
+    """The same for the rows of queries, keys and values together, `[qkv_size]`."""
+    order = head_order(config)
+    if order is None:
+        return None
+    rows = torch.arange(config.qkv_size).view(-1, config.head_dim)
+    turned = config.num_heads + config.num_kv_heads
+    return torch.cat([rows[:turned, order], rows[turned:]]).flatten().to(device)
