@@ -21,11 +21,13 @@ one. `cost, equal` is the policy that takes all blocks to be alike, `cost` the o
 from __future__ import annotations
 
 import argparse
+from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from itertools import accumulate
 from random import Random
 
-from phloem.radix import POLICIES, Visit, equal_cost, foresee, replay
+from phloem.radix import POLICIES, Visit, common_prefix, equal_cost, foresee, replay
 from phloem.runtime.models import ModelConfig, resolve_model
 from phloem.runtime.schedule.recompute_cost import recompute_cost
 
@@ -140,6 +142,31 @@ def main() -> None:
     print_worth(traffic)
 
 
+class Queue:
+    """The next visits, as a scheduler knows them: `spare` says what they need."""
+
+    def __init__(self, visits: list[Visit], length: int) -> None:
+        self._visits, self._length = visits, length
+        self._ahead: list[bytes] = []  # sorted: the nearest in order share most
+
+    def __iter__(self) -> Iterator[Visit]:
+        self._ahead = sorted(visit.tokens for visit in self._visits[: self._length])
+        for index, visit in enumerate(self._visits):
+            del self._ahead[bisect_left(self._ahead, visit.tokens)]
+            if index + self._length < len(self._visits):
+                insort(self._ahead, self._visits[index + self._length].tokens)
+            yield visit
+
+    def spare(self, namespace: str, path: bytes) -> int:
+        at = bisect_left(self._ahead, path)
+        around = self._ahead[max(0, at - 1) : at + 1]
+        return max((common_prefix(path, tokens) >> 2 for tokens in around), default=0)
+
+
+def share(hits: list[int], visits: list[Visit]) -> float:
+    return sum(hits) / (sum(visit.num_asked_tokens for visit in visits) or 1)
+
+
 def print_hit_rates(traffic: Mapping[str, list[Visit]], policies: list[str], options: argparse.Namespace) -> None:
     print(f"hit rate in %, block size {BLOCK_SIZE}, scale {options.scale}, queue {options.queue}")
     print("| workload | capacity, tokens | " + " | ".join(policies) + " | queue | clairvoyant | unlimited |")
@@ -148,13 +175,11 @@ def print_hit_rates(traffic: Mapping[str, list[Visit]], policies: list[str], opt
         unlimited = replay(visits, num_blocks=1 << 40, block_size=BLOCK_SIZE)
         for capacity in WORKLOADS[name][1]:
             pool = {"num_blocks": capacity // BLOCK_SIZE, "block_size": BLOCK_SIZE}
-            rates = [replay(visits, **pool, policy=policy) for policy in policies]
-            rates += [
-                replay(visits, **pool, policy="cost", num_ahead=options.queue),
-                foresee(visits, **pool),
-                unlimited,
-            ]
-            print(f"| {name} | {capacity:,} | " + " | ".join(f"{100 * rate:.1f}" for rate in rates) + " |", flush=True)
+            queue = Queue(visits, options.queue)
+            hits = [replay(visits, **pool, policy=policy) for policy in policies]
+            hits += [replay(queue, **pool, policy="cost", spare=queue.spare), foresee(visits, **pool), unlimited]
+            cells = [f"{100 * share(each, visits):.1f}" for each in hits]
+            print(f"| {name} | {capacity:,} | " + " | ".join(cells) + " |", flush=True)
 
 
 def print_worth(traffic: Mapping[str, list[Visit]]) -> None:
@@ -165,13 +190,16 @@ def print_worth(traffic: Mapping[str, list[Visit]]) -> None:
         visits = traffic[name]
         for model, shape in shapes().items():
             cost = recompute_cost(shape, BLOCK_SIZE)
+            longest = max(visit.num_asked_tokens for visit in visits) // BLOCK_SIZE
+            worth = [0.0, *accumulate(cost(BLOCK_SIZE * (index + 1)) for index in range(longest))]
+            asked = sum(worth[visit.num_asked_tokens // BLOCK_SIZE] for visit in visits)
             for capacity in WORKLOADS[name][1]:
                 pool = {"num_blocks": capacity // BLOCK_SIZE, "block_size": BLOCK_SIZE}
                 cells = []
                 for policy, block_cost in (("lru", equal_cost), ("cost", equal_cost), ("cost", cost)):
-                    given = {**pool, "policy": policy, "block_cost": block_cost}
-                    spared, hit = replay(visits, **given, weigh=cost), replay(visits, **given)
-                    cells.append(f"{100 * spared:.1f} ({100 * hit:.1f})")
+                    hits = replay(visits, **pool, policy=policy, block_cost=block_cost)
+                    spared = sum(worth[hit // BLOCK_SIZE] for hit in hits) / asked
+                    cells.append(f"{100 * spared:.1f} ({100 * share(hits, visits):.1f})")
                 print(f"| {name} | {model} | {capacity:,} | " + " | ".join(cells) + " |", flush=True)
 
 
