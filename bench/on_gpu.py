@@ -81,7 +81,7 @@ PARTS = {
     "all_kernel_tests": Part(
         "gpu_kernel_tests.txt",
         100,
-        (*PYTEST, *SPREAD, "tests/kernels", "--deselect", "tests/kernels/test_compile.py"),
+        (*PYTEST, *SPREAD, "tests/kernels", "--deselect", "tests/kernels/triton/test_compile.py"),
         (*PYTEST, "tests/kernels", "--collect-only", "-q"),
     ),
 }

@@ -8,7 +8,7 @@ The chain is what most engines do: spread the bit mask, fill with -inf, divide, 
 top-p,) softmax, a draw by exponential noise. FlashInfer is given logits that torch has masked and divided, which is
 timed. Beside stand the time to read the logits once (the faster of torch's sum and maximum over them), ours as a
 multiple of it, the bytes of logits, masks and summaries that ours reads, as a multiple of the logits, and how often it
-looks at some groups again (`kernels/triton_sample.py`). On a GPU everything runs from CUDA graphs, with the cache
+looks at some groups again (`kernels/triton/sample.py`). On a GPU everything runs from CUDA graphs, with the cache
 cleared in between.
 
 Logits are random with a few likely tokens, as a language model's are.
@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 from phloem.kernels import LogitEdits, sample
-from phloem.kernels.reference_sample import GROUP, allowed_tokens, thresholds
+from phloem.kernels.plain.sample import GROUP, allowed_tokens, thresholds
 
 Call = Callable[[], object]
 HAS_FLASHINFER = importlib.util.find_spec("flashinfer") is not None
