@@ -19,7 +19,7 @@
 // * Ids of nodes are never used again, so one that is kept beyond its eviction is not found.
 //
 // Cost: match and insert O(tokens), and O(log children) per node on the path; lease and release O(1) below a held node;
-// evict O(log leaves) per leaf, amortised. Memory: 4 bytes per token, 4 per block, and about 370 per node (measured, see
+// evict O(log leaves) per leaf, amortised. Memory: 4 bytes per token, 4 per block, and about 350 per node (measured, see
 // bench/results/radix.md). Nothing recurses. An operation that throws leaves a sound tree: all memory that a change
 // needs is there before the change. Not thread-safe, and callbacks must not use the tree (module.cpp refuses it).
 #pragma once
