@@ -28,7 +28,7 @@ from torch import Tensor
 from ..launch import SPLIT_SIZE, attention_config
 from ..work_buffers import CudaWork
 from .items import look_up_rows, num_turns, store_rows, take_item
-from .merge import fold, merge_partials
+from .merge import add_scores, fold, merge_partials
 
 LOG2_E = 1.4426950408889634
 
@@ -146,16 +146,11 @@ def attend_items(
                     visible = visible & (n[None, :] > position[:, None] - window)
                 scores = tl.where(visible, scores, float("-inf"))
 
-                new_top = tl.maximum(top, tl.max(scores, 1))
-                base = tl.where(new_top == float("-inf"), 0.0, new_top)
-                weights = tl.exp2(scores - base[:, None])
-                decay = tl.exp2(top - base)
-                total = total * decay + tl.sum(weights, 1)
+                weights, decay, top, total = add_scores(scores, top, total)
                 acc = acc * decay[:, None]
                 if QUANTISED:
                     weights = weights * tl.load(v_scales_ptr + at)[None, :]
                 acc = tl.dot(weights.to(v.dtype), v, acc, input_precision="ieee")
-                top = new_top
                 if FOLDS and (start + BLOCK_KEYS) % SPLIT == 0:
                     folded_top, folded_total, folded = fold(folded_top, folded_total, folded, top, total, acc)
                     top = tl.full([BLOCK_ROWS], float("-inf"), tl.float32)

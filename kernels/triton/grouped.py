@@ -21,9 +21,9 @@ import triton.language as tl
 from torch import Tensor
 
 from ..device_grouped import span_of
-from ..launch import grouped_config, linear_splits, most_registers
+from ..launch import grouped_config
 from ..linear_weight import LinearWeight
-from .linear import FOLD_BLOCK, fold_splits
+from .linear import multiply_splits
 from .tiles import take_tile
 
 
@@ -241,55 +241,14 @@ def linear(x: Tensor, weight: LinearWeight) -> Tensor:
     groups = weight.groups
     assert groups is not None
     assert groups.factors is not None
-    num_rows, depth = x.shape
-    num_outputs = weight.num_outputs
-    out = torch.empty((num_rows, num_outputs), dtype=x.dtype, device=x.device)
-    if num_rows == 0:
-        return out
-    x = x if x.stride(1) == 1 else x.contiguous()
-    bias = out if weight.bias is None else weight.bias
-    step = span_of(groups.size)
-    config = grouped_config(num_rows, step, deterministic=weight.row_tile > 0)
-    num_splits = linear_splits(num_outputs, depth)
-    split_len = -(-depth // (num_splits * step)) * step
-    num_splits = -(-depth // split_len)
-    folds = num_splits == 1 or not config.splits
-    sums = out if folds else torch.empty((num_splits, num_rows, num_outputs), dtype=torch.float32, device=x.device)
-    num_tiles = triton.cdiv(num_rows, config.block_rows) * triton.cdiv(num_outputs, config.block_outputs)
-    multiply_grouped_rows[(num_tiles, 1 if folds else num_splits)](
+    return multiply_splits(
+        multiply_grouped_rows,
         x,
-        weight.stored,
-        groups.factors.view(torch.int32),
-        bias,
-        sums,
-        x.stride(0),
-        num_rows,
-        num_outputs,
-        depth,
-        weight.stored.shape[1],
-        groups.size,
-        split_len,
+        weight,
+        [weight.stored, groups.factors.view(torch.int32)],
+        [weight.stored.shape[1], groups.size],
+        grouped_config(x.shape[0], span_of(groups.size), deterministic=weight.row_tile > 0),
         ELEMENT=groups.element,
         HAS_ZEROS=groups.factors.dtype is torch.int32,
         HAS_OFFSETS=groups.has_offsets,
-        HAS_BIAS=weight.bias is not None,
-        FOLDS=folds,
-        BLOCK_ROWS=config.block_rows,
-        BLOCK_OUTPUTS=config.block_outputs,
-        BLOCK_DEPTH=step,
-        STAGES=config.num_stages,
-        num_warps=config.num_warps,
-        maxnreg=most_registers(config.num_warps),
     )
-    if not folds:
-        fold_splits[(num_rows, triton.cdiv(num_outputs, FOLD_BLOCK))](
-            sums,
-            bias,
-            out,
-            num_rows,
-            num_outputs,
-            num_splits,
-            HAS_BIAS=weight.bias is not None,
-            COLUMNS=FOLD_BLOCK,
-        )
-    return out

@@ -22,7 +22,7 @@ from ..launch import SPLIT_SIZE, latent_config
 from ..work_buffers import CudaWork
 from .attention import LOG2_E
 from .items import look_up_rows, num_turns, store_rows, take_item
-from .merge import fold, merge_partials
+from .merge import add_scores, fold, merge_partials
 
 
 @triton.jit  # type: ignore[untyped-decorator]  # triton has no types
@@ -85,13 +85,8 @@ def attend_latents(
                 scores = tl.dot(q_rotary, tl.trans(rotary), scores, input_precision="ieee") * scale
                 visible = (n[None, :] < key_end) & (n[None, :] <= position[:, None])
                 scores = tl.where(visible, scores, float("-inf"))
-                new_top = tl.maximum(top, tl.max(scores, 1))
-                base = tl.where(new_top == float("-inf"), 0.0, new_top)
-                weights = tl.exp2(scores - base[:, None])
-                decay = tl.exp2(top - base)
-                total = total * decay + tl.sum(weights, 1)
+                weights, decay, top, total = add_scores(scores, top, total)
                 acc = tl.dot(weights.to(latents.dtype), latents, acc * decay[:, None], input_precision="ieee")
-                top = new_top
                 if FOLDS and (start + BLOCK_KEYS) % SPLIT == 0:
                     folded_top, folded_total, folded = fold(folded_top, folded_total, folded, top, total, acc)
                     top = tl.full([BLOCK_ROWS], float("-inf"), tl.float32)

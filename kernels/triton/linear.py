@@ -18,12 +18,15 @@ Cost: the weight is read once for up to 64 rows.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from ..launch import linear_config, linear_splits, most_registers
+from ..launch import LinearConfig, linear_config, linear_splits, most_registers
 from ..linear_weight import LinearWeight
 
 FOLD_BLOCK = 1024
@@ -101,8 +104,19 @@ def fold_splits(
     tl.store(out_ptr + row * num_outputs + n, total.to(out_ptr.dtype.element_ty), mask=mask)
 
 
-def linear(x: Tensor, weight: LinearWeight) -> Tensor:
-    """`x @ weight.T + bias`, x `[T, K]` -> `[T, N]`, for a weight that is stored as it is `[N, K]`."""
+def multiply_splits(
+    kernel: Any,
+    x: Tensor,
+    weight: LinearWeight,
+    stored: Sequence[Tensor],
+    sizes: Sequence[int],
+    config: LinearConfig,
+    **constants: object,
+) -> Tensor:
+    """Launches `multiply_rows`, or its like for another form of `weight`, and folds the splits if it has not.
+
+    stored, sizes: what the kernel takes of the weight, and further integers of its own.
+    """
     num_rows, depth = x.shape
     num_outputs = weight.num_outputs
     out = torch.empty((num_rows, num_outputs), dtype=x.dtype, device=x.device)
@@ -110,23 +124,24 @@ def linear(x: Tensor, weight: LinearWeight) -> Tensor:
         return out
     x = x if x.stride(1) == 1 else x.contiguous()
     bias = out if weight.bias is None else weight.bias
-    config = linear_config(num_rows, x.element_size())
     num_splits = linear_splits(num_outputs, depth)
     split_len = -(-depth // (num_splits * config.block_depth)) * config.block_depth
     num_splits = -(-depth // split_len)
     folds = num_splits == 1 or not config.splits
     sums = out if folds else torch.empty((num_splits, num_rows, num_outputs), dtype=torch.float32, device=x.device)
     num_tiles = triton.cdiv(num_rows, config.block_rows) * triton.cdiv(num_outputs, config.block_outputs)
-    multiply_rows[(num_tiles, 1 if folds else num_splits)](
+    kernel[(num_tiles, 1 if folds else num_splits)](
         x,
-        weight.stored,
+        *stored,
         bias,
         sums,
         x.stride(0),
         num_rows,
         num_outputs,
         depth,
+        *sizes,
         split_len,
+        **constants,
         HAS_BIAS=weight.bias is not None,
         FOLDS=folds,
         BLOCK_ROWS=config.block_rows,
@@ -148,3 +163,9 @@ def linear(x: Tensor, weight: LinearWeight) -> Tensor:
             COLUMNS=FOLD_BLOCK,
         )
     return out
+
+
+def linear(x: Tensor, weight: LinearWeight) -> Tensor:
+    """`x @ weight.T + bias`, x `[T, K]` -> `[T, N]`, for a weight that is stored as it is `[N, K]`."""
+    config = linear_config(x.shape[0], x.element_size())
+    return multiply_splits(multiply_rows, x, weight, [weight.stored], [], config)

@@ -1,4 +1,4 @@
-"""Join the partial results of a row's splits, root to leaf, and write the row. Knows slots, no keys.
+"""Online softmax; join the partial results of a row's splits, root to leaf, and write the row. Knows slots, no keys.
 
 Partials of token t, head h, split j lie in slot `slots[t, 0] + j * slots[t, 1] + h`, whoever computed them: an
 item of the request alone or one that it shared with others. The order of folding is the order of the keys.
@@ -12,6 +12,17 @@ from torch import Tensor
 
 from ..launch import SPLIT_SIZE
 from ..work_buffers import MERGE_ENTRY, CudaWork
+
+
+@triton.jit  # type: ignore[untyped-decorator]  # triton has no types
+def add_scores(scores: tl.tensor, top: tl.tensor, total: tl.tensor) -> tl.tensor:
+    """A step of online softmax (arXiv 1805.02867), in base 2: scores `[rows, keys]`, maximum and sum so far `[rows]` ->
+    weights of the keys, by what earlier sums shrink, maximum, sum."""
+    new_top = tl.maximum(top, tl.max(scores, 1))
+    base = tl.where(new_top == float("-inf"), 0.0, new_top)
+    weights = tl.exp2(scores - base[:, None])
+    decay = tl.exp2(top - base)
+    return weights, decay, new_top, total * decay + tl.sum(weights, 1)
 
 
 @triton.jit  # type: ignore[untyped-decorator]  # triton has no types
