@@ -120,7 +120,7 @@ def unpack_grouped_rows(
 def plan_cpu_work(
     query_starts: _Ints, context_lens: _Ints, block_tables: _Ints, block_size: int, grid: int, shares: bool, /
 ) -> tuple[_Ints, _Ints, _Ints, _Ints, int]:
-    """Items `[N, 6]`, chain starts, rows, positions and number of pairs of a step (`cpu_work.CpuWork`)."""
+    """Items `[N, 6]`, chain starts, rows, positions and number of pairs of a step (`cpu.work.CpuWork`)."""
 
 def plan_cuda_work(
     query_starts: _Ints, context_lens: _Ints, block_tables: _Ints, block_size: int, num_heads: int, num_kv_heads: int,

@@ -17,7 +17,7 @@ class Tree:
 
     One operation at a time: what a callback, or another thread while a callback runs, calls meanwhile raises
     RuntimeError. Only `counts` and the two properties can be read at any time. Packed tokens and ids whose bytes are
-    no multiple of 4 raise ValueError. Numbers beyond 64 bits, as count or priority, are taken as the nearest.
+    no multiple of 4 raise ValueError.
     """
 
     def __init__(self, block_size: int, policy: str, max_ghosts: int) -> None:
@@ -105,13 +105,10 @@ class Tree:
     def namespaces(self) -> list[str]:
         """Those that have a prefix."""
 
-    def roots(self) -> dict[str, tuple[list[int], int]]:
-        """By namespace: the ids of the nodes below its root, and the root's holds."""
-
     def nodes(
         self,
     ) -> list[tuple[int, int, str, bytes, list[int], list[int], int, int, int, int, float, float, bool]]:
-        """The fields of `radix.snapshot.NodeRecord` of all nodes, in any order."""
+        """The fields of `radix.snapshot.NodeRecord` of all nodes, those of the roots first."""
 
     def candidates(self) -> list[tuple[float, float, int]]:
         """The heap of candidates for eviction: (rank, last use, node)."""

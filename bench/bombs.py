@@ -25,12 +25,16 @@ import multiprocessing
 import os
 import random
 import resource
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+sys.path.append(str(Path(__file__).resolve().parent / "studies"))
+sys.path.append(str(Path(__file__).resolve().parents[1] / "tests" / "bombs"))
 from bomb_conditions import condition_schemas
 from bomb_keywords import keyword_schemas
 from bomb_limits import limit_choices, limit_grammars, limit_patterns, limit_schemas, limit_tags

@@ -52,36 +52,58 @@ class Part:
 
 PARTS = {
     "attention": Part(
-        "attention_gpu.txt", 100, ("bench/attention.py",), ("bench/attention.py", "--device", "cpu", "--quick")
+        "attention_gpu.txt",
+        100,
+        ("bench/studies/attention.py",),
+        ("bench/studies/attention.py", "--device", "cpu", "--quick"),
     ),
-    "decode_step": Part("decode_step.txt", 150, ("bench/decode_step.py",), ("bench/decode_step.py", "--tiny")),
+    "decode_step": Part(
+        "decode_step.txt", 150, ("bench/studies/decode_step.py",), ("bench/studies/decode_step.py", "--tiny")
+    ),
     "decode_few_bits": Part(
         "decode_few_bits.txt",
         90,
-        ("bench/decode_step.py", "--weights", "bf16", "int4", "fp8"),
-        ("bench/decode_step.py", "--tiny"),
+        ("bench/studies/decode_step.py", "--weights", "bf16", "int4", "fp8"),
+        ("bench/studies/decode_step.py", "--tiny"),
     ),
     "tests": Part("gpu_tests.txt", 200, (*PYTEST, *SPREAD, *GPU_TESTS), (*PYTEST, *GPU_TESTS, "--collect-only", "-q")),
     "run_ahead": Part(
-        "run_ahead_gpu.txt", 60, ("bench/run_ahead.py",), ("bench/run_ahead.py", "--simulated", "--steps", "5")
+        "run_ahead_gpu.txt",
+        60,
+        ("bench/studies/run_ahead.py",),
+        ("bench/studies/run_ahead.py", "--simulated", "--steps", "5"),
     ),
     "decode_experts": Part(
-        "decode_experts.txt", 60, ("bench/decode_experts.py",), ("bench/decode_experts.py", "--tiny")
+        "decode_experts.txt", 60, ("bench/studies/decode_experts.py",), ("bench/studies/decode_experts.py", "--tiny")
     ),
-    "fit": Part("attention_fit.txt", 80, ("bench/attention.py", "--fit"), ("bench/attention.py", "--fit", "--help")),
+    "fit": Part(
+        "attention_fit.txt",
+        80,
+        ("bench/studies/attention.py", "--fit"),
+        ("bench/studies/attention.py", "--fit", "--help"),
+    ),
     "sampling": Part(
-        "sampling_gpu.txt", 120, ("bench/sampling.py",), ("bench/sampling.py", "--device", "cpu", "--quick")
+        "sampling_gpu.txt",
+        120,
+        ("bench/studies/sampling.py",),
+        ("bench/studies/sampling.py", "--device", "cpu", "--quick"),
     ),
     "device_constraints": Part(
-        "device_constraints_gpu.txt", 100, ("bench/device_constraints.py", "131072"), ("bench/device_constraints.py",)
+        "device_constraints_gpu.txt",
+        100,
+        ("bench/studies/device_constraints.py", "131072"),
+        ("bench/studies/device_constraints.py",),
     ),
     "configs": Part(
-        "attention_configs.txt", 80, ("bench/attention.py", "--configs"), ("bench/attention.py", "--configs", "--help")
+        "attention_configs.txt",
+        80,
+        ("bench/studies/attention.py", "--configs"),
+        ("bench/studies/attention.py", "--configs", "--help"),
     ),
     "all_kernel_tests": Part(
         "gpu_kernel_tests.txt",
         100,
-        (*PYTEST, *SPREAD, "tests/kernels", "--deselect", "tests/kernels/test_compile.py"),
+        (*PYTEST, *SPREAD, "tests/kernels", "--deselect", "tests/kernels/triton/test_compile.py"),
         (*PYTEST, "tests/kernels", "--collect-only", "-q"),
     ),
 }

@@ -43,7 +43,7 @@ class Cache:
     def insert(self, tokens: bytes, indices: Indices) -> int:
         page_size, (num_matched, after) = self._page_size, self._matched
         blocks = indices[num_matched + page_size - 1 :: page_size].tobytes()
-        return self.tree.put(tokens[4 * num_matched :], blocks, "bench", after, 0, time.monotonic(), None)[0]
+        return self.tree.put(tokens[4 * num_matched :], blocks, "bench", after, 0, time.monotonic(), None, None)[0]
 
     def evict(self, num_tokens: int) -> int:
         blocks = self.tree.take(1 + (num_tokens - 1) // self._page_size, time.monotonic(), None, None)

@@ -4,7 +4,7 @@ if "." not in __name__:  # Python was started in the repository
     raise ImportError("kernels is a part of the package phloem: import phloem.kernels")
 
 from .automata import Automata, lay_out_automata
-from .cpu_threads import use_threads
+from .cpu.threads import use_threads
 from .cuda_work import num_programs_at_once
 from .fixed_buffer import FixedBuffer
 from .grouped import Grouped
@@ -47,7 +47,7 @@ from .ops import (
     write_kv,
     write_latents,
 )
-from .reference import gather_kv
+from .plain.ops import gather_kv
 from .transfer import send
 from .work_buffers import WorkBuffers
 

@@ -17,7 +17,7 @@ group do not lie side by side (GPTQ with `desc_act`); then numbers are in the or
 
 Widening is what the formats define: exact in float64, rounded once in fp32 (with scales of 16 bits exact there too, but
 that the sum with an offset is rounded). Offsets are fp32, for GGUF's are products of 16 bits and 6.
-Knows no layouts; those of the kernels are `cpu_grouped` and `device_grouped`.
+Knows no layouts; those of the kernels are `cpu.grouped` and `device_grouped`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Autotuning would make the first call slow and, worse, the numbers depend on the day. What is here was chosen by
 compiling (`scripts/check_kernels.py` prints registers, shared memory and buffers in flight of each entry) and is
-to be confirmed by timing (`bench/attention.py`). It knows shapes and types, no tensors and no Triton.
+to be confirmed by timing (`bench/studies/attention.py`). It knows shapes and types, no tensors and no Triton.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class SharingCosts:
 
 
 # A partial is head_dim + 2 floats, twice, and a key 4 head_dim bytes of K and V in 16 bits: two keys, and as much again
-# to be sure. A launch inside a graph is about a microsecond. From bytes, not yet from `bench/attention.py --fit`.
+# to be sure. A launch inside a graph is about a microsecond. From bytes; `bench/studies/attention.py --fit` would tell.
 SHARING_COSTS = SharingCosts(partial=4.0, launch_bytes=4e6)
 
 

@@ -5,9 +5,9 @@
     plain    [N, K]               row n makes output n                                 CUDA, and half types on the CPU
     packed   [ceil(N/16), K, 16]  panel p, step k: the weights of outputs 16p … 16p+15      fp32 on the CPU
     short    [ceil(N/16), K, 16]  the same in bf16, output 16p+i beside 16p+i+8             fp32 on the CPU
-    mxfp4    [ceil(N/16), K/32, 272]         the same in four bits and scales (`cpu_mxfp4`)    fp32 on the CPU
+    mxfp4    [ceil(N/16), K/32, 272]         the same in four bits and scales (`cpu.mxfp4`)    fp32 on the CPU
     int8     [ceil(N/16), ceil(K/2), 16, 2]  the same, inputs in pairs; one scale per output   int8 on the CPU
-    grouped  [ceil(N/16), 1, bytes]          four or eight bits and scales of groups (`cpu_grouped`)   fp32 on the CPU
+    grouped  [ceil(N/16), 1, bytes]          four or eight bits and scales of groups (`cpu.grouped`)   fp32 on the CPU
              [N, bytes]                      the same for a GPU's kernel (`device_grouped`)          half types on CUDA
 
 In a panel the 16 weights that meet input k lie together, step after step, so that the CPU kernel reads it from front
@@ -28,11 +28,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from . import cpu_grouped, device_grouped
-from .cpu_mxfp4 import PANEL as PANEL
-from .cpu_mxfp4 import lay_out, take_apart
-from .cpu_pack import cpu_pack
-from .cpu_rows import cpu_grouped_rows, cpu_rows
+from . import device_grouped
+from .cpu import grouped as cpu_grouped
+from .cpu.mxfp4 import PANEL as PANEL
+from .cpu.mxfp4 import lay_out, take_apart
+from .cpu.pack import cpu_pack
+from .cpu.rows import cpu_grouped_rows, cpu_rows
 from .grouped import BITS, Grouped, Groups, round_to_int4
 from .mxfp4 import BLOCK, widen
 

@@ -3,7 +3,7 @@
 Triton is imported when the first CUDA tensor shows up; a CPU machine does not need it. It launches on the current
 device, so with several GPUs the caller makes that of the tensors the current one (`torch.cuda.device`).
 
-Every function here has a twin of the same name and signature in `reference.py`, where the contract of each is
+Every function here has a twin of the same name and signature in `plain/ops.py`, where the contract of each is
 written. Results do not alias their inputs unless said so.
 """
 
@@ -13,11 +13,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from . import cpu_elementwise, cpu_lora, cpu_sample, reference
 from .automata import Automata
-from .cpu_attention import cpu_attention
-from .cpu_experts import mix_by_expert
-from .cpu_linear import cpu_linear
+from .cpu import elementwise as cpu_elementwise
+from .cpu import lora as cpu_lora
+from .cpu import sample as cpu_sample
+from .cpu.attention import cpu_attention
+from .cpu.experts import mix_by_expert
+from .cpu.linear import cpu_linear
 from .expert_choice import ExpertChoice
 from .gate import SILU, Gate
 from .kv_format import is_quantised
@@ -25,7 +27,8 @@ from .linear_weight import LinearWeight, pack_linear, tiled_linear
 from .linear_weights import LinearWeights, batched_linear_heads, pack_linears
 from .logit_edits import LogitEdits
 from .lora import LoraPlan, plan_lora
-from .reference_sample import Logprobs
+from .plain import ops as reference
+from .plain.sample import Logprobs
 from .work_list import AttentionPlan, plan_attention
 
 __all__ = [
@@ -88,14 +91,14 @@ def linear(x: Tensor, weight: LinearWeight) -> Tensor:
         if weight.groups.order is not None:
             x = x[:, weight.groups.order]
         if x.is_cuda:
-            from . import triton_grouped
+            from .triton import grouped as triton_grouped
 
             return triton_grouped.linear(x, weight)
     if weight.is_packed or weight.is_int8:
         return cpu_linear(x, weight)
     if weight.row_tile:
         if x.is_cuda:
-            from . import triton_linear
+            from .triton import linear as triton_linear
 
             return triton_linear.linear(x, weight)
         return tiled_linear(x, weight)
@@ -108,7 +111,7 @@ def add_lora(out: Tensor, x: Tensor, plan: LoraPlan, layer: int, place: int) -> 
     See `reference.add_lora`. On the CPU a row's bits do not depend on the others.
     """
     if out.is_cuda:
-        from . import triton_lora
+        from .triton import lora as triton_lora
 
         return triton_lora.add_lora(out, x, plan, layer, place)
     return cpu_lora.add_lora(out, x, plan, layer, place)
@@ -129,7 +132,7 @@ def choose_experts(
     The choice is int64 on the CPU and int32 on a GPU. bias `[E]`, slots `[T]` int64: see `reference.choose_experts`.
     """
     if logits.is_cuda:
-        from . import triton_route
+        from .triton import route as triton_route
 
         return triton_route.choose_experts(logits, bias, choice, slots)
     return reference.choose_experts(logits, bias, choice, slots)
@@ -149,7 +152,7 @@ def mix_experts(
     with its biases. Bits as in `linear`. What is made of a row that chose none is undefined.
     """
     if x.is_cuda:
-        from . import triton_experts
+        from .triton import experts as triton_experts
 
         return triton_experts.mix_experts(x, chosen, shares, gate_up, down, gate=gate)
 
@@ -164,7 +167,7 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     if x.dim() != 2 and not (x.is_cuda and x.dim() == 3 and x.stride(2) == 1):
         return rms_norm(x.reshape(-1, x.shape[-1]), weight, eps).view(x.shape)
     if x.is_cuda:
-        from . import triton_norm
+        from .triton import norm as triton_norm
 
         return triton_norm.rms_norm(x, weight, eps)
     if _is_plain(x, weight):
@@ -175,7 +178,7 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
 def add_rms_norm(x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
     """`(rms_norm(x + residual), x + residual)`."""
     if x.is_cuda:
-        from . import triton_norm
+        from .triton import norm as triton_norm
 
         return triton_norm.add_rms_norm(x, residual, weight, eps)
     if x.dim() == 2 and _is_plain(x, residual, weight):
@@ -186,7 +189,7 @@ def add_rms_norm(x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> tup
 def apply_rope(q: Tensor, k: Tensor, positions: Tensor, cos_sin: Tensor) -> None:
     """Rotate q `[T, H, D]` and k `[T, Hkv, D]` in place by their positions, half-rotated pairs."""
     if q.is_cuda:
-        from . import triton_rope
+        from .triton import rope as triton_rope
 
         return triton_rope.apply_rope(q, k, positions, cos_sin)
     if _is_plain(q, k) and cos_sin.shape[1] % 16 == 0 and cos_sin.is_contiguous():
@@ -197,7 +200,7 @@ def apply_rope(q: Tensor, k: Tensor, positions: Tensor, cos_sin: Tensor) -> None
 def gated(gate_up: Tensor, gate: Gate = SILU) -> Tensor:
     """gate_up `[T, 2F]` = gate | up -> `[T, F]`, by a formula of `gate.py`."""
     if gate_up.is_cuda:
-        from . import triton_gate
+        from .triton import gate as triton_gate
 
         return triton_gate.gated(gate_up, gate)
     if _is_plain(gate_up) and gate_up.shape[-1] % 16 == 0:
@@ -216,7 +219,7 @@ def write_kv(
 ) -> None:
     """Scatter k, v `[T, Hkv, D]` into the caches at slots `[T]`; negative slots are skipped. int8, fp8 need scales."""
     if k.is_cuda:
-        from . import triton_heads
+        from .triton import heads as triton_heads
 
         return triton_heads.write_kv(k, v, k_cache, v_cache, slots, k_scales, v_scales)
     if k_scales is not None and v_scales is not None:
@@ -248,7 +251,7 @@ def place_heads(
     q, k and v are views of what a projection wrote, which is undefined afterwards; see `reference.place_heads`.
     """
     if q.is_cuda:
-        from . import triton_heads
+        from .triton import heads as triton_heads
 
         return triton_heads.place_heads(
             q, k, v, positions, cos_sin, norms, eps, k_cache, v_cache, slots, k_scales, v_scales
@@ -280,7 +283,7 @@ def attention(
     chunking, a cache hit or the sharing of prefixes.
     """
     if plan.cuda_work is not None:
-        from .triton_attention import cuda_attention
+        from .triton.attention import cuda_attention
 
         return cuda_attention(
             plan.cuda_work,
@@ -329,7 +332,7 @@ def attention(
 def write_latents(latents: Tensor, cache: Tensor, slots: Tensor) -> None:
     """Scatter latents `[T, W]` into cache `[num_blocks, block_size, W]` at slots `[T]`; negative slots are skipped."""
     if latents.is_cuda:
-        from . import triton_latent
+        from .triton import latent as triton_latent
 
         return triton_latent.write_latents(latents, cache, slots)
     return reference.write_latents(latents, cache, slots)
@@ -342,7 +345,7 @@ def latent_attention(q: Tensor, cache: Tensor, plan: AttentionPlan, *, scale: fl
     powers of two. fp32 on the CPU: bits as in `attention`.
     """
     if plan.cuda_work is not None:
-        from . import triton_latent
+        from .triton import latent as triton_latent
 
         return triton_latent.latent_attention(plan.cuda_work, q, cache, scale=scale, rank=rank)
     if plan.cpu_work is not None and _is_plain(q, cache):
@@ -382,7 +385,7 @@ def sample(
     """
     columns = (mask_rows, temperature, top_k, top_p, min_p, seeds, positions)
     if logits.is_cuda:
-        from . import triton_sample
+        from .triton import sample as triton_sample
 
         return triton_sample.sample(logits, mask_table, *columns, edits, num_top)
     return cpu_sample.sample(logits, mask_table, *columns, edits, num_top)
@@ -391,7 +394,7 @@ def sample(
 def logprobs(logits: Tensor, token_ids: Tensor, num_top: int) -> Logprobs:
     """Log-probabilities of one token per row and of the likeliest: logits `[R, V]`, token_ids `[R]` int64."""
     if logits.is_cuda:
-        from . import triton_logprobs
+        from .triton import logprobs as triton_logprobs
 
         return triton_logprobs.logprobs(logits, token_ids, num_top)
     return cpu_sample.logprobs(logits, token_ids, num_top)
@@ -402,7 +405,7 @@ def advance_states(
 ) -> None:
     """Move byte automata on by one token each and write the mask rows that hold then; all `[R]`, in place."""
     if token_ids.is_cuda:
-        from . import triton_advance
+        from .triton import advance as triton_advance
 
         return triton_advance.advance_states(token_ids, states, automaton_ids, mask_rows, automata)
     return reference.advance_states(token_ids, states, automaton_ids, mask_rows, automata)

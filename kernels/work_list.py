@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from .cpu_work import CpuWork, plan_cpu_work
+from .cpu.work import CpuWork, plan_cpu_work
 from .cuda_work import num_programs_at_once, plan_cuda_work
 from .launch import SHARING_COSTS, SharingCosts
 from .work_buffers import CudaWork, WorkBuffers

@@ -4,12 +4,11 @@ if "." not in __name__:  # Python was started in the repository
     raise ImportError("radix is a part of the package phloem: import phloem.radix")
 
 from .blocks import BlockPool, OutOfBlocks
-from .eviction import POLICIES, BlockCost, equal_cost
 from .explain import Explanation
 from .pins import Pin, PinBudgetExceeded
 from .results import NOTHING, Event, Inserted, Match, Node, Statistics
 from .tokens import common_prefix, pack, unpack
-from .tree import RadixTree
+from .tree import POLICIES, BlockCost, RadixTree, equal_cost
 from .what_if import Visit, foresee, replay
 
 __all__ = [

@@ -1,8 +1,7 @@
-"""The pool of KV block ids.
+"""The pool of KV block ids: ints in `[0, num_blocks)`.
 
-A block is an int in `[0, num_blocks)`; what it holds is somebody else's business. Every block has one owner at a
-time: this pool (free), a request (allocated), or the tree (allocated, then given to `RadixTree.insert`). The pool
-cannot tell the last two apart and does not try: whoever evicts or drops a block frees it here, once.
+Every block has one owner at a time: this pool (free), a request (allocated), or the tree (allocated, then given to
+`RadixTree.insert`). The pool cannot tell the last two apart: what is evicted or dropped is freed here, once.
 
 Cost: `allocate(n)` and `free(n ids)` are O(n) and independent of the size of the pool.
 """
@@ -23,7 +22,7 @@ class BlockPool:
 
     Args:
         num_blocks: size of the pool.
-        block_size: tokens per block; only carried along, for those who share the pool.
+        block_size: tokens per block; only carried along.
     """
 
     __slots__ = ("_free", "_is_free", "block_size", "num_blocks")
@@ -33,8 +32,7 @@ class BlockPool:
             raise ValueError(f"a pool of {num_blocks} blocks of {block_size} tokens cannot exist")
         self.num_blocks = num_blocks
         self.block_size = block_size
-        self._free = list(range(num_blocks - 1, -1, -1))
-        self._is_free = bytearray(b"\x01" * num_blocks)
+        self.free_all_but(())
 
     @property
     def num_free(self) -> int:
@@ -45,16 +43,13 @@ class BlockPool:
         """Take `num_blocks` ids out of the pool; all or nothing (`OutOfBlocks`)."""
         if num_blocks < 0:
             raise ValueError(f"cannot allocate {num_blocks} blocks")
-        free = self._free
-        if num_blocks > len(free):
-            raise OutOfBlocks(f"{num_blocks} KV blocks asked for, {len(free)} of {self.num_blocks} are free")
-        if not num_blocks:
-            return []
-        blocks = free[: -num_blocks - 1 : -1]
-        del free[-num_blocks:]
-        is_free = self._is_free
+        num_left = len(self._free) - num_blocks
+        if num_left < 0:
+            raise OutOfBlocks(f"{num_blocks} KV blocks asked for, {self.num_free} of {self.num_blocks} are free")
+        blocks = self._free[num_left:][::-1]
+        del self._free[num_left:]
         for block in blocks:
-            is_free[block] = 0
+            self._is_free[block] = 0
         return blocks
 
     def free(self, blocks: Iterable[int]) -> None:
@@ -63,22 +58,20 @@ class BlockPool:
         Raises:
             ValueError: an id is free already, or not of this pool; the ids before it have been freed.
         """
-        free, is_free = self._free, self._is_free
         for block in blocks:
             if not 0 <= block < self.num_blocks:
                 raise ValueError(f"block {block} is not of this pool of {self.num_blocks}")
-            if is_free[block]:
+            if self._is_free[block]:
                 raise ValueError(f"block {block} is free already")
-            is_free[block] = 1
-            free.append(block)
+            self._is_free[block] = 1
+            self._free.append(block)
 
     def free_all_but(self, blocks: Iterable[int]) -> None:
         """Makes these ids the only ones that are in use, whatever was in use before. O(pool)."""
-        is_free = bytearray(b"\x01" * self.num_blocks)
+        self._is_free = bytearray(b"\x01" * self.num_blocks)
         for block in blocks:
-            is_free[block] = 0
-        self._free = [block for block in range(self.num_blocks - 1, -1, -1) if is_free[block]]
-        self._is_free = is_free
+            self._is_free[block] = 0
+        self._free = [block for block in range(self.num_blocks - 1, -1, -1) if self._is_free[block]]
 
     def is_free(self, block: int) -> bool:
         """Whether `block` is in the pool now."""

@@ -1,8 +1,7 @@
-"""Why a prefix was not cached: read off the tree and the record of what was evicted.
+"""Why a prefix was not cached: read off the tree and its ghosts, the record of what was evicted.
 
-A ghost is where something hung, its first block, and when it went. It hangs on the node that survived it, which is
-where a later walk for the same tokens ends. So nothing is hashed along the path: recording is one copy, and only
-whoever asks for an explanation searches.
+A ghost hangs on the node that survived it, which is where a later walk for the same tokens ends. So recording is one
+copy, and only an explanation searches.
 """
 
 from __future__ import annotations
@@ -45,17 +44,16 @@ class Explanation:
 
 
 def explain_miss(
-    tree: core.Tree, tokens: bytes, namespace: str, *, block_size: int, now: float, elsewhere_too: bool
+    tree: core.Tree, tokens: bytes, namespace: str, block_size: int, now: float, elsewhere_too: bool
 ) -> Explanation:
     """Follow `tokens` in their namespace, ask the ghosts at the end, then try all other namespaces (if wanted)."""
     num_cached, num_partial = tree.look(tokens, namespace)
     num_left = len(tokens) // 4 - num_cached
     evicted_at = tree.evicted_at(tokens, namespace) if num_left else None
-    elsewhere, furthest = None, num_cached
-    for other in tree.namespaces() if elsewhere_too else ():
-        num_there, _ = tree.look(tokens, other)
-        if num_there > furthest:
-            elsewhere, furthest = other, num_there
+    there = {other: tree.look(tokens, other)[0] for other in (tree.namespaces() if elsewhere_too else ())}
+    elsewhere = max(there, key=there.__getitem__, default=None)
+    if elsewhere is not None and there[elsewhere] <= num_cached:
+        elsewhere = None
     reason: Reason = "never_seen"
     if not num_left:
         reason = "complete"

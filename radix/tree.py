@@ -10,28 +10,30 @@ them runs, every method that looks into the tree raises RuntimeError, in every t
 
 from __future__ import annotations
 
+import math
 import time
-from array import array
 from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
 
 from .._core import radix as core
-from .audit import audit_tree
-from .draw import draw_tree
-from .eviction import BlockCost, equal_cost
 from .explain import Explanation, explain_miss
 from .pins import Pin, PinBook
 from .results import NOTHING, Event, Inserted, Match, Node, Statistics
-from .snapshot import Snapshot, take_snapshot
-from .tokens import unpack_blocks
+from .snapshot import NodeRecord, Snapshot
+from .tokens import pack, unpack
 
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-# Says of a prefix (its namespace, its packed tokens) how many of its tokens will soon be needed.
+# What a leaf's rank is: lru 0, lfu its hits, priority the highest that was given, cost GreedyDual-Size-Frequency
+# (hits x the cost of computing a block again + the rank of what was evicted last). See `core/tree.h`.
+POLICIES: tuple[str, ...] = core.POLICIES
+# What computing the block that ends at a token would cost, in any unit.
+BlockCost = Callable[[int], float]
+# How many tokens of a prefix (its namespace, its packed tokens) will soon be needed.
 Spare = Callable[[str, bytes], int]
+
+
+def equal_cost(end: int) -> float:
+    """All blocks are alike."""
+    return 1.0
 
 
 class RadixTree(core.Tree):
@@ -39,9 +41,8 @@ class RadixTree(core.Tree):
 
     Args:
         block_size: tokens per block.
-        policy: which leaf is evicted first, one of `POLICIES`.
-        block_cost: for the policy "cost": what recomputing the block that ends at a token would cost, in any unit;
-            must not fall with the position.
+        policy: which leaf is evicted first, one of `POLICIES`; the least recently used one among equals.
+        block_cost: for the policy "cost"; must not fall with the position.
         clock: seconds; read once per match, insertion and eviction.
         max_pinned_blocks: budget of all pins together; with 0 there are no pins.
         max_ghosts: evicted runs to be remembered for `explain`.
@@ -68,7 +69,7 @@ class RadixTree(core.Tree):
         self._block_cost = block_cost if policy == "cost" else None
         self._clock = clock
         self._tell = None if on_event is None else lambda *fields: on_event(Event(*fields))
-        self._pins = PinBook(max_pinned_blocks, clock=clock, tree=self)
+        self._pins = PinBook(self, max_pinned_blocks)
 
     # ---------------------------------------------------------------- counts
 
@@ -99,7 +100,7 @@ class RadixTree(core.Tree):
 
         Refreshes the recency of the prefix and counts as a hit on it. Splits a node if the prefix ends within one.
         """
-        return Match(self.packed_blocks, *self.find(tokens, namespace, self._clock()))
+        return Match(*self.find(tokens, namespace, self._clock()), self)
 
     def peek(self, tokens: bytes, namespace: str) -> int:
         """How many tokens a `match` would spare, those of the donor included. Changes and counts nothing."""
@@ -108,7 +109,7 @@ class RadixTree(core.Tree):
     def insert(
         self,
         tokens: bytes,
-        blocks: Sequence[int] | npt.NDArray[np.int32],
+        blocks: Iterable[int] | bytes,
         namespace: str,
         after: Node = NOTHING,
         *,
@@ -120,23 +121,22 @@ class RadixTree(core.Tree):
 
         Args:
             tokens: packed int32, from the root on, or from `after` on.
-            blocks: one id per whole block of `tokens`: a list, an `array('i')`, an array of int32 or packed int32. With
-                one id more, the trailing tokens that do not fill a block come in as well: as a tail, which later
-                matches find as a donor. Without it they are ignored.
+            blocks: one id per whole block of `tokens`: ints, or packed int32. With one id more, the trailing tokens
+                that do not fill a block come in as well: as a tail, which later matches find as a donor. Without it
+                they are ignored.
             after: the end of a prefix that the caller has leased; `tokens` and `blocks` are what comes after it.
-            priority: for the policy of that name: a prefix keeps the highest that it was ever given. What is not in
-                0 … 2^31 - 1 counts as the nearest number in it.
+            priority: int32, for the policy of that name: a prefix keeps the highest that it was ever given, at least 0.
 
         Raises:
             ValueError: the number of ids is not the number of blocks, the packed bytes are no multiple of 4, `after`
                 was evicted, or `block_cost` gave no finite number.
             TypeError: `block_cost` gave no number. After any exception the tree holds what it held before.
         """
-        packed = _pack_blocks(blocks)
+        packed = blocks if isinstance(blocks, bytes) else pack(blocks)
         num_new, node, duplicates = self.put(
             tokens, packed, namespace, after, priority, self._clock(), self._block_cost, self._tell
         )
-        return Inserted(node, num_new, unpack_blocks(duplicates))
+        return Inserted(num_new, node, unpack(duplicates))
 
     def touch(self, node: Node) -> None:
         """Count a use of the prefix that ends at `node`, as `match` does: for a tail that served as donor."""
@@ -146,18 +146,14 @@ class RadixTree(core.Tree):
 
     def end_leases(self) -> None:
         """Ends every lease except those of pins, for an owner that does not know any more which it has. O(nodes)."""
-        self._pins.recount()
+        self._pins.num_blocks = self._pins.count_blocks()
         pinned = Counter(pin.node for pin in self._pins)
-        for node in self._take_snapshot().nodes:
+        for node in self._snapshot().nodes:
             for _ in range(node.num_leases - pinned[Node(node.id)]):
                 self.release(Node(node.id))
 
-    def blocks(self) -> list[int]:
-        """The ids of all blocks in the tree. O(blocks)."""
-        return [block for node in self._take_snapshot().nodes for block in node.blocks]
-
     def pin(self, tokens: bytes, ttl: float, namespace: str) -> Pin:
-        """Keep the cached prefix of `tokens` for at least `ttl` seconds, whoever leases it or not.
+        """Keep the cached prefix of `tokens` for at least `ttl` seconds, leased or not.
 
         Counts as a match. A pin of 0 tokens (nothing was cached) holds nothing. After `ttl` the prefix stays
         until an eviction finds no other room.
@@ -165,20 +161,25 @@ class RadixTree(core.Tree):
         Raises:
             PinBudgetExceeded: the pinned blocks would exceed `max_pinned_blocks`; nothing was pinned.
         """
-        num_tokens, node, *_ = self.find(tokens, namespace, self._clock())
-        return self._pins.add(node, num_tokens, ttl)
+        now = self._clock()
+        num_tokens, node, *_ = self.find(tokens, namespace, now)
+        return self._pins.add(Pin(node, num_tokens, now + ttl))
 
     def unpin(self, pin: Pin) -> bool:
-        """End a pin; False if it held nothing or was given up already."""
-        return self._pins.give_up(pin)
+        """End a pin; False if it held nothing, or has ended."""
+        return self._pins.end(pin)
 
     def end_expired_pins(self) -> float:
         """End the pins whose time is over, room or no room; returns when the next one does (inf: none)."""
-        return self._pins.end_expired()
+        if self._pins:
+            self._pins.end_expired(self._clock())
+        first = self._pins.first()
+        return first.expires_at if first else math.inf
 
     def give_up_pin(self) -> bool:
         """End the pin that would expire first, whether its time is over or not; False if there is none."""
-        return self._pins.give_up_first()
+        first = self._pins.first()
+        return first is not None and self._pins.end(first)
 
     # ---------------------------------------------------------------- evict, clear
 
@@ -190,62 +191,50 @@ class RadixTree(core.Tree):
         eviction would take the rest anyway. A longer one is shortened from its end, exactly.
 
         Args:
-            spare: says how many tokens of a prefix (its namespace, its packed tokens) will soon be needed. The whole
-                blocks of these stay, in up to 64 leaves, as if they had just been used; what is beyond them goes. If
-                nothing else is left they go as well. It must not use the tree. If it raises, or memory runs out, blocks
-                that were taken before have left the tree and are not returned: `blocks()` tells which are still there.
+            spare: the whole blocks that it says are needed stay, in up to 64 leaves, as if they had just been used;
+                what is beyond them goes. If nothing else is left they go as well. If it raises, or memory runs out,
+                blocks that were taken before have left the tree and are not returned: `blocks()` tells which remain.
 
         Raises:
             TypeError: `spare` did not give an int.
         """
         freed = self._take(num_blocks, spare)
-        if len(freed) < num_blocks and self._pins.give_up_expired():
+        if len(freed) < num_blocks and self._pins and self._pins.end_expired(self._clock()):
             freed += self._take(num_blocks - len(freed), spare)
         if len(freed) < num_blocks and spare is not None:
             freed += self._take(num_blocks - len(freed), None)
         return freed
 
     def _take(self, num_blocks: int, spare: Spare | None) -> list[int]:
-        return unpack_blocks(self.take(num_blocks, self._clock(), spare, self._tell))
+        return unpack(self.take(max(0, min(num_blocks, self.num_cached_blocks)), self._clock(), spare, self._tell))
 
     def clear(self) -> list[int]:
         """Give up all pins and evict everything that is not leased; returns the ids."""
-        for pin in list(self._pins):
-            self.unpin(pin)
+        while self.give_up_pin():
+            pass
         return self.evict(self.num_cached_blocks)
 
     # ---------------------------------------------------------------- for people and tests
+
+    def blocks(self) -> list[int]:
+        """The ids of all blocks in the tree. O(blocks)."""
+        return [block for node in self._snapshot().nodes for block in node.blocks]
 
     def explain(self, tokens: bytes, namespace: str, *, elsewhere_too: bool = True) -> Explanation:
         """Where the longest cached prefix of `tokens` ends, and why. Changes and counts nothing.
 
         O(evictions on record), and with `elsewhere_too` one walk in every other namespace.
         """
-        return explain_miss(
-            self, tokens, namespace, block_size=self.block_size, now=self._clock(), elsewhere_too=elsewhere_too
-        )
+        return explain_miss(self, tokens, namespace, self.block_size, self._clock(), elsewhere_too)
 
     def draw(self, *, label: Callable[[list[int]], str] | None = None, max_lines: int = 200) -> str:
-        """The tree as text; see `draw_tree`."""
-        return draw_tree(self._take_snapshot(), self._clock(), label=label, max_lines=max_lines)
+        """The tree as text; see `Snapshot.draw`."""
+        return self._snapshot().draw(self._clock(), label, max_lines)
 
     def audit(self) -> None:
         """Recompute every count and check every link; AssertionError names the place. O(tree)."""
-        audit_tree(self._take_snapshot(), self._pins)
+        self._snapshot().audit(self._pins)
 
-    def _take_snapshot(self) -> Snapshot:
-        return take_snapshot(self, self.block_size)
-
-
-def _pack_blocks(blocks: Sequence[int] | npt.NDArray[np.int32]) -> bytes:
-    """Block ids as packed int32; bytes are taken to be packed already."""
-    if isinstance(blocks, bytes):
-        return blocks
-    if isinstance(blocks, (list, tuple, range)):
-        return array("i", blocks).tobytes()
-    view = memoryview(blocks)  # type: ignore[arg-type]  # what is no sequence of these has a buffer, or is an error
-    if view.format != "i" or view.ndim != 1:
-        raise ValueError(
-            f"block ids are int32 in a row, not {getattr(blocks, 'dtype', view.format)} of shape {view.shape}"
-        )
-    return view.tobytes()
+    def _snapshot(self) -> Snapshot:
+        nodes = [NodeRecord(*fields) for fields in self.nodes()]
+        return Snapshot(self.block_size, nodes, self.candidates(), self.counts())

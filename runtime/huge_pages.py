@@ -2,7 +2,8 @@
 
 A request touches a little of very much: objects, tables and code that lie all over some thousand pages of 4 KiB. After
 anything else has run, the processor has to look up where each of these is. In huge pages the same memory takes a
-hundred look-ups: the first mask of a constraint comes a tenth sooner, masks and steps a twentieth (`bench/mask_turns`).
+hundred look-ups: the first mask of a constraint comes a tenth sooner, masks and steps a twentieth
+(`bench/studies/mask_turns.py`).
 
 ::
 

@@ -41,7 +41,7 @@ def _pointers(kernel: Any, element: str, fixed: dict[str, str], constants: dict[
 
 def attention_cases(subset: bool) -> Iterator[Case]:
     from phloem.kernels.launch import SPLIT_SIZE, attention_config, folds_splits, tile_classes
-    from phloem.kernels.triton_attention import attend_items
+    from phloem.kernels.triton.attention import attend_items
 
     shapes = [
         # element, stored as, group, head_dim, block_size, window, soft cap, sinks
@@ -116,7 +116,7 @@ def attention_cases(subset: bool) -> Iterator[Case]:
 
 def latent_cases(subset: bool) -> Iterator[Case]:
     from phloem.kernels.launch import SPLIT_SIZE, folds_splits, latent_config, tile_classes
-    from phloem.kernels.triton_latent import attend_latents, scatter_latents
+    from phloem.kernels.triton.latent import attend_latents, scatter_latents
 
     rank, rotary = 512, 64
     fixed = {
@@ -161,7 +161,7 @@ def latent_cases(subset: bool) -> Iterator[Case]:
 
 def expert_cases(subset: bool) -> Iterator[Case]:
     from phloem.kernels.launch import experts_config
-    from phloem.kernels.triton_experts import SUM_BLOCK, multiply_tiles, sum_choices
+    from phloem.kernels.triton.experts import SUM_BLOCK, multiply_tiles, sum_choices
 
     ints = {"order_ptr": "*i32", "starts_ptr": "*i32", "tiles_ptr": "*i32"}
     shapes = (("bf16", 128, 8, False), ("bf16", 32, 4, True), ("fp16", 8, 2, False), ("fp32", 60, 4, True))
@@ -199,7 +199,7 @@ def expert_cases(subset: bool) -> Iterator[Case]:
 
 
 def route_cases(subset: bool) -> Iterator[Case]:
-    from phloem.kernels.triton_route import BLOCK_PAIRS, choose_rows, choosing_warps, sort_pairs
+    from phloem.kernels.triton.route import BLOCK_PAIRS, choose_rows, choosing_warps, sort_pairs
 
     shapes = ((128, 8, 1, 1, 1, True), (32, 4, 1, 1, 1, True), (160, 6, 8, 3, 1, True), (256, 8, 8, 4, 2, False))
     for num_experts, num_chosen, num_groups, num_chosen_groups, counts_top, is_softmax in shapes[: 1 if subset else 4]:
@@ -229,7 +229,7 @@ def route_cases(subset: bool) -> Iterator[Case]:
 
 def mxfp4_cases(subset: bool) -> Iterator[Case]:
     from phloem.kernels.launch import mxfp4_config
-    from phloem.kernels.triton_mxfp4 import multiply_mxfp4_tiles
+    from phloem.kernels.triton.mxfp4 import multiply_mxfp4_tiles
 
     fixed = {"order_ptr": "*i32", "starts_ptr": "*i32", "tiles_ptr": "*i32", "weight_ptr": "*u8", "scales_ptr": "*u8"}
     for num_experts in (32,) if subset else (32, 128):
@@ -263,7 +263,7 @@ def mxfp4_cases(subset: bool) -> Iterator[Case]:
 
 def linear_cases(subset: bool) -> Iterator[Case]:
     from phloem.kernels.launch import linear_config, most_registers
-    from phloem.kernels.triton_linear import FOLD_BLOCK, fold_splits, multiply_rows
+    from phloem.kernels.triton.linear import FOLD_BLOCK, fold_splits, multiply_rows
 
     for element in ("bf16",) if subset else ("bf16", "fp16", "fp32"):
         itemsize = 4 if element == "fp32" else 2
@@ -297,7 +297,7 @@ def linear_cases(subset: bool) -> Iterator[Case]:
 
 def grouped_cases(subset: bool) -> Iterator[Case]:
     from phloem.kernels.launch import grouped_config, grouped_experts_config, most_registers
-    from phloem.kernels.triton_grouped import multiply_grouped_rows, multiply_grouped_tiles
+    from phloem.kernels.triton.grouped import multiply_grouped_rows, multiply_grouped_tiles
 
     shapes = [
         # element, step, zeros or offsets, activations
@@ -375,7 +375,7 @@ def grouped_cases(subset: bool) -> Iterator[Case]:
 
 def lora_cases(subset: bool) -> Iterator[Case]:
     from phloem.kernels import lora
-    from phloem.kernels.triton_lora import BLOCK_DEPTH, BLOCK_OUTPUTS, SPLIT_LEN, STAGES, expand_rows, shrink_rows
+    from phloem.kernels.triton.lora import BLOCK_DEPTH, BLOCK_OUTPUTS, SPLIT_LEN, STAGES, expand_rows, shrink_rows
 
     columns = {name: getattr(lora, name) for name in lora.__dict__ if name.isupper()}
     tiles = {
@@ -399,15 +399,15 @@ def lora_cases(subset: bool) -> Iterator[Case]:
 
 def other_cases(subset: bool) -> Iterator[Case]:
     from phloem.kernels.launch import SPLIT_SIZE, elementwise_warps, most_registers
-    from phloem.kernels.triton_advance import LANES, walk_tokens
-    from phloem.kernels.triton_gate import BLOCK, gate_rows
-    from phloem.kernels.triton_heads import HEADS, place_rows
-    from phloem.kernels.triton_logprobs import report_logprobs
-    from phloem.kernels.triton_merge import merge_rows
-    from phloem.kernels.triton_norm import norm_rows
-    from phloem.kernels.triton_rope import BLOCK_HEADS, rotate
-    from phloem.kernels.triton_sample import choose_tokens
-    from phloem.kernels.triton_scores import NUM_WARPS, summarise_groups
+    from phloem.kernels.triton.advance import LANES, walk_tokens
+    from phloem.kernels.triton.gate import BLOCK, gate_rows
+    from phloem.kernels.triton.heads import HEADS, place_rows
+    from phloem.kernels.triton.logprobs import report_logprobs
+    from phloem.kernels.triton.merge import merge_rows
+    from phloem.kernels.triton.norm import norm_rows
+    from phloem.kernels.triton.rope import BLOCK_HEADS, rotate
+    from phloem.kernels.triton.sample import choose_tokens
+    from phloem.kernels.triton.scores import NUM_WARPS, summarise_groups
 
     def case(name: str, kernel: Any, fixed: dict[str, str], constants: dict[str, Any], num_warps: int) -> Case:
         types = _pointers(kernel, "bf16", fixed, constants)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-BENCH = Path(__file__).resolve().parents[1] / "bench"
+BENCH = Path(__file__).resolve().parents[1] / "bench" / "studies"
 
 
 def run(script: str, *options: str) -> subprocess.CompletedProcess[str]:

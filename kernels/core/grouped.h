@@ -1,4 +1,4 @@
-// How a grouped weight lies in memory; `cpu_grouped.py` lays it out.
+// How a grouped weight lies in memory; `cpu/grouped.py` lays it out.
 //
 //     panel    for each group   16 fp32, the scales of the outputs
 //                               then lines of 64 bytes: 16 words, one of each output, with 8 inputs (int4) or 4

@@ -1,4 +1,4 @@
-// Random numbers that are a pure function of what they are for; `reference_sample.py` defines them.
+// Random numbers that are a pure function of what they are for; `plain/sample.py` defines them.
 #pragma once
 #include "vectors.h"
 

@@ -4,7 +4,7 @@
 //
 // One pass over what the mask allows; then exponentials only of groups that could still be drawn: a group is out if its
 // largest score, the logarithm of 128 and its noise do not reach the best so far. top-p needs all exponentials once,
-// top-k the scores that reach the k-th largest group maximum. Which token is chosen is what `reference_sample.py` says,
+// top-k the scores that reach the k-th largest group maximum. Which token is chosen is what `plain/sample.py` says,
 // up to the last bit of a logarithm or of a sum at a threshold.
 #include "level.h"
 #include "noise.h"

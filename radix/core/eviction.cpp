@@ -7,11 +7,11 @@ namespace phloem::radix {
 
 namespace {
 
-// A leaf that is longer than what is wanted is still evicted whole, up to so many blocks more, or this share of the
+// A leaf that is longer than what is wanted is still evicted whole if it is longer by at most 16 blocks, or a 64th of the
 // cache: the next eviction would take the rest anyway.
-constexpr int64_t MAX_SURPLUS_BLOCKS = 16;
-constexpr int64_t SURPLUS_SHARE = 64;
-// So many leaves one eviction spares at most, wholly or in part.
+constexpr size_t MAX_SURPLUS_BLOCKS = 16;
+constexpr size_t SURPLUS_SHARE = 64;
+// Leaves that one eviction spares at most, wholly or in part.
 constexpr size_t MAX_SPARED = 64;
 
 bool is_free_leaf(const Node& node) { return node.parent && node.children.empty() && !node.num_holds; }
@@ -26,8 +26,7 @@ Tokens without_padding(Tokens tokens) {
 // ---------------------------------------------------------------- candidates
 
 double Tree::rank_of(const Node& node) const {
-  const auto end = static_cast<size_t>(node.end);
-  return policy_->rank(node, end < costs_.size() ? costs_[end] : 0.0);
+  return policy_->rank(node, node.end < costs_.size() ? costs_[node.end] : 0.0);
 }
 
 // Makes a free leaf a candidate; no effect if it is one already. `add_node` has made room for the entry.
@@ -60,19 +59,17 @@ Node* Tree::first_candidate() {
 
 // How many blocks of a leaf are to be spared, from its first. A tail that is needed to its end is.
 size_t Tree::count_spared(const Node& leaf, const Spare& spare) const {
-  const std::vector<int32_t> tokens = path(&leaf, &Node::tokens, static_cast<size_t>(leaf.end) * block_size_);
+  const std::vector<int32_t> tokens = path(&leaf, &Node::tokens, leaf.end * block_size_);
   const Tokens real = without_padding(tokens);
-  int64_t num_tokens = spare(*leaf.space, real);
-  if (num_tokens >= static_cast<int64_t>(real.size())) num_tokens = static_cast<int64_t>(tokens.size());
-  const auto size = static_cast<int64_t>(leaf.blocks.size());
-  const int64_t num_blocks = num_tokens / static_cast<int64_t>(block_size_) - (leaf.end - size);
-  return static_cast<size_t>(std::clamp<int64_t>(num_blocks, 0, size));
+  const auto num_tokens = static_cast<size_t>(std::max<int64_t>(0, spare(*leaf.space, real)));
+  const size_t num_blocks = num_tokens >= real.size() ? leaf.end : num_tokens / block_size_;
+  return num_blocks - std::min(num_blocks, leaf.end - leaf.blocks.size());
 }
 
 // How many blocks of a leaf are left when it is evicted: what is spared; all but what is wanted if that is far less.
 size_t Tree::count_left(const Node& leaf, size_t num_spared, size_t num_wanted) const {
   const size_t num_free = leaf.blocks.size() - num_spared;
-  const auto surplus = static_cast<size_t>(std::max(MAX_SURPLUS_BLOCKS, counts_.num_cached_blocks / SURPLUS_SHARE));
+  const size_t surplus = std::max(MAX_SURPLUS_BLOCKS, counts_.num_cached_blocks / SURPLUS_SHARE);
   const bool is_long = num_free > 2 * num_wanted && num_free - num_wanted > surplus;
   return leaf.blocks.size() - (is_long ? num_wanted : num_free);
 }
@@ -97,8 +94,8 @@ Node* Tree::cut(Node* leaf, size_t num_left, double now) {
   remember(*leaf, *parent, now);  // the last step that can fail
   drop_first_candidate();
   era_ = std::max(era_, rank_of(*leaf));
-  counts_.num_cached_blocks -= static_cast<int64_t>(leaf->blocks.size());
-  counts_.num_evicted_blocks += static_cast<int64_t>(leaf->blocks.size());
+  counts_.num_cached_blocks -= leaf->blocks.size();
+  counts_.num_evicted_blocks += leaf->blocks.size();
   parent->num_hits += leaf->num_hits;
   parent->last_used = std::max(parent->last_used, leaf->last_used);
   parent->era = std::max(parent->era, leaf->era);
@@ -110,7 +107,7 @@ Node* Tree::cut(Node* leaf, size_t num_left, double now) {
   return nullptr;
 }
 
-std::vector<int32_t> Tree::evict(int64_t num_wanted, double now, const Spare& spare, std::vector<Run>* runs) {
+std::vector<int32_t> Tree::evict(size_t num_wanted, double now, const Spare& spare, std::vector<Run>* runs) {
   struct Spared {  // become candidates again when all is done, or fails: as used now, so as not to come first
     Tree& tree;
     double now;
@@ -121,8 +118,7 @@ std::vector<int32_t> Tree::evict(int64_t num_wanted, double now, const Spare& sp
   } spared{*this, now, {}};
   if (spare) spared.leaves.reserve(MAX_SPARED);
   std::vector<int32_t> freed;
-  const auto wanted = static_cast<size_t>(std::max<int64_t>(num_wanted, 0));
-  while (freed.size() < wanted) {
+  while (freed.size() < num_wanted) {
     Node* leaf = first_candidate();
     if (!leaf) break;
     const size_t num_spared = spare && spared.leaves.size() < MAX_SPARED ? count_spared(*leaf, spare) : 0;
@@ -131,11 +127,11 @@ std::vector<int32_t> Tree::evict(int64_t num_wanted, double now, const Spare& sp
       spared.leaves.push_back(leaf);
       continue;
     }
-    const size_t num_left = count_left(*leaf, num_spared, wanted - freed.size());
+    const size_t num_left = count_left(*leaf, num_spared, num_wanted - freed.size());
     const Blocks blocks = Blocks(leaf->blocks).subspan(num_left);
     freed.insert(freed.end(), blocks.begin(), blocks.end());
     if (runs)
-      runs->push_back({*leaf->space, path(leaf, &Node::tokens, static_cast<size_t>(leaf->end) * block_size_),
+      runs->push_back({*leaf->space, path(leaf, &Node::tokens, leaf->end * block_size_),
                        {blocks.begin(), blocks.end()}});
     Node* rest = cut(leaf, num_left, now);
     if (rest && num_left && num_left == num_spared)

@@ -30,104 +30,74 @@ Tokens unpacked(const nb::bytes& packed) {
 
 nb::bytes pack(Tokens items) { return nb::bytes(reinterpret_cast<const char*>(items.data()), items.size_bytes()); }
 
+nb::object or_raise(PyObject* made) {
+  if (!made) throw nb::python_error();
+  return nb::steal(made);
+}
+
 // A namespace as UTF-8, and back. Lone surrogates, which JSON can bring, are let through.
 struct Space {
-  explicit Space(const nb::str& name) {
-    Py_ssize_t size = 0;
-    const char* text = PyUnicode_AsUTF8AndSize(name.ptr(), &size);
-    if (!text) {
-      PyErr_Clear();
-      encoded = nb::steal(PyUnicode_AsEncodedString(name.ptr(), "utf-8", "surrogatepass"));
-      if (!encoded.is_valid()) throw nb::python_error();
-      text = PyBytes_AS_STRING(encoded.ptr());
-      size = PyBytes_GET_SIZE(encoded.ptr());
-    }
-    key = {text, static_cast<size_t>(size)};
+  explicit Space(const nb::str& name) : text(PyUnicode_AsUTF8AndSize(name.ptr(), &size)) {
+    if (text) return;
+    PyErr_Clear();
+    encoded = or_raise(PyUnicode_AsEncodedString(name.ptr(), "utf-8", "surrogatepass"));
+    if (PyBytes_AsStringAndSize(encoded.ptr(), const_cast<char**>(&text), &size)) throw nb::python_error();
   }
-  static nb::str name(std::string_view key) {
-    return nb::steal<nb::str>(PyUnicode_DecodeUTF8(key.data(), static_cast<Py_ssize_t>(key.size()), "surrogatepass"));
-  }
+  operator std::string_view() const { return {text, static_cast<size_t>(size)}; }
+  Py_ssize_t size = 0;
+  const char* text;
   nb::object encoded;
-  std::string_view key;
 };
+
+nb::object name_of(std::string_view space) {
+  return or_raise(PyUnicode_DecodeUTF8(space.data(), static_cast<Py_ssize_t>(space.size()), "surrogatepass"));
+}
 
 struct BoundTree {
   BoundTree(int64_t block_size, const std::string& policy, size_t max_ghosts) : tree(block_size, policy, max_ghosts) {}
   Tree tree;
-  const char* operation = nullptr;  // the one under way
-};
-
-// The operation under way in a tree; its name is that of the method of `RadixTree`.
-class Operation {
- public:
-  Operation(BoundTree& bound, const char* name) : bound_(bound) {
-    if (bound.operation)
-      throw std::runtime_error("the tree is in use by " + std::string(bound.operation) + ": its callbacks (spare, " +
-                               "block_cost, on_event) and other threads must not call " + name + " before it returns");
-    bound.operation = name;
-  }
-  ~Operation() { bound_.operation = nullptr; }
-  Operation(const Operation&) = delete;
-  Operation& operator=(const Operation&) = delete;
-
- private:
-  BoundTree& bound_;
+  const char* operation = nullptr;  // the one under way, as the method of `RadixTree` is called
 };
 
 // A function of a tree, as a method that is the only operation while it runs.
 template <class Result, class... Args>
 auto alone(const char* name, Result (*function)(Tree&, Args...)) {
   return [=](BoundTree& bound, Args... args) {
-    const Operation operation(bound, name);
+    if (bound.operation)
+      throw std::runtime_error("the tree is in use by " + std::string(bound.operation) + ": its callbacks (spare, " +
+                               "block_cost, on_event) and other threads must not call " + name + " before it returns");
+    struct Operation {
+      BoundTree& bound;
+      ~Operation() { bound.operation = nullptr; }
+    } operation{bound};
+    bound.operation = name;
     return function(bound.tree, args...);
   };
 }
 
-template <class Result, class... Args>
-auto alone(const char* name, Result (Tree::*method)(Args...)) {
-  return [=](BoundTree& bound, Args... args) {
-    const Operation operation(bound, name);
-    return (bound.tree.*method)(args...);
-  };
+auto match(Tree& tree, const nb::bytes& tokens, const nb::str& space, double now) {
+  const Match found = tree.match(unpacked(tokens), Space(space), now);
+  return std::tuple(found.num_tokens, found.node, found.partial_node, found.num_partial_tokens, found.partial_block);
 }
 
-// Any int of Python, or what stands for one, as the nearest number of 64 bits.
-int64_t nearest(nb::handle number) {
-  int overflow = 0;
-  const int64_t found = PyLong_AsLongLongAndOverflow(number.ptr(), &overflow);
-  if (found == -1 && PyErr_Occurred()) throw nb::python_error();
-  return overflow > 0 ? INT64_MAX : overflow < 0 ? INT64_MIN : found;
+auto look(Tree& tree, const nb::bytes& tokens, const nb::str& space) { return tree.look(unpacked(tokens), Space(space)); }
+
+nb::bytes continuation(Tree& tree, const nb::bytes& tokens, const nb::str& space, size_t count) {
+  return pack(tree.continuation(unpacked(tokens), Space(space), count));
 }
 
-// A callback's result is of a type that cannot be converted.
-[[noreturn]] void refuse(const char* callback, const char* wanted, nb::handle result) {
-  PyErr_Format(PyExc_TypeError, "%s must return %s, not %s", callback, wanted, Py_TYPE(result.ptr())->tp_name);
-  throw nb::python_error();
+auto evicted_at(Tree& tree, const nb::bytes& tokens, const nb::str& space) {
+  return tree.evicted_at(unpacked(tokens), Space(space));
 }
 
-double cost_of(const nb::object& result) {
-  const double cost = PyFloat_AsDouble(result.ptr());
-  if (cost != -1.0 || !PyErr_Occurred()) return cost;
-  const bool is_large = PyErr_ExceptionMatches(PyExc_OverflowError);
-  if (!is_large && !PyErr_ExceptionMatches(PyExc_TypeError)) throw nb::python_error();
-  PyErr_Clear();
-  if (!is_large) refuse("block_cost", "a number", result);
-  return std::numeric_limits<double>::infinity();
-}
-
-int64_t count_of(const nb::object& result) {
-  if (!PyIndex_Check(result.ptr())) refuse("spare", "a number of tokens as an int", result);
-  return nearest(result);
-}
-
-// Tells of a run that came or went. That has happened, so an error cannot undo it: it is reported as one that cannot be
-// raised, and the caller gets its answer. `make_run`: returns what is to be told.
+// Tells of runs that came or went. That has happened, so an error cannot undo it: it is reported as one that cannot be
+// raised, and the caller gets its answer.
 template <class MakeRun>
 void tell_of(const nb::object& tell, const char* kind, size_t block_size, MakeRun make_run) {
   try {
     const Run& run = make_run();
     const size_t start = run.path.size() - run.blocks.size() * block_size;
-    tell(kind, Space::name(run.space), pack(run.path), start, run.blocks);
+    tell(kind, name_of(run.space), pack(run.path), start, run.blocks);
   } catch (nb::python_error& error) {
     if (!error.matches(PyExc_Exception)) throw;
     error.discard_as_unraisable(tell);
@@ -137,75 +107,51 @@ void tell_of(const nb::object& tell, const char* kind, size_t block_size, MakeRu
   }
 }
 
-auto match(Tree& tree, const nb::bytes& tokens, const nb::str& space, double now) {
-  const Match found = tree.match(unpacked(tokens), Space(space).key, now);
-  return std::tuple(found.num_tokens, found.node, found.partial_node, found.num_partial_tokens, found.partial_block);
-}
-
-auto look(Tree& tree, const nb::bytes& tokens, const nb::str& space) {
-  return tree.look(unpacked(tokens), Space(space).key);
-}
-
-nb::bytes continuation(Tree& tree, const nb::bytes& tokens, const nb::str& space, nb::handle count) {
-  const auto limit = static_cast<size_t>(std::max<int64_t>(nearest(count), 0));
-  return pack(tree.continuation(unpacked(tokens), Space(space).key, limit));
-}
-
-auto evicted_at(Tree& tree, const nb::bytes& tokens, const nb::str& space) {
-  return tree.evicted_at(unpacked(tokens), Space(space).key);
-}
-
 auto insert(Tree& tree, const nb::bytes& tokens, const nb::bytes& blocks, const nb::str& space, NodeId after,
-            nb::handle priority, double now, const nb::object& block_cost, const nb::object& tell) {
+            int32_t priority, double now, const nb::object& block_cost, const nb::object& tell) {
   BlockCost cost;
-  if (!block_cost.is_none()) cost = [&](int64_t end) { return cost_of(block_cost(end)); };
-  const Space name(space);
+  if (!block_cost.is_none())
+    cost = [&](size_t end) {
+      const double found = PyFloat_AsDouble(block_cost(end).ptr());
+      if (found == -1.0 && PyErr_Occurred()) throw nb::python_error();
+      return found;
+    };
   const Blocks given = unpacked(blocks);
-  const Inserted done = tree.insert(unpacked(tokens), given, name.key, after, nearest(priority), now, cost);
+  const Inserted done = tree.insert(unpacked(tokens), given, Space(space), after, priority, now, cost);
   if (!tell.is_none() && done.num_new_tokens)
     tell_of(tell, "inserted", tree.block_size(), [&] {
       const Blocks own = given.last((done.num_new_tokens + tree.block_size() - 1) / tree.block_size());
-      return Run{std::string(name.key), tree.path_tokens(done.node), {own.begin(), own.end()}};
+      return Run{std::string(Space(space)), tree.path_tokens(done.node), {own.begin(), own.end()}};
     });
   return std::tuple(done.num_new_tokens, done.node, pack(done.duplicates));
 }
 
-nb::bytes evict(Tree& tree, nb::handle num_wanted, double now, const nb::object& spare, const nb::object& tell) {
+nb::bytes evict(Tree& tree, size_t num_wanted, double now, const nb::object& spare, const nb::object& tell) {
   Spare needed;
   if (!spare.is_none())
     needed = [&](const std::string& space, Tokens tokens) {
-      return count_of(spare(Space::name(space), pack(tokens)));
+      const int64_t found = PyLong_AsLongLong(spare(name_of(space), pack(tokens)).ptr());
+      if (found == -1 && PyErr_Occurred()) throw nb::python_error();
+      return found;
     };
   std::vector<Run> evicted;
-  const std::vector<int32_t> freed = tree.evict(nearest(num_wanted), now, needed, tell.is_none() ? nullptr : &evicted);
+  const std::vector<int32_t> freed = tree.evict(num_wanted, now, needed, tell.is_none() ? nullptr : &evicted);
   for (const Run& run : evicted) tell_of(tell, "evicted", tree.block_size(), [&]() -> const Run& { return run; });
   return pack(freed);
 }
 
-std::vector<NodeId> ids(const Node& parent) {
-  std::vector<NodeId> found;
-  for (const auto& [block, child] : parent.children) found.push_back(child->id);
-  return found;
-}
-
+// All nodes, roots first, as `radix.snapshot` has them.
 nb::list nodes(Tree& tree) {
   nb::list found;
-  for (const auto& [id, node] : tree.nodes())
-    found.append(std::tuple(id, node.parent->id, Space::name(*node.space), pack(node.tokens), node.blocks, ids(node),
-                            node.end, node.num_leases, node.num_holds, node.priority, node.last_used,
-                            tree.rank_of(node), node.is_candidate));
-  return found;
-}
-
-nb::dict roots(Tree& tree) {
-  nb::dict found;
-  for (const auto& [space, root] : tree.roots()) found[Space::name(space)] = std::pair(ids(root), root.num_holds);
-  return found;
-}
-
-std::vector<nb::str> namespaces(Tree& tree) {
-  std::vector<nb::str> found;
-  for (const auto& [space, root] : tree.roots()) found.push_back(Space::name(space));
+  const auto add = [&](const Node& node) {
+    std::vector<NodeId> children;
+    for (const auto& [block, child] : node.children) children.push_back(child->id);
+    found.append(std::tuple(node.id, node.parent ? node.parent->id : NOTHING, name_of(*node.space), pack(node.tokens),
+                            node.blocks, children, node.end, node.num_leases, node.num_holds, node.priority,
+                            node.last_used, node.parent ? tree.rank_of(node) : 0.0, node.is_candidate));
+  };
+  for (const auto& [space, root] : tree.roots()) add(root);
+  for (const auto& [id, node] : tree.nodes()) add(node);
   return found;
 }
 
@@ -215,13 +161,14 @@ auto candidates(Tree& tree) {
   return found;
 }
 
-nb::bytes path_blocks(Tree& tree, NodeId node) { return pack(tree.path_blocks(node)); }
-
-nb::bytes path_tokens(Tree& tree, NodeId node) { return pack(tree.path_tokens(node)); }
+std::vector<nb::object> namespaces(Tree& tree) {
+  std::vector<nb::object> found;
+  for (const auto& [space, root] : tree.roots()) found.push_back(name_of(space));
+  return found;
+}
 
 nb::dict counts(const BoundTree& bound) {
-  const Tree& tree = bound.tree;
-  const Counts& counts = tree.counts();
+  const Counts& counts = bound.tree.counts();
   nb::dict found;
   found["num_matches"] = counts.num_matches;
   found["num_asked_tokens"] = counts.num_asked_tokens;
@@ -230,12 +177,20 @@ nb::dict counts(const BoundTree& bound) {
   found["num_duplicate_blocks"] = counts.num_duplicate_blocks;
   found["num_evicted_blocks"] = counts.num_evicted_blocks;
   found["num_splits"] = counts.num_splits;
-  found["num_namespaces"] = tree.roots().size();
-  found["num_nodes"] = tree.nodes().size();
+  found["num_namespaces"] = bound.tree.roots().size();
+  found["num_nodes"] = bound.tree.nodes().size();
   found["num_cached_blocks"] = counts.num_cached_blocks;
   found["num_leased_blocks"] = counts.num_leased_blocks;
   return found;
 }
+
+void use(Tree& tree, NodeId node, double now) { tree.use(node, now); }
+void lease(Tree& tree, NodeId node) { tree.lease(node); }
+void release(Tree& tree, NodeId node) { tree.release(node); }
+size_t num_sole_blocks(Tree& tree, NodeId node) { return tree.num_sole_blocks(node); }
+bool is_tail(Tree& tree, NodeId node) { return tree.is_tail(node); }
+nb::bytes path_blocks(Tree& tree, NodeId node) { return pack(tree.path_blocks(node)); }
+nb::bytes path_tokens(Tree& tree, NodeId node) { return pack(tree.path_tokens(node)); }
 
 }  // namespace
 
@@ -248,29 +203,25 @@ void add_radix(nb::module_& module) {
     return sizeof(int32_t) * common_prefix(unpacked(a), unpacked(b));
   });
   nb::class_<BoundTree>(radix, "Tree")
-      .def(nb::init<int64_t, const std::string&, size_t>(), nb::arg("block_size"), nb::arg("policy"),
-           nb::arg("max_ghosts"))
-      .def("find", alone("match", &match), nb::arg("tokens"), nb::arg("namespace"), nb::arg("now"))
-      .def("look", alone("peek", &look), nb::arg("tokens"), nb::arg("namespace"))
-      .def("continuation", alone("continuation", &continuation), nb::arg("tokens"), nb::arg("namespace"),
-           nb::arg("count"))
-      .def("put", alone("insert", &insert), nb::arg("tokens"), nb::arg("blocks"), nb::arg("namespace"),
-           nb::arg("after"), nb::arg("priority"), nb::arg("now"), nb::arg("block_cost").none(), nb::arg("tell").none())
-      .def("use", alone("touch", &Tree::use), nb::arg("node"), nb::arg("now"))
-      .def("lease", alone("lease", &Tree::lease), nb::arg("node"))
-      .def("release", alone("release", &Tree::release), nb::arg("node"))
-      .def("num_sole_blocks", alone("num_sole_blocks", &Tree::num_sole_blocks), nb::arg("node"))
+      .def(nb::init<int64_t, const std::string&, size_t>())
+      .def("find", alone("match", &match))
+      .def("look", alone("peek", &look))
+      .def("continuation", alone("continuation", &continuation), nb::arg("tokens"), nb::arg("namespace"), nb::arg("count"))
+      .def("put", alone("insert", &insert), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(),
+           nb::arg().none(), nb::arg().none())
+      .def("use", alone("touch", &use))
+      .def("lease", alone("lease", &lease), nb::arg("node"))
+      .def("release", alone("release", &release), nb::arg("node"))
+      .def("num_sole_blocks", alone("num_sole_blocks", &num_sole_blocks), nb::arg("node"))
       .def("packed_blocks", alone("packed_blocks", &path_blocks), nb::arg("node"))
       .def("path_tokens", alone("path_tokens", &path_tokens), nb::arg("node"))
-      .def("is_tail", alone("is_tail", &Tree::is_tail), nb::arg("node"))
-      .def("take", alone("evict", &evict), nb::arg("num_blocks"), nb::arg("now"), nb::arg("spare").none(),
-           nb::arg("tell").none())
-      .def("evicted_at", alone("evicted_at", &evicted_at), nb::arg("tokens"), nb::arg("namespace"))
+      .def("is_tail", alone("is_tail", &is_tail), nb::arg("node"))
+      .def("take", alone("evict", &evict), nb::arg(), nb::arg(), nb::arg().none(), nb::arg().none())
+      .def("evicted_at", alone("evicted_at", &evicted_at))
       .def_prop_ro("num_cached_blocks", [](const BoundTree& bound) { return bound.tree.counts().num_cached_blocks; })
       .def_prop_ro("num_leased_blocks", [](const BoundTree& bound) { return bound.tree.counts().num_leased_blocks; })
       .def("counts", &counts)
       .def("nodes", alone("nodes", &nodes))
-      .def("roots", alone("roots", &roots))
       .def("namespaces", alone("namespaces", &namespaces))
       .def("candidates", alone("candidates", &candidates));
 }

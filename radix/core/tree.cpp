@@ -2,14 +2,13 @@
 #include "tree.h"
 
 #include <cmath>
-#include <limits>
 #include <stdexcept>
 
 namespace phloem::radix {
 
 namespace {
 
-constexpr int64_t MAX_PRIORITY = std::numeric_limits<int32_t>::max();
+constexpr const char* EVICTED = "the prefix has been evicted since it was matched: lease it before evicting";
 
 // Shortens a vector, and gives memory back if little of it is left: so splits from top to bottom do not add up.
 void shorten(std::vector<int32_t>& items, size_t length) {
@@ -42,26 +41,16 @@ Tree::Tree(int64_t block_size, const std::string& policy, size_t max_ghosts)
 
 // ---------------------------------------------------------------- nodes
 
-Node* Tree::find(NodeId id) {
-  const auto found = nodes_.find(id);
-  return found == nodes_.end() ? nullptr : &found->second;
-}
-
 Node* Tree::find(NodeId id, const char* if_evicted) {
-  Node* node = find(id);
-  if (!node && id != NOTHING) throw std::invalid_argument(if_evicted);
-  return node;
+  const auto found = nodes_.find(id);
+  if (found != nodes_.end()) return &found->second;
+  if (id != NOTHING && if_evicted) throw std::invalid_argument(if_evicted);
+  return nullptr;
 }
 
 Node* Tree::find_root(std::string_view space) {
   const auto found = roots_.find(space);
   return found == roots_.end() ? nullptr : &found->second;
-}
-
-Node* Tree::add_root(std::string_view space) {
-  const auto root = roots_.try_emplace(std::string(space)).first;
-  root->second.space = &root->first;
-  return &root->second;
 }
 
 void Tree::drop_if_empty(Node* root) noexcept {
@@ -85,10 +74,10 @@ Node* Tree::add_leaf(Node* parent, Tokens tokens, Blocks blocks) {
   Node* leaf = add_node(parent);  // the last step that can fail
   leaf->tokens.swap(run);
   leaf->blocks.swap(ids);
-  leaf->end = parent->end + static_cast<int64_t>(blocks.size());
+  leaf->end = parent->end + blocks.size();
   leaf->place = parent->children.insert(entry.extract(entry.begin())).position;
   leaf->place->second = leaf;
-  counts_.num_cached_blocks += static_cast<int64_t>(blocks.size());
+  counts_.num_cached_blocks += blocks.size();
   return leaf;
 }
 
@@ -104,7 +93,7 @@ Node* Tree::split(Node* lower, size_t num_blocks) {
   Children& siblings = lower->parent->children;
   const auto next = std::next(lower->place);
   auto entry = siblings.extract(lower->place);
-  upper->end = lower->end - static_cast<int64_t>(lower->blocks.size() - num_blocks);
+  upper->end = lower->end - (lower->blocks.size() - num_blocks);
   upper->tokens.swap(lower->tokens);
   upper->blocks.swap(lower->blocks);
   lower->tokens.swap(run);
@@ -153,18 +142,21 @@ Tree::Place Tree::walk(Node* start, Tokens tokens) const {
   return place;
 }
 
+// A walk that ends at a node, and less than a block before `child`: it splits a run that it would end within.
+Tree::Place Tree::walk_and_split(Node* start, Tokens tokens) {
+  Place place = walk(start, tokens);
+  if (place.num_agreeing < block_size_) return place;
+  const size_t num_blocks = place.num_agreeing / block_size_;
+  ++counts_.num_splits;
+  return {split(place.child, num_blocks), place.offset + num_blocks * block_size_, place.child,
+          place.num_agreeing % block_size_};
+}
+
 Match Tree::match(Tokens tokens, std::string_view space, double now) {
-  Place place = walk(find_root(space), tokens);
-  if (place.num_agreeing >= block_size_) {
-    const size_t num_blocks = place.num_agreeing / block_size_;
-    place.node = split(place.child, num_blocks);
-    place.offset += num_blocks * block_size_;
-    place.num_agreeing %= block_size_;
-    ++counts_.num_splits;
-  }
+  const Place place = walk_and_split(find_root(space), tokens);
   ++counts_.num_matches;
-  counts_.num_asked_tokens += static_cast<int64_t>(tokens.size());
-  counts_.num_matched_tokens += static_cast<int64_t>(place.offset);
+  counts_.num_asked_tokens += tokens.size();
+  counts_.num_matched_tokens += place.offset;
   Match match{place.offset};
   if (place.offset) {
     match.node = place.node->id;
@@ -205,34 +197,23 @@ std::vector<int32_t> Tree::continuation(Tokens tokens, std::string_view space, s
 
 // ---------------------------------------------------------------- inserting
 
-void Tree::ask_costs(size_t end, const BlockCost& block_cost) {
-  while (block_cost && costs_.size() <= end) {
-    const double cost = block_cost(static_cast<int64_t>(costs_.size() * block_size_));
-    if (!std::isfinite(cost)) throw std::invalid_argument("block_cost: " + std::to_string(cost) + " is no finite number");
-    costs_.push_back(cost);
-  }
-}
-
-// Adds those of the `known` ids that are not the ones at the end of the path to `node`.
-void Tree::find_duplicates(const Node* node, Blocks known, std::vector<int32_t>& duplicates) const {
-  for (; !known.empty(); node = node->parent) {
-    for (auto block = node->blocks.rbegin(); block != node->blocks.rend(); ++block) {
-      if (*block != known.back()) duplicates.push_back(known.back());
-      known = known.first(known.size() - 1);
-    }
-  }
-  std::reverse(duplicates.begin(), duplicates.end());
-}
-
-Inserted Tree::insert(Tokens tokens, Blocks blocks, std::string_view space, NodeId after, int64_t priority, double now,
+Inserted Tree::insert(Tokens tokens, Blocks blocks, std::string_view space, NodeId after, int32_t priority, double now,
                       const BlockCost& block_cost) {
   const size_t num_whole = tokens.size() / block_size_, num_rest = tokens.size() % block_size_;
   if (blocks.size() != num_whole && !(num_rest && blocks.size() == num_whole + 1))
     throw std::invalid_argument(wrong_length(blocks.size(), tokens.size(), block_size_));
   Node* start = find(after, "cannot insert after an evicted prefix: lease it before evicting");
-  ask_costs(static_cast<size_t>(start ? start->end : 0) + blocks.size(), block_cost);
-  if (!start) start = blocks.empty() ? find_root(space) : add_root(space);
-  if (!start) return {};
+  for (const size_t end = (start ? start->end : 0) + blocks.size(); block_cost && costs_.size() <= end;) {
+    const double cost = block_cost(costs_.size() * block_size_);
+    if (!std::isfinite(cost)) throw std::invalid_argument("block_cost: " + std::to_string(cost) + " is no finite number");
+    costs_.push_back(cost);
+  }
+  if (blocks.empty() && !start && !find_root(space)) return {};
+  if (!start) {
+    const auto root = roots_.try_emplace(std::string(space)).first;
+    root->second.space = &root->first;
+    start = &root->second;
+  }
   try {
     return insert_below(start, tokens, blocks, priority, now);
   } catch (...) {
@@ -242,7 +223,7 @@ Inserted Tree::insert(Tokens tokens, Blocks blocks, std::string_view space, Node
 }
 
 // Changes nothing but by splits before the last step that can fail.
-Inserted Tree::insert_below(Node* start, Tokens tokens, Blocks blocks, int64_t priority, double now) {
+Inserted Tree::insert_below(Node* start, Tokens tokens, Blocks blocks, int32_t priority, double now) {
   const size_t num_whole = tokens.size() / block_size_, num_rest = tokens.size() % block_size_;
   const bool has_tail = blocks.size() > num_whole;
   std::vector<int32_t> padded;
@@ -252,24 +233,24 @@ Inserted Tree::insert_below(Node* start, Tokens tokens, Blocks blocks, int64_t p
     padded.resize(blocks.size() * block_size_, PADDING);
     run = padded;
   }
-  const Place place = walk(start, run);
-  const size_t num_known = (place.offset + place.num_agreeing) / block_size_;
+  const Place place = walk_and_split(start, run);
+  const size_t num_known = place.offset / block_size_;
   Node* node = place.node;
-  if (place.num_agreeing >= block_size_) {
-    node = split(place.child, place.num_agreeing / block_size_);
-    ++counts_.num_splits;
-  }
   Inserted inserted;
-  find_duplicates(node, blocks.first(num_known), inserted.duplicates);
-  if (has_tail && num_known == num_whole && place.num_agreeing % block_size_ == num_rest) {
+  size_t index = num_known;  // of the given blocks, those that are not the ones on the path
+  for (const Node* above = node; index; above = above->parent)
+    for (auto own = above->blocks.rbegin(); index && own != above->blocks.rend(); ++own)
+      if (*own != blocks[--index]) inserted.duplicates.push_back(blocks[index]);
+  std::reverse(inserted.duplicates.begin(), inserted.duplicates.end());
+  if (has_tail && num_known == num_whole && place.num_agreeing == num_rest) {
     inserted.duplicates.push_back(blocks.back());  // some block that is there begins with the tail: it serves as well
   } else if (num_known < blocks.size()) {
     inserted.num_new_tokens = (has_tail ? tokens.size() : run.size()) - num_known * block_size_;
     node = add_leaf(node, run.subspan(num_known * block_size_), blocks.subspan(num_known));
   }
-  counts_.num_duplicate_blocks += static_cast<int64_t>(inserted.duplicates.size());
+  counts_.num_duplicate_blocks += inserted.duplicates.size();
   if (!node->parent) return inserted;
-  node->priority = std::max(node->priority, static_cast<int32_t>(std::clamp<int64_t>(priority, 0, MAX_PRIORITY)));
+  node->priority = std::max(node->priority, priority);
   mark_use(node, now);
   offer(node);
   inserted.node = node->id;
@@ -286,7 +267,7 @@ void Tree::mark_use(Node* node, double now) noexcept {
 }
 
 void Tree::use(NodeId id, double now) {
-  Node* node = find(id);
+  Node* node = find(id, nullptr);
   if (!node) return;
   ++node->num_hits;
   mark_use(node, now);
@@ -312,11 +293,11 @@ void Tree::release(NodeId id) {
   offer(node);
 }
 
-int64_t Tree::num_sole_blocks(NodeId id) {
-  const Node* node = find(id);
+size_t Tree::num_sole_blocks(NodeId id) {
+  const Node* node = find(id, nullptr);
   if (!node || node->num_leases != 1) return 0;
-  int64_t num_blocks = 0;
-  for (; node && node->num_holds == 1; node = node->parent) num_blocks += static_cast<int64_t>(node->blocks.size());
+  size_t num_blocks = 0;
+  for (; node && node->num_holds == 1; node = node->parent) num_blocks += node->blocks.size();
   return num_blocks;
 }
 
@@ -330,16 +311,14 @@ std::vector<int32_t> Tree::path(const Node* node, std::vector<int32_t> Node::* r
   return found;
 }
 
-constexpr const char* EVICTED = "the prefix has been evicted since it was matched: lease it before evicting";
-
 std::vector<int32_t> Tree::path_blocks(NodeId id) {
   const Node* node = find(id, EVICTED);
-  return path(node, &Node::blocks, node ? static_cast<size_t>(node->end) : 0);
+  return path(node, &Node::blocks, node ? node->end : 0);
 }
 
 std::vector<int32_t> Tree::path_tokens(NodeId id) {
   const Node* node = find(id, EVICTED);
-  return path(node, &Node::tokens, node ? static_cast<size_t>(node->end) * block_size_ : 0);
+  return path(node, &Node::tokens, node ? node->end * block_size_ : 0);
 }
 
 bool Tree::is_tail(NodeId id) {

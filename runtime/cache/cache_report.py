@@ -147,16 +147,15 @@ def what_if(
     """
     if not visits:
         return ()
+    num_asked = sum(visit.num_asked_tokens for visit in visits) or 1
     found = []
     for share in SHARES:
         size = max(1, round(num_blocks * share))
         policies = [policy, *(other for other in POLICIES if other != policy)] if share == 1.0 else [policy]
         for name in policies:
-            rate = replay(
-                visits, num_blocks=size, block_size=block_size, policy=name, block_cost=block_cost, to_the_token=True
-            )
-            found.append(WhatIf(name, share, size, rate))
-        best = foresee(visits, num_blocks=size, block_size=block_size, to_the_token=True)
+            hits = replay(visits, num_blocks=size, block_size=block_size, policy=name, block_cost=block_cost)
+            found.append(WhatIf(name, share, size, sum(hits) / num_asked))
+        best = sum(foresee(visits, num_blocks=size, block_size=block_size)) / num_asked
         best = max(best, *(entry.hit_rate for entry in found if entry.share == share))  # it is exact up to rounding
         found.append(WhatIf(OPTIMUM, share, size, best))
     return tuple(found)

@@ -130,7 +130,7 @@ class Decoder:
 
         dtype: None takes the stored one. max_positions: longest sequence that will be served; None takes the model's
         own `max_position_embeddings`. deterministic: projections whose bits do not depend on the batch on a GPU too
-        (`triton_linear`), and in half types on the CPU, by products of `ROW_TILE` rows each; in fp32 on the CPU they
+        (`triton.linear`), and in half types on the CPU, by products of `ROW_TILE` rows each; in fp32 on the CPU they
         never do, at no cost. quantise: round all matrices, the embedding included, to "int8" or "int4" while loading
         (fp32 on the CPU only); norms and biases stay, and so do matrices that are published in few bits, but that their
         products may round inputs then, which is faster. report: is told how many layers of how many are read.

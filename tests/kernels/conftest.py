@@ -18,9 +18,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from phloem.kernels import AttentionPlan, plan_attention, reference
+from phloem.kernels import AttentionPlan, plan_attention
 from phloem.kernels.cuda_work import plan_cuda_work
 from phloem.kernels.launch import SharingCosts
+from phloem.kernels.plain import ops as reference
 from phloem.kernels.work_buffers import CudaWork
 from phloem.runtime.batch import Batch
 from phloem.runtime.cache.kv_cache import KVCache

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from phloem.fsm import Compiler, Constraint, Vocabulary, flatten
-from phloem.kernels import Automata, lay_out_automata, ops, reference
+from phloem.kernels import Automata, lay_out_automata, ops
+from phloem.kernels.plain import ops as reference
 
 PATTERNS = ["yes|no|maybe", r"\d{4}-\d\d-\d\d", "[а-я]{2,9}", "(ab|abc|b)*c", r'\{"n": (0|[1-9]\d{0,5})\}']
 Advance = Callable[[Tensor, Tensor, Tensor, Tensor, Automata], None]
@@ -42,7 +43,7 @@ def automata_on(device: torch.device | str, chosen: Sequence[Constraint]) -> tup
 def advance(request: pytest.FixtureRequest, device: torch.device) -> Advance:
     if request.param == "ops":
         return ops.advance_states
-    from phloem.kernels import triton_advance
+    from phloem.kernels.triton import advance as triton_advance
 
     return triton_advance.advance_states
 
@@ -103,7 +104,8 @@ class Decoding:
 
     def step(self) -> None:
         """One step; nothing in it looks at a number on the host."""
-        from phloem.kernels import triton_advance, triton_sample
+        from phloem.kernels.triton import advance as triton_advance
+        from phloem.kernels.triton import sample as triton_sample
 
         columns = (self.temperature, self.top_k, self.top_p, self.min_p, self.seeds, self.positions)
         logits = self.model[self.token_ids.clamp(min=0)]

@@ -29,7 +29,7 @@ HEADS = (2, 1, 32)
 
 
 def _attend(batch: Any, num_processors: int, **options: Any) -> Tensor:
-    from phloem.kernels.triton_attention import cuda_attention
+    from phloem.kernels.triton.attention import cuda_attention
 
     work = batch.cuda_work(num_processors, **{"deterministic": True, **options})
     given = {"scale": 0.2, "window": 0, "soft_cap": 0.0, "sinks": None}

@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from phloem.kernels import Gate, ops, reference
+from phloem.kernels import Gate, ops
+from phloem.kernels.plain import ops as reference
 
 from .rounding import assert_within, gamma, stored_bound, whole_numbers
 
@@ -49,7 +50,7 @@ def test_rms_norm(width: int, path: str, dtype: torch.dtype, place: torch.device
     x, residual = whole_numbers(2, 3, width, most=9).to(dtype).to(place)
     weight = torch.randn(width, device=place).to(dtype)
     if path == "triton":
-        from phloem.kernels import triton_norm as implementation
+        from phloem.kernels.triton import norm as implementation
     else:
         implementation = ops
     close(implementation.rms_norm(x, weight, 1e-5), reference.rms_norm(x, weight, 1e-5))
@@ -68,7 +69,7 @@ def test_rms_norm_of_heads_reads_them_where_a_projection_wrote_them(
     heads.copy_(whole_numbers(5, num_heads, 24))
     weight = torch.randn(24, device=place).to(dtype)
     if path == "triton":
-        from phloem.kernels import triton_norm as implementation
+        from phloem.kernels.triton import norm as implementation
     else:
         implementation = ops
     normed = implementation.rms_norm(heads, weight, 1e-5)
@@ -100,7 +101,7 @@ def test_rope_in_place_on_views(
         return q.unflatten(-1, (num_heads, head_dim)), k.unflatten(-1, (num_kv_heads, head_dim))
 
     if path == "triton":
-        from phloem.kernels.triton_rope import apply_rope
+        from phloem.kernels.triton.rope import apply_rope
     else:
         apply_rope = ops.apply_rope
     apply_rope(*heads(fused), positions, cos_sin)
@@ -115,7 +116,7 @@ def test_gated_activation(gate: Gate, width: int, path: str, dtype: torch.dtype,
     gate_up[0, :4] = gate_up[1, width : width + 4] = torch.tensor([-100.0, 100.0, 0.0, -30.0])
     gate_up = gate_up.to(dtype)
     if path == "triton":
-        from phloem.kernels import triton_gate as implementation
+        from phloem.kernels.triton import gate as implementation
     else:
         implementation = ops
     opened, up = gate_up.cpu().double().chunk(2, -1)
@@ -131,7 +132,7 @@ def test_what_is_no_number_passes_the_clamp(path: str, place: torch.device) -> N
     gate_up = torch.zeros(2, 16, device=place)
     gate_up[0, 3] = gate_up[1, 11] = torch.nan
     if path == "triton":
-        from phloem.kernels import triton_gate as implementation
+        from phloem.kernels.triton import gate as implementation
     else:
         implementation = ops
     found = implementation.gated(gate_up, GATES["clamped"])
@@ -149,7 +150,7 @@ def test_write_kv_writes_its_slots_and_nothing_else(
     caches = [torch.full(shape, torch.nan, device=place).to(dtype) for _ in range(4)]
     slots = torch.tensor([5, -1, 40, 0], device=place)
     if path == "triton":
-        from phloem.kernels.triton_heads import write_kv
+        from phloem.kernels.triton.heads import write_kv
     else:
         write_kv = ops.write_kv
     write_kv(k, v, caches[0], caches[1], slots)

@@ -10,8 +10,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from phloem.kernels import Gate, LinearWeights, keep_mxfp4, mix_experts, pack_linears, reference, widen_mxfp4
+from phloem.kernels import Gate, LinearWeights, keep_mxfp4, mix_experts, pack_linears, widen_mxfp4
 from phloem.kernels.linear_weight import input_range
+from phloem.kernels.plain import ops as reference
 
 from .rounding import assert_within, gamma, stored_bound
 
@@ -134,7 +135,7 @@ class Problem:
 
     def run_triton(self, device: torch.device, row_tile: int = 0) -> Tensor:
         """On plain weights, as a GPU has them."""
-        from phloem.kernels import triton_experts
+        from phloem.kernels.triton import experts as triton_experts
 
         def moved(x: Tensor | None) -> Any:
             return None if x is None else x.to(device)
@@ -213,7 +214,7 @@ def test_triton_reads_four_bits_as_the_numbers_that_they_are(
     shape: Shape, row_tile: int, device: torch.device, bfloat16: torch.dtype
 ) -> None:
     """Against the kernel for plain weights of the same numbers: only the order of a row's sums may differ."""
-    from phloem.kernels import triton_experts
+    from phloem.kernels.triton import experts as triton_experts
 
     problem, kept = Problem.random(shape, bfloat16).in_four_bits()
     weights = [replace(each, row_tile=row_tile, **_on(device, each)) for each in kept]

@@ -30,7 +30,7 @@ PAIRS: dict[str, tuple[Any, ...]] = {
 
 @pytest.mark.parametrize("name", PAIRS)
 def test_the_launches_of_one_step_compute_the_next(name: str, make_batch: Batches, device: torch.device) -> None:
-    from phloem.kernels.triton_attention import cuda_attention
+    from phloem.kernels.triton.attention import cuda_attention
 
     q_lens, context_lens, next_q_lens, next_context_lens, shared = PAIRS[name]
     heads, options = (4, 2, 32), {"scale": 0.2, "window": 0, "soft_cap": 0.0, "sinks": None}
@@ -58,7 +58,7 @@ def test_the_launches_of_one_step_compute_the_next(name: str, make_batch: Batche
 
 
 def test_programs_fewer_than_items_share_them(make_batch: Batches, device: torch.device) -> None:
-    from phloem.kernels.triton_attention import cuda_attention
+    from phloem.kernels.triton.attention import cuda_attention
 
     batch = make_batch([1] * 4, [40, 20, 270, 12], (3, 3, 32), device=device)
     work = batch.cuda_work()

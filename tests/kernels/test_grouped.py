@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from phloem.kernels import Grouped, LinearWeight, device_grouped, ops, pack_grouped, pack_linear
-from phloem.kernels.cpu_threads import WORTH_SHARING
+from phloem.kernels.cpu.threads import WORTH_SHARING
 from phloem.kernels.grouped import Element, round_to_int4, stack
 
 from .rounding import assert_within, gamma, product_bound

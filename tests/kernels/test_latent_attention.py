@@ -11,7 +11,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from phloem.kernels import WorkBuffers, latent_attention, plan_attention, reference, write_latents
+from phloem.kernels import WorkBuffers, latent_attention, plan_attention, write_latents
+from phloem.kernels.plain import ops as reference
 
 from .rounding import assert_within, gamma
 
@@ -60,7 +61,7 @@ def _latents(batch: Any) -> Tensor:
 
 @pytest.mark.parametrize("name", CASES)
 def test_triton_agrees_with_float64(name: str, make_batch: Batches, device: torch.device) -> None:
-    from phloem.kernels import triton_latent
+    from phloem.kernels.triton import latent as triton_latent
 
     batch, rank, options = _case(name, make_batch, torch.float32, device)
     work = batch.cuda_work(**options)
@@ -73,7 +74,7 @@ def test_triton_agrees_with_float64(name: str, make_batch: Batches, device: torc
 def test_half_types_agree_to_their_rounding(
     name: str, kind: str, make_batch: Batches, device: torch.device, bfloat16: torch.dtype
 ) -> None:
-    from phloem.kernels import triton_latent
+    from phloem.kernels.triton import latent as triton_latent
 
     dtype = torch.float16 if kind == "fp16" else bfloat16
     batch, rank, options = _case(name, make_batch, dtype, device)
@@ -102,7 +103,7 @@ def test_bits_on_the_cpu_do_not_depend_on_the_batch(make_batch: Batches) -> None
 
 
 def test_launches_of_one_step_compute_the_next(make_batch: Batches, device: torch.device) -> None:
-    from phloem.kernels import triton_latent
+    from phloem.kernels.triton import latent as triton_latent
 
     before, batch = (make_batch([1, 1], lens, (4, 1, 48), device=device) for lens in ([90, 600], [280, 800]))
     buffers = WorkBuffers(device, num_processors=2)
@@ -156,7 +157,7 @@ def test_latents_are_written_where_they_belong_and_nowhere_else(path: str, devic
     slots = torch.tensor([3, 40, -1, 17, 0, 63, 31], device=place)
     caches = [torch.full((4, 16, 48), torch.nan, device=place) for _ in range(2)]
     if path == "triton":
-        from phloem.kernels.triton_latent import write_latents as write
+        from phloem.kernels.triton.latent import write_latents as write
     else:
         write = write_latents
     write(latents, caches[0], slots)

@@ -10,11 +10,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from phloem.kernels import ops, reference
-from phloem.kernels.cpu_mxfp4 import lay_out, take_apart
-from phloem.kernels.cpu_threads import ONE_TEAM, use_threads
+from phloem.kernels import ops
+from phloem.kernels.cpu.mxfp4 import lay_out, take_apart
+from phloem.kernels.cpu.threads import ONE_TEAM, use_threads
 from phloem.kernels.linear_weight import Quantise, input_range, pack_mxfp4
 from phloem.kernels.mxfp4 import widen
+from phloem.kernels.plain import ops as reference
 
 from .rounding import assert_within, fused_sums, gamma, product_bound, whole_numbers
 

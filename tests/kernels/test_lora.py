@@ -7,8 +7,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from phloem.kernels import LoraLayers, LoraPart, LoraSegment, narrow_segments, ops, pack_lora, plan_lora, reference
-from phloem.kernels.cpu_threads import use_threads
+from phloem.kernels import LoraLayers, LoraPart, LoraSegment, narrow_segments, ops, pack_lora, plan_lora
+from phloem.kernels.cpu.threads import use_threads
+from phloem.kernels.plain import ops as reference
 
 from .rounding import whole_numbers
 

@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from phloem.kernels import FP8, is_quantised, ops, reference
+from phloem.kernels import FP8, is_quantised, ops
+from phloem.kernels.plain import ops as reference
 
 from .rounding import whole_numbers
 from .test_elementwise import close
@@ -65,7 +66,7 @@ class Step:
 
 def implementation(path: str) -> Any:
     if path == "triton":
-        from phloem.kernels.triton_heads import place_heads
+        from phloem.kernels.triton.heads import place_heads
 
         return place_heads
     return ops.place_heads

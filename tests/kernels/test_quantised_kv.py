@@ -11,7 +11,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from phloem.kernels import FP8, attention, bytes_per_head, ops, reference
+from phloem.kernels import FP8, attention, bytes_per_head, ops
+from phloem.kernels.plain import ops as reference
 
 from .rounding import assert_within
 
@@ -35,7 +36,7 @@ def stored(request: pytest.FixtureRequest) -> torch.dtype:
 
 def write_with(path: str) -> Callable[..., None]:
     if path == "triton":
-        from phloem.kernels.triton_heads import write_kv
+        from phloem.kernels.triton.heads import write_kv
 
         return write_kv
     return ops.write_kv
@@ -123,7 +124,7 @@ def test_small_values_keep_their_digits_in_fp16(
     size: float, stored: torch.dtype, make_batch: Batches, device: torch.device, bfloat16: torch.dtype
 ) -> None:
     """Their scales are among the smallest numbers that fp16 has. Weights are rounded to bf16, the result to fp16."""
-    from phloem.kernels.triton_attention import cuda_attention
+    from phloem.kernels.triton.attention import cuda_attention
 
     batch = make_batch(*TRITON_SHAPES["decode"], device=device)
     batch = replace(batch, v_cache=batch.v_cache * size)
@@ -142,7 +143,7 @@ def test_small_values_keep_their_digits_in_fp16(
 def test_triton_attention_agrees_with_float64(
     shape: str, kind: str, stored: torch.dtype, make_batch: Batches, device: torch.device, bfloat16: torch.dtype
 ) -> None:
-    from phloem.kernels.triton_attention import cuda_attention
+    from phloem.kernels.triton.attention import cuda_attention
 
     batch = make_batch(*TRITON_SHAPES[shape], device=device)
     k, k_scales, exact_k = rounded(batch.k_cache, stored)

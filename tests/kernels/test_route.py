@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from phloem.kernels import ExpertChoice, choose_experts, mix_experts, reference
+from phloem.kernels import ExpertChoice, choose_experts, mix_experts
+from phloem.kernels.plain import ops as reference
 
 from .rounding import assert_within, gamma
 from .test_experts import CLAMPED, SHAPES, Problem
@@ -56,7 +57,7 @@ def share_bound(shares: Tensor, num_experts: int) -> Tensor:
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
 @pytest.mark.parametrize("has_bias", [False, True], ids=["plain", "bias"])
 def test_triton_chooses_as_its_twin_does(rule: tuple[int, ExpertChoice], has_bias: bool, device: torch.device) -> None:
-    from phloem.kernels import triton_route
+    from phloem.kernels.triton import route as triton_route
 
     num_experts, choice = rule
     bias = torch.randn(num_experts) / 4 if has_bias else None
@@ -101,7 +102,7 @@ def test_a_rows_choice_has_the_same_bits_alone_and_among_others(rule: tuple[int,
 
 
 def test_equal_scores_go_to_the_first(device: torch.device) -> None:
-    from phloem.kernels import triton_route
+    from phloem.kernels.triton import route as triton_route
 
     logits = torch.tensor([[0.0, 1.0, 1.0, 0.0, 1.0], [2.0, 2.0, 2.0, 2.0, 2.0]])
     for chosen, _ in (
@@ -113,7 +114,7 @@ def test_equal_scores_go_to_the_first(device: torch.device) -> None:
 
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # numpy's, in Triton's interpreter
 def test_what_is_no_number_chooses_experts_that_there_are(device: torch.device) -> None:
-    from phloem.kernels import triton_route
+    from phloem.kernels.triton import route as triton_route
 
     logits = torch.randn(4, 12)
     logits[0] = torch.nan
@@ -150,7 +151,7 @@ def test_pairs_are_sorted_on_any_device(num_rows: int, device: torch.device) -> 
 def check_sorting(
     num_rows: int, num_chosen: int, num_experts: int, block_rows: int, seed: int, device: torch.device
 ) -> None:
-    from phloem.kernels.triton_route import sorted_pairs
+    from phloem.kernels.triton.route import sorted_pairs
 
     chosen = np.random.default_rng(seed).integers(0, num_experts + 1, (num_rows, num_chosen), dtype=np.int32)
     experts = chosen.ravel()

@@ -10,7 +10,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from phloem.kernels import LogitEdits, Logprobs, ops, reference, reference_sample
+from phloem.kernels import LogitEdits, Logprobs, ops
+from phloem.kernels.plain import ops as reference
+from phloem.kernels.plain import sample as reference_sample
 
 from .rounding import assert_within, gamma
 
@@ -81,7 +83,7 @@ def implementation(name: str, device: torch.device) -> Callable[..., tuple[Tenso
             return reference.sample(*rows.arguments(), num_top)
         if name == "cpu":
             return ops.sample(*rows.arguments(), num_top)
-        from phloem.kernels import triton_sample
+        from phloem.kernels.triton import sample as triton_sample
 
         token_ids, found = triton_sample.sample(*rows.arguments(device), num_top)
         return token_ids.cpu(), found and Logprobs(*(t.cpu() for t in found))
@@ -228,7 +230,7 @@ def test_logprobs_of_given_tokens(path: str, device: torch.device) -> None:
     if path == "cpu":
         found = ops.logprobs(logits, token_ids, 4)
     else:
-        from phloem.kernels import triton_logprobs
+        from phloem.kernels.triton import logprobs as triton_logprobs
 
         found = triton_logprobs.logprobs(logits.to(device), token_ids.to(device), 4)
     exact = reference_sample.logprobs_in(torch.float64, logits, token_ids, 4)
@@ -431,7 +433,7 @@ def test_half_types_are_widened_as_they_are_read(
     vocab_size: int, kind: str, device: torch.device, bfloat16: torch.dtype
 ) -> None:
     """On a GPU logits come as the last product has them."""
-    from phloem.kernels import triton_sample
+    from phloem.kernels.triton import sample as triton_sample
 
     rows = mixed_rows(12, vocab_size)
     half = replace(rows, logits=rows.logits.to(bfloat16 if kind == "bf16" else torch.float16))

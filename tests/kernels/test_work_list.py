@@ -10,9 +10,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from phloem.kernels import cpu_work as cpu
 from phloem.kernels import cuda_work as cuda
 from phloem.kernels import plan_attention
+from phloem.kernels.cpu import work as cpu
 from phloem.kernels.launch import SPLIT_SIZE, SharingCosts, folds_splits
 from phloem.kernels.work_buffers import MERGE_ENTRY, CudaWork
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable
 
 import pytest
 
 from phloem.radix import RadixTree, pack
-from phloem.radix.audit import audit_tree
 from phloem.radix.snapshot import NodeRecord, Snapshot
 
 
@@ -41,8 +41,12 @@ def end_of(copy: Snapshot, *token_ids: int) -> NodeRecord:
     raise KeyError(token_ids)
 
 
+def root_of(copy: Snapshot, namespace: str) -> NodeRecord:
+    return next(node for node in copy.nodes if not node.id and node.namespace == namespace)
+
+
 def test_a_sound_tree_passes(tree: RadixTree) -> None:
-    copy = tree._take_snapshot()
+    copy = tree._snapshot()
     assert len(copy.candidates) > 2, "no order to corrupt"
     assert len(end_of(copy, 1, 1).children) > 1, "no order to corrupt"
     tree.audit()
@@ -167,11 +171,11 @@ def move_to_another_namespace(copy: Snapshot) -> None:
 
 
 def rename_a_root(copy: Snapshot) -> None:
-    copy.roots["another"] = copy.roots.pop("")
+    root_of(copy, "").namespace = "another"
 
 
 def keep_an_empty_root(copy: Snapshot) -> None:
-    copy.roots["empty"] = ([], 0)
+    copy.nodes.insert(0, dataclasses.replace(root_of(copy, ""), namespace="empty", children=[], num_holds=0))
 
 
 def make_a_circle(copy: Snapshot) -> None:
@@ -215,10 +219,10 @@ CORRUPTIONS = [
 
 @pytest.mark.parametrize("corrupt", CORRUPTIONS, ids=lambda corrupt: corrupt.__name__)
 def test_audit_sees(corrupt: Callable[[Snapshot], None], tree: RadixTree) -> None:
-    copy = tree._take_snapshot()
+    copy = tree._snapshot()
     corrupt(copy)
     with pytest.raises(AssertionError):
-        audit_tree(copy, tree._pins)
+        copy.audit(tree._pins)
 
 
 def test_audit_sees_pins_that_are_miscounted(tree: RadixTree) -> None:

@@ -45,7 +45,6 @@ USES: dict[str, Use] = {
     "pin": lambda tree: tree.pin(pack([4]), 1.0, ""),
     "put": lambda tree: tree.put(pack([8]), pack([80]), "", Node(0), 0, 1.0, None, None),
     "release": lambda tree: tree.release(Node(1)),
-    "roots": lambda tree: tree.roots(),
     "take": lambda tree: tree.take(3, 1.0, None, None),
     "touch": lambda tree: tree.touch(Node(1)),
     "unpin": lambda tree: tree.unpin(next(iter(tree._pins))),
@@ -206,7 +205,7 @@ def test_an_interruption_of_on_event_is_raised() -> None:
 def test_spare_must_give_an_int(answer: object) -> None:
     tree = RadixTree(1)
     tree.insert(pack([1]), [5], "")
-    with pytest.raises(TypeError, match=f"spare must return .* int, not {type(answer).__name__}"):
+    with pytest.raises(TypeError, match=f"'{type(answer).__name__}' object cannot be interpreted as an integer"):
         tree.evict(1, spare=lambda namespace, tokens: answer)  # type: ignore[arg-type,return-value]
     tree.audit()
     assert tree.evict(1) == [5]
@@ -215,7 +214,7 @@ def test_spare_must_give_an_int(answer: object) -> None:
 @pytest.mark.parametrize("answer", [None, "3", b"", [1]])
 def test_block_cost_must_give_a_number(answer: object) -> None:
     tree = RadixTree(1, policy="cost", block_cost=lambda end: answer)  # type: ignore[arg-type,return-value]
-    with pytest.raises(TypeError, match=f"block_cost must return a number, not {type(answer).__name__}"):
+    with pytest.raises(TypeError, match=f"must be real number, not {type(answer).__name__}"):
         tree.insert(pack([1]), [5], "")
     tree.audit()
     assert not tree.blocks()
@@ -242,8 +241,8 @@ def test_the_error_of_an_answer_that_raises_is_kept() -> None:
     assert tree.evict(1) == [5]
 
 
-@pytest.mark.parametrize(("answer", "is_spared"), [(2**63, True), (2**70, True), (-(2**70), False), (True, True)])
-def test_spare_may_give_any_int(answer: int, is_spared: bool) -> None:
+@pytest.mark.parametrize(("answer", "is_spared"), [(2**62, True), (-(2**62), False), (True, True)])
+def test_spare_may_give_any_int_of_64_bits(answer: int, is_spared: bool) -> None:
     tree = RadixTree(1)
     for token in (1, 2):
         tree.insert(pack([token]), [token], "")

@@ -12,7 +12,9 @@ from torch import Tensor
 
 from phloem import SamplingParams
 from phloem.errors import RequestError
-from phloem.kernels import cpu_sample, ops, reference
+from phloem.kernels import ops
+from phloem.kernels.cpu import sample as cpu_sample
+from phloem.kernels.plain import ops as reference
 
 from .fakes import VOCAB_SIZE, Engine, fake_engine
 

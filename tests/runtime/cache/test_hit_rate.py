@@ -42,9 +42,10 @@ def tree_of_thought() -> list[list[int]]:
 
 
 def share(prompts: list[list[int]], num_blocks: int, *, ordered: bool) -> float:
-    """The optimum's share of cached blocks for prompts in depth-first order, or in that in which they came."""
+    """The optimum's share of cached tokens for prompts in depth-first order, or in that in which they came."""
     order = sorted(prompts, key=pack) if ordered else prompts
-    return foresee([Visit("", pack(p), len(p)) for p in order], num_blocks=num_blocks, block_size=BLOCK_SIZE)
+    hits = foresee([Visit("", pack(p), len(p)) for p in order], num_blocks=num_blocks, block_size=BLOCK_SIZE)
+    return sum(hits) / sum(map(len, prompts))
 
 
 def optimum(prompts: list[list[int]]) -> float:

@@ -1,0 +1,1 @@
+"""The loops of `kernels/core` on tensors, and how weights lie for them."""

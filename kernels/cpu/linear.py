@@ -1,0 +1,47 @@
+"""Matrix products on the CPU whose bits do not depend on the number of rows, for every packing of the weight.
+
+Every output is one chain in a fixed order: of fused multiply-adds from its bias through inputs 0, 1, 2 …
+(`core/linear.cpp`); of whole numbers where inputs are rounded, for int8 weights (`core/linear_int8.cpp`) and for groups
+of four or eight bits (`core/linear_rounded.cpp`). The files say which, and how the work is cut.
+
+Cost, measured on an AMD Zen 3 core that reads 20 GB/s and multiplies 100 GFLOP/s: the products of SmolLM-135M's shape
+(135 million weights) take 24, 35 and 200 ms for 1, 8 and 64 rows, and 13, 29 and 200 ms if bf16 holds the weights.
+Weights are packed once (`linear_weight`).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..._core import kernels as core
+from ..linear_weight import PANEL, LinearWeight
+from .threads import ONE_TEAM, num_cpu_threads
+
+_WIDENED, _INT8, _ROUNDED = range(3)
+
+
+def cpu_linear(x: Tensor, weight: LinearWeight) -> Tensor:
+    """`linear` for fp32 x `[T, K]` (dense rows, any stride between them) and a weight in panels."""
+    num_rows, depth = x.shape
+    stored, bias, scales, groups = weight.stored, weight.bias, weight.scales, weight.groups
+    assert bias is not None
+    form = _INT8 if scales is not None else _ROUNDED if groups is not None and groups.rounds_inputs else _WIDENED
+    num_panels = stored.shape[0]
+    out = torch.empty((num_rows, num_panels * PANEL))
+    core.multiply(
+        ONE_TEAM,
+        num_cpu_threads(),
+        form,
+        x.data_ptr(),
+        x.stride(0),
+        stored.data_ptr(),
+        weight.packing,
+        bias.data_ptr(),
+        0 if scales is None else scales.data_ptr(),
+        out.data_ptr(),
+        num_rows,
+        depth,
+        num_panels,
+    )
+    return out if num_panels * PANEL == weight.num_outputs else out[:, : weight.num_outputs]

@@ -1,0 +1,90 @@
+"""Masked sampling on the CPU: one compiled call per step, each row on its own (`core/sample.cpp`).
+
+Which token is chosen is what `reference.sample` says, up to the last bit of a logarithm or of a sum at a threshold.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..._core import kernels as core
+from ..logit_edits import LogitEdits
+from ..plain.sample import Logprobs
+
+
+def sample(
+    logits: Tensor,
+    mask_table: Tensor | None,
+    mask_rows: Tensor,
+    temperature: Tensor,
+    top_k: Tensor,
+    top_p: Tensor,
+    min_p: Tensor,
+    seeds: Tensor,
+    positions: Tensor,
+    edits: LogitEdits | None = None,
+    num_top: int | None = None,
+) -> tuple[Tensor, Logprobs | None]:
+    num_rows, vocab_size = logits.shape
+    token_ids = torch.empty(num_rows, dtype=torch.int64)
+    raw = logits.float().contiguous()
+    scores = raw if edits is None else _edited(raw, edits)
+    mask = None if mask_table is None else mask_table.contiguous()
+    mask_rows, top_k = (column.to(torch.int32).contiguous() for column in (mask_rows, top_k))
+    temperature, top_p, min_p = (column.float().contiguous() for column in (temperature, top_p, min_p))
+    seeds, positions = (column.to(torch.int64).contiguous() for column in (seeds, positions))
+    core.sample_rows(
+        scores.data_ptr(),
+        num_rows,
+        vocab_size,
+        0 if mask is None else mask.data_ptr(),
+        0 if mask is None else mask.shape[1],
+        mask_rows.data_ptr(),
+        temperature.data_ptr(),
+        top_k.data_ptr(),
+        top_p.data_ptr(),
+        min_p.data_ptr(),
+        seeds.data_ptr(),
+        positions.data_ptr(),
+        token_ids.data_ptr(),
+    )
+    return token_ids, None if num_top is None else logprobs(raw, token_ids, num_top)
+
+
+def logprobs(logits: Tensor, token_ids: Tensor, num_top: int) -> Logprobs:
+    """See `reference.logprobs`."""
+    num_rows, vocab_size = logits.shape
+    num_top = min(num_top, vocab_size)
+    chosen = torch.empty(num_rows)
+    top_ids, top = torch.empty((num_rows, num_top), dtype=torch.int64), torch.empty((num_rows, num_top))
+    raw, token_ids = logits.float().contiguous(), token_ids.contiguous()
+    pointers = (token_ids.data_ptr(), chosen.data_ptr(), top_ids.data_ptr(), top.data_ptr())
+    core.report_rows(raw.data_ptr(), num_rows, vocab_size, *pointers, num_top)
+    return Logprobs(chosen, top_ids, top)
+
+
+def _edited(logits: Tensor, edits: LogitEdits) -> Tensor:
+    """`reference.edited`: a copy."""
+    out = logits.clone()
+    num_rows, vocab_size = out.shape
+    counts, biases, drafted = (part.contiguous() for part in (edits.counts, edits.biases, edits.drafted))
+    count_rows, bias_rows = edits.count_rows.contiguous(), edits.bias_rows.contiguous()
+    repetition, presence, frequency = (
+        part.contiguous() for part in (edits.repetition, edits.presence, edits.frequency)
+    )
+    core.edit_rows(
+        out.data_ptr(),
+        num_rows,
+        vocab_size,
+        counts.data_ptr() if len(counts) else 0,
+        biases.data_ptr() if len(biases) else 0,
+        count_rows.data_ptr(),
+        bias_rows.data_ptr(),
+        repetition.data_ptr(),
+        presence.data_ptr(),
+        frequency.data_ptr(),
+        drafted.data_ptr(),
+        drafted.shape[1],
+    )
+    return out

@@ -1,0 +1,1 @@
+"""The kernels of GPUs. Triton is imported here and nowhere else."""

@@ -1,0 +1,237 @@
+"""One attention kernel, driven by a work list, for decode, prefill chunks, drafts and shared prefixes alike.
+
+An item is (block-table row, KV head, range of keys, run of packed query rows). A packed row is (token, head of
+the group), so that a tile of the tensor core is filled by the heads that share a KV head, by the tokens of a
+chunk and by the requests that share the keys::
+
+    keys        0 ......... 256 ......... 512 ......... 700      absolute grid of splits
+    request a   │ partial 0  │ partial 1  │ partial 2 │          three items, merged by `triton.merge`
+    request b   │ fold ──────► fold ──────► fold ─────► out      one item that walks all its splits
+
+Every split is reduced on its own, from nothing, in steps of BLOCK_KEYS keys; splits are folded left to right.
+Whether the folding happens here (an item that owns all keys of its rows) or in the merge kernel (an item that
+owns one split) is a matter of load balance and changes no operation on the numbers. Only the widest tile class runs
+through all its keys with one sum: two of them would not fit its registers.
+
+Programs are as many as suit the device, or as a captured graph fixed; each takes its share of the items.
+
+Softmax is in base 2; scores, weights and sums are fp32. It knows nothing of who planned the items.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from ..launch import SPLIT_SIZE, attention_config
+from ..work_buffers import CudaWork
+from .items import look_up_rows, num_turns, store_rows, take_item
+from .merge import add_scores, fold, merge_partials
+
+LOG2_E = 1.4426950408889634
+
+
+@triton.jit  # type: ignore[untyped-decorator]  # triton has no types
+def attend_items(
+    q_ptr: tl.tensor,  # [T, H, D]
+    k_ptr: tl.tensor,  # [num_blocks, Hkv, BLOCK_SIZE, D]
+    v_ptr: tl.tensor,
+    out_ptr: tl.tensor,  # [T, H, D]
+    sums_ptr: tl.tensor,  # [num_slots, D] fp32: weighted values of partials
+    tops_ptr: tl.tensor,  # [num_slots, 2] fp32: maximum and sum of partials
+    sinks_ptr: tl.tensor,  # [H]
+    k_scales_ptr: tl.tensor,  # [num_blocks, Hkv, BLOCK_SIZE] fp32, read if QUANTISED
+    v_scales_ptr: tl.tensor,
+    items_ptr: tl.tensor,  # [N, 8] int32
+    launch_ptr: tl.tensor,  # [2] int32: first item of this launch, number of items
+    rows_ptr: tl.tensor,  # [T] int32: token of a row
+    positions_ptr: tl.tensor,  # [T] int32, by token
+    slots_ptr: tl.tensor,  # [T, 2] int32: first slot of a token, slots from split to split
+    tables_ptr: tl.tensor,  # int32: what the block tables' places in items count from
+    q_token: tl.tensor,
+    q_head: tl.tensor,
+    kv_block: tl.tensor,
+    kv_head_stride: tl.tensor,
+    kv_slot: tl.tensor,
+    scale_block: tl.tensor,  # Hkv * BLOCK_SIZE
+    num_heads: tl.tensor,
+    scale: tl.tensor,  # times log2(e)
+    soft_cap: tl.tensor,  # times log2(e)
+    window: tl.tensor,
+    GROUP: tl.constexpr,
+    HEAD_DIM: tl.constexpr,
+    BLOCK_DIM: tl.constexpr,
+    BLOCK_ROWS: tl.constexpr,
+    BLOCK_KEYS: tl.constexpr,
+    BLOCK_SIZE: tl.constexpr,
+    SPLIT: tl.constexpr,
+    FOLDS: tl.constexpr,  # every split is summed up on its own; else an item is one sum
+    QUANTISED: tl.constexpr,  # int8 or fp8 keys and values
+    HAS_WINDOW: tl.constexpr,
+    HAS_CAP: tl.constexpr,
+    HAS_SINKS: tl.constexpr,
+    STAGES: tl.constexpr,
+) -> None:
+    for turn in range(num_turns(launch_ptr)):
+        item, is_there = take_item(turn, items_ptr, launch_ptr)
+        if is_there:
+            table = tables_ptr + tl.load(item)
+            kv_head = tl.load(item + 1)
+            key_begin = tl.load(item + 2)
+            key_end = tl.load(item + 3)
+            token, head, in_rows = look_up_rows(item, rows_ptr, GROUP, BLOCK_ROWS, "")
+            position = tl.load(positions_ptr + token, mask=in_rows, other=-1)
+            d = tl.arange(0, BLOCK_DIM)
+            in_head = d < HEAD_DIM
+            q_offset = token.to(tl.int64) * q_token + head * q_head
+            q_mask = in_rows[:, None] & in_head[None, :]
+            q = tl.load(q_ptr + q_offset[:, None] + d[None, :], mask=q_mask, other=0.0)
+
+            if HAS_WINDOW:  # blocks that no row can see are skipped; they would add exactly nothing
+                oldest = tl.min(tl.where(in_rows, position, 2147483647), 0) - window + 1
+                key_begin = tl.maximum(key_begin, tl.maximum(oldest, 0) // BLOCK_KEYS * BLOCK_KEYS)
+
+            folded_top = tl.full([BLOCK_ROWS], float("-inf"), tl.float32)
+            folded_total = tl.zeros([BLOCK_ROWS], tl.float32)
+            folded = tl.zeros([BLOCK_ROWS, BLOCK_DIM], tl.float32)
+            if HAS_SINKS:  # a logit that was seen first and carries no value
+                is_direct = tl.load(item + 6) != 0
+                sink = tl.load(sinks_ptr + head, mask=in_rows, other=0.0).to(tl.float32) * 1.4426950408889634
+                folded_top = tl.where(is_direct, sink, folded_top)
+                folded_total = tl.where(is_direct, 1.0, folded_total)
+
+            top = tl.full([BLOCK_ROWS], float("-inf"), tl.float32)
+            total = tl.zeros([BLOCK_ROWS], tl.float32)
+            acc = tl.zeros([BLOCK_ROWS, BLOCK_DIM], tl.float32)
+            kv_offset = kv_head.to(tl.int64) * kv_head_stride
+            for start in tl.range(key_begin, key_end, BLOCK_KEYS, num_stages=STAGES):
+                n = start + tl.arange(0, BLOCK_KEYS)
+                # past the end the last key is read again and hidden below: a load without a mask is a plain copy
+                held = tl.minimum(n, key_end - 1)
+                if BLOCK_SIZE >= BLOCK_KEYS:  # all keys in one block: a scalar index, contiguous rows
+                    block = tl.load(table + start // BLOCK_SIZE).to(tl.int64)
+                else:
+                    block = tl.load(table + held // BLOCK_SIZE).to(tl.int64)
+                offset = kv_offset + block * kv_block + (held % BLOCK_SIZE) * kv_slot
+                k_at = (k_ptr + offset)[:, None] + d[None, :]
+                v_at = (v_ptr + offset)[:, None] + d[None, :]
+                if HEAD_DIM == BLOCK_DIM:
+                    k = tl.load(k_at)
+                    v = tl.load(v_at)
+                elif QUANTISED:
+                    k = tl.load(k_at, mask=in_head[None, :])
+                    v = tl.load(v_at, mask=in_head[None, :])
+                else:
+                    k = tl.load(k_at, mask=in_head[None, :], other=0.0)
+                    v = tl.load(v_at, mask=in_head[None, :], other=0.0)
+                if QUANTISED:  # every int8 and every fp8 number is one of q's type as well, and one of bf16
+                    k = k.to(tl.float32).to(q.dtype)
+                    # in fp16 weights times scales, which may be tiny, would lose their digits
+                    v = v.to(tl.float32).to(tl.bfloat16 if q.dtype == tl.float16 else q.dtype)
+                    if HEAD_DIM != BLOCK_DIM:
+                        k = tl.where(in_head[None, :], k, 0.0)
+                        v = tl.where(in_head[None, :], v, 0.0)
+
+                scores = tl.dot(q, tl.trans(k), input_precision="ieee") * scale
+                if QUANTISED:
+                    at = block * scale_block + kv_head * BLOCK_SIZE + held % BLOCK_SIZE
+                    scores = scores * tl.load(k_scales_ptr + at)[None, :]
+                if HAS_CAP:  # cap * tanh(x), tanh(x) = 1 - 2 / (exp(2 x) + 1)
+                    e = tl.exp2(tl.minimum(scores / soft_cap, 20.0) * (2.0 * 1.4426950408889634))
+                    scores = soft_cap * (1.0 - 2.0 / (e + 1.0))
+                visible = (n[None, :] < key_end) & (n[None, :] <= position[:, None])
+                if HAS_WINDOW:
+                    visible = visible & (n[None, :] > position[:, None] - window)
+                scores = tl.where(visible, scores, float("-inf"))
+
+                weights, decay, top, total = add_scores(scores, top, total)
+                acc = acc * decay[:, None]
+                if QUANTISED:
+                    weights = weights * tl.load(v_scales_ptr + at)[None, :]
+                acc = tl.dot(weights.to(v.dtype), v, acc, input_precision="ieee")
+                if FOLDS and (start + BLOCK_KEYS) % SPLIT == 0:
+                    folded_top, folded_total, folded = fold(folded_top, folded_total, folded, top, total, acc)
+                    top = tl.full([BLOCK_ROWS], float("-inf"), tl.float32)
+                    total = tl.zeros([BLOCK_ROWS], tl.float32)
+                    acc = tl.zeros([BLOCK_ROWS, BLOCK_DIM], tl.float32)
+            # the last split, or nothing if it was folded just now: folding nothing changes nothing
+            folded_top, folded_total, folded = fold(folded_top, folded_total, folded, top, total, acc)
+            places = (out_ptr, sums_ptr, tops_ptr)
+            result = (folded_top, folded_total, folded)
+            store_rows(item, rows_ptr, slots_ptr, places, result, num_heads, GROUP, HEAD_DIM, SPLIT)
+
+
+def cuda_attention(
+    work: CudaWork,
+    q: Tensor,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    *,
+    scale: float,
+    window: int,
+    soft_cap: float,
+    sinks: Tensor | None,
+    k_scales: Tensor | None = None,
+    v_scales: Tensor | None = None,
+) -> Tensor:
+    """`attention` on the device of `work`; q `[T, H, D]` may be a view with a dense last axis, scales are dense.
+
+    One launch per tile class in the step (one for a step that only decodes), and one to merge if any request was
+    cut. If the work has fixed buffers, nothing here depends on the step but its signature, and nothing but the result
+    is allocated.
+    """
+    num_tokens, num_heads, head_dim = q.shape
+    _, num_kv_heads, block_size, _ = k_cache.shape
+    out = torch.empty((num_tokens, num_heads, head_dim), dtype=q.dtype, device=q.device)
+    sums, tops = work.partial_results(head_dim)
+    for launch in work.launches:
+        config = attention_config(launch.block_rows, launch.folds, head_dim, q.element_size(), k_scales is not None)
+        attend_items[(work.num_programs or launch.num_items,)](
+            q,
+            k_cache,
+            v_cache,
+            out,
+            sums,
+            tops,
+            sinks if sinks is not None else q,
+            k_scales if k_scales is not None else q,
+            v_scales if v_scales is not None else q,
+            work.items,
+            work.entry(launch.entry),
+            work.rows,
+            work.positions,
+            work.slots,
+            work.buffer,
+            q.stride(0),
+            q.stride(1),
+            k_cache.stride(0),
+            k_cache.stride(1),
+            k_cache.stride(2),
+            num_kv_heads * block_size,
+            num_heads,
+            scale * LOG2_E,
+            soft_cap * LOG2_E,
+            window,
+            GROUP=num_heads // num_kv_heads,
+            HEAD_DIM=head_dim,
+            BLOCK_DIM=triton.next_power_of_2(head_dim),
+            BLOCK_ROWS=config.block_rows,
+            BLOCK_KEYS=config.block_keys,
+            BLOCK_SIZE=block_size,
+            SPLIT=SPLIT_SIZE,
+            FOLDS=launch.folds,
+            QUANTISED=k_scales is not None,
+            HAS_WINDOW=window > 0,
+            HAS_CAP=soft_cap > 0,
+            HAS_SINKS=sinks is not None,
+            STAGES=config.num_stages,
+            num_warps=config.num_warps,
+            num_stages=config.num_stages,
+            maxnreg=config.max_registers,
+            enable_fp_fusion=True,
+        )
+    if work.num_merged:
+        merge_partials(work, sums, tops, out, sinks, window)
+    return out

@@ -1,0 +1,78 @@
+"""What every attention kernel does with its items: take its share of them, look up their rows, store the results.
+
+Items are `cuda_work`'s; a packed row is (token, head of the group), see `triton.attention`. It knows no keys.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+ITEM_SIZE = tl.constexpr(8)  # numbers of an item
+
+
+@triton.jit  # type: ignore[untyped-decorator]  # triton has no types
+def num_turns(launch_ptr: tl.tensor) -> tl.tensor:
+    """How many items the busiest program of this launch has."""
+    return tl.cdiv(tl.load(launch_ptr + 1), tl.num_programs(0))
+
+
+@triton.jit  # type: ignore[untyped-decorator]  # triton has no types
+def take_item(turn: tl.tensor, items_ptr: tl.tensor, launch_ptr: tl.tensor) -> tl.tensor:
+    """This program's item of a turn, and whether there is one.
+
+    There and back again: who gets the longest item of one turn gets the shortest of the next.
+    """
+    program, num_programs = tl.program_id(0), tl.num_programs(0)
+    index = turn * num_programs + tl.where(turn % 2 == 0, program, num_programs - 1 - program)
+    return items_ptr + (tl.load(launch_ptr) + index) * ITEM_SIZE, index < tl.load(launch_ptr + 1)
+
+
+@triton.jit  # type: ignore[untyped-decorator]  # triton has no types
+def look_up_rows(
+    item: tl.tensor, rows_ptr: tl.tensor, group: tl.tensor, BLOCK_ROWS: tl.constexpr, CACHE: tl.constexpr
+) -> tl.tensor:
+    """Token, head and presence of each row of the item's tile."""
+    m = tl.arange(0, BLOCK_ROWS)
+    kv_head = tl.load(item + 1, cache_modifier=CACHE)
+    packed = tl.load(item + 4, cache_modifier=CACHE) + m
+    in_rows = m < tl.load(item + 5, cache_modifier=CACHE)
+    token = tl.load(rows_ptr + packed // group, mask=in_rows, other=0, cache_modifier=CACHE)
+    return token, kv_head * group + packed % group, in_rows
+
+
+@triton.jit  # type: ignore[untyped-decorator]  # triton has no types
+def store_rows(
+    item: tl.tensor,
+    rows_ptr: tl.tensor,  # [T] int32: token of a row
+    slots_ptr: tl.tensor,  # [T, 2] int32: first slot of a token, slots from split to split
+    places: tl.tensor,  # out [T, H, WIDTH]; of partials: sums [num_slots, WIDTH] fp32, tops [num_slots, 2] fp32
+    result: tl.tensor,  # maximum and sum of each row, and its weighted values
+    num_heads: tl.tensor,
+    group: tl.tensor,
+    WIDTH: tl.constexpr,
+    SPLIT: tl.constexpr,
+) -> None:
+    """The item's result: what its rows get, if it saw all their keys, else their partials of its split.
+
+    The rows are looked up again, in the cache of the processor: held throughout the keys, what is known of them would
+    take the registers that the keys need. Another cache modifier keeps the compiler from joining the two look-ups.
+    """
+    out_ptr, sums_ptr, tops_ptr = places
+    top, total, acc = result
+    BLOCK_ROWS: tl.constexpr = acc.shape[0]
+    BLOCK: tl.constexpr = acc.shape[1]
+    token, head, in_rows = look_up_rows(item, rows_ptr, group, BLOCK_ROWS, ".ca")
+    d = tl.arange(0, BLOCK)
+    mask = in_rows[:, None] & (d < WIDTH)[None, :]
+    if tl.load(item + 6) != 0:
+        at = (token.to(tl.int64) * num_heads + head) * WIDTH
+        out = acc / tl.where(total > 0, total, 1.0)[:, None]
+        tl.store(out_ptr + at[:, None] + d[None, :], out.to(out_ptr.dtype.element_ty), mask=mask)
+    else:
+        first_slot = tl.load(slots_ptr + 2 * token, mask=in_rows, other=0)
+        next_split = tl.load(slots_ptr + 2 * token + 1, mask=in_rows, other=0)
+        slot = (first_slot + tl.load(item + 2) // SPLIT * next_split + head).to(tl.int64)
+        tl.store(sums_ptr + slot[:, None] * WIDTH + d[None, :], acc, mask=mask)
+        tl.store(tops_ptr + 2 * slot, top, mask=in_rows)
+        tl.store(tops_ptr + 2 * slot + 1, total, mask=in_rows)
