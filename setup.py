@@ -39,7 +39,6 @@ WARNINGS = ["-Wall", "-Wextra", "-Wno-missing-field-initializers"]
 # the oldest processors that a core may be carried to, as the compiler calls them; the last is Apple's
 OLDEST = {"x86_64": "x86-64", "aarch64": "armv8-a", "arm64": "armv8.4-a"}
 LEVELS = ["x86-64", "x86-64-v3", "x86-64-v4"]  # `choose_level.cpp` knows the names
-ZIG = [sys.executable, "-m", "ziglang", "c++"]
 Source = tuple[Path, str, Path]  # the source, its level, the object
 PERIOD = 10  # seconds between two lines of progress where no terminal shows them
 
@@ -56,7 +55,8 @@ def compiler() -> list[str] | None:
     for name in ("c++", "g++", "clang++"):
         if shutil.which(name):
             return [name]
-    return ZIG if importlib.util.find_spec("ziglang") else None
+    ziglang = importlib.util.find_spec("ziglang")  # run by its path: where setuptools fetched it, only we find it
+    return [sys.executable, *(ziglang.submodule_search_locations or [])[:1], "c++"] if ziglang else None
 
 
 def written_after(made: Path) -> bool:
@@ -90,6 +90,10 @@ class Compilation:
     processor: str
 
     @property
+    def is_zig(self) -> bool:
+        return any(Path(word).name in ("zig", "ziglang") for word in self.command)
+
+    @property
     def levels(self) -> list[str]:
         """What loops over tensors are compiled for: where they may run on any x86-64, three times."""
         return LEVELS if self.processor == "x86-64" else [self.processor]
@@ -100,7 +104,7 @@ class Compilation:
 
     def march(self, level: str) -> list[str]:
         """The flag for a level, or for all other sources: what is carried elsewhere takes no compiler's default."""
-        if not any(Path(word).name in ("zig", "ziglang") for word in self.command):
+        if not self.is_zig:
             level = level or self.processor.replace("native", "any")
             return [] if level == "any" else [f"-march={level}"]
         # zig compiles for this machine unless told, and has other names
@@ -123,8 +127,8 @@ class Compilation:
     def folder(self) -> Path:
         """Where the objects are, by all that they depend on besides the project's sources."""
         version = subprocess.run([*self.command, "--version"], capture_output=True, text=True, check=False).stdout
-        # not by the name of the Python that runs it: .venv/bin has three
-        command = ["ziglang"] if self.command == ZIG else self.command
+        # not by the name of the Python that runs it, of which .venv/bin has three, nor by where it lies
+        command = ["zig"] if self.is_zig else self.command
         machine = [platform.node(), platform.machine()] if self.processor == "native" else []
         told = [command, version, FLAGS, self.processor, machine, nanobind.__version__, str(ROOT)]
         key = hashlib.sha256(json.dumps([*told, Path(__file__).read_text()]).encode()).hexdigest()[:16]

@@ -151,6 +151,20 @@ def test_the_core_is_compiled_by_what_is_there(source: Path, tmp_path: Path) -> 
     assert _build(source, PATH=path, CXX=f"{tmp_path / 'own'} --fast")[1] == ["own .o"] * 3 + ["own .so"]
 
 
+def test_a_compiler_that_setuptools_fetched_is_found(source: Path, tmp_path: Path) -> None:
+    """It lies in a folder on the path of that process alone."""
+    _fake(tmp_path / "fetched" / "ziglang" / "__main__.py", "zig")
+    code = f"""
+import runpy, setuptools, sys
+setuptools._install_setup_requires = lambda attributes: sys.path.insert(0, {str(tmp_path / "fetched")!r})
+runpy.run_path("setup.py")
+"""
+    kept = {name: value for name, value in os.environ.items() if name != "CXX"}
+    command = [sys.executable, "-c", code, "-q", "build_ext", "--inplace"]
+    subprocess.run(command, cwd=source, env={**kept, "PATH": ""}, check=True, timeout=240)
+    assert (source / "log").read_text().split() == ["zig", ".o"] * 3 + ["zig", ".so"]
+
+
 def test_without_a_compiler_the_remedy_is_told(source: Path) -> None:
     code = """
 import importlib.util, runpy, setuptools

@@ -8,7 +8,7 @@ namespace phloem::fsm {
 namespace {
 
 constexpr int32_t MAX_CODE_POINT = 0x10FFFF;
-constexpr int32_t SURROGATES = 0xD800, BEHIND_SURROGATES = 0xE000;
+constexpr int32_t SURROGATES = 0xD800, AFTER_SURROGATES = 0xE000;
 constexpr std::pair<int, int> SHORT_ESCAPES[] = {{0x22, 0x22}, {0x5C, 0x5C}, {0x08, 0x62}, {0x0C, 0x66},
                                                  {0x0A, 0x6E}, {0x0D, 0x72}, {0x09, 0x74}};
 
@@ -51,10 +51,10 @@ class Speller {
 
   // The number of the node for 64 << 6 * level code points, of which those from `least` on are spelt so; 0: none.
   int32_t block(int32_t first, int level, int32_t least) {
-    const int32_t behind = first + (64 << 6 * level);
-    if (behind <= least || first > MAX_CODE_POINT) return 0;
+    const int32_t after = first + (64 << 6 * level);
+    if (after <= least || first > MAX_CODE_POINT) return 0;
     const int32_t class_id = first >= least ? reader_.class_at(first) : 0;
-    const bool is_one = class_id && level < 2 && reader_.ends_at() >= behind;
+    const bool is_one = class_id && level < 2 && reader_.ends_at() >= after;
     if (is_one && uniform_[class_id][level]) return uniform_[class_id][level];
     Row row;
     for (int32_t index = 0; index < 64; ++index) {
@@ -97,16 +97,16 @@ class Speller {
 // Whether all characters beyond ASCII are of one class: the surrogates are an interval of their own.
 bool is_one_beyond_ascii(AlphabetView alphabet) {
   const size_t size = alphabet.starts.size();
-  return size > 2 && alphabet.starts[size - 1] == BEHIND_SURROGATES &&
+  return size > 2 && alphabet.starts[size - 1] == AFTER_SURROGATES &&
          alphabet.classes[size - 3] == alphabet.classes[size - 1] && alphabet.starts[size - 3] <= 0x80;
 }
 
 // Where the intervals and the surrogates begin and end, sorted, each once; none among the surrogates.
 std::vector<int32_t> cuts(Ints firsts, Ints lasts) {
-  std::vector<int32_t> found = {0, SURROGATES, BEHIND_SURROGATES};
+  std::vector<int32_t> found = {0, SURROGATES, AFTER_SURROGATES};
   for (size_t index = 0; index < firsts.size(); ++index) {
     for (int32_t cut : {firsts[index], lasts[index] + 1}) {
-      if (cut <= MAX_CODE_POINT && !(SURROGATES < cut && cut < BEHIND_SURROGATES)) found.push_back(cut);
+      if (cut <= MAX_CODE_POINT && !(SURROGATES < cut && cut < AFTER_SURROGATES)) found.push_back(cut);
     }
   }
   std::sort(found.begin(), found.end());
@@ -269,7 +269,7 @@ Partition cut_out(Ints points) {
     found.starts.push_back(following);
     if (following == SURROGATES) {
       found.classes.push_back(0);
-      following = BEHIND_SURROGATES;
+      following = AFTER_SURROGATES;
     } else if (index < num_points && points[index] == following) {
       found.classes.push_back(++index);
       ++following;

@@ -4,7 +4,7 @@
 // there is refused. All that was found stays valid when a call ends with an exception; called again it goes on from
 // there.
 //
-// Thread-safe by `mutex`: whoever calls holds it (`Call`), for as long as he keeps references to what is inside. Two
+// Thread-safe by `mutex`: a caller holds it (`Call`) for as long as it keeps references to what is inside. Two
 // bounds are on the work of a call, counted in configurations: the allowance of one thread, and the breath of a search.
 #pragma once
 #include <thread>
@@ -44,7 +44,7 @@ class Automaton {
   int64_t after_text(int64_t state, int64_t index);
   // The state without its configurations inside texts, not accepting; 0 if none is left. which: AN_ITEM, or 0: any.
   int64_t without_texts(int64_t state, int64_t which);
-  // Follows the automaton while there is one way only, for at most so many bytes; the state behind them.
+  // Follows the automaton while there is one way only, for at most so many bytes; the state after them.
   int64_t forced_run(int64_t state, size_t max_bytes, std::vector<uint8_t>& run);
 
   // ---- questions

@@ -112,19 +112,19 @@ void Closure::enter_key(int64_t key) {
 }
 
 void Closure::call(int64_t node, int64_t stack) {
-  const int64_t entry = network_.args[node], behind = network_.nexts[node];
-  if (network_.kinds[behind] == K_RETURN) return visit(entry, stack);
-  const int64_t total = int64_t{network_.costs[behind]} + stacks_[stack].cost;
-  scratch_.calls.push_back(configuration(entry, 0, stacks_.push(behind, 0, 0, stack, total)));
+  const int64_t entry = network_.args[node], after = network_.nexts[node];
+  if (network_.kinds[after] == K_RETURN) return visit(entry, stack);
+  const int64_t total = int64_t{network_.costs[after]} + stacks_[stack].cost;
+  scratch_.calls.push_back(configuration(entry, 0, stacks_.push(after, 0, 0, stack, total)));
 }
 
 void Closure::enter_rules() {
   std::vector<int64_t>& calls = scratch_.calls;
   std::sort(calls.begin(), calls.end());  // those of a rule then lie together
-  for (size_t first = 0, behind = 0; first < calls.size(); first = behind) {
+  for (size_t first = 0, after = 0; first < calls.size(); first = after) {
     const int64_t entry = node_of(calls[first]);
-    while (behind < calls.size() && node_of(calls[behind]) == entry) ++behind;
-    visit(entry, join({calls.data() + first, behind - first}));
+    while (after < calls.size() && node_of(calls[after]) == entry) ++after;
+    visit(entry, join({calls.data() + first, after - first}));
   }
   calls.clear();
 }
@@ -144,7 +144,7 @@ int64_t Closure::join(std::span<const int64_t> calls) {
   return stack;
 }
 
-// Goes on behind what has ended at the node `end`: a rule, a turn of a loop, a member of a set, or a separator.
+// Goes on after what has ended at the node `end`: a rule, a turn of a loop, a member of a set, or a separator.
 void Closure::leave(int64_t end, int64_t stack) {
   const Frame frame = stacks_[stack];
   if (frame.node == JOINT) {  // the calls that other joints have in common with this one are returned to once
@@ -162,13 +162,13 @@ void Closure::leave(int64_t end, int64_t stack) {
 // A loop after `count` turns: may end if that is enough, may turn again if that is allowed.
 void Closure::turn(int64_t node, int64_t count, int64_t stack) {
   const Loop& loop = network_.loops[network_.args[node]];
-  const int64_t behind = network_.nexts[node];
-  if (count >= loop.minimum) visit(behind, stack);
+  const int64_t after = network_.nexts[node];
+  if (count >= loop.minimum) visit(after, stack);
   if (loop.maximum >= 0 && count >= loop.maximum) return;
   // without a maximum all turns beyond the minimum are alike
   const int64_t turns = loop.maximum >= 0 ? count + 1 : std::min<int64_t>(count + 1, loop.minimum);
   const int64_t left = std::max<int64_t>(loop.minimum - turns, 0) * loop.cost;
-  visit(loop.entry, stacks_.push(node, turns, 0, stack, int64_t{network_.costs[behind]} + stacks_[stack].cost + left));
+  visit(loop.entry, stacks_.push(node, turns, 0, stack, int64_t{network_.costs[after]} + stacks_[stack].cost + left));
 }
 
 // A set after a member: may end if nothing is owed, may go on if something can be written.

@@ -49,7 +49,7 @@ class SignRows {
     table_[beyond_][column] = beyond_;
   }
 
-  // Less and greater just behind the point, then with digits; then the equal ones; the last row: all further zeros.
+  // Less and greater just after the point, then with digits; then the equal ones; the last row: all further zeros.
   void fill_fraction() {
     const int32_t less = after_ + 2, greater = after_ + 3, equal = after_ + 4;
     accepting_[less] = relations_[0];

@@ -12,7 +12,7 @@ struct Bound {
   int side;               // its sign, 0 for zero
 };
 struct DecimalClasses {
-  int32_t sign, point, zero;  // the classes of - and . and 0, behind which those of the other digits follow
+  int32_t sign, point, zero;  // the classes of - and . and 0, after which those of the other digits follow
 };
 struct Comparison {
   Table table;  // int32[num_rows, zero + 10]; row 0 is dead, 1 the first

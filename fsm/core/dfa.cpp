@@ -128,8 +128,8 @@ std::vector<uint8_t> takes(AlphabetView alphabet, DfaView dfa, int32_t start, In
   for (size_t index = 0; index < lens.size(); ++index) {
     int32_t state = start;
     for (int64_t at = 0; at < lens[index] && state; ++at) {
-      const auto behind = std::upper_bound(alphabet.starts.begin(), alphabet.starts.end(), point[at]);
-      state = dfa.table[state][alphabet.classes[behind - alphabet.starts.begin() - 1]];
+      const auto above = std::upper_bound(alphabet.starts.begin(), alphabet.starts.end(), point[at]);
+      state = dfa.table[state][alphabet.classes[above - alphabet.starts.begin() - 1]];
     }
     found[index] = dfa.accepting[state];
     point += lens[index];

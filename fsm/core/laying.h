@@ -14,7 +14,7 @@ namespace phloem::fsm {
 // Throws std::invalid_argument if they contradict each other (`check_packed`).
 //
 // Returns int32: a head (`Head`), and where that says kind, arg, next_node, cost, options, loops, entries and the
-// tables of the sets of the finished network; behind them, for each rule that leads to itself without a byte being
+// tables of the sets of the finished network; after them, for each rule that leads to itself without a byte being
 // read, the rule and one that it may begin with.
 std::vector<int32_t> lay_out(Ints packed, Bytes data);
 

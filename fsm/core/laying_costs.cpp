@@ -10,7 +10,7 @@ namespace {
 
 // Who calls whom; rules by their place in `order`.
 struct Calls {
-  std::vector<int32_t> sequence;              // all rules, each behind those that it calls unless they call it as well
+  std::vector<int32_t> sequence;              // all rules, each after those that it calls unless they call it as well
   std::vector<std::vector<int32_t>> callers;  // of each rule
 };
 

@@ -25,7 +25,7 @@ int64_t member_cost(const Laid& laid, const Set& set, const Member& member) {
   return sum(int64_t{laid.costs[set.separator]} + member.head, laid.costs[member.entry]);
 }
 
-// Adds the nodes that tell the sorted texts of a set apart, in breadth-first order, behind those that there are.
+// Adds the nodes that tell the sorted texts of a set apart, in breadth-first order, after those that there are.
 class TrieBuilder {
  public:
   TrieBuilder(const Built& built, const Laid& laid) : built_(built), laid_(laid) {}
@@ -81,7 +81,7 @@ void settle_words(const Laid& laid, const Set& set) {
   }
 }
 
-// Ranks the members by cost, which nobody needs who is not to write a number of them.
+// Ranks the members by cost, which is needed only where a number of them must be written.
 void rank_members(const Laid& laid, const Set& set) {
   Member* members = laid.members.data() + set.members;
   for (int32_t number = 0; number < set.num_members; ++number) {

@@ -17,7 +17,7 @@ struct LiteralTrie {
 
 // Nodes that together spell exactly these literals, from the last to the first; linear in their length.
 //
-// data: the literals one after the other, sorted and distinct; lens: how long each is; end: the node behind all of
+// data: the literals one after the other, sorted and distinct; lens: how long each is; end: the node after all of
 // them; first_node, first_option: the numbers that the first node and the first option of a split will have.
 LiteralTrie literal_trie(Bytes data, std::span<const int64_t> lens, int64_t end, int64_t first_node,
                          int64_t first_option);

@@ -68,7 +68,7 @@ Acyclic minimal_acyclic(Ints symbols, std::span<const int64_t> offsets, int32_t 
     const bool is_last = index == texts.size();
     const Ints text = is_last ? Ints() : texts[index];
     const auto shared = std::mismatch(before.begin(), before.end(), text.begin(), text.end()).first - before.begin();
-    const int64_t kept = is_last ? -1 : shared;  // behind the last text the root is closed, too
+    const int64_t kept = is_last ? -1 : shared;  // after the last text the root is closed, too
     for (int64_t depth = static_cast<int64_t>(before.size()); depth > kept; --depth) {
       state = suffixes.close(depth, depth ? before[depth - 1] : 0);
       if (state < 0) return too_large;

@@ -69,7 +69,7 @@ struct Marks {
   Bytes byte_sets;  // uint8 by byte set, text and set of members (what its trie reads): whether such a byte is in it
   Bytes texts;
   Bytes heads;
-  Bytes ends;  // uint8 by byte set: whether nothing behind it counts; or none
+  Bytes ends;  // uint8 by byte set: whether nothing after it counts; or none
 };
 
 // uint8[num_nodes]: whether, from a node to the end of its rule, something may be read that is marked. with_members:

@@ -33,7 +33,7 @@ class Layout {
 struct Shape {
   std::array<int32_t, 128> class_of{};  // 0: no class of its own
   int64_t num_classes = QUOTE_CLASS + 1;
-  int32_t anything, closed, opening, num_states;  // behind the states of the trie, the first of which is 1
+  int32_t anything, closed, opening, num_states;  // after the states of the trie, the first of which is 1
 };
 
 // What a text does not share with the one before it are states of their own.

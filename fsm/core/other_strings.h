@@ -24,11 +24,11 @@ std::vector<int32_t> base_of_strings(TableView nodes, TableView byte_costs, Byte
 
 // The `TextTable` of all JSON strings but some, as `OtherStrings` numbers their states.
 //
-// Classes are numbered as in `base` (`base_of_strings`), with those of single characters behind: so the template is
+// Classes are numbered as in `base` (`base_of_strings`), those of single characters follow: so the template is
 // that of all strings but for the first node, since only ASCII is told apart. It lies in `base`, which must live as
 // long.
 //
-// texts: the sorted, distinct texts, printable ASCII without backslash, with a quote behind each.
+// texts: the sorted, distinct texts, printable ASCII without backslash, with a quote after each.
 //
 // Returns int64: the fields, the length of the shortest string (which is the greatest cost of a state), and the arrays
 // that the fields point to.

@@ -30,7 +30,7 @@ class Rows {
   int64_t num_rows() const { return num_rows_; }
   int64_t num_bytes() const { return static_cast<int64_t>(segments_.size() * SEGMENT_ROWS * sizeof(Row)); }
   int64_t num_forgotten() const { return num_forgotten_; }
-  // How many of these have given way to other rows, so that who goes on for long may lose what he has found.
+  // How many of these have given way to other rows, so that a long search may lose what it has found.
   int64_t num_given_way() const { return num_given_way_; }
 
   static constexpr int64_t SEGMENT_ROWS = 16;

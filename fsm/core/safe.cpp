@@ -149,7 +149,7 @@ std::vector<int32_t> plain_marks(const TextTable& text, const Classes& classes) 
 }
 
 // Fills text.plain: the marks, and in plain[0] 3 + the greatest cost of a marked state. It is written last and read
-// first, as several automata may share the text: whoever finds it 0 finds out the same.
+// first, as several automata may share the text: each that finds 0 there computes the same.
 void find_plain(const TextTable& text) {
   Classes classes(text.num_classes);
   for (int64_t class_id = 1; class_id < text.num_classes; ++class_id) {

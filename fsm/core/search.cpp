@@ -8,7 +8,7 @@ namespace phloem::fsm {
 namespace {
 
 constexpr int64_t LEAST_HALVED = 1 << 20;     // a bound on memory, in bytes, below which nothing is left to the text
-constexpr size_t MAX_QUEUE = 1 << 17;         // states of one completion; behind them one byte counts as one token
+constexpr size_t MAX_QUEUE = 1 << 17;         // states of one completion; after them one byte counts as one token
 constexpr int64_t LEAST_WORK = 1 << 11;       // in one search, however many there are
 constexpr int64_t MAX_PART_WORK = 1 << 16;    // in a search for a part, so that any search can take twice as much
 constexpr int64_t STATE_WORK = 64, STEP_WORK = 32;  // for the bytes that lead on from a configuration; for a step
@@ -228,7 +228,7 @@ void Search::follow(int64_t start) {
   } catch (const NeedBound&) {
     unmark(0, count);
     throw;
-  } catch (...) {  // to whoever asks meanwhile for a state behind it, its bytes are a bound as well
+  } catch (...) {  // meanwhile a state after it may be asked for: its bytes are a bound as well
     set_least(start, 0);
     set_least(state, 0);
     followed_ = state;
@@ -271,8 +271,8 @@ void Search::count_tokens(int64_t end, size_t count) {
     int64_t best = least_[state] - 1;
     int64_t node = trie.roots[queue_[first].cost];
     for (size_t index = first + 1; node >= 0; ++index) {
-      const int64_t behind = index < count ? queue_[index].state : end;
-      if (trie.tokens[node] >= 0) best = std::min<int64_t>(best, least_[behind]);
+      const int64_t after = index < count ? queue_[index].state : end;
+      if (trie.tokens[node] >= 0) best = std::min<int64_t>(best, least_[after]);
       if (index == count) break;
       const int64_t last = trie.ends[node];
       ++node;

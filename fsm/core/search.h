@@ -11,8 +11,8 @@
 //
 // Two kinds of places would make that graph large, and there only one of the nearing bytes is followed: keys in any
 // order are written in the order of the set, and of a text that needs many characters of any kind the first ones are
-// all the same. That is an upper bound as well; and as the byte depends on the state alone, so does the number, whoever
-// asks for it and when. Where many keys must be written the graph ends, and set_bound.cpp says how many tokens suffice
+// all the same. That is an upper bound as well; and as the byte depends on the state alone, so does the number, in any
+// order of calls. Where many keys must be written the graph ends, and set_bound.cpp says how many tokens suffice
 // from there.
 //
 // Where the graph is large all the same, a single shortest completion is followed, and its tokens are counted. What one

@@ -1,7 +1,7 @@
 // How many tokens suffice where many keys must be written in any order (part of `Search`).
 //
 // There are 2^n sets of n keys that may be missing, too many to search from each. But what a key costs does not depend
-// on the others, if a token may end behind the quote that opens each of them:
+// on the others, if a token may end after the quote that opens each of them:
 //
 //     {"  id":7,"  name":"","  note":""}        the set is "cut" where the quote of a key has been read
 //       └ part ─┘└─ part ──┘└── rest ──┘
@@ -11,11 +11,11 @@
 // A part is found once for each key: the least number of tokens from a set of this key and another one to the set of
 // the other one, on a stack of its own. It is an upper bound where some token goes on beyond the quote. The last keys
 // are searched to the end of the text: FEW of them, or only one where the end is far away. To find a part all keys are
-// looked at, and a stack of all of them is kept; so with thousands of keys (`parts_work`) those behind count a token
+// looked at, and a stack of all of them is kept; so with thousands of keys (`parts_work`) those that follow count a token
 // for each byte.
 //
 // From each set some token leads nearer by one: writing the first key takes what its part says, and leaves a set whose
-// bound is less by that. All of this holds for sets whose keys are told apart behind their first byte, of which no
+// bound is less by that. All of this holds for sets whose keys are told apart after their first byte, of which no
 // number is demanded beyond the required ones, and whose keys imply no others; and where no other set begins at the
 // same place.
 #include "search.h"
@@ -149,7 +149,7 @@ void Search::strike(const Set& set, int64_t member) {
   }
 }
 
-// The state behind the quote that opens a key of the set that is unpacked.
+// The state after the quote that opens a key of the set that is unpacked.
 int64_t Search::state_of_unpacked(const Set& set, int64_t below) {
   const Network& network = automaton_.states.network;
   const int64_t stack = automaton_.states.sets.pack(set, below);

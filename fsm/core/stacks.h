@@ -1,6 +1,6 @@
 // Stacks: interned frames that point to their parents, with the cost of what they stand for.
 //
-//   CALL    (node behind it, 0, 0)
+//   CALL    (node after it, 0, 0)
 //   LOOP    (node of the loop, turns so far, 0)
 //   SET     one frame per 31 members (node of the set, cannot be written, must be written); see `Sets`
 //   KEY     (node of the key, 0, 0) on top of a set, while a separator is written

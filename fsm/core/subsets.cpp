@@ -85,7 +85,7 @@ class Construction {
     return graph_.kinds[node] == SPLIT && graph_.others[node] < 0 && graph_.next_nodes[node] >= 0;
   }
 
-  const Subset& closure_behind(int32_t node) {
+  const Subset& closure_after(int32_t node) {
     int32_t target = graph_.next_nodes[node];
     for (size_t turn = 0; turn < graph_.kinds.size() && is_detour(target); ++turn) target = graph_.next_nodes[target];
     if (!closures_[target]) {
@@ -102,14 +102,14 @@ class Construction {
     reading_.clear();
     for (int32_t node : subsets_[state].nodes) {
       if (!graph_.has_class[graph_.args[node] * graph_.num_classes + class_id]) continue;
-      reading_.push_back(&closure_behind(node));
+      reading_.push_back(&closure_after(node));
     }
     work_ += static_cast<int64_t>(subsets_[state].nodes.size());
     ++stamp_;
-    for (const Subset* behind : reading_) {
-      found.matches = found.matches || behind->matches;
-      work_ += static_cast<int64_t>(behind->nodes.size());
-      for (int32_t node : behind->nodes) {
+    for (const Subset* after : reading_) {
+      found.matches = found.matches || after->matches;
+      work_ += static_cast<int64_t>(after->nodes.size());
+      for (int32_t node : after->nodes) {
         if (seen_[node] == stamp_) continue;
         seen_[node] = stamp_;
         found.nodes.push_back(node);

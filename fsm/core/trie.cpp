@@ -170,9 +170,9 @@ TokenEnds token_ends(const TokenTrie& trie, Bytes text, size_t begin, Bytes foll
   int32_t node = trie.roots[text[begin]];
   for (size_t position = begin + 1; node >= 0; ++position) {
     if (trie.tokens[node] >= 0) found.ends.push_back(static_cast<int32_t>(position));
-    const int32_t behind = trie.ends[node];
+    const int32_t after = trie.ends[node];
     int32_t child = node + 1;
-    for (node = -1; child < behind && node < 0; child = trie.ends[child]) {
+    for (node = -1; child < after && node < 0; child = trie.ends[child]) {
       if (position < text.size()) {
         if (trie.bytes[child] == text[position]) node = child;
       } else if (follow[trie.bytes[child]]) {

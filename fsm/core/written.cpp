@@ -32,7 +32,7 @@ struct Reading {
   KeyEvent event;
 };
 
-// Reads a byte: the state behind it (0: refused), the mode there, which is noted, and what has happened.
+// Reads a byte: the state after it (0: refused), the mode there, which is noted, and what has happened.
 Reading read(Automaton& automaton, int64_t before, uint8_t byte, Mode mode) {
   Reading found{automaton.step(before, byte), mode, KeyEvent::NOTHING};
   if (found.state == 0) return found;
@@ -168,9 +168,9 @@ void count_way_tokens(const Automaton& automaton, const Way& way, Ints bounds, s
     int32_t best = automaton.states[here].cost;  // as many bytes
     int64_t node = trie.roots[way.places[first].byte];
     for (size_t index = first + 1; node >= 0; ++index) {
-      const int64_t behind = index < length ? way.places[index].state : way.end;
-      if (trie.tokens[node] >= 0 && behind) {
-        best = static_cast<int32_t>(std::min<int64_t>(best, int64_t{1} + std::max(num_tokens[behind], 0)));
+      const int64_t after = index < length ? way.places[index].state : way.end;
+      if (trie.tokens[node] >= 0 && after) {
+        best = static_cast<int32_t>(std::min<int64_t>(best, int64_t{1} + std::max(num_tokens[after], 0)));
       }
       if (index == length) break;
       const int64_t last = trie.ends[node];

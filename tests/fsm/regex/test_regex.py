@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from phloem.errors import ConstraintTooLarge, InvalidRegex
 from phloem.fsm.regex.regex import regex_to_dfa
+from phloem.fsm.text.unicode_sets import general_category, unicode_digits, unicode_letters
 
 PATTERNS = [
     "", "a", "ab", "a|b", "|a", "(|a)b", "a?", "a*", "a+", "a*?b", "a+?", "a??b", "a{2}", "a{2,}", "a{1,3}",
@@ -93,6 +94,10 @@ def test_python_classes_are_those_of_re(escape: str) -> None:
     dfa, oracle = regex_to_dfa(escape, dialect="python"), re.compile(escape)
     for point in [*range(0x2100), *range(0x3000, 0x3100), 0x1D7CE, 0x10400, 0xFEFF]:
         assert dfa.accepts(chr(point)) == bool(oracle.fullmatch(chr(point))), hex(point)
+
+
+def test_letters_and_digits_are_general_categories() -> None:
+    assert unicode_letters() == general_category("L") and unicode_digits() == general_category("Nd")
 
 
 def test_json_schema_dialect_is_that_of_ecma_262() -> None:
