@@ -46,6 +46,12 @@ class KVType(StrEnum):
     int8 = "int8"
 
 
+class Role(StrEnum):
+    both = "both"
+    prefill = "prefill"
+    decode = "decode"
+
+
 def _engine_options(
     adapter: Annotated[
         list[str] | None,
@@ -291,6 +297,15 @@ def _engine_options(
             panel=PANEL,
         ),
     ] = None,
+    role: Annotated[
+        Role,
+        option(
+            "--role",
+            help="What it does where prefill and decode are apart, over --shared-cache or --disk-cache.",
+            env="ROLE",
+            panel=PANEL,
+        ),
+    ] = Role.both,
     kv_events_config: Annotated[
         str | None,
         option(
@@ -409,6 +424,7 @@ def _config_fields(settings: Settings) -> Settings:
     settings["reply_memory_bytes"] = size(settings.pop("reply_memory"), "--reply-memory")
     settings["seed"] = settings.pop("engine_seed")
     settings["jump"] = str(settings["jump"])
+    settings["role"] = str(settings["role"])
     return settings
 
 
