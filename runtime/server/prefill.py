@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ..engine import Engine
 
 STORE_SECONDS = 5.0  # that the end of an answer waits for the store
-OF_ANSWERS = ("conversation", "prediction", "stop_guard")  # options that have no meaning for a prompt alone
+OF_ANSWERS = ("conversation", "prediction", "stop_guard", "output_ids")  # options without a meaning for a prompt
 
 
 def answers(engine: AsyncEngine, prompt: Sequence[int], call: EngineCall) -> AsyncGenerator[Delta]:
