@@ -24,6 +24,7 @@ from phloem.runtime.request import SamplingParams
 
 from ..cli.serve_process import Process
 from ..tiers.store_process import Store, short_folder
+from .smg_process import routing
 
 ASK = {"do_remote_decode": True, "do_remote_prefill": False, "remote_engine_id": None, "remote_block_ids": None}
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": False}
@@ -62,7 +63,9 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
             place = ["--shared-cache", store.url]
         processes = []
         for role in ("prefill", "decode"):
-            process = Process("nano", "--num-blocks", "1024", "--no-warm-up", "--role", role, *place)
+            process = Process(
+                "nano", "--num-blocks", "1024", "--no-warm-up", "--metric-names", "vllm", "--role", role, *place
+            )
             stack.callback(process.close)
             processes.append(process)
         clients = [
@@ -138,6 +141,19 @@ def test_a_prefill_worker_answers_streams_too(pair: Pair) -> None:
     assert json.loads(lines[-1][6:])["choices"][0]["finish_reason"] == "length"
     answer = pair.decode.post("/v1/completions", json={"prompt": prompt, "max_tokens": 2}).json()
     assert loaded(answer) == whole_blocks(len(prompt))
+
+
+@pytest.mark.skipif(importlib.util.find_spec("smg") is None, reason="needs SMG: pip install smg")
+def test_smg_drives_them(pair: Pair, alone: Engine) -> None:
+    """With text: it takes no token ids."""
+    prompt = "A long story of a fox and a hen. " * 20
+    truth = alone.generate(prompt, SamplingParams(max_tokens=8, temperature=0.0, ignore_eos=True))
+    body = {"model": "nano", "prompt": prompt, "max_tokens": 8, "temperature": 0, "ignore_eos": True}
+    urls = [str(client.base_url).rstrip("/") for client in (pair.prefill, pair.decode)]
+    with routing(["--pd-disaggregation", "--prefill", urls[0], "--decode", urls[1]], 2) as router:
+        answer = router.post("/v1/completions", json=body).json()
+    assert answer["choices"][0]["text"] == truth.text
+    assert loaded(answer) == whole_blocks(truth.usage.prompt_tokens) > 0
 
 
 def test_a_role_without_a_store_is_refused() -> None:
