@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     )
     from phloem.runtime.engine import Engine
     from phloem.runtime.explaining import explain
+    from phloem.runtime.kv_store import KVStore
     from phloem.runtime.program import (
         Expression,
         ForkGroup,
@@ -111,6 +112,7 @@ _MODULE_OF = {
     "EngineConfig": "phloem.runtime.config",
     "EngineStatistics": "phloem.runtime.statistics",
     "explain": "phloem.runtime.explaining",
+    "KVStore": "phloem.runtime.kv_store",
     **dict.fromkeys(
         ("ConstraintSpec", "choice", "grammar", "json_object", "json_schema", "regex", "structural_tag"),
         "phloem.runtime.constraint_spec",
@@ -168,6 +170,7 @@ __all__ = [
     "InvalidRegex",
     "InvalidSchema",
     "InvalidStructuralTag",
+    "KVStore",
     "ModelError",
     "PhloemError",
     "Program",

@@ -6,6 +6,7 @@
 
     front            the server's routes over `remote_engine`, in a process without weights
     remote_engine    an engine that is elsewhere; a request whose replica dies goes on at another
+    prefill_first    prompts at some replicas, answers at others
     prefix_router    which replica: Serve's `RequestRouter` around `prefix_routing`
     prefix_routing   tokens to compute + tokens queued, and who is asked
     prefix_index     which replica has which blocks

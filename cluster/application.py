@@ -18,9 +18,9 @@ from ..runtime.server.settings import ServerSettings
 if TYPE_CHECKING:
     from ray.serve import Application
 
-OWN = ("replicas", "fronts", "num_cpus", "num_gpus", "autoscaling")
-FROM_HERE = ("check_invariants", "kv_events_config", "adapter_loading", "admin")  # set here, or for one engine only
-REPLICA, FRONT = "phloem-replica", "phloem-front"
+OWN = ("replicas", "prefill_replicas", "fronts", "num_cpus", "num_gpus", "autoscaling")
+FROM_HERE = ("check_invariants", "kv_events_config", "role", "adapter_loading", "admin")  # set here, or for one engine
+REPLICA, PREFILL, FRONT = "phloem-replica", "phloem-prefill", "phloem-front"
 STATS_SECONDS = 1.0
 MOST_ONGOING = 10_000  # requests of a front
 
@@ -29,9 +29,10 @@ def build(args: Mapping[str, Any]) -> Application:
     """The application; nothing is loaded yet.
 
     Args:
-        args: `model`; `replicas` (1) or `autoscaling` (Serve's `AutoscalingConfig`, as a mapping); `fronts` (1);
-            `num_cpus` and `num_gpus` that Ray sets aside for a replica (1 and 0); fields of `EngineConfig` and
-            `ServerSettings`. Values may be text, as a command line has them.
+        args: `model`; `replicas` (1) or `autoscaling` (Serve's `AutoscalingConfig`, as a mapping); `prefill_replicas`
+            (0), which compute prompts for them, over `shared_cache` or `disk_cache`; `fronts` (1); `num_cpus` and
+            `num_gpus` that Ray sets aside for a replica (1 and 0); fields of `EngineConfig` and `ServerSettings`.
+            Values may be text, as a command line has them.
 
     Raises:
         ConfigError: an argument is unknown or has a wrong value, or Ray is missing or too old.
@@ -45,6 +46,7 @@ def application(
     server: ServerSettings,
     *,
     replicas: int = 1,
+    prefill_replicas: int = 0,
     fronts: int = 1,
     num_cpus: float = 1,
     num_gpus: float = 0,
@@ -52,39 +54,50 @@ def application(
     events_host: str | None = None,
 ) -> Application:
     """`build`, from settings that are checked; engine: fields of `EngineConfig`; events_host: see `Replica`."""
+    config = EngineConfig(**engine)
+    if prefill_replicas and config.shared_cache is None and config.disk_cache is None:
+        raise ConfigError(
+            "prefill_replicas: what they compute reaches the others through a store; name it with shared_cache"
+            " (redis://HOST:PORT/0), or disk_cache (a folder that all nodes see)"
+        )
     serve, router_config = _ray()
     from .front import make_app
     from .replica import Replica
 
-    config = EngineConfig(**engine)
-    number = {"num_replicas": replicas} if autoscaling is None else {"autoscaling_config": dict(autoscaling)}
-    deployed = (
-        serve.deployment(Replica)
-        .options(
-            name=REPLICA,
-            ray_actor_options={"num_cpus": num_cpus, "num_gpus": num_gpus},
-            max_ongoing_requests=config.max_waiting_requests,
-            health_check_period_s=2,
-            graceful_shutdown_timeout_s=60,
-            request_router_config=router_config(
-                request_router_class="phloem.cluster.prefix_router.PrefixRouter",
-                request_router_kwargs={"block_size": config.block_size},
-                request_routing_stats_period_s=STATS_SECONDS,
-            ),
-            **number,
+    def deployed(name: str, role: str, number: Mapping[str, Any]) -> Any:
+        return (
+            serve.deployment(Replica)
+            .options(
+                name=name,
+                ray_actor_options={"num_cpus": num_cpus, "num_gpus": num_gpus},
+                max_ongoing_requests=config.max_waiting_requests,
+                health_check_period_s=2,
+                graceful_shutdown_timeout_s=60,
+                request_router_config=router_config(
+                    request_router_class="phloem.cluster.prefix_router.PrefixRouter",
+                    request_router_kwargs={"block_size": config.block_size, "is_for_prefill": role == "prefill"},
+                    request_routing_stats_period_s=STATS_SECONDS,
+                ),
+                **number,
+            )
+            .bind({**engine, "role": role}, events_host)
         )
-        .bind(engine, events_host)
-    )
+
+    number = {"num_replicas": replicas} if autoscaling is None else {"autoscaling_config": dict(autoscaling)}
+    parts = [deployed(REPLICA, "decode" if prefill_replicas else "both", number)]
+    if prefill_replicas:
+        parts.append(deployed(PREFILL, "prefill", {"num_replicas": prefill_replicas}))
 
     def app() -> Any:
         from ray import serve
 
-        return make_app(engine, server, serve.get_deployment_handle(REPLICA))
+        prefill = serve.get_deployment_handle(PREFILL) if prefill_replicas else None
+        return make_app(engine, server, serve.get_deployment_handle(REPLICA), prefill)
 
     front = serve.deployment(serve.ingress(app)()).options(
         name=FRONT, num_replicas=fronts, ray_actor_options={"num_cpus": 0}, max_ongoing_requests=MOST_ONGOING
     )
-    bound: Application = front.bind(deployed)
+    bound: Application = front.bind(*parts)
     return bound
 
 
@@ -101,10 +114,10 @@ def _parted(args: Mapping[str, Any]) -> tuple[dict[str, Any], ServerSettings, di
             known = ", ".join(sorted({*OWN, *kinds, *shown}))
             raise ConfigError(f"{name}: no argument of phloem.cluster:build; there are: {known}")
         place[name] = _value(value, is_text=name in kinds and kinds[name].type in ("str", "str | None"))
-    for name in ("replicas", "fronts"):
-        number = own.get(name, 1)
-        if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-            raise ConfigError(f"{name}: expected a whole number of at least 1, got {number!r}")
+    for name, least in (("replicas", 1), ("prefill_replicas", 0), ("fronts", 1)):
+        number = own.get(name, least)
+        if isinstance(number, bool) or not isinstance(number, int) or number < least:
+            raise ConfigError(f"{name}: expected a whole number of at least {least}, got {number!r}")
     config = EngineConfig(**engine)
     server.setdefault("model_name", config.model)
     return engine, ServerSettings(**server), own

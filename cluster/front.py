@@ -28,6 +28,7 @@ from ..runtime.server.prepare import EngineCall
 from ..runtime.server.settings import ServerSettings
 from ..runtime.tokenizer.tokenizer import Tokenizer
 from . import known_routers
+from .prefill_first import prefill_first
 from .remote_engine import Gone, RemoteEngine
 
 
@@ -62,13 +63,17 @@ def engine_without_weights(config: EngineConfig) -> Engine:
         disk_cache=None,
         shared_cache=None,
         kv_events_config=None,
+        role="both",
     )
     return Engine.from_loaded(small, loaded)
 
 
-def make_app(settings: dict[str, Any], server: ServerSettings, handle: Any) -> Application:
-    """The server's application; `handle`: Serve's, to the deployment of `Replica`."""
-    remote = RemoteEngine(engine_without_weights(EngineConfig(**settings)), sender(handle), reports)
+def make_app(settings: dict[str, Any], server: ServerSettings, handle: Any, prefill: Any = None) -> Application:
+    """The server's application; `handle`: Serve's, to the deployment of `Replica`; `prefill`: to that for prompts."""
+    send = sender(handle)
+    if prefill is not None:
+        send = prefill_first(sender(prefill), send, num_missing)
+    remote = RemoteEngine(engine_without_weights(EngineConfig(**settings)), send, reports)
     app = cast(Application, create_app(cast(Any, remote), server))
     app.state.service.metrics.registry.register(Retries(remote))
     # what is about the cache of one engine
@@ -93,6 +98,12 @@ def reports() -> Iterable[Mapping[str, Any]]:
     for router in list(known_routers.ROUTERS):
         latest.update({name: report["statistics"] for name, report in router.reports().items()})
     return latest.values()
+
+
+def num_missing(tokens: bytes, namespace: str) -> int:
+    """How many tokens of a prompt are to be computed at the replica that its request would go to."""
+    routers = [router for router in list(known_routers.ROUTERS) if not router.is_for_prefill]
+    return min((router.num_missing(tokens, namespace) for router in routers), default=len(tokens) // 4)
 
 
 def sender(handle: Any) -> Callable[[bytes, str, EngineCall], AsyncGenerator[Delta | PhloemError]]:

@@ -25,6 +25,7 @@ def serve_here(
     server: ServerSettings,
     *,
     replicas: int,
+    prefill_replicas: int,
     host: str,
     port: int,
     announce: Callable[[], None],
@@ -33,13 +34,16 @@ def serve_here(
 
     Args:
         engine: fields of `EngineConfig`.
+        prefill_replicas: see `application.build`.
         announce: called when requests are taken.
 
     Raises:
         ConfigError: Ray is missing or too old, does not start, or a replica does not.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    deployed = application(engine, server, replicas=replicas, num_cpus=0, events_host="127.0.0.1")
+    deployed = application(
+        engine, server, replicas=replicas, prefill_replicas=prefill_replicas, num_cpus=0, events_host="127.0.0.1"
+    )
     import ray
     from ray import serve
 

@@ -26,8 +26,10 @@ Way = tuple[Choice, Sequence[int]]
 class PrefixRouter(RequestRouter):
     """Routes by prefix and load."""
 
-    def initialize_state(self, block_size: int = 16) -> None:
-        """Called by Serve with `request_router_kwargs`; block_size: tokens per block of the replicas."""
+    def initialize_state(self, block_size: int = 16, is_for_prefill: bool = False) -> None:
+        """Called by Serve with `request_router_kwargs`; block_size: tokens per block of the replicas; is_for_prefill:
+        whether they only compute prompts."""
+        self.is_for_prefill = is_for_prefill
         self._lock = threading.Lock()
         self._block_size = block_size
         index = PrefixIndex()
@@ -99,6 +101,12 @@ class PrefixRouter(RequestRouter):
             if stats and name not in self._sources:
                 self._sources[name] = Source(name, stats["endpoint"], stats["replay_endpoint"])
                 self._feed.follow(self._sources[name])
+
+    def num_missing(self, tokens: bytes, namespace: str) -> int:
+        """How many tokens of a prompt are to be computed at the replica that it would go to now."""
+        with self._lock:
+            ranked = self._routing.rank(self._chain(tokens, namespace), len(tokens) // 4)
+        return ranked[0].num_missing if ranked else len(tokens) // 4
 
     def reports(self) -> dict[str, dict[str, Any]]:
         """By replica, what each has said last."""

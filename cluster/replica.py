@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ..errors import EngineStopped, PhloemError
 from ..runtime.config import EngineConfig
 from ..runtime.request import Delta
+from ..runtime.server.prefill import answers
 from ..runtime.server.prepare import EngineCall
 
 if TYPE_CHECKING:
@@ -69,9 +70,8 @@ class Replica:
         """
         options = call.options.copy()
         options.pop("request_id", None)  # several fronts may use the same
-        stream = self._engine.generate(array("i", tokens), call.sampling, call.spec, **options)
         try:
-            async with aclosing(cast("AsyncGenerator[Delta]", stream)) as deltas:
+            async with aclosing(answers(self._engine, array("i", tokens), replace(call, options=options))) as deltas:
                 async for delta in deltas:
                     yield delta
         except PhloemError as error:

@@ -14,6 +14,7 @@ from .setting import check_choices, setting
 JumpMode = Literal["verified", "canonical", "off"]
 Quantisation = Literal["none", "int8", "int4"]
 KVType = Literal["auto", "fp8", "int8"]
+Role = Literal["both", "prefill", "decode"]
 
 KV_MEMORY_SHARE = 0.8
 CPU_POOL_BYTES = 256 << 20  # of a KV pool on the CPU, at most, unless another size is given
@@ -50,6 +51,7 @@ class EngineSettings(TypedDict, total=False):
     disk_cache_shared: bool
     shared_cache: str | None
     shared_cache_ttl: float | None
+    role: Role
     kv_events_config: str | Mapping[str, Any] | None
     reply_memory_bytes: int
     jump: JumpMode
@@ -117,6 +119,10 @@ class EngineConfig:
             (TLS) or `unix://[:password@]/path`; None: none. All who can write to it are trusted with what the model
             reads. Needs `pip install 'phloem[shared]'`.
         shared_cache_ttl: seconds after which the store forgets a block that was not used; None: it decides itself.
+        role: what the engine is for where prefill and decode are apart. "prefill": it computes prompts; a server
+            answers every request with one token, once the KV is in the store. "decode": it reads the KV of prompts from
+            the store, without weighing whether computing were faster. "both": all of it. The first two need
+            `shared_cache` or `disk_cache`.
         kv_events_config: publishes what comes into the prefix cache and leaves it, for routers (KV events, as vLLM has
             them): a mapping, or its JSON text, with the fields of `KVEventsConfig`; None: nothing is published. Needs
             `pip install 'phloem[events]'`.
@@ -216,6 +222,9 @@ class EngineConfig:
         None, "Store in which machines share KV: redis://, rediss:// or unix:// (phloem[shared])."
     )
     shared_cache_ttl: float | None = setting(None, "Seconds after which the store forgets a block that was not used.")
+    role: Role = setting(
+        "both", "What it does where prefill and decode are apart, over --shared-cache or --disk-cache."
+    )
     kv_events_config: str | Mapping[str, Any] | None = setting(
         None, 'Publish what the prefix cache holds, for routers: JSON such as {"endpoint": "tcp://127.0.0.1:5557"}.'
     )
@@ -284,6 +293,11 @@ class EngineConfig:
         if not self.prefix_cache and any(getattr(self, name) for name in keeps):
             name = next(name for name in keeps if getattr(self, name))
             raise ConfigError(f"{name}: keeps prefixes, and prefix_cache is off; leave out one of the two")
+        if self.role != "both" and self.shared_cache is None and self.disk_cache is None:
+            raise ConfigError(
+                f"role: {self.role!r} needs a store that the workers share; name it with shared_cache"
+                " (--shared-cache redis://HOST:PORT/0), or disk_cache (--disk-cache FOLDER, on a disk of both)"
+            )
         if self.kv_events_config is not None:
             publishes = KVEventsConfig.parse(self.kv_events_config).is_on
             if publishes and not self.prefix_cache:

@@ -49,8 +49,9 @@ def make_followers(
     keys = BlockKeys(fingerprint, config.block_size, kv_cache.num_blocks)
     if not tiers:
         return Followers(keys, None, events)
-    cost = LoadCost(prefill, config.block_size)
-    return Followers(keys, LowerTiers(kv_cache, Ferry(loaded.device), keys, cost, tiers), events)
+    cost = LoadCost(prefill, config.block_size, always=config.role == "decode")
+    waits = config.role == "prefill"
+    return Followers(keys, LowerTiers(kv_cache, Ferry(loaded.device), keys, cost, tiers, waits=waits), events)
 
 
 def _make_tiers(

@@ -48,6 +48,7 @@ def test_the_examples_are_these() -> None:
         "json_person.py",
         "regex_constraint.py",
         "shared_prompt_chat.py",
+        "transformers_cache.py",
     ]
 
 
@@ -113,6 +114,35 @@ def test_shared_prompt_chat(capsys: pytest.CaptureFixture[str], monkeypatch: pyt
     counts = [tuple(map(int, pair)) for pair in re.findall(r"\(cached: ([0-9]+) of ([0-9]+) prompt tokens\)", out)]
     assert len(counts) == 5
     assert counts[0][0] == 0 and all(96 <= cached < total for cached, total in counts[1:])
+
+
+@pytest.mark.parametrize("is_kept", [False, True])
+def test_transformers_cache(
+    is_kept: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Tokens are those of the model alone, and of each prompt only what is not in the store is computed."""
+    folder = [str(tmp_path / "blocks")] if is_kept else []
+    monkeypatch.setattr(sys, "argv", ["transformers_cache.py", *folder])
+    for turn in range(1 + is_kept):
+        scope = runpy.run_path(str(EXAMPLES / "transformers_cache.py"), run_name="__main__")
+        lines = capsys.readouterr().out.splitlines()
+        assert len(lines) == len(scope["QUESTIONS"]) == 3
+        for number, (line, question) in enumerate(zip(lines, scope["QUESTIONS"], strict=True)):
+            prompt = scope["SYSTEM"] + question
+            computed, num_tokens, *said = map(int, re.findall("[0-9]+", line))
+            assert num_tokens == len(prompt) and said == _greedy(scope["model"], prompt, 12)
+            assert computed == (len(prompt) if number == turn == 0 else len(prompt) - 80)
+
+
+def _greedy(model: Any, prompt: list[int], num_tokens: int) -> list[int]:
+    """What a model says when everything is computed anew for each token."""
+    import torch
+
+    known = list(prompt)
+    with torch.no_grad():
+        for _ in range(num_tokens):
+            known.append(int(model(torch.tensor([known])).logits[0, -1].argmax()))
+    return known[len(prompt) :]
 
 
 def test_the_page_on_programs_starts_with_one_that_runs(capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,6 +5,8 @@ tier: averages that forget. What was never measured is tried. A tier that does n
 heard of it; so with every refusal it is believed to be a little faster, until it is tried again: one slow moment of a
 disk does not shut it off for ever.
 
+Where an engine is there for what others have computed (`role="decode"`), nothing is weighed: it reads what there is.
+
 Knows no keys and no requests. Read and written by several threads, a number at a time.
 """
 
@@ -21,13 +23,17 @@ HOPE = 0.98  # of what a tier is believed to take, after each refusal
 class LoadCost:
     """Running averages.
 
+    Args:
+        always: whether reading is taken to pay, whatever was measured.
+
     Attributes:
         prefill: what computing takes.
         seconds_per_block: of reading, by the name of the tier; none for what was not measured yet.
     """
 
-    def __init__(self, prefill: PrefillCost, block_size: int) -> None:
+    def __init__(self, prefill: PrefillCost, block_size: int, *, always: bool = False) -> None:
         self.prefill = prefill
+        self._always = always
         self._block_size = block_size
         self.seconds_per_block: dict[str, float] = {}
 
@@ -38,7 +44,7 @@ class LoadCost:
 
     def pays(self, num_blocks: Mapping[str, int], start: int) -> bool:
         """Whether it pays to read blocks, so many from each tier, that begin at token `start` of their prefix."""
-        if self.prefill.seconds_per_operation is None:
+        if self._always or self.prefill.seconds_per_operation is None:
             return True
         end = start + sum(num_blocks.values()) * self._block_size
         loading = sum(number * self.seconds_per_block.get(tier, 0.0) for tier, number in num_blocks.items())

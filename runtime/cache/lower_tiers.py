@@ -14,6 +14,7 @@ Belongs to the step's thread. Knows tiers by their one face (`tiers.tier`), fast
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 
 from ..tiers import BlockKey, Tier
@@ -53,17 +54,27 @@ class LowerTiers:
         keys: of the pool's blocks.
         cost: what reading and computing take.
         tiers: fastest first, one or more.
+        waits: see `TierWriter`.
 
     Attributes:
         loads: the way back.
     """
 
-    def __init__(self, kv_cache: KVCache, ferry: Ferry, keys: BlockKeys, cost: LoadCost, tiers: Sequence[Tier]) -> None:
+    def __init__(
+        self,
+        kv_cache: KVCache,
+        ferry: Ferry,
+        keys: BlockKeys,
+        cost: LoadCost,
+        tiers: Sequence[Tier],
+        *,
+        waits: bool = False,
+    ) -> None:
         self._keys = keys
         self._tiers = tuple(tiers)
         self._through = tuple(tier for tier in tiers if tier.writes_through)
         self._failures = failures = Failures()
-        self._writer = TierWriter(kv_cache, ferry, self._tiers, failures)
+        self._writer = TierWriter(kv_cache, ferry, self._tiers, failures, waits=waits)
         self.loads = Loads(self._tiers, ferry, cost, failures, keys, kv_cache.block_size, kv_cache.block_bytes)
 
     def entered(self, keys: Sequence[BlockKey], blocks: Sequence[int]) -> None:
@@ -85,6 +96,10 @@ class LowerTiers:
     def clear(self) -> None:
         """Empties host memory. What others can read stays."""
         self._writer.clear()
+
+    def written(self) -> Future[None]:
+        """Done when what has been copied by now has been written, or has failed; any thread may ask."""
+        return self._writer.written()
 
     def settle(self, seconds: float = CLOSING_SECONDS) -> bool:
         """Waits until what was copied has been written; False if that takes longer."""

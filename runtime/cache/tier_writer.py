@@ -2,7 +2,8 @@
 
 A block is copied at once, on the step's thread or stream, which costs about a thousandth of computing it; so nothing
 holds on to the pool's blocks, and they may be written over. The rest happens on a thread of its own. Copies that are
-not written yet take `QUEUE_BYTES` at most: what comes beyond that is dropped, never waited for.
+not written yet take `QUEUE_BYTES` at most: what comes beyond that is dropped. Only an engine whose work is to fill a
+store (`waits`) waits for room, for `PATIENCE` seconds in a step at most.
 
 Knows keys, blocks and tiers. `offer` belongs to the step's thread, everything else to any.
 """
@@ -10,7 +11,9 @@ Knows keys, blocks and tiers. `offer` belongs to the step's thread, everything e
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Sequence
+from concurrent.futures import Future
 
 from ..tiers import BlockKey, Tier
 from .background import Background, Failures
@@ -18,6 +21,7 @@ from .ferry import Ferry
 from .kv_cache import KVCache
 
 QUEUE_BYTES = 64 << 20
+PATIENCE = 5.0  # seconds for room, where that is waited for
 
 
 class _Queued:
@@ -37,11 +41,17 @@ class _Queued:
 class TierWriter:
     """Writes beside the step.
 
+    Args:
+        waits: whether `offer` waits for room.
+
     Attributes:
         num_dropped: blocks that were not copied, since too many waited.
     """
 
-    def __init__(self, kv_cache: KVCache, ferry: Ferry, tiers: Sequence[Tier], failures: Failures) -> None:
+    def __init__(
+        self, kv_cache: KVCache, ferry: Ferry, tiers: Sequence[Tier], failures: Failures, *, waits: bool = False
+    ) -> None:
+        self._patience = PATIENCE if waits else 0.0
         self._kv_cache = kv_cache
         self._block_bytes = kv_cache.block_bytes
         self._ferry = ferry
@@ -60,13 +70,26 @@ class TierWriter:
 
     def offer(self, wanted: Sequence[tuple[BlockKey, int]], tiers: Sequence[Tier]) -> None:
         """Copies blocks of the pool, as many as there is room for, to these tiers."""
-        room = max(0, QUEUE_BYTES - self._queued.num_bytes) // self._block_bytes
-        if not self._queued.num_bytes:
-            room = max(room, 1)  # however large a block is
-        self.num_dropped += max(0, len(wanted) - room)
-        wanted = wanted[:room]
-        if not wanted:
-            return
+        end = time.monotonic() + self._patience
+        while wanted:
+            room = self._room(len(wanted), end)
+            if not room:
+                break
+            self._copy(wanted[:room], tiers)
+            wanted = wanted[room:]
+        self.num_dropped += len(wanted)
+
+    def _room(self, num_wanted: int, end: float) -> int:
+        """For how many blocks there is room now, or until `end`; for one where nothing waits, however large it is."""
+
+        def room() -> int:
+            left = max(0, QUEUE_BYTES - self._queued.num_bytes) // self._block_bytes
+            return min(num_wanted, left if self._queued.num_bytes else max(left, 1))
+
+        with self._queued.change:
+            return self._queued.change.wait_for(room, max(0.0, end - time.monotonic()))
+
+    def _copy(self, wanted: Sequence[tuple[BlockKey, int]], tiers: Sequence[Tier]) -> None:
         try:
             rows = self._ferry.send_out(self._kv_cache.read_blocks([block for _, block in wanted]))
         except Exception:
@@ -89,6 +112,12 @@ class TierWriter:
         for tier in self._tiers:
             tier.clear()
             self._thread.do(tier.clear)
+
+    def written(self) -> Future[None]:
+        """Done when what has been copied by now has been written, or has failed."""
+        found: Future[None] = Future()
+        self._thread.do(lambda: found.set_result(None) if found.set_running_or_notify_cancel() else None)
+        return found
 
     def settle(self, seconds: float) -> bool:
         """Waits until what was copied has been written; False if that takes longer."""

@@ -68,6 +68,16 @@ def serve(
             min=1,
         ),
     ] = 1,
+    prefill_replicas: Annotated[
+        int,
+        option(
+            "--prefill-replicas",
+            help="Further engines that only compute prompts; over --shared-cache or --disk-cache (phloem[ray]).",
+            env="PREFILL_REPLICAS",
+            panel=SERVER,
+            min=0,
+        ),
+    ] = 0,
     warm_up: Annotated[
         bool,
         option(
@@ -86,8 +96,9 @@ def serve(
     if api_key_file is not None:
         server["api_keys"] += _keys(api_key_file)
     server_settings = ServerSettings(model_name=names[0], aliases=tuple(names[1:]), **server)
-    if replicas > 1:
-        _serve_replicas(replicas, fetched(model), settings, server_settings, host, port, sampling_defaults)
+    if replicas > 1 or prefill_replicas:
+        numbers = (replicas, prefill_replicas)
+        _serve_replicas(numbers, fetched(model), settings, server_settings, host, port, sampling_defaults)
         return
     from ..server import create_app
     from ..server.serve import listen, server_of, url_of
@@ -121,7 +132,7 @@ def serve(
 
 
 def _serve_replicas(
-    replicas: int,
+    numbers: tuple[int, int],
     model: str,
     settings: Settings,
     server_settings: ServerSettings,
@@ -129,9 +140,13 @@ def _serve_replicas(
     port: int,
     defaults: SamplingDefaults,
 ) -> None:
+    """numbers: of replicas, and of those for prompts."""
     from ...cluster.local import serve_here
     from ..server.serve import listen
 
+    replicas, prefill_replicas = numbers
+    if settings.pop("role") != "both":
+        raise ConfigError("--role: replicas have theirs; leave it out, and use --prefill-replicas")
     for name, given in (("--admin", server_settings.admin), ("--adapter-loading", server_settings.adapter_loading)):
         if given:
             raise ConfigError(f"{name}: works on one engine only; leave --replicas out")
@@ -143,15 +158,17 @@ def _serve_replicas(
     if defaults == "model":
         server_settings = _sampled_as_the_model_says(server_settings, model)
     name = server_settings.model_name
-    typer.echo(f"starting Ray and {replicas} replicas …", err=True)
+    typer.echo(f"starting Ray and {replicas + prefill_replicas} replicas …", err=True)
     serve_here(
         {"model": model, **settings},
         server_settings,
         replicas=replicas,
+        prefill_replicas=prefill_replicas,
         host=host,
         port=port,
         announce=lambda: typer.echo(
-            f"phloem serves {name} on http://{host}:{port}/v1 ({replicas} replicas on Ray Serve)", err=True
+            f"phloem serves {name} on http://{host}:{port}/v1 ({replicas + prefill_replicas} replicas on Ray Serve)",
+            err=True,
         ),
     )
 

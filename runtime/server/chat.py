@@ -66,7 +66,8 @@ class ChatAnswer:
         for index, output in enumerate(outputs):
             counter.push(index, output.token_ids)
         usage = usage_body([[output.usage for output in outputs]], reasoning_tokens=counter.total)
-        body = self._header.body(choices) | {"usage": usage}
+        transfer = self._service.transfer_params(self._header.id, [prepared.call])
+        body = self._header.body(choices) | {"usage": usage} | transfer
         return body | ({"prompt_token_ids": list(prepared.call.prompt_ids)} if self._body.return_token_ids else {})
 
     def _choice(self, index: int, output: Output, prepared: PreparedChat) -> dict[str, Any]:

@@ -76,7 +76,8 @@ class CompletionAnswer:
             for index, output in enumerate(group)
         ]
         usages = [[output.usage for output in group] for group in outputs]
-        return self._header.body(choices) | {"usage": usage_body(usages)}
+        transfer = self._service.transfer_params(self._header.id, calls)
+        return self._header.body(choices) | {"usage": usage_body(usages)} | transfer
 
     def _choice(self, index: int, call: EngineCall, output: Output) -> dict[str, Any]:
         logprobs = None

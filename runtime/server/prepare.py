@@ -56,12 +56,17 @@ class EngineFace(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class EngineCall:
-    """One request to the engine."""
+    """One request to the engine.
+
+    Attributes:
+        is_for_prompt: what is asked for is that the KV of its prompt is in the store (see `prefill`).
+    """
 
     prompt_ids: Sequence[int]
     sampling: SamplingParams
     spec: ConstraintSpec | None
     options: RequestOptions
+    is_for_prompt: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,4 +391,5 @@ def _call(
         pin_ttl=body.pin_ttl,
         deadline_seconds=body.deadline_seconds,
     )
-    return EngineCall(prompt_ids, sampling, wanted.spec if wanted is not None else None, options)
+    spec = wanted.spec if wanted is not None else None
+    return EngineCall(prompt_ids, sampling, spec, options, is_for_prompt=body.kv_transfer_params.do_remote_decode)

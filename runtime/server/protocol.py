@@ -129,6 +129,12 @@ class Tool(Body):
     function: FunctionTool
 
 
+class KVTransferParams(Body):
+    """vLLM's field where prefill and decode are apart (see `prefill`); what else is in it is ignored."""
+
+    do_remote_decode: bool = False
+
+
 class Generation(Body):
     """The fields that both endpoints share."""
 
@@ -173,6 +179,7 @@ class Generation(Body):
     pin_ttl: float = Field(0.0, ge=0, allow_inf_nan=False)
     deadline_seconds: float | None = Field(None, gt=0, allow_inf_nan=False)
     priority: int = Field(0, ge=-(2**31), lt=2**31)
+    kv_transfer_params: KVTransferParams = KVTransferParams()
 
     @model_validator(mode="before")
     @classmethod

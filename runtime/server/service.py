@@ -8,16 +8,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from ...errors import ConfigError, PhloemError, RequestError
 from ..request import Delta
 from .errors import ApiError, api_error, internal, invalid, model_not_found, unavailable
 from .lifecycle import Lifecycle
 from .metrics import Metrics
+from .prefill import answers, engine_id, transfer_params
 from .prepare import EngineCall, PreparedChat, prepare_chat
 from .protocol import ChatRequest
 from .request_record import RequestRecord
@@ -196,7 +197,12 @@ class Service:
             arrivals.put_nowait((index, error))
 
     def _generate(self, call: EngineCall) -> AsyncGenerator[Delta]:
-        stream: AsyncIterator[Delta] = self.async_engine.generate(
-            call.prompt_ids, call.sampling, call.spec, **call.options
-        )
-        return cast("AsyncGenerator[Delta]", stream)
+        return answers(self.async_engine, call.prompt_ids, call)
+
+    def transfer_params(self, request_id: str, calls: Sequence[EngineCall]) -> dict[str, Any]:
+        """What an answer has to say of where the KV of its prompts is: nothing, mostly."""
+        is_asked = any(call.is_for_prompt for call in calls) or self.engine.config.role == "prefill"
+        if not is_asked or engine_id(self.engine) is None:
+            return {}
+        num_tokens = sum(len(call.prompt_ids) for call in calls)
+        return {"kv_transfer_params": transfer_params(self.engine, request_id, num_tokens)}

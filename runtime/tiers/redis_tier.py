@@ -110,9 +110,9 @@ class RedisTier:
             values = self._ask([("GET", _name(key)) for key in part])
             if values is None:
                 return number
-            for key, value in zip(part, values, strict=True):
+            for index, (key, value) in enumerate(zip(part, values, strict=True)):
                 if not self._take(key, value, rows[number]):
-                    self._unlearn([key.digest])
+                    self._give_up(part[index:], value)
                     return number
                 number += 1
         return number
@@ -167,11 +167,21 @@ class RedisTier:
         failures = [answer for answer in answers if isinstance(answer, Exception)]
         if failures:  # it answers: out of memory, a value of another type, read only
             self._fault(failures[0])
-            if len(failures) == len(answers):
+            if len(failures) == len(answers) and not all(map(_is_of_another_type, failures)):
                 self._breaker.fail()
                 return answers
         self._breaker.succeed()
         return answers
+
+    def _give_up(self, keys: Sequence[BlockKey], value: object) -> None:
+        """The first of these blocks has not been found as it should be, but as `value`, so none of them is used.
+
+        They are computed and written again. What is no block stands in the way of that, and where there is one there
+        may be more (a new password makes all of them unreadable).
+        """
+        self._unlearn([key.digest for key in keys])
+        if isinstance(value, bytes) or _is_of_another_type(value):
+            self._ask([("DEL", *map(_name, keys))])
 
     def _take(self, key: BlockKey, value: object, out: Row) -> bool:
         """Copies a value to `out` if it is the key's block."""
@@ -181,7 +191,6 @@ class RedisTier:
             check_block(value, self._secret, self._fingerprint, key, len(out))
         except CorruptBlock as error:
             self._fault(error)
-            self._ask([("DEL", _name(key))])
             return False
         out.data.cast("B")[:] = memoryview(value)[HEADER_BYTES:]
         return True
@@ -255,6 +264,11 @@ def _without_password(url: str) -> str:
 
 def _name(key: BlockKey) -> bytes:
     return PREFIX + key.digest
+
+
+def _is_of_another_type(answer: object) -> bool:
+    """Whether a value is no text, but a list or the like: the store is sound."""
+    return isinstance(answer, Exception) and str(answer).startswith("WRONGTYPE")
 
 
 def _parts(keys: Sequence[BlockKey], size: int) -> Iterator[Sequence[BlockKey]]:

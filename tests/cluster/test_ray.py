@@ -1,4 +1,7 @@
-"""`phloem serve --replicas 2` as a user starts it: hits by counts, a replica that is killed, a client that leaves."""
+"""`phloem serve --replicas 2` as a user starts it: hits by counts, a replica that is killed, a client that leaves.
+
+And with `--prefill-replicas`: prompts are computed by one, answers by another.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -23,6 +27,9 @@ import pytest
 
 pytest.importorskip("ray", reason="Ray Serve (phloem[ray]) is not installed")
 pytest.importorskip("zmq", reason="pyzmq (phloem[ray]) is not installed")
+
+from phloem.runtime.engine import Engine
+from phloem.runtime.request import SamplingParams
 
 SCHEMA = {
     "type": "object",
@@ -87,12 +94,13 @@ def _is_replica(path: Path) -> bool:
         return False
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
+@contextmanager
+def serving(*options: str) -> Iterator[Cluster]:
+    """A server with two replicas."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    options = ["--port", str(port), "--replicas", "2", "--num-blocks", "1024", "--num-threads", "1"]
+    options = ("--port", str(port), "--num-blocks", "1024", "--num-threads", "1", *options)
     server = subprocess.Popen(
         [sys.executable, "-m", "phloem", "serve", "nano", *options], stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
@@ -114,6 +122,27 @@ def cluster() -> Iterator[Cluster]:
         reader.join()
         server.stdout.close()
     assert server.returncode == 0 and not running.replicas()
+
+
+def test_prompts_are_computed_by_some_and_answered_by_others(tmp_path: Path) -> None:
+    """Before the others: its Ray has ended when theirs begins."""
+    rng = Random(9)
+    prompt = [rng.randrange(300, 1000) for _ in range(1000)]
+    greedy = {"temperature": 0, "ignore_eos": True, "max_tokens": 12, "return_token_ids": True}
+    with Engine("nano", device="cpu", num_blocks=1024) as alone:
+        truth = alone.generate(prompt, SamplingParams(max_tokens=12, temperature=0.0, ignore_eos=True)).token_ids
+    with serving("--replicas", "1", "--prefill-replicas", "1", "--disk-cache", str(tmp_path)) as apart:
+        answer = apart.complete(prompt, **greedy)
+        assert answer["choices"][0]["token_ids"] == list(truth)
+        assert answer["usage"]["prompt_tokens_details"]["loaded_tokens"] == 992, "of 1,000, the last block aside"
+        assert apart.metric("phloem_retries_total") == 0
+        assert apart.cached(prompt[:400], cache_salt="another") == 384, "it was loaded, too"
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with serving("--replicas", "2") as running:
+        yield running
 
 
 def test_repeated_prompts_go_where_they_are_cached(cluster: Cluster) -> None:

@@ -7,16 +7,11 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import random
 import signal
-import socket
-import subprocess
-import sys
-import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,10 +19,11 @@ import httpx
 import pytest
 
 from ..cli.serve_process import Process
-from .loopback import PATIENCE, until
+from .loopback import until
+from .smg_process import routing
 
 WORKER = ("nano", "--num-blocks", "1024", "--no-warm-up", "--metric-names", "vllm")
-ROUTER = ("--policy", "cache_aware", "--disable-tokenizer-autoload", "--load-monitor-interval", "1")
+ROUTER = ("--policy", "cache_aware", "--load-monitor-interval", "1")
 NUM_FAMILIES, NUM_TURNS = 4, 4
 MANY = 3000  # tokens: seconds of work
 
@@ -65,41 +61,6 @@ def _body(prompt: str, **fields: object) -> dict[str, object]:
     return {"model": "nano", "prompt": prompt, "max_tokens": 4, "ignore_eos": True, **fields}
 
 
-def _free_port() -> int:
-    with socket.socket() as made:
-        made.bind(("127.0.0.1", 0))
-        port: int = made.getsockname()[1]
-        return port
-
-
-@contextmanager
-def _routing(urls: list[str]) -> Iterator[httpx.Client]:
-    """SMG before these workers, once it takes requests for all of them."""
-    port, metrics = str(_free_port()), str(_free_port())
-    command = [sys.executable, "-m", "smg.launch_router", "--host", "127.0.0.1", "--port", port, *ROUTER]
-    command += ["--prometheus-host", "127.0.0.1", "--prometheus-port", metrics, "--worker-urls", *urls]
-    with ExitStack() as stack:
-        log = stack.enter_context(tempfile.TemporaryFile("w+"))
-        router = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, "NO_PROXY": "127.0.0.1"})
-        stack.callback(router.wait)
-        stack.callback(router.kill)
-        client = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE, trust_env=False)
-        stack.enter_context(client)
-
-        def is_ready() -> bool:
-            if router.poll() is not None:
-                log.seek(0)
-                pytest.fail(f"the router has ended:\n{log.read()}")
-            try:
-                found = client.get("/workers").json()["workers"]
-            except httpx.TransportError:
-                return False
-            return len(found) == len(urls) and all(worker["is_healthy"] for worker in found)
-
-        until(is_ready)
-        yield client
-
-
 @pytest.fixture
 def fleet() -> Iterator[Fleet]:
     with ExitStack() as stack:
@@ -107,7 +68,7 @@ def fleet() -> Iterator[Fleet]:
         for process in processes:
             stack.callback(process.close)
         workers = {process.url: process for process in processes}
-        yield Fleet(stack.enter_context(_routing(list(workers))), workers)
+        yield Fleet(stack.enter_context(routing([*ROUTER, "--worker-urls", *workers], len(workers))), workers)
 
 
 @pytest.mark.skipif(importlib.util.find_spec("smg") is None, reason="needs SMG: pip install smg")

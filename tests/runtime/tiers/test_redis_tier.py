@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
-import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -26,56 +22,20 @@ from phloem.runtime.request import SamplingParams  # noqa: E402
 from phloem.runtime.tiers.block_key import BlockKey, extend_keys, root_of  # noqa: E402
 from phloem.runtime.tiers.redis_tier import PREFIX, RedisTier, connect  # noqa: E402
 
+from .store_process import Store, short_folder  # noqa: E402
+
 BLOCK_BYTES = 512
 MODEL, OTHER_MODEL = bytes(32), bytes([1]) * 32
 GREEDY = SamplingParams(max_tokens=12, temperature=0.0, ignore_eos=True)
 
 
-class Store:
-    """A `redis-server` on a unix socket; it keeps nothing."""
-
-    def __init__(self, folder: Path, *options: str) -> None:
-        self.path = folder / "socket"
-        self._command = ["redis-server", "--port", "0", "--unixsocket", str(self.path), "--save", "", *options]
-        self.start()
-
-    @property
-    def url(self) -> str:
-        return f"unix://{self.path}"
-
-    def start(self) -> None:
-        self.process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL)
-        end = time.monotonic() + 30
-        while not self._answers():
-            assert time.monotonic() < end and self.process.poll() is None, "the store does not start"
-            time.sleep(0.02)
-
-    def _answers(self) -> bool:
-        try:
-            self.client().ping()
-        except redis.AuthenticationError:
-            return True
-        except (redis.RedisError, OSError):
-            return False
-        return True
-
-    def client(self) -> Any:
-        return redis.Redis.from_url(self.url)
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait()
-
-
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    with TemporaryDirectory(dir="/tmp") as name:  # a socket's path is short
-        yield Path(name)
+    with short_folder() as made:
+        yield made
 
 
 def started(folder: Path, *options: str) -> Iterator[Store]:
-    if shutil.which("redis-server") is None:
-        pytest.skip("there is no redis-server")
     store = Store(folder, *options)
     try:
         yield store

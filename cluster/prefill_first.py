@@ -1,0 +1,56 @@
+"""Prompts computed by some replicas, answers by others: a request goes to one of those, then to one of these.
+
+::
+
+    front ── the prompt ──► prefill replica ── KV ──► store       the answer is not awaited before the store has the KV
+          ── the request ─► decode replica ◄── KV ──┘             computes what it does not find
+
+Only a request of whose prompt the decode replica lacks much takes that way. Nothing of it can fail a request: without a
+prefill replica the decode replica computes all of the prompt. Knows how replicas are called, and no Ray.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from dataclasses import replace
+
+from ..errors import PhloemError
+from ..runtime.request import Delta
+from ..runtime.server.prefill import for_prompt
+from ..runtime.server.prepare import EngineCall
+from .remote_engine import Gone, Send
+
+LEAST_TOKENS = 64  # that are missing: fewer are computed sooner than asked for
+logger = logging.getLogger("phloem.cluster")
+
+
+def prefill_first(prefill: Send, decode: Send, num_missing: Callable[[bytes, str], int]) -> Send:
+    """Calls `decode`, after `prefill` where that is worth it.
+
+    num_missing: how many tokens of a prompt, packed, of a namespace the decode replica would have to compute.
+    """
+
+    async def send(tokens: bytes, namespace: str, call: EngineCall) -> AsyncGenerator[Delta | PhloemError]:
+        # of a prompt that is scored the decode replica computes everything
+        if call.sampling.prompt_logprobs_from is None and num_missing(tokens, namespace) >= LEAST_TOKENS:
+            await _compute(prefill, tokens, namespace, call)
+        async with aclosing(decode(tokens, namespace, call)) as answers:
+            async for answer in answers:
+                yield answer
+
+    return send
+
+
+async def _compute(prefill: Send, tokens: bytes, namespace: str, call: EngineCall) -> None:
+    """Has a prompt computed, and its KV put into the store."""
+    call = for_prompt(call)
+    call = replace(call, sampling=replace(call.sampling, n=1))
+    try:
+        async with aclosing(prefill(tokens, namespace, call)) as answers:
+            async for answer in answers:
+                if isinstance(answer, PhloemError):
+                    raise answer
+    except (Gone, PhloemError) as error:
+        logger.warning("no prefill replica has computed a prompt (%s); the decode replica does", error)

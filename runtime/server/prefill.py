@@ -1,0 +1,103 @@
+"""Prefill and decode apart: a worker that is asked for the KV of a prompt, and the fields with which routers ask.
+
+::
+
+    router ── {"max_tokens": 1, "kv_transfer_params": {"do_remote_decode": true}} ──► prefill worker ──► store
+           ◄── {…, "kv_transfer_params": {"do_remote_prefill": true, …}} ── when the store has the prompt's blocks
+           ── the request, with these parameters ──► decode worker ◄── store
+
+Fields and their meaning are vLLM's. What goes from worker to worker by way of the router is not the KV but the word
+that it is in the store, where every worker finds it by its tokens. So the decode worker needs none of the parameters,
+and computes what is missing. Of a request for a prompt no one reads the answer: what that would have to be
+(constraints, a least length) is not looked at.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+
+from ..request import Delta
+from .prepare import EngineCall
+
+if TYPE_CHECKING:
+    from ..async_engine import AsyncEngine
+    from ..engine import Engine
+
+STORE_SECONDS = 5.0  # that the end of an answer waits for the store
+OF_ANSWERS = ("conversation", "prediction", "stop_guard", "output_ids")  # options without a meaning for a prompt
+
+
+def answers(engine: AsyncEngine, prompt: Sequence[int], call: EngineCall) -> AsyncGenerator[Delta]:
+    """The deltas of a call. Where it is about its prompt alone, the last one comes when the prompt is in the store.
+
+    prompt: the token ids, wherever the call has left them.
+    """
+    is_for_prompt = call.is_for_prompt or engine.engine.config.role == "prefill"
+    if is_for_prompt:
+        call = for_prompt(call)
+    found: AsyncIterator[Delta] = engine.generate(prompt, call.sampling, call.spec, **call.options)
+    deltas = cast("AsyncGenerator[Delta]", found)
+    return _held_back(engine.engine, deltas) if is_for_prompt else deltas
+
+
+def for_prompt(call: EngineCall) -> EngineCall:
+    """The same prompt, and one token of an answer that no one reads."""
+    most = call.sampling.max_tokens
+    sampling = replace(
+        call.sampling, max_tokens=1 if most is None else min(1, most), min_tokens=0, kv_budget=None, ignore_eos=True
+    )
+    options = call.options.copy()
+    for name in OF_ANSWERS:
+        options.pop(name, None)  # type: ignore[misc]  # a name of a key
+    return replace(call, sampling=sampling, spec=None, options=options, is_for_prompt=True)
+
+
+async def _held_back(engine: Engine, deltas: AsyncGenerator[Delta]) -> AsyncGenerator[Delta]:
+    async with aclosing(deltas):
+        async for delta in deltas:
+            if delta.finish_reason is not None:
+                await stored(engine)
+            yield delta
+
+
+async def stored(engine: Engine, seconds: float = STORE_SECONDS) -> bool:
+    """Waits until the tiers below the pool have what was computed by now, for so long at most; whether they have."""
+    tiers = engine.prefix_cache.tiers
+    if tiers is None:
+        return False
+    try:
+        async with asyncio.timeout(seconds):
+            await asyncio.wrap_future(tiers.written())
+    except TimeoutError:
+        return False
+    return True
+
+
+def transfer_params(engine: Engine, request_id: str, num_prompt_tokens: int) -> dict[str, Any]:
+    """`kv_transfer_params` of the answer to a request for a prompt: what a router hands to the decode worker.
+
+    Host and port are for connections between workers, of which there are none.
+    """
+    num_blocks = num_prompt_tokens // engine.config.block_size
+    return {
+        "do_remote_prefill": True,
+        "do_remote_decode": False,
+        "remote_engine_id": engine_id(engine),
+        "remote_request_id": request_id,
+        "remote_block_ids": list(range(num_blocks)),
+        "remote_host": None,
+        "remote_port": None,
+    }
+
+
+def engine_id(engine: Engine) -> str | None:
+    """The same text for all workers that find each other's blocks; None for one without a store."""
+    config, followers = engine.config, engine.prefix_cache.followers
+    if followers is None or (config.disk_cache is None and config.shared_cache is None):
+        return None
+    return "phloem-" + hashlib.sha256(b"engine id" + followers.keys.fingerprint).hexdigest()[:16]
