@@ -6,6 +6,7 @@ by what the replicas report.
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -103,10 +104,13 @@ def sender(handle: Any) -> Callable[[bytes, str, EngineCall], AsyncGenerator[Del
     streaming = handle.options(stream=True)
 
     async def send(tokens: bytes, namespace: str, call: EngineCall) -> AsyncGenerator[Delta | PhloemError]:
+        asked_at = time.monotonic()
         answers = streaming.generate.remote(tokens, namespace, call)
         is_whole = False
         try:
             async for answer in answers:
+                if isinstance(answer, Delta) and answer.usage.admitted_at is not None:  # on that machine's clock
+                    answer.usage.admitted_at = asked_at + answer.usage.queue_seconds
                 yield answer
             is_whole = True
         except (RayActorError, TaskCancelledError) as error:

@@ -165,6 +165,15 @@ def serve(
         MetricNames,
         option("--metric-names", help="Also use the metric names of …", env="METRIC_NAMES", panel=SERVER),
     ] = MetricNames.phloem,
+    otlp_traces_endpoint: Annotated[
+        str | None,
+        option(
+            "--otlp-traces-endpoint",
+            help="Send traces of requests to this OpenTelemetry collector, http://HOST:4317 (phloem[otel]).",
+            env="OTLP_TRACES_ENDPOINT",
+            panel=SERVER,
+        ),
+    ] = None,
     tool_call_format: Annotated[
         ToolCallFormat,
         option(
@@ -245,6 +254,7 @@ def serve(
         adapter_loading=adapter_loading,
         cors_origins=tuple(cors_origin or ()),
         metric_names=metric_names.value,
+        otlp_traces_endpoint=otlp_traces_endpoint,
         tool_call_format=tool_call_format.value,
         reasoning_format=reasoning_format.value,
         extra_keys=extra_keys.value,

@@ -160,11 +160,11 @@ class Service:
 
     async def deltas(self, calls: Sequence[EngineCall], record: RequestRecord) -> AsyncGenerator[tuple[int, Delta]]:
         """The deltas of all calls as they come, each with its call's index, recorded. Closing it aborts them all."""
+        record.begin(calls)
         if len(calls) == 1:
             async with aclosing(self._generate(calls[0])) as stream:
                 async for delta in stream:
-                    record.push(0, delta)
-                    yield 0, delta
+                    yield 0, record.push(0, delta)
             return
         arrivals: asyncio.Queue[tuple[int, Delta | Exception | None]] = asyncio.Queue()
         pumps = [asyncio.ensure_future(self._pump(index, call, arrivals)) for index, call in enumerate(calls)]
@@ -177,8 +177,7 @@ class Service:
                 elif isinstance(arrival, Exception):
                     raise arrival
                 else:
-                    record.push(index, arrival)
-                    yield index, arrival
+                    yield index, record.push(index, arrival)
         finally:
             for pump in pumps:
                 pump.cancel()
