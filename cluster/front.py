@@ -69,7 +69,11 @@ def engine_without_weights(config: EngineConfig) -> Engine:
 
 def make_app(settings: dict[str, Any], server: ServerSettings, handle: Any) -> Application:
     """The server's application; `handle`: Serve's, to the deployment of `Replica`."""
-    remote = RemoteEngine(engine_without_weights(EngineConfig(**settings)), sender(handle), reports)
+    return app_over(RemoteEngine(engine_without_weights(EngineConfig(**settings)), sender(handle), reports), server)
+
+
+def app_over(remote: RemoteEngine, server: ServerSettings) -> Application:
+    """The server's application over engines that are elsewhere."""
     app = cast(Application, create_app(cast(Any, remote), server))
     app.state.service.metrics.registry.register(Retries(remote))
     # what is about the cache of one engine
