@@ -34,6 +34,7 @@ from .protocol import (
     TokenizeRequest,
     UnloadAdapterRequest,
 )
+from .render import render_router
 from .request_record import RequestRecord
 from .response_request import ResponsesRequest
 from .responses import responses_router
@@ -93,6 +94,7 @@ def create_app(
         messages_router,
         info_router,
         worker_info_router,
+        render_router,
     ):
         app.include_router(make(service))
     if service.settings.admin:

@@ -18,8 +18,8 @@ from ..request import Delta
 from .errors import ApiError, api_error, internal, invalid, model_not_found, unavailable
 from .lifecycle import Lifecycle
 from .metrics import Metrics
-from .prepare import EngineCall, PreparedChat, prepare_chat
-from .protocol import ChatRequest
+from .prepare import EngineCall, PreparedChat, prepare_chat, prepare_completions
+from .protocol import ChatRequest, CompletionRequest
 from .request_record import RequestRecord
 from .settings import ServerSettings
 from .think import thinks
@@ -130,6 +130,11 @@ class Service:
             adapter=self.adapter_of(model),
             extra_keys=self.settings.extra_keys,
         )
+
+    async def prepare_prompts(self, body: CompletionRequest, api_key: str | None) -> list[EngineCall]:
+        """`prepare_completions`, by a worker."""
+        adapter = self.adapter_of(body.model)
+        return await self.on_worker(prepare_completions, self.engine, body, api_key, adapter, self.settings.extra_keys)
 
     async def on_worker(self, function: Callable[P, Result], *args: P.args, **kwargs: P.kwargs) -> Result:
         """Runs slow CPU work off the event loop.

@@ -3,20 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
-import re
-import signal
-import socket
-import subprocess
-import sys
-import threading
-import time
 from collections.abc import Iterator
-from pathlib import Path
 from random import Random
-from typing import Any
 from urllib.error import HTTPError
-from urllib.request import Request, urlopen
 
 import jsonschema
 import pytest
@@ -24,96 +13,13 @@ import pytest
 pytest.importorskip("ray", reason="Ray Serve (phloem[ray]) is not installed")
 pytest.importorskip("zmq", reason="pyzmq (phloem[ray]) is not installed")
 
-SCHEMA = {
-    "type": "object",
-    "properties": {
-        "name": {"type": "string", "maxLength": 30},
-        "n": {"type": "integer"},
-        "tags": {"type": "array", "items": {"type": "string", "maxLength": 12}, "minItems": 3, "maxItems": 6},
-    },
-    "required": ["name", "n", "tags"],
-    "additionalProperties": False,
-}
-REPLICA = b"ServeReplica:phloem:phloem-replica"
-
-
-class Cluster:
-    """A running server with two replicas."""
-
-    def __init__(self, url: str) -> None:
-        self.url = url
-
-    def post(self, path: str, body: dict[str, Any]) -> Any:
-        return urlopen(
-            Request(self.url + path, json.dumps(body).encode(), {"content-type": "application/json"}), timeout=120
-        )
-
-    def get(self, path: str) -> str:
-        with urlopen(self.url + path, timeout=60) as answer:
-            text: str = answer.read().decode()
-        return text
-
-    def complete(self, prompt: Any, **fields: Any) -> dict[str, Any]:
-        with self.post("/v1/completions", {"prompt": prompt, "max_tokens": 4, **fields}) as answer:
-            found: dict[str, Any] = json.load(answer)
-        return found
-
-    def cached(self, prompt: list[int], **fields: Any) -> int:
-        usage = self.complete(prompt, **fields)["usage"]
-        return int(usage["prompt_tokens_details"]["cached_tokens"])
-
-    def load(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.get("/v1/loads"))["loads"][0]
-        return found
-
-    def metric(self, name: str) -> float:
-        (value,) = re.findall(rf"^{name} (\S+)$", self.get("/metrics"), re.MULTILINE)
-        return float(value)
-
-    def wait(self, condition: Any) -> None:
-        end = time.monotonic() + 120
-        while not condition():
-            assert time.monotonic() < end, "what was waited for did not come"
-            time.sleep(0.2)
-
-    def replicas(self) -> list[int]:
-        return [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit() and _is_replica(path)]
-
-
-def _is_replica(path: Path) -> bool:
-    try:
-        return REPLICA in (path / "cmdline").read_bytes()
-    except OSError:
-        return False
+from .served_cluster import SCHEMA, Cluster, running_cluster, streams
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    options = ["--port", str(port), "--replicas", "2", "--num-blocks", "1024", "--num-threads", "1"]
-    server = subprocess.Popen(
-        [sys.executable, "-m", "phloem", "serve", "nano", *options], stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-    )
-    assert server.stdout is not None
-    reader = threading.Thread(target=server.stdout.read)
-    running = Cluster(f"http://127.0.0.1:{port}")
-    try:
-        for line in server.stdout:
-            if b"phloem serves nano" in line:
-                break
-        assert server.poll() is None, "it has ended"
-        reader.start()
-        running.complete([5])
-        running.wait(lambda: running.load()["max_total_num_tokens"] == 2 * 1024 * 16)
+    with running_cluster(2) as running:
         yield running
-    finally:
-        server.send_signal(signal.SIGTERM)
-        server.wait(120)
-        reader.join()
-        server.stdout.close()
-    assert server.returncode == 0 and not running.replicas()
 
 
 def test_repeated_prompts_go_where_they_are_cached(cluster: Cluster) -> None:
@@ -155,52 +61,11 @@ def test_a_client_that_leaves_ends_its_request(cluster: Cluster) -> None:
 
 def test_a_killed_replica_changes_no_answer(cluster: Cluster) -> None:
     """32 constrained streams, half of them at the replica that is killed."""
-    truth = _streams(cluster, None)
+    truth = streams(cluster, None)
     for _, text in truth:
         jsonschema.validate(json.loads(text), SCHEMA)
     before = cluster.metric("phloem_retries_total")
-    for num_begun in (1, 20):
-        cluster.wait(lambda: len(cluster.replicas()) == 2 and cluster.load()["max_total_num_tokens"] == 2 * 1024 * 16)
-        assert _streams(cluster, num_begun) == truth
+    for frame in (1, 100):
+        cluster.wait(cluster.is_whole)
+        assert streams(cluster, frame) == truth
     assert cluster.metric("phloem_retries_total") > before
-
-
-def lines_of(answer: Any) -> Iterator[bytes]:
-    with answer:
-        yield from answer
-
-
-def _streams(cluster: Cluster, kill_at: int | None) -> list[tuple[str, str]]:
-    """Why each stream ended, and its text; when so many have begun, a replica is killed."""
-    found: dict[int, tuple[str, str]] = {}
-    begun: set[int] = set()
-    victims = cluster.replicas()
-
-    def run(number: int) -> None:
-        body = {
-            "messages": [{"role": "user", "content": f"Make item {number}"}],
-            "seed": number,
-            "temperature": 1.0,
-            "stream": True,
-            "max_tokens": 300,
-            "response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}},
-        }
-        text, reason = "", ""
-        for line in lines_of(cluster.post("/v1/chat/completions", body)):
-            if line.startswith(b"data: {"):
-                if number not in begun:
-                    begun.add(number)
-                    if len(begun) == kill_at:
-                        os.kill(victims[0], signal.SIGKILL)
-                frame = json.loads(line[6:])
-                for choice in frame.get("choices", [{"delta": {"content": line.decode()}, "finish_reason": "error"}]):
-                    text += choice["delta"].get("content") or ""
-                    reason = choice["finish_reason"] or reason
-        found[number] = (reason, text)
-
-    threads = [threading.Thread(target=run, args=(number,)) for number in range(32)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return [found[number] for number in range(32)]
