@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ FROM_HERE = ("check_invariants", "kv_events_config", "adapter_loading", "admin")
 REPLICA, FRONT = "phloem-replica", "phloem-front"
 STATS_SECONDS = 1.0
 MOST_ONGOING = 10_000  # requests of a front
+OLDEST_RAY = (2, 51)  # with policies for autoscaling and routers of one's own
 
 
 def build(args: Mapping[str, Any]) -> Application:
@@ -100,7 +102,8 @@ def _parted(args: Mapping[str, Any]) -> tuple[dict[str, Any], ServerSettings, di
         if place is None:
             known = ", ".join(sorted({*OWN, *kinds, *shown}))
             raise ConfigError(f"{name}: no argument of phloem.cluster:build; there are: {known}")
-        place[name] = _value(value, is_text=name in kinds and kinds[name].type in ("str", "str | None"))
+        field = kinds.get(name) or shown.get(name)
+        place[name] = _value(value, is_text=field is not None and field.type in ("str", "str | None"))
     for name in ("replicas", "fronts"):
         number = own.get(name, 1)
         if isinstance(number, bool) or not isinstance(number, int) or number < 1:
@@ -123,15 +126,13 @@ def _value(value: Any, *, is_text: bool) -> Any:
 def _ray() -> tuple[Any, Any]:
     """`ray.serve` and its `RequestRouterConfig`."""
     try:
+        import ray
         from ray import serve
     except ImportError as error:
         raise ConfigError(f"several replicas need Ray Serve ({error}); run: pip install 'phloem[ray]'") from error
-    try:
-        from ray.serve.config import RequestRouterConfig
-    except ImportError as error:
-        import ray
+    if tuple(int(number) for number in re.findall(r"\d+", ray.__version__)[:2]) < OLDEST_RAY:
+        least = ".".join(map(str, OLDEST_RAY))
+        raise ConfigError(f"several replicas: ray {ray.__version__} is too old; run: pip install 'ray[serve]>={least}'")
+    from ray.serve.config import RequestRouterConfig
 
-        raise ConfigError(
-            f"ray {ray.__version__} has no request routers; run: pip install 'ray[serve]>=2.51'"
-        ) from error
     return serve, RequestRouterConfig
