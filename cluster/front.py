@@ -10,7 +10,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from prometheus_client.core import CounterMetricFamily
@@ -30,6 +30,9 @@ from ..runtime.server.settings import ServerSettings
 from ..runtime.tokenizer.tokenizer import Tokenizer
 from . import known_routers
 from .remote_engine import Gone, RemoteEngine
+
+if TYPE_CHECKING:
+    from ..runtime.server.tracing import Tracing
 
 
 class NoWeights:
@@ -72,9 +75,9 @@ def make_app(settings: dict[str, Any], server: ServerSettings, handle: Any) -> A
     return app_over(RemoteEngine(engine_without_weights(EngineConfig(**settings)), sender(handle), reports), server)
 
 
-def app_over(remote: RemoteEngine, server: ServerSettings) -> Application:
-    """The server's application over engines that are elsewhere."""
-    app = cast(Application, create_app(cast(Any, remote), server))
+def app_over(remote: RemoteEngine, server: ServerSettings, tracing: Tracing | None = None) -> Application:
+    """The server's application over engines that are elsewhere; see `create_app`."""
+    app = cast(Application, create_app(cast(Any, remote), server, tracing))
     app.state.service.metrics.registry.register(Retries(remote))
     # what is about the cache of one engine
     app.router.routes[:] = [route for route in app.router.routes if getattr(route, "path", "") != "/cache"]

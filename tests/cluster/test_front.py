@@ -16,7 +16,10 @@ from pathlib import Path
 from typing import Any, cast
 
 import cloudpickle
+import httpx
 import pytest
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from phloem.cluster.front import app_over, engine_without_weights
 from phloem.cluster.remote_engine import RemoteEngine
@@ -28,6 +31,7 @@ from phloem.runtime.loading import LoadedModel, load
 from phloem.runtime.request import Delta
 from phloem.runtime.server import ServerSettings
 from phloem.runtime.server.prepare import EngineCall
+from phloem.runtime.server.tracing import Tracing
 from phloem.runtime.statistics import EngineStatistics
 
 from ..runtime.server.conftest import KEY, PATIENCE, Served, nano, openai_client, running  # noqa: F401
@@ -85,7 +89,7 @@ class Fronted(Served):
 
 
 @contextmanager
-def fronting(loaded: LoadedModel, **settings: Any) -> Iterator[Fronted]:
+def fronting(loaded: LoadedModel, tracing: Tracing | None = None, **settings: Any) -> Iterator[Fronted]:
     """A front over two engines until the block ends."""
     config = EngineConfig(device="cpu", **settings)
     replicas = [AsyncEngine(Engine.from_loaded(config, loaded, stopwatch=lambda: 0.0)) for _ in range(2)]
@@ -109,7 +113,7 @@ def fronting(loaded: LoadedModel, **settings: Any) -> Iterator[Fronted]:
     server = ServerSettings(api_keys=(KEY,), prepare_timeout=PATIENCE)
     remote = RemoteEngine(engine_without_weights(config), send, reports)
     try:
-        with running(app_over(remote, server)) as (url, terminate):
+        with running(app_over(remote, server, tracing)) as (url, terminate):
             yield Fronted(url, remote, replicas, terminate)
     finally:
         for replica in replicas:
@@ -127,3 +131,21 @@ def adapted(folders: dict[str, Path]) -> Iterator[Served]:  # noqa: F811
     adapters = {"sql": str(folders["sql"])}
     with fronting(load(EngineConfig(device="cpu", adapters=adapters)), num_blocks=2048, adapters=adapters) as found:
         yield found
+
+
+def test_traces_are_told_by_the_front(nano: LoadedModel) -> None:  # noqa: F811
+    exporter = InMemorySpanExporter()
+    tracing = Tracing(SimpleSpanProcessor(exporter), ServerSettings(), "1")
+    traces = ["0af7651916cd43dd8448eb211c80319c", "1af7651916cd43dd8448eb211c80319c"]
+    body = {"prompt": "Once upon a time", "max_tokens": 5, "temperature": 0, "ignore_eos": True}
+    with fronting(nano, tracing, num_blocks=256) as found:
+        for trace in traces:
+            headers = {"Authorization": f"Bearer {KEY}", "traceparent": f"00-{trace}-b7ad6b7169203331-01"}
+            answer = httpx.post(f"{found.url}/v1/completions", json=body, headers=headers, timeout=PATIENCE)
+            assert answer.status_code == 200
+    spans = [span for span in exporter.get_finished_spans() if f"{span.context.trace_id:032x}" == traces[1]]
+    assert [span.name for span in spans] == ["queue", "prefill", "decode", "text_completion nano"]
+    details = answer.json()["usage"]["prompt_tokens_details"]
+    assert "cache_explanation" not in details
+    cached = (spans[-1].attributes or {})["gen_ai.usage.cache_read.input_tokens"]
+    assert cached == details["cached_tokens"] > 0
