@@ -10,7 +10,7 @@ from typing import Any
 
 from ray.serve.experimental.consistent_hash_router import ConsistentHashRouter
 
-HASHED_BYTES = 32 * 16 * 4  # of packed tokens: 32 blocks
+HASHED_BYTES = 2 * 16 * 4  # of packed tokens: two blocks, which all turns of a chat have in common
 
 
 class HashedPrefix(ConsistentHashRouter):

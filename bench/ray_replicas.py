@@ -7,7 +7,8 @@
 Both use the bundled model on this machine, and count; times on it say nothing.
 
 `routing`: the application of `phloem serve --replicas N`, with three routers in turn: phloem's; Serve's own (power of
-two choices by requests); and Serve's consistent hashing, here of a prompt's first 32 blocks (`hashed_prefix.py`).
+two choices by requests); and Serve's consistent hashing, here of a prompt's first two blocks, which stand for the
+chat or the shared prompt as a session's name would (`hashed_prefix.py`).
 Requests come from two clients for each replica (chats: four), each of which asks again when it has its answer.
 Workloads, all of random tokens: *prompts*, eight for each replica that many requests begin with, by Zipf's law, each
 with a question of its own; *chats* of six turns, each turn with all turns before it; *forks*, eight requests in a row
@@ -200,7 +201,7 @@ def deaths(options: argparse.Namespace) -> None:
         for kill in range(options.kills):
             cluster.wait(cluster.is_whole)
             before = cluster.metric("phloem_retries_total")
-            frame = rng.randrange(20, 400)
+            frame = rng.randrange(10, 200)
             found = streams(cluster, frame)
             num_moved = cluster.metric("phloem_retries_total") - before
             valid = [jsonschema.Draft202012Validator(SCHEMA).is_valid(json.loads(text)) for _, text in found]
