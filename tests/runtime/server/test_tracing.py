@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import json
+import socket
 import subprocess
 import sys
 import threading
@@ -28,7 +29,7 @@ from phloem.runtime.server import ServerSettings, create_app
 from phloem.runtime.server.tracing import Tracing
 
 from .fakes import FakeAsyncEngine
-from .wire import Answer, exchange
+from .wire import Answer, Client, exchange
 
 TRACE, CALLER = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 SECRET = "Rumpelstiltskin"
@@ -303,6 +304,17 @@ def test_spans_are_sent_to_the_collector(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "text_completion nano" in names
     (resource,) = [part.resource for each in sent for part in each.resource_spans]
     assert {value.key: value.value.string_value for value in resource.attributes}["service.name"] == "the chat"
+
+
+def test_a_collector_that_is_gone_costs_no_request_its_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "http/protobuf")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "0.01")
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))  # and does not listen
+        settings = ServerSettings(otlp_traces_endpoint=f"http://127.0.0.1:{closed.getsockname()[1]}/v1/traces")
+        app = create_app(FakeAsyncEngine(), settings)  # type: ignore[arg-type]
+        asked = Client(app, FakeAsyncEngine())
+        assert asked.complete("x").status == 200
 
 
 @pytest.mark.parametrize("url", ["", "localhost:4317", "grpc://host:4317", "http://", "http://host:99999", "http://[1"])
