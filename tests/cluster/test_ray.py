@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Iterator
+import time
+from collections.abc import AsyncIterator, Iterator
 from random import Random
+from types import SimpleNamespace
 from urllib.error import HTTPError
 
 import jsonschema
 import pytest
 
-pytest.importorskip("ray", reason="Ray Serve (phloem[ray]) is not installed")
+pytest.importorskip("ray.serve", reason="Ray Serve (phloem[ray]) is not installed")
 pytest.importorskip("zmq", reason="pyzmq (phloem[ray]) is not installed")
+
+from phloem.cluster.front import sender
+from phloem.runtime.request import Delta, SamplingParams, Usage
+from phloem.runtime.server.prepare import EngineCall
 
 from .served_cluster import SCHEMA, Cluster, running_cluster, streams
 
@@ -69,3 +76,21 @@ def test_a_killed_replica_changes_no_answer(cluster: Cluster) -> None:
         cluster.wait(cluster.is_whole)
         assert streams(cluster, frame) == truth
     assert cluster.metric("phloem_retries_total") > before
+
+
+def test_a_replicas_moments_are_told_on_the_fronts_clock() -> None:
+    """Those of another machine mean nothing here."""
+
+    async def replica(*_: object) -> AsyncIterator[Delta]:
+        yield Delta("r", 0, "", (), None, Usage(queue_seconds=0.25, admitted_at=-1e6))
+        yield Delta("r", 0, "", (), None, Usage(queue_seconds=0.0, admitted_at=None))
+
+    async def moments() -> list[float | None]:
+        handle = SimpleNamespace(options=lambda stream: SimpleNamespace(generate=SimpleNamespace(remote=replica)))
+        call = EngineCall((), SamplingParams(), None, {})
+        return [answer.usage.admitted_at async for answer in sender(handle)(b"", "", call) if isinstance(answer, Delta)]
+
+    before = time.monotonic()
+    admitted_at, never = asyncio.run(moments())
+    assert admitted_at is not None and before + 0.25 <= admitted_at <= time.monotonic() + 0.25
+    assert never is None
