@@ -105,10 +105,10 @@ def measure(kind: str, options: argparse.Namespace) -> str:
     settings |= {"lookup_drafts": False, "jump": "off"}  # what is drafted depends on what was said before
     engine = ph.Engine("nano", kv_events_config=events, **settings)
     cache: Any = engine.prefix_cache
-    timed = Timed(cache._followers)
+    timed = Timed(cache.followers)
     followers = {True: timed, False: None}
     child = subprocess.Popen(
-        [sys.executable, "-c", SUBSCRIBER, cache.events._publisher.endpoint], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", SUBSCRIBER, cache.events.publisher.endpoint], stdout=subprocess.PIPE, text=True
     )
     seconds: dict[bool, list[float]] = {True: [], False: []}
     try:
@@ -123,14 +123,14 @@ def measure(kind: str, options: argparse.Namespace) -> str:
                 prompts, num_outputs = make_prompts(kind, options.requests, random)
                 num_tokens += sum(map(len, prompts)) + num_outputs * len(prompts)
                 engine.flush_cache()
-                cache._followers = followers[publishes]
+                cache.followers = followers[publishes]
                 seconds[publishes].append(seconds_of(engine, prompts, num_outputs))
         own = thread_seconds() - own
         assert engine.statistics().num_dropped_event_batches == 0
     finally:
         child.kill()
         child.communicate()
-        cache._followers = timed
+        cache.followers = timed
         engine.close()
     costs = sorted(100 * (b / a - 1) for a, b in zip(seconds[False], seconds[True], strict=True))
     half = round(0.98 * len(costs) ** 0.5)  # ranks from the median to an end of its 95 % interval

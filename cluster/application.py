@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ FROM_HERE = ("check_invariants", "kv_events_config", "role", "adapter_loading", 
 REPLICA, PREFILL, FRONT = "phloem-replica", "phloem-prefill", "phloem-front"
 STATS_SECONDS = 1.0
 MOST_ONGOING = 10_000  # requests of a front
+OLDEST_RAY = (2, 51)  # with policies for autoscaling and routers of one's own
 
 
 def build(args: Mapping[str, Any]) -> Application:
@@ -113,7 +115,8 @@ def _parted(args: Mapping[str, Any]) -> tuple[dict[str, Any], ServerSettings, di
         if place is None:
             known = ", ".join(sorted({*OWN, *kinds, *shown}))
             raise ConfigError(f"{name}: no argument of phloem.cluster:build; there are: {known}")
-        place[name] = _value(value, is_text=name in kinds and kinds[name].type in ("str", "str | None"))
+        field = kinds.get(name) or shown.get(name)
+        place[name] = _value(value, is_text=field is not None and field.type in ("str", "str | None"))
     for name, least in (("replicas", 1), ("prefill_replicas", 0), ("fronts", 1)):
         number = own.get(name, least)
         if isinstance(number, bool) or not isinstance(number, int) or number < least:
@@ -136,15 +139,13 @@ def _value(value: Any, *, is_text: bool) -> Any:
 def _ray() -> tuple[Any, Any]:
     """`ray.serve` and its `RequestRouterConfig`."""
     try:
+        import ray
         from ray import serve
     except ImportError as error:
         raise ConfigError(f"several replicas need Ray Serve ({error}); run: pip install 'phloem[ray]'") from error
-    try:
-        from ray.serve.config import RequestRouterConfig
-    except ImportError as error:
-        import ray
+    if tuple(int(number) for number in re.findall(r"\d+", ray.__version__)[:2]) < OLDEST_RAY:
+        least = ".".join(map(str, OLDEST_RAY))
+        raise ConfigError(f"several replicas: ray {ray.__version__} is too old; run: pip install 'ray[serve]>={least}'")
+    from ray.serve.config import RequestRouterConfig
 
-        raise ConfigError(
-            f"ray {ray.__version__} has no request routers; run: pip install 'ray[serve]>=2.51'"
-        ) from error
     return serve, RequestRouterConfig

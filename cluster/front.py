@@ -6,10 +6,11 @@ by what the replicas report.
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from prometheus_client.core import CounterMetricFamily
@@ -30,6 +31,9 @@ from ..runtime.tokenizer.tokenizer import Tokenizer
 from . import known_routers
 from .prefill_first import prefill_first
 from .remote_engine import Gone, RemoteEngine
+
+if TYPE_CHECKING:
+    from ..runtime.server.tracing import Tracing
 
 
 class NoWeights:
@@ -73,8 +77,12 @@ def make_app(settings: dict[str, Any], server: ServerSettings, handle: Any, pref
     send = sender(handle)
     if prefill is not None:
         send = prefill_first(sender(prefill), send, num_missing)
-    remote = RemoteEngine(engine_without_weights(EngineConfig(**settings)), send, reports)
-    app = cast(Application, create_app(cast(Any, remote), server))
+    return app_over(RemoteEngine(engine_without_weights(EngineConfig(**settings)), send, reports), server)
+
+
+def app_over(remote: RemoteEngine, server: ServerSettings, tracing: Tracing | None = None) -> Application:
+    """The server's application over engines that are elsewhere; see `create_app`."""
+    app = cast(Application, create_app(cast(Any, remote), server, tracing))
     app.state.service.metrics.registry.register(Retries(remote))
     # what is about the cache of one engine
     app.router.routes[:] = [route for route in app.router.routes if getattr(route, "path", "") != "/cache"]
@@ -114,10 +122,13 @@ def sender(handle: Any) -> Callable[[bytes, str, EngineCall], AsyncGenerator[Del
     streaming = handle.options(stream=True)
 
     async def send(tokens: bytes, namespace: str, call: EngineCall) -> AsyncGenerator[Delta | PhloemError]:
+        asked_at = time.monotonic()
         answers = streaming.generate.remote(tokens, namespace, call)
         is_whole = False
         try:
             async for answer in answers:
+                if isinstance(answer, Delta) and answer.usage.admitted_at is not None:  # on that machine's clock
+                    answer.usage.admitted_at = asked_at + answer.usage.queue_seconds
                 yield answer
             is_whole = True
         except (RayActorError, TaskCancelledError) as error:

@@ -10,6 +10,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import kubernetes_validate
 import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
@@ -86,8 +87,25 @@ def test_images_run_as_somebody_else_than_root_and_are_asked_for_their_health(na
     assert "USER" in last and "HEALTHCHECK" in last and last.index("USER") < last.index("ENTRYPOINT")
     (user,) = [rest for word, rest in words if word == "USER"]
     assert int(user) > 0 and f"--uid {user} " in text
-    extras = re.findall(r"whl\)\[([\w,]+)\]", text)[0].split(",")
-    assert set(extras) <= set(_extras())
+    named = re.findall(r"\bEXTRAS=([\w,]+)", text)
+    assert len(named) == 2 and set(",".join(named).split(",")) <= set(_extras())
+    assert "phloem-*.whl)[$EXTRAS]" in text and last.index("ARG") < last.index("RUN")
+
+
+@pytest.mark.parametrize("name", ["Dockerfile", "Dockerfile.cuda"])
+def test_images_are_built_from_what_there_is(name: str) -> None:
+    """A wheel with the core in it: a compiler where it is built, and a look at it where it is installed."""
+    text = (DEPLOY / "docker" / name).read_text().replace("\\\n", " ")
+    build, last = re.split(r"^FROM .*$", text, flags=re.MULTILINE)[1:]
+    assert "g++" in build and "pip wheel" in build and "import phloem._core" in last
+    assert "g++" not in last
+    health = re.findall(r"HEALTHCHECK .*?CMD (\[.*\])", text)
+    (command,) = map(json.loads, health)
+    assert command[0] == "wget" and re.search(r"apt-get install .*\bwget\b", last)
+    assert command[-1] == "http://127.0.0.1:8000/health"
+    left_out = (ROOT / ".dockerignore").read_text().split()
+    needed = ["native", "setup.py", "pyproject.toml", "README.md", "LICENSE", "src", "cluster", "runtime"]
+    assert ".venv" in left_out and not set(needed) & set(left_out)
 
 
 def _extras() -> list[str]:
@@ -110,6 +128,89 @@ def test_the_pod_asks_routes_that_there_are_and_ends_after_the_drain() -> None:
         assert selector == labels == service["spec"]["selector"]
     mounted = {mount["name"] for mount in container["volumeMounts"]}
     assert mounted == {volume["name"] for volume in pod["volumes"]}
+
+
+def pods() -> Iterator[dict[str, Any]]:
+    """The pods of a RayService, as objects that Kubernetes knows."""
+    cluster = yaml.safe_load((DEPLOY / "ray" / "rayservice.yaml").read_text())["spec"]["rayClusterConfig"]
+    for group in (cluster["headGroupSpec"], *cluster["workerGroupSpecs"]):
+        yield {"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": "pod"}, "template": group["template"]}
+
+
+@pytest.mark.parametrize(
+    "described",
+    [*yaml.safe_load_all((DEPLOY / "kubernetes" / "phloem.yaml").read_text()), *pods()],
+    ids=lambda described: str(described["kind"]),
+)
+def test_kubernetes_knows_every_field(described: dict[str, Any]) -> None:
+    kubernetes_validate.validate(described, kubernetes_validate.latest_version(), strict=True)
+
+
+# Of KubeRay's ray-operator/apis/ray/v1, rayservice_types.go and raycluster_types.go: fields by their names in JSON,
+# those that must be there marked, and how values look where they are not objects.
+SERVICE = {"serveConfigV2": str, "rayClusterConfig": dict, "serveService": dict}
+CLUSTER = {
+    "headGroupSpec!": dict,
+    "workerGroupSpecs": list,
+    "rayVersion": str,
+    "enableInTreeAutoscaling": bool,
+    "autoscalerOptions": dict,
+    "headServiceAnnotations": dict,
+    "suspend": bool,
+}
+HEAD = {
+    "rayStartParams!": dict,
+    "template!": dict,
+    "serviceType": str,
+    "headService": dict,
+    "enableIngress": bool,
+}
+WORKERS = {
+    "groupName!": str,
+    "replicas": int,
+    "minReplicas!": int,
+    "maxReplicas!": int,
+    "numOfHosts": int,
+    "rayStartParams!": dict,
+    "template!": dict,
+    "scaleStrategy": dict,
+}
+
+
+def check_fields(found: dict[str, Any], known: dict[str, type]) -> None:
+    kinds = {name.rstrip("!"): kind for name, kind in known.items()}
+    assert set(found) <= set(kinds)
+    assert {name[:-1] for name in known if name.endswith("!")} <= set(found)
+    assert all(isinstance(value, kinds[name]) for name, value in found.items())
+
+
+def test_kuberay_knows_every_field() -> None:
+    service = yaml.safe_load((DEPLOY / "ray" / "rayservice.yaml").read_text())
+    assert (service["apiVersion"], service["kind"]) == ("ray.io/v1", "RayService")
+    assert set(service) == {"apiVersion", "kind", "metadata", "spec"}
+    check_fields(service["spec"], SERVICE)
+    cluster = service["spec"]["rayClusterConfig"]
+    check_fields(cluster, CLUSTER)
+    check_fields(cluster["headGroupSpec"], HEAD)
+    for group in cluster["workerGroupSpecs"]:
+        check_fields(group, WORKERS)
+        assert group["minReplicas"] <= group["replicas"] <= group["maxReplicas"]
+    for group in (cluster["headGroupSpec"], *cluster["workerGroupSpecs"]):
+        assert all(isinstance(value, str) for value in group["rayStartParams"].values())
+    (application,) = yaml.safe_load(service["spec"]["serveConfigV2"])["applications"]
+    (group,) = cluster["workerGroupSpecs"]
+    (container,) = group["template"]["spec"]["containers"]
+    room = group["replicas"] * int(container["resources"]["limits"]["cpu"])
+    assert application["args"]["replicas"] * application["args"]["num_cpus"] <= room
+
+
+@pytest.mark.parametrize("name", ["serve.yaml", "rayservice.yaml"])
+def test_ray_knows_every_field_of_an_application(name: str) -> None:
+    schema = pytest.importorskip("ray.serve.schema", reason="Ray Serve (phloem[ray]) is not installed")
+    described = yaml.safe_load((DEPLOY / "ray" / name).read_text())
+    if name == "rayservice.yaml":
+        described = yaml.safe_load(described["spec"]["serveConfigV2"])
+    schema.ServeDeploySchema.model_validate(described)
 
 
 def applications() -> Iterator[dict[str, Any]]:

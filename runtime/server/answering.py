@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from fastapi import Request, Response
 
-from .errors import dump_json
+from .errors import ApiError, dump_json
 from .service import Service
 from .stream import EventStream, failed_frames, until_gone
 
@@ -27,9 +27,15 @@ async def respond(service: Service, request: Request, answer: Answer, *, stream:
         with service.lifecycle.track():
             reply = await until_gone(request, answer.whole())
         return Response(dump_json(reply), media_type="application/json")
+
+    def explain(error: Exception) -> ApiError:
+        told = service.explain(error, request.state.request_id)
+        request.state.record.fail(told.code, told.param)
+        return told
+
     return EventStream(
         answer.frames(),
-        partial(service.explain, request_id=request.state.request_id),
+        explain,
         partial(failed_frames, request.url.path),
         ping_interval=service.settings.ping_interval,
     )

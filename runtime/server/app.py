@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
 from pydantic import BaseModel
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
@@ -32,6 +34,8 @@ from .protocol import (
     TokenizeRequest,
     UnloadAdapterRequest,
 )
+from .render import render_router
+from .request_record import RequestRecord
 from .response_request import ResponsesRequest
 from .responses import responses_router
 from .service import Service
@@ -40,6 +44,7 @@ from .worker_info import worker_info_router
 
 if TYPE_CHECKING:
     from ..async_engine import AsyncEngine
+    from .tracing import Tracing
 
 
 BODIES: list[type[BaseModel]] = [
@@ -55,18 +60,29 @@ BODIES: list[type[BaseModel]] = [
 ]
 
 
-def create_app(async_engine: AsyncEngine, settings: ServerSettings | None = None) -> FastAPI:
+def create_app(
+    async_engine: AsyncEngine, settings: ServerSettings | None = None, tracing: Tracing | None = None
+) -> FastAPI:
     """An ASGI application that serves `async_engine`; the caller closes the engine.
 
     `app.state.service` is its `Service`; its lifecycle says whether requests are taken.
+
+    Args:
+        tracing: where traces go, instead of to the settings' `otlp_traces_endpoint`; closed with the application.
     """
     service = Service(async_engine, settings or ServerSettings(), version("phloem"))
+    if tracing is None and service.settings.otlp_traces_endpoint is not None:
+        from .tracing import tracing_to
+
+        tracing = tracing_to(service.settings.otlp_traces_endpoint, service.settings, service.version)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
         service.open()
         yield
         service.close()
+        if tracing is not None:
+            await asyncio.to_thread(tracing.close)
 
     # No /docs: its page would load scripts from a foreign host. /openapi.json is there.
     app = Application(title="phloem", version=service.version, docs_url=None, redoc_url=None, lifespan=lifespan)
@@ -78,6 +94,7 @@ def create_app(async_engine: AsyncEngine, settings: ServerSettings | None = None
         messages_router,
         info_router,
         worker_info_router,
+        render_router,
     ):
         app.include_router(make(service))
     if service.settings.admin:
@@ -85,7 +102,8 @@ def create_app(async_engine: AsyncEngine, settings: ServerSettings | None = None
     if service.settings.adapter_loading:
         app.include_router(adapters_router(service))
     _handle_errors(app, service)
-    app.add_middleware(Gate, settings=service.settings, metrics=service.metrics)
+    new_record = tracing.record if tracing is not None else _untraced
+    app.add_middleware(Gate, settings=service.settings, metrics=service.metrics, new_record=new_record)
     if service.settings.cors_origins:
         app.add_middleware(
             CORSMiddleware,
@@ -95,6 +113,10 @@ def create_app(async_engine: AsyncEngine, settings: ServerSettings | None = None
             expose_headers=["X-Request-Id", "Retry-After"],
         )
     return app
+
+
+def _untraced(_: Headers) -> RequestRecord:
+    return RequestRecord()
 
 
 class Application(FastAPI):

@@ -15,7 +15,7 @@ from .body import read_request
 from .description import answer, described
 from .errors import invalid
 from .outputs import Output, gather
-from .prepare import EngineCall, prepare_completions
+from .prepare import EngineCall
 from .protocol import CompletionRequest
 from .replies import CompletionLogprobs, Header, endings, text_choice, usage_body
 from .request_record import RequestRecord
@@ -58,15 +58,8 @@ class CompletionAnswer:
         self._clock = service.metrics.clock()
         self._tokenizer = service.engine.tokenizer
 
-    async def _prepare(self) -> list[EngineCall]:
-        service = self._service
-        adapter, extra_keys = service.adapter_of(self._body.model), service.settings.extra_keys
-        return await service.on_worker(
-            prepare_completions, service.engine, self._body, self._api_key, adapter, extra_keys
-        )
-
     async def whole(self) -> dict[str, Any]:
-        calls = await self._prepare()
+        calls = await self._service.prepare_prompts(self._body, self._api_key)
         n = self._body.n
         async with aclosing(self._service.deltas(calls, self._record)) as deltas:
             outputs = await gather(deltas, len(calls), n, (), self._clock)  # the end token's log-probability is shown
@@ -95,7 +88,7 @@ class CompletionAnswer:
 
     async def frames(self) -> AsyncGenerator[bytes]:
         with self._service.lifecycle.track():
-            calls = await self._prepare()
+            calls = await self._service.prepare_prompts(self._body, self._api_key)
             n = self._body.n
             usages: list[dict[int, Any]] = [{} for _ in calls]
             logprobs = [CompletionLogprobs(self._tokenizer) for _ in range(len(calls) * n)]

@@ -20,13 +20,17 @@ from ..constraint_spec import ConstraintSpec, ExtraKeys
 from .errors import api_error, invalid
 from .protocol import Generation, ResponseFormat, StructuredOutputs
 
+Compilations = tuple[tuple[float, float], ...]
+"""When each began and ended, on `time.monotonic`."""
+
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A constraint and the request field that asked for it (for error messages)."""
+    """A constraint, the request field that asked for it (for error messages), and when it was compiled."""
 
     spec: ConstraintSpec
     param: str
+    compiled: Compilations = ()
 
 
 def constraint_of(body: Generation, extra_keys: ExtraKeys) -> Wanted | None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hmac
 import logging
 import uuid
+from collections.abc import Callable
 
 from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
@@ -34,10 +35,13 @@ logger = logging.getLogger("phloem.server")
 class Gate:
     """ASGI middleware. Sets `request_id`, `api_key` (the caller's key, or None) and `record` in `scope["state"]`."""
 
-    def __init__(self, app: ASGIApp, settings: ServerSettings, metrics: Metrics) -> None:
+    def __init__(
+        self, app: ASGIApp, settings: ServerSettings, metrics: Metrics, new_record: Callable[[Headers], RequestRecord]
+    ) -> None:
         self._app = app
         self._keys = [key.encode() for key in settings.api_keys]
         self._metrics = metrics
+        self._new_record = new_record
         self._body_timeout = settings.body_timeout
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -51,7 +55,7 @@ class Gate:
         headers = Headers(scope=scope)
         shown_id = _shown_id(headers.get("x-request-id"), request_id)
         body = UnreadBody(headers, receive, self._body_timeout)
-        record = RequestRecord()
+        record = self._new_record(headers)
         status = 0
 
         async def send_with_id(message: Message) -> None:
@@ -87,6 +91,8 @@ class Gate:
         finally:
             self._metrics.count_http(scope, status)
             level = logging.DEBUG if status == 200 and scope["path"] in PROBED_PATHS else logging.INFO
+            if scope["path"] not in PROBED_PATHS:
+                record.close(method, getattr(scope.get("route"), "path", None), status, request_id)
             sent_id = f" client_id={shown_id!r}" if shown_id != request_id else ""
             logger.log(level, "%s %s %s %d %s%s", request_id, method, _place(scope), status, record.line(), sent_id)
 

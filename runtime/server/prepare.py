@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, cast
@@ -15,7 +16,7 @@ from ...errors import RequestError
 from ..cache.reply_memory import Conversation
 from ..constraint_spec import ConstraintSpec, ExtraKeys
 from ..request import RequestOptions, SamplingParams
-from .constraints import Wanted, constraint_of
+from .constraints import Compilations, Wanted, constraint_of
 from .errors import ApiError, api_error, invalid
 from .harmony import HarmonyReader, speaks_harmony
 from .harmony_form import behind_reasoning, harmony_plan
@@ -60,6 +61,7 @@ class EngineCall:
 
     Attributes:
         is_for_prompt: what is asked for is that the KV of its prompt is in the store (see `prefill`).
+        compiled: when each compilation of its constraint began and ended, on `time.monotonic`.
     """
 
     prompt_ids: Sequence[int]
@@ -67,6 +69,7 @@ class EngineCall:
     spec: ConstraintSpec | None
     options: RequestOptions
     is_for_prompt: bool = False
+    compiled: Compilations = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,11 +112,10 @@ def prepare_chat(
     # whoever describes the whole answer describes its channels
     is_described = wanted is not None and wanted.spec.kind == "structural_tag"
     is_harmony = speaks_harmony(special_texts) and not is_described
-    _check_constraint(engine, wanted)
+    wanted = _compiled(engine, wanted)
     plan = _plan(body, wanted, tool_format, special_texts if is_harmony else None)
     if plan is not None:
-        wanted = Wanted(plan.spec, "tools")
-        _check_constraint(engine, wanted)
+        wanted = _compiled(engine, Wanted(plan.spec, "tools", wanted.compiled if wanted is not None else ()))
     reader: Callable[[], Reader] | None = plan.reader if plan is not None else None
     if is_harmony and plan is None:
         wanted, reader = _on_channels(engine, body, wanted)
@@ -161,8 +163,7 @@ def _on_channels(
     if is_inside:
         return wanted, None
     wanted = replace(wanted, spec=behind_reasoning(wanted.spec))
-    _check_constraint(engine, wanted)
-    return wanted, HarmonyReader
+    return _compiled(engine, wanted), HarmonyReader
 
 
 def _thought(engine: EngineFace, body: ChatRequest, plan: ToolPlan | None, prompt_ids: Sequence[int]) -> Thought | None:
@@ -188,7 +189,7 @@ def _behind_thought(
     if wanted is not None and thought != "closed":
         behind = tags_behind_thought if is_free else behind_thought
         wanted = replace(wanted, spec=behind(wanted.spec, thought, engine.tokenizer.special_ids))
-        _check_constraint(engine, wanted)
+        wanted = _compiled(engine, wanted)
 
     def reader() -> Reader:
         return ThinkReader(thought, new_reader() if new_reader is not None else None, has_gap=has_gap)
@@ -205,8 +206,7 @@ def prepare_completions(
             "echo: this checkpoint has no tokenizer, so the prompt has no text; use return_token_ids, or add logprobs"
         )
         raise invalid(text, "echo")
-    wanted = constraint_of(body, extra_keys)
-    _check_constraint(engine, wanted)
+    wanted = _compiled(engine, constraint_of(body, extra_keys))
     _check_rules(body, wanted)
     calls = []
     for prompt in body.prompt:
@@ -303,14 +303,16 @@ def _check_rules(body: Generation, wanted: Wanted | None) -> None:
         raise invalid(text, name, "conflicting_constraints")
 
 
-def _check_constraint(engine: EngineFace, wanted: Wanted | None) -> None:
-    """Compiles it (the engine finds it in the compiler's cache afterwards)."""
+def _compiled(engine: EngineFace, wanted: Wanted | None) -> Wanted | None:
+    """The same, after it was compiled (the engine finds it in the compiler's cache)."""
     if wanted is None:
-        return
+        return None
+    began = time.monotonic()
     try:
         engine.intake.compile(wanted.spec)
     except RequestError as error:
         raise api_error(error, param=wanted.param) from error
+    return replace(wanted, compiled=(*wanted.compiled, (began, time.monotonic())))
 
 
 def _check_length(engine: EngineFace, prompt_len: int, max_tokens: int | None, param: str) -> None:
@@ -391,5 +393,6 @@ def _call(
         pin_ttl=body.pin_ttl,
         deadline_seconds=body.deadline_seconds,
     )
-    spec = wanted.spec if wanted is not None else None
-    return EngineCall(prompt_ids, sampling, spec, options, is_for_prompt=body.kv_transfer_params.do_remote_decode)
+    spec, compiled = (wanted.spec, wanted.compiled) if wanted is not None else (None, ())
+    is_for_prompt = body.kv_transfer_params.do_remote_decode
+    return EngineCall(prompt_ids, sampling, spec, options, is_for_prompt, compiled)

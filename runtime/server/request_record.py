@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from ..request import Delta, Usage
+
+if TYPE_CHECKING:
+    from .prepare import EngineCall
 
 MAX_VALUE_CHARS = 200
 
@@ -25,11 +29,15 @@ class RequestRecord:
         self._error: dict[str, str | None] = {}
         self._usages: dict[tuple[int, int], Usage] = {}  # by prompt and output
 
-    def push(self, prompt: int, delta: Delta) -> None:
-        """A delta of one output of a prompt arrived."""
+    def begin(self, calls: Sequence[EngineCall]) -> None:
+        """The engine is asked now; called once at most."""
+
+    def push(self, prompt: int, delta: Delta) -> Delta:
+        """A delta of one output of a prompt arrived. Returns it as the caller shall see it."""
         if self._first_at is None:
             self._first_at = self._clock()
         self._usages[prompt, delta.index] = delta.usage
+        return delta
 
     def fail(self, code: str | None, param: str | None) -> None:
         """The answer is an error; `param` may hold what the caller wrote."""
@@ -39,6 +47,9 @@ class RequestRecord:
         """All was sent; what follows (a body that nobody reads) is not the answer's time."""
         if self._ended_at is None:
             self._ended_at = self._clock()
+
+    def close(self, method: str, route: str | None, status: int, request_id: str) -> None:
+        """The request is over, however it went; route: as it was declared, None if there is none."""
 
     def line(self) -> str:
         """The error's code and place, tokens, and seconds, each only if there is one; a prompt with several outputs

@@ -19,8 +19,8 @@ from .errors import ApiError, api_error, internal, invalid, model_not_found, una
 from .lifecycle import Lifecycle
 from .metrics import Metrics
 from .prefill import answers, engine_id, transfer_params
-from .prepare import EngineCall, PreparedChat, prepare_chat
-from .protocol import ChatRequest
+from .prepare import EngineCall, PreparedChat, prepare_chat, prepare_completions
+from .protocol import ChatRequest, CompletionRequest
 from .request_record import RequestRecord
 from .settings import ServerSettings
 from .think import thinks
@@ -132,6 +132,11 @@ class Service:
             extra_keys=self.settings.extra_keys,
         )
 
+    async def prepare_prompts(self, body: CompletionRequest, api_key: str | None) -> list[EngineCall]:
+        """`prepare_completions`, by a worker."""
+        adapter = self.adapter_of(body.model)
+        return await self.on_worker(prepare_completions, self.engine, body, api_key, adapter, self.settings.extra_keys)
+
     async def on_worker(self, function: Callable[P, Result], *args: P.args, **kwargs: P.kwargs) -> Result:
         """Runs slow CPU work off the event loop.
 
@@ -161,11 +166,11 @@ class Service:
 
     async def deltas(self, calls: Sequence[EngineCall], record: RequestRecord) -> AsyncGenerator[tuple[int, Delta]]:
         """The deltas of all calls as they come, each with its call's index, recorded. Closing it aborts them all."""
+        record.begin(calls)
         if len(calls) == 1:
             async with aclosing(self._generate(calls[0])) as stream:
                 async for delta in stream:
-                    record.push(0, delta)
-                    yield 0, delta
+                    yield 0, record.push(0, delta)
             return
         arrivals: asyncio.Queue[tuple[int, Delta | Exception | None]] = asyncio.Queue()
         pumps = [asyncio.ensure_future(self._pump(index, call, arrivals)) for index, call in enumerate(calls)]
@@ -178,8 +183,7 @@ class Service:
                 elif isinstance(arrival, Exception):
                     raise arrival
                 else:
-                    record.push(index, arrival)
-                    yield index, arrival
+                    yield index, record.push(index, arrival)
         finally:
             for pump in pumps:
                 pump.cancel()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
+from urllib.parse import urlsplit
 
 from ...errors import ConfigError
 from ..constraint_spec import ExtraKeys
@@ -53,6 +55,7 @@ class ServerSettings:
         extra_keys: whether objects under a request's schema may have keys that it does not name, where neither the
             schema nor the request says so; "schema": as JSON Schema has it, they may.
         metric_names: whose metric names `/metrics` uses beside phloem's own ("vllm" or "sglang").
+        otlp_traces_endpoint: where traces of requests are sent (see `tracing`); None: there are none.
         sampling_defaults: what a request is sampled with where it says nothing, by the names of its fields; what is
             not in it is OpenAI's default.
     """
@@ -101,6 +104,9 @@ class ServerSettings:
     extra_keys: ExtraKeys = setting(
         "never", "Keys that a request's schema does not name: never, or as JSON Schema defines it."
     )
+    otlp_traces_endpoint: str | None = setting(
+        None, "Send traces of requests to this OpenTelemetry collector, http://HOST:4317 (phloem[otel])."
+    )
     sampling_defaults: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -119,7 +125,25 @@ class ServerSettings:
         for name in ("ping_interval", "body_timeout", "header_timeout", "send_timeout", "prepare_timeout"):
             if not getattr(self, name) > 0:
                 raise ConfigError(f"{name}: {getattr(self, name)} is out of range; it must be above 0 seconds")
+        if self.otlp_traces_endpoint is not None:
+            _check_collector(self.otlp_traces_endpoint)
 
     @property
     def isolates_keys(self) -> bool:
         return self.cache_isolation == "key" or (self.cache_isolation == "auto" and len(self.api_keys) > 1)
+
+
+def _check_collector(url: str) -> None:
+    try:
+        parts = urlsplit(url)
+        is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_address = False
+    if not is_address:
+        raise ConfigError(f"otlp_traces_endpoint: {url!r} is no address of a collector; write http://127.0.0.1:4317")
+    try:
+        found = all(importlib.util.find_spec(f"opentelemetry.{name}") for name in ("sdk", "exporter.otlp.proto.grpc"))
+    except ModuleNotFoundError:
+        found = False
+    if not found:
+        raise ConfigError("otlp_traces_endpoint: needs OpenTelemetry; run pip install 'phloem[otel]'")

@@ -5,123 +5,27 @@ And with `--prefill-replicas`: prompts are computed by one, answers by another.
 
 from __future__ import annotations
 
+import asyncio
 import json
-import os
-import re
-import signal
-import socket
-import subprocess
-import sys
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from random import Random
-from typing import Any
+from types import SimpleNamespace
 from urllib.error import HTTPError
-from urllib.request import Request, urlopen
 
 import jsonschema
 import pytest
 
-pytest.importorskip("ray", reason="Ray Serve (phloem[ray]) is not installed")
+pytest.importorskip("ray.serve", reason="Ray Serve (phloem[ray]) is not installed")
 pytest.importorskip("zmq", reason="pyzmq (phloem[ray]) is not installed")
 
+from phloem.cluster.front import sender
 from phloem.runtime.engine import Engine
-from phloem.runtime.request import SamplingParams
+from phloem.runtime.request import Delta, SamplingParams, Usage
+from phloem.runtime.server.prepare import EngineCall
 
-SCHEMA = {
-    "type": "object",
-    "properties": {
-        "name": {"type": "string", "maxLength": 30},
-        "n": {"type": "integer"},
-        "tags": {"type": "array", "items": {"type": "string", "maxLength": 12}, "minItems": 3, "maxItems": 6},
-    },
-    "required": ["name", "n", "tags"],
-    "additionalProperties": False,
-}
-REPLICA = b"ServeReplica:phloem:phloem-replica"
-
-
-class Cluster:
-    """A running server with two replicas."""
-
-    def __init__(self, url: str) -> None:
-        self.url = url
-
-    def post(self, path: str, body: dict[str, Any]) -> Any:
-        return urlopen(
-            Request(self.url + path, json.dumps(body).encode(), {"content-type": "application/json"}), timeout=120
-        )
-
-    def get(self, path: str) -> str:
-        with urlopen(self.url + path, timeout=60) as answer:
-            text: str = answer.read().decode()
-        return text
-
-    def complete(self, prompt: Any, **fields: Any) -> dict[str, Any]:
-        with self.post("/v1/completions", {"prompt": prompt, "max_tokens": 4, **fields}) as answer:
-            found: dict[str, Any] = json.load(answer)
-        return found
-
-    def cached(self, prompt: list[int], **fields: Any) -> int:
-        usage = self.complete(prompt, **fields)["usage"]
-        return int(usage["prompt_tokens_details"]["cached_tokens"])
-
-    def load(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.get("/v1/loads"))["loads"][0]
-        return found
-
-    def metric(self, name: str) -> float:
-        (value,) = re.findall(rf"^{name} (\S+)$", self.get("/metrics"), re.MULTILINE)
-        return float(value)
-
-    def wait(self, condition: Any) -> None:
-        end = time.monotonic() + 120
-        while not condition():
-            assert time.monotonic() < end, "what was waited for did not come"
-            time.sleep(0.2)
-
-    def replicas(self) -> list[int]:
-        return [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit() and _is_replica(path)]
-
-
-def _is_replica(path: Path) -> bool:
-    try:
-        return REPLICA in (path / "cmdline").read_bytes()
-    except OSError:
-        return False
-
-
-@contextmanager
-def serving(*options: str) -> Iterator[Cluster]:
-    """A server with two replicas."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    options = ("--port", str(port), "--num-blocks", "1024", "--num-threads", "1", *options)
-    server = subprocess.Popen(
-        [sys.executable, "-m", "phloem", "serve", "nano", *options], stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-    )
-    assert server.stdout is not None
-    reader = threading.Thread(target=server.stdout.read)
-    running = Cluster(f"http://127.0.0.1:{port}")
-    try:
-        for line in server.stdout:
-            if b"phloem serves nano" in line:
-                break
-        assert server.poll() is None, "it has ended"
-        reader.start()
-        running.complete([5])
-        running.wait(lambda: running.load()["max_total_num_tokens"] == 2 * 1024 * 16)
-        yield running
-    finally:
-        server.send_signal(signal.SIGTERM)
-        server.wait(120)
-        reader.join()
-        server.stdout.close()
-    assert server.returncode == 0 and not running.replicas()
+from .served_cluster import SCHEMA, Cluster, running_cluster, streams
 
 
 def test_prompts_are_computed_by_some_and_answered_by_others(tmp_path: Path) -> None:
@@ -131,7 +35,7 @@ def test_prompts_are_computed_by_some_and_answered_by_others(tmp_path: Path) -> 
     greedy = {"temperature": 0, "ignore_eos": True, "max_tokens": 12, "return_token_ids": True}
     with Engine("nano", device="cpu", num_blocks=1024) as alone:
         truth = alone.generate(prompt, SamplingParams(max_tokens=12, temperature=0.0, ignore_eos=True)).token_ids
-    with serving("--replicas", "1", "--prefill-replicas", "1", "--disk-cache", str(tmp_path)) as apart:
+    with running_cluster(1, "--prefill-replicas", "1", "--disk-cache", str(tmp_path)) as apart:
         answer = apart.complete(prompt, **greedy)
         assert answer["choices"][0]["token_ids"] == list(truth)
         assert answer["usage"]["prompt_tokens_details"]["loaded_tokens"] == 992, "of 1,000, the last block aside"
@@ -141,7 +45,7 @@ def test_prompts_are_computed_by_some_and_answered_by_others(tmp_path: Path) -> 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with serving("--replicas", "2") as running:
+    with running_cluster(2) as running:
         yield running
 
 
@@ -184,52 +88,29 @@ def test_a_client_that_leaves_ends_its_request(cluster: Cluster) -> None:
 
 def test_a_killed_replica_changes_no_answer(cluster: Cluster) -> None:
     """32 constrained streams, half of them at the replica that is killed."""
-    truth = _streams(cluster, None)
+    truth = streams(cluster, None)
     for _, text in truth:
         jsonschema.validate(json.loads(text), SCHEMA)
     before = cluster.metric("phloem_retries_total")
-    for num_begun in (1, 20):
-        cluster.wait(lambda: len(cluster.replicas()) == 2 and cluster.load()["max_total_num_tokens"] == 2 * 1024 * 16)
-        assert _streams(cluster, num_begun) == truth
+    for frame in (1, 100):
+        cluster.wait(cluster.is_whole)
+        assert streams(cluster, frame) == truth
     assert cluster.metric("phloem_retries_total") > before
 
 
-def lines_of(answer: Any) -> Iterator[bytes]:
-    with answer:
-        yield from answer
+def test_a_replicas_moments_are_told_on_the_fronts_clock() -> None:
+    """Those of another machine mean nothing here."""
 
+    async def replica(*_: object) -> AsyncIterator[Delta]:
+        yield Delta("r", 0, "", (), None, Usage(queue_seconds=0.25, admitted_at=-1e6))
+        yield Delta("r", 0, "", (), None, Usage(queue_seconds=0.0, admitted_at=None))
 
-def _streams(cluster: Cluster, kill_at: int | None) -> list[tuple[str, str]]:
-    """Why each stream ended, and its text; when so many have begun, a replica is killed."""
-    found: dict[int, tuple[str, str]] = {}
-    begun: set[int] = set()
-    victims = cluster.replicas()
+    async def moments() -> list[float | None]:
+        handle = SimpleNamespace(options=lambda stream: SimpleNamespace(generate=SimpleNamespace(remote=replica)))
+        call = EngineCall((), SamplingParams(), None, {})
+        return [answer.usage.admitted_at async for answer in sender(handle)(b"", "", call) if isinstance(answer, Delta)]
 
-    def run(number: int) -> None:
-        body = {
-            "messages": [{"role": "user", "content": f"Make item {number}"}],
-            "seed": number,
-            "temperature": 1.0,
-            "stream": True,
-            "max_tokens": 300,
-            "response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}},
-        }
-        text, reason = "", ""
-        for line in lines_of(cluster.post("/v1/chat/completions", body)):
-            if line.startswith(b"data: {"):
-                if number not in begun:
-                    begun.add(number)
-                    if len(begun) == kill_at:
-                        os.kill(victims[0], signal.SIGKILL)
-                frame = json.loads(line[6:])
-                for choice in frame.get("choices", [{"delta": {"content": line.decode()}, "finish_reason": "error"}]):
-                    text += choice["delta"].get("content") or ""
-                    reason = choice["finish_reason"] or reason
-        found[number] = (reason, text)
-
-    threads = [threading.Thread(target=run, args=(number,)) for number in range(32)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return [found[number] for number in range(32)]
+    before = time.monotonic()
+    admitted_at, never = asyncio.run(moments())
+    assert admitted_at is not None and before + 0.25 <= admitted_at <= time.monotonic() + 0.25
+    assert never is None

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pytest
+from fastapi import FastAPI
 from openai import OpenAI
 
 from phloem.runtime.async_engine import AsyncEngine
@@ -70,7 +71,16 @@ def serving(
         adapter_loading=adapter_loading,
         tool_call_format=tool_call_format,
     )
-    app = create_app(async_engine, server_settings)
+    try:
+        with running(create_app(async_engine, server_settings)) as (url, terminate):
+            yield Served(url, async_engine, terminate)
+    finally:
+        async_engine.stop()
+
+
+@contextmanager
+def running(app: FastAPI) -> Iterator[tuple[str, Callable[[], None]]]:
+    """An application's address, and what ends it, as SIGTERM does and as the end of the block does."""
     bound = listen("127.0.0.1", 0)
     server = server_of(app, log_level="error", access_log=False)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
@@ -80,11 +90,10 @@ def serving(
         while not server.started:
             assert time.monotonic() < deadline and thread.is_alive(), "the server did not start"
             time.sleep(0.01)
-        yield Served(url_of(bound), async_engine, lambda: server.handle_exit(signal.SIGTERM, None))
+        yield url_of(bound), lambda: server.handle_exit(signal.SIGTERM, None)
     finally:
         server.handle_exit(signal.SIGTERM, None)
         thread.join(PATIENCE)
-        async_engine.stop()
         assert not thread.is_alive(), "the server did not end"
 
 

@@ -55,6 +55,8 @@ def test_whatever_is_taken_is_described(case: Case) -> None:
         ("/v1/completions", {"prompt": "Hi"}),
         ("/v1/responses", {"input": "Hi"}),
         ("/v1/responses/input_tokens", {"input": "Hi"}),
+        ("/v1/chat/completions/render", {"messages": [{"role": "user", "content": "Hi"}]}),
+        ("/v1/completions/render", {"prompt": "Hi"}),
         ("/tokenize", {"prompt": "Hi"}),
         ("/detokenize", {"tokens": [72]}),
     ],

@@ -186,6 +186,8 @@ READ: dict[MetricNames, dict[str, dict[str, float | None]]] = {
             "sglang:num_queue_reqs": 2,
             "sglang:num_running_reqs": 2,
             "sglang:token_usage": None,
+            "sglang:page_size": None,
+            "sglang:num_pages": None,
             "sglang:cache_config_info": 1,
         },
         "SMG": {"sglang:token_usage": None, "sglang:gen_throughput": None, "sglang:cache_hit_rate": None},
