@@ -1,6 +1,6 @@
 """What stands between a newcomer and the first answer: CPU time from nothing, and with what the first start has left.
 
-    python bench/studies/first_answer.py [--only plan serve] [--wheel FILE.whl] [--make]
+    python bench/first_answer.py [--only plan serve] [--wheel FILE.whl] [--make]
 
 Every row is a command in processes of its own; printed is the CPU time of all of them, and what is allowed. "clone"
 runs a copy of this checkout that has nothing but its files and the core that set-up built; "wheel" the contents of a
@@ -33,7 +33,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parent.parent
 PORT = 18_231
 _NAME, _AGE = {"type": "string"}, {"type": "integer"}
 SCHEMA = json.dumps({"type": "object", "properties": {"name": _NAME, "age": _AGE}, "required": ["name"]})
