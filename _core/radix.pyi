@@ -20,7 +20,7 @@ class Tree:
     no multiple of 4 raise ValueError.
     """
 
-    def __init__(self, block_size: int, policy: str, max_ghosts: int) -> None:
+    def __init__(self, block_size: int, policy: str, max_ghosts: int, /) -> None:
         """ValueError: there is no such policy, or `block_size` is less than 1."""
 
     @property
@@ -31,13 +31,13 @@ class Tree:
     def num_leased_blocks(self) -> int:
         """Blocks that a lease or a pin protects."""
 
-    def find(self, tokens: bytes, namespace: str, now: float) -> tuple[int, Node, Node, int, int]:
+    def find(self, tokens: bytes, namespace: str, now: float, /) -> tuple[int, Node, Node, int, int]:
         """`RadixTree.match` as a tuple: number of tokens, node, partial node, number of partial tokens, partial block.
 
         now: seconds.
         """
 
-    def look(self, tokens: bytes, namespace: str) -> tuple[int, int]:
+    def look(self, tokens: bytes, namespace: str, /) -> tuple[int, int]:
         """How many tokens a match would find: (of whole blocks, of the donor). Changes and counts nothing."""
 
     def continuation(self, tokens: bytes, namespace: str, count: int) -> bytes:
@@ -56,6 +56,7 @@ class Tree:
         now: float,
         block_cost: Callable[[int], float] | None,
         tell: Callable[[str, str, bytes, int, list[int]], object] | None,
+        /,
     ) -> tuple[int, Node, bytes]:
         """`RadixTree.insert` as a tuple: number of new tokens, node, packed duplicates.
 
@@ -63,7 +64,7 @@ class Tree:
         tell: gets the fields of `radix.Event`; what it raises is reported by `sys.unraisablehook`.
         """
 
-    def use(self, node: Node, now: float) -> None:
+    def use(self, node: Node, now: float, /) -> None:
         """Count a use of the prefix that ends at `node`, and a hit; nothing if it was evicted."""
 
     def lease(self, node: Node) -> None:
@@ -90,13 +91,14 @@ class Tree:
         now: float,
         spare: Callable[[str, bytes], int] | None,
         tell: Callable[[str, str, bytes, int, list[int]], object] | None,
+        /,
     ) -> bytes:
         """`RadixTree.evict` as far as leaves go without pins being given up; the packed ids.
 
         tell: as for `put`, once for each run that was taken.
         """
 
-    def evicted_at(self, tokens: bytes, namespace: str) -> float | None:
+    def evicted_at(self, tokens: bytes, namespace: str, /) -> float | None:
         """When what follows the cached prefix of `tokens` was evicted last; None if it was not, or is forgotten."""
 
     def counts(self) -> dict[str, int]:

@@ -204,8 +204,8 @@ class Cursor:
 
         Shared and read-only like `row()`, or an array of the caller's own.
         As long as `min_tokens_to_accept() <= remaining` holds before, it is not empty and it holds after any allowed
-        token with `remaining - 1`: so a text begun with enough budget always ends complete. (`bench/studies/budget.py`
-        counts where the second half fails: nowhere, unless searches have filled half of the constraint's memory.)
+        token with `remaining - 1`: so a text begun with enough budget always ends complete. (`bench/budget.py` counts
+        where the second half fails: nowhere, unless searches have filled half of the constraint's memory.)
         """
         row = self._rows.get(self._steps.state)
         if row is not None and row.worst < remaining and self._written is None and self._distinct is None:

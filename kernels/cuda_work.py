@@ -31,7 +31,7 @@ MAX_PARTIAL_BYTES = 2 << 30
 PARTIAL_SHARE = 32  # and no more than this part of a device's memory
 MAX_SHARING_ROWS = 64  # packed rows of one request; beyond, a tile reads its keys for many rows anyway
 
-# columns of an item; `triton_attention.attend_items` reads them
+# columns of an item; `triton.attention.attend_items` reads them
 TABLE, KV_HEAD, KEY_BEGIN, KEY_END, ROW_BEGIN, NUM_ROWS, IS_DIRECT, TILE_CLASS = range(8)
 
 

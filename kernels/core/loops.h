@@ -105,7 +105,7 @@ struct Edits {
   int64_t num_drafted;
 };
 
-// One token of each row of logits [num_rows, vocab_size], as `reference_sample.sample` defines it; -1 where there is
+// One token of each row of logits [num_rows, vocab_size], as `plain.sample.sample` defines it; -1 where there is
 // none.
 struct Sampling {
   const float* logits;

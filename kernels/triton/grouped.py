@@ -197,7 +197,7 @@ def multiply_grouped_tiles(
     HAS_ZEROS: tl.constexpr,
     HAS_OFFSETS: tl.constexpr,
     NUM_CHOSEN: tl.constexpr,  # pairs of a token
-    IN_ORDER: tl.constexpr,  # as in `triton_experts.multiply_tiles`
+    IN_ORDER: tl.constexpr,  # as in `triton.experts.multiply_tiles`
     HAS_BIAS: tl.constexpr,
     BLOCK_EXPERTS: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,

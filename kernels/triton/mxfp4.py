@@ -2,7 +2,7 @@
 
 Few rows are bound by reading weights, and these are a quarter of bf16. The weights are the left side of the product
 and the rows the right one: on Hopper the left side may come from registers, where the numbers are widened, exactly, to
-bf16 with their scales. Otherwise as `triton_experts.multiply_tiles`, tile by tile.
+bf16 with their scales. Otherwise as `triton.experts.multiply_tiles`, tile by tile.
 
 Weights are copied into shared memory some steps ahead. On Hopper the compiler does so neither with rows (there they lie
 side by side, other than in memory) nor anywhere with scales (four bytes that begin at any byte), and every step would

@@ -3,7 +3,7 @@
 ::
 
     logits ──► summarise_groups ──► maximum and mass of every 128 tokens ──► choose_tokens ──► token ids
-               (triton_scores)                                               one program a row
+               (`scores.py`)                                                 one program a row
 
 Bytes read per row, V tokens of b bytes: V b in the first step (what the mask allows of it, and V / 8 of mask), V / 16
 of summaries in the second. Without filters that is all but one group of 128 tokens, from which the token is drawn.
@@ -16,7 +16,7 @@ With filters the program looks again at groups whose maximum says that they matt
     min-p    a look at the groups above the threshold
 
 What a row gets does not depend on the batch: groups stand at absolute places and are added up in their order.
-The law, ties and noise are defined in `reference_sample`. Nothing here waits for the host; a CUDA graph can hold it.
+The law, ties and noise are defined in `plain.sample`. Nothing here waits for the host; a CUDA graph can hold it.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def number_of(key: tl.tensor) -> tl.tensor:
 
 @triton.jit  # type: ignore[untyped-decorator]  # triton has no types
 def gumbel(noise: tl.tensor, index: tl.tensor, stream: tl.tensor) -> tl.tensor:
-    """`reference_sample.gumbel_noise` of a row, whose (seed, position) is `noise`."""
+    """`plain.sample.gumbel_noise` of a row, whose (seed, position) is `noise`."""
     seed, position = noise
     counter = index.to(tl.uint32)
     zero = counter * 0

@@ -153,7 +153,7 @@ def test_a_prefix_without_its_end_is_not_taken_for_the_whole(
     tree.audit()
 
 
-def test_nothing_can_be_leased_by_everybody() -> None:
+def test_nothing_can_always_be_leased() -> None:
     tree = make_tree(([1], [5]))
     node = tree.match(pack([2]), "").node
     assert node == NOTHING
@@ -265,7 +265,7 @@ def refuse(*_: object) -> int:
     raise Refusal
 
 
-def test_whoever_is_asked_may_raise_and_the_tree_stays_sound() -> None:
+def test_a_callback_may_raise_and_the_tree_stays_sound() -> None:
     tree = RadixTree(1, policy="cost", block_cost=refuse)
     with pytest.raises(Refusal):
         tree.insert(pack([1, 2]), [5, 6], "")

@@ -199,7 +199,7 @@ class Trial:
             assert (found.reason == "other_namespace") == elsewhere
 
     def evictions(self, namespace: str, tokens: list[int], num_cached: int, most: int) -> set[float]:
-        """When blocks went that agree with `tokens` behind `num_cached` as far as both go, for more than `most`."""
+        """When blocks went that agree with `tokens` after `num_cached` as far as both go, for more than `most`."""
         asked = tokens[num_cached : num_cached + self.block_size]
         times = set()
         for (space, prefix), when in self.truth.evicted_at.items():
@@ -216,7 +216,7 @@ class Trial:
         return times
 
     def check(self) -> None:
-        """Counts are exact, every block is somewhere once, and who follows the events, if anyone, has the same tree."""
+        """Counts are exact, every block is somewhere once, and a follower of the events has the same tree."""
         held = self.held()
         tree, cached = self.tree, self.truth.cached
         assert tree.num_cached_blocks == len(cached)

@@ -42,7 +42,7 @@ class Truth:
         return found
 
     def partial(self, namespace: str, tokens: list[int]) -> dict[int, int]:
-        """Blocks behind the matched prefix that agree in a token or more: id → number of agreeing tokens."""
+        """Blocks after the matched prefix that agree in a token or more: id → number of agreeing tokens."""
         start = len(self.matched(namespace, tokens)) * self.block_size
         donors = {}
         for (space, known), block in self.cached.items():
