@@ -15,6 +15,8 @@ the hundred megabytes. With that, one after each file is cheap.
 
 Files whose tests are few and long come first: a worker that met one last would work on while the others have nothing.
 
+At the end the memory of the largest worker is told: what tests leave behind adds up there.
+
 `python -m pytest` puts the checkout on the path, where transformers takes our `kernels/` for Hugging Face's package of
 that name and fails; so it is taken off again.
 """
@@ -23,10 +25,12 @@ from __future__ import annotations
 
 import gc
 import random
+import resource
 import sys
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -40,6 +44,7 @@ torch.set_num_threads(1)
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
 LONG_FILES = {"test_wheel.py", "test_compile.py", "test_serving_properties.py", "test_nano_training.py"}
+_PEAKS = pytest.StashKey[list[int]]()  # the most memory of each worker that has ended, bytes
 _ROOT = Path(__file__).resolve().parent.parent
 sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != _ROOT]
 
@@ -70,3 +75,20 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         begin(seed)
     if item.get_closest_marker("gpu") and not torch.cuda.is_available():
         pytest.skip("no CUDA device")
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if hasattr(session.config, "workeroutput"):
+        unit = 1 if sys.platform == "darwin" else 1024
+        session.config.workeroutput["peak"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    peak = getattr(node, "workeroutput", {}).get("peak", 0)  # none of a worker that has crashed
+    node.config.stash.setdefault(_PEAKS, []).append(peak)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if _PEAKS in config.stash:
+        terminalreporter.write_line(f"the largest worker took {max(config.stash[_PEAKS]) / 1e9:.2f} GB")

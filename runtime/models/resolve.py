@@ -12,7 +12,7 @@ from .gguf.file import is_gguf
 from .hub import download
 
 NANO = Path(__file__).resolve().parent.parent / "assets" / "nano"
-_HUB_ID = re.compile(r"([\w.-]+/[\w.-]+)(?:/([\w.-]+\.gguf))?")
+_HUB_ID = re.compile(r"(\w[\w.-]*/[\w.-]+)(?:/([\w.-]+\.gguf))?")
 
 
 def resolve_model(name_or_path: str | Path, *, weights: bool = True) -> Path:

@@ -59,7 +59,8 @@ class Twin:
     def _forward(self, cache: Any, token_ids: list[int], start: int) -> Any:
         positions = torch.arange(start, start + len(token_ids))[None]
         ids = torch.tensor([token_ids])
-        return self.model(ids, past_key_values=cache, position_ids=positions, use_cache=True, output_attentions=True)
+        # the cache by its place, after ids, mask and positions: transformers renames it to `cache`
+        return self.model(ids, None, positions, cache, use_cache=True, output_attentions=True)
 
     def _compact(self, cache: Any, token_ids: list[int]) -> None:
         num_keys = cache.get_seq_length()

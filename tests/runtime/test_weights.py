@@ -273,7 +273,15 @@ def test_models_are_found_by_folder_and_by_name(folder: Path) -> None:
     assert resolve_model(folder) == folder
     assert resolve_model(str(folder)) == folder
     assert (resolve_model("nano") / "config.json").exists()
-    for name in ("no such model", "../../etc/none", "a/b/c", "owner/..", str(folder / "none")):
+    for name in (
+        "no such model",
+        "./none",
+        "../../etc/none",
+        "./none/a.gguf",
+        "a/b/c",
+        "owner/..",
+        str(folder / "none"),
+    ):
         with pytest.raises(ModelError, match="no such folder"):
             resolve_model(name)
     with pytest.raises(ModelError, match="is a file"):
