@@ -302,7 +302,11 @@ def _serve_replicas(
     from ...cluster.local import serve_here
     from ..server.serve import listen
 
-    for name, given in (("--admin", server_settings.admin), ("--adapter-loading", server_settings.adapter_loading)):
+    one_engines = (
+        ("--enable-admin", server_settings.admin),
+        ("--enable-adapter-loading", server_settings.adapter_loading),
+    )
+    for name, given in one_engines:
         if given:
             raise ConfigError(f"{name}: works on one engine only; leave --replicas out")
     if settings.get("kv_events_config") is not None:
