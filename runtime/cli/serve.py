@@ -147,7 +147,11 @@ def _serve_replicas(
     replicas, prefill_replicas = numbers
     if settings.pop("role") != "both":
         raise ConfigError("--role: replicas have theirs; leave it out, and use --prefill-replicas")
-    for name, given in (("--admin", server_settings.admin), ("--adapter-loading", server_settings.adapter_loading)):
+    one_engines = (
+        ("--enable-admin", server_settings.admin),
+        ("--enable-adapter-loading", server_settings.adapter_loading),
+    )
+    for name, given in one_engines:
         if given:
             raise ConfigError(f"{name}: works on one engine only; leave --replicas out")
     if settings.get("kv_events_config") is not None:
