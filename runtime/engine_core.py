@@ -40,7 +40,6 @@ from .schedule.scheduler import Scheduler
 from .statistics import EngineStatistics, KeptBytes, Totals
 from .stepper import Stepper
 from .tier_setup import make_followers
-from .tokenizer.render_memory import RenderMemory
 
 PIN_RETRY_SECONDS = 1.0
 
@@ -131,7 +130,6 @@ class EngineCore:
             runs_ahead=loaded.device.type == "cuda" if config.run_ahead is None else config.run_ahead,
             stopwatch=stopwatch,
         )
-        self._renderings = RenderMemory(loaded.tokenizer.chat_template)
         self._replies = ReplyMemory(config.reply_memory_bytes)
         self._requests: dict[str, list[Request]] = {}
         self._totals = Totals()
@@ -197,9 +195,8 @@ class EngineCore:
         arguments are those of `ChatTemplate.render`.
         """
         namespace = self.intake.namespace(namespace, adapter)
-        pieces = self._renderings.render(
+        pieces = self.tokenizer.chat_template.render(
             messages,
-            namespace=namespace,
             add_generation_prompt=add_generation_prompt,
             continue_final=continue_final,
             tools=tools,
@@ -425,7 +422,6 @@ class EngineCore:
         """What is remembered besides KV. Safe on any thread."""
         return KeptBytes(
             replies=self._replies.num_bytes,
-            renderings=self._renderings.num_bytes,
             traffic=self._traffic.num_bytes,
             constraints=self.compiler.num_cached_bytes,
             sampling_tables=self._sampler.num_table_bytes,
