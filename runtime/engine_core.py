@@ -25,11 +25,9 @@ from .cache.traffic_record import TrafficRecord
 from .config import TARGET_STEP_SECONDS, EngineConfig
 from .constraint_spec import ConstraintSpec
 from .decode_graphs import CudaRecorder
-from .draft import Drafter
 from .events.kv_events import EventStatistics
 from .intake import Intake, Prompt
 from .loading import LoadedModel, allocate_pool
-from .lookup.lookup import Lookups
 from .model_runner import ModelRunner
 from .prefill_cost import PrefillCost
 from .rehearsal import Rehearsal
@@ -37,6 +35,8 @@ from .request import Delta, Phase, Request, RequestOptions, SamplingParams
 from .sampler import Sampler
 from .schedule.recompute_cost import recompute_cost
 from .schedule.scheduler import Scheduler
+from .speculate.draft import Drafter
+from .speculate.lookup import Lookups
 from .statistics import EngineStatistics, KeptBytes, Totals
 from .stepper import Stepper
 from .tier_setup import make_followers
@@ -122,9 +122,7 @@ class EngineCore:
             self._sampler,
             self.prefix_cache,
             loaded.tokenizer,
-            drafter=Drafter(
-                config.jump, lookups, self.prefix_cache, config.max_draft_tokens, loaded.device.type, stopwatch
-            ),
+            drafter=Drafter(config.jump, lookups, self.prefix_cache, config.max_draft_tokens, loaded.device.type),
             prefill=prefill,
             on_finish=self._settle,
             runs_ahead=loaded.device.type == "cuda" if config.run_ahead is None else config.run_ahead,
