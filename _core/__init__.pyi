@@ -3,7 +3,6 @@
 from . import fsm as fsm
 from . import kernels as kernels
 from . import radix as radix
-from . import runtime as runtime
 
 kernels_hash: str
 """SHA-256 of the sources of `kernels`, in hexadecimal digits."""

@@ -279,9 +279,9 @@ def main() -> None:
     )
     warm: list[int] = []
     before = 0
-    print("| requests | CPU, s | resident, MiB | replies, KiB | renderings | traffic | constraints | tables |", end="")
+    print("| requests | CPU, s | resident, MiB | replies, KiB | traffic | constraints | tables |", end="")
     print(" scores | hit rate | preemptions | evicted blocks | pinned | pins given up |")
-    print("|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
+    print("|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
     for num_ended in soak.run(options.requests, options.reports, options.seconds):
         engine.audit()
         now, evicted = engine.statistics(), engine.prefix_cache.tree.statistics.num_evicted_blocks
@@ -291,7 +291,6 @@ def main() -> None:
         before = kept.traffic
         sizes = (
             kept.replies,
-            kept.renderings,
             kept.traffic,
             kept.constraints,
             kept.sampling_tables,

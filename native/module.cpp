@@ -11,5 +11,4 @@ NB_MODULE(_core, module) {
   add_radix(module);
   add_kernels(module);
   add_fsm(module);
-  add_runtime(module);
 }

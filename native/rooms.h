@@ -5,4 +5,3 @@
 void add_radix(nanobind::module_& module);
 void add_kernels(nanobind::module_& core);
 void add_fsm(nanobind::module_& module);
-void add_runtime(nanobind::module_& core);

@@ -106,11 +106,6 @@ class Batch:
     unread: IntArray | None = None
     adapters: tuple[AdapterRows, ...] = ()
 
-    @property
-    def only_decodes(self) -> bool:
-        """Whether each request computes one token, and its draft."""
-        return all(extend.num_tokens == 1 for extend in self.extends)
-
     def count_jumped(self) -> int:
         """Drafted tokens that were right so far, of all its requests."""
         return sum(extend.request.usage.jumped_tokens for extend in self.extends)

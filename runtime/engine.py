@@ -77,8 +77,9 @@ class Engine(EngineCore):
 
         Args:
             clock: seconds; by it requests wait and reach their deadlines, pins end and prefixes age.
-            stopwatch: seconds; by it drafts are held against what they cost. By default the CPU time of the thread
-                that steps if the model is on the CPU, where other processes must not count, or else `time.monotonic`.
+            stopwatch: seconds; by it is measured what prompts cost and what running ahead saves. By default the CPU
+                time of the thread that steps if the model is on the CPU, where other processes must not count, or else
+                `time.monotonic`.
         """
         engine = cls.__new__(cls)
         EngineCore.__init__(engine, config, loaded, clock, stopwatch)

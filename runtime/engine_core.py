@@ -25,11 +25,9 @@ from .cache.traffic_record import TrafficRecord
 from .config import TARGET_STEP_SECONDS, EngineConfig
 from .constraint_spec import ConstraintSpec
 from .decode_graphs import CudaRecorder
-from .draft import Drafter
 from .events.kv_events import EventStatistics
 from .intake import Intake, Prompt
 from .loading import LoadedModel, allocate_pool
-from .lookup.lookup import Lookups
 from .model_runner import ModelRunner
 from .prefill_cost import PrefillCost
 from .rehearsal import Rehearsal
@@ -37,10 +35,11 @@ from .request import Delta, Phase, Request, RequestOptions, SamplingParams
 from .sampler import Sampler
 from .schedule.recompute_cost import recompute_cost
 from .schedule.scheduler import Scheduler
+from .speculate.draft import Drafter
+from .speculate.lookup import Lookups
 from .statistics import EngineStatistics, KeptBytes, Totals
 from .stepper import Stepper
 from .tier_setup import make_followers
-from .tokenizer.render_memory import RenderMemory
 
 PIN_RETRY_SECONDS = 1.0
 
@@ -123,15 +122,12 @@ class EngineCore:
             self._sampler,
             self.prefix_cache,
             loaded.tokenizer,
-            drafter=Drafter(
-                config.jump, lookups, self.prefix_cache, config.max_draft_tokens, loaded.device.type, stopwatch
-            ),
+            drafter=Drafter(config.jump, lookups, self.prefix_cache, config.max_draft_tokens, loaded.device.type),
             prefill=prefill,
             on_finish=self._settle,
             runs_ahead=loaded.device.type == "cuda" if config.run_ahead is None else config.run_ahead,
             stopwatch=stopwatch,
         )
-        self._renderings = RenderMemory(loaded.tokenizer.chat_template)
         self._replies = ReplyMemory(config.reply_memory_bytes)
         self._requests: dict[str, list[Request]] = {}
         self._totals = Totals()
@@ -197,9 +193,8 @@ class EngineCore:
         arguments are those of `ChatTemplate.render`.
         """
         namespace = self.intake.namespace(namespace, adapter)
-        pieces = self._renderings.render(
+        pieces = self.tokenizer.chat_template.render(
             messages,
-            namespace=namespace,
             add_generation_prompt=add_generation_prompt,
             continue_final=continue_final,
             tools=tools,
@@ -425,7 +420,6 @@ class EngineCore:
         """What is remembered besides KV. Safe on any thread."""
         return KeptBytes(
             replies=self._replies.num_bytes,
-            renderings=self._renderings.num_bytes,
             traffic=self._traffic.num_bytes,
             constraints=self.compiler.num_cached_bytes,
             sampling_tables=self._sampler.num_table_bytes,

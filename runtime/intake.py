@@ -216,7 +216,7 @@ class Intake:
             deadline_seconds=parent.deadline_seconds,
             logprobs=list(parent.logprobs),
             prompt_logprobs=list(parent.prompt_logprobs),
-            odds=parent.odds.fork() if parent.odds is not None else None,
+            rates=parent.rates.fork() if parent.rates is not None else None,
             admitted_before=parent.admitted_before,
         )
         child.usage.prompt_tokens = parent.num_prompt_tokens

@@ -25,13 +25,13 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from ..errors import RequestError
 
 if TYPE_CHECKING:
-    from ..fsm import Cursor
+    from ..fsm import Cursor, Guess
     from ..radix import Explanation, Node
     from .cache.cache_explanation import CacheExplanation
-    from .lookup.lookup import Lookup
     from .models import Adapter
-    from .odds import Attempt, Odds
     from .output import OutputText, StopGuard
+    from .speculate.acceptance_rates import AcceptanceRates
+    from .speculate.lookup import Lookup
     from .token_rules import TokenRules
 
 MAX_LOGPROBS = 20
@@ -411,8 +411,8 @@ class Request:
             `lease.num_tokens / block_size` belong to the tree. A step copies them as they are into its block table.
         draft: tokens proposed to follow token_ids; dropped freely.
         num_predicted: how many of the draft's tokens are of the prediction: all, or none; it may say more.
-        odds: how often drafted tokens were right; None if only what is certain is drafted.
-        attempt: at the draft, until it is known what became of it.
+        rates: how often drafted tokens were right; None if only what is certain is drafted.
+        guess: what was drafted, until it is known what became of it.
         lookup: what its text repeats; None: nobody has looked yet.
         prediction: token ids.
         num_delivered: output tokens that a delta has reported.
@@ -441,8 +441,8 @@ class Request:
     lease: Lease | None = None
     draft: list[int] = field(default_factory=list)
     num_predicted: int = 0
-    odds: Odds | None = None
-    attempt: Attempt | None = None
+    rates: AcceptanceRates | None = None
+    guess: Guess | None = None
     lookup: Lookup | None = None
     usage: Usage = field(default_factory=Usage)
     finish_reason: FinishReason | None = None

@@ -100,7 +100,6 @@ class KeptBytes:
 
     Attributes:
         replies: token ids of replies, for chats (`EngineConfig.reply_memory_bytes`).
-        renderings: texts of chats as the template wrote them (16 MiB).
         traffic: token ids of recent requests, for the what-if of `cache_report` (8 MiB, 2,000 requests).
         constraints: compiled constraints and their mask rows (the compiler's bounds).
         sampling_tables: mask rows on the device (64 MiB), and a row for each running request that edits its logits.
@@ -108,7 +107,6 @@ class KeptBytes:
     """
 
     replies: int
-    renderings: int
     traffic: int
     constraints: int
     sampling_tables: int
@@ -116,8 +114,7 @@ class KeptBytes:
 
     @property
     def total(self) -> int:
-        remembered = self.replies + self.renderings + self.traffic + self.constraints
-        return remembered + self.sampling_tables + self.prompt_scores
+        return self.replies + self.traffic + self.constraints + self.sampling_tables + self.prompt_scores
 
 
 class Totals:

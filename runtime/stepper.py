@@ -17,7 +17,7 @@ host does, from reading step k to queueing the sampling of step k + 1, it does w
 Masks, penalties and the lot are those of a step alone, for they are made when all before is known; only the forward
 comes early. Whoever turns out to have ended is computed once in vain: his blocks may be given to others at once, since
 whatever they write there is queued behind it. A draft begins where the last token ended, so a step with drafts does not
-run ahead, and where some may draft it is weighed what saves more (`pace`).
+run ahead, and where some may draft it is weighed what saves more (`overlap_policy`).
 
 Knows the requests that are queued or running, not who asked for them. Single-threaded.
 """
@@ -38,15 +38,15 @@ from .batch import Batch, Extend
 from .cache.prefix_cache import PrefixCache
 from .choice import Choice, UnreadChoices
 from .deltas import cause_of, error_delta, late_error, new_delta
-from .draft import Drafter, count_predicted, num_accepted
 from .key_policy import places_kept
 from .kv_budget import next_compaction
 from .model_runner import ModelRunner
-from .pace import Pace
 from .prefill_cost import PrefillCost
 from .request import Delta, FinishReason, Phase, Request
 from .sampler import Sampler
 from .schedule.scheduler import Scheduler
+from .speculate.draft import Drafter, count_predicted, num_accepted
+from .speculate.overlap_policy import OverlapPolicy
 from .stopping import append_decided
 from .tokenizer.tokenizer import Tokenizer
 
@@ -113,7 +113,7 @@ class Stepper:
         self._on_finish = on_finish
         self._runs_ahead = runs_ahead
         self._stopwatch = stopwatch
-        self._pace = Pace()
+        self._overlap_policy = OverlapPolicy()
         self._ahead: Ahead | None = None
         self._deltas: list[Delta] = []  # that no step has returned yet
         self._is_suspicious = False  # the last step had a fault, or was interrupted
@@ -233,7 +233,6 @@ class Stepper:
     def _step(self) -> None:
         """Adds to `_deltas`."""
         begin = self._stopwatch()
-        self._drafter.begin_step()
         self._prefix_cache.end_expired_pins()
         ahead = self._take_ahead()
         batch = self._scheduler.plan() if ahead is None else ahead.batch
@@ -241,11 +240,12 @@ class Stepper:
             if self._loads is not None:
                 self._loads.await_news(NEWS_SECONDS)
         else:
+            self._drafter.begin_step(len(batch.extends))
             num_drafting = 0  # is of interest only where it is weighed against running ahead
             if self._runs_ahead:
                 num_drafting = sum(self._drafter.may_draft(extend.request) for extend in batch.extends)
             num_jumped = batch.count_jumped() if num_drafting else 0
-            drafts = not self._runs_ahead or not self._pace.prefers_ahead(len(batch.extends), num_drafting)
+            drafts = not self._runs_ahead or not self._overlap_policy.prefers_ahead(len(batch.extends), num_drafting)
             choices = self._compute(batch, None if ahead is None else ahead.logits, drafts=drafts)
             self._is_committing = True
             self._commit(batch, choices, drafts=drafts)
@@ -267,13 +267,12 @@ class Stepper:
         prompts = [(one.start, one.end) for one in batch.extends if one.num_tokens > 1]
         self._prefill.observe_step(prompts, len(batch.extends) - len(prompts), seconds)
         if was_ahead or self._ahead is not None:
-            self._pace.observe_ahead(len(batch.extends), num_drafting)
+            self._overlap_policy.observe_ahead(len(batch.extends), num_drafting)
             return
-        self._drafter.end_step(batch)
         if self._runs_ahead:
             num_jumped = batch.count_jumped() - num_jumped if num_drafting else 0
-            host = seconds - self._waited - self._drafter.seconds
-            self._pace.observe_in_turn(seconds, self._busy, host, num_drafting, num_jumped)
+            host = seconds - self._waited
+            self._overlap_policy.observe_in_turn(seconds, self._busy, host, num_drafting, num_jumped)
 
     def _end(self, request: Request, reason: FinishReason, *, keeps: bool = True) -> None:
         """Ends a request at once; its blocks are free on return. What it wrote is kept in the tree unless it failed."""

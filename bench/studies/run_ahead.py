@@ -13,7 +13,7 @@ it has computed waits until then. `host` is what a step in turn takes beside tha
 vocabulary on the CPU included: what a device would wait for.
 
 A step with drafts cannot run ahead. The mixed table has tokens per second with drafts and in turn, ahead and without
-drafts, and as the engine chooses by what it measures (`runtime/pace.py`).
+drafts, and as the engine chooses by what it measures (`runtime/speculate/overlap_policy.py`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from phloem.runtime.engine import Engine
 from phloem.runtime.loading import LoadedModel
 from phloem.runtime.models import resolve_model
 from phloem.runtime.request import SamplingParams
-from phloem.runtime.step_cost import StepCost
+from phloem.runtime.speculate.draft import OTHER_STEP_COSTS
 from phloem.runtime.tokenizer.tokenizer import Tokenizer
 
 TINY = QWEN3_0_6B | {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 1}
@@ -101,7 +101,7 @@ def simulated(engine: Engine, clock: Clock) -> Iterator[None]:
         return logits[: len(batch.logits_rows)]
 
     engine._runner.forward = forward  # type: ignore[method-assign]
-    engine._stepper._drafter._cost = StepCost("cuda")
+    engine._stepper._drafter.step_costs = OTHER_STEP_COSTS
     before, choice.Reading = choice.Reading, ClockedReading  # type: ignore[misc]
     import phloem.runtime.sampler as sampler
 

@@ -29,7 +29,6 @@ from ...errors import RequestError
 MAX_DEPTH = 64
 _MARKERS = [chr(code) for code in range(0xFDD0, 0xFDF0)]  # noncharacters, "intended for process-internal use"
 _MARKER_PATTERN = re.compile(f"[{_MARKERS[0]}-{_MARKERS[-1]}]")
-USUAL_CUT = _MARKERS[0]  # where none of them is in the input
 
 
 class Shield:
@@ -196,11 +195,6 @@ def all_texts(value: Any, place: str = "messages", depth: int = 0) -> list[str]:
         for inner in value:
             found += all_texts(inner, place, depth + 1)
     return found
-
-
-def has_markers(value: Any) -> bool:
-    """Whether any text in a JSON value has a character that could be a marker."""
-    return any(not text.isascii() and _MARKER_PATTERN.search(text) for text in all_texts(value))
 
 
 def unused_markers(texts: Sequence[str]) -> tuple[str, str]:

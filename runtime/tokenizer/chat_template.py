@@ -1,7 +1,8 @@
 """A checkpoint's chat template: messages → the text its model was trained on, in pieces that keep users' text text.
 
-What a template gets to see, and why the text comes in pieces, is `chat_message`'s; how the next turn of a conversation
-begins where the last one ended, `render_memory`'s. This module knows texts only, no token ids.
+What a template gets to see, and why the text comes in pieces, is `chat_message`'s. This module knows texts only, no
+token ids, and keeps nothing of a conversation: the cost of `render` is that of the whole of it, and small beside
+tokenising it.
 """
 
 from __future__ import annotations
@@ -17,17 +18,14 @@ from jinja2.utils import pass_context
 from ...errors import RequestError
 from ..models.json_file import Fields, read_json_object, read_text
 from .chat_message import (
-    USUAL_CUT,
     Shield,
     all_texts,
     checked_message,
-    has_markers,
     mapped,
     text_of,
     unused_markers,
     with_calls_as_text,
 )
-from .resumable_template import resumable
 from .template_environment import (
     RefusedByTemplate,
     broken,
@@ -57,7 +55,6 @@ class ChatTemplate:
         source: its text.
         place: the file it came from; "the built-in ChatML template" if the folder has none.
         is_default: whether it is the built-in one.
-        resumable: the template as one that can go on in the middle; None if it cannot.
         control_texts: of tokens that the template makes and no message does.
         option_names: extra variables it reads (`enable_thinking` …); others are refused by `render`.
     """
@@ -79,7 +76,7 @@ class ChatTemplate:
             ModelError: the template does not parse, or is nested too deeply.
         """
         environment = template_environment()
-        tree, again = (parsed(environment, source, place) for _ in range(2))
+        tree = parsed(environment, source, place)
         try:
             names = undeclared(environment, tree)
             texts = fragments(tree)
@@ -87,9 +84,7 @@ class ChatTemplate:
             self._shield = Shield(self.control_texts, endings(self.control_texts, texts))
             environment.filters[SEARCHED] = self._searched
             mark_searches(tree, self.control_texts)
-            mark_searches(again, self.control_texts)
             self._template = compiled(environment, tree, place)
-            self.resumable = resumable(environment, again, place)
         except jinja2.TemplateError as error:
             raise broken(place, error) from None
         except RecursionError:
@@ -169,7 +164,7 @@ class ChatTemplate:
         shown = [self._shield.message(message, cut) for message in checked]
         if continue_final:
             shown[-1]["content"] = text_of(shown[-1], len(shown) - 1) + end
-        context = self.context(
+        context = self._context(
             cut,
             add_generation_prompt=add_generation_prompt and not continue_final,
             continue_final=continue_final,
@@ -184,11 +179,6 @@ class ChatTemplate:
                 raise RequestError(text, param="messages")
         return text.split(cut)
 
-    def shown(self, message: Mapping[str, Any]) -> dict[str, Any] | None:
-        """A message as the template sees it; None if it holds noncharacters. Raises RequestError as `render` does."""
-        checked = self._checked(message, "messages")
-        return None if has_markers(checked) else self._shield.message(checked, USUAL_CUT)
-
     def cut(self, text: str, marker: str) -> str:
         """A text of a message with `marker` wherever tokens must not be read across."""
         return self._shield.text(text, marker)
@@ -197,7 +187,7 @@ class ChatTemplate:
         checked = checked_message(message, place)
         return checked if self._shows_calls or not checked.get("tool_calls") else with_calls_as_text(checked)
 
-    def context(
+    def _context(
         self,
         cut: str,
         *,
@@ -235,13 +225,10 @@ class ChatTemplate:
 
         return searched
 
-    def max_chars(self, num_input_chars: int) -> int:
-        """The longest output that is let pass."""
-        return (1 << 20) + 4 * len(self.source) + 16 * num_input_chars
-
     def _output(self, context: Mapping[str, Any], num_input_chars: int) -> str:
+        max_chars = (1 << 20) + 4 * len(self.source) + 16 * num_input_chars
         try:
-            return "".join(pieces_bounded(self._template, context, self.max_chars(num_input_chars)))
+            return "".join(pieces_bounded(self._template, context, max_chars))
         except RefusedByTemplate as error:
             raise RequestError(f"messages: refused by the model's chat template: {error}", param="messages") from None
         except Exception as error:  # a template can fail in any way that Python can

@@ -149,7 +149,7 @@ def test_faults_are_counted_and_refusals_are_not(monkeypatch: pytest.MonkeyPatch
     assert (now.num_recoveries, now.num_failed) == (1, 1)
 
 
-@pytest.mark.parametrize("place", ["_scheduler._admit", "_scheduler.plan", "_drafter.begin_step", "_drafter.end_step"])
+@pytest.mark.parametrize("place", ["_scheduler._admit", "_scheduler.plan", "_drafter.begin_step"])
 def test_the_step_thread_survives(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     served = AsyncEngine(fake_engine())
     owner = served.engine._stepper

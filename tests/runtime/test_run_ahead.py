@@ -17,8 +17,8 @@ from phloem.runtime.batch import Batch
 from phloem.runtime.choice import Choice, UnreadChoices
 from phloem.runtime.constraint_spec import ConstraintSpec, json_schema, regex
 from phloem.runtime.engine import Engine
-from phloem.runtime.pace import Pace
 from phloem.runtime.request import Phase, SamplingParams
+from phloem.runtime.speculate.overlap_policy import OverlapPolicy
 
 from .fakes import EOS, NEVER, FakeDecoder, fake_engine
 from .traffic import Said, Whim, check_traffic, listen
@@ -125,10 +125,10 @@ def test_the_next_forward_is_queued_before_the_last_is_read(monkeypatch: pytest.
     assert engine._stepper._ahead is None
 
 
-def test_canonical_text_is_as_forced_whatever_the_pace() -> None:
+def test_canonical_text_is_as_forced_whether_steps_run_ahead_or_not() -> None:
     for seed in range(8):
         engine = fake_engine(jump="canonical", run_ahead=True)
-        engine._stepper._pace = Whim(seed)
+        engine._stepper._overlap_policy = Whim(seed)
         ids = [engine.add([i, 7], law(0, 40), regex("[a-c]{2}-forced text-[a-c]{2,5}-and more")) for i in range(5)]
         said = listen(engine)
         for index, request_id in enumerate(ids):
@@ -151,7 +151,7 @@ def test_where_drafts_save_more_steps_go_in_turn(monkeypatch: pytest.MonkeyPatch
 
 
 def test_who_may_draft_runs_ahead_with_the_others_where_that_saves_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Pace, "prefers_ahead", lambda self, num_requests, num_drafting: True)
+    monkeypatch.setattr(OverlapPolicy, "prefers_ahead", lambda self, num_requests, num_drafting: True)
     engine = fake_engine(run_ahead=True)
     every = [(p, 0, c, 14) for p in range(3) for c in range(3)]
     check_together(engine, every)

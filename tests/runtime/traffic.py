@@ -10,8 +10,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 from phloem.runtime.engine import Engine
-from phloem.runtime.pace import Pace
 from phloem.runtime.request import FinishReason, SamplingParams, TokenLogprob
+from phloem.runtime.speculate.overlap_policy import OverlapPolicy
 
 
 @dataclass
@@ -44,7 +44,7 @@ def listen(engine: Engine, said: dict[str, Said] | None = None) -> dict[str, Sai
     return said
 
 
-class Whim(Pace):
+class Whim(OverlapPolicy):
     """Prefers now this and now that."""
 
     def __init__(self, seed: int) -> None:
@@ -64,7 +64,7 @@ def check_traffic(
     truth: Callable[[Any], Said],
 ) -> None:
     """Arrivals, aborts, forks and flushes at any step: who stays says what is true of his request."""
-    engine._stepper._pace = Whim(data.draw(st.integers(0, 9)))
+    engine._stepper._overlap_policy = Whim(data.draw(st.integers(0, 9)))
     asked: dict[str, Any] = {}
     said: dict[str, Said] = {}
     for _ in range(data.draw(st.integers(1, 25))):

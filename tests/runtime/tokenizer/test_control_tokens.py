@@ -20,7 +20,6 @@ from phloem.runtime.cache.reply_memory import ReplyMemory
 from phloem.runtime.program.chat_format import ChatFormat
 from phloem.runtime.program.transcript import Transcript
 from phloem.runtime.tokenizer.chat_template import ChatTemplate
-from phloem.runtime.tokenizer.render_memory import RenderMemory
 from phloem.runtime.tokenizer.template_environment import template_environment
 from phloem.runtime.tokenizer.template_tokens import endings, fragments, written
 from phloem.runtime.tokenizer.tokenizer import Tokenizer
@@ -193,9 +192,7 @@ def test_a_prompt_has_the_control_tokens_of_harmless_messages(
     def prompt(contents: list[Any]) -> list[int]:
         roles = ["user", "assistant"] * 2
         messages = [{"role": role, "content": text} for role, text in zip(roles, contents, strict=False)]
-        pieces = tokenizer.chat_template.render(messages)
-        assert RenderMemory(tokenizer.chat_template).render(messages) == pieces
-        return tokenizer.encode_pieces(pieces)
+        return tokenizer.encode_pieces(tokenizer.chat_template.render(messages))
 
     shown: list[Any] = list(contents)
     if in_parts:

@@ -11,40 +11,44 @@ The sources are the constraint's forced text, canonically tokenised (the compres
 retokenisation), and between such runs what earlier requests wrote at the same places of the same constraint; and with
 or without a constraint what followed the same tokens before (`lookup`). The law of the output does not depend on any.
 
-A drafted token costs a row of the forward, and finding it costs time as well. What both cost is measured (`step_cost`),
-what they bring is learnt (`odds`), and drafts are made only where they are expected to save more than they cost. This
-module knows requests and cursors, no tensors.
+A drafted token costs a row of the forward, and one that is right saves its request a step. What both cost depends on
+the kind of device and on how many requests share a step, and is held to be constant otherwise (`STEP_COSTS`). How often
+drafted tokens are right is learnt (`acceptance_rates`, and the rate of each look-up), and drafts are made only where
+they are expected to save more than they cost. This module knows requests and cursors, no tensors.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from ..fsm.guess import CERTAIN
-from .batch import Batch
-from .cache.prefix_cache import PrefixCache
-from .config import JumpMode
-from .lookup.lookup import Lookups
-from .odds import MARGIN, Allowance, Attempt, Experience, Odds
-from .request import Request
-from .step_cost import StepCost
+from ...fsm.guess import CERTAIN
+from ..cache.prefix_cache import PrefixCache
+from ..config import JumpMode
+from ..request import Request
+from .acceptance_rates import AcceptanceRates, first_rates
+from .lookup import Lookups
 
-# As `MARGIN`; that a draft looked worth it is more often luck here, and the first row more may cost more than the next.
-LOOKUP_MARGIN = 2.0
-MAX_TRIAL_TOKENS = 2  # drafted to find out how they fare
+# A step of B requests that computes R tokens takes about fixed + B x host + R rows; fixed and host, in rows. On one CPU
+# core a step of the bundled model takes 1.1 ms + B x 35 us + 50 us for each row, and one of SmolLM-135M 26 ms + 1.5 ms
+# for each row; the weights that a GPU reads in one forward serve hundreds of rows.
+STEP_COSTS = {"cpu": (22.0, 0.7)}
+OTHER_STEP_COSTS = (256.0, 0.5)
+# What is saved must exceed what it costs by half: both are estimates, and a step that a request is spared shortens the
+# work of all only if another request takes its place. A look-up's draft that looks worth it is more often luck.
+MARGIN, LOOKUP_MARGIN = 1.5, 2.0
+# What seems not to pay would never be tried again; so after as many steps of requests, a few tokens are drafted as if
+# everything paid.
+TRY_EVERY, MAX_TRIED_TOKENS = 256, 2
 
 
 class Drafter:
     """Proposes drafts for all requests of an engine, and learns from what becomes of them.
 
     Args:
-        lookups: finds what texts repeat; None: nobody looks.
-        prefix_cache: knows what followed the tokens of a request when others wrote them.
+        lookups: finds what texts repeat; None: nothing is looked up.
+        prefix_cache: knows what followed the tokens of a request in other requests.
         max_draft_tokens: of one draft.
-        stopwatch: seconds; what steps and guesses take is measured by it.
-
-    Attributes:
-        seconds: that guesses have taken in the step under way.
+        device_type: of which the costs are.
     """
 
     def __init__(
@@ -54,25 +58,20 @@ class Drafter:
         prefix_cache: PrefixCache,
         max_draft_tokens: int,
         device_type: str,
-        stopwatch: Callable[[], float],
     ) -> None:
         self._jump = jump
         self._lookups = lookups
         self._prefix_cache = prefix_cache
-        self._measures = jump == "verified" or lookups is not None
         self._max_draft_tokens = max_draft_tokens
-        self._stopwatch = stopwatch
-        self._cost = StepCost(device_type)
-        self._experience = Experience.of_all()
-        self._allowance = Allowance()
-        self._set_prices(1)
-        self._begin = 0.0  # of the step under way
-        self.seconds = 0.0
+        self.step_costs = STEP_COSTS.get(device_type, OTHER_STEP_COSTS)
+        self._common_rates = first_rates()
+        self._num_untried = 0  # steps of requests since the last trial
+        self.begin_step(1)
 
     def begin(self, request: Request) -> None:
         """Readies a request that is new, and drafts for its first step."""
-        if self._jump == "verified" and request.cursor is not None and request.odds is None:
-            request.odds = Odds(self._experience)
+        if self._jump == "verified" and request.cursor is not None and request.rates is None:
+            request.rates = AcceptanceRates(self._common_rates)
         self._force(request)  # a look-up would take up memory while the request waits
 
     def may_draft(self, request: Request) -> bool:
@@ -114,42 +113,20 @@ class Drafter:
 
     def drop(self, request: Request) -> None:
         """Proposes nothing for the request's next forward."""
-        request.draft, request.attempt = [], None
+        request.draft, request.guess = [], None
         self._expected(request)
 
     def settle(self, request: Request, decided: Sequence[int], num_new: int) -> None:
         """Learns from a step of the request: `decided` is what follows, and `num_new` tokens joined the output."""
-        cursor, odds, attempt = request.cursor, request.odds, request.attempt
-        if odds is None or cursor is None:
-            return
-        if attempt is not None:
-            begin = self._stopwatch()
-            odds.observe(attempt, decided)
-            self._experience.seconds += self._stopwatch() - begin
-        cursor.remember(num_new)
+        if request.rates is not None and request.cursor is not None:
+            if request.guess is not None:
+                request.rates.observe(request.guess, decided)
+            request.cursor.remember(num_new)
 
-    def begin_step(self) -> None:
-        """From here on time counts as a step's."""
-        if self._measures:
-            self._begin, self.seconds = self._stopwatch(), 0.0
-
-    def end_step(self, batch: Batch) -> None:
-        """Learns what the step cost that ends here, with the drafts for the next one apart."""
-        if not self._measures:
-            return
-        num_requests = len(batch.extends)
-        if batch.only_decodes:
-            seconds = self._stopwatch() - self._begin
-            self._cost.observe(num_requests, len(batch.token_ids), seconds - self.seconds)
-        self._set_prices(num_requests)
-
-    def _set_prices(self, num_requests: int) -> None:
-        """What a drafted token costs and, if it is right, saves in steps of so many requests."""
-        self._row, self._saving = self._cost.row, self._cost.saving(num_requests)
-        experience = self._experience
-        self._row_price = LOOKUP_MARGIN * self._row / self._saving
-        self._price = MARGIN * (self._row + experience.seconds / experience.drafted) / self._saving
-        self._allowance.begin_step(self._saving)
+    def begin_step(self, num_requests: int) -> None:
+        """From here on drafts are for steps of as many requests."""
+        fixed, host = self.step_costs
+        self._row_price = 1.0 / (fixed / num_requests + host + 1.0)
 
     def _expected(self, request: Request) -> list[int]:
         """What may follow since it did before, as far as that is worth it. Learns from what has joined the text."""
@@ -164,35 +141,27 @@ class Drafter:
             request.lookup = lookup
         elif len(request.token_ids) < lookup.due:
             return []
-        return lookup.expect(request.token_ids, self._row_price, request.remaining_tokens - 1)
+        return lookup.expect(request.token_ids, LOOKUP_MARGIN * self._row_price, request.remaining_tokens - 1)
 
     def _guess(self, request: Request) -> list[int]:
         """Likely tokens, as far as they are worth it."""
-        cursor, odds, allowance = request.cursor, request.odds, self._allowance
-        request.attempt = None
-        if cursor is None or odds is None:
+        cursor, rates, remaining = request.cursor, request.rates, request.remaining_tokens
+        request.guess = None
+        if cursor is None or rates is None:
             return []
-        allowance.seconds += allowance.share
-        is_trial = allowance.seconds > 0.0
+        chances, price, limit = rates.chances(), MARGIN * self._row_price, self._max_draft_tokens
+        self._num_untried += 1
+        is_trial = self._num_untried >= TRY_EVERY
         if is_trial:
-            chances, price, looks = list(CERTAIN), 0.0, True
-        else:
-            chances, price, looks = odds.chances, self._price, odds.is_look_worth(self._saving, self._row)
-        if not cursor.may_guess(chances, price, looks=looks):
+            chances, price, limit = list(CERTAIN), 0.0, MAX_TRIED_TOKENS
+        if not cursor.may_guess(chances, price, looks=True):
             return []
-        remaining = request.remaining_tokens
-        limit = min(MAX_TRIAL_TOKENS if is_trial else self._max_draft_tokens, remaining - 1)
-        begin = self._stopwatch()
-        guess = cursor.guess_within(remaining, limit, chances, price, looks=looks)
-        seconds = self._stopwatch() - begin
-        self.seconds += seconds
+        guess = cursor.guess_within(remaining, min(limit, remaining - 1), chances, price, looks=True)
+        if not guess.token_ids:
+            return []
         if is_trial:
-            allowance.seconds -= seconds + len(guess.token_ids) * self._row
-        if not guess.token_ids and not guess.has_looked:
-            return []
-        # compiled code that is loaded, another process: counts as a step, and not as a reason never to look again
-        request.attempt = Attempt(guess, min(seconds, self._saving))
-        odds.begin(request.attempt)
+            self._num_untried = 0
+        request.guess = guess
         return list(guess.token_ids)
 
 

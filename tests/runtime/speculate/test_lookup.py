@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from array import array
 from collections.abc import Sequence
+from itertools import pairwise
 from operator import eq
 
 import numpy as np
@@ -13,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phloem.fsm import Vocabulary
-from phloem.runtime.lookup import lookup as lookup_module
-from phloem.runtime.lookup.lookup import FIRST_CHANCES, LONGEST_PAUSE, Lookup, Lookups, fold_spaces
+from phloem.runtime.speculate import lookup as lookup_module
+from phloem.runtime.speculate.lookup import LONGEST_PAUSE, Lookup, Lookups, fold_spaces
 
 NUM_IDS = 64
 EOS = 63
@@ -58,15 +59,6 @@ def test_what_is_expected_has_followed_before(text: list[int], sizes: list[int],
     assert not draft or goes_on_at(text, draft)
 
 
-@settings(max_examples=200, deadline=None)
-@given(TEXTS, st.lists(st.integers(1, 9), max_size=30), st.integers(0, 40))
-def test_a_text_in_pieces_teaches_what_it_teaches_at_once(text: list[int], sizes: list[int], num_silent: int) -> None:
-    whole, pieces = lookups(), lookups()
-    expected = expect_all(whole.begin(num_silent), text, [], 0.3)
-    assert expect_all(pieces.begin(num_silent), text, sizes, 0.3) == expected
-    assert pieces.counts.tolist() == whole.counts.tolist()
-
-
 @settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_a_passage_that_is_copied_is_recognised_by_two_tokens(data: st.DataObject) -> None:
@@ -92,12 +84,12 @@ def test_words_are_recognised_behind_a_quote_and_behind_a_space() -> None:
 
 def test_a_run_is_taken_up_again_behind_a_token_that_was_replaced() -> None:
     text = [*range(20), *range(10), 30]  # 10 became 30
-    assert expect_all(lookups().begin(0), text, [], 0.0)[:3] == [11, 12, 13]
+    assert expect_all(lookups().begin(0), text, [20, *[1] * 11], 0.0)[:3] == [11, 12, 13]
 
 
 def test_a_period_is_drafted_beyond_its_end_and_nothing_behind_an_end() -> None:
     assert expect_all(lookups().begin(0), [1, 2, 3, 1, 2, 3, 1], [], 0.0) == [2, 3, 1, 2, 3, 1, 2, 3]
-    assert expect_all(lookups().begin(0), [1, 2, EOS, 4, 5, 1], [], 0.0) == [2, EOS]
+    assert expect_all(lookups().begin(0), [5, 1, 2, EOS, 4, 5, 1], [], 0.0) == [2, EOS]
 
 
 def test_a_source_is_expected_from_its_beginning_and_anywhere_later() -> None:
@@ -131,25 +123,43 @@ def test_a_text_that_repeats_nothing_drafts_nothing_and_is_hardly_looked_at() ->
     copied = text[200:260]
     for index, token in enumerate(copied):
         if len(text) >= looked_up.due and looked_up.expect(text, 0.3, 8):
-            assert index <= LONGEST_PAUSE + 2, "a copy is noticed at the next look"
+            assert index < 2 * LONGEST_PAUSE, "a copy is noticed at the next look, and believed some tokens later"
             break
         text.append(token)
     else:
         raise AssertionError("a copy is not noticed")
 
 
-@pytest.mark.parametrize("rate", [0.2, 0.95])
-def test_chances_become_what_they_are(rate: float) -> None:
-    source, common = random.Random(2), lookups()
-    for _ in range(60):
-        order = source.sample(range(60), 60)
-        text = array("i", order)
-        for token in order[:59]:
-            text.append(token if source.random() < rate else source.randrange(60))
-        common.begin(60).expect(text, 1.0, 0)
-    chances = common.counts[: len(FIRST_CHANCES)] / common.counts[len(FIRST_CHANCES) :]
-    assert chances[2] == pytest.approx(rate, abs=0.2)
-    assert rate < 0.8 or chances[-1] > 0.8
+def num_expected(looked_up: Lookup, text: array[int], floor: float) -> int:
+    return len(looked_up.expect(text, floor, 64))
+
+
+def test_drafts_grow_while_they_are_right_and_shrink_when_they_are_wrong() -> None:
+    shared = lookups(max_draft_tokens=64)
+    looked_up, text = shared.begin(60), array("i", random.Random(2).sample(range(60), 60))
+    at_first = num_expected(looked_up, text + text[:2], 0.3)
+    for end in range(3, 25):
+        grown = num_expected(looked_up, text + text[:end], 0.3)
+    assert grown > 2 * at_first > 0
+    said = text + text[:24]
+    for token in (59, 58, 57, 56, 55, 54, 53, 52):
+        said += array("i", [token, *text[:2]])
+        shrunk = num_expected(looked_up, said, 0.3)
+    assert shrunk < grown
+
+
+@settings(max_examples=100, deadline=None)
+@given(TEXTS, st.lists(st.integers(1, 9), max_size=30), st.integers(0, 12))
+def test_a_higher_floor_and_a_lower_limit_shorten_the_draft(text: list[int], sizes: list[int], limit: int) -> None:
+    drafts = [expect_all(lookups().begin(0), text, sizes, floor) for floor in (0.0, 0.3, 0.6, 1.1)]
+    for longer, shorter in pairwise(drafts):
+        assert longer[: len(shorter)] == shorter
+    assert not drafts[-1]
+    assert lookups().begin(0).expect(array("i", text), 0.0, limit) == drafts_at_once(text)[:limit]
+
+
+def drafts_at_once(text: list[int]) -> list[int]:
+    return lookups().begin(0).expect(array("i", text), 0.0, 8)
 
 
 def test_memory_is_bounded_and_what_is_left_is_looked_up_in(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,7 +170,7 @@ def test_memory_is_bounded_and_what_is_left_is_looked_up_in(monkeypatch: pytest.
         for _ in range(300):
             draft = looked_up.expect(text, 0.0, 8)
             assert not draft or goes_on_at(text, draft)
-            assert looked_up.num_bytes <= 4 * (2 * 128 + 1 + 2 * 128)
+            assert looked_up.num_kept <= 128
             text.extend(source.choices(range(40), k=source.choice([1, 1, 1, 5])))
         copied = text[-20:-12]
         text.extend(copied)
@@ -170,4 +180,4 @@ def test_memory_is_bounded_and_what_is_left_is_looked_up_in(monkeypatch: pytest.
 def test_every_token_is_compared_as_one_that_begins_with_no_space() -> None:
     vocabulary = Vocabulary([b"a", b" a", b" b", b" ", b"", b"  a"], [4])
     assert fold_spaces(vocabulary, 8).tolist() == [0, 0, 2, 3, 4, 1, 6, 7]
-    assert fold_spaces(vocabulary, 8).dtype == np.int32
+    assert fold_spaces(vocabulary, 8).dtype == np.uint32

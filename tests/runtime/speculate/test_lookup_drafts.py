@@ -135,9 +135,7 @@ def test_a_draft_that_reaches_the_budget_or_the_end_stops_there() -> None:
 
 def test_where_rows_cost_as_much_as_steps_nothing_is_drafted() -> None:
     engine = looping_engine(num_blocks=256)
-    cost = engine._stepper._drafter._cost
-    cost.fixed, cost.host, cost.row = 1e-6, 1e-6, 1e-3
-    engine._stepper._drafter._set_prices(1)
+    engine._stepper._drafter.step_costs = (1e-3, 1e-3)
     completion = engine.generate(list(PROMPTS[0]), law(0, 60, 0))
     assert completion.usage.drafted_tokens == 0
 

@@ -1,1 +1,0 @@
-"""Drafts that are copied from what was written before."""

@@ -1,0 +1,1 @@
+"""Drafts: tokens believed to come next, how far that pays, and what else a step could save instead."""

@@ -1,0 +1,49 @@
+"""Acceptance rates: how often drafted tokens of a constraint were right, by the ground on which they were guessed.
+
+Grounds are those of `fsm/guess.py`: forced words, forced punctuation, what was taken once before, and more often. For
+each there is a moving average of the request and one of all requests, and what is expected is the mean of both: many
+requests that begin together learn from each other at once. All begin at 1, since optimism is put right soon and
+pessimism is not. Knows no costs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...fsm import Guess
+
+NUM_GROUNDS = 4
+OWN_WEIGHT, COMMON_WEIGHT = 0.1, 0.05  # of a token in the averages
+
+
+class AcceptanceRates:
+    """Of one request."""
+
+    __slots__ = ("_common", "_own")
+
+    def __init__(self, common: list[float], own: Sequence[float] | None = None) -> None:
+        """common: averages of all requests, from `first_rates`; shared, and changed. own: of the request."""
+        self._common = common
+        self._own = list(common if own is None else own)
+
+    def fork(self) -> AcceptanceRates:
+        """The same experience, to go on from apart."""
+        return AcceptanceRates(self._common, self._own)
+
+    def chances(self) -> list[float]:
+        """How likely a token of each ground is right."""
+        return [(own + common) / 2.0 for own, common in zip(self._own, self._common, strict=True)]
+
+    def observe(self, guess: Guess, decided: Sequence[int]) -> None:
+        """Learns from what became of a guess, up to the first token decided otherwise."""
+        for guessed, ground, token_id in zip(guess.token_ids, guess.grounds, decided, strict=False):
+            is_right = guessed == token_id
+            for rates, weight in ((self._own, OWN_WEIGHT), (self._common, COMMON_WEIGHT)):
+                rates[ground] += weight * (is_right - rates[ground])
+            if not is_right:
+                break
+
+
+def first_rates() -> list[float]:
+    """Averages of all requests, before there was any."""
+    return [1.0] * NUM_GROUNDS
