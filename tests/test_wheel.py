@@ -39,7 +39,7 @@ OTHERS = (
 UNICODE_LICENCE = "e7a93b009565cfce55919a381437ac4db883e9da2126fa28b91d12732bc53d96"
 
 ANSWER = """
-import phloem, sys
+import phloem, runpy, sys
 from pathlib import Path
 assert Path(phloem.__file__).is_relative_to(sys.argv[1]), phloem.__file__
 with phloem.Engine(device="cpu", num_blocks=64) as engine:
@@ -47,6 +47,8 @@ with phloem.Engine(device="cpu", num_blocks=64) as engine:
         "type": "object", "properties": {"a": {"type": "boolean"}}, "required": ["a"], "additionalProperties": False
     })
     print(engine.generate("Hello", phloem.SamplingParams(max_tokens=20), spec).parsed)
+sys.argv[1:] = ["generate", "Hello", "--regex", "ab", "--num-blocks", "64"]
+runpy.run_module("phloem", run_name="__main__")
 """
 
 
@@ -128,7 +130,4 @@ def test_the_installed_wheel_answers(wheel: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-c", ANSWER, str(target)]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() in ("{'a': True}", "{'a': False}")
-    command = [sys.executable, "-m", "phloem", "generate", "Hello", "--regex", "ab", "--num-blocks", "64"]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=900)
-    assert (done.returncode, done.stdout) == (0, "ab\n"), done.stderr
+    assert done.stdout in ("{'a': True}\nab\n", "{'a': False}\nab\n")
