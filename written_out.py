@@ -53,8 +53,8 @@ def check_written_out(
     """
     least = _least_text(data)
     if least is None:
-        _check_parts(data, what, invalid, param)
-    elif max_text is not None and least > max_text:
+        least = _check_parts(data, what, invalid, param)
+    if max_text is not None and least > max_text:
         message = f"the {what} has more than {max_text} characters as JSON text; make it smaller"
         raise ConstraintTooLarge(message, param=param)
 
@@ -94,10 +94,10 @@ def _least_len(level: list[Any], below: list[Any]) -> int:
     return sum(keys) + sum(values) + 2 * len(below)
 
 
-def _check_parts(data: object, what: str, invalid: type[ConstraintError], param: str | None) -> None:
-    """Looks at every part once, innermost first, and adds up how long the texts are, at the least."""
+def _check_parts(data: object, what: str, invalid: type[ConstraintError], param: str | None) -> int:
+    """Looks at every part once, innermost first, and adds up how long the texts are, at the least: that of all."""
     if not isinstance(data, _MORE):
-        return
+        return 0
     path = [_Part("", data)]
     open_at = {id(data): path[0]}
     lens: dict[int, int] = {}  # of parts that were looked at, by their identity
@@ -133,6 +133,7 @@ def _check_parts(data: object, what: str, invalid: type[ConstraintError], param:
         else:
             path.append(_Part(token, item))
             open_at[id(item)] = path[-1]
+    return lens[id(data)]
 
 
 class _Part:

@@ -166,14 +166,14 @@ values = st.recursive(
 
 
 @settings(max_examples=300, deadline=None)
-@given(values, st.integers(0, 40))
+@given(values | plans.map(lambda plan: made(plan)[-1]), st.integers(0, 40))
 def test_no_text_is_too_long_that_is_not(data: Any, max_text: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(written_out, "_MANY", -1)  # few values count as well
         try:
             check_written_out(data, "value", ConstraintError, max_text=max_text)
         except ConstraintTooLarge:
-            assert len(json.dumps(data, ensure_ascii=False)) > max_text
+            assert text_len(data, {}) > MAX_SHARED_TEXT or len(json.dumps(data, ensure_ascii=False)) > max_text
 
 
 @pytest.mark.parametrize("make", [phloem.json_schema, phloem.structural_tag])
@@ -183,6 +183,8 @@ def test_what_is_far_too_long_is_not_even_written(make: Callable[..., Any], monk
         make({"enum": [f"{index}" * 20 for index in range(50_000)]})
     with pytest.raises(ConstraintTooLarge, match="more than 2097152 characters"):
         make({"allOf": [{"if": {"required": ["a"]}, "then": {}} for _ in range(60_000)]})
+    with pytest.raises(ConstraintTooLarge, match="more than 2097152 characters"):
+        make({"allOf": [{"if": {"required": ["a" * 40]}}] * 40_000})  # one part, many times
 
 
 @pytest.mark.parametrize("make", [phloem.json_schema, phloem.structural_tag])

@@ -211,7 +211,7 @@ class Branching:
             positive = (
                 self.part(atom ^ 1) if not is_in_doubt(site) else read(self.sites, without_doubt(site)).narrowed()
             )
-            options = tuple(negated(positive))
+            options = tuple(negated(positive, self._time))
             found = options[0] if len(options) == 1 else Part(site.pointer, disjunctions=(Disjunction(options),))
         elif site.schema is True:
             found = Part(site.pointer)

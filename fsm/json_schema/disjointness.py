@@ -223,10 +223,11 @@ class Disjointness:
         required = required_keys(left), required_keys(right)
         if not required[0].isdisjoint(forbidden_keys(right)) or not required[1].isdisjoint(forbidden_keys(left)):
             return True
-        return any(
-            self.goals(goal_of_key(left, key), goal_of_key(right, key), depth + 1)
-            for key in sorted(required[0] | required[1])
-        )
+        for key in sorted(required[0] | required[1]):
+            self.time.check(left[0].pointer)  # a key is looked for in every facet, and there may be many of both
+            if self.goals(goal_of_key(left, key), goal_of_key(right, key), depth + 1):
+                return True
+        return False
 
     def _arrays(self, left: tuple[ArrayFacet, ...], right: tuple[ArrayFacet, ...], depth: int) -> bool:
         facets = left + right

@@ -15,7 +15,7 @@ Knows parts, and sheets of them; values of keys are not looked into.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from ..compile_time import CompileTime
 from ..record import record
@@ -55,10 +55,10 @@ class Factoring:
         if not sheet.types & OBJECT:
             return None
         left, facets = [], []
+        named = {key for _, facet in sheet.objects if facet.evaluates for key in facet.properties}
         for rank, disjunction in sheet.disjunctions:
-            self.time.check(disjunction.options[0].pointer)
-            found = _of_disjunction(disjunction, self.part, 0)
-            if found is None or not all(self._may_be_carried(sheet, condition) for condition in found):
+            found = self._of_disjunction(disjunction, 0)
+            if found is None or not all(self._may_be_carried(named, condition) for condition in found):
                 left.append((rank, disjunction))
             else:
                 pointer = disjunction.options[0].pointer
@@ -72,59 +72,69 @@ class Factoring:
         sheet.objects += facets
         return others
 
-    def _may_be_carried(self, sheet: Sheet, condition: Condition) -> bool:
+    def _may_be_carried(self, named: set[str], condition: Condition) -> bool:
         if self.only_scalars and any(
             atom and self.part(atom & ~1).types & (ARRAY | OBJECT) for _, atom, _ in condition
         ):
             return False
-        if not self.closes:
-            return True
-        named = {key for _, facet in sheet.objects if facet.evaluates for key in facet.properties}
-        return all(key in named for key, _, _ in condition)
+        return not self.closes or all(key in named for key, _, _ in condition)
+
+    def _of_part(self, part: Part, depth: int) -> list[Condition] | None:
+        """The conditions under which an object fulfils a part; None if there are others, or too many."""
+        if not part.types & OBJECT:
+            return [_FALSE]
+        if depth > MAX_NESTING:
+            return None
+        found: dict[Condition, None] = {}
+        for facet in part.objects:
+            if not names_only(facet) or facet.witnesses or facet.evaluates_rest:
+                return None
+            for clause in facet.clauses:
+                found[frozenset([(key, 0, present) for key, present in clause])] = None
+            for key, goal in facet.properties.items():
+                for atom in goal:
+                    found[frozenset(((key, atom ^ 1, False),))] = None
+        for atom in part.atoms:
+            inner = [_FALSE] if atom == 1 else self._of_part(self.part(atom), depth + 1)
+            if inner is None:
+                return None
+            found.update(dict.fromkeys(inner))
+        for disjunction in part.disjunctions:
+            inner = self._of_disjunction(disjunction, depth + 1)
+            if inner is None:
+                return None
+            found.update(dict.fromkeys(inner))
+        return list(found) if len(found) <= MAX_CONDITIONS else None
+
+    def _of_disjunction(self, disjunction: Disjunction, depth: int) -> list[Condition] | None:
+        """The same for a disjunction: one condition of each option, in every way."""
+        if disjunction.exclusive:
+            return None
+        several: list[list[Condition]] = []
+        only: list[Condition] = []  # of options that have one: joined at one go, as there may be very many
+        for option in disjunction.options:
+            self.time.check(option.pointer)
+            own = self._of_part(option, depth)
+            if own is None:
+                return None
+            if len(own) == 1:
+                only += own
+            else:
+                several.append(own)
+        found = _not_always([_FALSE.union(*only)])
+        for own in several:
+            self.time.check(disjunction.options[0].pointer)
+            if len(found) * len(own) > MAX_CONDITIONS * MAX_CONDITIONS:
+                return None
+            found = _not_always(one | other for one in found for other in own)
+            if len(found) > MAX_CONDITIONS:
+                return None
+        return found
 
 
-def _of_part(part: Part, parts: Callable[[int], Part], depth: int) -> list[Condition] | None:
-    """The conditions under which an object fulfils a part; None if there are others, or too many."""
-    if not part.types & OBJECT:
-        return [_FALSE]
-    if depth > MAX_NESTING:
-        return None
-    found: dict[Condition, None] = {}
-    for facet in part.objects:
-        if not names_only(facet) or facet.witnesses or facet.evaluates_rest:
-            return None
-        for clause in facet.clauses:
-            found[frozenset([(key, 0, present) for key, present in clause])] = None
-        for key, goal in facet.properties.items():
-            for atom in goal:
-                found[frozenset(((key, atom ^ 1, False),))] = None
-    for atom in part.atoms:
-        inner = [_FALSE] if atom == 1 else _of_part(parts(atom), parts, depth + 1)
-        if inner is None:
-            return None
-        found.update(dict.fromkeys(inner))
-    for disjunction in part.disjunctions:
-        inner = _of_disjunction(disjunction, parts, depth + 1)
-        if inner is None:
-            return None
-        found.update(dict.fromkeys(inner))
-    return list(found) if len(found) <= MAX_CONDITIONS else None
-
-
-def _of_disjunction(disjunction: Disjunction, parts: Callable[[int], Part], depth: int) -> list[Condition] | None:
-    """The same for a disjunction: one condition of each option, in every way."""
-    if disjunction.exclusive:
-        return None
-    found: dict[Condition, None] = {_FALSE: None}
-    for option in disjunction.options:
-        own = _of_part(option, parts, depth)
-        if own is None or len(found) * len(own) > MAX_CONDITIONS * MAX_CONDITIONS:
-            return None
-        joined = (one | other for one in found for other in own)
-        found = {condition: None for condition in joined if not _always_holds(condition)}
-        if len(found) > MAX_CONDITIONS:
-            return None
-    return list(found)
+def _not_always(conditions: Iterable[Condition]) -> list[Condition]:
+    """Each condition once, without those that every object meets."""
+    return [condition for condition in dict.fromkeys(conditions) if not _always_holds(condition)]
 
 
 def _always_holds(condition: Condition) -> bool:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import cast
 
-from ...errors import UnsupportedSchema
+from ...errors import ConstraintTooLarge, UnsupportedSchema
+from ..compile_time import CompileTime
 from .keys import required_keys
 from .parts import (
     ANY_TYPE,
@@ -29,9 +30,16 @@ from .parts import (
 )
 from .texts import error_at
 
+MAX_REFUSED_ITEMS = 2_000
+"""Most items one by one that are negated: each is a case, and names all items before it."""
 
-def negated(part: Part) -> list[Part]:
-    """Parts of which at least one holds exactly when `part` does not."""
+
+def negated(part: Part, time: CompileTime) -> list[Part]:
+    """Parts of which at least one holds exactly when `part` does not.
+
+    Raises:
+        ConstraintTooLarge: it says what more than `MAX_REFUSED_ITEMS` items of an array are, or the time is over.
+    """
     options: list[Part] = []
     types = ANY_TYPE & ~part.types
     numbers: tuple[Test, ...] = ()
@@ -52,7 +60,7 @@ def negated(part: Part) -> list[Part]:
             options += [Part(part.pointer, OBJECT, objects=(other,)) for other in _negated_object(facet)]
     options += [Part(part.pointer, atoms=(atom ^ 1,)) for atom in part.atoms]
     for disjunction in part.disjunctions:
-        options += _negated_disjunction(part.pointer, disjunction)
+        options += _negated_disjunction(part.pointer, disjunction, time)
     return options
 
 
@@ -70,11 +78,12 @@ def refusals(goal: Goal) -> list[Goal]:
     return [frozenset((atom ^ 1,)) for atom in goal]
 
 
-def _negated_disjunction(pointer: str, disjunction: Disjunction) -> list[Part]:
-    none = tuple(Disjunction(tuple(negated(option))) for option in disjunction.options)
+def _negated_disjunction(pointer: str, disjunction: Disjunction, time: CompileTime) -> list[Part]:
+    none = tuple(Disjunction(tuple(negated(option, time))) for option in time.over(disjunction.options, pointer))
     options = [Part(pointer, disjunctions=none)]
     if disjunction.exclusive:
         for index, first in enumerate(disjunction.options):
+            time.check(pointer)
             for second in disjunction.options[:index]:
                 options.append(Part(pointer, atoms=(*first.atoms, *second.atoms)))
     return options
@@ -97,6 +106,9 @@ def _negated_array(facet: ArrayFacet) -> list[ArrayFacet]:
         options.append(other(maximum=facet.minimum - 1))
     if facet.maximum is not None:
         options.append(other(minimum=facet.maximum + 1))
+    if len(facet.prefix) > MAX_REFUSED_ITEMS:
+        message = f"an array of {len(facet.prefix)} items one by one is too long to be excluded; at most"
+        raise error_at(ConstraintTooLarge, facet.pointer, f"{message} {MAX_REFUSED_ITEMS} are")
     for index, goal in enumerate(facet.prefix):
         for refusal in refusals(goal):
             options.append(other(prefix=(*(ANYTHING,) * index, refusal), minimum=index + 1))

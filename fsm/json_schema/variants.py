@@ -150,8 +150,10 @@ def _clauses(condition: Condition, variants_of: dict[str, list[Variant]]) -> Ite
     """A condition as clauses: of each key some members may be there, or also none of them."""
     allowed: set[tuple[str, bool]] = set()
     refused: list[list[tuple[str, bool]]] = []  # of each key that may be missing: the members that may not be there
-    for key in sorted({key for key, _, _ in condition}):
-        literals = [(atom, holds) for name, atom, holds in condition if name == key]
+    literals_of: dict[str, list[tuple[int, bool]]] = {}
+    for key, atom, holds in condition:
+        literals_of.setdefault(key, []).append((atom, holds))
+    for key, literals in sorted(literals_of.items()):
         own = [
             variant for variant in variants_of[key] if any(variant.fulfils(atom) == holds for atom, holds in literals)
         ]

@@ -49,6 +49,11 @@ def limit_schemas() -> Iterator[tuple[str, Any]]:
         nested = {"items": nested}
     yield "100,000 lists within each other", nested
     yield "200,000 required keys", {"required": [f"k{n}" for n in range(200_000)]}
+    yield "not all of 50,000 keys", {"type": "object", "not": {"required": [f"k{n}" for n in range(50_000)]}}
+    yield "not a constant of 30,000 items", {"not": {"const": list(range(30_000))}}
+    yield "not oneOf of 10,000 required keys", {"not": {"oneOf": [{"required": [f"k{n}"]} for n in range(10_000)]}}
+    apart = [{"not": {"properties": {f"k{n}": {"type": "integer"}}}} for n in range(5000)]
+    yield "5,000 keys that are no integers, or z", {"oneOf": [{"allOf": apart}, {"required": ["z"]}]}
     yield "a key that requires 400,000", {"dependentRequired": {"a": [f"{n}" for n in range(400_000)]}}
     letters = [chr(0x3000 + n) for n in range(40_000)]
     yield "40,000 keys of one letter each", {"properties": dict.fromkeys(letters, True), "required": letters}

@@ -172,6 +172,16 @@ REFUSED: dict[str, tuple[Any, type[ConstraintError], str]] = {
         ConstraintTooLarge,
         "cases",
     ),
+    "keys of which one must be missing": (
+        {"type": "object", "not": {"required": [f"k{n}" for n in range(20_000)]}},
+        ConstraintTooLarge,
+        "/not: conditions on keys need more than",
+    ),
+    "an array of many items to exclude": (
+        {"type": "array", "not": {"const": list(range(30_000))}},
+        ConstraintTooLarge,
+        "/not/const: an array of 30000 items one by one is too long",
+    ),
     "more items than anybody can write": ({"minItems": 10**9, "type": "array"}, ConstraintTooLarge, "/minItems"),
     "more to contain than can be counted": (
         {"allOf": [{"contains": {"minimum": n}} for n in range(40)]},

@@ -15,6 +15,10 @@ from phloem.fsm import Compiler, Limits, compiler
 from phloem.fsm.compile_time import NO_LIMIT, CompileTime
 from phloem.fsm.grammars import text_to_grammar
 from phloem.fsm.json_schema import schema_to_grammar
+from phloem.fsm.json_schema.factoring import Factoring
+from phloem.fsm.json_schema.negation import negated
+from phloem.fsm.json_schema.parts import OBJECT, Disjunction, ObjectFacet, Part
+from phloem.fsm.json_schema.sheet import Sheet
 from phloem.fsm.network.network import build_network
 from phloem.fsm.regex.regex import regex_to_dfa, regex_to_expression
 from phloem.fsm.tags.structural_tags import structural_tag_to_grammar
@@ -157,6 +161,26 @@ def test_names_that_a_key_needs_are_left_off_where_they_are() -> None:
             schema_to_grammar(schema, compile_time=after(num_questions))
         places.add(caught.value.pointer)
     assert "/dependentRequired" in places
+
+
+MISSING = tuple(
+    Part(f"/{n}", OBJECT, objects=(ObjectFacet("", {}, clauses=(frozenset(((f"k{n}", False),)),)),)) for n in range(100)
+)
+
+
+def test_options_made_into_conditions_are_left_off_where_they_are() -> None:
+    sheet = Sheet()
+    sheet.disjunctions = [((0,), Disjunction(MISSING))]
+    with pytest.raises(ConstraintTooLarge, match="raise max_compile_seconds") as caught:
+        Factoring(lambda _: MISSING[0], False, after(50)).split(sheet)
+    assert caught.value.pointer in {part.pointer for part in MISSING[10:]}
+
+
+def test_pairs_of_options_are_left_off() -> None:
+    only_one = Part("/oneOf", disjunctions=(Disjunction(MISSING, exclusive=True),))
+    assert len(negated(only_one, NO_LIMIT)) == 1 + 99 * 100 // 2
+    with pytest.raises(ConstraintTooLarge, match="/oneOf: compiling took"):
+        negated(only_one, after(60))
 
 
 def test_a_description_of_tags_is_left_off_wherever_it_is() -> None:
