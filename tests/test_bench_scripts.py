@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-BENCH = Path(__file__).resolve().parents[1] / "bench" / "studies"
+BENCH = Path(__file__).resolve().parents[1] / "bench"
 
 
 def run(script: str, *options: str) -> subprocess.CompletedProcess[str]:
@@ -18,7 +18,7 @@ def run(script: str, *options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=900)
 
 
-@pytest.mark.parametrize("script", ["decode_step.py", "decode_experts.py"])
+@pytest.mark.parametrize("script", ["studies/decode_step.py", "studies/decode_experts.py"])
 def test_decode_steps_run_in_small_on_a_cpu(script: str) -> None:
     done = run(script, "--tiny")
     assert done.returncode == 0, done.stderr
@@ -27,9 +27,9 @@ def test_decode_steps_run_in_small_on_a_cpu(script: str) -> None:
 
 def test_without_a_gpu_they_say_so() -> None:
     for script, options in (
-        ("decode_step.py", ()),
-        ("decode_experts.py", ()),
-        ("attention.py", ("--fit", "--device", "cuda")),
+        ("studies/decode_step.py", ()),
+        ("studies/decode_experts.py", ()),
+        ("studies/attention.py", ("--fit", "--device", "cuda")),
     ):
         done = run(script, *options)
         assert done.returncode == 1
