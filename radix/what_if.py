@@ -57,21 +57,19 @@ def replay(
     hits = []
     num_made = 0  # blocks so far: each has an id of its own
     for visit in visits:
-        hit = tree.match(visit.wanted, visit.namespace)
-        if hit.num_partial_tokens and tree.is_tail(hit.partial_node):
-            tree.touch(hit.partial_node)
-        hits.append(hit.num_tokens + hit.num_partial_tokens)
-        known = tree.match(visit.tokens, visit.namespace)
-        tree.lease(known.node)
-        start = 4 * known.num_tokens
-        num_new = -(-(len(visit.tokens) - start) // (4 * block_size))
+        match = tree.match(visit.wanted, visit.namespace)
+        if match.num_partial_tokens and tree.is_tail(match.partial_node):
+            tree.touch(match.partial_node)
+        hits.append(match.num_tokens + match.num_partial_tokens)
+        tree.lease(match.node)
+        rest = visit.tokens[4 * match.num_tokens :]
+        num_new = -(-len(rest) // (4 * block_size))
         tree.evict(num_new - (num_blocks - tree.num_cached_blocks), spare)
         num_new = min(num_new, num_blocks - tree.num_cached_blocks)
-        if num_new:
-            new = visit.tokens[start : start + 4 * block_size * num_new]
-            tree.insert(new, range(num_made, num_made + num_new), visit.namespace, after=known.node)
-            num_made += num_new
-        tree.release(known.node)
+        new = range(num_made, num_made + num_new)
+        tree.insert(rest[: 4 * block_size * num_new], new, visit.namespace, after=match.node)
+        num_made += num_new
+        tree.release(match.node)
     return hits
 
 

@@ -4,9 +4,9 @@
 
 Each workload is played in its order of arrival through the real tree, at three capacities. "queue" is the policy
 `cost` that also knows the next `--queue` requests, as a scheduler knows its waiting ones, and spares what they need.
-The clairvoyant bound knows all of the future: among the blocks that nothing hangs on, it evicts the one whose next
-use is farthest (Belady), the deepest first among equals. No order of eviction can do better by more than rounding;
-hits behind "unlimited" are out of reach for all.
+"clairvoyant" is Belady's policy, which knows all of the future: of the leaves it evicts the one whose next use is
+farthest, the deepest first among equals. No order of eviction can do better by more than rounding; hits beyond
+"unlimited" are out of reach for all.
 
 Workloads: `chats` (many conversations that grow in turn, in random order), `examples` (template x examples x
 question, shuffled), `thoughts` (trees of thoughts, level by level), `users` (many users who come back after long),
