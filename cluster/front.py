@@ -35,6 +35,8 @@ from .remote_engine import Gone, RemoteEngine
 if TYPE_CHECKING:
     from ..runtime.server.tracing import Tracing
 
+LEAST_TOKENS = 64  # to compute, for a prefill replica to be asked: fewer are computed sooner than that
+
 
 class NoWeights:
     """Stands where a decoder would; it computes nothing."""
@@ -76,7 +78,7 @@ def make_app(settings: dict[str, Any], server: ServerSettings, handle: Any, pref
     """The server's application; `handle`: Serve's, to the deployment of `Replica`; `prefill`: to that for prompts."""
     send = sender(handle)
     if prefill is not None:
-        send = prefill_first(sender(prefill), send, num_missing)
+        send = prefill_first(sender(prefill), send, is_worth_a_prefill)
     return app_over(RemoteEngine(engine_without_weights(EngineConfig(**settings)), send, reports), server)
 
 
@@ -108,10 +110,15 @@ def reports() -> Iterable[Mapping[str, Any]]:
     return latest.values()
 
 
-def num_missing(tokens: bytes, namespace: str) -> int:
-    """How many tokens of a prompt are to be computed at the replica that its request would go to."""
-    routers = [router for router in list(known_routers.ROUTERS) if not router.is_for_prefill]
-    return min((router.num_missing(tokens, namespace) for router in routers), default=len(tokens) // 4)
+def is_worth_a_prefill(tokens: bytes, namespace: str) -> bool:
+    """Whether a prompt is to be computed by a prefill replica: there is one, as far as this process knows, and much is
+    to be computed at the replica that the request would go to."""
+    routers = list(known_routers.ROUTERS)
+    ways = [router for router in routers if router.is_for_prefill]
+    if ways and not any(router.has_replicas for router in ways):
+        return False
+    missing = (router.num_missing(tokens, namespace) for router in routers if not router.is_for_prefill)
+    return min(missing, default=len(tokens) // 4) >= LEAST_TOKENS
 
 
 def sender(handle: Any) -> Callable[[bytes, str, EngineCall], AsyncGenerator[Delta | PhloemError]]:

@@ -102,6 +102,12 @@ class PrefixRouter(RequestRouter):
                 self._sources[name] = Source(name, stats["endpoint"], stats["replay_endpoint"])
                 self._feed.follow(self._sources[name])
 
+    @property
+    def has_replicas(self) -> bool:
+        """Whether any is known."""
+        with self._lock:
+            return bool(self._routing.index.numbers)
+
     def num_missing(self, tokens: bytes, namespace: str) -> int:
         """How many tokens of a prompt are to be computed at the replica that it would go to now."""
         with self._lock:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from array import array
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -13,8 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from phloem.cluster import known_routers
+from phloem.cluster import prefill_first as module
 from phloem.cluster.application import build
-from phloem.cluster.prefill_first import LEAST_TOKENS, prefill_first
+from phloem.cluster.front import LEAST_TOKENS, is_worth_a_prefill
+from phloem.cluster.prefill_first import prefill_first
 from phloem.cluster.remote_engine import Gone, RemoteEngine
 from phloem.errors import ConfigError, EngineStopped, PhloemError, QueueFull
 from phloem.runtime.engine import Engine
@@ -25,7 +29,7 @@ from phloem.runtime.server.prepare import EngineCall
 from ..runtime.fakes import NEVER, fake_engine
 from .test_remote_engine import CONSTRAINTS, Fleet, said
 
-WAYS = ("whole", "dies", "refuses", "stopped", "nothing")
+WAYS = ("whole", "dies", "refuses", "stopped", "nothing", "hangs")
 
 
 @pytest.fixture(scope="module")
@@ -61,13 +65,15 @@ class Apart:
             return
         if self.way == "stopped":
             raise EngineStopped("it has stopped")
+        if self.way == "hangs":
+            await asyncio.Event().wait()
         if self.way == "whole":
             async with aclosing(answers(self.prefill.replicas[0], array("i", tokens), call)) as deltas:
                 async for delta in deltas:
                     yield delta
 
-    def front(self, num_missing: Any = lambda tokens, namespace: len(tokens) // 4) -> RemoteEngine:
-        send = prefill_first(self.compute, self.decode.send, num_missing)
+    def front(self) -> RemoteEngine:
+        send = prefill_first(self.compute, self.decode.send, is_worth_a_prefill)
         return RemoteEngine(fake_engine(num_blocks=2), send, list)
 
     def run(self, work: Any) -> Any:
@@ -100,27 +106,37 @@ def test_answers_are_those_of_one_engine(
     lone = Fleet(1)
     truth = lone.run(said(lone.front(), prompt, law, constraint, namespace="salt"))
     pair = Apart(checkpoint, tmp_path_factory.mktemp("blocks"), way)
-    assert pair.run(said(pair.front(), prompt, law, constraint, namespace="salt")) == truth
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "PATIENCE", 0.05 if way == "hangs" else 60.0)
+        assert pair.run(said(pair.front(), prompt, law, constraint, namespace="salt")) == truth
     assert pair.num_prompts == 1
     loaded = pair.decode.replicas[0].statistics().loaded_tokens
     assert loaded == ((len(prompt) - 1) // 4 * 4 if way == "whole" else 0)
     assert pair.prefill.replicas[0].statistics().completion_tokens == (1 if way == "whole" else 0)
 
 
-def test_a_prompt_that_is_there_or_short_goes_straight_to_its_answer(checkpoint: Path, tmp_path: Path) -> None:
-    pair = Apart(checkpoint, tmp_path, "whole")
-    law = SamplingParams(max_tokens=4, temperature=0.0)
+class Router:
+    """What the front asks of a `PrefixRouter`."""
 
-    async def ask() -> None:
-        known = pair.front(lambda tokens, namespace: LEAST_TOKENS - 1)
-        await said(known, list(range(100)), law)
-        assert pair.num_prompts == 0
-        await said(pair.front(), list(range(LEAST_TOKENS - 1)), law)
-        assert pair.num_prompts == 0
-        await said(pair.front(), list(range(LEAST_TOKENS)), law)
-        assert pair.num_prompts == 1
+    def __init__(self, *, is_for_prefill: bool, has_replicas: bool = True, missing: int = 0) -> None:
+        self.is_for_prefill, self.has_replicas = is_for_prefill, has_replicas
+        self.num_missing = lambda tokens, namespace: missing
 
-    pair.run(ask())
+
+@pytest.mark.parametrize("missing", [LEAST_TOKENS - 1, LEAST_TOKENS])
+@pytest.mark.parametrize("has_replicas", [True, False])
+def test_a_prompt_is_computed_elsewhere_if_much_of_it_is_missing(
+    monkeypatch: pytest.MonkeyPatch, missing: int, has_replicas: bool
+) -> None:
+    tokens = bytes(4 * missing)
+    assert is_worth_a_prefill(tokens, "") == (missing == LEAST_TOKENS), "before any router is known"
+    routers = [
+        Router(is_for_prefill=True, has_replicas=has_replicas),
+        Router(is_for_prefill=False, missing=missing),
+        Router(is_for_prefill=False, missing=1000),
+    ]
+    monkeypatch.setattr(known_routers, "ROUTERS", routers)
+    assert is_worth_a_prefill(bytes(4000), "") == (missing == LEAST_TOKENS and has_replicas)
 
 
 def test_an_application_needs_a_store_for_it() -> None:

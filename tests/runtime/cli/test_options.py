@@ -83,6 +83,8 @@ def test_the_root_lists_the_commands_and_the_version(shell: Shell) -> None:
         (["serve", "--cache-isolation", "key", "--port", "0"], "API key"),
         (["serve", "--api-key-file", "/nowhere"], "/nowhere"),
         (["serve", "/nowhere", "--port", "0"], "/nowhere"),
+        (["serve", "--port", "0", "--role", "prefill"], "role: 'prefill' needs a store"),
+        (["serve", "--port", "0", "--replicas", "2", "--role", "decode"], "--role: replicas have theirs"),
         (["serve", "--port", "0", "--kv-events-config", "{on}"], "kv_events_config: no JSON"),
         (["serve", "--port", "0", "--kv-events-config", '{"port": 1}'], "no field 'port'; there are enable_kv"),
         (["serve", "--port", "0", "--kv-events-config", '{"endpoint": "tcp://8.8.8.8:5557", "bind": true}'], "8.8.8.8"),

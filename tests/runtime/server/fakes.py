@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any, ClassVar, Self
 
 from phloem.errors import PromptTooLong, RequestError
@@ -128,6 +129,7 @@ class FakeEngine:
         self.max_model_len = 2000
         self.config = EngineConfig()
         self.model_config = FakeModelConfig()
+        self.prefix_cache = SimpleNamespace(tiers=None, followers=None)
         self.chats: list[list[Mapping[str, Any]]] = []  # as the template got them
         self.tools: list[Any] = []
 

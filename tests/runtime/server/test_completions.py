@@ -37,6 +37,19 @@ def test_prompts_may_be_text_or_token_ids_one_or_many(prompt: object, seen: list
     assert body["usage"]["completion_tokens"] == 13 * 2 * len(seen)
 
 
+def test_of_a_request_for_a_prompts_kv_no_answer_is_looked_at() -> None:
+    asked = client()
+    params = {"do_remote_decode": True, "do_remote_prefill": False, "remote_block_ids": None, "more": [1]}
+    body = asked.complete("Hi", max_tokens=1, min_tokens=1, regex="[a-z]{9}", kv_transfer_params=params).json()
+    (call,) = asked.engine.calls
+    assert call["constraint"] is None and call["sampling"].max_tokens == 1 and call["sampling"].min_tokens == 0
+    assert "kv_transfer_params" not in body, "there is no store here"
+    asked.complete("Hi", max_tokens=9, kv_transfer_params={"do_remote_prefill": True, "remote_host": 5})
+    assert asked.engine.calls[1]["sampling"].max_tokens == 9
+    refused = asked.complete("Hi", kv_transfer_params={"do_remote_decode": "yes"})
+    assert refused.status == 400 and refused.json()["error"]["param"].startswith("kv_transfer_params")
+
+
 def test_a_stream_of_many_prompts_keeps_their_texts_apart() -> None:
     events = client().complete(["a", "b"], n=2, stream=True, stream_options={"include_usage": True}).events()
     assert events[-1] == "[DONE]" and events[-2]["usage"]["completion_tokens"] == 52
