@@ -272,13 +272,6 @@ def token_ends(trie: TokenTrie, text: bytes, begin: int, follow: _Bytes) -> tupl
 def lay_out(packed: _Ints, literals: bytes) -> _Ints:
     """`Network.data` of what `Positions` has built, without the interpreter's lock; see core/laying.h."""
 
-def find_mixed(data: _Ints, bytes_: _Bools, byte_sets: _Bytes, texts: _Bytes, heads: _Bytes) -> _Bytes:
-    """uint8[num_nodes]: whether, from a node to the end of its rule, a byte may be read that counts.
-
-    data: of a network; bytes_: bool[256], those that count; byte_sets, texts, heads: by byte set, text and set of
-    members (what its trie reads), whether such bytes are in it.
-    """
-
 def find_endless(data: _Ints, roles: _Bytes, texts: _Bytes) -> _Bytes:
     """uint8[num_nodes]: whether, from a node to the end of its rule or of its item, some text has no end of texts.
 

@@ -315,8 +315,8 @@ class Cursor:
         if self.state == FINISHED or not self.knowledge.drafts.run(self.state).data:
             return []  # nearly always
         draft = self.draft()[: max(remaining, 0)]
-        is_by_bytes = self.knowledge.liveness.is_by_bytes and self._written is None and self._distinct is None
-        if is_by_bytes and self.knowledge.automaton.min_bytes(self.state) <= remaining:
+        is_plain = self._written is None and self._distinct is None
+        if is_plain and self.knowledge.automaton.min_bytes(self.state) <= remaining:
             return draft  # every token of the draft takes at least one byte off
         return draft[: self.count_allowed(draft, remaining)]
 

@@ -47,10 +47,6 @@ class Knowledge:
         moves: steps of texts that have written nothing to be remembered, and of all where nothing ever is.
         key_moves: those that change nothing in what is remembered of keys; item_moves: nor of items, none of which has
             rivals; rival_moves: nor of items that have: none are known.
-
-    Raises:
-        ConstraintTooLarge, UnsupportedSchema: the vocabulary has no token for some bytes, and whether texts, or what
-            they must not repeat, can be spelt without them is too much to find out, or not so.
     """
 
     def __init__(self, network: Network, store: MaskStore, max_automaton_bytes: int) -> None:
@@ -58,9 +54,9 @@ class Knowledge:
         self.automaton = automaton = Automaton(network, store.vocabulary, max_automaton_bytes)
         self.liveness = liveness = Liveness(automaton)
         self.masks = Masks(automaton, liveness, store)
-        self.repeats = repeats = Repeats(automaton, liveness) if network.key_texts else None
+        self.repeats = repeats = Repeats(automaton) if network.key_texts else None
         self.distinct = distinct = Distinct(automaton, self.masks, repeats) if network.has_lists else None
-        step: TakeToken = automaton.advance if liveness.is_by_bytes else liveness.advance
+        step: TakeToken = automaton.advance
         if repeats is not None:
             step = repeats.first_step
         self.moves = Moves(step, automaton.stays_on_plain)

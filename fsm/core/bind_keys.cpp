@@ -154,18 +154,11 @@ void bind_networks(nb::module_& module) {
     }
     return array_of(std::move(found));
   });
-  module.def("find_mixed", [](IntArray data, Array<bool> bytes, ByteArray byte_sets, ByteArray texts, ByteArray heads) {
-    check_size("bytes", bytes.shape(0), 256);
-    const Network network = checked_network(data, byte_sets, texts);
-    check_size("heads", heads.shape(0), network.num_sets);
-    const Marks marks{{bytes.data(), bytes.shape(0)}, view(byte_sets), view(texts), view(heads), {}};
-    return array_of(find_marked(network, marks, true));
-  });
   module.def("find_endless", [](IntArray data, ByteArray roles, ByteArray texts) {
     const Network network = checked_network(data, roles, texts);
-    std::vector<uint8_t> none(roles.shape(0)), ends;
+    std::vector<uint8_t> ends;
     for (uint8_t role : view(roles)) ends.push_back(role & ENDS_ITEM);
-    return array_of(find_marked(network, {{}, none, view(texts), {}, ends}, false));
+    return array_of(find_endless(network, view(texts), ends));
   });
 }
 

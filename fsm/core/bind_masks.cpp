@@ -141,7 +141,11 @@ void bind_rows(nb::class_<BoundAutomaton>& bound) {
   bound.def("targets", [](Self& self, int64_t state, IntArray bits) {
     check_row(self.automaton.vocabulary, "bits", bits.shape(0));
     std::vector<int32_t> found(self.automaton.vocabulary.num_tokens);
-    locked_at(self, state, [&](Automaton& automaton) { token_targets(automaton, state, bits.data(), found.data()); });
+    locked_at(self, state, [&](Automaton& automaton) {
+      for (size_t token = 0; token < found.size(); ++token) {
+        if (has_bit(bits.data(), token)) found[token] = static_cast<int32_t>(automaton.advance(state, token));
+      }
+    });
     return array_of(std::move(found));
   });
   bound.def("walk_text", bound_walk_text, given, given, given, given, given, written);

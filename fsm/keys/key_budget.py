@@ -112,7 +112,7 @@ class KeyBudget:
             num_keys = self._num_keys(state)
             if num_keys > 1 or (num_keys and written is not None and written.objects is not None):
                 return max(least, self._by_bytes(place, num_keys))
-            return self.tokens_on_the_way(state) if self._liveness.is_by_bytes and least <= limit else least
+            return self.tokens_on_the_way(state) if least <= limit else least
         innermost = None if written is None else written.innermost
         key_place = self._repeats.place(state)
         if innermost is None or key_place == k.NO_KEY or least > limit:

@@ -143,7 +143,7 @@ class Budget:
 
     def _taken_out(self, state: int, bits: Ints) -> Iterator[tuple[Ints, int]]:
         """Groups of tokens, where there are many, and the state to which all of a group lead; they leave the bits."""
-        if self._liveness.is_by_bytes and core.num_tokens_in(bits) > MANY_TOKENS:
+        if core.num_tokens_in(bits) > MANY_TOKENS:
             for group in self._alike.groups(state, bits):
                 bits &= ~group
                 word = int(np.flatnonzero(group)[0])
@@ -153,8 +153,6 @@ class Budget:
     def _inside(self, state: int, limit: int) -> tuple[Ints, int]:
         """Tokens that stay inside a text and surely leave enough, and how many tokens are enough for all of them."""
         automaton = self._automaton
-        if not self._liveness.is_by_bytes:
-            return np.zeros(automaton.vocabulary.num_words, np.int32), -1
         texts, is_elsewhere = automaton.texts(state)
         found = self._begun.take((state, limit))
         num_done, worst, bits = found or (0, -1, np.zeros(automaton.vocabulary.num_words, np.int32))

@@ -28,11 +28,9 @@ from typing import TypeVar
 
 import numpy as np
 
-from ..._core import fsm as core
 from ...errors import ConstraintTooLarge
 from ..automaton.automaton import END, NO_LIMIT, Automaton
 from ..automaton.room import ENDLESS, LAST_WORK, TOO_MUCH_WORK, OutOfWork
-from ..columns import NEVER
 from ..text.alphabet import Ints
 from ..text.counted import Counted
 from ..text.text_table import TextTable
@@ -113,9 +111,9 @@ class Masks:
     def _at_once(self, state: int) -> Row | None:
         """Makes and keeps the row of a state the ordinary way; None if that is not possible, or not allowed.
 
-        The same as `_steps` for those with few texts and every byte as a token, without memory of its own.
+        The same as `_steps` for those with few texts, without memory of its own.
         """
-        if state in self._begun or not self.liveness.is_by_bytes:
+        if state in self._begun:
             return None
         automaton, store = self.automaton, self.store
         bits = np.empty(store.vocabulary.num_words, np.int32)
@@ -197,9 +195,6 @@ class Masks:
         if is_elsewhere:
             rest = automaton.without_texts(state) if texts else state
             worst = max(worst, (yield from self._patiently(lambda: automaton.walk(rest, bits))) - 1)
-        if not self.liveness.is_by_bytes:
-            worst = NO_LIMIT
-            yield from self._patiently(lambda: self.liveness.keep_within(state, bits, NEVER - 1, core.Judged()))
         if automaton.is_accepting(state):
             np.bitwise_or(bits, vocabulary.eos_words, out=bits)
         return Row(bits, worst)

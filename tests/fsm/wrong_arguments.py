@@ -89,8 +89,7 @@ def _functions() -> list[Call]:
     constraint = Compiler(vocabulary).json_schema(SCHEMAS[1], key_order="any")
     network = constraint.automaton.network
     byte_sets, texts = np.ones(len(network.byte_sets), np.uint8), np.ones(len(network.texts), np.uint8)
-    heads, text = np.ones(len(network.sets.sets), np.uint8), b"abcab"
-    follow = np.ones(256, np.uint8)
+    text, follow = b"abcab", np.ones(256, np.uint8)
     return [
         (function.__name__, function, arguments)
         for function, arguments in [
@@ -99,7 +98,6 @@ def _functions() -> list[Call]:
             (core.trie_except, (symbols, lens, 4)),
             (core.literal_trie, (b"aab", lens, 0, 1, 0)),
             (core.token_ends, (vocabulary._bound_trie, text, 1, follow)),
-            (core.find_mixed, (network.data, accepting.repeat(100)[:256], byte_sets, texts, heads)),
             (core.find_endless, (network.data, byte_sets, texts)),
             (core.takes, (np.array([0, 9], np.int32), np.array([1, 2], np.int32), table, accepting, 1,
                           np.array([3, 99, 9], np.int32), lens)),
