@@ -100,8 +100,6 @@ def _use_rarely(constraint: Constraint) -> None:
     for index, text in enumerate(automaton.network.texts):
         automaton.text_targets(index, text.core.start, 0)
     constraint.knowledge.masks.fresh_row(automaton.start)
-    if constraint.knowledge.key_budget is not None:
-        constraint.knowledge.key_budget.tokens_on_the_way(automaton.start)
     if constraint.knowledge.repeats is not None:
         state, written = constraint.knowledge.repeats.read(None, automaton.start, b'{"a":0,"a', bytes)
         if written is not None:

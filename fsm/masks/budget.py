@@ -1,6 +1,6 @@
 """Budget: the rows of tokens after which the text can still be finished in the tokens that are left.
 
-A token is allowed iff `Liveness.bound(state after it) <= tokens left`. As some token always lowers the bound, a
+A token is allowed iff `Completions.bound(state after it) <= tokens left`. As some token always lowers the bound, a
 request that begins with enough tokens never meets an empty row, and ends complete.
 
     tokens left    many                               few                                   at the end
@@ -8,9 +8,9 @@ request that begins with enough tokens never meets an empty row, and ends comple
                    is less: the row itself            the row itself (`worst`, kept)
 
 Inside a text, where a row is wide, most tokens are settled together: those that stay inside and leave at most n
-bytes to its end need no more than n tokens and the bound of what comes after the text. (With that state alone; where
-other positions are possible as well, or bounds are not exact any more, bytes are counted for all of it, which is more,
-never less.)
+bytes to its end need no more than n tokens and the bound of what comes after the text. (Where its end is all that may
+come next there, as in a string; where other positions are possible as well, bytes are counted for all of it, which is
+more, never less.)
 Invariant: a row within a budget is a subset of the row, and holds EOS iff the row does.
 """
 
@@ -27,7 +27,7 @@ from ..automaton.room import OutOfWork
 from ..text.alphabet import Ints
 from ..text.text_table import TextTable
 from .alike import Alike
-from .liveness import Liveness
+from .completions import Completions
 from .masks import WALK_WORK, Masks
 from .unfinished import Unfinished
 
@@ -50,9 +50,9 @@ class _Judging(NamedTuple):
 class Budget:
     """The rows of one automaton under a budget."""
 
-    def __init__(self, automaton: Automaton, liveness: Liveness, masks: Masks) -> None:
+    def __init__(self, automaton: Automaton, completions: Completions, masks: Masks) -> None:
         self._automaton = automaton
-        self._liveness = liveness
+        self._completions = completions
         self._masks = masks
         self._worst: dict[int, int] = {}
         self._alike = Alike(automaton, masks)
@@ -60,7 +60,6 @@ class Budget:
         # by state and limit: the texts that are done in `_inside`, with what was found; and rows of which this is done
         self._begun: Unfinished[tuple[int, int], tuple[int, int, Ints]] = Unfinished(MAX_BEGUN)
         self._judging: Unfinished[tuple[int, int], _Judging] = Unfinished()
-        self._is_exact = True  # what is kept was found while searches were exact
 
     @property
     def num_bytes(self) -> int:
@@ -78,7 +77,7 @@ class Budget:
         if worst is None:
             judging = self._judging.take((state, NO_LIMIT)) or self._not_inside(state)
             try:
-                worst = max(judging.worst, self._liveness.worst(state, judging.rest, judging.judged))
+                worst = max(judging.worst, self._completions.worst(state, judging.rest, judging.judged))
             except OutOfWork:
                 self._judging.put((state, NO_LIMIT), judging)
                 raise
@@ -93,7 +92,7 @@ class Budget:
         inside, worst = self._inside(state, NO_LIMIT)
         rest = self._masks.row(state).bits & ~(inside | self._automaton.vocabulary.eos_words)
         for _, target in self._taken_out(state, rest):
-            worst = max(worst, self._liveness.bound(target))
+            worst = max(worst, self._completions.bound(target))
         return _Judging(inside, worst, rest, core.Judged())
 
     def _not_surely(self, state: int, limit: int) -> _Judging:
@@ -102,9 +101,9 @@ class Budget:
         inside, worst = self._inside(state, limit)
         rest = row & ~(inside | eos)
         inside = inside & row
-        most_bytes = max(self._liveness.most_bytes(state, limit), limit)
+        most_bytes = max(self._completions.most_bytes(state, limit), limit)
         for group, target in self._taken_out(state, rest):
-            if self._automaton.min_bytes(target) <= most_bytes and self._liveness.is_within(target, limit):
+            if self._automaton.min_bytes(target) <= most_bytes and self._completions.is_within(target, limit):
                 inside |= group
         return _Judging(inside, worst, rest, core.Judged())
 
@@ -114,22 +113,16 @@ class Budget:
         row = found.bits
         if found.worst <= limit:
             return row
-        if self._is_exact and not self._liveness.is_exact:
-            self._is_exact = False
-            self._worst.clear()
-            self._rows.clear()
-            self._begun.clear()
-            self._judging.clear()
         tight = self._rows.get((state, limit))  # requests that began together come to their ends together
         if tight is not None:
             return tight
         if limit < 0:
             return row & eos
-        if limit >= self._liveness.bound(state) and self.is_free(state, limit):
+        if limit >= self._completions.bound(state) and self.is_free(state, limit):
             return row  # below its own bound a state is hardly ever free: not worth finding out
         judging = self._judging.take((state, limit)) or self._not_surely(state, limit)
         try:
-            self._liveness.keep_within(state, judging.rest, limit, judging.judged)
+            self._completions.keep_within(state, judging.rest, limit, judging.judged)
         except OutOfWork:
             self._judging.put((state, limit), judging)
             raise
@@ -179,8 +172,8 @@ class Budget:
         automaton.room.spend(0)
         table = automaton.network.texts[text]
         after = automaton.after_text(state, configuration)
-        by_tokens = is_alone and self._liveness.is_exact
-        least = self._liveness.bound(after) if by_tokens else automaton.min_bytes(after)
+        by_tokens = is_alone and table.is_closed
+        least = self._completions.bound(after) if by_tokens else automaton.min_bytes(after)
         if least > limit:
             return scratch, -1
         if limit == NO_LIMIT:

@@ -34,7 +34,6 @@ from ..automaton.room import ENDLESS, LAST_WORK, TOO_MUCH_WORK, OutOfWork
 from ..text.alphabet import Ints
 from ..text.counted import Counted
 from ..text.text_table import TextTable
-from .liveness import Liveness
 from .mask_store import FEW_TEXTS, MaskStore, Row, TextMask, TextShelf
 from .unfinished import Unfinished
 
@@ -50,9 +49,8 @@ Result = TypeVar("Result")
 class Masks:
     """The rows of one automaton."""
 
-    def __init__(self, automaton: Automaton, liveness: Liveness, store: MaskStore) -> None:
+    def __init__(self, automaton: Automaton, store: MaskStore) -> None:
         self.automaton = automaton
-        self.liveness = liveness
         self.store = store
         self.rows = store.shelf_of(self)
         self._shelves: dict[TextTable, TextShelf] = {}

@@ -1,10 +1,10 @@
-"""Liveness: can the text be finished in tokens, and in how many?
+"""Completions: how many tokens suffice to complete a text.
 
 Every byte that is needed is a token (`missing_bytes`), so whatever can be finished in n bytes can be finished in n
-tokens, and mostly in a third of that: `Search` (`fsm/core/search.h`) counts the tokens of the shortest completions
-exactly. It is asked only where bytes do not settle the matter, so it costs nothing while plenty of tokens are left;
-then some microseconds for each state that a shortest completion passes through, once. Searches leave half of the memory
-to the text.
+tokens, and mostly in a third of that: each state has one shortest completion in bytes, and the least number of tokens
+that spell it is found by dynamic programming along it (`fsm/core/completions.h`). It is asked only where bytes do not
+settle the matter, so it costs nothing while plenty of tokens are left; then some microseconds for each state that the
+completion passes through, once.
 
 `bound` is a promise: from a state whose bound is n > 0 some token leads to a state whose bound is below n.
 """
@@ -18,38 +18,32 @@ from ..automaton.automaton import Automaton
 from ..columns import NEVER
 from ..text.alphabet import Ints
 
-PARTS_WORK = 1 << 23  # members of sets that may be looked at in search of parts, about a quarter of a second
 
-
-class Liveness:
-    """Bounds on the number of tokens to acceptance, for the states of one automaton.
-
-    Attributes:
-        search: for the least number of tokens, where bytes do not settle it.
-    """
+class Completions:
+    """Bounds on the number of tokens to acceptance, for the states of one automaton."""
 
     def __init__(self, automaton: Automaton) -> None:
         self._automaton = automaton
-        self._lock = threading.Lock()  # one search at a time
-        self.search = core.Search(automaton.core, PARTS_WORK)
+        self._lock = threading.Lock()  # one call at a time
+        self.core = core.CompletionBounds(automaton.core)
 
     @property
     def num_bytes(self) -> int:
         """Memory of what is known so far."""
-        return self.search.num_bytes
-
-    @property
-    def is_exact(self) -> bool:
-        """Whether shortest completions are still searched for: what was found is then true of all states alike."""
-        return self.search.is_exact
+        return self.core.num_bytes
 
     def bound(self, state: int) -> int:
         """A number of tokens that surely suffices to reach acceptance; NEVER (1 << 29) if none does."""
-        known = self.search.known(state)
+        known = self.core.known(state)
         if known >= 0 or not state:
             return known if state else NEVER
         with self._lock:
-            return self.search.least_tokens(state)
+            return self.core.tokens(state)
+
+    def num_keys(self, state: int) -> int:
+        """How many keys and strings that have to be remembered the completion writes."""
+        with self._lock:
+            return self.core.keys(state)
 
     def is_within(self, state: int, limit: int) -> bool:
         """Whether `limit` tokens surely suffice to reach acceptance."""
@@ -70,9 +64,9 @@ class Liveness:
         """
         most = self.most_bytes(state, limit)
         with self._lock:
-            self.search.keep_within(state, bits, limit, most, judged)
+            self.core.keep_within(state, bits, limit, most, judged)
 
     def worst(self, state: int, bits: Ints, judged: core.Judged) -> int:
         """The greatest bound after one of the tokens, all of which may follow; -1 without tokens."""
         with self._lock:
-            return self.search.keep_within(state, bits, -1, NEVER, judged) - 1
+            return self.core.keep_within(state, bits, -1, NEVER, judged) - 1
