@@ -454,9 +454,6 @@ class Automaton:
             byte, and int32[257], where each group begins.
         """
 
-    def text_targets(self, text: Text, sub: int, count: int) -> _Longs:
-        """int64[vocabulary size]: where in a text each token ends, as equal numbers; -1 if it does not stay inside."""
-
     # how much may be kept and done
     @property
     def max_bytes(self) -> int: ...
@@ -540,8 +537,6 @@ def hash_row(words: _Ints) -> int:
     """A hash of int32[n], 62 bits."""
 
 def is_same_row(one: _Ints, other: _Ints) -> bool: ...
-def num_tokens_in(words: _Ints) -> int:
-    """How many bits are set."""
 
 # ---------------------------------------------------------------- keys and items: core/written.h, core/items.h
 

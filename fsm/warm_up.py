@@ -97,8 +97,6 @@ def _use_rarely(constraint: Constraint) -> None:
     automaton.live_bytes(automaton.start)
     automaton.forced_run(automaton.start, 1)
     constraint.vocabulary.tokens_at(b"a", 0, np.zeros(256, np.uint8))
-    for index, text in enumerate(automaton.network.texts):
-        automaton.text_targets(index, text.core.start, 0)
     constraint.knowledge.masks.fresh_row(automaton.start)
     if constraint.knowledge.repeats is not None:
         state, written = constraint.knowledge.repeats.read(None, automaton.start, b'{"a":0,"a', bytes)

@@ -149,14 +149,6 @@ void bind_rows(nb::class_<BoundAutomaton>& bound) {
     return array_of(std::move(found));
   });
   bound.def("walk_text", bound_walk_text, given, given, given, given, given, written);
-  bound.def("text_targets", [](Self& self, const BoundText& text, int64_t sub, int64_t count) {
-    check_place(text.text, sub, count);
-    std::vector<int64_t> found(self.automaton.vocabulary.num_tokens);
-    locked(self, [&](Automaton& automaton) {
-      text_targets(automaton.vocabulary, automaton.scratch(), text.text, {sub, count}, found.data());
-    });
-    return array_of(std::move(found));
-  });
 }
 
 // Completions as Python holds them. A call takes a breath now and then: others may use the automaton then.
@@ -238,7 +230,6 @@ void bind_masks(nb::module_& module) {
   module.def("is_same_row", [](IntArray one, IntArray other) {
     return is_same_row({one.data(), one.shape(0)}, {other.data(), other.shape(0)});
   });
-  module.def("num_tokens_in", [](IntArray words) { return num_tokens_in({words.data(), words.shape(0)}); });
 }
 
 }  // namespace phloem::fsm

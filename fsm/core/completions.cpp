@@ -19,19 +19,17 @@ int64_t CompletionBounds::num_bytes() const {
 
 int64_t CompletionBounds::tokens(int64_t state) {
   if (const int64_t found = at(tokens_, state)) return found - 1;
-  const int64_t end = follow(state, tokens_);
-  if (!at(tokens_, end)) note(tokens_, end, automaton_.states[end].cost);  // 0 if it accepts
-  for (size_t first = path_.size(); first-- > 0;) {
-    if (!at(tokens_, path_[first].state)) note(tokens_, path_[first].state, tokens_from(first, end));
-  }
+  follow(state, tokens_);
+  if (!at(tokens_, here_)) note(tokens_, here_, automaton_.states[here_].cost);  // 0 if it accepts
+  for (size_t first = path_.size(); first-- > 0;) note(tokens_, path_[first].state, tokens_from(first));
   return at(tokens_, state) - 1;
 }
 
 int64_t CompletionBounds::keys(int64_t state) {
   if (const int64_t found = at(keys_, state)) return found - 1;
-  const int64_t end = follow(state, keys_);
-  if (!at(keys_, end)) note(keys_, end, 0);
-  int64_t count = at(keys_, end) - 1, behind = end;
+  follow(state, keys_);
+  if (!at(keys_, here_)) note(keys_, here_, 0);
+  int64_t count = at(keys_, here_) - 1, behind = here_;
   for (size_t index = path_.size(); index-- > 0;) {
     const auto [here, byte] = path_[index];
     count = std::min(count + ends_key(automaton_, here, byte, behind), MAX_KEYS);
@@ -44,24 +42,29 @@ int64_t CompletionBounds::keys(int64_t state) {
 void CompletionBounds::note(Counts& counts, int64_t state, int64_t number) {
   if (state >= static_cast<int64_t>(counts.size())) counts.resize(automaton_.states.capacity());
   counts[state] = static_cast<int32_t>(number + 1);
+  ++progress_;
 }
 
-// Fills the path with the completion of a state up to one at which it ends or of which `known` says the rest; that one.
-int64_t CompletionBounds::follow(int64_t start, const Counts& known) {
+// Fills the path with the completion of a state up to one at which it ends or of which `known` says the rest.
+void CompletionBounds::follow(int64_t start, const Counts& known) {
   if (start_ != start || wanted_ != &known) {
     path_.clear();
     start_ = here_ = start;
     wanted_ = &known;
   }
-  while (!is_end(here_, known)) {
-    const Step step = step_nearer(automaton_, here_);
-    if (!is_nearer(automaton_, step.state, here_)) break;  // what is left is not known byte by byte
-    path_.push_back({static_cast<int32_t>(here_), static_cast<uint8_t>(step.byte)});
-    here_ = step.state;
-    ++progress_;
+  while (!is_end(here_, known) && go_on()) {
   }
   start_ = 0;
-  return here_;
+}
+
+// Goes on by a byte; false where what is left is not known byte by byte.
+bool CompletionBounds::go_on() {
+  const Step step = step_nearer(automaton_, here_);
+  if (!is_nearer(automaton_, step.state, here_)) return false;
+  path_.push_back({static_cast<int32_t>(here_), static_cast<uint8_t>(step.byte)});
+  here_ = step.state;
+  ++progress_;
+  return true;
 }
 
 bool CompletionBounds::is_end(int64_t state, const Counts& known) {
@@ -94,17 +97,17 @@ bool CompletionBounds::is_in_order(const Set& set, int64_t top) {
   return true;
 }
 
-// The least number of tokens that spell the path from a place on, once it is known for all places after it.
-int64_t CompletionBounds::tokens_from(size_t first, int64_t end) const {
+// The least number of tokens that spell the completion from a place of the path on, once it is known for all places
+// after it. The path grows as far as a token reaches beyond its end.
+int64_t CompletionBounds::tokens_from(size_t first) {
   const TokenTrie& trie = automaton_.vocabulary.whole;
   int64_t best = automaton_.states[path_[first].state].cost;  // as many bytes, each of them a token
   int64_t node = trie.roots[path_[first].byte];
   for (size_t index = first + 1; node >= 0; ++index) {
-    const int64_t behind = index < path_.size() ? path_[index].state : end;
-    if (trie.tokens[node] >= 0) best = std::min(best, at(tokens_, behind));
-    if (index == path_.size()) break;
-    const int64_t last = trie.ends[node];
-    ++node;
+    const int64_t after = at(tokens_, index < path_.size() ? path_[index].state : here_), last = trie.ends[node];
+    if (trie.tokens[node] >= 0 && after) best = std::min(best, after);
+    if (++node == last) break;
+    if (index == path_.size() && (automaton_.states[here_].accepts || is_many(here_) || !go_on())) break;
     while (node < last && trie.bytes[node] != path_[index].byte) node = trie.ends[node];
     if (node >= last) node = -1;
   }

@@ -65,11 +65,12 @@ class CompletionBounds {
     return state < static_cast<int64_t>(counts.size()) ? counts[state] : 0;
   }
   void note(Counts& counts, int64_t state, int64_t number);
-  int64_t follow(int64_t start, const Counts& known);
+  void follow(int64_t start, const Counts& known);
+  bool go_on();
   bool is_end(int64_t state, const Counts& known);
   bool is_many(int64_t state);
   bool is_in_order(const Set& set, int64_t top);
-  int64_t tokens_from(size_t first, int64_t end) const;
+  int64_t tokens_from(size_t first);
   int64_t tokens_beyond(int64_t state, int64_t limit, int64_t most_bytes);
   void keep_each(int64_t state, int32_t* bits, int64_t limit, int64_t most_bytes, Judged& judged);
   void keep_by_walk(int64_t state, int32_t* bits, int64_t limit, int64_t most_bytes, Judged& judged);

@@ -6,7 +6,10 @@ namespace phloem::fsm {
 
 namespace {
 
-constexpr int SPACE = 0x20;
+constexpr int NUM_BYTES = 256;
+
+// The bytes in the order in which one is chosen: the space, then the small letters, of which long runs are tokens.
+constexpr int byte_of(int turn) { return turn == 0 ? 0x20 : (0x60 + turn) & 0xFF; }
 
 // Whether a byte brings the end of a text nearer that is `inside` bytes away.
 bool is_nearing(const TextTable& text, int64_t sub, int byte, int64_t count, int64_t inside) {
@@ -56,8 +59,8 @@ int nearing_byte_of_text(const Automaton& automaton, int64_t state) {
   if (keys.size() != 1 || network.kinds[node_of(keys[0])] != K_TEXT) return -1;
   const TextTable& text = network.text_at(node_of(keys[0]));
   const int64_t count = automaton.states.count_of(keys[0]), inside = text_cost(text, sub_of(keys[0]), count);
-  for (int turn = SPACE; turn < SPACE + 256; ++turn) {
-    if (is_nearing(text, sub_of(keys[0]), turn & 0xFF, count, inside)) return turn & 0xFF;
+  for (int turn = 0; turn <= NUM_BYTES; ++turn) {
+    if (is_nearing(text, sub_of(keys[0]), byte_of(turn), count, inside)) return byte_of(turn);
   }
   return -1;
 }
@@ -74,10 +77,10 @@ Step step_nearer(Automaton& automaton, int64_t state) {
   if (byte >= 0) return {byte, automaton.step(state, byte)};
   uint8_t flags[256] = {};
   mark_nearing(automaton, state, flags);
-  Step found{SPACE - 1, 0};
-  for (int turn = SPACE; turn < SPACE + 256; ++turn) {
-    if (!flags[turn & 0xFF]) continue;
-    found = {turn & 0xFF, automaton.step(state, turn & 0xFF)};
+  Step found{0, 0};
+  for (int turn = 0; turn <= NUM_BYTES; ++turn) {
+    if (!flags[byte_of(turn)]) continue;
+    found = {byte_of(turn), automaton.step(state, byte_of(turn))};
     if (is_nearer(automaton, found.state, state)) break;
   }
   return found;

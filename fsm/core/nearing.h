@@ -13,8 +13,8 @@ struct Step {
 };
 
 // The byte with which the shortest completion goes on from a state, and the state after it: of those that lead nearer
-// to the end the first one from the space on, or the last one before it; of keys in any order the first one in the
-// order of the set. The cost of the state after it is not less where what is left is not known byte by byte.
+// to the end the space, or else the first one from the small letters on; of keys in any order the first one in the order
+// of the set. The cost of the state after it is not less where what is left is not known byte by byte.
 Step step_nearer(Automaton& automaton, int64_t state);
 
 bool is_nearer(const Automaton& automaton, int64_t target, int64_t state);

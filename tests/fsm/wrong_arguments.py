@@ -129,8 +129,7 @@ def _methods() -> list[Call]:
         right += [("row_in_text", (state, state, 0, False, row, exits, starts, row)),
                   ("walk_exits", (False, state, exits, starts, row))]  # fmt: skip
         for text in text_of[:2]:
-            right += [("walk_text", (text.core, text.core.start, 0, 1 << 29, True, row)),
-                      ("text_targets", (text.core, text.core.start, 0))]  # fmt: skip
+            right.append(("walk_text", (text.core, text.core.start, 0, 1 << 29, True, row)))
             calls.append(("are_alike", core.are_alike, (text.core, 1, 1, 4, 100)))
             calls.append(("copies_of", core.copies_of, (text.core,)))
         calls += [(name, getattr(bound, name), arguments) for name, arguments in right]
@@ -150,7 +149,7 @@ def _methods() -> list[Call]:
                 (core.scan_items, (bound, roles, state, b"[1,", 0)),
                 (core.ending_tokens, (bound, roles, state, 1, np.array([97, 44], np.int32))),
                 (core.items_to_go, (bound, roles, state)), (core.without_ends, (bound, roles, state)),
-                (core.is_same_row, (row, row)), (core.num_tokens_in, (row,)), (core.hash_row, (row,)),
+                (core.is_same_row, (row, row)), (core.hash_row, (row,)),
             ]
         ]  # fmt: skip
     return calls

