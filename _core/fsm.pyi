@@ -272,13 +272,6 @@ def token_ends(trie: TokenTrie, text: bytes, begin: int, follow: _Bytes) -> tupl
 def lay_out(packed: _Ints, literals: bytes) -> _Ints:
     """`Network.data` of what `Positions` has built, without the interpreter's lock; see core/laying.h."""
 
-def find_mixed(data: _Ints, bytes_: _Bools, byte_sets: _Bytes, texts: _Bytes, heads: _Bytes) -> _Bytes:
-    """uint8[num_nodes]: whether, from a node to the end of its rule, a byte may be read that counts.
-
-    data: of a network; bytes_: bool[256], those that count; byte_sets, texts, heads: by byte set, text and set of
-    members (what its trie reads), whether such bytes are in it.
-    """
-
 def find_endless(data: _Ints, roles: _Bytes, texts: _Bytes) -> _Bytes:
     """uint8[num_nodes]: whether, from a node to the end of its rule or of its item, some text has no end of texts.
 
@@ -461,9 +454,6 @@ class Automaton:
             byte, and int32[257], where each group begins.
         """
 
-    def text_targets(self, text: Text, sub: int, count: int) -> _Longs:
-        """int64[vocabulary size]: where in a text each token ends, as equal numbers; -1 if it does not stay inside."""
-
     # how much may be kept and done
     @property
     def max_bytes(self) -> int: ...
@@ -510,35 +500,30 @@ class Judged:
 
     def __init__(self) -> None: ...
 
-class Search:
-    """The least number of tokens that complete a text; see core/search.h. One call at a time, which the caller sees to.
+class CompletionBounds:
+    """How many tokens suffice to complete a text; see core/completions.h. One call at a time; the caller sees to it."""
 
-    Args:
-        parts_work: members that may be looked at in search of parts.
-    """
-
-    def __init__(self, automaton: Automaton, parts_work: int) -> None: ...
+    def __init__(self, automaton: Automaton) -> None: ...
     @property
     def num_bytes(self) -> int: ...
     @property
-    def is_exact(self) -> bool:
-        """Whether shortest completions are still searched for."""
-
-    @property
     def num_breaths(self) -> int:
-        """How often a search has let others use the automaton."""
+        """How often a call has let others use the automaton."""
 
     def known(self, state: int) -> int:
-        """What `least_tokens` has found of a state, or -1."""
+        """What `tokens` has found of a state, or -1."""
 
-    def least_tokens(self, state: int) -> int:
+    def tokens(self, state: int) -> int:
         """A number of tokens that surely suffices to reach acceptance. Raises as `Automaton`."""
+
+    def keys(self, state: int) -> int:
+        """How many of the keys and strings to be remembered the completion writes. Raises as `Automaton`."""
 
     def keep_within(self, state: int, bits: _Ints, limit: int, most_bytes: int, judged: Judged) -> int:
         """Clears the bits of the tokens, all of which may follow, after which `limit` tokens do not suffice.
 
         Of those that leave more than most_bytes to the end only those stay for which each byte may be a token. With a
-        limit below zero nothing is cleared, and 1 + the greatest `least_tokens` met is returned. Called again after an
+        limit below zero nothing is cleared, and 1 + the greatest `tokens` met is returned. Called again after an
         exception, with the same bits and judged, it goes on where it was. Raises as `Automaton`.
         """
 
@@ -552,8 +537,6 @@ def hash_row(words: _Ints) -> int:
     """A hash of int32[n], 62 bits."""
 
 def is_same_row(one: _Ints, other: _Ints) -> bool: ...
-def num_tokens_in(words: _Ints) -> int:
-    """How many bits are set."""
 
 # ---------------------------------------------------------------- keys and items: core/written.h, core/items.h
 
@@ -606,21 +589,6 @@ def clear_below(automaton: Automaton, path: bytes, bits: _Ints) -> None:
     Raises:
         ValueError: there are none.
     """
-
-class Way:
-    """One shortest completion (`find_way`); `states`: those that it goes through."""
-
-    @property
-    def states(self) -> list[int]: ...
-
-def find_way(automaton: Automaton, state: int, known: _Ints) -> Way:
-    """One shortest completion, up to a state at which `known` is not below zero."""
-
-def count_keys(way: Way, num_keys: _Ints) -> None:
-    """Notes, by state, how many keys are still to end from each state of a way."""
-
-def count_way_tokens(automaton: Automaton, way: Way, bounds: _Ints, num_tokens: _Ints) -> None:
-    """Notes, by state, how many tokens spell what is left of a way; no less than bounds[i], of its i-th state."""
 
 def scan_items(
     automaton: Automaton, roles: _Bytes, state: int, data: bytes, mode: int

@@ -31,48 +31,15 @@ NEVER = 1 << 29  # a cost that is never paid
 NETWORK_HEAD = 18
 K_BYTE, K_BYTES, K_TEXT, K_SPLIT, K_CALL, K_LOOP, K_RETURN, K_SET, K_KEY = range(9)
 
-# of the tables of `AnyOrder`
-(
-    A_NODE,
-    A_KEY,
-    A_SEPARATOR,
-    A_SEPARATOR_COST,
-    A_MEMBERS,
-    A_NUM_MEMBERS,
-    A_NUM_TEXTS,
-    A_NUM_WORDS,
-    A_IS_COUNTED,
-    A_SPARE,
-    A_MISSING,
-    A_WORDS,
-    A_TRIE,
-    A_OTHERS,
-    A_NUM_OTHERS,
-    A_OTHERS_COST,
-) = range(16)
+# of the tables of `AnyOrder`: what is read of them in Python
+A_MEMBERS, A_NUM_MEMBERS, A_NUM_OTHERS = 4, 5, 14
 SET_WIDTH = 16
-(
-    M_ENTRY,
-    M_HEAD,
-    M_COST,
-    M_IS_REQUIRED,
-    M_CHEAP,
-    M_IMPLIED,
-    M_NUM_IMPLIED,
-    M_EXCLUDED,
-    M_NUM_EXCLUDED,
-) = range(9)
+M_ENTRY = 0
 MEMBER_WIDTH = 9
-K_FIRST, K_END, K_EDGES, K_NUM_EDGES, K_DEPTH, K_ENDS = range(6)
-TRIE_WIDTH = 6
-WORD_BITS = 31  # members per frame
-UNBOUNDED = 1 << 30  # as number of members that may still be written
 
 A_REMEMBERED_KEY, AN_ITEM = 1, 2  # of texts that have to be remembered (`is_key` of `core.Automaton`)
 
-# of a frame
-F_RETURN, F_COUNT, F_OWED, F_PARENT, F_COST = range(5)
-JOINT = -(1 << 30)  # as F_RETURN: two stacks at once (`Closure::join`)
+JOINT = -(1 << 30)  # as the node of a frame: two stacks at once (`Closure::join`)
 NO_KEY, BEFORE_KEY, IN_KEY = range(3)  # of a state: whether it stands before or in a key that has to be remembered
 
 NUM_PLAIN_ROWS = 32  # row n holds the tokens of at most n plain characters; longer ones are never in a plain row

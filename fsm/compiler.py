@@ -165,8 +165,6 @@ class Compiler:
         try:
             return self._compile("json_schema", packed(loaded), grammar, time, f"{whitespace}/{key_order}/{extra_keys}")
         except EmptyLanguage as error:
-            if error.param == "vocabulary":
-                raise
             pointer = place_of_contradiction(loaded, extra_keys, time)  # in what is left
             message = f"{pointer or '/'}: {error}; look for keywords here that contradict each other"
             raise EmptyLanguage(message, pointer=pointer) from error

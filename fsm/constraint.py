@@ -20,14 +20,14 @@ import threading
 import weakref
 from collections.abc import Callable
 
-from ..errors import ConstraintTooLarge, EmptyLanguage
+from ..errors import ConstraintTooLarge
 from .arguments import check_type
 from .automaton.automaton import Automaton
 from .automaton.room import UNUSED_AUTOMATON_BYTES
 from .cursor import Cursor
 from .knowledge import Knowledge
-from .masks.bytes_read import what_is_lacking
 from .masks.mask_store import MaskStore
+from .masks.missing_bytes import check_bytes
 from .network.network import Network
 from .placed_error import placed
 from .source import Source, unpacked
@@ -64,8 +64,7 @@ class Constraint:
         knowledge: its own, however full; of what has taken its place the cursors know.
 
     Raises:
-        EmptyLanguage: there is no text that the vocabulary can spell.
-        ConstraintTooLarge, UnsupportedSchema: as `Knowledge`.
+        ConstraintError: it needs bytes that the vocabulary has no token for.
     """
 
     def __init__(self, network: Network, kind: str, source: Source, store: MaskStore, max_automaton_bytes: int) -> None:
@@ -75,11 +74,8 @@ class Constraint:
         self._line_to_here: Callable[[], Line | None] = _no_line
         self._source = source
         self.vocabulary = store.vocabulary
-        self.knowledge = knowledge = Knowledge(network, store, max_automaton_bytes)
-        if not knowledge.liveness.is_possible(knowledge.automaton.start):
-            lacking = what_is_lacking(knowledge.automaton)
-            message = f"no text that this vocabulary can spell satisfies the {kind} constraint: {lacking}"
-            raise EmptyLanguage(message, param="vocabulary")
+        check_bytes(network, self.vocabulary, kind)
+        self.knowledge = Knowledge(network, store, max_automaton_bytes)
 
     @property
     def automaton(self) -> Automaton:

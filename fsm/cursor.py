@@ -22,7 +22,7 @@ import numpy as np
 from ..errors import ConstraintTooLarge
 from .automaton.automaton import END
 from .automaton.room import ENDLESS, LAST_WORK, TOO_MUCH_WORK, OutOfWork
-from .change_over import EARLY, NEVER_CHANGED, Renewable, change_at_last, change_early, surely
+from .change_over import EARLY, NEVER_CHANGED, Renewable, change_early, surely
 from .columns import IN_KEY, NEVER
 from .guess import CERTAIN, MARK, OFTEN, ONCE, WORD, Guess
 from .habits import FREE
@@ -134,8 +134,8 @@ class Cursor:
         if items is not None:
             return items.bound(self._place())
         if keys is None or self._written is None:  # nearly always
-            return self.knowledge.liveness.bound(self.state)
-        return keys.bound(self._key_place(self._written), NEVER)
+            return self.knowledge.completions.bound(self.state)
+        return keys.bound(self._key_place(self._written))
 
     @surely
     def is_within(self, limit: int) -> bool:
@@ -146,10 +146,8 @@ class Cursor:
         if items is not None:
             return items.is_within(self._place(), limit)
         if keys is None or self._written is None:  # nearly always
-            return self.knowledge.liveness.is_within(self.state, limit)
-        return (
-            keys.is_far(self._written, self.state, limit) or keys.bound(self._key_place(self._written), limit) <= limit
-        )
+            return self.knowledge.completions.is_within(self.state, limit)
+        return keys.is_far(self._written, self.state, limit) or keys.bound(self._key_place(self._written)) <= limit
 
     def _place(self) -> Place:
         """The place of the text among the items that it has."""
@@ -204,18 +202,13 @@ class Cursor:
 
         Shared and read-only like `row()`, or an array of the caller's own.
         As long as `min_tokens_to_accept() <= remaining` holds before, it is not empty and it holds after any allowed
-        token with `remaining - 1`: so a text begun with enough budget always ends complete. (`bench/budget.py` counts
-        where the second half fails: nowhere, unless searches have filled half of the constraint's memory.)
+        token with `remaining - 1`: so a text begun with enough budget always ends complete.
         """
         row = self._rows.get(self._steps.state)
         if row is not None and row.worst < remaining and self._written is None and self._distinct is None:
             row.is_recent = True  # nearly always: the budget is far, and the row is known
             return row.bits
-        left = self._other_row_within(remaining)
-        if not self.knowledge.liveness.is_exact and self.state != FINISHED and not left.any():
-            # others have used up the room for searches: what was promised to this text is found out elsewhere
-            return self._other_row_within(remaining) if change_at_last(self) else left
-        return left
+        return self._other_row_within(remaining)
 
     @surely
     def _other_row_within(self, remaining: int) -> Ints:
@@ -315,8 +308,8 @@ class Cursor:
         if self.state == FINISHED or not self.knowledge.drafts.run(self.state).data:
             return []  # nearly always
         draft = self.draft()[: max(remaining, 0)]
-        is_by_bytes = self.knowledge.liveness.is_by_bytes and self._written is None and self._distinct is None
-        if is_by_bytes and self.knowledge.automaton.min_bytes(self.state) <= remaining:
+        is_plain = self._written is None and self._distinct is None
+        if is_plain and self.knowledge.automaton.min_bytes(self.state) <= remaining:
             return draft  # every token of the draft takes at least one byte off
         return draft[: self.count_allowed(draft, remaining)]
 

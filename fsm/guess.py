@@ -18,7 +18,7 @@ from .automaton.automaton import Automaton
 from .habits import FREE, Habits
 from .jump import Drafts
 from .keys.repeats import Repeats
-from .masks.liveness import Liveness
+from .masks.completions import Completions
 from .moves import Moves
 from .trail import Trail
 
@@ -54,18 +54,18 @@ NOTHING = Guess()
 class Guesses:
     """What is likely to come next at the states of one automaton. `chances` and `floor`: see `Cursor.guess_within`."""
 
-    __slots__ = ("_automaton", "_drafts", "_liveness", "_moves", "_repeats")
+    __slots__ = ("_automaton", "_completions", "_drafts", "_moves", "_repeats")
 
     def __init__(
         self,
         automaton: Automaton,
-        liveness: Liveness,
+        completions: Completions,
         moves: Moves,
         repeats: Repeats | None,
         drafts: Drafts,
     ) -> None:
         self._automaton = automaton
-        self._liveness = liveness
+        self._completions = completions
         self._moves = moves
         self._repeats = repeats
         self._drafts = drafts
@@ -89,7 +89,7 @@ class Guesses:
             trail: what was taken up to the state.
         """
         drafts, tokens = self._drafts, self._automaton.vocabulary.tokens
-        is_within = self._liveness.is_within
+        is_within = self._completions.is_within
         guess: list[int] = []
         grounds: list[int] = []
         chance, forced_chance = 1.0, max(chances[WORD], chances[MARK])
@@ -146,7 +146,7 @@ class Guesses:
         if target >= 0 or token_id in self._automaton.vocabulary.eos_ids:
             return max(target, 0)
         if self._repeats is not None:  # a key ends: never kept, since it has to be remembered
-            return self._repeats.advance(state, token_id)
+            return self._automaton.advance(state, token_id)
         target = self._automaton.advance(state, token_id)
         if target > 0:
             moves.learn(state, token_id, target)

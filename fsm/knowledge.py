@@ -1,7 +1,7 @@
 """Knowledge: all that is known of one language over one vocabulary, shared by every text that is written in it.
 
     automaton      states and steps                      moves      steps taken before, as cursors take them
-    liveness       whether, and how soon, a state ends   drafts     forced text
+    completions    in how many tokens a state ends       drafts     forced text
     masks          the row of a state                    circles    what was taken before
     budget         rows within a number of tokens        guesses    what is likely, from both
 
@@ -28,7 +28,7 @@ from .keys.item_budget import ItemBudget
 from .keys.key_budget import KeyBudget
 from .keys.repeats import Repeats
 from .masks.budget import Budget
-from .masks.liveness import Liveness
+from .masks.completions import Completions
 from .masks.mask_store import MaskStore
 from .masks.masks import Masks
 from .moves import Moves, TakeToken
@@ -47,20 +47,16 @@ class Knowledge:
         moves: steps of texts that have written nothing to be remembered, and of all where nothing ever is.
         key_moves: those that change nothing in what is remembered of keys; item_moves: nor of items, none of which has
             rivals; rival_moves: nor of items that have: none are known.
-
-    Raises:
-        ConstraintTooLarge, UnsupportedSchema: the vocabulary has no token for some bytes, and whether texts, or what
-            they must not repeat, can be spelt without them is too much to find out, or not so.
     """
 
     def __init__(self, network: Network, store: MaskStore, max_automaton_bytes: int) -> None:
         self.vocabulary = store.vocabulary
         self.automaton = automaton = Automaton(network, store.vocabulary, max_automaton_bytes)
-        self.liveness = liveness = Liveness(automaton)
-        self.masks = Masks(automaton, liveness, store)
-        self.repeats = repeats = Repeats(automaton, liveness) if network.key_texts else None
+        self.completions = Completions(automaton)
+        self.masks = Masks(automaton, store)
+        self.repeats = repeats = Repeats(automaton) if network.key_texts else None
         self.distinct = distinct = Distinct(automaton, self.masks, repeats) if network.has_lists else None
-        step: TakeToken = automaton.advance if liveness.is_by_bytes else liveness.advance
+        step: TakeToken = automaton.advance
         if repeats is not None:
             step = repeats.first_step
         self.moves = Moves(step, automaton.stays_on_plain)
@@ -76,21 +72,21 @@ class Knowledge:
     @cached_property
     def budget(self) -> Budget:
         """Rows within a number of tokens."""
-        return Budget(self.automaton, self.liveness, self.masks)
+        return Budget(self.automaton, self.completions, self.masks)
 
     @cached_property
     def key_budget(self) -> KeyBudget | None:
         """What keys that must not be repeated cost; None if there are none to be remembered."""
         if self.repeats is None:
             return None
-        return KeyBudget(self.automaton, self.liveness, self.budget, self.repeats)
+        return KeyBudget(self.automaton, self.completions, self.repeats)
 
     @cached_property
     def item_budget(self) -> ItemBudget | None:
         """What items that must differ cost; None if there are none."""
         if self.distinct is None:
             return None
-        return ItemBudget(self.automaton, self.liveness, self.distinct, self.key_budget)
+        return ItemBudget(self.automaton, self.completions, self.distinct, self.key_budget)
 
     @cached_property
     def drafts(self) -> Drafts:
@@ -105,7 +101,7 @@ class Knowledge:
     @cached_property
     def guesses(self) -> Guesses:
         """What is likely to come next."""
-        return Guesses(self.automaton, self.liveness, self.moves, self.repeats, self.drafts)
+        return Guesses(self.automaton, self.completions, self.moves, self.repeats, self.drafts)
 
     # ---------------------------------------------------------------- of whole texts, and in all
 
@@ -119,7 +115,7 @@ class Knowledge:
     @property
     def num_bytes(self) -> int:
         """Memory of what was found so far. The network is not counted, rows belong to the store, texts to all."""
-        own = self.automaton.room.num_bytes + self.liveness.num_bytes
+        own = self.automaton.room.num_bytes + self.completions.num_bytes
         for moves in {self.moves, self.key_moves, self.item_moves, self.rival_moves}:
             own += moves.num_bytes
         for part in (self.repeats, self.distinct, *map(vars(self).get, ("budget", "key_budget", "drafts", "circles"))):

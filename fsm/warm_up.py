@@ -12,14 +12,12 @@ import numpy as np
 from ..errors import ConstraintError
 from .any_json import json_grammar
 from .constraint import Constraint
-from .masks.passages import Passages
 from .network.expression import Alternation, Embed, Expression, Grammar, Literal, Repeat, Sequence
 from .regex.regex import regex_to_dfa, regex_to_expression
 from .text.counted import counted
 from .text.dfa import Dfa
 from .text.json_strings import JsonStrings
 from .text.unicode_sets import ignoring_case
-from .vocabulary.atoms import Atoms
 
 MANY_TOKENS = 200  # enough for an automaton to outgrow its first memory
 FEW_TOKENS = 4
@@ -92,20 +90,14 @@ def _use(constraint: Constraint, num_tokens: int) -> None:
 
 
 def _use_rarely(constraint: Constraint) -> None:
-    """What only large constraints need, or vocabularies in which some byte is no token or that cannot encode text."""
+    """What only large constraints need, or vocabularies that cannot encode text."""
     automaton = constraint.automaton
     automaton.advance_bytes(automaton.start, b"a")
     automaton.advance_bytes(automaton.start, b"[" * MANY_ROWS)
     automaton.live_bytes(automaton.start)
     automaton.forced_run(automaton.start, 1)
     constraint.vocabulary.tokens_at(b"a", 0, np.zeros(256, np.uint8))
-    Passages(automaton.network, Atoms((b"a",)))
-    automaton.targets(automaton.start, constraint.vocabulary.eos_words)
-    for index, text in enumerate(automaton.network.texts):
-        automaton.text_targets(index, text.core.start, 0)
     constraint.knowledge.masks.fresh_row(automaton.start)
-    if constraint.knowledge.key_budget is not None:
-        constraint.knowledge.key_budget.tokens_on_the_way(automaton.start)
     if constraint.knowledge.repeats is not None:
         state, written = constraint.knowledge.repeats.read(None, automaton.start, b'{"a":0,"a', bytes)
         if written is not None:

@@ -15,7 +15,6 @@ does not keep the interpreter's lock (`fsm/core/bound.h`).
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from ..._core import fsm as core
 from .. import columns as k
@@ -83,7 +82,3 @@ class Automaton:
             found.append((node, count))
             stack = parent
         return found
-
-    def text_targets(self, text: int, sub: int, count: int) -> npt.NDArray[np.int64]:
-        """int64[vocabulary size]: where each token ends that stays inside a text, as equal numbers; -1 for others."""
-        return self.core.text_targets(self.network.texts[text].core, sub, count)

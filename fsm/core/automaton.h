@@ -118,7 +118,5 @@ int64_t walk(Automaton& automaton, int64_t state, int32_t* bits);
 int64_t walk_exits(Automaton& automaton, const TokenTrie& trie, int64_t state, Ints exits, Ints starts, int32_t* bits);
 // Adds the tokens that may follow a state that accepts, if this one does.
 void add_eos(const Automaton& automaton, int64_t state, int32_t* bits);
-// Fills targets (int32[num_tokens]) with the state after each token whose bit is set, 0 for the others.
-void token_targets(Automaton& automaton, int64_t state, const int32_t* bits, int32_t* targets);
 
 }  // namespace phloem::fsm

@@ -19,7 +19,6 @@ using Event = std::tuple<int32_t, int32_t, int32_t>;
 
 Bytes view(const ByteArray& array) { return {array.data(), array.shape(0)}; }
 Ints view(const IntArray& array) { return {array.data(), array.shape(0)}; }
-std::span<int32_t> view(const Bits& array) { return {array.data(), array.shape(0)}; }
 
 // `locked_at` for what needs the roles of all byte sets.
 template <class Function>
@@ -69,37 +68,6 @@ void bind_written(nb::module_& module) {
     check_row(self.automaton.vocabulary, "bits", bits.shape(0));
     clear_below(self.automaton.vocabulary.whole, bytes_of(path), bits.data());
   }, nb::arg(), nb::arg(), nb::arg().noconvert());
-}
-
-// Whether something by state has an entry for each state of a way.
-void check_way(const Way& way, int64_t num_states, const char* what) {
-  bool is_right = way.end < num_states;
-  for (const Way::Place& place : way.places) is_right &= place.state < num_states;
-  check(is_right, what, "has no entry for a state of the way");
-}
-
-void bind_ways(nb::module_& module) {
-  nb::class_<Way>(module, "Way").def_prop_ro("states", [](const Way& way) {
-    std::vector<int32_t> found;
-    for (const Way::Place& place : way.places) found.push_back(place.state);
-    return found;
-  });
-  module.def("find_way", [](Self& self, int64_t state, IntArray known) {
-    check_is_alive(state);
-    return locked_at(self, state, [&](Automaton& automaton) { return find_way(automaton, state, view(known)); });
-  });
-  module.def("count_keys", [](const Way& way, Bits num_keys) {
-    check_way(way, num_keys.shape(0), "num_keys");
-    count_keys(way, view(num_keys));
-  }, nb::arg(), nb::arg().noconvert());
-  module.def("count_way_tokens", [](Self& self, const Way& way, IntArray bounds, Bits num_tokens) {
-    check_size("bounds", bounds.shape(0), static_cast<int64_t>(way.places.size()));
-    check_way(way, num_tokens.shape(0), "num_tokens");
-    locked(self, [&](Automaton& automaton) {
-      check_way(way, automaton.states.size(), "the automaton");
-      count_way_tokens(automaton, way, view(bounds), view(num_tokens));
-    });
-  }, nb::arg(), nb::arg(), nb::arg(), nb::arg().noconvert());
 }
 
 void bind_items(nb::module_& module) {
@@ -154,18 +122,11 @@ void bind_networks(nb::module_& module) {
     }
     return array_of(std::move(found));
   });
-  module.def("find_mixed", [](IntArray data, Array<bool> bytes, ByteArray byte_sets, ByteArray texts, ByteArray heads) {
-    check_size("bytes", bytes.shape(0), 256);
-    const Network network = checked_network(data, byte_sets, texts);
-    check_size("heads", heads.shape(0), network.num_sets);
-    const Marks marks{{bytes.data(), bytes.shape(0)}, view(byte_sets), view(texts), view(heads), {}};
-    return array_of(find_marked(network, marks, true));
-  });
   module.def("find_endless", [](IntArray data, ByteArray roles, ByteArray texts) {
     const Network network = checked_network(data, roles, texts);
-    std::vector<uint8_t> none(roles.shape(0)), ends;
+    std::vector<uint8_t> ends;
     for (uint8_t role : view(roles)) ends.push_back(role & ENDS_ITEM);
-    return array_of(find_marked(network, {{}, none, view(texts), {}, ends}, false));
+    return array_of(find_endless(network, view(texts), ends));
   });
 }
 
@@ -173,7 +134,6 @@ void bind_networks(nb::module_& module) {
 
 void bind_keys(nb::module_& module) {
   bind_written(module);
-  bind_ways(module);
   bind_items(module);
   bind_networks(module);
 }

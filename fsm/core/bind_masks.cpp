@@ -1,4 +1,4 @@
-// Binds the rows of tokens, and the search for the least number of tokens.
+// Binds the rows of tokens, and the shortest completions.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/tuple.h>
@@ -6,8 +6,8 @@
 
 #include "bind.h"
 #include "bound.h"
+#include "completions.h"
 #include "mask_rows.h"
-#include "search.h"
 #include "text_walk.h"
 #include "unlocked.h"
 
@@ -141,41 +141,36 @@ void bind_rows(nb::class_<BoundAutomaton>& bound) {
   bound.def("targets", [](Self& self, int64_t state, IntArray bits) {
     check_row(self.automaton.vocabulary, "bits", bits.shape(0));
     std::vector<int32_t> found(self.automaton.vocabulary.num_tokens);
-    locked_at(self, state, [&](Automaton& automaton) { token_targets(automaton, state, bits.data(), found.data()); });
-    return array_of(std::move(found));
-  });
-  bound.def("walk_text", bound_walk_text, given, given, given, given, given, written);
-  bound.def("text_targets", [](Self& self, const BoundText& text, int64_t sub, int64_t count) {
-    check_place(text.text, sub, count);
-    std::vector<int64_t> found(self.automaton.vocabulary.num_tokens);
-    locked(self, [&](Automaton& automaton) {
-      text_targets(automaton.vocabulary, automaton.scratch(), text.text, {sub, count}, found.data());
+    locked_at(self, state, [&](Automaton& automaton) {
+      for (size_t token = 0; token < found.size(); ++token) {
+        if (has_bit(bits.data(), token)) found[token] = static_cast<int32_t>(automaton.advance(state, token));
+      }
     });
     return array_of(std::move(found));
   });
+  bound.def("walk_text", bound_walk_text, given, given, given, given, given, written);
 }
 
-// A search as Python holds it. It takes a breath now and then: others may use the automaton then.
-struct BoundSearch {
+// Completions as Python holds them. A call takes a breath now and then: others may use the automaton then.
+struct BoundCompletions {
   BoundAutomaton& self;
-  Search search;
+  CompletionBounds completions;
 
-  BoundSearch(BoundAutomaton& automaton, int64_t parts_work)
-      : self(automaton), search(automaton.automaton, parts_work) {}
+  explicit BoundCompletions(BoundAutomaton& automaton) : self(automaton), completions(automaton.automaton) {}
 
   // Calls function() for a state, again after each breath. All that calls share is read and written inside `locked`.
   template <class Function>
   int64_t call(int64_t state, Function function) {
     check(state != 0, "state", "is the dead one");
-    locked_at(self, state, [&](Automaton&) { search.begin_call(); });
+    locked_at(self, state, [](Automaton&) {});
     for (int64_t breath = FIRST_BREATH;;) {
       const std::optional<int64_t> found = locked(self, [&](Automaton& automaton) -> std::optional<int64_t> {
         automaton.breath = breath;
-        const int64_t before = search.progress();
+        const int64_t before = completions.progress();
         try {
           return function();
         } catch (const OutOfBreath&) {  // as long again if that has brought nothing, since it may begin anew
-          breath = search.progress() != before ? FIRST_BREATH : std::min(2 * breath, ENDLESS);
+          breath = completions.progress() != before ? FIRST_BREATH : std::min(2 * breath, ENDLESS);
           ++num_breaths;
           return std::nullopt;
         }
@@ -190,31 +185,33 @@ struct BoundSearch {
   static constexpr int64_t FIRST_BREATH = 1 << 16;  // configurations: some milliseconds
 };
 
-void bind_search(nb::module_& module) {
+void bind_completions(nb::module_& module) {
+  using Bound = BoundCompletions;
   nb::class_<Judged>(module, "Judged").def(nb::init<>());
-  nb::class_<BoundSearch>(module, "Search")
-      .def(nb::init<BoundAutomaton&, int64_t>(), nb::keep_alive<1, 2>())
-      .def_prop_ro("num_bytes", [](BoundSearch& bound) {
-        return locked(bound.self, [&](Automaton&) { return bound.search.num_bytes(); });
+  nb::class_<Bound>(module, "CompletionBounds")
+      .def(nb::init<BoundAutomaton&>(), nb::keep_alive<1, 2>())
+      .def_prop_ro("num_bytes", [](Bound& bound) {
+        return locked(bound.self, [&](Automaton&) { return bound.completions.num_bytes(); });
       })
-      .def_prop_ro("is_exact", [](BoundSearch& bound) {
-        return locked(bound.self, [&](Automaton&) { return bound.search.is_exact(); });
-      })
-      .def_prop_ro("num_breaths", [](BoundSearch& bound) {
+      .def_prop_ro("num_breaths", [](Bound& bound) {
         return locked(bound.self, [&](Automaton&) { return bound.num_breaths; });
       })
-      .def("known", [](BoundSearch& bound, int64_t state) {
-        return locked_at(bound.self, state, [&](Automaton&) { return bound.search.known(state); });
+      .def("known", [](Bound& bound, int64_t state) {
+        return locked_at(bound.self, state, [&](Automaton&) { return bound.completions.known(state); });
       })
-      .def("least_tokens", [](BoundSearch& bound, int64_t state) {
-        return bound.call(state, [&] { return bound.search.least_tokens(state); });
+      .def("tokens", [](Bound& bound, int64_t state) {
+        return bound.call(state, [&] { return bound.completions.tokens(state); });
       })
-      .def("keep_within", [](BoundSearch& bound, int64_t state, Bits bits, int64_t limit, int64_t most_bytes,
+      .def("keys", [](Bound& bound, int64_t state) {
+        return bound.call(state, [&] { return bound.completions.keys(state); });
+      })
+      .def("keep_within", [](Bound& bound, int64_t state, Bits bits, int64_t limit, int64_t most_bytes,
                              Judged& judged) {
         check_bits(bound.self, bits);
         check(judged.begin(&bound.self.automaton, state), "judged", "was begun for another state");
-        return bound.call(state,
-                          [&] { return bound.search.keep_within(state, bits.data(), limit, most_bytes, judged); });
+        return bound.call(state, [&] {
+          return bound.completions.keep_within(state, bits.data(), limit, most_bytes, judged);
+        });
       }, nb::arg(), nb::arg().noconvert(), nb::arg(), nb::arg(), nb::arg());
 }
 
@@ -223,7 +220,7 @@ void bind_search(nb::module_& module) {
 void bind_masks(nb::module_& module) {
   nb::class_<BoundAutomaton> bound = nb::borrow<nb::class_<BoundAutomaton>>(module.attr("Automaton"));
   bind_rows(bound);
-  bind_search(module);
+  bind_completions(module);
   module.def("are_alike", [](const BoundText& bound, int32_t left, int32_t right, int64_t num_steps, size_t max_pairs) {
     check_index("state", left, bound.text.num_states);
     check_index("state", right, bound.text.num_states);
@@ -233,7 +230,6 @@ void bind_masks(nb::module_& module) {
   module.def("is_same_row", [](IntArray one, IntArray other) {
     return is_same_row({one.data(), one.shape(0)}, {other.data(), other.shape(0)});
   });
-  module.def("num_tokens_in", [](IntArray words) { return num_tokens_in({words.data(), words.shape(0)}); });
 }
 
 }  // namespace phloem::fsm

@@ -1,5 +1,7 @@
 #include "items.h"
 
+#include "nearing.h"
+
 namespace phloem::fsm {
 
 namespace {

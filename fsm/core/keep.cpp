@@ -1,10 +1,10 @@
-// Which of the tokens that may come next leave few enough to complete the text (`Search::keep_within`).
+// Which of the tokens that may come next leave few enough to complete the text (`CompletionBounds::keep_within`).
 //
 // Few tokens are tried one by one, many by a walk through the trie, in which they share the bytes that they begin with.
-// How many more each of them needs is searched for only where bytes alone do not settle the matter.
+// How many more each of them needs is counted only where bytes alone do not settle the matter.
 #include <bit>
 
-#include "search.h"
+#include "completions.h"
 
 namespace phloem::fsm {
 
@@ -14,7 +14,7 @@ constexpr int64_t MANY_TOKENS = 4096;  // beyond that the trie is walked instead
 
 }  // namespace
 
-int64_t Search::keep_within(int64_t state, int32_t* bits, int64_t limit, int64_t most_bytes, Judged& judged) {
+int64_t CompletionBounds::keep_within(int64_t state, int32_t* bits, int64_t limit, int64_t most_bytes, Judged& judged) {
   const int64_t num_ids = automaton_.vocabulary.num_tokens;
   for (int64_t token = num_ids; token < 32 * automaton_.vocabulary.num_words; ++token) clear_bit(bits, token);
   int64_t num_tokens = 0;
@@ -29,18 +29,18 @@ int64_t Search::keep_within(int64_t state, int32_t* bits, int64_t limit, int64_t
   return judged.worst;
 }
 
-// `least_tokens`, or 0 if the bytes alone are within the limit; NEVER where they are beyond `most_bytes`.
-int64_t Search::least_beyond(int64_t state, int64_t limit, int64_t most_bytes) {
+// `tokens`, or 0 if the bytes alone are within the limit; NEVER where they are beyond `most_bytes`.
+int64_t CompletionBounds::tokens_beyond(int64_t state, int64_t limit, int64_t most_bytes) {
   const int64_t cost = automaton_.states[state].cost;
   if (cost <= limit) return 0;
-  return state == 0 || cost > most_bytes ? NEVER : least_tokens(state);
+  return state == 0 || cost > most_bytes ? NEVER : tokens(state);
 }
 
-void Search::keep_each(int64_t state, int32_t* bits, int64_t limit, int64_t most_bytes, Judged& judged) {
+void CompletionBounds::keep_each(int64_t state, int32_t* bits, int64_t limit, int64_t most_bytes, Judged& judged) {
   for (int64_t& word = judged.word; word < automaton_.vocabulary.num_words; ++word) {
     for (uint32_t left = bits[word]; left; left &= left - 1) {
       const int64_t token = 32 * word + std::countr_zero(left);
-      const int64_t needed = least_beyond(automaton_.advance(state, token), limit, most_bytes);
+      const int64_t needed = tokens_beyond(automaton_.advance(state, token), limit, most_bytes);
       judged.worst = std::max(judged.worst, needed + 1);
       if (0 <= limit && limit < needed) clear_bit(bits, token);
     }
@@ -48,7 +48,7 @@ void Search::keep_each(int64_t state, int32_t* bits, int64_t limit, int64_t most
   }
 }
 
-void Search::keep_by_walk(int64_t state, int32_t* bits, int64_t limit, int64_t most_bytes, Judged& judged) {
+void CompletionBounds::keep_by_walk(int64_t state, int32_t* bits, int64_t limit, int64_t most_bytes, Judged& judged) {
   const TokenTrie& trie = automaton_.vocabulary.whole;
   judged.states[0] = state;
   while (judged.node < trie.size) {
@@ -60,7 +60,7 @@ void Search::keep_by_walk(int64_t state, int32_t* bits, int64_t limit, int64_t m
     }
     judged.states[trie.depths[node]] = target;
     if (trie.tokens[node] >= 0) {
-      const int64_t needed = least_beyond(target, limit, most_bytes);
+      const int64_t needed = tokens_beyond(target, limit, most_bytes);
       for (int64_t token = trie.tokens[node]; token >= 0; token = automaton_.vocabulary.next_same[token]) {
         if (!has_bit(bits, token)) continue;
         judged.worst = std::max(judged.worst, needed + 1);

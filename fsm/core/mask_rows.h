@@ -1,10 +1,9 @@
-// Rows of bits, int32[n], one bit for each token: compared and counted. Equal are rows whose hashes are, and then all
+// Rows of bits, int32[n], one bit for each token: hashed and compared. Equal are rows whose hashes are, and then all
 // words.
 //
 // Loops go by blocks of a fixed size, which compilers turn into vector instructions: a row of 131,072 tokens takes
 // about a microsecond.
 #pragma once
-#include <bit>
 #include <cstring>
 
 #include "table.h"
@@ -49,28 +48,6 @@ inline int64_t hash_row(Ints words) {
 
 inline bool is_same_row(Ints one, Ints other) {
   return one.size() == other.size() && std::memcmp(one.data(), other.data(), one.size_bytes()) == 0;
-}
-
-inline int64_t num_tokens_in(Ints words) {
-  auto count = [&](size_t index) {
-    uint32_t word = static_cast<uint32_t>(words[index]);
-    word -= word >> 1 & 0x55555555u;
-    word = (word & 0x33333333u) + (word >> 2 & 0x33333333u);
-    return (word + (word >> 4)) & 0x0F0F0F0Fu;  // by byte
-  };
-  uint32_t sums[ROW_BLOCK] = {};
-  size_t begin = 0;
-  for (; begin + ROW_BLOCK <= words.size(); begin += ROW_BLOCK) {
-    for (uint32_t index = 0; index < ROW_BLOCK; ++index) {
-      const uint32_t bytes = count(begin + index);
-      const uint32_t halves = (bytes & 0x00FF00FFu) + (bytes >> 8 & 0x00FF00FFu);
-      sums[index] += (halves & 0xFFFF) + (halves >> 16);
-    }
-  }
-  int64_t total = 0;
-  for (uint32_t sum : sums) total += sum;
-  for (; begin < words.size(); ++begin) total += std::popcount(static_cast<uint32_t>(words[begin]));
-  return total;
 }
 
 }  // namespace phloem::fsm

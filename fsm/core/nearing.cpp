@@ -6,9 +6,10 @@ namespace phloem::fsm {
 
 namespace {
 
-constexpr int MANY_BYTES = 32;          // so many may follow where a text needs many characters of any kind
-constexpr int64_t WIDE_WORK = 1 << 16;  // nodes of the trie: a text is written in all ways only so near to its end
-constexpr int SPACE = 0x20;
+constexpr int NUM_BYTES = 256;
+
+// The bytes in the order in which one is chosen: the space, then the small letters, of which long runs are tokens.
+constexpr int byte_of(int turn) { return turn == 0 ? 0x20 : (0x60 + turn) & 0xFF; }
 
 // Whether a byte brings the end of a text nearer that is `inside` bytes away.
 bool is_nearing(const TextTable& text, int64_t sub, int byte, int64_t count, int64_t inside) {
@@ -17,21 +18,10 @@ bool is_nearing(const TextTable& text, int64_t sub, int byte, int64_t count, int
   return text_cost(text, after, after % text.num_nodes == 0 ? next_count(text, count) : count) < inside;
 }
 
-// The first byte from the space on whose flag is set; the last one before it if there is none.
-int first_of(const uint8_t* flags) {
-  int byte = SPACE;
-  while (byte < SPACE + 255 && !flags[byte & 0xFF]) ++byte;
-  return byte & 0xFF;
-}
-
-}  // namespace
-
-int nearing_bytes(Automaton& automaton, int64_t state, uint8_t* flags) {
+// Sets flags[b] to 1 for bytes on a shortest way to acceptance: all of them, or in keys in any order one.
+void mark_nearing(Automaton& automaton, int64_t state, uint8_t (&flags)[256]) {
   const Network& network = automaton.states.network;
-  const int64_t levels = WIDE_WORK / automaton.vocabulary.whole.size, whole = automaton.states[state].cost;
-  int way = ALL;
-  bool is_far = false;
-  std::fill_n(flags, 256, 0);
+  const int64_t whole = automaton.states[state].cost;
   for (int64_t key : automaton.states.of(state)) {
     const int64_t node = node_of(key), stack = stack_of(key);
     const int32_t arg = network.args[node];
@@ -47,38 +37,53 @@ int nearing_bytes(Automaton& automaton, int64_t state, uint8_t* flags) {
       case K_KEY: {
         const Set& set = network.sets[arg];
         if (automaton.states.sets.key_cost(set, stack, place_of(key)) > whole) break;
-        way = static_cast<int>(automaton.states.sets.cheapest_byte(set, stack, place_of(key)));
-        flags[way] = 1;
+        flags[automaton.states.sets.cheapest_byte(set, stack, place_of(key))] = 1;
         break;
       }
       default: {
         const TextTable& text = network.texts[arg];
         const int64_t count = automaton.states.count_of(key), inside = text_cost(text, sub_of(key), count);
         if (inside + network.costs[network.nexts[node]] > left) break;
-        is_far |= inside > levels;
         for (int byte = 0; byte < 256; ++byte) {
           if (!flags[byte]) flags[byte] = is_nearing(text, sub_of(key), byte, count, inside);
         }
       }
     }
   }
-  if (way == ALL && is_far && std::count(flags, flags + 256, 1) > MANY_BYTES) way = first_of(flags);
-  return way;
 }
 
-int first_nearing_byte(Automaton& automaton, int64_t state, uint8_t* flags) {
+// The first byte in a text that brings its end nearer, if the state stands in nothing else; -1: another one is needed.
+int nearing_byte_of_text(const Automaton& automaton, int64_t state) {
   const Network& network = automaton.states.network;
   const std::span<const int64_t> keys = automaton.states.of(state);
-  const int64_t key = keys[0], node = node_of(key);
-  if (keys.size() == 1 && network.kinds[node] == K_TEXT) {
-    const TextTable& text = network.text_at(node);
-    const int64_t count = automaton.states.count_of(key), inside = text_cost(text, sub_of(key), count);
-    for (int byte = SPACE; byte < SPACE + 256; ++byte) {
-      if (is_nearing(text, sub_of(key), byte & 0xFF, count, inside)) return byte & 0xFF;
-    }
+  if (keys.size() != 1 || network.kinds[node_of(keys[0])] != K_TEXT) return -1;
+  const TextTable& text = network.text_at(node_of(keys[0]));
+  const int64_t count = automaton.states.count_of(keys[0]), inside = text_cost(text, sub_of(keys[0]), count);
+  for (int turn = 0; turn <= NUM_BYTES; ++turn) {
+    if (is_nearing(text, sub_of(keys[0]), byte_of(turn), count, inside)) return byte_of(turn);
   }
-  const int way = nearing_bytes(automaton, state, flags);
-  return way == ALL ? first_of(flags) : way;
+  return -1;
+}
+
+}  // namespace
+
+bool is_nearer(const Automaton& automaton, int64_t target, int64_t state) {
+  return target > 0 && automaton.states[target].cost < automaton.states[state].cost;
+}
+
+Step step_nearer(Automaton& automaton, int64_t state) {
+  int byte = automaton.states[state].byte;
+  if (byte < 0) byte = nearing_byte_of_text(automaton, state);
+  if (byte >= 0) return {byte, automaton.step(state, byte)};
+  uint8_t flags[256] = {};
+  mark_nearing(automaton, state, flags);
+  Step found{0, 0};
+  for (int turn = 0; turn <= NUM_BYTES; ++turn) {
+    if (!flags[byte_of(turn)]) continue;
+    found = {byte_of(turn), automaton.step(state, byte_of(turn))};
+    if (is_nearer(automaton, found.state, state)) break;
+  }
+  return found;
 }
 
 }  // namespace phloem::fsm

@@ -1,19 +1,22 @@
-// The bytes that bring the end of a text nearer, that is, on a shortest way to acceptance.
+// The byte with which a shortest completion goes on.
 //
-// Of a text that needs many characters of any kind only one is followed; else the first ones would be found in all
-// ways, and all of them mean the same.
+// Of each state it is one byte, whoever asks and when: so a text has one shortest completion, and what is left of it
+// behind any of its bytes is the completion of the state there.
 #pragma once
 #include "automaton.h"
 
 namespace phloem::fsm {
 
-constexpr int ALL = 256;  // as the way of a state: whatever leads nearer to the end
+struct Step {
+  int byte;
+  int64_t state;
+};
 
-// Sets flags[b] (uint8[256]) to 1 for bytes on a shortest way to acceptance, to 0 for all others. Returns the one that
-// is to be followed, or ALL.
-int nearing_bytes(Automaton& automaton, int64_t state, uint8_t* flags);
+// The byte with which the shortest completion goes on from a state, and the state after it: of those that lead nearer
+// to the end the space, or else the first one from the small letters on; of keys in any order the first one in the order
+// of the set. The cost of the state after it is not less where what is left is not known byte by byte.
+Step step_nearer(Automaton& automaton, int64_t state);
 
-// The one that is to be followed if there is to be only one: from the space on, if there is a choice. flags: scratch.
-int first_nearing_byte(Automaton& automaton, int64_t state, uint8_t* flags);
+bool is_nearer(const Automaton& automaton, int64_t target, int64_t state);
 
 }  // namespace phloem::fsm

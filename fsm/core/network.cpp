@@ -26,76 +26,37 @@ Network network_of(const int32_t* data, const uint64_t* byte_sets, int64_t num_b
 
 namespace {
 
-class Marking {
- public:
-  Marking(const Network& network, const Marks& marks, bool with_members)
-      : network_(network), marks_(marks), with_members_(with_members), sets_(marks.heads.begin(), marks.heads.end()),
-        nodes(network.num_nodes) {}
-
-  void run() {
-    bool is_growing = true;
-    while (is_growing) {
-      is_growing = false;
-      for (int32_t set = 0; set < network_.num_sets && with_members_; ++set) {
-        is_growing |= mark(sets_[set], !sets_[set] && is_set_marked(network_.sets[set]));
-      }
-      for (int64_t node = 0; node < network_.num_nodes; ++node) {
-        is_growing |= mark(nodes[node], !nodes[node] && network_.costs[node] < NEVER && is_marked(node));
-      }
+bool leads_to(const Network& network, const std::vector<uint8_t>& found, Bytes texts, Bytes ends, int64_t node) {
+  const int32_t arg = network.args[node], next = network.nexts[node];
+  switch (network.kinds[node]) {
+    case K_SPLIT: {
+      bool any = false;
+      for (int32_t option = arg; option < arg + next; ++option) any |= found[network.options[option]] != 0;
+      return any;
     }
+    case K_BYTES: return !ends[arg] && found[next];
+    case K_TEXT: return texts[arg] || found[next];
+    case K_CALL: return found[arg] || found[next];
+    case K_LOOP: return found[network.loops[arg].entry] || found[next];
+    case K_BYTE:
+    case K_SET: return found[next];
+    default: return false;
   }
-
- private:
-  static bool mark(uint8_t& flag, bool is_new) {
-    flag |= is_new;
-    return is_new;
-  }
-
-  bool is_set_marked(const Set& set) const {
-    bool found = nodes[set.separator];
-    for (int32_t member = 0; member < set.num_members; ++member) {
-      found |= nodes[network_.member(set, member).entry] != 0;
-    }
-    for (int32_t other = set.others; other < set.others + set.num_others; ++other) {
-      found |= nodes[network_.options[other]] != 0;
-    }
-    return found;
-  }
-
-  bool is_marked(int64_t node) const {
-    const int32_t arg = network_.args[node], next = network_.nexts[node];
-    switch (network_.kinds[node]) {
-      case K_SPLIT: {
-        bool found = false;
-        for (int32_t option = arg; option < arg + next; ++option) found |= nodes[network_.options[option]] != 0;
-        return found;
-      }
-      case K_BYTE: return (!marks_.bytes.empty() && marks_.bytes[arg]) || nodes[next];
-      case K_BYTES: return marks_.byte_sets[arg] || ((marks_.ends.empty() || !marks_.ends[arg]) && nodes[next]);
-      case K_TEXT: return marks_.texts[arg] || nodes[next];
-      case K_CALL: return nodes[arg] || nodes[next];
-      case K_LOOP: return nodes[network_.loops[arg].entry] || nodes[next];
-      case K_SET: return (with_members_ && sets_[arg]) || nodes[next];
-      case K_KEY: return with_members_ && sets_[arg];
-      default: return false;
-    }
-  }
-
-  const Network& network_;
-  const Marks& marks_;
-  bool with_members_;
-  std::vector<uint8_t> sets_;
-
- public:
-  std::vector<uint8_t> nodes;
-};
+}
 
 }  // namespace
 
-std::vector<uint8_t> find_marked(const Network& network, const Marks& marks, bool with_members) {
-  Marking marking(network, marks, with_members);
-  marking.run();
-  return std::move(marking.nodes);
+std::vector<uint8_t> find_endless(const Network& network, Bytes texts, Bytes ends) {
+  std::vector<uint8_t> found(network.num_nodes);
+  for (bool is_growing = true; is_growing;) {
+    is_growing = false;
+    for (int64_t node = 0; node < network.num_nodes; ++node) {
+      if (found[node] || network.costs[node] >= NEVER || !leads_to(network, found, texts, ends, node)) continue;
+      found[node] = 1;
+      is_growing = true;
+    }
+  }
+  return found;
 }
 
 }  // namespace phloem::fsm

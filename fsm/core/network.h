@@ -63,18 +63,10 @@ struct Network {
   const Set& set_at(int64_t node) const { return sets[args[node]]; }  // of a node of kind K_SET or K_KEY
 };
 
-// What can be read from a node to the end of its rule: whether a byte of some kind is among it, or an endless text.
-struct Marks {
-  Flags bytes;      // bool[256]: bytes that count; or none
-  Bytes byte_sets;  // uint8 by byte set, text and set of members (what its trie reads): whether such a byte is in it
-  Bytes texts;
-  Bytes heads;
-  Bytes ends;  // uint8 by byte set: whether nothing after it counts; or none
-};
-
-// uint8[num_nodes]: whether, from a node to the end of its rule, something may be read that is marked. with_members:
-// also in members in any order.
-std::vector<uint8_t> find_marked(const Network& network, const Marks& marks, bool with_members);
+// uint8[num_nodes]: whether, from a node to the end of its rule or of its item, some text may be read that has no end of
+// texts. texts: uint8 by text, whether it has none; ends: uint8 by byte set, whether it ends an item. Members in any
+// order do not count.
+std::vector<uint8_t> find_endless(const Network& network, Bytes texts, Bytes ends);
 
 // data: `Network.data` of network/network.py, with its head, which `check_network` has found to be right.
 Network network_of(const int32_t* data, const uint64_t* byte_sets, int64_t num_byte_sets,

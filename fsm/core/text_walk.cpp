@@ -151,31 +151,6 @@ TextWalk walk_text(const Vocabulary& vocabulary, Scratch& scratch, const TextTab
   return Walk(vocabulary, scratch, text, limit, with_exits, bits).run(place);
 }
 
-void text_targets(const Vocabulary& vocabulary, Scratch& scratch, const TextTable& text, TextPlace place,
-                  int64_t* targets) {
-  const TokenTrie& trie = vocabulary.whole;
-  std::fill_n(targets, vocabulary.num_tokens, -1);
-  int64_t* path = scratch.path;
-  path[0] = place.sub;
-  scratch.places[0].count = place.count;
-  for (int64_t node = 0; node < trie.size;) {
-    const int depth = trie.depths[node];
-    int64_t count = scratch.places[depth - 1].count;
-    const int64_t target = text_step(text, path[depth - 1], trie.bytes[node], count);
-    if (target == 0) {
-      node = trie.ends[node];
-      continue;
-    }
-    if (is_counted(text) && target % text.num_nodes == 0) count = next_count(text, count);
-    path[depth] = target;
-    scratch.places[depth].count = count;
-    for (int64_t token = trie.tokens[node]; token >= 0; token = vocabulary.next_same[token]) {
-      targets[token] = target << 32 | count;
-    }
-    ++node;
-  }
-}
-
 bool stays_on_plain(const TextTable& text, int64_t state) {
   const int32_t* row = text.table + state * text.num_classes;
   for (int byte = 0; byte < 128; ++byte) {

@@ -30,11 +30,6 @@ struct TextWalk {
 TextWalk walk_text(const Vocabulary& vocabulary, Scratch& scratch, const TextTable& text, TextPlace place,
                    int64_t limit, bool with_exits, int32_t* bits);
 
-// Where in a text every token ends that stays inside: equal numbers where it is the same place, -1 for tokens that do
-// not stay. targets: int64[num_tokens].
-void text_targets(const Vocabulary& vocabulary, Scratch& scratch, const TextTable& text, TextPlace place,
-                  int64_t* targets);
-
 // Whether every plain character leads from a state of the text back to it, so that only their number counts.
 bool stays_on_plain(const TextTable& text, int64_t state);
 

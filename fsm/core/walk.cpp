@@ -77,11 +77,4 @@ void add_eos(const Automaton& automaton, int64_t state, int32_t* bits) {
   for (int64_t word = 0; word < automaton.vocabulary.num_words; ++word) bits[word] |= automaton.vocabulary.eos[word];
 }
 
-void token_targets(Automaton& automaton, int64_t state, const int32_t* bits, int32_t* targets) {
-  std::fill_n(targets, automaton.vocabulary.num_tokens, 0);
-  for (int64_t token = 0; token < automaton.vocabulary.num_tokens; ++token) {
-    if (has_bit(bits, token)) targets[token] = static_cast<int32_t>(automaton.advance(state, token));
-  }
-}
-
 }  // namespace phloem::fsm

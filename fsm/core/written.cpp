@@ -24,23 +24,19 @@ bool is_in_key(const Automaton& automaton, int64_t state) {
   return (automaton.states[state].key & PLACE_MASK) == IN_KEY;
 }
 
-constexpr int64_t MAX_KEYS = 1 << 30;
-
 struct Reading {
   int64_t state;
   Mode mode;
   KeyEvent event;
 };
 
-// Reads a byte: the state after it (0: refused), the mode there, which is noted, and what has happened.
+// Reads a byte: the state behind it (0: refused), the mode there, which is noted, and what has happened.
 Reading read(Automaton& automaton, int64_t before, uint8_t byte, Mode mode) {
   Reading found{automaton.step(before, byte), mode, KeyEvent::NOTHING};
   if (found.state == 0) return found;
-  if (byte == QUOTE && mode != ESCAPE && is_in_key(automaton, before) && !is_in_key(automaton, found.state)) {
-    if (const int64_t kind = ending_key(automaton, before)) {
-      found.mode = IN_STRING;  // whatever was known: a string ends
-      found.event = kind == A_KEY ? KeyEvent::KEY_ENDS : KeyEvent::ITEM_ENDS;
-    }
+  if (mode != ESCAPE && ends_key(automaton, before, byte, found.state)) {
+    found.mode = IN_STRING;  // whatever was known: a string ends
+    found.event = ending_key(automaton, before) == A_KEY ? KeyEvent::KEY_ENDS : KeyEvent::ITEM_ENDS;
   }
   switch (found.mode) {
     case OUTSIDE:
@@ -57,10 +53,6 @@ Reading read(Automaton& automaton, int64_t before, uint8_t byte, Mode mode) {
   }
   note_mode(automaton, found.state, found.mode);
   return found;
-}
-
-bool is_nearer(const Automaton& automaton, int64_t target, int64_t state) {
-  return target > 0 && automaton.states[target].cost < automaton.states[state].cost;
 }
 
 }  // namespace
@@ -118,68 +110,8 @@ void clear_below(const TokenTrie& trie, Bytes path, int32_t* bits) {
   clear_tokens(trie, node, trie.ends[node], bits);
 }
 
-Step step_nearer(Automaton& automaton, int64_t state) {
-  if (automaton.states[state].byte >= 0) {
-    const int byte = automaton.states[state].byte;
-    return {byte, automaton.step(state, byte)};
-  }
-  uint8_t flags[256];
-  Step found{first_nearing_byte(automaton, state, flags), 0};  // nearly always it is this one
-  found.state = automaton.step(state, found.byte);
-  if (is_nearer(automaton, found.state, state)) return found;
-  nearing_bytes(automaton, state, flags);
-  for (int turn = 0x20; turn < 0x120; ++turn) {  // printable ones first
-    found.byte = turn & 0xFF;
-    if (!flags[found.byte]) continue;
-    found.state = automaton.step(state, found.byte);
-    if (is_nearer(automaton, found.state, state)) break;
-  }
-  return found;
-}
-
-Way find_way(Automaton& automaton, int64_t state, Ints known) {
-  Way way{{}, state};
-  auto is_known = [&](int64_t here) { return here < static_cast<int64_t>(known.size()) && known[here] >= 0; };
-  while (!is_known(way.end) && !automaton.states[way.end].accepts) {
-    const int64_t here = way.end;
-    const Step step = step_nearer(automaton, here);
-    const bool ends = step.byte == QUOTE && is_in_key(automaton, here) && !is_in_key(automaton, step.state) &&
-                      ending_key(automaton, here) != 0;
-    way.places.push_back({static_cast<int32_t>(here), static_cast<uint8_t>(step.byte), ends});
-    way.end = is_nearer(automaton, step.state, here) ? step.state : 0;
-    if (way.end == 0) break;
-  }
-  return way;
-}
-
-void count_keys(const Way& way, std::span<int32_t> num_keys) {
-  int64_t count = std::max(num_keys[way.end], 0);
-  for (size_t index = way.places.size(); index-- > 0;) {
-    count += way.places[index].ends_key;
-    num_keys[way.places[index].state] = static_cast<int32_t>(std::min(count, MAX_KEYS));
-  }
-}
-
-void count_way_tokens(const Automaton& automaton, const Way& way, Ints bounds, std::span<int32_t> num_tokens) {
-  const TokenTrie& trie = automaton.vocabulary.whole;
-  const size_t length = way.places.size();
-  for (size_t first = length; first-- > 0;) {
-    const int64_t here = way.places[first].state;
-    int32_t best = automaton.states[here].cost;  // as many bytes
-    int64_t node = trie.roots[way.places[first].byte];
-    for (size_t index = first + 1; node >= 0; ++index) {
-      const int64_t after = index < length ? way.places[index].state : way.end;
-      if (trie.tokens[node] >= 0 && after) {
-        best = static_cast<int32_t>(std::min<int64_t>(best, int64_t{1} + std::max(num_tokens[after], 0)));
-      }
-      if (index == length) break;
-      const int64_t last = trie.ends[node];
-      ++node;
-      while (node < last && trie.bytes[node] != way.places[index].byte) node = trie.ends[node];
-      if (node >= last) node = -1;
-    }
-    num_tokens[here] = std::max(best, bounds[first]);
-  }
+bool ends_key(const Automaton& automaton, int64_t state, uint8_t byte, int64_t target) {
+  return byte == QUOTE && is_in_key(automaton, state) && !is_in_key(automaton, target) && ending_key(automaton, state);
 }
 
 }  // namespace phloem::fsm

@@ -1,11 +1,11 @@
-// What a token does to the keys of the objects that are open, and one shortest completion byte by byte.
+// What a token does to the keys of the objects that are open.
 //
 // The *mode* tells where a reader of JSON stands: it decides whether a brace begins an object or is a character of a
 // string. While keys are remembered every state has one mode, whatever was read before it, since what may follow is the
 // same: of two modes that differ by more than an escape only one can end well, the number of quotes being even. So it
 // is noted in the record of the state, by those who first come there with keys, and neither texts nor cursors carry it.
 #pragma once
-#include "nearing.h"
+#include "automaton.h"
 
 namespace phloem::fsm {
 
@@ -40,34 +40,7 @@ void note_mode(Automaton& automaton, int64_t state, Mode mode);
 // Clears the bits of all tokens that begin with some bytes (at least one).
 void clear_below(const TokenTrie& trie, Bytes path, int32_t* bits);
 
-struct Step {
-  int byte;
-  int64_t state;
-};
-
-// The byte with which a shortest completion goes on from a state, and the state after it. It is the same completion
-// from every state on it. The state's cost is not less where what is left is not known byte by byte.
-Step step_nearer(Automaton& automaton, int64_t state);
-
-// One shortest completion from a state, by the first byte that leads nearer from each state.
-struct Way {
-  struct Place {
-    int32_t state;
-    uint8_t byte;   // that follows
-    bool ends_key;  // whether with it a key ends that has to be remembered
-  };
-  std::vector<Place> places;
-  int64_t end;  // the state at its end: accepting, or a known one; 0 if what is left is not known byte by byte
-};
-
-// known: by state, below zero for those that the way goes through (beyond its end: all).
-Way find_way(Automaton& automaton, int64_t state, Ints known);
-
-// Notes in num_keys, by state, how many keys are still to end from each state of a way.
-void count_keys(const Way& way, std::span<int32_t> num_keys);
-
-// Notes in num_tokens, by state, how many tokens spell what is left of a way from each of its states; no less than
-// bounds[i], of the i-th. Some token leads from each state to one of a lower number.
-void count_way_tokens(const Automaton& automaton, const Way& way, Ints bounds, std::span<int32_t> num_tokens);
+// Whether with a byte a key or a string ends that has to be remembered; target: the state after it.
+bool ends_key(const Automaton& automaton, int64_t state, uint8_t byte, int64_t target);
 
 }  // namespace phloem::fsm

@@ -27,7 +27,7 @@ import numpy as np
 
 from ..._core import fsm as core
 from ..._core.fsm import ItemEvent, Mode
-from ...errors import ConstraintTooLarge, UnsupportedSchema
+from ...errors import ConstraintTooLarge
 from ..automaton.automaton import Automaton
 from ..masks.masks import Masks
 from ..record import record
@@ -84,10 +84,6 @@ class Distinct:
     """
 
     def __init__(self, automaton: Automaton, masks: Masks, repeats: Repeats | None) -> None:
-        if not masks.liveness.is_by_bytes:
-            raise UnsupportedSchema(
-                "uniqueItems over other items than strings needs a vocabulary with a token for every byte of them"
-            )
         self._automaton = automaton
         self.suspects = Suspects(automaton, masks)
         self._repeats = repeats

@@ -7,8 +7,8 @@
 
 The search takes the nearest end first and goes on from where that repeats something. It takes every step for itself,
 so that it goes on from each place on its way as before; in the longest tokens that spell it, it is a way of so many.
-Hence a number is a promise, as in `Liveness`: from a place with the number n > 0 some token that repeats no item leads
-to a place with a number below n. It need not be the least one: there may be shorter ways.
+Hence a number is a promise, as in `Completions`: from a place with the number n > 0 some token that repeats no item
+leads to a place with a number below n. It need not be the least one: there may be shorter ways.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 
 from ..automaton.automaton import Automaton
 from ..columns import IN_KEY, NEVER
-from ..masks.liveness import Liveness
+from ..masks.completions import Completions
 from ..text.alphabet import Ints
 from .distinct import Distinct, Place, clear, string_of
 from .key_budget import KeyBudget
@@ -28,26 +28,28 @@ from .key_budget import KeyBudget
 class ItemBudget:
     """The bounds of one automaton whose network has lists of items that must differ."""
 
-    def __init__(self, automaton: Automaton, liveness: Liveness, distinct: Distinct, keys: KeyBudget | None) -> None:
+    def __init__(
+        self, automaton: Automaton, completions: Completions, distinct: Distinct, keys: KeyBudget | None
+    ) -> None:
         self._automaton = automaton
-        self._liveness = liveness
+        self._completions = completions
         self._distinct = distinct
         self._keys = keys
         self._owes = automaton.network.owes_items
 
-    def bound(self, place: Place, limit: int = NEVER) -> int:
-        """A number of tokens that surely suffices to complete the text; some number beyond `limit` if that is less."""
+    def bound(self, place: Place) -> int:
+        """A number of tokens that surely suffices to complete the text."""
         found = self._distinct.way_out(place, self._is_free)
         if found is None:
             return NEVER
         way, end = found
-        return self._num_tokens(way) + self._rest(end, limit)
+        return self._num_tokens(way) + self._rest(end)
 
     def is_within(self, place: Place, limit: int) -> bool:
         """Whether `limit >= bound(place)`, which is cheaper to ask where there are plenty."""
         if self._keys is None and self._automaton.min_bytes(place.state) + self._slack(place) <= limit:
             return True
-        return self.bound(place, limit) <= limit
+        return self.bound(place) <= limit
 
     def row(self, place: Place, left: Ints, limit: int, worst: int) -> Ints:
         """The tokens after which `limit` further tokens suffice, and which repeat no item.
@@ -64,10 +66,14 @@ class ItemBudget:
                 cleared.append(token_id)
         if self._owes and worst + self._slack(place) > limit:
             cleared += self._too_far(place, left, set(suspects), limit)
-        if cleared:
+        if cleared or worst > limit:
             left = left.copy()
             for token_id in cleared:
                 clear(left, token_id)
+        if worst > limit and self.bound(place) <= limit + 1 and (way := self._way(place)):
+            # the first token of the way out leads on, though the automaton knows of no completion as short behind it
+            first = self._automaton.vocabulary.ids[self._longest(way)]
+            left[first >> 5] |= np.uint32(1 << (first & 31)).astype(np.int32)
         return left
 
     def _suspects(self, place: Place, left: Ints, spare: int) -> list[int]:
@@ -90,17 +96,21 @@ class ItemBudget:
         """
         targets = self._automaton.targets(place.state, left)
         targets[list(known)] = 0
-        found = self._distinct.way_out(place, self._is_free)
-        if found is not None and found[0]:
-            targets[self._automaton.vocabulary.ids[self._longest(found[0])]] = 0
+        if way := self._way(place):
+            targets[self._automaton.vocabulary.ids[self._longest(way)]] = 0
         tokens, far = self._automaton.vocabulary.tokens, []
         for target in np.unique(targets[targets > 0]).tolist():
             if self._distinct.items_to_go(target):
                 after = self._distinct.after(place, tokens[int(np.argmax(targets == target))])
-                if after is None or self.bound(after, limit) + self._dearest + 1 > limit:
+                if after is None or self.bound(after) + self._dearest + 1 > limit:
                     far.append(target)
         cleared: list[int] = np.flatnonzero(np.isin(targets, far)).tolist()
         return cleared
+
+    def _way(self, place: Place) -> bytes:
+        """The way to a place where a shortest completion repeats no item."""
+        found = self._distinct.way_out(place, self._is_free)
+        return b"" if found is None else found[0]
 
     def _is_free(self, place: Place) -> bool:
         """Whether a shortest completion repeats no item: it writes none, and that which has begun is another one."""
@@ -120,12 +130,12 @@ class ItemBudget:
         to_go = self._distinct.items_to_go(place.state)
         return (num_rivals + to_go * (num_items + to_go) + 1) * (self._dearest + 1)
 
-    def _rest(self, place: Place, limit: int) -> int:
+    def _rest(self, place: Place) -> int:
         """What the automaton and the keys know."""
         if self._keys is None or place.written is None:
-            return self._liveness.bound(place.state)
+            return self._completions.bound(place.state)
         is_in_key = self._automaton.key_place(place.state) == IN_KEY
-        return self._keys.bound((place.written, place.state, string_of(place) if is_in_key else b""), limit)
+        return self._keys.bound((place.written, place.state, string_of(place) if is_in_key else b""))
 
     def _num_tokens(self, way: bytes) -> int:
         count = 0

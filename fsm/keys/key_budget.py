@@ -1,17 +1,16 @@
 """KeyBudget: how many tokens complete a text in which some keys must not be written again.
 
-`Liveness` knows the shortest completions of a state, whatever was written before. One of them may end a key as one that
-its object has already; then the text needs a character more, or a few.
+`Completions` knows one shortest completion of each state, whatever was written before. It may end a key as one that its
+object has already; then the text needs a character more, or a few.
 
     far from the end of the budget       that makes no difference
-    no key is owed (nearly always)       the shortest completions write no further keys: only states before or inside a
-                                         key can be worse off than they look, and of them only those from which a key
-                                         of the object can be reached. What they need is found token by token.
-    keys are owed (`minProperties` ..)   one shortest completion is followed. If it writes several keys, as many bytes
-                                         as it has, and for each of them as many more as there have to be for a key that
-                                         nobody has written; else as many tokens as spell it
+    the completion writes no key that    it stands
+    may be there already
+    else                                 as many bytes as it has, and for each of its keys as many more as there have to
+                                         be for a key that is not written yet; from inside a key that has begun like one
+                                         of them, to the nearest byte at which it can be another one
 
-Either way a number is a promise, as in `Liveness`: from a place with the number n > 0 some token that repeats no key
+Either way a number is a promise, as in `Completions`: from a place with the number n > 0 some token that repeats no key
 leads to a place with a number below n.
 """
 
@@ -24,13 +23,9 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from ..._core import fsm as core
 from .. import columns as k
 from ..automaton.automaton import Automaton
-from ..automaton.room import OutOfWork
-from ..masks.budget import Budget
-from ..masks.liveness import Liveness
-from ..masks.unfinished import Unfinished
+from ..masks.completions import Completions
 from ..text.alphabet import Ints
 from ..text.text_table import TextTable
 from .repeats import QUOTE, Repeats
@@ -40,10 +35,7 @@ PLAIN_CHARACTERS = 93  # printable ASCII characters without quote and backslash
 WIDEST = 6  # bytes of a character
 MAX_EXTRA = 64
 MAX_WAYS = 4_096
-MAX_BEGUN = 8  # rows that wait for more work to be allowed
-MAX_LONGER = 1 << 10  # tokens, where no key is owed: nobody looks further for a key that is left
 
-Known = dict[tuple[int, bytes, OpenObject], int]
 KeyPlace = tuple[Written | None, int, bytes]
 """Memory, state, and what is written of the key that the state stands in."""
 
@@ -51,22 +43,19 @@ KeyPlace = tuple[Written | None, int, bytes]
 class KeyBudget:
     """The bounds of one automaton whose network has keys to be remembered."""
 
-    def __init__(self, automaton: Automaton, liveness: Liveness, budget: Budget, repeats: Repeats) -> None:
+    def __init__(self, automaton: Automaton, completions: Completions, repeats: Repeats) -> None:
         self._automaton = automaton
-        self._liveness = liveness
-        self._budget = budget
+        self._completions = completions
         self._repeats = repeats
         self._owes = automaton.network.owes_keys
         self._tables = [automaton.network.texts[index] for index in automaton.network.key_texts]
-        self._keys_to_go = self._tokens_to_go = np.empty(0, np.int32)  # by state; -1: not known
         self._extras: dict[int, int] = {}
         self._ways_on: dict[tuple[int, int], list[tuple[int, bytes]]] = {}
-        self._begun: Unfinished[tuple[KeyPlace, int], Known] = Unfinished(MAX_BEGUN)
 
     @property
     def num_bytes(self) -> int:
         """Memory of what is kept."""
-        return self._keys_to_go.nbytes + self._tokens_to_go.nbytes + 500 * len(self._ways_on)
+        return 500 * len(self._ways_on)
 
     def slack(self, written: Written | None, num_bytes: int) -> int:
         """By how much a completion may be longer than the automaton knows, which knows of no more than `num_bytes`."""
@@ -86,9 +75,17 @@ class KeyBudget:
         min_bytes = self._automaton.min_bytes(state)
         return min_bytes + self.slack(written, min_bytes) <= limit
 
-    def bound(self, place: KeyPlace, limit: int) -> int:
-        """A number of tokens that surely suffices to complete the text; some number beyond `limit` if that is less."""
-        return self._bound(place, limit, {})
+    def bound(self, place: KeyPlace) -> int:
+        """A number of tokens that surely suffices to complete the text."""
+        written, state, begun = place
+        num_keys = self._completions.num_keys(state)
+        if not num_keys or (num_keys == 1 and (written is None or written.objects is None)):
+            return self._completions.bound(state)
+        innermost = None if written is None else written.innermost
+        is_last = num_keys == 1 and self._repeats.place(state) == k.IN_KEY
+        if is_last and (innermost is None or not innermost.trie.has(begun, innermost.count)):
+            return self._completions.bound(state)
+        return self._by_bytes(place, num_keys)
 
     def row(self, place: KeyPlace, left: Ints, limit: int) -> Ints:
         """The tokens after which `limit` further tokens suffice.
@@ -96,42 +93,6 @@ class KeyBudget:
         Args:
             left: those after which they would, were no key forbidden, and which repeat no key.
         """
-        known = self._begun.take((place, limit)) or {}
-        try:
-            return self._row(place, left, limit, known)
-        except OutOfWork:
-            self._begun.put((place, limit), known)
-            raise
-
-    # ---------------------------------------------------------------- token by token
-
-    def _bound(self, place: KeyPlace, limit: int, known: Known) -> int:
-        written, state, begun = place
-        least = self._liveness.bound(state)
-        if self._owes:
-            num_keys = self._num_keys(state)
-            if num_keys > 1 or (num_keys and written is not None and written.objects is not None):
-                return max(least, self._by_bytes(place, num_keys))
-            return self.tokens_on_the_way(state) if self._liveness.is_by_bytes and least <= limit else least
-        innermost = None if written is None else written.innermost
-        key_place = self._repeats.place(state)
-        if innermost is None or key_place == k.NO_KEY or least > limit:
-            return least
-        limit = min(limit, least + MAX_LONGER)
-        if key_place == k.IN_KEY and not innermost.trie.has(begun, innermost.count):
-            return least
-        same = (state, begun, innermost)
-        number = known.get(same, max(least, 1))
-        while number <= limit:
-            row = self._budget.row(state, number - 1) & ~self._automaton.vocabulary.eos_words
-            left = row if written is None else self._repeats.row(written, state, row, lambda: begun)
-            if self._row(place, left, number - 1, known).any():
-                break
-            number += 1
-        known[same] = number
-        return number
-
-    def _row(self, place: KeyPlace, left: Ints, limit: int, known: Known) -> Ints:
         written, state, _ = place
         targets = self._automaton.targets(state, left if self._owes else left & self._beginners(place))
         cleared = np.zeros(32 * len(left), np.bool_)
@@ -141,11 +102,11 @@ class KeyBudget:
             by_state = targets.copy()
             by_state[alone] = 0
             for target in np.unique(by_state[by_state != 0]).tolist():
-                if self._bound((written, target, QUOTE), limit, known) > limit:  # a quote: as no key begins
+                if self.bound((written, target, QUOTE)) > limit:  # a quote: as no key begins
                     cleared[: len(targets)] |= by_state == target
         for token_id in alone.tolist():
             if self._owes or self._repeats.place(int(targets[token_id])) != k.NO_KEY:
-                cleared[token_id] = self._bound(self._after(place, token_id), limit, known) > limit
+                cleared[token_id] = self.bound(self._after(place, token_id)) > limit
         return left & ~np.packbits(cleared, bitorder="little").view(np.int32) if cleared.any() else left
 
     def _beginners(self, place: KeyPlace) -> Ints:
@@ -187,33 +148,6 @@ class KeyBudget:
         return after, target, text
 
     # ---------------------------------------------------------------- byte by byte
-
-    def _num_keys(self, state: int) -> int:
-        """How many keys a shortest completion writes."""
-        known = self._keys_to_go
-        if state >= len(known) or known[state] < 0:
-            way, known = self._way(state, known)
-            core.count_keys(way, known)
-            self._keys_to_go = known  # another thread's may be lost, and is found again
-        return max(int(known[state]), 0)
-
-    def tokens_on_the_way(self, state: int) -> int:
-        """In how many tokens that completion can be spelt: others that are as short may write more keys."""
-        known = self._tokens_to_go
-        if state >= len(known) or known[state] < 0:
-            way, known = self._way(state, known)
-            bounds = np.array([self._liveness.bound(here) for here in way.states], np.int32)
-            core.count_way_tokens(self._automaton.core, way, bounds, known)
-            self._tokens_to_go = known
-        return max(int(known[state]), 0)
-
-    def _way(self, state: int, known: Ints) -> tuple[core.Way, Ints]:
-        """One shortest completion (`find_way`) up to what is known, and `known` with room."""
-        way = core.find_way(self._automaton.core, state, known)
-        missing = self._automaton.num_states - len(known)
-        if missing > 0:
-            known = np.concatenate((known, np.full(missing + len(known), -1, np.int32)))
-        return way, known
 
     def _by_bytes(self, place: KeyPlace, num_keys: int) -> int:
         """A number of bytes that suffices."""
@@ -258,7 +192,7 @@ class KeyBudget:
         """A number of bytes that suffices from a state, where no key has begun as another that is there."""
         if not state:
             return k.NEVER
-        num_later = self._num_keys(state) - (self._repeats.place(state) == k.IN_KEY)
+        num_later = self._completions.num_keys(state) - (self._repeats.place(state) == k.IN_KEY)
         return self._automaton.min_bytes(state) + extra * num_later
 
     def _extra(self, num_keys: int) -> int:

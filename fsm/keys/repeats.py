@@ -30,16 +30,12 @@ import numpy.typing as npt
 
 from ..._core import fsm as core
 from ..._core.fsm import KeyEvent, Mode
-from ...errors import UnsupportedSchema
 from .. import columns as k
 from ..automaton.automaton import Automaton
-from ..masks.liveness import Liveness
-from ..masks.passages import Passages
 from ..moves import TakeToken
 from ..record import record
 from ..text.alphabet import Ints
 from ..text.text_table import TextTable
-from ..text.text_view import TextView
 from .written import OpenObject, Written, added
 from .written_trie import Found, Ways
 
@@ -48,7 +44,6 @@ if TYPE_CHECKING:
 
 QUOTE = b'"'
 BYTES = [bytes((byte,)) for byte in range(256)]
-PUNCTUATION = sum(1 << byte for byte in b'{}[]",:')
 FEW_KEYS = 64
 MAX_KEPT = 1 << 13
 STEP_BYTES = 400
@@ -76,17 +71,14 @@ REFUSED = Step(0)
 class Repeats:
     """What is forbidden under one automaton whose network has keys to be remembered."""
 
-    def __init__(self, automaton: Automaton, liveness: Liveness) -> None:
+    def __init__(self, automaton: Automaton) -> None:
         self._automaton = automaton
-        self._liveness = liveness
         self._vocabulary = automaton.vocabulary
         self._steps: dict[int, Step] = {}
         self._places: dict[int, int] = {}
         self._alike: dict[int, int] = {}
         self._has_enough: dict[int, bool] = {}  # by a number of keys
         self._first_alike: dict[tuple[tuple[int, int, int], ...], int] = {}  # by what may be written of a key
-        if liveness.completions is not None:
-            _refuse_what_may_run_out(automaton, liveness.completions.passages)
 
     @property
     def num_bytes(self) -> int:
@@ -167,27 +159,17 @@ class Repeats:
     @property
     def first_step(self) -> TakeToken:
         """The step while no key is remembered, for `Moves`: below zero if a key ends in the token (ask `follow`)."""
-        if self._liveness.is_by_bytes:
-            bound = self._automaton.core
-            return lambda state, token_id: core.advance_keys(bound, state, token_id, False)
-        return lambda state, token_id: -1
+        bound = self._automaton.core
+        return lambda state, token_id: core.advance_keys(bound, state, token_id, False)
 
     def quiet_step(self, state: int, token_id: int) -> int:
         """The step while keys are remembered, for `Moves`: below 0 if one ends or has to go on, or a brace counts."""
-        if not self._liveness.is_by_bytes:
-            return -1
         target = core.advance_keys(self._automaton.core, state, token_id, True)
         return target if target <= 0 or self.is_endless or self.place(target) == k.NO_KEY else -1
 
     def stays(self, state: int) -> bool:
         """Whether tokens of plain characters change nothing at all: braces in strings are but characters."""
         return self._automaton.stays_on_plain(state) and core.is_in_string(self._automaton.core, state)
-
-    def advance(self, state: int, token_id: int) -> int:
-        """The state after a token, whatever was written before; 0 if it is not allowed."""
-        if self._liveness.is_by_bytes:
-            return self._automaton.advance(state, token_id)
-        return self._liveness.advance(state, token_id)
 
     def place(self, state: int) -> int:
         """`Automaton.key_place`, kept."""
@@ -200,7 +182,7 @@ class Repeats:
 
     def _step(self, state: int, text: bytes, has_keys: bool) -> Step:
         target, begin, events = core.follow_keys(self._automaton.core, state, text, has_keys)
-        if not target or not self._liveness.is_possible(target):
+        if not target:
             return REFUSED
         return Step(target, tuple(events), begin, self.place(target))
 
@@ -337,16 +319,9 @@ class Repeats:
     @cached_property
     def _ways(self) -> Ways:
         automaton = self._automaton
-        live = automaton.live_bytes if self._liveness.is_by_bytes else self._live_in_tokens
-        return Ways(live, lambda state, byte: automaton.advance_bytes(state, BYTES[byte]), self._goes_on)
-
-    def _live_in_tokens(self, state: int) -> npt.NDArray[np.uint8]:
-        """The bytes that may follow, are tokens, and behind which the text can be completed in tokens."""
-        live, alone = self._automaton.live_bytes(state), self._vocabulary.atoms.alone
-        for byte in np.flatnonzero(live).tolist():
-            target = self._automaton.advance_bytes(state, BYTES[byte]) if alone >> byte & 1 else 0
-            live[byte] = self._liveness.is_possible(target)
-        return live
+        return Ways(
+            automaton.live_bytes, lambda state, byte: automaton.advance_bytes(state, BYTES[byte]), self._goes_on
+        )
 
     def _goes_on(self, here: int, live: npt.NDArray[np.uint8], groups: Collection[int]) -> bool:
         """Whether some byte may follow that is none of these; or a quote that ends an item which need not differ."""
@@ -354,25 +329,6 @@ class Repeats:
             return True
         others = self.others(here, b"") if QUOTE[0] in groups else 0
         return others != 0 and self._automaton.advance_bytes(others, QUOTE) != 0
-
-
-def _refuse_what_may_run_out(automaton: Automaton, passages: Passages) -> None:
-    """Refuses keys and items of which a vocabulary that lacks bytes may have too few.
-
-    An object whose keys run out must be able to end: its punctuation must not be a matter of what stands beside it.
-    """
-    network, atoms = automaton.network, automaton.vocabulary.atoms
-    is_owed = network.owes_keys or network.owes_items
-    is_apart = atoms.apart & PUNCTUATION == PUNCTUATION
-    for index in network.key_texts:
-        if passages.never_runs_out(index):
-            continue
-        is_whole = not TextView(network.texts[index]).bytes_read & ~atoms.alone
-        if not (is_apart and is_whole and (passages.goes_on_behind(index) or not is_owed)):
-            raise UnsupportedSchema(
-                "keys or items must differ, and this vocabulary may not spell enough of them: it has no token for some "
-                "bytes of the text; allow any string there, or use a vocabulary with byte fallback"
-            )
 
 
 def _is_endless(table: TextTable) -> bool:

@@ -1,6 +1,6 @@
 """Budget: the rows of tokens after which the text can still be finished in the tokens that are left.
 
-A token is allowed iff `Liveness.bound(state after it) <= tokens left`. As some token always lowers the bound, a
+A token is allowed iff `Completions.bound(state after it) <= tokens left`. As some token always lowers the bound, a
 request that begins with enough tokens never meets an empty row, and ends complete.
 
     tokens left    many                               few                                   at the end
@@ -8,15 +8,14 @@ request that begins with enough tokens never meets an empty row, and ends comple
                    is less: the row itself            the row itself (`worst`, kept)
 
 Inside a text, where a row is wide, most tokens are settled together: those that stay inside and leave at most n
-bytes to its end need no more than n tokens and the bound of what comes after the text. (With that state alone; where
-other positions are possible as well, or bounds are not exact any more, bytes are counted for all of it, which is more,
-never less.)
+bytes to its end need no more than n tokens and the bound of what comes after the text. (Where its end is all that may
+come next there, as in a string; where other positions are possible as well, bytes are counted for all of it, which is
+more, never less.)
 Invariant: a row within a budget is a subset of the row, and holds EOS iff the row does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -26,12 +25,10 @@ from ..automaton.automaton import NO_LIMIT, Automaton
 from ..automaton.room import OutOfWork
 from ..text.alphabet import Ints
 from ..text.text_table import TextTable
-from .alike import Alike
-from .liveness import Liveness
+from .completions import Completions
 from .masks import WALK_WORK, Masks
 from .unfinished import Unfinished
 
-MANY_TOKENS = 1024  # beyond that one stands for all that are alike
 MAX_BEGUN = 16
 MAX_KEPT = 65_536
 MAX_ROW_BYTES = 1 << 20  # of tight rows
@@ -50,17 +47,15 @@ class _Judging(NamedTuple):
 class Budget:
     """The rows of one automaton under a budget."""
 
-    def __init__(self, automaton: Automaton, liveness: Liveness, masks: Masks) -> None:
+    def __init__(self, automaton: Automaton, completions: Completions, masks: Masks) -> None:
         self._automaton = automaton
-        self._liveness = liveness
+        self._completions = completions
         self._masks = masks
         self._worst: dict[int, int] = {}
-        self._alike = Alike(automaton, masks)
         self._rows: dict[tuple[int, int], Ints] = {}
-        # by state and limit: the texts that are done in `_inside`, with what was found; and rows of which this is done
+        # by state and limit: how many texts are done in `_inside`, with what was found; and rows of which all are
         self._begun: Unfinished[tuple[int, int], tuple[int, int, Ints]] = Unfinished(MAX_BEGUN)
         self._judging: Unfinished[tuple[int, int], _Judging] = Unfinished()
-        self._is_exact = True  # what is kept was found while searches were exact
 
     @property
     def num_bytes(self) -> int:
@@ -68,7 +63,7 @@ class Budget:
         rows = sum(row.nbytes for row in list(self._rows.values()))
         rows += sum(bits.nbytes for _, _, bits in self._begun.values())
         rows += sum(judging.inside.nbytes + judging.rest.nbytes for judging in self._judging.values())
-        return 100 * (len(self._worst) + len(self._rows)) + rows + self._alike.num_bytes
+        return 100 * (len(self._worst) + len(self._rows)) + rows
 
     def is_free(self, state: int, limit: int) -> bool:
         """Whether `limit` tokens suffice after every token of the row, so that the budget forbids nothing."""
@@ -76,37 +71,22 @@ class Budget:
             return True
         worst = self._worst.get(state)
         if worst is None:
-            judging = self._judging.take((state, NO_LIMIT)) or self._not_inside(state)
+            judging = self._judging.take((state, NO_LIMIT)) or self._begin(state, NO_LIMIT)
             try:
-                worst = max(judging.worst, self._liveness.worst(state, judging.rest, judging.judged))
+                worst = max(judging.worst, self._completions.worst(state, judging.rest, judging.judged))
             except OutOfWork:
                 self._judging.put((state, NO_LIMIT), judging)
                 raise
-            self._begun.take((state, NO_LIMIT))
             if len(self._worst) >= MAX_KEPT:
                 self._worst.clear()
             self._worst[state] = worst
         return worst <= limit
 
-    def _not_inside(self, state: int) -> _Judging:
-        """The tokens of a row that are not judged together, to find out the greatest bound after any of them."""
-        inside, worst = self._inside(state, NO_LIMIT)
-        rest = self._masks.row(state).bits & ~(inside | self._automaton.vocabulary.eos_words)
-        for _, target in self._taken_out(state, rest):
-            worst = max(worst, self._liveness.bound(target))
-        return _Judging(inside, worst, rest, core.Judged())
-
-    def _not_surely(self, state: int, limit: int) -> _Judging:
-        """The tokens of a row that are not judged together, to find out which of them leave `limit` tokens."""
-        row, eos = self._masks.row(state).bits, self._automaton.vocabulary.eos_words
+    def _begin(self, state: int, limit: int) -> _Judging:
+        """The tokens of a row of which `limit` further tokens suffice for certain, and those that are to be judged."""
         inside, worst = self._inside(state, limit)
-        rest = row & ~(inside | eos)
-        inside = inside & row
-        most_bytes = max(self._liveness.most_bytes(state, limit), limit)
-        for group, target in self._taken_out(state, rest):
-            if self._automaton.min_bytes(target) <= most_bytes and self._liveness.is_within(target, limit):
-                inside |= group
-        return _Judging(inside, worst, rest, core.Judged())
+        row = self._masks.row(state).bits
+        return _Judging(inside & row, worst, row & ~(inside | self._automaton.vocabulary.eos_words), core.Judged())
 
     def row(self, state: int, limit: int) -> Ints:
         """The tokens after which `limit` further tokens surely suffice; EOS as in the row. Read-only, shared."""
@@ -114,26 +94,19 @@ class Budget:
         row = found.bits
         if found.worst <= limit:
             return row
-        if self._is_exact and not self._liveness.is_exact:
-            self._is_exact = False
-            self._worst.clear()
-            self._rows.clear()
-            self._begun.clear()
-            self._judging.clear()
         tight = self._rows.get((state, limit))  # requests that began together come to their ends together
         if tight is not None:
             return tight
         if limit < 0:
             return row & eos
-        if limit >= self._liveness.bound(state) and self.is_free(state, limit):
+        if limit >= self._completions.bound(state) and self.is_free(state, limit):
             return row  # below its own bound a state is hardly ever free: not worth finding out
-        judging = self._judging.take((state, limit)) or self._not_surely(state, limit)
+        judging = self._judging.take((state, limit)) or self._begin(state, limit)
         try:
-            self._liveness.keep_within(state, judging.rest, limit, judging.judged)
+            self._completions.keep_within(state, judging.rest, limit, judging.judged)
         except OutOfWork:
             self._judging.put((state, limit), judging)
             raise
-        self._begun.take((state, limit))
         tight = judging.inside | judging.rest | row & eos
         tight.flags.writeable = False
         if len(self._rows) >= max(1, MAX_ROW_BYTES // row.nbytes):
@@ -141,20 +114,9 @@ class Budget:
         self._rows[state, limit] = tight
         return tight
 
-    def _taken_out(self, state: int, bits: Ints) -> Iterator[tuple[Ints, int]]:
-        """Groups of tokens, where there are many, and the state to which all of a group lead; they leave the bits."""
-        if self._liveness.is_by_bytes and core.num_tokens_in(bits) > MANY_TOKENS:
-            for group in self._alike.groups(state, bits):
-                bits &= ~group
-                word = int(np.flatnonzero(group)[0])
-                bit = int(group[word]) & -int(group[word])
-                yield group, self._automaton.advance(state, 32 * word + bit.bit_length() - 1)
-
     def _inside(self, state: int, limit: int) -> tuple[Ints, int]:
         """Tokens that stay inside a text and surely leave enough, and how many tokens are enough for all of them."""
         automaton = self._automaton
-        if not self._liveness.is_by_bytes:
-            return np.zeros(automaton.vocabulary.num_words, np.int32), -1
         texts, is_elsewhere = automaton.texts(state)
         found = self._begun.take((state, limit))
         num_done, worst, bits = found or (0, -1, np.zeros(automaton.vocabulary.num_words, np.int32))
@@ -169,8 +131,6 @@ class Budget:
             if most >= 0:
                 bits |= inside
                 worst = max(worst, most)
-        if texts:
-            self._begun.put((state, limit), (len(texts), worst, bits))  # whoever asks may have to ask again
         return bits, worst
 
     def _inside_text(
@@ -181,8 +141,8 @@ class Budget:
         automaton.room.spend(0)
         table = automaton.network.texts[text]
         after = automaton.after_text(state, configuration)
-        by_tokens = is_alone and self._liveness.is_exact
-        least = self._liveness.bound(after) if by_tokens else automaton.min_bytes(after)
+        by_tokens = is_alone and table.is_closed
+        least = self._completions.bound(after) if by_tokens else automaton.min_bytes(after)
         if least > limit:
             return scratch, -1
         if limit == NO_LIMIT:

@@ -28,15 +28,12 @@ from typing import TypeVar
 
 import numpy as np
 
-from ..._core import fsm as core
 from ...errors import ConstraintTooLarge
 from ..automaton.automaton import END, NO_LIMIT, Automaton
 from ..automaton.room import ENDLESS, LAST_WORK, TOO_MUCH_WORK, OutOfWork
-from ..columns import NEVER
 from ..text.alphabet import Ints
 from ..text.counted import Counted
 from ..text.text_table import TextTable
-from .liveness import Liveness
 from .mask_store import FEW_TEXTS, MaskStore, Row, TextMask, TextShelf
 from .unfinished import Unfinished
 
@@ -52,9 +49,8 @@ Result = TypeVar("Result")
 class Masks:
     """The rows of one automaton."""
 
-    def __init__(self, automaton: Automaton, liveness: Liveness, store: MaskStore) -> None:
+    def __init__(self, automaton: Automaton, store: MaskStore) -> None:
         self.automaton = automaton
-        self.liveness = liveness
         self.store = store
         self.rows = store.shelf_of(self)
         self._shelves: dict[TextTable, TextShelf] = {}
@@ -113,9 +109,9 @@ class Masks:
     def _at_once(self, state: int) -> Row | None:
         """Makes and keeps the row of a state the ordinary way; None if that is not possible, or not allowed.
 
-        The same as `_steps` for those with few texts and every byte as a token, without memory of its own.
+        The same as `_steps` for those with few texts, without memory of its own.
         """
-        if state in self._begun or not self.liveness.is_by_bytes:
+        if state in self._begun:
             return None
         automaton, store = self.automaton, self.store
         bits = np.empty(store.vocabulary.num_words, np.int32)
@@ -197,9 +193,6 @@ class Masks:
         if is_elsewhere:
             rest = automaton.without_texts(state) if texts else state
             worst = max(worst, (yield from self._patiently(lambda: automaton.walk(rest, bits))) - 1)
-        if not self.liveness.is_by_bytes:
-            worst = NO_LIMIT
-            yield from self._patiently(lambda: self.liveness.keep_within(state, bits, NEVER - 1, core.Judged()))
         if automaton.is_accepting(state):
             np.bitwise_or(bits, vocabulary.eos_words, out=bits)
         return Row(bits, worst)

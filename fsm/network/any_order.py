@@ -35,15 +35,12 @@ class SetTables:
 
     Attributes:
         sets: int32[num_sets, SET_WIDTH]; members: int32[num_members, MEMBER_WIDTH].
-        tries: int32[num_trie_nodes, TRIE_WIDTH]; edges: int32[num_edges, 2], byte and trie node or ~member.
-        lists: members that are implied or excluded, and first words of sets.
+        edges: int32[num_edges, 2], of the tries that read their texts: byte and trie node or ~member.
     """
 
     sets: Ints
     members: Ints
-    tries: Ints
     edges: Ints
-    lists: Ints
 
     def entries(self, row: int) -> list[int]:
         """The nodes at which the members of a set go on once their head is read."""

@@ -133,9 +133,7 @@ class Network:
         return SetTables(
             self.array(k.N_SETS).reshape(-1, k.SET_WIDTH),
             self.array(k.N_MEMBERS).reshape(-1, k.MEMBER_WIDTH),
-            self.array(k.N_TRIES).reshape(-1, k.TRIE_WIDTH),
             self.array(k.N_EDGES).reshape(-1, 2),
-            self.array(k.N_LISTS),
         )
 
     @property

@@ -46,6 +46,7 @@ class TextTable:
         widest: the number of bytes of the widest character, if lengths are counted.
         min_bytes: length of the shortest text; max_bytes: greatest distance of any table state from an end.
         num_nodes: N; num_states: Q.
+        is_closed: whether nothing can follow the end of a text, as that of a string in quotes.
     """
 
     core: core.Text
@@ -57,6 +58,7 @@ class TextTable:
     counted: Counted | None = None
     uncounted: TextTable | None = None
     widest: int = 0
+    is_closed: bool = True
 
     @property
     def num_bytes(self) -> int:
@@ -109,7 +111,8 @@ def _pack(table: Ints, accepting: Bools, spelling: Spelling, start: int) -> Text
     )
     accepts = accepting.view(np.uint8)
     arrays = (table, accepts, template, reach_bits, live, costs, byte_costs, is_wide, num_ascii, plain)
-    return TextTable(text, arrays, int(costs[start]), max_bytes, len(template), len(table))
+    is_closed = not table[accepting].any()
+    return TextTable(text, arrays, int(costs[start]), max_bytes, len(template), len(table), is_closed=is_closed)
 
 
 def _counted(language: Counted) -> TextTable:

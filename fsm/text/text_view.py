@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-
 import numpy as np
 import numpy.typing as npt
 
@@ -30,44 +28,35 @@ class TextView:
         self.reach: Bools
         self.table, self.accepting, self.costs, self.template, self.reach = core.copies_of(text.core)
 
-    @cached_property
-    def bytes_read(self) -> int:
-        """The bytes that a text may hold, bit b for byte b."""
-        is_used = np.any(self.table > 0, axis=0)
-        reaches = np.any(self.reach & is_used, axis=1)
-        found = 0
-        for node in np.flatnonzero(reaches).tolist():
-            spelt = self.template[node]
-            may_end = is_used[-np.minimum(spelt, 0)] & (spelt < 0)
-            found |= mask_of(np.flatnonzero(may_end | reaches[np.maximum(spelt, 0)] & (spelt > 0)))
-        return found
+    def needed_bytes(self, missing: int, *, least: int) -> int:
+        """Those of some bytes that can begin a character of a class with fewer than `least` others, in as few bytes.
 
-    def may_lack(self, lacking: int, *, least: int) -> bool:
-        """Whether each class of characters that a byte of `lacking` begins has `least` others, in as few bytes.
-
-        Within a character no byte may be lacking.
+        Within a character all that may come next are. Bit b stands for byte b.
         """
-        if not lacking & self.bytes_read:
-            return True
         is_used = np.any(self.table > 0, axis=0)
-        is_lacking = np.array([lacking >> byte & 1 for byte in range(256)], np.bool_)
+        is_missing = np.array([missing >> byte & 1 for byte in range(256)], np.bool_)
         sizes: dict[int, Sizes] = {0: np.zeros(len(is_used), np.int64)}
         known = np.zeros(len(is_used), np.int64)
+        needed = 0
         for first, end in ((0, 0x80), (0x80, 0xE0), (0xE0, 0xF0), (0xF0, 0x100)):  # one byte, two, three, four
-            lost = np.zeros(len(is_used), np.int64)
+            lost: dict[int, Sizes] = {}
             for byte in range(first, end):
                 follows = int(self.template[0, byte])
-                found = lost if is_lacking[byte] else known
                 if follows < 0:
-                    found[-follows] += 1
+                    behind = np.bincount([-follows], minlength=len(is_used))
                 else:
                     behind = self._class_sizes(follows, sizes)
-                    if byte >= 0x80 or is_lacking[byte]:  # an escape takes more bytes than one
-                        found += behind
-            if np.any(is_used & (lost > 0) & (known < least)):
-                return False
-        inside = self.template[[node for node in sizes if node and sizes[node][is_used].any()]][:, is_lacking]
-        return not inside.any()
+                if is_missing[byte]:
+                    lost[byte] = behind
+                elif follows < 0 or byte >= 0x80:  # an escape takes more bytes than one
+                    known += behind
+            for byte, behind in lost.items():
+                if np.any(is_used & (behind > 0) & (known < least)):
+                    needed |= 1 << byte
+        reaches = np.any(self.reach & is_used, axis=1)
+        inside = self.template[1:]
+        leads_on = (inside < 0) & is_used[-np.minimum(inside, 0)] | (inside > 0) & reaches[np.maximum(inside, 0)]
+        return needed | mask_of(np.flatnonzero(leads_on.any(axis=0) & is_missing))
 
     def _class_sizes(self, node: int, sizes: dict[int, Sizes]) -> Sizes:
         """int64[num_classes]: how many characters of each class end behind a node of the template.

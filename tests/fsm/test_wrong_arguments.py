@@ -31,7 +31,7 @@ def test_no_wrong_argument_of_the_core_ends_the_process(seed: int) -> None:
 def test_a_wrong_state_is_an_index_error(state: int) -> None:
     bound = COMPILER.regex("a[bc]+").automaton.core
     row = np.zeros(VOCABULARY.num_words, np.int32)
-    search = core.Search(bound, 1)
+    bounds = core.CompletionBounds(bound)
     calls: list[Callable[[], object]] = [
         lambda: bound.is_accepting(state),
         lambda: bound.configurations(state),
@@ -42,8 +42,8 @@ def test_a_wrong_state_is_an_index_error(state: int) -> None:
         lambda: bound.frame(state),
         lambda: core.advance_keys(bound, state, 97, False),
         lambda: core.note_mode(bound, state, 1),
-        lambda: search.known(state),
-        lambda: search.least_tokens(state),
+        lambda: bounds.known(state),
+        lambda: bounds.tokens(state),
     ]
     for call in calls:
         with pytest.raises(IndexError):

@@ -89,8 +89,7 @@ def _functions() -> list[Call]:
     constraint = Compiler(vocabulary).json_schema(SCHEMAS[1], key_order="any")
     network = constraint.automaton.network
     byte_sets, texts = np.ones(len(network.byte_sets), np.uint8), np.ones(len(network.texts), np.uint8)
-    heads, text = np.ones(len(network.sets.sets), np.uint8), b"abcab"
-    follow = np.ones(256, np.uint8)
+    text, follow = b"abcab", np.ones(256, np.uint8)
     return [
         (function.__name__, function, arguments)
         for function, arguments in [
@@ -99,7 +98,6 @@ def _functions() -> list[Call]:
             (core.trie_except, (symbols, lens, 4)),
             (core.literal_trie, (b"aab", lens, 0, 1, 0)),
             (core.token_ends, (vocabulary._bound_trie, text, 1, follow)),
-            (core.find_mixed, (network.data, accepting.repeat(100)[:256], byte_sets, texts, heads)),
             (core.find_endless, (network.data, byte_sets, texts)),
             (core.takes, (np.array([0, 9], np.int32), np.array([1, 2], np.int32), table, accepting, 1,
                           np.array([3, 99, 9], np.int32), lens)),
@@ -113,13 +111,11 @@ def _methods() -> list[Call]:
     for constraint in _compiled():
         automaton = constraint.knowledge.automaton
         bound, text_of = automaton.core, automaton.network.texts
-        num_words, num_states = automaton.vocabulary.num_words, bound.num_states
+        num_words = automaton.vocabulary.num_words
         state, token = bound.start, 97
         row = np.zeros(num_words, np.int32)
         roles = np.ones(max(len(automaton.network.byte_sets), 1), np.uint8)
-        search, judged = core.Search(bound, 1 << 16), core.Judged()
-        way = core.find_way(bound, state, np.full(num_states, -1, np.int32))
-        by_state = np.zeros(bound.num_states, np.int32)
+        bounds, judged = core.CompletionBounds(bound), core.Judged()
         for name in ("is_accepting", "has_bytes", "min_bytes", "key_place", "configurations", "texts", "live_bytes",
                      "stays_on_plain", "without_texts", "without_items"):  # fmt: skip
             calls.append((name, getattr(bound, name), (state,)))
@@ -133,25 +129,27 @@ def _methods() -> list[Call]:
         right += [("row_in_text", (state, state, 0, False, row, exits, starts, row)),
                   ("walk_exits", (False, state, exits, starts, row))]  # fmt: skip
         for text in text_of[:2]:
-            right += [("walk_text", (text.core, text.core.start, 0, 1 << 29, True, row)),
-                      ("text_targets", (text.core, text.core.start, 0))]  # fmt: skip
+            right.append(("walk_text", (text.core, text.core.start, 0, 1 << 29, True, row)))
             calls.append(("are_alike", core.are_alike, (text.core, 1, 1, 4, 100)))
             calls.append(("copies_of", core.copies_of, (text.core,)))
         calls += [(name, getattr(bound, name), arguments) for name, arguments in right]
-        calls += [("known", search.known, (state,)), ("least_tokens", search.least_tokens, (state,)),
-                  ("keep_within", search.keep_within, (state, row, 30, 100, judged))]  # fmt: skip
+        right = [
+            ("known", (state,)),
+            ("tokens", (state,)),
+            ("keys", (state,)),
+            ("keep_within", (state, row, 30, 100, judged)),
+        ]
+        calls += [(name, getattr(bounds, name), arguments) for name, arguments in right]
         calls += [
             (function.__name__, function, arguments)
             for function, arguments in [
                 (core.follow_keys, (bound, state, b'{"ab":', True)), (core.advance_keys, (bound, state, token, True)),
                 (core.is_in_string, (bound, state)), (core.note_mode, (bound, state, 1)),
-                (core.clear_below, (bound, b"ab", row)), (core.find_way, (bound, state, by_state)),
-                (core.count_keys, (way, by_state)),
-                (core.count_way_tokens, (bound, way, np.zeros(len(way.states), np.int32), by_state)),
+                (core.clear_below, (bound, b"ab", row)),
                 (core.scan_items, (bound, roles, state, b"[1,", 0)),
                 (core.ending_tokens, (bound, roles, state, 1, np.array([97, 44], np.int32))),
                 (core.items_to_go, (bound, roles, state)), (core.without_ends, (bound, roles, state)),
-                (core.is_same_row, (row, row)), (core.num_tokens_in, (row,)), (core.hash_row, (row,)),
+                (core.is_same_row, (row, row)), (core.hash_row, (row,)),
             ]
         ]  # fmt: skip
     return calls
@@ -222,8 +220,8 @@ def main(seed: int, num_calls: int) -> None:
                 row = np.zeros(len(TOKENS) // 32 + 1, np.int32)
                 made.allow(2000)
                 made.walk(made.start, row)
-                core.find_way(made, made.start, row[:0])
-                core.Search(made, 1000).least_tokens(made.start)
+                core.CompletionBounds(made).tokens(made.start)
+                core.CompletionBounds(made).keys(made.start)
         except ALLOWED:
             pass
     print("called", len(names), "functions:", *names)

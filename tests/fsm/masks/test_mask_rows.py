@@ -1,4 +1,4 @@
-"""Rows of bits, hashed, compared and counted, against the same written out word by word."""
+"""Rows of bits, hashed and compared, against the same written out word by word."""
 
 from __future__ import annotations
 
@@ -26,13 +26,11 @@ def hashed(row: npt.NDArray[np.int32]) -> int:
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_a_row_is_hashed_compared_and_counted(size: int) -> None:
+def test_a_row_is_hashed_and_compared(size: int) -> None:
     row = np.random.default_rng(size).integers(-(2**31), 2**31, size).astype(np.int32)
     assert core.hash_row(row) == hashed(row)
-    assert core.num_tokens_in(row) == sum(word.bit_count() for word in row.view(np.uint32).tolist())
     assert core.is_same_row(row, row.copy())
     for index in range(size):
         other = row.copy()
         other[index] ^= 1 << index % 31
         assert not core.is_same_row(row, other)
-        assert core.num_tokens_in(other) in (core.num_tokens_in(row) - 1, core.num_tokens_in(row) + 1)

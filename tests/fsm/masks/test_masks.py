@@ -96,8 +96,8 @@ def test_rows_within_a_budget_hold_what_can_be_finished(name: str) -> None:
     for state in states_of(constraint, seed=1, count=3):
         full = allowed_ids(constraint.knowledge.masks.row(state).bits)
         after = {t: automaton.advance(state, t) for t in full if tokens[t]}
-        bounds = {t: constraint.knowledge.liveness.bound(target) for t, target in after.items()}
-        bound = constraint.knowledge.liveness.bound(state)
+        bounds = {t: constraint.knowledge.completions.bound(target) for t, target in after.items()}
+        bound = constraint.knowledge.completions.bound(state)
         assert bound == 0 or min(bounds.values()) < bound
         costs = {t: automaton.min_bytes(target) for t, target in after.items()}
         assert all(bounds[t] <= costs[t] for t in after)
