@@ -279,12 +279,6 @@ def find_mixed(data: _Ints, bytes_: _Bools, byte_sets: _Bytes, texts: _Bytes, he
     members (what its trie reads), whether such bytes are in it.
     """
 
-def find_endless(data: _Ints, roles: _Bytes, texts: _Bytes) -> _Bytes:
-    """uint8[num_nodes]: whether, from a node to the end of its rule or of its item, some text has no end of texts.
-
-    Members in any order do not count. roles: of the byte sets; texts: by text, whether it has none.
-    """
-
 # ---------------------------------------------------------------- automata: core/automaton.h, core/bound.h
 
 class OutOfWork(Exception):
@@ -555,7 +549,7 @@ def is_same_row(one: _Ints, other: _Ints) -> bool: ...
 def num_tokens_in(words: _Ints) -> int:
     """How many bits are set."""
 
-# ---------------------------------------------------------------- keys and items: core/written.h, core/items.h
+# ---------------------------------------------------------------- keys and items: core/written.h
 
 class Mode(enum.IntEnum):
     """Where a reader of JSON stands."""
@@ -570,16 +564,6 @@ class KeyEvent(enum.IntEnum):
     CLOSES = 2
     KEY_ENDS = 3
     ITEM_ENDS = 4
-
-class ItemEvent(enum.IntEnum):
-    LIST_OPENS = 1
-    OPENS = 2
-    CLOSES = 3
-    ITEM_ENDS = 4
-    LIST_ENDS = 5
-
-ENDS_LAST: int
-ENDS_ONE: int
 
 _Event = tuple[int, int, int]
 
@@ -621,17 +605,3 @@ def count_keys(way: Way, num_keys: _Ints) -> None:
 
 def count_way_tokens(automaton: Automaton, way: Way, bounds: _Ints, num_tokens: _Ints) -> None:
     """Notes, by state, how many tokens spell what is left of a way; no less than bounds[i], of its i-th state."""
-
-def scan_items(
-    automaton: Automaton, roles: _Bytes, state: int, data: bytes, mode: int
-) -> tuple[int, int, list[_Event]]:
-    """The state after some bytes (0: refused), the mode there, and events: (`ItemEvent`, byte, state before it)."""
-
-def ending_tokens(automaton: Automaton, roles: _Bytes, state: int, mode: int, tokens: _Ints) -> _Bytes:
-    """For each of some tokens that may follow which items it ends: 0, ENDS_LAST, ENDS_ONE, or more than that."""
-
-def items_to_go(automaton: Automaton, roles: _Bytes, state: int) -> int:
-    """How many further items a shortest completion writes in lists that must have several."""
-
-def without_ends(automaton: Automaton, roles: _Bytes, state: int) -> int:
-    """The state without its configurations at the end of an item, not accepting; 0 if none is left."""

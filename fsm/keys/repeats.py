@@ -362,13 +362,12 @@ def _refuse_what_may_run_out(automaton: Automaton, passages: Passages) -> None:
     An object whose keys run out must be able to end: its punctuation must not be a matter of what stands beside it.
     """
     network, atoms = automaton.network, automaton.vocabulary.atoms
-    is_owed = network.owes_keys or network.owes_items
     is_apart = atoms.apart & PUNCTUATION == PUNCTUATION
     for index in network.key_texts:
         if passages.never_runs_out(index):
             continue
         is_whole = not TextView(network.texts[index]).bytes_read & ~atoms.alone
-        if not (is_apart and is_whole and (passages.goes_on_behind(index) or not is_owed)):
+        if not (is_apart and is_whole and (passages.goes_on_behind(index) or not network.owes_keys)):
             raise UnsupportedSchema(
                 "keys or items must differ, and this vocabulary may not spell enough of them: it has no token for some "
                 "bytes of the text; allow any string there, or use a vocabulary with byte fallback"

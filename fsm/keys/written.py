@@ -19,15 +19,9 @@ on differently copies it. It knows keys and brackets, no automaton and no tokens
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
 
 from ..record import record
 from .written_trie import WrittenTrie
-
-if TYPE_CHECKING:
-    from .items import Items
-
-Version = TypeVar("Version", "Written", "Items")
 
 
 class Keys:
@@ -135,7 +129,7 @@ def added(
     return None if objects.has(text) else objects.with_key(text, tokens)
 
 
-def since(version: Version | None, num_tokens: int) -> Version | None:
+def since(version: Written | None, num_tokens: int) -> Written | None:
     """The version of a memory that held when the text had so many tokens."""
     while version is not None and version.num_tokens > num_tokens:
         version = version.before

@@ -40,7 +40,7 @@ def may_lack(network: Network, lacking: int) -> bool:
     sets = (byte_set_mask(network, index) for index in range(len(network.byte_sets)))
     if bytes_alone & lacking or any(found & lacking and not found & ~lacking for found in sets):
         return False
-    must_differ = set(network.key_texts) if not network.has_lists else set(range(len(network.texts)))
+    must_differ = set(network.key_texts)
     return all(
         TextView(text).may_lack(lacking, least=MANY_CHARACTERS if index in must_differ else 1)
         for index, text in enumerate(network.texts)

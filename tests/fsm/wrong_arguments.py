@@ -100,7 +100,6 @@ def _functions() -> list[Call]:
             (core.literal_trie, (b"aab", lens, 0, 1, 0)),
             (core.token_ends, (vocabulary._bound_trie, text, 1, follow)),
             (core.find_mixed, (network.data, accepting.repeat(100)[:256], byte_sets, texts, heads)),
-            (core.find_endless, (network.data, byte_sets, texts)),
             (core.takes, (np.array([0, 9], np.int32), np.array([1, 2], np.int32), table, accepting, 1,
                           np.array([3, 99, 9], np.int32), lens)),
         ]
@@ -116,7 +115,6 @@ def _methods() -> list[Call]:
         num_words, num_states = automaton.vocabulary.num_words, bound.num_states
         state, token = bound.start, 97
         row = np.zeros(num_words, np.int32)
-        roles = np.ones(max(len(automaton.network.byte_sets), 1), np.uint8)
         search, judged = core.Search(bound, 1 << 16), core.Judged()
         way = core.find_way(bound, state, np.full(num_states, -1, np.int32))
         by_state = np.zeros(bound.num_states, np.int32)
@@ -148,9 +146,6 @@ def _methods() -> list[Call]:
                 (core.clear_below, (bound, b"ab", row)), (core.find_way, (bound, state, by_state)),
                 (core.count_keys, (way, by_state)),
                 (core.count_way_tokens, (bound, way, np.zeros(len(way.states), np.int32), by_state)),
-                (core.scan_items, (bound, roles, state, b"[1,", 0)),
-                (core.ending_tokens, (bound, roles, state, 1, np.array([97, 44], np.int32))),
-                (core.items_to_go, (bound, roles, state)), (core.without_ends, (bound, roles, state)),
                 (core.is_same_row, (row, row)), (core.num_tokens_in, (row,)), (core.hash_row, (row,)),
             ]
         ]  # fmt: skip
