@@ -1,4 +1,4 @@
-"""Written: the keys that the open objects of a text have so far, as far as the automaton cannot know them.
+"""Written: which keys the open objects of a text have so far, as far as the automaton cannot know them.
 
 Keys that a schema names are part of the automaton's states. Others may be any text, and no automaton remembers which
 texts it has read. So the place of a request is two things, the automaton's state and this memory:
@@ -18,30 +18,30 @@ on differently copies it. It knows keys and brackets, no automaton and no tokens
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
+from itertools import islice
 
 from ..record import record
-from .written_trie import WrittenTrie
+
+QUOTE = b'"'
 
 
 class Keys:
-    """Keys of one object in the order in which they were written, and what its forks wrote behind them.
+    """Keys of one object in the order in which they were written, and what its forks wrote after them.
 
     Attributes:
         texts: the keys as they are written between quotes; numbers: where each is in the list.
-        tokens: (number of a key, token that may write all of it).
-        trie: the texts; those written last are not in it yet.
+        tokens: (number of a key, token that may write all of it, or end in it).
         longest: the number of bytes of the longest, or more.
     """
 
-    __slots__ = ("longest", "numbers", "texts", "tokens", "trie")
+    __slots__ = ("longest", "numbers", "texts", "tokens")
 
     def __init__(self, texts: Sequence[bytes], tokens: Sequence[tuple[int, int]]) -> None:
         self.texts = list(texts)
         self.numbers = {text: number for number, text in enumerate(texts)}
         self.tokens = list(tokens)
-        self.longest = max(map(len, texts))
-        self.trie = WrittenTrie()
+        self.longest = max(map(len, texts), default=0)
 
 
 @record
@@ -52,48 +52,38 @@ class OpenObject:
         keys: the first `count` of them are its own.
         below: the next such object that it lies in.
         gap: how many objects and lists lie between the two, itself included; 0 without `below`.
-        has_tokens: whether some token may write all of a key of it, or of one below.
     """
 
     keys: Keys
     count: int
     below: OpenObject | None
     gap: int
-    has_tokens: bool
 
     def has(self, text: bytes) -> bool:
         """Whether it has a key."""
         number = self.keys.numbers.get(text)
         return number is not None and number < self.count
 
-    @property
-    def trie(self) -> WrittenTrie:
-        """Its keys as a trie: of those that it has, its version is `count`."""
-        trie = self.keys.trie
-        trie.grow(self.keys.texts)
-        return trie
+    def beginning_with(self, begun: bytes) -> list[bytes]:
+        """Its keys that begin so, in order, with the quotes that end them. O(keys)."""
+        return sorted([text + QUOTE for text in islice(self.keys.texts, self.count) if text.startswith(begun)])
 
     def tokens(self) -> list[int]:
-        """Tokens that may write all of one of its keys."""
+        """Tokens that may write all of one of its keys, or end in it."""
         return [token for number, token in self.keys.tokens if number < self.count]
 
-    def with_key(self, text: bytes, tokens: Mapping[bytes, Sequence[int]]) -> OpenObject:
-        """The object with one more key.
-
-        Args:
-            tokens: by key, those that may write all of it.
-        """
+    def with_key(self, text: bytes, tokens: Sequence[int]) -> OpenObject:
+        """The object with one more key; tokens: those that may write all of it, or end in it."""
         keys, number = self.keys, self.count
         if number == len(keys.texts):
+            keys.tokens += [(number, token) for token in tokens]
             keys.texts.append(text)
-        if keys.texts[number] is not text and keys.texts[number] != text:  # a fork, or another thread, was here first
-            keys = Keys([*keys.texts[:number], text], [pair for pair in keys.tokens if pair[0] < number])
-        if keys.numbers.setdefault(text, number) != number:  # as a fork has written it later
-            keys = Keys(keys.texts[: number + 1], [pair for pair in keys.tokens if pair[0] < number])
+        if keys.texts[number] != text or keys.numbers.setdefault(text, number) != number:
+            # a fork, or another thread, was here first, or has written the key later
+            known = [pair for pair in keys.tokens if pair[0] < number]
+            keys = Keys([*keys.texts[:number], text], [*known, *((number, token) for token in tokens)])
         keys.longest = max(keys.longest, len(text))
-        if text in tokens and not any(pair[0] == number for pair in keys.tokens):
-            keys.tokens += [(number, token) for token in tokens[text]]
-        return OpenObject(keys, number + 1, self.below, self.gap, self.has_tokens or text in tokens)
+        return OpenObject(keys, number + 1, self.below, self.gap)
 
 
 @record
@@ -119,14 +109,12 @@ class Written:
 
 
 def added(
-    objects: OpenObject | None, depth: int, text: bytes, tokens: Mapping[bytes, Sequence[int]]
+    objects: OpenObject | None, depth: int, text: bytes, tokens_of: Callable[[bytes], Sequence[int]]
 ) -> OpenObject | None:
     """The objects once a key of the innermost one has ended; None if it has that key already."""
     if objects is None or depth:
-        known = [(0, token) for token in tokens.get(text, ())]
-        has_tokens = bool(known) or (objects is not None and objects.has_tokens)
-        return OpenObject(Keys((text,), known), 1, objects, depth, has_tokens)
-    return None if objects.has(text) else objects.with_key(text, tokens)
+        return OpenObject(Keys((), ()), 0, objects, depth).with_key(text, tokens_of(text))
+    return None if objects.has(text) else objects.with_key(text, tokens_of(text))
 
 
 def since(version: Written | None, num_tokens: int) -> Written | None:
