@@ -42,7 +42,11 @@ if TYPE_CHECKING:
     from ..vocabulary.key_tokens import KeyTokens
 
 MAX_KEPT = 1 << 13
+MAX_LEFT = 64
 STEP_BYTES = 400
+
+
+Left = tuple[bool, list[bytes]]
 
 
 @record
@@ -72,6 +76,7 @@ class Repeats:
         self._vocabulary = automaton.vocabulary
         self._steps: dict[int, Step] = {}
         self._places: dict[int, int] = {}
+        self._left: dict[tuple[OpenObject, int, bytes, bool], Left] = {}  # mostly of one row
 
     @property
     def num_bytes(self) -> int:
@@ -280,16 +285,21 @@ class Repeats:
         is_alive, cuts = self._keys_left(innermost, inside, b"", with_cuts=True) if inside else (True, [])
         return [QUOTE + cut for cut in cuts] if is_alive else [QUOTE]
 
-    def _keys_left(
-        self, innermost: OpenObject, state: int, begun: bytes, *, with_cuts: bool
-    ) -> tuple[bool, list[bytes]]:
+    def _keys_left(self, innermost: OpenObject, state: int, begun: bytes, *, with_cuts: bool) -> Left:
         """Whether a key that has begun can become one that the object does not have; the bytes after which it cannot.
 
         Args:
             with_cuts: the latter are asked for.
         """
-        texts = [text[len(begun) :] for text in innermost.beginning_with(begun)]
-        return core.keys_left(self._automaton.core, state, texts, with_cuts) if texts else (True, [])
+        same = (innermost, state, begun, with_cuts)
+        found = self._left.get(same)
+        if found is None:
+            texts = [text[len(begun) :] for text in innermost.beginning_with(begun)]
+            found = core.keys_left(self._automaton.core, state, texts, with_cuts) if texts else (True, [])
+            if len(self._left) >= MAX_LEFT:
+                self._left.clear()
+            self._left[same] = found
+        return found
 
 
 def _is_endless(table: TextTable) -> bool:

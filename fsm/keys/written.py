@@ -18,12 +18,14 @@ on differently copies it. It knows keys and brackets, no automaton and no tokens
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from itertools import islice
+import threading
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterable
 
 from ..record import record
 
 QUOTE = b'"'
+NO_BYTE = b"\xff"  # of UTF-8
 
 
 class Keys:
@@ -31,17 +33,38 @@ class Keys:
 
     Attributes:
         texts: the keys as they are written between quotes; numbers: where each is in the list.
-        tokens: (number of a key, token that may write all of it, or end in it).
+        ordered: the keys with the quotes that end them, sorted, each with its number.
+        tokens: by token that may write all of a key, or end in it, the number of the first such key.
         longest: the number of bytes of the longest, or more.
+        lock: forks, in other threads, may add keys.
     """
 
-    __slots__ = ("longest", "numbers", "texts", "tokens")
+    __slots__ = ("lock", "longest", "numbers", "ordered", "texts", "tokens")
 
-    def __init__(self, texts: Sequence[bytes], tokens: Sequence[tuple[int, int]]) -> None:
-        self.texts = list(texts)
-        self.numbers = {text: number for number, text in enumerate(texts)}
-        self.tokens = list(tokens)
-        self.longest = max(map(len, texts), default=0)
+    def __init__(self) -> None:
+        self.texts: list[bytes] = []
+        self.numbers: dict[bytes, int] = {}
+        self.ordered: list[tuple[bytes, int]] = []
+        self.tokens: dict[int, int] = {}
+        self.longest = 0
+        self.lock = threading.Lock()
+
+    def add(self, text: bytes, tokens: Iterable[int]) -> None:
+        """One more key; tokens: those that may write all of it, or end in it."""
+        number = self.numbers[text] = len(self.texts)
+        insort(self.ordered, (text + QUOTE, number))
+        for token in tokens:
+            self.tokens.setdefault(token, number)
+        self.longest = max(self.longest, len(text))
+        self.texts.append(text)
+
+    def beginning(self, count: int) -> Keys:
+        """The first keys in a list of their own."""
+        keys = Keys()
+        for text in self.texts[:count]:
+            keys.add(text, ())
+        keys.tokens = {token: number for token, number in self.tokens.items() if number < count}
+        return keys
 
 
 @record
@@ -65,24 +88,24 @@ class OpenObject:
         return number is not None and number < self.count
 
     def beginning_with(self, begun: bytes) -> list[bytes]:
-        """Its keys that begin so, in order, with the quotes that end them. O(keys)."""
-        return sorted([text + QUOTE for text in islice(self.keys.texts, self.count) if text.startswith(begun)])
+        """Its keys that begin so, in order, with the quotes that end them; none if a quote is in what has begun."""
+        ordered = self.keys.ordered
+        first = bisect_left(ordered, (begun,))
+        after = bisect_left(ordered, (begun + NO_BYTE,), first)
+        return [text for text, number in ordered[first:after] if number < self.count and len(text) > len(begun)]
 
     def tokens(self) -> list[int]:
         """Tokens that may write all of one of its keys, or end in it."""
-        return [token for number, token in self.keys.tokens if number < self.count]
+        return [token for token, number in self.keys.tokens.copy().items() if number < self.count]
 
-    def with_key(self, text: bytes, tokens: Sequence[int]) -> OpenObject:
+    def with_key(self, text: bytes, tokens: Iterable[int]) -> OpenObject:
         """The object with one more key; tokens: those that may write all of it, or end in it."""
         keys, number = self.keys, self.count
-        if number == len(keys.texts):
-            keys.tokens += [(number, token) for token in tokens]
-            keys.texts.append(text)
-        if keys.texts[number] != text or keys.numbers.setdefault(text, number) != number:
-            # a fork, or another thread, was here first, or has written the key later
-            known = [pair for pair in keys.tokens if pair[0] < number]
-            keys = Keys([*keys.texts[:number], text], [*known, *((number, token) for token in tokens)])
-        keys.longest = max(keys.longest, len(text))
+        with keys.lock:
+            if number < len(keys.texts) and keys.texts[number] != text:  # a fork was here first
+                keys = keys.beginning(number)
+            if number == len(keys.texts):
+                keys.add(text, tokens)
         return OpenObject(keys, number + 1, self.below, self.gap)
 
 
@@ -109,11 +132,11 @@ class Written:
 
 
 def added(
-    objects: OpenObject | None, depth: int, text: bytes, tokens_of: Callable[[bytes], Sequence[int]]
+    objects: OpenObject | None, depth: int, text: bytes, tokens_of: Callable[[bytes], Iterable[int]]
 ) -> OpenObject | None:
     """The objects once a key of the innermost one has ended; None if it has that key already."""
     if objects is None or depth:
-        return OpenObject(Keys((), ()), 0, objects, depth).with_key(text, tokens_of(text))
+        return OpenObject(Keys(), 0, objects, depth).with_key(text, tokens_of(text))
     return None if objects.has(text) else objects.with_key(text, tokens_of(text))
 
 
