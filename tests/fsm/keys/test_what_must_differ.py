@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from phloem.errors import ConstraintTooLarge, EmptyLanguage, UnsupportedSchema
 from phloem.fsm import Compiler, Constraint, Vocabulary
-from phloem.fsm.json_schema import KeyOrder
+from phloem.fsm.json_schema import KeyOrder, Whitespace
 
 from .judging import Judge
 
@@ -23,6 +23,7 @@ WORDS = [
     b'":1,"', b'{"', b'{"a":', b'"a":1', b'"a":1,"b":', b',"c":1', b',"c":', b'{"c":1', b'1,"', b'1}', b'1},{"',
     b'"],["', b'"]', b'"}', b'[]', b'{}', b'"a","a"', b'"a","b"', b'aa', b'\\"', b'true', b'1,1', b'1,', b'[1',
     b'cd', b'd":', b'c":1,"d":1', b'"]}',
+    b', "', b'": ', b'"a": 1', b', "c": 1', b', ', b' ', b'\n', b'"a", "a"',
 ]  # fmt: skip
 TOKENS = [*(bytes([byte]) for byte in range(256)), *WORDS, b""]
 EOS = len(TOKENS) - 1
@@ -80,10 +81,12 @@ def compiler() -> Compiler:
     return Compiler(Vocabulary(TOKENS, [EOS]))
 
 
-def compiled(compiler: Compiler, schema: Any, key_order: KeyOrder) -> Constraint | None:
+def compiled(
+    compiler: Compiler, schema: Any, key_order: KeyOrder, whitespace: Whitespace = "compact"
+) -> Constraint | None:
     """The constraint; None if the schema is refused, or said to have no valid instance."""
     try:
-        return compiler.json_schema(schema, key_order=key_order)
+        return compiler.json_schema(schema, key_order=key_order, whitespace=whitespace)
     except (UnsupportedSchema, EmptyLanguage, ConstraintTooLarge):
         return None
 
@@ -93,11 +96,11 @@ def judge_of(constraint: Constraint, schema: Any) -> Judge:
 
 
 @settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=150)
-@given(schemas, key_orders, st.randoms(use_true_random=False))
+@given(schemas, key_orders, st.sampled_from(["compact", "spaced", "flexible"]), st.randoms(use_true_random=False))
 def test_every_text_ends_and_is_valid(
-    compiler: Compiler, schema: Any, key_order: KeyOrder, chance: random.Random
+    compiler: Compiler, schema: Any, key_order: KeyOrder, whitespace: Whitespace, chance: random.Random
 ) -> None:
-    constraint = compiled(compiler, schema, key_order)
+    constraint = compiled(compiler, schema, key_order, whitespace)
     if constraint is not None:
         for _ in range(4):
             judge_of(constraint, schema).check_walk(chance, chance.randrange(40))
