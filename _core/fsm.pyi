@@ -272,12 +272,6 @@ def token_ends(trie: TokenTrie, text: bytes, begin: int, follow: _Bytes) -> tupl
 def lay_out(packed: _Ints, literals: bytes) -> _Ints:
     """`Network.data` of what `Positions` has built, without the interpreter's lock; see core/laying.h."""
 
-def find_endless(data: _Ints, roles: _Bytes, texts: _Bytes) -> _Bytes:
-    """uint8[num_nodes]: whether, from a node to the end of its rule or of its item, some text has no end of texts.
-
-    Members in any order do not count. roles: of the byte sets; texts: by text, whether it has none.
-    """
-
 # ---------------------------------------------------------------- automata: core/automaton.h, core/bound.h
 
 class OutOfWork(Exception):
@@ -538,7 +532,7 @@ def hash_row(words: _Ints) -> int:
 
 def is_same_row(one: _Ints, other: _Ints) -> bool: ...
 
-# ---------------------------------------------------------------- keys and items: core/written.h, core/items.h
+# ---------------------------------------------------------------- keys and items: core/written.h
 
 class Mode(enum.IntEnum):
     """Where a reader of JSON stands."""
@@ -553,16 +547,6 @@ class KeyEvent(enum.IntEnum):
     CLOSES = 2
     KEY_ENDS = 3
     ITEM_ENDS = 4
-
-class ItemEvent(enum.IntEnum):
-    LIST_OPENS = 1
-    OPENS = 2
-    CLOSES = 3
-    ITEM_ENDS = 4
-    LIST_ENDS = 5
-
-ENDS_LAST: int
-ENDS_ONE: int
 
 _Event = tuple[int, int, int]
 
@@ -583,23 +567,19 @@ def is_in_string(automaton: Automaton, state: int) -> bool:
 def note_mode(automaton: Automaton, state: int, mode: int) -> None:
     """Notes where a reader of JSON stands in a state."""
 
+def keys_left(automaton: Automaton, state: int, texts: list[bytes], with_cuts: bool) -> tuple[bool, list[bytes]]:
+    """Whether from a state anything but some keys can be written, and the shortest beginnings after which nothing can.
+
+    Args:
+        texts: what is left of the keys, with their quotes, sorted; with_cuts: the beginnings are asked for.
+
+    Raises:
+        ValueError: they are not sorted, one is empty, or there are none.
+    """
+
 def clear_below(automaton: Automaton, path: bytes, bits: _Ints) -> None:
     """Clears the bits of all tokens that begin with some bytes.
 
     Raises:
         ValueError: there are none.
     """
-
-def scan_items(
-    automaton: Automaton, roles: _Bytes, state: int, data: bytes, mode: int
-) -> tuple[int, int, list[_Event]]:
-    """The state after some bytes (0: refused), the mode there, and events: (`ItemEvent`, byte, state before it)."""
-
-def ending_tokens(automaton: Automaton, roles: _Bytes, state: int, mode: int, tokens: _Ints) -> _Bytes:
-    """For each of some tokens that may follow which items it ends: 0, ENDS_LAST, ENDS_ONE, or more than that."""
-
-def items_to_go(automaton: Automaton, roles: _Bytes, state: int) -> int:
-    """How many further items a shortest completion writes in lists that must have several."""
-
-def without_ends(automaton: Automaton, roles: _Bytes, state: int) -> int:
-    """The state without its configurations at the end of an item, not accepting; 0 if none is left."""

@@ -27,8 +27,6 @@ from .columns import IN_KEY, NEVER
 from .guess import CERTAIN, MARK, OFTEN, ONCE, WORD, Guess
 from .habits import FREE
 from .jump import MAX_TAIL_TOKENS
-from .keys.distinct import Distinct, Place
-from .keys.items import NO_ITEMS, Address, Items
 from .keys.key_budget import KeyPlace
 from .keys.written import Written, in_string, since
 from .moves import Steps
@@ -52,13 +50,11 @@ class Cursor:
     """
 
     __slots__ = (
-        "_distinct", "_habits", "_is_plain", "_items", "_masks", "_moves", "_num_attempts", "_repeats", "_rows",
+        "_habits", "_is_plain", "_masks", "_moves", "_num_attempts", "_repeats", "_rows",
         "_size", "_steps", "_trail", "_written", "circle", "constraint", "knowledge", "last_change", "patience",
     )  # fmt: skip
 
-    def __init__(
-        self, constraint: Renewable, circle: str, trail: Trail, written: Written | None, items: Items | None
-    ) -> None:
+    def __init__(self, constraint: Renewable, circle: str, trail: Trail, written: Written | None) -> None:
         self.constraint = constraint
         self.knowledge = knowledge = constraint.knowledge
         self.patience = EARLY
@@ -72,8 +68,6 @@ class Cursor:
         self._is_plain = knowledge.vocabulary.is_plain
         self._size = knowledge.vocabulary.size
         self._repeats = knowledge.repeats
-        self._distinct = knowledge.distinct
-        self._items = items
         self._trail = trail
         self._take_up(written)
         self._steps = self._moves.steps(trail.last_state(knowledge.automaton.start))
@@ -81,9 +75,8 @@ class Cursor:
     @classmethod
     def first(cls, constraint: Renewable, circle: str = "") -> Self:
         """A cursor at the beginning of the text, in this very constraint, however full it is."""
-        repeats, distinct = constraint.knowledge.repeats, constraint.knowledge.distinct
-        written = None if repeats is None else repeats.at_first
-        return cls(constraint, circle, Trail(), written, None if distinct is None else NO_ITEMS)
+        repeats = constraint.knowledge.repeats
+        return cls(constraint, circle, Trail(), None if repeats is None else repeats.at_first)
 
     def _take_up(self, written: Written | None) -> None:
         """Takes up a memory of keys, and the moves that change nothing in it; where the cursor stands comes after.
@@ -94,8 +87,6 @@ class Cursor:
         moves = self.knowledge.moves
         if self._repeats is not None and written is not None and written.objects is not None:
             moves = self.knowledge.key_moves
-        if self._distinct is not None and self._items is not None:
-            moves = self.knowledge.rival_moves if self._items.has_rivals else self.knowledge.item_moves
         self._moves = moves
 
     # ---------------------------------------------------------------- where it stands
@@ -130,9 +121,7 @@ class Cursor:
         """A number of tokens that surely suffices to reach acceptance from here; 0 if accepting."""
         if self.state == FINISHED:
             return 0
-        keys, items = self.knowledge.key_budget, self.knowledge.item_budget
-        if items is not None:
-            return items.bound(self._place())
+        keys = self.knowledge.key_budget
         if keys is None or self._written is None:  # nearly always
             return self.knowledge.completions.bound(self.state)
         return keys.bound(self._key_place(self._written))
@@ -142,21 +131,10 @@ class Cursor:
         """Whether `limit >= min_tokens_to_accept()`, which is cheaper to ask where there are plenty."""
         if self.state == FINISHED:
             return True
-        keys, items = self.knowledge.key_budget, self.knowledge.item_budget
-        if items is not None:
-            return items.is_within(self._place(), limit)
+        keys = self.knowledge.key_budget
         if keys is None or self._written is None:  # nearly always
             return self.knowledge.completions.is_within(self.state, limit)
         return keys.is_far(self._written, self.state, limit) or keys.bound(self._key_place(self._written)) <= limit
-
-    def _place(self) -> Place:
-        """The place of the text among the items that it has."""
-        assert self._items is not None
-        return Place(self.state, self._written, self._items, self._since, (len(self._trail), 0))
-
-    def _since(self, begin: Address) -> bytes:
-        """What was written from a token and a byte of it on."""
-        return self._text_of(len(self._trail) - begin[0])[begin[1] :]
 
     def _text_of(self, count: int) -> bytes:
         """What the last `count` tokens spell."""
@@ -175,7 +153,7 @@ class Cursor:
         All zero once finished. The array is shared and stays valid; states with the same future share it.
         """
         row = self._rows.get(self._steps.state)
-        if row is not None and self._distinct is None:  # nearly always
+        if row is not None:  # nearly always
             row.is_recent = True
             if self._written is None:
                 return row.bits
@@ -193,9 +171,7 @@ class Cursor:
         if self._rows.get(self.state) is None:
             change_early(self, NEVER)
         bits = self._masks.row(self.state).bits
-        if self._written is not None:
-            bits = self._unrepeated(self._written, bits)
-        return bits if self._distinct is None else self._distinct.row(self._place(), bits)
+        return bits if self._written is None else self._unrepeated(self._written, bits)
 
     def row_within(self, remaining: int) -> Ints:
         """As `row`, but only tokens after which `remaining - 1` further tokens surely suffice.
@@ -205,7 +181,7 @@ class Cursor:
         token with `remaining - 1`: so a text begun with enough budget always ends complete.
         """
         row = self._rows.get(self._steps.state)
-        if row is not None and row.worst < remaining and self._written is None and self._distinct is None:
+        if row is not None and row.worst < remaining and self._written is None:
             row.is_recent = True  # nearly always: the budget is far, and the row is known
             return row.bits
         return self._other_row_within(remaining)
@@ -219,18 +195,13 @@ class Cursor:
         if row is None or row.worst >= remaining:
             change_early(self, remaining)
         if self._written is not None:
-            left = self._unrepeated_within(self._written, remaining)
-        else:
-            left = self.knowledge.budget.row(self.state, remaining - 1)
-        items = self.knowledge.item_budget
-        if items is None:  # nearly always
-            return left
-        return items.row(self._place(), left, remaining - 1, self._masks.row(self.state).worst)
+            return self._unrepeated_within(self._written, remaining)
+        return self.knowledge.budget.row(self.state, remaining - 1)
 
     def row_soon(self, remaining: int, work: int) -> Ints | None:
         """`row_within`, or None if that takes more than `work` to find out (`Room.allow`): ask again."""
         row = self._rows.get(self._steps.state)
-        if row is not None and row.worst < remaining and self._written is None and self._distinct is None:
+        if row is not None and row.worst < remaining and self._written is None:
             row.is_recent = True  # nearly always
             return row.bits
         if row is None and self.state != FINISHED and not self._is_made(remaining, work):
@@ -271,7 +242,7 @@ class Cursor:
 
     def _unrepeated_draft(self, draft: Sequence[int], remaining: int) -> Sequence[int]:
         """The beginning of some tokens that repeats no key and leaves enough of `remaining` tokens."""
-        if self._distinct is None and (self._repeats is None or len(draft) < (2 if self._written is None else 1)):
+        if self._repeats is None or len(draft) < (2 if self._written is None else 1):
             return draft
         return draft[: self.count_allowed(draft, remaining)]
 
@@ -308,8 +279,7 @@ class Cursor:
         if self.state == FINISHED or not self.knowledge.drafts.run(self.state).data:
             return []  # nearly always
         draft = self.draft()[: max(remaining, 0)]
-        is_plain = self._written is None and self._distinct is None
-        if is_plain and self.knowledge.automaton.min_bytes(self.state) <= remaining:
+        if self._written is None and self.knowledge.automaton.min_bytes(self.state) <= remaining:
             return draft  # every token of the draft takes at least one byte off
         return draft[: self.count_allowed(draft, remaining)]
 
@@ -422,23 +392,12 @@ class Cursor:
                 return FINISHED if self.is_accepting else 0
             if target == 0:
                 return 0
-        if self._distinct is not None:
-            return self._distinctly(self._distinct, state, token_id)
         if self._repeats is None:
             return self._helped(state, token_id)
         num_tokens = len(self._trail) + 1
         target, written, _ = self._repeats.follow(self._written, state, token_id, num_tokens, self._typed)
         if written is not self._written:
             self._moves.learn_that_it_depends(state, token_id)
-            self._take_up(written)
-        return target
-
-    def _distinctly(self, distinct: Distinct, state: int, token_id: int) -> int:
-        """The state after a token that may begin or end items, or strings; 0 if it is not allowed."""
-        target, written, items = distinct.take(self._place(), token_id, len(self._trail) + 1, self._typed)
-        if target:
-            self._moves.learn_that_it_depends(state, token_id)
-            self._items = items
             self._take_up(written)
         return target
 
@@ -455,16 +414,13 @@ class Cursor:
             raise ValueError(f"cannot take back {num_tokens} of {len(self._trail)} tokens")
         if num_tokens:
             self._trail.cut(num_tokens)
-            if self._items is not None:
-                self._items = since(self._items, len(self._trail))
-                self._take_up(self._written)
             if self._written is not None:
                 self._take_up(since(self._written, len(self._trail)))
             self._steps = self._moves.steps(self._trail.last_state(self.knowledge.automaton.start))
 
     def fork(self) -> Cursor:
         """An independent cursor at the same place. O(1): what was taken so far is shared."""
-        other = Cursor(self.constraint, self.circle, self._trail.fork(), self._written, self._items)
+        other = Cursor(self.constraint, self.circle, self._trail.fork(), self._written)
         other.patience, other.last_change = self.patience, self.last_change
         return other
 

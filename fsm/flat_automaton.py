@@ -67,7 +67,7 @@ def flatten(
     check_type("constraint", constraint, Constraint, "a compiled Constraint")
     check_at_least("max_states", max_states, 1, "a number of states")
     check_at_least("max_row_bytes", max_row_bytes, 0, "a number of bytes")
-    if constraint.knowledge.repeats is not None or constraint.knowledge.distinct is not None:
+    if constraint.knowledge.repeats is not None:
         return None
     found = _transitions(constraint, max_states)
     if found is None:

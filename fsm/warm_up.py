@@ -67,7 +67,10 @@ def _grammars() -> Iterator[tuple[Grammar, int]]:
     yield schema_to_grammar({"type": "object", "properties": {"a": number, "é": {"enum": ["a", "b"]}}}), MANY_TOKENS
     yield schema_to_grammar({"type": "object", "properties": {"a": {"type": "null"}, "b": True}}), 1
     yield schema_to_grammar({"type": "object", "minProperties": 2}), FEW_TOKENS
-    yield schema_to_grammar({"type": "array", "uniqueItems": True, "minItems": 2}), FEW_TOKENS
+    yield (
+        schema_to_grammar({"type": "array", "items": {"type": "string"}, "uniqueItems": True, "minItems": 2}),
+        FEW_TOKENS,
+    )
     yield schema_to_grammar({"type": "number", "multipleOf": 0.01}), 1  # as all amounts of money are
     for name in FORMATS:
         yield schema_to_grammar({"type": "string", "format": name}), 1

@@ -31,7 +31,7 @@ RECORD = {
     "required": ["name"],
     "additionalProperties": False,
 }
-NUMBERS = {"type": "array", "items": {"type": "integer"}, "uniqueItems": True, "minItems": 2, "maxItems": 3}
+WORDS = {"type": "array", "items": {"type": "string"}, "uniqueItems": True, "minItems": 2, "maxItems": 3}
 NAMED = {
     "type": "object",
     "properties": {"a": {"enum": [1, "b", {"c": None}]}},
@@ -41,7 +41,7 @@ NAMED = {
     "maxProperties": 2,
 }
 OPEN = {"type": "object", "properties": {"a": {"type": "boolean"}}, "minProperties": 1, "maxProperties": 2}
-SCHEMAS = (RECORD, NUMBERS, NAMED, OPEN)
+SCHEMAS = (RECORD, WORDS, NAMED, OPEN)
 
 
 def warm_up(engine: Engine, parts: tuple[str, ...] = PARTS) -> None:

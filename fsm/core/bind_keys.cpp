@@ -2,11 +2,13 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
+
 #include "bind.h"
 #include "bound.h"
-#include "items.h"
 #include "laying.h"
 #include "unlocked.h"
+#include "written.h"
 
 namespace phloem::fsm {
 
@@ -17,18 +19,7 @@ using ByteArray = Array<uint8_t>;
 using Self = BoundAutomaton;
 using Event = std::tuple<int32_t, int32_t, int32_t>;
 
-Bytes view(const ByteArray& array) { return {array.data(), array.shape(0)}; }
 Ints view(const IntArray& array) { return {array.data(), array.shape(0)}; }
-
-// `locked_at` for what needs the roles of all byte sets.
-template <class Function>
-auto locked_with(Self& self, const ByteArray& roles, int64_t state, Function function) {
-  check(static_cast<int64_t>(roles.shape(0)) >= self.network.num_byte_sets, "roles", "is shorter than the byte sets");
-  return locked_at(self, state, function);
-}
-
-// The dead state has no completion.
-void check_is_alive(int64_t state) { check(state != 0, "state", "is the dead one"); }
 
 Mode mode_from(int32_t mode) {
   check_number("mode", mode, UNKNOWN, ESCAPE);
@@ -63,54 +54,23 @@ void bind_written(nb::module_& module) {
   module.def("note_mode", [](Self& self, int64_t state, int32_t mode) {
     locked_at(self, state, [&](Automaton& automaton) { note_mode(automaton, state, mode_from(mode)); });
   });
+  module.def("keys_left", [](Self& self, int64_t state, const std::vector<nb::bytes>& texts, bool with_cuts) {
+    std::vector<Bytes> views;
+    for (const nb::bytes& text : texts) views.push_back(bytes_of(text));
+    auto is_before = [](Bytes one, Bytes other) { return std::ranges::lexicographical_compare(one, other); };
+    const bool is_right = !views.empty() && !views[0].empty() && std::ranges::is_sorted(views, is_before);
+    check(is_right, "texts", "are not sorted, or there is nothing left of one, or there are none");
+    const KeysLeft found =
+        locked_at(self, state, [&](Automaton& automaton) { return keys_left(automaton, state, views, with_cuts); });
+    std::vector<nb::bytes> cuts;
+    for (Bytes cut : found.cuts) cuts.emplace_back(cut.data(), cut.size());
+    return std::tuple(found.is_alive, cuts);
+  });
   module.def("clear_below", [](Self& self, nb::bytes path, Bits bits) {
     if (path.size() == 0) throw nb::value_error("all tokens begin with no bytes");
     check_row(self.automaton.vocabulary, "bits", bits.shape(0));
     clear_below(self.automaton.vocabulary.whole, bytes_of(path), bits.data());
   }, nb::arg(), nb::arg(), nb::arg().noconvert());
-}
-
-void bind_items(nb::module_& module) {
-  nb::enum_<ItemEvent>(module, "ItemEvent", nb::is_arithmetic())
-      .value("LIST_OPENS", ItemEvent::LIST_OPENS)
-      .value("OPENS", ItemEvent::OPENS)
-      .value("CLOSES", ItemEvent::CLOSES)
-      .value("ITEM_ENDS", ItemEvent::ITEM_ENDS)
-      .value("LIST_ENDS", ItemEvent::LIST_ENDS);
-  module.attr("ENDS_LAST") = static_cast<int>(ENDS_LAST);
-  module.attr("ENDS_ONE") = static_cast<int>(ENDS_ONE);
-  module.def("scan_items", [](Self& self, ByteArray roles, int64_t state, nb::bytes data, int32_t mode) {
-    const ItemScan found = locked_with(self, roles, state, [&](Automaton& automaton) {
-      return scan_items(automaton, view(roles), state, bytes_of(data), mode_from(mode));
-    });
-    std::vector<Event> events;
-    for (const auto& [kind, at, before] : found.events) events.emplace_back(static_cast<int32_t>(kind), at, before);
-    return std::tuple(found.state, static_cast<int32_t>(found.mode), events);
-  });
-  module.def("ending_tokens", [](Self& self, ByteArray roles, int64_t state, int32_t mode, IntArray tokens) {
-    check_values("tokens", view(tokens), 0, self.automaton.vocabulary.num_tokens);
-    return array_of(locked_with(self, roles, state, [&](Automaton& automaton) {
-      return ending_tokens(automaton, view(roles), state, mode_from(mode), view(tokens));
-    }));
-  });
-  module.def("items_to_go", [](Self& self, ByteArray roles, int64_t state) {
-    check_is_alive(state);
-    return locked_with(self, roles, state, [&](Automaton& automaton) {
-      return items_to_go(automaton, view(roles), state);
-    });
-  });
-  module.def("without_ends", [](Self& self, ByteArray roles, int64_t state) {
-    return locked_with(self, roles, state, [&](Automaton& automaton) {
-      return without_ends(automaton, view(roles), state);
-    });
-  });
-}
-
-// A network of which only the indices are asked for.
-Network checked_network(const IntArray& data, const ByteArray& byte_sets, const ByteArray& texts) {
-  const int64_t num_byte_sets = static_cast<int64_t>(byte_sets.shape(0));
-  check_network(view(data), num_byte_sets, static_cast<int64_t>(texts.shape(0)));
-  return network_of(data.data(), nullptr, num_byte_sets, {});
 }
 
 void bind_networks(nb::module_& module) {
@@ -122,19 +82,12 @@ void bind_networks(nb::module_& module) {
     }
     return array_of(std::move(found));
   });
-  module.def("find_endless", [](IntArray data, ByteArray roles, ByteArray texts) {
-    const Network network = checked_network(data, roles, texts);
-    std::vector<uint8_t> ends;
-    for (uint8_t role : view(roles)) ends.push_back(role & ENDS_ITEM);
-    return array_of(find_endless(network, view(texts), ends));
-  });
 }
 
 }  // namespace
 
 void bind_keys(nb::module_& module) {
   bind_written(module);
-  bind_items(module);
   bind_networks(module);
 }
 

@@ -24,39 +24,4 @@ Network network_of(const int32_t* data, const uint64_t* byte_sets, int64_t num_b
   return found;
 }
 
-namespace {
-
-bool leads_to(const Network& network, const std::vector<uint8_t>& found, Bytes texts, Bytes ends, int64_t node) {
-  const int32_t arg = network.args[node], next = network.nexts[node];
-  switch (network.kinds[node]) {
-    case K_SPLIT: {
-      bool any = false;
-      for (int32_t option = arg; option < arg + next; ++option) any |= found[network.options[option]] != 0;
-      return any;
-    }
-    case K_BYTES: return !ends[arg] && found[next];
-    case K_TEXT: return texts[arg] || found[next];
-    case K_CALL: return found[arg] || found[next];
-    case K_LOOP: return found[network.loops[arg].entry] || found[next];
-    case K_BYTE:
-    case K_SET: return found[next];
-    default: return false;
-  }
-}
-
-}  // namespace
-
-std::vector<uint8_t> find_endless(const Network& network, Bytes texts, Bytes ends) {
-  std::vector<uint8_t> found(network.num_nodes);
-  for (bool is_growing = true; is_growing;) {
-    is_growing = false;
-    for (int64_t node = 0; node < network.num_nodes; ++node) {
-      if (found[node] || network.costs[node] >= NEVER || !leads_to(network, found, texts, ends, node)) continue;
-      found[node] = 1;
-      is_growing = true;
-    }
-  }
-  return found;
-}
-
 }  // namespace phloem::fsm

@@ -63,11 +63,6 @@ struct Network {
   const Set& set_at(int64_t node) const { return sets[args[node]]; }  // of a node of kind K_SET or K_KEY
 };
 
-// uint8[num_nodes]: whether, from a node to the end of its rule or of its item, some text may be read that has no end of
-// texts. texts: uint8 by text, whether it has none; ends: uint8 by byte set, whether it ends an item. Members in any
-// order do not count.
-std::vector<uint8_t> find_endless(const Network& network, Bytes texts, Bytes ends);
-
 // data: `Network.data` of network/network.py, with its head, which `check_network` has found to be right.
 Network network_of(const int32_t* data, const uint64_t* byte_sets, int64_t num_byte_sets,
                    std::span<const TextTable> texts);

@@ -81,9 +81,6 @@ def schema_to_grammar(
     """
     compiler = _compiler(schema, whitespace, key_order, extra_keys, annotations, compile_time, prefix)
     grammar = compiler.grammar()
-    if compiler.is_mixed:
-        compiler = _compiler(schema, whitespace, key_order, extra_keys, None, compile_time, prefix, by_value=True)
-        grammar = compiler.grammar()
     if places is not None:
         places.update(compiler.places())
     return grammar
@@ -111,11 +108,7 @@ def arguments_to_grammar(
         ConstraintError: as `schema_to_grammar`; UnsupportedSchema also for what cannot be written as XML.
     """
     compiler = _compiler(schema, whitespace, key_order, extra_keys, None, compile_time, prefix)
-    grammar = compiler.xml_arguments(marks, spell)
-    if compiler.is_mixed:
-        compiler = _compiler(schema, whitespace, key_order, extra_keys, None, compile_time, prefix, by_value=True)
-        grammar = compiler.xml_arguments(marks, spell)
-    return grammar
+    return compiler.xml_arguments(marks, spell)
 
 
 def raw_keys(schema: object, marks: XmlMarks, compile_time: CompileTime | None = None) -> frozenset[str]:
@@ -135,12 +128,10 @@ def _compiler(
     annotations: list[Annotation] | None,
     compile_time: CompileTime | None,
     prefix: str = "",
-    *,
-    by_value: bool = False,
 ) -> SchemaCompiler:
     if type(schema) is not dict and type(schema) is not bool:
         raise InvalidSchema(f"a schema must be an object or a boolean, not {shown(schema)}")
     evaluates, is_dynamic = check_size(schema)
     time = compile_time or NO_LIMIT
     sites = Sites(schema, annotations, evaluates=evaluates, is_dynamic=is_dynamic, time=time)
-    return SchemaCompiler(sites, layout_of(whitespace), key_order, extra_keys, by_value=by_value, prefix=prefix)
+    return SchemaCompiler(sites, layout_of(whitespace), key_order, extra_keys, prefix=prefix)

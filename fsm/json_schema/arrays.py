@@ -9,9 +9,10 @@ So does the negation of `uniqueItems` over few values: one of them comes twice, 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import combinations
+from math import inf
 
 from ...errors import ConstraintError, UnsupportedSchema
 from ..network.expression import (
@@ -27,7 +28,6 @@ from ..record import record
 from .disjointness import goal_of_item
 from .item_states import ItemStates, State
 from .layout import Layout, Parts
-from .negation import refusals
 from .parts import ArrayFacet, Contains, Goal
 from .plain import PlainArray
 from .texts import error_at
@@ -35,7 +35,6 @@ from .texts import error_at
 MAX_UNIQUE = 10  # values of items behind fixed ones
 MAX_UNIQUE_LIST = 4096
 MAX_REPEATED = 128  # values of which one must come twice
-ENDLESSLY = 1 << 62
 
 Value = Callable[[Goal], "Expression | None"]
 """Compiles a goal; None if no value fulfils it."""
@@ -49,24 +48,22 @@ class ArrayWriter:
 
     Attributes:
         value: compiles a goal.
-        distinct: the same, each value in one spelling, as items that must differ are written.
-        texts: all values of a goal as JSON texts, None if they are too many.
+        texts: all values of a goal as JSON texts, None if they are too many, or objects or arrays; constants: also of a
+            plain list with objects or arrays in it, if each value has one text.
         strings: all values of a goal, each once in a list, and how many they are; None if not all of them are strings.
         constant: the goal of a value.
         is_impossible: whether surely no value fulfils a goal.
         states: writes arrays whose items are counted.
-        owe: notes that so many values of an expression may be asked for, and where.
     """
 
     layout: Layout
     value: Value
-    distinct: Value
     texts: Callable[[Goal, int], list[str] | None]
+    constants: Callable[[Goal, int], list[str] | None]
     strings: Callable[[Goal], DistinctStrings | None]
     constant: Callable[[object, str], Goal]
     is_impossible: Callable[[Goal], bool]
     states: ItemStates
-    owe: Callable[[str, Expression, int], None]
 
     def array(self, facets: tuple[ArrayFacet, ...]) -> Expression | None:
         """All arrays that pass every facet; None if there are none."""
@@ -91,14 +88,11 @@ class ArrayWriter:
                 return None
             goals = [goal_of_item(facets, index) for index in range(num_fixed + 1)]
             twice = self._repeatable(goals, maximum, f"{repeated.pointer}/uniqueItems")
-            return self.states.containing(facets, contains, max(minimum, 2), maximum, num_fixed, self.layout, twice)
+            return self.states.containing(facets, contains, max(minimum, 2), maximum, num_fixed, twice)
         if unique and (maximum is None or maximum > 1):
-            pointer = f"{unique[0].pointer}/uniqueItems"
-            if contains:
-                return self._unique_containing(facets, contains, minimum, maximum, num_fixed, pointer)
-            return self._unique(facets, minimum, maximum, num_fixed, pointer)
+            return self._unique(facets, contains, minimum, maximum, num_fixed, f"{unique[0].pointer}/uniqueItems")
         if contains:
-            return self.states.containing(facets, contains, minimum, maximum, num_fixed, self.layout)
+            return self.states.containing(facets, contains, minimum, maximum, num_fixed)
         return self._plain(facets, minimum, maximum, num_fixed)
 
     def plain(self, plain: PlainArray) -> Expression | None:
@@ -134,10 +128,9 @@ class ArrayWriter:
         rest: Expression | None,
         minimum: int,
         maximum: int | None,
-        marked: Layout | None = None,
     ) -> Expression | None:
         """Some items, then any number of others; None if there cannot be enough."""
-        layout, num_fixed = marked or self.layout, len(fixed)
+        layout, num_fixed = self.layout, len(fixed)
         if maximum is not None and maximum < minimum:
             return None
         if maximum == 0:
@@ -179,22 +172,6 @@ class ArrayWriter:
         return [self.constant(json.loads(text), pointer) for text in found]
 
     def _unique(
-        self, facets: tuple[ArrayFacet, ...], minimum: int, maximum: int | None, num_fixed: int, pointer: str
-    ) -> Expression | None:
-        """Few values are members in any order; with fixed items before them, states that say which are used.
-
-        Strings that are too many for that are remembered while a text is written (`keys`).
-        """
-        goals = [goal_of_item(facets, index) for index in range(num_fixed + 1)]
-        listed = [self.texts(goal, MAX_UNIQUE if num_fixed else MAX_UNIQUE_LIST) for goal in goals]
-        if not num_fixed and listed[0] is not None:
-            return self._unique_list(listed[0], minimum, maximum)
-        values = sorted({text for texts in listed if texts is not None for text in texts})
-        if any(texts is None for texts in listed) or len(values) > MAX_UNIQUE:
-            return self._distinct(goals, minimum, maximum, pointer)
-        return self._unique_values(listed, values, [], [], minimum, maximum, pointer)
-
-    def _unique_containing(
         self,
         facets: tuple[ArrayFacet, ...],
         contains: list[Contains],
@@ -203,45 +180,49 @@ class ArrayWriter:
         num_fixed: int,
         pointer: str,
     ) -> Expression | None:
-        """Of few values it is known which are used; others are remembered while a text is written (`keys`).
+        """Few values are members in any order; with fixed items before them, states that say which are used.
 
-        What a `contains` still asks for once was not written before, or it would not ask: so it cannot have run out.
-        Of what must be there several times, or may have been written where it did not count, there must be no end.
+        Strings that are too many for that are remembered while a text is written (`keys`).
         """
         goals = [goal_of_item(facets, index) for index in range(num_fixed + 1)]
+        if not num_fixed and not contains:
+            constants = self.constants(goals[0], MAX_UNIQUE_LIST)
+            if constants is not None:
+                return self._unique_list(constants, minimum, maximum)
         listed = [self.texts(goal, MAX_UNIQUE) for goal in goals]
         values = sorted({text for texts in listed if texts is not None for text in texts})
         if None not in listed and len(values) <= MAX_UNIQUE:
-            matching = [
-                {text for goal in goals for text in self.texts(goal.union(contained.goal), MAX_UNIQUE) or ()}
-                for contained in contains
-            ]
-            return self._unique_values(listed, values, contains, matching, minimum, maximum, pointer)
-        for index in range(min(minimum, len(goals)) if minimum > 1 else 0):
-            self._owe_several(goals, index, minimum, pointer)
-        for contained in contains:
-            if contained.minimum > 1 or contained.first > 0:
-                for goal in goals:
-                    self._owe_another(goal.union(contained.goal), ENDLESSLY, pointer)
-            if contained.maximum is not None and minimum > 1:
-                for goal in goals:
-                    for refusal in refusals(contained.goal):
-                        self._owe_another(goal.union(refusal), ENDLESSLY, pointer)
-        is_owed = minimum > 1 or any(contained.minimum > 0 for contained in contains)
-        marked = self.layout.marked(is_owed=is_owed)
-        return self.states.containing(facets, contains, minimum, maximum, num_fixed, marked)
+            return self._unique_values(listed, values, contains, goals, minimum, maximum, pointer)
+        if self._differ_anyway(goals, maximum):
+            if contains:
+                return self.states.containing(facets, contains, minimum, maximum, num_fixed)
+            return self._plain(facets, minimum, maximum, num_fixed)
+        if contains:
+            raise not_strings(pointer)
+        return self._distinct(goals, minimum, maximum, pointer)
+
+    def _differ_anyway(self, goals: list[Goal], maximum: int | None) -> bool:
+        """Whether items surely differ: no value fulfils two of the goals, nor the last if that stands for several."""
+        used = goals[:maximum]
+        if len(used) > MAX_UNIQUE or ((maximum is None or maximum > len(goals)) and not self.is_impossible(goals[-1])):
+            return False
+        return all(self.is_impossible(one | other) for one, other in combinations(used, 2))
 
     def _unique_values(
         self,
         listed: list[list[str] | None],
         values: list[str],
         contains: list[Contains],
-        matching: list[set[str]],
+        goals: list[Goal],
         minimum: int,
         maximum: int | None,
         pointer: str,
     ) -> Expression | None:
         """States are (items so far, how often each `contains` was fulfilled and which values are used)."""
+        matching = [
+            {text for goal in goals for text in self.texts(goal.union(contained.goal), MAX_UNIQUE) or ()}
+            for contained in contains
+        ]
         number = {text: index for index, text in enumerate(values)}
         choices = [[(number[text], text) for text in texts or ()] for texts in listed]
         num_contains = len(contains)
@@ -262,7 +243,7 @@ class ArrayWriter:
                     found.append((text, (index + 1, (*after, *sorted((*used, value))))))
             return stop, found
 
-        return self.states.rules((0, (0,) * num_contains), moves, pointer, self.layout)
+        return self.states.rules((0, (0,) * num_contains), moves, pointer)
 
     def _unique_list(self, values: list[str], minimum: int, maximum: int | None) -> Expression | None:
         """Some values, each at most once."""
@@ -285,61 +266,27 @@ class ArrayWriter:
         for goal in goals[:maximum]:
             strings = self.strings(goal)
             if strings is None:
-                return self._different(goals, minimum, maximum, pointer)
+                raise not_strings(pointer)
             item, count = strings
             if item is None:
                 maximum = len(items)
                 break
             items.append(replace(item, is_owed=minimum > 1))
-            counts.append(math.inf if count is None else count)
+            counts.append(inf if count is None else count)
         rest = items.pop() if len(items) == len(goals) else None
-        if rest is not None and counts[-1] < (math.inf if maximum is None else maximum):
+        if rest is not None and counts[-1] < (inf if maximum is None else maximum):
             if items:
-                return self._different(goals, minimum, maximum, pointer)
+                raise not_strings(pointer)
             maximum = int(counts[-1])
         if any(counts[index] <= index for index in range(len(items))):
-            return self._different(goals, minimum, maximum, pointer)
+            raise not_strings(pointer)
         return self._listing(tuple(items), rest, minimum, maximum)
 
-    def _different(self, goals: list[Goal], minimum: int, maximum: int | None, pointer: str) -> Expression | None:
-        """Items of any kind that differ: those of the goals but the last, then any number of the last.
 
-        The items that must be written may not run out; of others nobody has to know how many there are, as the list
-        may end before them.
-        """
-        items: list[Expression] = []
-        for index, goal in enumerate(goals[:maximum]):
-            item = self.distinct(goal)
-            if item is None:
-                maximum = index
-                break
-            items.append(item)
-        for index in range(min(minimum, len(items)) if minimum > 1 else 0):
-            self._owe_several(goals, index, minimum, pointer)
-        rest = items.pop() if len(items) == len(goals) else None
-        return self._listing(tuple(items), rest, minimum, maximum, self.layout.marked(is_owed=minimum > 1))
-
-    def _owe_several(self, goals: list[Goal], index: int, minimum: int, pointer: str) -> None:
-        """Notes that an item must be another one than those before it; the last goal is that of all behind it."""
-        goal = goals[index]
-        alike = sum(not self.is_impossible(goal | before) for before in goals[:index])
-        needed = minimum if index == len(goals) - 1 else alike + 1
-        if needed > 1:
-            few = self.texts(goal, MAX_UNIQUE_LIST)
-            if few is None or len(few) < needed:
-                self._owe_another(goal, needed, pointer)
-
-    def _owe_another(self, goal: Goal, needed: int, pointer: str) -> None:
-        """Notes that so many values of a goal may be asked for, if there are any."""
-        item = self.distinct(goal)
-        if item is not None:
-            self.owe(pointer, item, needed)
-
-
-def may_run_out(pointer: str) -> ConstraintError:
+def not_strings(pointer: str) -> ConstraintError:
     return error_at(
         UnsupportedSchema,
         pointer,
-        "there may be fewer unique items than minItems asks for; ask for fewer, allow more values, or leave "
-        "uniqueItems to a later check",
+        f"items that differ may be strings, or out of a list of at most {MAX_UNIQUE_LIST} values ({MAX_UNIQUE} beside "
+        "prefixItems or contains); list them, write them as strings, or leave uniqueItems to a later check",
     )

@@ -7,8 +7,9 @@ made of is decided by `Branching`, how it is written by the writers of strings, 
 from __future__ import annotations
 
 import functools
+import json
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from operator import itemgetter
 
@@ -18,10 +19,8 @@ from ..network.expression import CommonRule, Embed, Expression, Grammar, Literal
 from ..text.dfa import Dfa
 from ..text.json_strings import JsonStrings
 from .any_order import AnyKeyOrder
-from .arrays import ArrayWriter, DistinctStrings, may_run_out
+from .arrays import ArrayWriter, DistinctStrings
 from .branching import Branching
-from .endless import is_endless
-from .few_values import has_values
 from .item_states import ItemStates
 from .layout import Layout
 from .numbers import integer_expression, number_expression
@@ -29,7 +28,7 @@ from .objects import ObjectWriter
 from .others import Others
 from .parts import ANYTHING, ARRAY, NEVER, NUMBER, OBJECT, STRING, Goal
 from .plain import PlainArray, PlainConstants, PlainObject, plain
-from .scalars import ANY_WORD, WORD_LITERALS, WORDS, listed, scalars, scalars_of
+from .scalars import ANY_WORD, WORD_LITERALS, WORDS, listed, scalars
 from .schema_order import SchemaOrder
 from .sites import Sites
 from .strings import (
@@ -48,7 +47,6 @@ MAX_RULES = 200_000
 
 _ANY = "any"
 _ANY_VALUE = Rule(_ANY)
-_ANY_DISTINCT = "any distinct"
 
 
 class SchemaCompiler:
@@ -61,7 +59,6 @@ class SchemaCompiler:
         key_order: KeyOrder = "schema",
         extra_keys: ExtraKeys = "schema",
         *,
-        by_value: bool = False,
         prefix: str = "",
     ) -> None:
         self._prefix = prefix
@@ -70,29 +67,24 @@ class SchemaCompiler:
         self._layout = layout
         self._sites = sites
         self._rules: dict[str, Expression] = {}
-        self._known: tuple[dict[Goal, Expression | None], ...] = ({}, {})  # the second: as values of distinct lists
-        self._is_distinct = False  # whether what is made belongs to an item that must differ from others
-        self._by_value = by_value
-        self._has_values = self._has_strings = False  # lists whose items differ: any items, or strings alone
-        self._owed: list[tuple[str, Expression, int]] = []  # what must not run out, and how many there must be
+        self._known: dict[Goal, Expression | None] = {}
         self._any: CommonRule | None = None
         self._names: dict[Goal, Dfa] = {}
         self._plain: dict[Goal, PlainObject | PlainArray | PlainConstants] = {}
         self._mixes = key_order == "any"
-        self._pending: list[tuple[str, Goal, bool]] = []
+        self._pending: list[tuple[str, Goal]] = []
         self._count = 0
         self._begun: list[tuple[int, Goal]] = []  # goals, and how many rules there were when their bodies were begun
         others = Others(self.value, self.names, self._time)
         self._arrays = ArrayWriter(
             layout,
             self.value,
-            self.distinct,
             self.texts,
+            self.constants,
             self.strings,
             lambda value, pointer: sites.synthetic({"const": value}, pointer),
             self._branching.is_impossible,
-            ItemStates(self.value, self.distinct, self._reserve, self._rules.__setitem__, self._time.check),
-            self._owe,
+            ItemStates(layout, self.value, self._reserve, self._rules.__setitem__, self._time.check),
         )
         in_order = SchemaOrder(layout, self._reserve, self._rules.__setitem__, self._time.check)
         written = in_order.written if key_order == "schema" else AnyKeyOrder(layout, in_order).written
@@ -162,21 +154,10 @@ class SchemaCompiler:
 
     def _write_pending(self) -> None:
         while self._pending:
-            name, goal, self._is_distinct = self._pending.pop()
+            name, goal = self._pending.pop()
             self._begun.append((self._count, goal))
             self._time.check(self._pointer(goal))
             self._rules[name] = alternation(*self._options(goal))
-        for pointer, expression, needed in self._owed:
-            if not is_endless(expression, self._rules) and not has_values(expression, self._rules, needed):
-                raise may_run_out(pointer)
-
-    @property
-    def is_mixed(self) -> bool:
-        """Whether some lists tell their items by value and others as strings: then all have to do so by value."""
-        return self._has_values and self._has_strings
-
-    def _owe(self, pointer: str, expression: Expression, needed: int) -> None:
-        self._owed.append((pointer, expression, needed))
 
     def pointer_of(self, rule: str) -> str:
         """The JSON pointer that a rule of the grammar comes from: of its goal, or of the goal that it is a part of."""
@@ -191,8 +172,7 @@ class SchemaCompiler:
         """The JSON pointer that a rule of the grammar comes from, by its name (rules within objects have none)."""
         return {
             expression.name: self._sites.table[min(goal) >> 1].pointer if goal else ""
-            for known in self._known
-            for goal, expression in known.items()
+            for goal, expression in self._known.items()
             if isinstance(expression, Rule)
         }
 
@@ -200,35 +180,21 @@ class SchemaCompiler:
 
     def value(self, goal: Goal) -> Expression | None:
         """The values that fulfil a goal: a rule if they may be objects or arrays, else the expression itself."""
-        known, is_distinct = self._known[self._is_distinct], self._is_distinct
+        known = self._known
         expression = known.get(goal)
         if expression is not None or goal in known:
             return expression
         if goal == NEVER:
             expression = None
-        elif goal == ANYTHING and is_distinct:
-            expression = Rule(_ANY_DISTINCT)
-            numbers = scalars_of(NUMBER, (), self._time, is_distinct=True)
-            self._rules[_ANY_DISTINCT] = _any_body(self._layout, expression, numbers)
         elif goal == ANYTHING:
             expression = _ANY_VALUE
             self._any = _any_value(self._layout)
             self._rules[_ANY] = self._any.body
         else:
             kind = self._sites.names_of_types.get(goal, "")
-            plain_one = None if is_distinct and kind in ("number", "integer") else _plain_expressions().get(kind)
-            expression = plain_one or self._made(goal)
+            expression = _plain_expressions().get(kind) or self._made(goal)
         known[goal] = expression
         return expression
-
-    def distinct(self, goal: Goal) -> Expression | None:
-        """As `value`, each value in one spelling (but for the order of keys), so that equal ones can be told."""
-        self._has_values = True
-        before, self._is_distinct = self._is_distinct, True
-        try:
-            return self.value(goal)
-        finally:
-            self._is_distinct = before
 
     def _made(self, goal: Goal) -> Expression | None:
         simple = plain(self._sites, goal)
@@ -246,7 +212,7 @@ class SchemaCompiler:
     def _rule(self, goal: Goal) -> Rule:
         """A rule that will be written."""
         name = self._reserve()
-        self._pending.append((name, goal, self._is_distinct))
+        self._pending.append((name, goal))
         return Rule(name)
 
     def names(self, goal: Goal) -> Dfa:
@@ -279,12 +245,22 @@ class SchemaCompiler:
                     found.update(dict.fromkeys(texts))
         return list(found) if len(found) <= limit else None
 
+    def constants(self, goal: Goal, limit: int) -> list[str] | None:
+        """As `texts`, also of a plain list with objects or arrays in it, if each value has one text."""
+        simple = plain(self._sites, goal)
+        if not isinstance(simple, PlainConstants) or self._layout.blank is not None:
+            return self.texts(goal, limit)
+        written = self._layout.constants(simple.values, mixes=self._mixes)
+        texts = {item.data.decode() for item in written if isinstance(item, Literal)}
+        different = {json.dumps(value, sort_keys=True) for value in simple.values}
+        is_exact = len(texts) == len(different) <= limit and all(isinstance(item, Literal) for item in written)
+        return sorted(texts) if is_exact else None
+
     def strings(self, goal: Goal) -> DistinctStrings | None:
         """The values of a goal, each at most once in a list; None if some of them are no strings."""
         branches = self._branching.branches(goal)
-        if self._by_value or any(branch.types != STRING for branch in branches):
+        if any(branch.types != STRING for branch in branches):
             return None
-        self._has_strings = True
         if len(branches) == 1:
             return distinct_strings(branches[0].strings, self._time)
         language = self.names(goal)
@@ -322,7 +298,7 @@ class SchemaCompiler:
         if types & ANY_WORD:
             options += [word for bit, word in WORD_LITERALS if types & bit]
         if types & NUMBER:
-            options += scalars(NUMBER, branches, self._time, self._pointer(goal), is_distinct=self._is_distinct)
+            options += scalars(NUMBER, branches, self._time, self._pointer(goal))
         if types & STRING:
             options += scalars(STRING, branches, self._time, self._pointer(goal))
         if types & ARRAY:
@@ -361,17 +337,17 @@ def _plain_expressions() -> dict[str, Expression]:
 @functools.cache
 def _any_value(layout: Layout) -> CommonRule:
     """What `_ANY_VALUE` refers to: the same in almost every grammar."""
-    return CommonRule(_ANY, _any_body(layout, _ANY_VALUE, [number_expression()]))
+    return CommonRule(_ANY, _any_body(layout, _ANY_VALUE))
 
 
-def _any_body(layout: Layout, value: Rule, numbers: Sequence[Expression]) -> Expression:
+def _any_body(layout: Layout, value: Rule) -> Expression:
     """Any value, whose parts are written by the rule `value`."""
     items = layout.listed((value,), 0, None)
     members = layout.listed((any_key(), *layout.colon, value), 0, None)
     assert items is not None and members is not None
     return alternation(
         *(word for _, word in WORD_LITERALS),
-        *numbers,
+        number_expression(),
         any_string_expression(),
         layout.bracketed(b"[", items[0], b"]", may_be_empty=True),
         layout.bracketed(b"{", members[0], b"}", may_be_empty=True),

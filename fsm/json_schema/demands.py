@@ -96,7 +96,7 @@ _HOW = {
     "minItems": "counter",
     "maxItems": "counter",
     "contains": "one rule per number of items found",
-    "uniqueItems": "few values: a set; others: each item that was written is remembered, by its value",
+    "uniqueItems": "few values: a set; strings: each that was written is remembered",
     "allOf": "merged: all of them hold",
     "anyOf": "alternatives",
     "oneOf": "alternatives, proved disjoint or the others subtracted",

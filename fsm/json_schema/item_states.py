@@ -32,13 +32,12 @@ class ItemStates:
 
     Attributes:
         value: compiles a goal; None if no value fulfils it.
-        distinct: the same, each value in one spelling, as items that must differ are written.
         reserve, define: give a rule a name, and a body.
         check: asks for the time at a place, before each state.
     """
 
+    layout: Layout
     value: Callable[[Goal], Expression | None]
-    distinct: Callable[[Goal], Expression | None]
     reserve: Callable[[], str]
     define: Callable[[str, Expression], None]
     check: Callable[[str], None]
@@ -50,7 +49,6 @@ class ItemStates:
         minimum: int,
         maximum: int | None,
         num_fixed: int,
-        layout: Layout,
         twice: list[Goal] | None = None,
     ) -> Expression | None:
         """States are (items so far, how often each `contains` was fulfilled), as far as they still matter.
@@ -90,7 +88,7 @@ class ItemStates:
             return stop, found
 
         start = (*(0,) * len(contains), AGAIN if twice is None else 0)
-        return self.rules((0, start), moves, facets[0].pointer, layout)
+        return self.rules((0, start), moves, facets[0].pointer)
 
     def _cells(
         self, base: Goal, contains: list[Contains], counts: tuple[int, ...], index: int, pointer: str
@@ -117,10 +115,8 @@ class ItemStates:
         moves: Callable[[State], tuple[bool, list[tuple[Goal, State]]]]
         | Callable[[State], tuple[bool, list[tuple[str, State]]]],
         pointer: str,
-        layout: Layout,
     ) -> Expression | None:
         """One rule per state: stop, or write an item and go on in the next state."""
-        value = self.distinct if layout.marks else self.value
         names = {start: self.reserve()}
         pending = [start]
         num_moves = 0
@@ -132,10 +128,10 @@ class ItemStates:
             if num_moves > MAX_MOVES:
                 raise too_many_items(pointer)
             options: list[Expression] = [EMPTY_TEXT] if stop else []
-            comma = layout.comma if state[0] else ()
+            comma = self.layout.comma if state[0] else ()
             by_target: dict[State, list[Expression]] = {}
             for what, target in found:
-                item = Literal(what.encode()) if isinstance(what, str) else value(what)
+                item = Literal(what.encode()) if isinstance(what, str) else self.value(what)
                 if item is not None:
                     by_target.setdefault(target, []).append(item)
             for target, items in by_target.items():
@@ -146,7 +142,7 @@ class ItemStates:
                     pending.append(target)
                 options.append(Sequence((*comma, alternation(*items), Rule(names[target]))))
             self.define(names[state], alternation(*options))
-        return layout.bracketed(b"[", (Rule(names[start]),), b"]", may_be_empty=False)
+        return self.layout.bracketed(b"[", (Rule(names[start]),), b"]", may_be_empty=False)
 
 
 def too_many_items(pointer: str) -> ConstraintError:

@@ -12,17 +12,12 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from ..any_json import BLANK, Whitespace
 from ..network.expression import (
     EMPTY_TEXT,
-    ENDS_ITEM,
-    IS_OWED,
-    OPENS_LIST,
     AnyOrder,
-    ByteSet,
     Embed,
     Expression,
     Literal,
@@ -54,8 +49,6 @@ class Layout:
     colon: Parts
     spell_key: Callable[[str], bytes]
     braces: tuple[bytes, bytes]
-    marks: int = 0
-    """0, or the role of the bracket that opens a list whose items must differ (`ByteSet.role`)."""
 
     @classmethod
     def of(cls, comma: bytes, colon: bytes, blank: Expression | None) -> Layout:
@@ -69,18 +62,6 @@ class Layout:
     def bare(cls, joint: bytes, spell_key: Callable[[str], bytes]) -> Layout:
         """Members without braces and colons, with a text between two of them; only for `members` and their keys."""
         return cls(joint, b"", None, (Literal(joint),) if joint else (), (), spell_key, (b"", b""))
-
-    def marked(self, *, is_owed: bool) -> Layout:
-        """The same for a list whose items must differ: brackets and commas are told from others.
-
-        Args:
-            is_owed: it must have several items.
-        """
-        first, *rest = [part for part in self.comma if isinstance(part, Literal)]
-        comma: list[Expression] = [ByteSet(1 << first.data[0], ENDS_ITEM), Literal(first.data[1:]), *rest]
-        if self.blank is not None:
-            comma = [self.blank, comma[0], self.blank]
-        return replace(self, comma=tuple(comma), marks=OPENS_LIST | (IS_OWED if is_owed else 0))
 
     def keys(self, key: str) -> tuple[Parts, Parts]:
         """A literal key with its colon, without and with the comma before it."""
@@ -116,7 +97,7 @@ class Layout:
     def bracketed(self, left: bytes, parts: Parts, right: bytes, *, may_be_empty: bool) -> Expression:
         """The brackets around members or items; `may_be_empty`: also with nothing in them."""
         inner: Expression = Sequence(parts) if len(parts) != 1 else parts[0]
-        opening, closing = self._brackets(left, right)
+        opening, closing = Literal(left), Literal(right)
         if self.blank is None:
             if may_be_empty:
                 return Sequence((opening, Repeat(inner, 0, 1), closing))
@@ -124,11 +105,6 @@ class Layout:
         filled = Sequence((self.blank, inner, self.blank))
         body = alternation(filled, self.blank) if may_be_empty else filled
         return Sequence((opening, body, closing))
-
-    def _brackets(self, left: bytes, right: bytes) -> tuple[Expression, Expression]:
-        if not self.marks:
-            return Literal(left), Literal(right)
-        return ByteSet(1 << left[0], self.marks), ByteSet(1 << right[0], ENDS_ITEM)
 
     def empty(self, left: bytes, right: bytes) -> Expression:
         """Brackets with nothing in them."""

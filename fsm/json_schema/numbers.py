@@ -73,14 +73,6 @@ def _fractions() -> Dfa:
 
 
 @functools.cache
-def _once() -> Dfa:
-    """One text for every number whose text is short."""
-    return regex_to_dfa(r"0|-?[1-9][0-9]*", search=False).union(
-        regex_to_dfa(r"-?(?:0|[1-9][0-9]*)\.[0-9]*[1-9]", search=False).intersect(_short())
-    )
-
-
-@functools.cache
 def number_expression() -> Embed:
     """Any number (one shared object)."""
     return Embed(any_number())
@@ -99,32 +91,6 @@ def number_expressions(tests: tuple[Test, ...], compile_time: CompileTime = NO_L
     if tests == (INTEGER,):
         return [integer_expression()]
     return _expressions(tests, compile_time)
-
-
-@remembered(1024)
-def distinct_numbers(tests: tuple[Test, ...], compile_time: CompileTime = NO_LIMIT) -> Sequence[Expression]:
-    """The same numbers, each in one spelling: no exponents, no needless digits, fractions of at most 15 digits.
-
-    So two of them are equal, exactly and as floats, if and only if their texts are.
-
-    Raises:
-        ConstraintTooLarge: there are such numbers, but all of them have more digits.
-    """
-    if not tests:
-        return [Embed(_once())]
-    if any(test[0] == "among" and len(cast(Any, test[2])) <= MAX_LITERALS for test in tests):
-        values = {Fraction(Decimal(text)): float(text) for text in constant_texts(tests, compile_time) or ()}
-        return [
-            Literal((str(int(decimal)) if decimal.denominator == 1 else repr(value)).encode())
-            for decimal, value in sorted(values.items())
-        ]
-    plain, scientific = number_language(tests, compile_time)
-    found = plain.intersect(_once())
-    if not found.is_empty():
-        return [Embed(found)]
-    if plain.is_empty() and not scientific:
-        return []
-    raise ConstraintTooLarge("numbers in lists with uniqueItems are written with 15 digits; these need more")
 
 
 def number_language(tests: tuple[Test, ...], compile_time: CompileTime = NO_LIMIT) -> Texts:

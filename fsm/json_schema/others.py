@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from ...errors import ConstraintTooLarge, UnsupportedSchema
+from ...errors import ConstraintError, ConstraintTooLarge, UnsupportedSchema
 from ..compile_time import CompileTime
 from ..network.expression import Embed, Expression
 from ..record import record
@@ -161,12 +161,7 @@ class Others:
                 language = _both(self._language(keys), key_language(named, (), ()))
                 texts = language.texts(MAX_LISTED)
                 if texts is None and language.num_texts(MAX_COUNTED) < MAX_COUNTED:
-                    raise error_at(
-                        UnsupportedSchema,
-                        facet.pointer,
-                        f"a condition “some key …” that more than {MAX_LISTED} keys can fulfil, but not any number of "
-                        "keys, is not supported; name the keys",
-                    )
+                    raise _too_few(facet.pointer)
                 found.update(dict.fromkeys(sorted(texts or ())))
         return tuple(found)
 
@@ -220,6 +215,11 @@ class Others:
             )
             if all(found):  # else there is no key for some
                 choices.append(found)
+                for taken, goal in apart:
+                    open_to = [own for own in languages if self.value(own | goal) is not None]
+                    used_up = not all(goal <= own for own in open_to)  # by members that do not fulfil it
+                    if used_up and num_strings([_both(languages[own], taken) for own in open_to]) is not None:
+                        raise _too_few(facets[0].pointer)
         return OtherKeys(cells, count, tuple(choices))
 
     def simple(self, goal: Goal, named: frozenset[str]) -> OtherKeys:
@@ -246,6 +246,14 @@ class Others:
     def _language(self, keys: Keys) -> Dfa:
         language = key_language(keys.excluded, keys.matched, keys.unmatched, self.time)
         return language if keys.goal == ANYTHING else _both(language, self.names(keys.goal))
+
+
+def _too_few(pointer: str) -> ConstraintError:
+    return error_at(
+        UnsupportedSchema,
+        pointer,
+        "a condition “some key …” that keys can fulfil, but not any number of them, is not supported; name the keys",
+    )
 
 
 @remembered(256)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ..compile_time import CompileTime
 from ..network.expression import Expression, Literal
-from .numbers import distinct_numbers, number_expression, number_expressions, number_texts
+from .numbers import number_expression, number_expressions, number_texts
 from .parts import FALSE, NULL, NUMBER, STRING, TRUE, Branch, Test
 from .strings import any_string_expression, few_strings, joined_lengths, string_expression
 from .texts import is_writable, string_text
@@ -17,32 +17,27 @@ WORD_LITERALS = tuple((bit, Literal(word.encode())) for bit, word in WORDS)
 ANY_WORD = NULL | TRUE | FALSE
 
 
-def scalars(
-    bit: int, branches: tuple[Branch, ...], time: CompileTime, pointer: str, *, is_distinct: bool = False
-) -> list[Expression]:
+def scalars(bit: int, branches: tuple[Branch, ...], time: CompileTime, pointer: str) -> list[Expression]:
     """The numbers or strings of all branches, without repetitions.
 
     Args:
         pointer: JSON pointer of the schema that they are of.
-        is_distinct: each number in one spelling.
     """
     if len(branches) == 1:
         tests = branches[0].numbers if bit == NUMBER else branches[0].strings
-        return scalars_of(bit, tests, time, is_distinct=is_distinct)
+        return scalars_of(bit, tests, time)
     all_tests = {b.numbers if bit == NUMBER else b.strings: None for b in branches if b.types & bit}
     if () in all_tests:
-        return scalars_of(bit, (), time, is_distinct=is_distinct)
+        return scalars_of(bit, (), time)
     options: list[Expression] = []
     for tests in all_tests if bit == NUMBER else joined_lengths(all_tests, time):
         time.check(pointer)
-        options += scalars_of(bit, tests, time, is_distinct=is_distinct)
+        options += scalars_of(bit, tests, time)
     return options
 
 
-def scalars_of(bit: int, tests: tuple[Test, ...], time: CompileTime, *, is_distinct: bool) -> list[Expression]:
+def scalars_of(bit: int, tests: tuple[Test, ...], time: CompileTime) -> list[Expression]:
     """The numbers or strings that pass all tests; [] if there are none."""
-    if bit == NUMBER and is_distinct:
-        return [*distinct_numbers(tests, time)]
     if not tests:
         return [number_expression() if bit == NUMBER else any_string_expression()]
     if len(tests) == 1 and tests[0][0] == "among" and bit == STRING:

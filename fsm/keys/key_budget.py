@@ -28,8 +28,8 @@ from ..automaton.automaton import Automaton
 from ..masks.completions import Completions
 from ..text.alphabet import Ints
 from ..text.text_table import TextTable
-from .repeats import QUOTE, Repeats
-from .written import OpenObject, Written
+from .repeats import Repeats
+from .written import QUOTE, OpenObject, Written
 
 PLAIN_CHARACTERS = 93  # printable ASCII characters without quote and backslash
 WIDEST = 6  # bytes of a character
@@ -83,7 +83,7 @@ class KeyBudget:
             return self._completions.bound(state)
         innermost = None if written is None else written.innermost
         is_last = num_keys == 1 and self._repeats.place(state) == k.IN_KEY
-        if is_last and (innermost is None or not innermost.trie.has(begun, innermost.count)):
+        if is_last and (innermost is None or not innermost.beginning_with(begun)):
             return self._completions.bound(state)
         return self._by_bytes(place, num_keys)
 
@@ -134,7 +134,7 @@ class KeyBudget:
     def _going_along(self, innermost: OpenObject, begun: bytes) -> Iterator[int]:
         """The tokens with which a key that has begun goes on as a key that the object has."""
         vocabulary = self._automaton.vocabulary
-        for text in innermost.trie.beginning_with(begun, innermost.count):
+        for text in innermost.beginning_with(begun):
             for end in range(len(begun) + 1, len(text)):
                 token_id = vocabulary.ids.get(text[len(begun) : end], -1)
                 while token_id >= 0:
@@ -156,7 +156,7 @@ class KeyBudget:
         extra = self._extra(num_keys + _num_written(written))
         if self._repeats.place(state) != k.IN_KEY:
             return self._automaton.min_bytes(state) + extra * num_keys
-        texts = [] if innermost is None else innermost.trie.beginning_with(begun, innermost.count)
+        texts = [] if innermost is None else innermost.beginning_with(begun)
         if not texts:
             return self._automaton.min_bytes(state) + extra * (num_keys - 1)
         best, pending = k.NEVER, deque([(state, texts, 1)])  # the nearest first

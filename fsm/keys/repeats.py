@@ -5,10 +5,10 @@ A row of the automaton does not know which keys an object has (`written`). Of it
     inside a key       tokens that end it as a key that the object has: those below a few nodes of the trie
     before a key,      tokens that write such a key as a whole: few in any vocabulary, known by the key (`key_tokens`)
     or anywhere else
-    in all of these    tokens behind which no key is left: where a language of keys ends in few ways (`^[ab]$`), it is
+    in all of these    tokens after which no key is left: where a language of keys ends in few ways (`^[ab]$`), it is
                        not the quote alone that is forbidden, but every byte from which only such keys can be reached
 
-The last one needs a look at the automaton only where some key of the language may be all that is left. It needs none if
+The last one needs a look at the automaton (`keys_left`), which goes through the keys of the object. It needs none if
 whatever has begun can go on without end (`is_endless`), as in "any string", or "any string but these".
 
 An item of a list whose items differ is in everything like a key of an object, but for one thing. A key that comes twice
@@ -21,12 +21,11 @@ keys left, is seen to by the compiler: it never lets more keys be written than t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from ..._core import fsm as core
 from ..._core.fsm import KeyEvent, Mode
@@ -36,17 +35,19 @@ from ..moves import TakeToken
 from ..record import record
 from ..text.alphabet import Ints
 from ..text.text_table import TextTable
-from .written import OpenObject, Written, added
-from .written_trie import Found, Ways
+from ..vocabulary.trie import MAX_TOKEN_LEN
+from .written import QUOTE, OpenObject, Written, added
 
 if TYPE_CHECKING:
     from ..vocabulary.key_tokens import KeyTokens
 
-QUOTE = b'"'
-BYTES = [bytes((byte,)) for byte in range(256)]
-FEW_KEYS = 64
 MAX_KEPT = 1 << 13
+MAX_LEFT = 64
+FEW_KEYS = 1000  # so many are counted by the compiler, whatever writes them
 STEP_BYTES = 400
+
+
+Left = tuple[bool, list[bytes]]
 
 
 @record
@@ -76,15 +77,12 @@ class Repeats:
         self._vocabulary = automaton.vocabulary
         self._steps: dict[int, Step] = {}
         self._places: dict[int, int] = {}
-        self._alike: dict[int, int] = {}
-        self._has_enough: dict[int, bool] = {}  # by a number of keys
-        self._first_alike: dict[tuple[tuple[int, int, int], ...], int] = {}  # by what may be written of a key
+        self._left: dict[tuple[OpenObject, int, bytes, bool], Left] = {}  # mostly of one row
 
     @property
     def num_bytes(self) -> int:
         """Memory of what is kept, roughly."""
-        kept = len(self._places) + len(self._alike) + 2 * len(self._first_alike)
-        return STEP_BYTES * len(self._steps) + 100 * kept
+        return STEP_BYTES * len(self._steps) + 100 * len(self._places)
 
     @cached_property
     def tokens(self) -> KeyTokens:
@@ -96,16 +94,6 @@ class Repeats:
         """Whether every beginning of a key can become endlessly many keys."""
         network = self._automaton.network
         return all(_is_endless(network.texts[index]) for index in network.key_texts)
-
-    def _has_more_keys(self, count: int) -> bool:
-        """Whether every language of keys surely has more of them than so many."""
-        enough = max(FEW_KEYS, 1 << count.bit_length())
-        found = self._has_enough.get(enough)
-        if found is None:
-            network = self._automaton.network
-            found = all(network.texts[index].surely_has(enough) for index in network.key_texts)
-            self._has_enough[enough] = found
-        return found
 
     @property
     def at_first(self) -> Written | None:
@@ -182,9 +170,7 @@ class Repeats:
 
     def _step(self, state: int, text: bytes, has_keys: bool) -> Step:
         target, begin, events = core.follow_keys(self._automaton.core, state, text, has_keys)
-        if not target:
-            return REFUSED
-        return Step(target, tuple(events), begin, self.place(target))
+        return Step(target, tuple(events), begin, self.place(target)) if target else REFUSED
 
     def _after(
         self, written: Written | None, state: int, step: Step, token: bytes, num_tokens: int, typed: Callable[[], bytes]
@@ -195,7 +181,7 @@ class Repeats:
         for kind, first, last in step.events:
             if kind in (KeyEvent.KEY_ENDS, KeyEvent.ITEM_ENDS):
                 text = token[first:last] if first >= 0 else typed() + token[:last]
-                more = added(objects, depth, text, self.tokens.whole)
+                more = added(objects, depth, text, self._tokens_of)
                 if more is None:
                     others = self.others(state, token[:last]) if kind == KeyEvent.ITEM_ENDS else 0
                     here = Written(num_tokens, written, objects, depth)
@@ -214,9 +200,15 @@ class Repeats:
         begun = b""
         if step.place == k.IN_KEY and (num_tokens == 0 or not self.is_endless):
             begun = token[step.begin :] if step.begin >= 0 else typed() + token
-        if objects is not None and not depth and step.place and not self.is_endless:
-            is_alive = self._is_alive(objects, step.target, begun)
-            if not is_alive:
+        is_in_key = step.place == k.IN_KEY
+        if (
+            objects is not None
+            and not depth
+            and step.place
+            and (self._may_be_all(objects) or (is_in_key and not self.is_endless))
+        ):
+            inside = step.target if is_in_key else self._automaton.advance_bytes(step.target, QUOTE)
+            if inside and not self._keys_left(objects, inside, begun, with_cuts=False)[0]:
                 return 0, written, b""
         if objects is None and was_empty:
             return step.target, written, begun
@@ -258,8 +250,6 @@ class Repeats:
                     core.clear_below(self._automaton.core, path, left)
                 if left is not bits and self.others(state, b"" if place == k.IN_KEY else QUOTE):
                     self._put_back(written, state, bits, left, typed)
-        if not self.tokens.twice and (objects is None or (self.is_endless and not objects.has_tokens)):
-            return left  # nearly always
         for token_id in self._suspects(written):
             word, bit = token_id >> 5, token_id & 31
             if int(left[word]) >> bit & 1 and not self.follow(written, state, token_id, 0, typed)[0]:
@@ -277,58 +267,50 @@ class Repeats:
     def _suspects(self, written: Written) -> Iterator[int]:
         """Tokens that may be forbidden though they begin elsewhere than inside a key."""
         yield from self.tokens.twice
-        objects, begun = written.objects, self.tokens.begun
-        if objects is not None and not self.is_endless and not self._has_more_keys(objects.count):
-            yield from self.tokens.before  # there may be no key left to write
+        objects = written.objects
+        if objects is not None and self._may_be_all(objects):
+            yield from self.tokens.before
         while objects is not None:
             yield from objects.tokens()
-            if not self.is_endless:
-                yield from objects.trie.tokens(objects.count, begun)
             objects = objects.below
+
+    def _may_be_all(self, objects: OpenObject) -> bool:
+        """Whether no key may be left before one begins; where there are few in all the compiler has counted them."""
+        return not self.is_endless and objects.count >= FEW_KEYS
+
+    def _tokens_of(self, text: bytes) -> list[int]:
+        """Tokens that may write all of a key, or where keys can run out end in it."""
+        found = list(self.tokens.whole.get(text, ()))
+        if not self.is_endless:
+            for end in range(min(len(text), MAX_TOKEN_LEN) + 1):
+                found += self.tokens.begun.get(text[:end], ())
+        return found
 
     def _cuts(self, innermost: OpenObject, state: int, begun: bytes) -> list[bytes]:
         """The shortest bytes from a state before or inside a key that lead to keys of the object only."""
-        trie, count = innermost.trie, innermost.count
-        if self.place(state) != k.IN_KEY:
-            inside = 0 if self.is_endless else self._automaton.advance_bytes(state, QUOTE)
-            return [QUOTE + cut for cut in self._explored(innermost, inside, b"")[1]] if inside else []
         if self.is_endless:
-            return [text[len(begun) :] for text in trie.beginning_with(begun, count)]
-        is_alive, cuts = self._explored(innermost, state, begun)
-        return [cut[len(begun) :] for cut in cuts] if is_alive else []
+            return [text[len(begun) :] for text in innermost.beginning_with(begun)]
+        if self.place(state) == k.IN_KEY:
+            return self._keys_left(innermost, state, begun, with_cuts=True)[1]
+        inside = self._automaton.advance_bytes(state, QUOTE)
+        is_alive, cuts = self._keys_left(innermost, inside, b"", with_cuts=True) if inside else (True, [])
+        return [QUOTE + cut for cut in cuts] if is_alive else [QUOTE]
 
-    def _is_alive(self, innermost: OpenObject, state: int, begun: bytes) -> bool:
-        """Whether some key that the object does not have can be reached."""
-        if self.place(state) != k.IN_KEY:
-            state, begun = self._automaton.advance_bytes(state, QUOTE), b""
-        return not state or self._explored(innermost, state, begun)[0]
+    def _keys_left(self, innermost: OpenObject, state: int, begun: bytes, *, with_cuts: bool) -> Left:
+        """Whether a key that has begun can become one that the object does not have; the bytes after which it cannot.
 
-    def _explored(self, innermost: OpenObject, state: int, begun: bytes) -> Found:
-        """`WrittenTrie.explored`, asked in one state wherever the same may be written of a key, whatever follows it."""
-        like = self._alike.get(state)
-        if like is None:
-            texts, is_elsewhere = self._automaton.texts(state)
-            inside, like = tuple(sorted([text[1:] for text in texts])), state
-            if not is_elsewhere and all([index in self._automaton.network.key_texts for index, _, _ in inside]):
-                like = self._first_alike.setdefault(inside, state)
-            if len(self._alike) >= MAX_KEPT:
-                self._alike.clear()
-            self._alike[state] = like
-        return innermost.trie.explored(begun, like, innermost.count, self._ways)
-
-    @cached_property
-    def _ways(self) -> Ways:
-        automaton = self._automaton
-        return Ways(
-            automaton.live_bytes, lambda state, byte: automaton.advance_bytes(state, BYTES[byte]), self._goes_on
-        )
-
-    def _goes_on(self, here: int, live: npt.NDArray[np.uint8], groups: Collection[int]) -> bool:
-        """Whether some byte may follow that is none of these; or a quote that ends an item which need not differ."""
-        if int(live.sum()) > sum([int(live[byte]) for byte in groups]):
-            return True
-        others = self.others(here, b"") if QUOTE[0] in groups else 0
-        return others != 0 and self._automaton.advance_bytes(others, QUOTE) != 0
+        Args:
+            with_cuts: the latter are asked for.
+        """
+        same = (innermost, state, begun, with_cuts)
+        found = self._left.get(same)
+        if found is None:
+            texts = [text[len(begun) :] for text in innermost.beginning_with(begun)]
+            found = core.keys_left(self._automaton.core, state, texts, with_cuts) if texts else (True, [])
+            if len(self._left) >= MAX_LEFT:
+                self._left.clear()
+            self._left[same] = found
+        return found
 
 
 def _is_endless(table: TextTable) -> bool:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from ..automaton.automaton import Automaton
 from ..constraint import Constraint
-from ..keys.distinct import first_place
 from ..keys.repeats import Repeats
 from ..keys.written import Written, in_string
 
@@ -52,12 +51,6 @@ def shortest(constraint: Constraint) -> Shortest:
 
 def _shortest_text(constraint: Constraint) -> tuple[bytes, list[bytes]]:
     automaton, repeats = constraint.automaton, constraint.knowledge.repeats
-    if constraint.knowledge.distinct is not None:
-        found = constraint.knowledge.distinct.way_out(
-            first_place(automaton.start), lambda place: automaton.is_accepting(place.state)
-        )
-        assert found is not None, "a language that is not empty has a text"
-        return found[0], _runs(automaton, found[0])
     state, text, runs = automaton.start, b"", []
     written: Written | None = None
     while not automaton.is_accepting(state) and len(text) <= MAX_LEN:
@@ -67,18 +60,6 @@ def _shortest_text(constraint: Constraint) -> tuple[bytes, list[bytes]]:
         if run:
             runs.append(run)
     return text, runs
-
-
-def _runs(automaton: Automaton, text: bytes) -> list[bytes]:
-    """The parts of a text that are forced."""
-    state, position, runs = automaton.start, 0, []
-    while position < len(text):
-        run, end = automaton.forced_run(state, MAX_LEN)
-        if run:
-            runs.append(run)
-        position += len(run) or 1
-        state = end if run else automaton.advance_bytes(state, text[position - 1 : position])
-    return runs
 
 
 def _step(

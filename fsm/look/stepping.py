@@ -16,7 +16,6 @@ from functools import partial
 
 from ..columns import K_KEY, K_LOOP, K_SET, K_TEXT
 from ..constraint import Constraint
-from ..keys.distinct import first_place
 from ..keys.written import Written, in_string
 from ..vocabulary.vocabulary import token_ids_of
 from .graph import is_single
@@ -78,13 +77,9 @@ def step_through(constraint: Constraint, text: str, rule_names: dict[int, str]) 
     data = text.encode(errors="surrogatepass")
     state, count = automaton.start, 0
     keys: Written | None = None
-    place = None if constraint.knowledge.distinct is None else first_place(automaton.start)
     for byte in data:
         target = automaton.advance_bytes(state, bytes([byte]))
-        if target and place is not None and constraint.knowledge.distinct is not None:
-            place = constraint.knowledge.distinct.after(place, bytes([byte]))
-            target = place.state if place is not None and constraint.knowledge.distinct.is_alive(place) else 0
-        elif target and constraint.knowledge.repeats is not None:
+        if target and constraint.knowledge.repeats is not None:
             before = partial(_begun_string, data[:count])
             target, keys = constraint.knowledge.repeats.read(keys, state, bytes([byte]), before)
         if target == 0:

@@ -32,10 +32,10 @@ def needed_bytes(network: Network, missing: int) -> int:
     needed = mask_of(np.unique(network.arg[network.kind == K_BYTE])) | mask_of(np.unique(network.sets.edges[:, 0]))
     for words in network.byte_sets.tolist():
         found = sum(word << 64 * place for place, word in enumerate(words))
-        needed |= 0 if found & ~missing and not network.has_lists else found
-    must_differ = set(network.key_texts) if not network.has_lists else set(range(len(network.texts)))
+        needed |= 0 if found & ~missing else found
     for index, text in enumerate(network.texts):
-        needed |= TextView(text).needed_bytes(missing, least=MANY_CHARACTERS if index in must_differ else 1)
+        least = MANY_CHARACTERS if index in network.key_texts else 1
+        needed |= TextView(text).needed_bytes(missing, least=least)
     return needed & missing
 
 

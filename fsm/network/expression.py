@@ -29,8 +29,6 @@ from ..record import record, value_record
 if TYPE_CHECKING:
     from ..text.language import Language
 
-OPENS_LIST, ENDS_ITEM, IS_OWED = 1, 2, 4
-
 
 @value_record
 class Literal:
@@ -41,15 +39,9 @@ class Literal:
 
 @value_record
 class ByteSet:
-    """One byte out of a set: byte b belongs to it if bit b of `mask` (0 <= mask < 2**256) is set.
-
-    Attributes:
-        role: what reading it means for a list whose items must differ: 0: nothing; OPENS_LIST, ENDS_ITEM (the comma
-            or bracket behind an item, or behind none); with IS_OWED: a list that must have several items.
-    """
+    """One byte out of a set: byte b belongs to it if bit b of `mask` (0 <= mask < 2**256) is set."""
 
     mask: int
-    role: int = 0
 
 
 @value_record

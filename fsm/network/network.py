@@ -36,11 +36,10 @@ from ..compile_time import NO_LIMIT, CompileTime
 from ..text.alphabet import Ints
 from ..text.text_table import TextTable
 from .any_order import SetTables
-from .expression import IS_OWED, Grammar
+from .expression import Grammar
 from .positions import MAX_NODES, MAX_SHORTEST, Positions, too_large
 
 NAME_BYTES = 200  # of a rule and its number
-_NO_ROLES = np.zeros(1, np.uint8)
 
 
 class Network:
@@ -54,10 +53,8 @@ class Network:
         key_texts: which of the texts have to be remembered: keys (`Embed.is_key`) and items.
         item_texts: which of them are items (`Embed.is_item`).
         owes_keys: whether several of them may have to be written (`Embed.is_owed`).
-        roles: uint8[num_sets], the roles of the byte sets (`ByteSet.role`), if any of them has one.
 
     `num_bytes`: memory of the arrays, and roughly of the names.
-    `has_lists`: whether there are lists whose items must differ, whatever they are; these are what roles are for.
     `start` is the entry node. The arrays are views of `data`, made when somebody asks: kind, arg, next_node, cost (by
     node), options, loops (int32[num_loops, 4]: entry node, minimum, maximum (-1: none), cost of one item),
     rule_entries (by number).
@@ -72,7 +69,6 @@ class Network:
         key_texts: tuple[int, ...] = (),
         item_texts: tuple[int, ...] = (),
         owes_keys: bool = False,
-        roles: npt.NDArray[np.uint8] = _NO_ROLES,
     ) -> None:
         self.data = data
         self.byte_sets = byte_sets
@@ -80,16 +76,9 @@ class Network:
         self.key_texts = key_texts
         self.item_texts = item_texts
         self.owes_keys = owes_keys
-        self.roles = roles
-        self.has_lists = roles is not _NO_ROLES
         self.rule_numbers = rule_numbers
         self.num_bytes: int = data.nbytes + byte_sets.nbytes + NAME_BYTES * len(rule_numbers)
         self.head: list[int] = data[: k.NETWORK_HEAD].tolist()
-
-    @cached_property
-    def owes_items(self) -> bool:
-        """Whether such a list must have several items."""
-        return bool((self.roles & IS_OWED).any())
 
     @property
     def start(self) -> int:
@@ -172,12 +161,10 @@ def build_network(grammar: Grammar, compile_time: CompileTime = NO_LIMIT, max_by
     packed = _packed(made)
     # `struct` takes a third of the time that any way from a list to an array takes
     data = core.lay_out(np.frombuffer(bytearray(pack(f"{len(packed)}i", *packed)), np.int32), literals)
-    byte_sets = _words_of(mask for mask, _ in made.byte_sets) if made.byte_sets else _NO_BYTE_SETS
-    has_roles = any([role for _, role in made.byte_sets])
-    roles = np.array([role for _, role in made.byte_sets], np.uint8) if has_roles else _NO_ROLES
+    byte_sets = _words_of(made.byte_sets) if made.byte_sets else _NO_BYTE_SETS
     texts, item_texts = tuple(made.text_tables), tuple(made.item_texts.values())
     key_texts = (*made.key_texts.values(), *item_texts)
-    network = Network(data, byte_sets, texts, made.numbers, key_texts, item_texts, made.owes_keys, roles)
+    network = Network(data, byte_sets, texts, made.numbers, key_texts, item_texts, made.owes_keys)
     shortest = network.head[k.N_SHORTEST]
     if shortest >= NEVER:
         raise EmptyLanguage("nothing at all satisfies the constraint")

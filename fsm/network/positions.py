@@ -76,7 +76,7 @@ class Positions:
         self.literals: list[bytes] = []  # of the nodes of kind K_BYTE, in their order
         self.options: list[int] = []
         self.loops: list[tuple[int, int, int]] = []
-        self.byte_sets: dict[tuple[int, int], int] = {}  # masks and roles
+        self.byte_sets: dict[int, int] = {}  # masks
         self.texts: dict[Language, int] = {}
         self.key_texts: dict[Language, int] = {}
         self.item_texts: dict[Language, int] = {}
@@ -215,7 +215,7 @@ class Positions:
 
     def set_index(self, part: ByteSet) -> int:
         """The number of a set of bytes, which is kept once."""
-        return self.byte_sets.setdefault((part.mask, part.role), len(self.byte_sets))
+        return self.byte_sets.setdefault(part.mask, len(self.byte_sets))
 
     def text_index(self, part: Embed) -> int:
         """The number of a text automaton, which is kept once for texts, for keys and for items."""

@@ -22,7 +22,6 @@ from ...errors import ConfigError
 from .. import columns as k
 from ..arguments import check_type
 from ..text.alphabet import Ints
-from .item_tokens import ItemTokens
 from .key_tokens import KeyTokens
 from .token_pairs import TokenPairs
 from .trie import MAX_TOKEN_LEN, Trie, build_trie
@@ -157,11 +156,6 @@ class Vocabulary:
     def key_tokens(self) -> KeyTokens:
         """The tokens that write keys of JSON objects."""
         return KeyTokens(self.tokens, self.token_bytes, self.token_offsets)
-
-    @cached_property
-    def item_tokens(self) -> ItemTokens:
-        """The tokens that may end items of JSON lists."""
-        return ItemTokens(self.tokens, self.token_bytes, self.token_offsets, self.is_plain, self.row_of)
 
     @cached_property
     def has_byte_fallback(self) -> bool:

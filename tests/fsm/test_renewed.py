@@ -89,7 +89,7 @@ WORDS: dict[str, Any] = SCHEMAS | {
         "type": "array",
         "minItems": 4,
         "uniqueItems": True,
-        "items": {"type": ["integer", "array"]},
+        "items": {"type": "string"},
     },
 }
 

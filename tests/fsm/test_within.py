@@ -40,11 +40,10 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         "minProperties": 3,
     },
     "few values that differ": {"type": "array", "items": {"enum": ["active", "act", 1, None]}, "uniqueItems": True},
-    "items that differ": {"type": "array", "items": LIST_OF_BITS, "uniqueItems": True},
-    "strings that differ": {"type": "array", "items": {"type": ["string", "null"]}, "uniqueItems": True},
+    "strings that differ": {"type": "array", "items": {"type": "string"}, "uniqueItems": True},
     OWED: {
         "type": "array",
-        "items": {"anyOf": [{"type": "boolean"}, LIST_OF_BITS]},
+        "items": {"type": "string"},
         "uniqueItems": True,
         "minItems": 3,
     },

@@ -87,8 +87,6 @@ def _functions() -> list[Call]:
     lens = np.array([1, 2], np.int64)
     vocabulary = Vocabulary(TOKENS, [len(TOKENS) - 1])
     constraint = Compiler(vocabulary).json_schema(SCHEMAS[1], key_order="any")
-    network = constraint.automaton.network
-    byte_sets, texts = np.ones(len(network.byte_sets), np.uint8), np.ones(len(network.texts), np.uint8)
     text, follow = b"abcab", np.ones(256, np.uint8)
     return [
         (function.__name__, function, arguments)
@@ -98,7 +96,6 @@ def _functions() -> list[Call]:
             (core.trie_except, (symbols, lens, 4)),
             (core.literal_trie, (b"aab", lens, 0, 1, 0)),
             (core.token_ends, (vocabulary._bound_trie, text, 1, follow)),
-            (core.find_endless, (network.data, byte_sets, texts)),
             (core.takes, (np.array([0, 9], np.int32), np.array([1, 2], np.int32), table, accepting, 1,
                           np.array([3, 99, 9], np.int32), lens)),
         ]
@@ -114,7 +111,6 @@ def _methods() -> list[Call]:
         num_words = automaton.vocabulary.num_words
         state, token = bound.start, 97
         row = np.zeros(num_words, np.int32)
-        roles = np.ones(max(len(automaton.network.byte_sets), 1), np.uint8)
         bounds, judged = core.CompletionBounds(bound), core.Judged()
         for name in ("is_accepting", "has_bytes", "min_bytes", "key_place", "configurations", "texts", "live_bytes",
                      "stays_on_plain", "without_texts", "without_items"):  # fmt: skip
@@ -145,10 +141,7 @@ def _methods() -> list[Call]:
             for function, arguments in [
                 (core.follow_keys, (bound, state, b'{"ab":', True)), (core.advance_keys, (bound, state, token, True)),
                 (core.is_in_string, (bound, state)), (core.note_mode, (bound, state, 1)),
-                (core.clear_below, (bound, b"ab", row)),
-                (core.scan_items, (bound, roles, state, b"[1,", 0)),
-                (core.ending_tokens, (bound, roles, state, 1, np.array([97, 44], np.int32))),
-                (core.items_to_go, (bound, roles, state)), (core.without_ends, (bound, roles, state)),
+                (core.keys_left, (bound, state, [b"a", b"ab"], True)), (core.clear_below, (bound, b"ab", row)),
                 (core.is_same_row, (row, row)), (core.hash_row, (row,)),
             ]
         ]  # fmt: skip

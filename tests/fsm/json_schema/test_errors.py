@@ -108,10 +108,10 @@ UNSUPPORTED: list[tuple[str, Any, str, str]] = [
     ),
     ("a pattern that is not regular", {"patternProperties": {r"(a)\1": {}}}, r"/patternProperties/(a)\1", "\\\\1"),
     (
-        "unique items that may run out",
-        {"items": {"uniqueItems": True, "type": "array", "minItems": 4, "items": {"enum": [[], {}, [1]]}}},
+        "unique items that are objects",
+        {"items": {"uniqueItems": True, "type": "array", "items": {"type": "object"}}},
         "/items/uniqueItems",
-        "fewer unique items",
+        "list them, write them as strings",
     ),
     ("what only draft 3 knows", {"$schema": DRAFT_3, "properties": {"a": {"type": "string", "disallow": "string"}}},
      "/properties/a/disallow", "write not"),

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phloem.errors import EmptyLanguage, UnsupportedSchema
+from phloem.fsm.json_schema import KeyOrder
 
 from ..network.test_any_order import assert_costs_are_exact
 from .walks import accepts, compiled, constraint_of, judge_of, written
@@ -106,17 +107,40 @@ def test_lists_of_many_values(count: int) -> None:
         assert accepts(automaton, written(values[1:])) and not accepts(automaton, written(values))
 
 
-def test_values_that_may_run_out_are_refused() -> None:
-    few: Any = {"type": "object", "properties": {"a": {"type": "boolean"}}, "additionalProperties": False}
-    for items, count in ((few, 3), ({"type": "array", "items": few, "maxItems": 1}, 4)):
-        unique = {"type": "array", "items": items, "uniqueItems": True}
-        constraint_of({"properties": {"here": unique | {"minItems": count}}})
-        with pytest.raises(UnsupportedSchema, match="uniqueItems"):
-            constraint_of({"properties": {"here": unique | {"minItems": count + 1}}})
+@pytest.mark.parametrize("key_order", ["schema", "any"])
+def test_lists_of_constants_of_every_kind(key_order: KeyOrder) -> None:
+    values: list[Any] = [[1, 2], [1], {"a": [True]}, {}, "a", 1, None, [], [[]]]
+    schema = {"type": "array", "items": {"enum": values}, "uniqueItems": True, "maxItems": 3}
+    automaton, judge = constraint_of(schema, key_order=key_order), judge_of(schema)
+    for length in range(4):
+        for instance in product(values, repeat=length):
+            assert accepts(automaton, written(list(instance))) == judge.is_valid(list(instance)), instance
+    with pytest.raises(EmptyLanguage):
+        constraint_of(schema | {"maxItems": 10, "minItems": 10}, key_order=key_order)
 
 
-def test_values_that_are_none_themselves_are_not_counted_as_items() -> None:
-    """Three different lists are asked for, each of three different ones: only the empty list has an end."""
-    inner = {"type": "array", "items": {"$ref": "#"}, "uniqueItems": True, "minItems": 3, "maxItems": 3}
-    with pytest.raises(UnsupportedSchema, match="fewer unique items than minItems"):
-        constraint_of({"type": "array", "items": inner, "uniqueItems": True, "maxItems": 4})
+REFUSED: list[Any] = [
+    {}, {"type": "object"}, {"type": "array"}, {"type": "integer"}, {"type": ["string", "null"]}, {"minLength": 2},
+    {"enum": [{"a": 1, "b": 2}, {"b": 2, "a": 1}]}, {"enum": [[1.0], [1]]},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("items", REFUSED, ids=repr)
+def test_items_of_other_kinds_are_refused_with_their_place(items: Any) -> None:
+    schema = {"properties": {"here": {"type": "array", "items": items, "uniqueItems": True}}}
+    for key_order in ("schema", "any"):
+        with pytest.raises(UnsupportedSchema, match="list them, write them as strings") as caught:
+            constraint_of(schema, key_order=key_order)
+        assert caught.value.pointer == "/properties/here/uniqueItems"
+    constraint_of({"properties": {"here": schema["properties"]["here"] | {"maxItems": 1}}})
+
+
+def test_items_that_differ_anyway_may_be_of_any_kind() -> None:
+    fixed: list[Any] = [{"type": "object"}, {"type": "integer", "minimum": 5}, {"type": "integer", "maximum": 4}]
+    schema = {"type": "array", "prefixItems": fixed, "items": False, "uniqueItems": True}
+    assert accepts(constraint_of(schema), '[{"a":1},7,2]')
+    with pytest.raises(UnsupportedSchema, match="list them"):
+        constraint_of(schema | {"prefixItems": [*fixed, {"type": "integer"}]})
+    with pytest.raises(UnsupportedSchema, match="list them"):
+        constraint_of(schema | {"items": {"type": "array"}})
+    assert accepts(constraint_of(schema | {"items": {"type": "array"}, "maxItems": 4}), '[{"a":1},7,2,[]]')

@@ -124,7 +124,7 @@ IN_PARTS: dict[str, Any] = WIDE | {
     },
     "keys that nobody names": {"type": "object", "minProperties": 3, "additionalProperties": {"type": "integer"}},
     "keys of many objects": {"anyOf": [wide_object(3, {"type": "null"}), wide_object(2), {"type": "object"}]},
-    "items that differ": {"type": "array", "uniqueItems": True, "minItems": 3, "items": {"type": ["string", "null"]}},
+    "items that differ": {"type": "array", "uniqueItems": True, "minItems": 3, "items": {"type": "string"}},
     "anything": True,
 }
 

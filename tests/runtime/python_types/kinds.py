@@ -224,7 +224,7 @@ OTHERS: dict[str, tuple[Any, Values]] = {
     "literal bytes": (Literal[b"x", "y"], one_of("y")),
     "list": (limited(list[int], min_length=1, max_length=3), one_of([1, 2])),
     "set": (set[str], lambda rng: {word(rng), word(rng)}),
-    "frozenset": (limited(frozenset[int], min_length=2), one_of({1, 2, 3})),
+    "frozenset": (limited(frozenset[Literal[1, 2, 3]], min_length=2), one_of({1, 2, 3})),
     "deque": (limited(deque[int], max_length=3), one_of([1])),
     "tuple": (tuple[int, str], one_of((1, "a"))),
     "tuple of many": (tuple[bool, ...], one_of((True,), ())),
