@@ -15,7 +15,6 @@ namespace phloem::fsm {
 namespace {
 
 using IntArray = Array<int32_t>;
-using ByteArray = Array<uint8_t>;
 using Self = BoundAutomaton;
 using Event = std::tuple<int32_t, int32_t, int32_t>;
 

@@ -86,7 +86,6 @@ def _functions() -> list[Call]:
     classes, symbols = np.array([0, 1, 2], np.int32), np.array([0, 1, 1], np.int64)
     lens = np.array([1, 2], np.int64)
     vocabulary = Vocabulary(TOKENS, [len(TOKENS) - 1])
-    constraint = Compiler(vocabulary).json_schema(SCHEMAS[1], key_order="any")
     text, follow = b"abcab", np.ones(256, np.uint8)
     return [
         (function.__name__, function, arguments)
