@@ -36,8 +36,8 @@ OTHER_STEP_COSTS = (256.0, 0.5)
 # What is saved must exceed what it costs by half: both are estimates, and a step that a request is spared shortens the
 # work of all only if another request takes its place. A look-up's draft that looks worth it is more often luck.
 MARGIN, LOOKUP_MARGIN = 1.5, 2.0
-# To find the tokens of forced text that was not met before takes about 100 us; it is worth a share of a step that is
-# longer by as much as they are wrong, or few.
+# A request's share of a step from which on forced text is looked for that was not met before: to find its tokens takes
+# about 100 us, and they are few and not all right.
 LOOK_SECONDS = 500e-6
 # What seems not to pay would never be tried again; so after as many steps of requests, a few tokens are drafted as if
 # everything paid.
