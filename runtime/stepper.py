@@ -240,7 +240,7 @@ class Stepper:
             if self._loads is not None:
                 self._loads.await_news(NEWS_SECONDS)
         else:
-            self._drafter.begin_step(len(batch.extends))
+            self._drafter.begin_step(len(batch.extends), self._prefill.decode_seconds)
             num_drafting = 0  # is of interest only where it is weighed against running ahead
             if self._runs_ahead:
                 num_drafting = sum(self._drafter.may_draft(extend.request) for extend in batch.extends)

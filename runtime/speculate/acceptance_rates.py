@@ -2,7 +2,7 @@
 
 Grounds are those of `fsm/guess.py`: forced words, forced punctuation, what was taken once before, and more often. For
 each there is a moving average of the request and one of all requests, and what is expected is the mean of both: many
-requests that begin together learn from each other at once. All begin at 1, since optimism is put right soon and
+requests that begin together learn from each other at once. All begin high, since optimism is put right soon and
 pessimism is not. Knows no costs.
 """
 
@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from ...fsm import Guess
 
 NUM_GROUNDS = 4
-OWN_WEIGHT, COMMON_WEIGHT = 0.1, 0.05  # of a token in the averages
+FIRST_RATE = 0.8
+OWN_WEIGHT, COMMON_WEIGHT = 0.15, 0.05  # of a token in the averages
 
 
 class AcceptanceRates:
@@ -46,4 +47,4 @@ class AcceptanceRates:
 
 def first_rates() -> list[float]:
     """Averages of all requests, before there was any."""
-    return [1.0] * NUM_GROUNDS
+    return [FIRST_RATE] * NUM_GROUNDS

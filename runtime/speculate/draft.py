@@ -36,6 +36,9 @@ OTHER_STEP_COSTS = (256.0, 0.5)
 # What is saved must exceed what it costs by half: both are estimates, and a step that a request is spared shortens the
 # work of all only if another request takes its place. A look-up's draft that looks worth it is more often luck.
 MARGIN, LOOKUP_MARGIN = 1.5, 2.0
+# A request's share of a step from which on forced text is looked for that was not met before: to find its tokens takes
+# about 100 us, and they are few and not all right.
+LOOK_SECONDS = 500e-6
 # What seems not to pay would never be tried again; so after as many steps of requests, a few tokens are drafted as if
 # everything paid.
 TRY_EVERY, MAX_TRIED_TOKENS = 256, 2
@@ -66,7 +69,7 @@ class Drafter:
         self.step_costs = STEP_COSTS.get(device_type, OTHER_STEP_COSTS)
         self._common_rates = first_rates()
         self._num_untried = 0  # steps of requests since the last trial
-        self.begin_step(1)
+        self.begin_step(1, 0.0)
 
     def begin(self, request: Request) -> None:
         """Readies a request that is new, and drafts for its first step."""
@@ -123,10 +126,11 @@ class Drafter:
                 request.rates.observe(request.guess, decided)
             request.cursor.remember(num_new)
 
-    def begin_step(self, num_requests: int) -> None:
-        """From here on drafts are for steps of as many requests."""
+    def begin_step(self, num_requests: int, seconds: float) -> None:
+        """From here on drafts are for steps of as many requests, which take about `seconds`; 0: not known yet."""
         fixed, host = self.step_costs
         self._row_price = 1.0 / (fixed / num_requests + host + 1.0)
+        self._looks = seconds == 0.0 or seconds > LOOK_SECONDS * num_requests
 
     def _expected(self, request: Request) -> list[int]:
         """What may follow since it did before, as far as that is worth it. Learns from what has joined the text."""
@@ -154,9 +158,10 @@ class Drafter:
         is_trial = self._num_untried >= TRY_EVERY
         if is_trial:
             chances, price, limit = list(CERTAIN), 0.0, MAX_TRIED_TOKENS
-        if not cursor.may_guess(chances, price, looks=True):
+        looks = self._looks or is_trial
+        if not cursor.may_guess(chances, price, looks=looks):
             return []
-        guess = cursor.guess_within(remaining, min(limit, remaining - 1), chances, price, looks=True)
+        guess = cursor.guess_within(remaining, min(limit, remaining - 1), chances, price, looks=looks)
         if not guess.token_ids:
             return []
         if is_trial:

@@ -30,11 +30,11 @@ from ...fsm.vocabulary.vocabulary import Vocabulary
 
 MAX_TOKENS = 1 << 16  # that are looked up in
 MAX_AGREEING = 5  # tokens before a place that are compared, where there are several
-# Grounds: 0 tokens before agree, since the last one took the place of another, 1 to 3, 4 to 8, more. Rates of a text by
-# ground before any of it was seen, and the last of them where there is a source.
-GROUNDS = (1, 4, 9)
-FIRST_RATES, FIRST_SOURCE_RATE = (0.2, 0.5, 0.7, 0.85), 0.9
-WEIGHT = 0.07  # of a token in a rate
+# Grounds: 0 tokens before agree, since the last one took the place of another, 1 to 3, 4 to 8, 9 to 16, more; and the
+# rates by ground before any of a text was seen.
+GROUNDS = (1, 4, 9, 17)
+FIRST_RATES = (0.3, 0.4, 0.6, 0.75, 0.9)
+WEIGHT = 0.1  # of a token in a rate
 LEAST_RESUMED = 4  # tokens of a run that is taken up again after another token
 LONGEST_PAUSE = 8  # tokens between two looks, after as many looks that brought nothing
 MIX = np.uint32(0x9E3779B1)  # of the first token of a pair in its key
@@ -90,7 +90,7 @@ class Lookup:
         self._num_seen = 0  # tokens of the request
         # where what is expected stands, or -1, and how many tokens before that agree, as far as is known
         self._at, self._length = (0, GROUNDS[-1]) if self._text else (-1, 0)
-        self._rates = [*FIRST_RATES[:-1], FIRST_SOURCE_RATE if self._text else FIRST_RATES[-1]]
+        self._rates = list(FIRST_RATES)
         self._idle = 0
         self.due, self.num_predicted, self.pays = 0, 0, False
 

@@ -103,7 +103,7 @@ def test_the_scenarios_reach_all_that_a_step_does() -> None:
         "PrefixCache.pin",
         "Stepper._fail",
     }
-    wanted |= {"Stepper._run_ahead", "Drafter.end_step", "Drafter._set_prices", "Lookup.expect", "LowerTiers.leaving"}
+    wanted |= {"Stepper._run_ahead", "Drafter.begin_step", "Lookup.expect", "LowerTiers.leaving"}
     assert wanted - reached == set()
 
 

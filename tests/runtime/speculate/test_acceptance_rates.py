@@ -8,7 +8,7 @@ import statistics
 import pytest
 
 from phloem.fsm import Guess
-from phloem.runtime.speculate.acceptance_rates import AcceptanceRates, first_rates
+from phloem.runtime.speculate.acceptance_rates import FIRST_RATE, AcceptanceRates, first_rates
 
 
 def played(common: list[float], rate: float, num_tokens: int, seed: int = 0) -> AcceptanceRates:
@@ -24,7 +24,7 @@ def test_chances_become_what_they_are(rate: float) -> None:
     common = first_rates()
     found = [played(common, rate, 60, seed).chances() for seed in range(20)]
     assert statistics.mean(chances[0] for chances in found) == pytest.approx(rate, abs=0.1)
-    assert all(chances[1:] == [1.0, 1.0, 1.0] for chances in found), "not tried yet"
+    assert all(chances[1:] == [FIRST_RATE] * 3 for chances in found), "not tried yet"
 
 
 def test_a_request_begins_with_what_others_have_seen_and_ends_with_what_it_sees_itself() -> None:
@@ -38,7 +38,7 @@ def test_requests_that_have_begun_together_learn_from_each_other() -> None:
     common = first_rates()
     waiting = AcceptanceRates(common)
     played(common, 0.0, 40)
-    assert waiting.chances()[0] < 0.7
+    assert waiting.chances()[0] < 0.5
 
 
 def test_a_fork_goes_on_from_the_same_experience() -> None:
@@ -53,4 +53,4 @@ def test_tokens_after_the_first_that_was_wrong_teach_nothing() -> None:
     rates = AcceptanceRates(first_rates())
     rates.observe(Guess([1, 2, 3], [0, 1, 2]), [1, 9, 3])
     chances = rates.chances()
-    assert chances[1] < chances[0] == chances[2] == chances[3] == 1.0
+    assert chances[1] < chances[2] == chances[3] == FIRST_RATE < chances[0]

@@ -34,7 +34,7 @@ def steps(num_requests: int, rate: float, num_steps: int) -> list[bool]:
     drafter.begin(request)
     found, owed = [], 0.0
     for _ in range(num_steps):
-        drafter.begin_step(num_requests)
+        drafter.begin_step(num_requests, 0.0)
         drafter.draft(request)
         found.append(bool(request.draft))
         owed += rate if request.draft else 0.0
