@@ -7,7 +7,7 @@ namespace phloem::fsm {
 namespace {
 
 constexpr size_t MAX_PATH = 1 << 17;   // bytes of a completion; after them each byte counts as a token
-constexpr int64_t MANY_OWED = 24;      // keys in any order; of more only those in the order of the set are followed
+constexpr int64_t MANY_OWED = 12;      // keys in any order; of more only those in the order of the set are followed
 constexpr int64_t MAX_KEYS = 1 << 30;
 
 }  // namespace

@@ -28,7 +28,6 @@ Row& Rows::add(int64_t state) {
 }
 
 void Rows::forget(int64_t row) {
-  ++num_forgotten_;
   states_[(*this)[row].owner].row = NO_ROW;
 }
 

@@ -29,8 +29,7 @@ class Rows {
 
   int64_t num_rows() const { return num_rows_; }
   int64_t num_bytes() const { return static_cast<int64_t>(segments_.size() * SEGMENT_ROWS * sizeof(Row)); }
-  int64_t num_forgotten() const { return num_forgotten_; }
-  // How many of these have given way to other rows, so that a long search may lose what it has found.
+  // How many rows have given way to others, so that a long call may lose what it has found.
   int64_t num_given_way() const { return num_given_way_; }
 
   static constexpr int64_t SEGMENT_ROWS = 16;
@@ -42,7 +41,7 @@ class Rows {
   States& states_;
   const Budget& budget_;
   std::vector<std::unique_ptr<Row[]>> segments_;
-  int64_t num_rows_ = 0, next_row_ = 0, num_forgotten_ = 0, num_given_way_ = 0;
+  int64_t num_rows_ = 0, next_row_ = 0, num_given_way_ = 0;
   int64_t fitted_ = 0;  // bytes that lasted when `fit` last looked
 };
 
