@@ -12,7 +12,7 @@ namespace phloem::fsm {
 enum Mode : int32_t { UNKNOWN, OUTSIDE, IN_STRING, ESCAPE };
 enum class KeyEvent : int32_t { NOTHING, OPENS, CLOSES, KEY_ENDS, ITEM_ENDS };
 
-constexpr uint8_t QUOTE = 0x22, BACKSLASH = 0x5C, COMMA = 0x2C;
+constexpr uint8_t QUOTE = 0x22, BACKSLASH = 0x5C;
 constexpr uint8_t LEFT_BRACE = 0x7B, RIGHT_BRACE = 0x7D, LEFT_BRACKET = 0x5B, RIGHT_BRACKET = 0x5D;
 
 struct KeyStep {

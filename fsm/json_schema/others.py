@@ -208,6 +208,7 @@ class Others:
         if not cells:
             return OtherKeys(choices=())  # no other key can be written, be it a witness or not
         choices: list[Witnesses] = []
+        is_endless = False
         wanted = [(_both(self._language(keys), allowed), goal) for keys, goal in witnesses]
         for apart in _apart(wanted, facets[0].pointer, self.time):
             found = tuple(
@@ -215,11 +216,13 @@ class Others:
             )
             if all(found):  # else there is no key for some
                 choices.append(found)
-                for taken, goal in apart:
-                    open_to = [own for own in languages if self.value(own | goal) is not None]
-                    used_up = not all(goal <= own for own in open_to)  # by members that do not fulfil it
-                    if used_up and num_strings([_both(languages[own], taken) for own in open_to]) is not None:
-                        raise _too_few(facets[0].pointer)
+                sets = [
+                    [_both(own, taken) for cell, own in languages.items() if self.value(cell | goal) is not None]
+                    for taken, goal in apart
+                ]
+                is_endless = is_endless or all(num_strings(own) is None for own in sets)
+        if choices and not is_endless:  # other members could use up the keys that are asked for
+            raise _too_few(facets[0].pointer)
         return OtherKeys(cells, count, tuple(choices))
 
     def simple(self, goal: Goal, named: frozenset[str]) -> OtherKeys:

@@ -43,9 +43,7 @@ if TYPE_CHECKING:
 
 MAX_KEPT = 1 << 13
 MAX_LEFT = 64
-FEW_KEYS = 1000  # so many are counted by the compiler, whatever writes them
 STEP_BYTES = 400
-
 
 Left = tuple[bool, list[bytes]]
 
@@ -107,6 +105,11 @@ class Repeats:
         found = np.zeros(32 * self._vocabulary.num_words, np.bool_)
         found[[*self.tokens.before, *(token_id for ids in self.tokens.begun.values() for token_id in ids)]] = True
         return np.packbits(found, bitorder="little").view(np.int32)
+
+    @cached_property
+    def _closers(self) -> list[int]:
+        """The tokens before a key that do not stay in a string."""
+        return [token_id for token_id in self.tokens.before if self.tokens.structure[token_id] == 2]
 
     # ---------------------------------------------------------------- moving
 
@@ -200,14 +203,8 @@ class Repeats:
         begun = b""
         if step.place == k.IN_KEY and (num_tokens == 0 or not self.is_endless):
             begun = token[step.begin :] if step.begin >= 0 else typed() + token
-        is_in_key = step.place == k.IN_KEY
-        if (
-            objects is not None
-            and not depth
-            and step.place
-            and (self._may_be_all(objects) or (is_in_key and not self.is_endless))
-        ):
-            inside = step.target if is_in_key else self._automaton.advance_bytes(step.target, QUOTE)
+        if objects is not None and not depth and step.place and not self.is_endless:
+            inside = step.target if step.place == k.IN_KEY else self._automaton.advance_bytes(step.target, QUOTE)
             if inside and not self._keys_left(objects, inside, begun, with_cuts=False)[0]:
                 return 0, written, b""
         if objects is None and was_empty:
@@ -250,7 +247,7 @@ class Repeats:
                     core.clear_below(self._automaton.core, path, left)
                 if left is not bits and self.others(state, b"" if place == k.IN_KEY else QUOTE):
                     self._put_back(written, state, bits, left, typed)
-        for token_id in self._suspects(written):
+        for token_id in self._suspects(written, state):
             word, bit = token_id >> 5, token_id & 31
             if int(left[word]) >> bit & 1 and not self.follow(written, state, token_id, 0, typed)[0]:
                 left = bits.copy() if left is bits else left
@@ -264,19 +261,15 @@ class Repeats:
             cleared[token_id] = self.follow(written, state, token_id, 0, typed)[0] != 0
         left |= np.packbits(cleared, bitorder="little").view(np.int32)
 
-    def _suspects(self, written: Written) -> Iterator[int]:
+    def _suspects(self, written: Written, state: int) -> Iterator[int]:
         """Tokens that may be forbidden though they begin elsewhere than inside a key."""
         yield from self.tokens.twice
         objects = written.objects
-        if objects is not None and self._may_be_all(objects):
-            yield from self.tokens.before
+        if objects is not None and not self.is_endless:  # there may be no key left to write
+            yield from self._closers if core.is_in_string(self._automaton.core, state) else self.tokens.before
         while objects is not None:
             yield from objects.tokens()
             objects = objects.below
-
-    def _may_be_all(self, objects: OpenObject) -> bool:
-        """Whether no key may be left before one begins; where there are few in all the compiler has counted them."""
-        return not self.is_endless and objects.count >= FEW_KEYS
 
     def _tokens_of(self, text: bytes) -> list[int]:
         """Tokens that may write all of a key, or where keys can run out end in it."""

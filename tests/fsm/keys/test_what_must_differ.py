@@ -16,6 +16,7 @@ from phloem.errors import ConstraintTooLarge, EmptyLanguage, UnsupportedSchema
 from phloem.fsm import Compiler, Constraint, Vocabulary
 from phloem.fsm.json_schema import KeyOrder, Whitespace
 
+from ..vocabularies import allowed_ids
 from .judging import Judge
 
 WORDS = [
@@ -23,7 +24,7 @@ WORDS = [
     b'":1,"', b'{"', b'{"a":', b'"a":1', b'"a":1,"b":', b',"c":1', b',"c":', b'{"c":1', b'1,"', b'1}', b'1},{"',
     b'"],["', b'"]', b'"}', b'[]', b'{}', b'"a","a"', b'"a","b"', b'aa', b'\\"', b'true', b'1,1', b'1,', b'[1',
     b'cd', b'd":', b'c":1,"d":1', b'"]}',
-    b', "', b'": ', b'"a": 1', b', "c": 1', b', ', b' ', b'\n', b'"a", "a"',
+    b', "', b'": ', b'"a": 1', b', "c": 1', b', ', b' ', b'\n', b'"a", "a"', b'",', b'"],',
 ]  # fmt: skip
 TOKENS = [*(bytes([byte]) for byte in range(256)), *WORDS, b""]
 EOS = len(TOKENS) - 1
@@ -119,3 +120,18 @@ def test_what_is_valid_is_taken_and_nothing_else(
         text = json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
         is_taken, is_valid = constraint.accepts(text), judge.is_valid(text)
         assert is_taken == is_valid or (key_order == "schema" and not is_taken), text
+
+
+@pytest.mark.parametrize("key_order", ["schema", "any"])
+def test_a_token_that_ends_a_value_begins_no_member_where_no_key_is_left(
+    compiler: Compiler, key_order: KeyOrder
+) -> None:
+    """No value fulfils what is asked of all other keys, which only shows when all is compiled."""
+    nothing = {"type": "object", "required": ["a"], "dependentSchemas": {"a": {"type": "array"}}}
+    schema = {"type": "object", "patternProperties": {"^(ab|ba)$": {"type": "string"}}, "additionalProperties": nothing}
+    for text, may_go_on in ((b'{"ab":"a', True), (b'{"ab":"a","ba":"b', False)):
+        cursor = compiler.json_schema(schema, key_order=key_order).cursor()
+        assert all(map(cursor.advance, text))
+        allowed = {TOKENS[token_id] for token_id in allowed_ids(cursor.row())}
+        assert (b'",' in allowed, b'","' in allowed) == (may_go_on, may_go_on), text
+        assert {b"a", b'"', b'"}'} <= allowed
