@@ -43,9 +43,8 @@ if TYPE_CHECKING:
         RequestError,
         UnsupportedSchema,
     )
-    from phloem.runtime.async_engine import AsyncEngine, Stream
     from phloem.runtime.config import EngineConfig
-    from phloem.runtime.constraint_spec import (
+    from phloem.runtime.constrain.spec import (
         ConstraintSpec,
         choice,
         grammar,
@@ -54,9 +53,11 @@ if TYPE_CHECKING:
         regex,
         structural_tag,
     )
-    from phloem.runtime.engine import Engine
-    from phloem.runtime.explaining import explain
-    from phloem.runtime.kv_store import KVStore
+    from phloem.runtime.engine.engine.async_engine import AsyncEngine, Stream
+    from phloem.runtime.engine.engine.engine import Engine
+    from phloem.runtime.engine.engine.statistics import EngineStatistics
+    from phloem.runtime.explain import explain
+    from phloem.runtime.offload.kv_store import KVStore
     from phloem.runtime.program import (
         Expression,
         ForkGroup,
@@ -82,7 +83,6 @@ if TYPE_CHECKING:
         user_end,
     )
     from phloem.runtime.request import Completion, Delta, FinishReason, SamplingParams, TokenLogprob, Usage
-    from phloem.runtime.statistics import EngineStatistics
 
 _MODULE_OF = {
     **dict.fromkeys(
@@ -107,15 +107,15 @@ _MODULE_OF = {
         ),
         "phloem.errors",
     ),
-    **dict.fromkeys(("AsyncEngine", "Stream"), "phloem.runtime.async_engine"),
-    "Engine": "phloem.runtime.engine",
+    **dict.fromkeys(("AsyncEngine", "Stream"), "phloem.runtime.engine.async_engine"),
+    "Engine": "phloem.runtime.engine.engine",
     "EngineConfig": "phloem.runtime.config",
-    "EngineStatistics": "phloem.runtime.statistics",
-    "explain": "phloem.runtime.explaining",
-    "KVStore": "phloem.runtime.kv_store",
+    "EngineStatistics": "phloem.runtime.engine.statistics",
+    "explain": "phloem.runtime.explain",
+    "KVStore": "phloem.runtime.offload.kv_store",
     **dict.fromkeys(
         ("ConstraintSpec", "choice", "grammar", "json_object", "json_schema", "regex", "structural_tag"),
-        "phloem.runtime.constraint_spec",
+        "phloem.runtime.constrain.spec",
     ),
     **dict.fromkeys(
         ("Completion", "Delta", "FinishReason", "SamplingParams", "TokenLogprob", "Usage"), "phloem.runtime.request"

@@ -25,8 +25,8 @@ from typing import Any
 
 import phloem as ph
 from phloem.errors import PhloemError
-from phloem.runtime import garbage
-from phloem.runtime.async_engine import SWITCH_SECONDS, AsyncEngine
+from phloem.runtime.engine.engine import gc_tuning
+from phloem.runtime.engine.engine.async_engine import SWITCH_SECONDS, AsyncEngine
 
 LOOK_EVERY = 0.005  # seconds
 ALONE = 1.0  # seconds with nothing beside the stream
@@ -88,7 +88,7 @@ class Beside:
     def __init__(self) -> None:
         engine = ph.Engine("nano", device="cpu", num_blocks=4096)
         engine.compiler.warm_up()
-        garbage.settle()
+        gc_tuning.settle()
         sys.setswitchinterval(SWITCH_SECONDS)
         self.engine = AsyncEngine(engine)
         self._stamps: list[tuple[float, float]] = []  # of each delta: on the wall, and CPU seconds of this process
@@ -103,7 +103,7 @@ class Beside:
 
     def bomb(self, bomb: Callable[[Any], Any]) -> Timing:
         """With a request beside it."""
-        garbage.settle()  # what the bombs before have left is not searched through in this one's time
+        gc_tuning.settle()  # what the bombs before have left is not searched through in this one's time
         timing, submitting = Timing(), Submitting(self.engine)
 
         def run() -> None:

@@ -45,7 +45,7 @@ from real_vocabularies import read_vocabulary
 
 from phloem.errors import PhloemError
 from phloem.fsm import Compiler, Constraint, Cursor
-from phloem.runtime.sampler import MASK_WORK
+from phloem.runtime.sample.sampler import MASK_WORK
 
 FAR = 1_000_000  # tokens
 MEBIBYTE = 1 << 20

@@ -33,7 +33,7 @@ import numpy as np
 import torch
 
 from phloem.kernels import ops
-from phloem.runtime.cache.kv_cache import KVCache
+from phloem.runtime.execute.kv_cache import KVCache
 from phloem.runtime.models import Decoder, resolve_model
 
 BLOCK_SIZE = 16

@@ -2,8 +2,8 @@
 
     python bench/faults.py [--calls 3] [--scenario crowd]
 
-The runs and the checks are those of `tests/runtime/test_faults.py`, which tries a part of the sites at one call each.
-Here all are tried, at their first call, at their last, and at so many between; each once with a fault and, where a
+The runs and the checks are those of `tests/runtime/engine/test_faults.py`, which tries a part of the sites at one call
+each. Here all are tried, at their first call, at their last, and at some between; each once with a fault and, where a
 function in Python is called, once with an interruption. Prints what is wrong, and fails if anything is. Takes minutes.
 """
 

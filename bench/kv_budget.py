@@ -38,9 +38,9 @@ import torch
 from cpu_decode import SMOLLM_135M, machine
 
 import phloem as ph
-from phloem.runtime.batch import Batch, Extend
-from phloem.runtime.key_policy import NUM_SINKS, WINDOW
-from phloem.runtime.kv_budget import next_compaction
+from phloem.runtime.execute.batch import Batch, Extend
+from phloem.runtime.kv_compress.budget import next_compaction
+from phloem.runtime.kv_compress.policy import NUM_SINKS, WINDOW
 from phloem.runtime.schedule.share import share
 
 MODULES = (

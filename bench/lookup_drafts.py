@@ -46,9 +46,9 @@ from cpu_decode import SMOLLM_135M, commit, machine
 
 import phloem as ph
 from phloem.kernels import AttentionPlan
-from phloem.runtime.cache.kv_cache import KVCache
 from phloem.runtime.config import EngineConfig
-from phloem.runtime.loading import load
+from phloem.runtime.execute.kv_cache import KVCache
+from phloem.runtime.execute.loading import load
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))

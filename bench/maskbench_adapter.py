@@ -11,8 +11,8 @@ A matcher is a cursor; one compiler is kept per vocabulary. Nothing is kept betw
 keeps as well: rows inside strings and numbers, and automata of patterns.
 
 `prepare` does what `phloem serve` does at its start: it warms the compiler up, takes all that is there by then out of
-the sight of the garbage collector, lets it look for garbage less often (`phloem.runtime.garbage`), and moves memory to
-huge pages (`phloem.runtime.huge_pages`).
+the sight of the garbage collector, lets it look for garbage less often (`phloem.runtime.engine.gc_tuning`), and moves
+memory to huge pages (`phloem.runtime.execute.huge_pages`).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from typing import Any
 import phloem
 from phloem.fsm import Compiler, Constraint, Vocabulary
 from phloem.fsm.any_json import ExtraKeys, KeyOrder
-from phloem.runtime.garbage import settle
-from phloem.runtime.huge_pages import gather
+from phloem.runtime.engine.engine.gc_tuning import settle
+from phloem.runtime.execute.huge_pages import gather
 
 __version__ = getattr(phloem, "__version__", "0")
 

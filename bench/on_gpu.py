@@ -34,7 +34,7 @@ PYTEST = ("-P", "-m", "pytest", "-v", "--tb=short", "--timeout=400", "-p", "no:c
 HAS_XDIST = importlib.util.find_spec("xdist") is not None
 SPREAD = ("-n", str(max(1, min(14, (os.cpu_count() or 1) - 2)))) if HAS_XDIST else ()
 GPU_TESTS = (
-    *("tests/kernels", "tests/runtime/test_on_gpu.py", "tests/runtime/test_published_models.py"),
+    *("tests/kernels", "tests/runtime/test_on_gpu.py", "tests/runtime/models/test_published_models.py"),
     *("-m", "gpu"),
 )
 SHOWN_LINES = 40

@@ -40,7 +40,7 @@ from cpu_decode import SMOLLM_135M, commit
 
 import phloem as ph
 from phloem.runtime.config import EngineConfig
-from phloem.runtime.loading import LoadedModel, load
+from phloem.runtime.execute.loading import LoadedModel, load
 from phloem.runtime.models import resolve_model
 
 BLOCK_SIZE = 16

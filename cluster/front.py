@@ -18,10 +18,10 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from ..errors import PhloemError, QueueFull
-from ..runtime.adapters import load_adapter
 from ..runtime.config import EngineConfig
-from ..runtime.engine import Engine
-from ..runtime.loading import LoadedModel
+from ..runtime.engine.engine import Engine
+from ..runtime.execute.adapters import load_adapter
+from ..runtime.execute.loading import LoadedModel
 from ..runtime.models import Decoder, ModelConfig, resolve_model
 from ..runtime.request import Delta
 from ..runtime.server.app import Application, create_app

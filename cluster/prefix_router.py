@@ -15,7 +15,7 @@ from typing import Any
 from ray.serve.request_router import PendingRequest, ReplicaID, RequestRouter, RunningReplica
 
 from ..runtime.events.ledger import hash_of
-from ..runtime.tiers.block_key import extend_keys, root_of
+from ..runtime.offload.block_key import extend_keys, root_of
 from .event_feed import EventFeed, Source
 from .prefix_index import PrefixIndex
 from .prefix_routing import Choice, PrefixRouting

@@ -20,12 +20,12 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Unpack
 
 from ..errors import EngineStopped, PhloemError
-from ..runtime.constraint_spec import ConstraintSpec
-from ..runtime.engine import Engine
-from ..runtime.intake import Prompt, seed_of_output
+from ..runtime.constrain.spec import ConstraintSpec
+from ..runtime.engine.engine import Engine
+from ..runtime.engine.request_factory import Prompt, seed_of_output
+from ..runtime.engine.statistics import EngineStatistics
 from ..runtime.request import Delta, RequestOptions, SamplingParams
 from ..runtime.server.prepare import EngineCall
-from ..runtime.statistics import EngineStatistics
 
 MOST_TRIES = 3
 logger = logging.getLogger("phloem.cluster")
@@ -84,10 +84,10 @@ class RemoteEngine:
         law = sampling or SamplingParams()
         if law.seed is None:  # or what goes on elsewhere would be another draw
             law = replace(law, seed=secrets.randbits(63))
-        intake = self.engine.intake
-        token_ids = intake.token_ids(prompt)
+        request_factory = self.engine.request_factory
+        token_ids = request_factory.token_ids(prompt)
         tokens = token_ids.tobytes() if isinstance(token_ids, array) else array("i", token_ids).tobytes()
-        namespace = intake.namespace(options.get("namespace", ""), options.get("adapter"))
+        namespace = request_factory.namespace(options.get("namespace", ""), options.get("adapter"))
         way = _Way(tokens, namespace, constraint, options)
         said: dict[int, list[int]] = {index: [] for index in range(law.n)}
         texts = dict.fromkeys(said, "")

@@ -19,7 +19,7 @@ from ..runtime.server.prefill import answers
 from ..runtime.server.prepare import EngineCall
 
 if TYPE_CHECKING:
-    from ..runtime.async_engine import AsyncEngine
+    from ..runtime.engine.async_engine import AsyncEngine
 
 
 class Replica:
@@ -34,10 +34,10 @@ class Replica:
         import ray
         from ray import serve
 
-        from ..runtime.async_engine import AsyncEngine
-        from ..runtime.engine import Engine
-        from ..runtime.loading import load
-        from ..runtime.warm_up import warm_up
+        from ..runtime.engine.async_engine import AsyncEngine
+        from ..runtime.engine.engine import Engine
+        from ..runtime.engine.warmup import warm_up
+        from ..runtime.execute.loading import load
 
         name = serve.get_replica_context().replica_id.unique_id
         address = events_host or ray.util.get_node_ip_address()

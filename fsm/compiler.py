@@ -23,7 +23,7 @@ from ..errors import (
     InvalidSchema,
     InvalidStructuralTag,
 )
-from ..written_out import check_written_out
+from ..json_size import check_json_size
 from .any_json import ExtraKeys, KeyOrder, Whitespace, json_grammar
 from .arguments import check_at_least, check_option, check_text, check_type
 from .collection import while_put_off
@@ -199,7 +199,7 @@ class Compiler:
             loaded = _load_json(description, "structural tag", InvalidStructuralTag)
         else:
             loaded = description
-            check_written_out(loaded, "structural tag", InvalidStructuralTag, param="structural_tag")
+            check_json_size(loaded, "structural tag", InvalidStructuralTag, param="structural_tag")
         return self._compile(
             "structural_tag",
             packed(loaded),
@@ -286,7 +286,7 @@ def _load_schema(schema: object) -> Any:
     if isinstance(schema, str):
         return _load_json(schema, "schema", InvalidSchema)
     if isinstance(schema, (bool, Mapping)):
-        check_written_out(schema, "schema", InvalidSchema, param="schema")
+        check_json_size(schema, "schema", InvalidSchema, param="schema")
         return schema
     describe = getattr(schema, "model_json_schema", None)
     if describe is None:
@@ -294,7 +294,7 @@ def _load_schema(schema: object) -> Any:
             f"a schema is a dict, a bool, JSON text or a pydantic model, not {type(schema).__name__}", param="schema"
         )
     described = describe()
-    check_written_out(described, "schema", InvalidSchema, param="schema")
+    check_json_size(described, "schema", InvalidSchema, param="schema")
     return described
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypedDict
 
 from ..errors import ConfigError
-from .events.settings import KVEventsConfig
+from .event_settings import KVEventsConfig
 from .setting import check_choices, setting
 
 JumpMode = Literal["verified", "canonical", "off"]

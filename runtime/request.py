@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from ..radix import Explanation, Node
     from .cache.cache_explanation import CacheExplanation
     from .models import Adapter
-    from .output import OutputText, StopGuard
+    from .sample.output_text import OutputText, StopGuard
+    from .sample.token_rules import TokenRules
     from .speculate.acceptance_rates import AcceptanceRates
     from .speculate.lookup import Lookup
-    from .token_rules import TokenRules
 
 MAX_LOGPROBS = 20
 MAX_STOP_STRINGS = 16

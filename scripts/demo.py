@@ -25,7 +25,7 @@ from rich.table import Table
 from rich.text import Text
 
 import phloem as ph
-from phloem.runtime.loading import LoadedModel, load
+from phloem.runtime.execute.loading import LoadedModel, load
 
 SHOP = (
     "You answer for the shop Rosmund. The shop is in Nevbel. We open at 8 and close at 19. Nina Linsen runs the shop."

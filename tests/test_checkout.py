@@ -22,7 +22,7 @@ def test_mypy_finds_the_package_from_any_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["errors", "written_out", "fsm", "fsm.cursor", "kernels", "radix", "runtime", "runtime.config"]
+    "name", ["errors", "json_size", "fsm", "fsm.cursor", "kernels", "radix", "runtime", "runtime.config"]
 )
 def test_a_part_of_the_package_is_not_imported_under_another_name(name: str) -> None:
     room = name.partition(".")[0]

@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 from phloem.fsm.look import lines
-from phloem.runtime.explaining import explain
+from phloem.runtime.explain import explain
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "CONTRIBUTING.md", ROOT / "bench" / "README.md"]

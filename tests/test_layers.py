@@ -18,6 +18,19 @@ FSM_FLOORS = [  # a room imports rooms of lower floors only; what lies beside th
     {"tags"},
     {"look"},
 ]
+RUNTIME_FLOORS = [  # the same for runtime/; a module beside the rooms counts as a room
+    {"request", "event_settings", "number_types", "path_fault", "device", "setting"},
+    {"config", "option_types", "models", "kv_compress", "constrain"},
+    {"tokenizer", "capacity"},
+    {"execute"},
+    {"offload", "sample"},
+    {"events"},
+    {"cache"},
+    {"schedule", "speculate"},
+    {"engine", "explain"},
+    {"program", "server"},
+    {"cli"},
+]
 FACES = {"server", "program", "cli"}
 FORBIDDEN_EXTERNAL = {"radix": {"torch", "triton"}, "fsm": {"torch", "triton"}}
 
@@ -26,11 +39,16 @@ def _modules() -> list[Path]:
     return [p for d in (*sorted(GROUND_FLOOR), "runtime", "cluster") for p in sorted((ROOT / d).rglob("*.py"))]
 
 
-def _imports(path: Path) -> list[tuple[str, ...]]:
-    """Absolute dotted targets of every import, relative ones resolved against `phloem.`."""
+def _imports(path: Path, *, for_types: bool = True) -> list[tuple[str, ...]]:
+    """Absolute dotted targets of every import, relative ones resolved against `phloem.`; or of those that are run."""
     package = ("phloem", *path.relative_to(ROOT).with_suffix("").parts[:-1])
     found: list[tuple[str, ...]] = []
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    if not for_types:
+        tree.body = [
+            node for node in tree.body if not (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test))
+        ]
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             found += [tuple(alias.name.split(".")) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -52,7 +70,7 @@ def test_imports_stay_on_their_floor(path: Path) -> None:
             continue
         room = target[1] if len(target) > 1 else ""
         if parts[0] in GROUND_FLOOR:
-            assert room in {parts[0], "_core", "errors", "written_out"}, f"{path} imports phloem.{room}"
+            assert room in {parts[0], "_core", "errors", "json_size"}, f"{path} imports phloem.{room}"
             assert room != "_core" or target[2] == parts[0], f"{path} imports the core of {target[2]}"
         elif parts[0] == "runtime":
             assert room != "cluster" or parts[:3] == ("runtime", "cli", "serve.py"), f"{path} reaches up into cluster"
@@ -88,3 +106,14 @@ def test_no_module_needs_itself() -> None:
         for module in ready:
             del left[module]
     assert not left, sorted(".".join(module) for module in left)
+
+
+def test_the_rooms_of_the_runtime_stand_on_one_another() -> None:
+    floor_of = {room: floor for floor, rooms in enumerate(RUNTIME_FLOORS) for room in rooms}
+    entries = [*(ROOT / "runtime").glob("*.py"), *(path.parent for path in (ROOT / "runtime").glob("*/__init__.py"))]
+    assert {path.stem for path in entries} - {"__init__"} == set(floor_of), "every room has a floor"
+    for path in sorted((ROOT / "runtime").rglob("*.py")):
+        room = path.relative_to(ROOT / "runtime").parts[0].removesuffix(".py")
+        for target in _imports(path, for_types=False):
+            if room != "__init__" and target[:2] == ("phloem", "runtime") and len(target) > 2 and target[2] != room:
+                assert floor_of[target[2]] < floor_of[room], f"{path} reaches up into runtime.{target[2]}"

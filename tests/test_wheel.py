@@ -29,7 +29,7 @@ OTHERS = (
     "__init__.py",
     "__main__.py",
     "errors.py",
-    "written_out.py",
+    "json_size.py",
     "py.typed",
     "fsm/regex/unicode_properties.txt",
     "fsm/regex/LICENSE-UNICODE",

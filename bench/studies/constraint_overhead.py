@@ -38,7 +38,7 @@ from constraint_parts import case_answers, document_answers, made_up_vocabulary,
 
 import phloem as ph
 from phloem.runtime.config import EngineConfig, JumpMode
-from phloem.runtime.loading import LoadedModel, load
+from phloem.runtime.execute.loading import LoadedModel, load
 from phloem.runtime.models import Decoder
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -18,7 +18,7 @@ import torch
 import phloem as ph
 from phloem.fsm import Compiler, Constraint, Vocabulary
 from phloem.kernels import sample
-from phloem.runtime.mask_table import MaskTable
+from phloem.runtime.sample.mask_table import MaskTable
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))

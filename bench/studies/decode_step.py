@@ -37,10 +37,10 @@ import numpy as np
 import torch
 
 from phloem.kernels import Grouped, pack_grouped, pack_linear
-from phloem.runtime.batch import Batch
-from phloem.runtime.cache.kv_cache import KVCache
-from phloem.runtime.decode_graphs import CudaRecorder, Recorder
-from phloem.runtime.model_runner import ModelRunner
+from phloem.runtime.execute.batch import Batch
+from phloem.runtime.execute.cuda_graphs import CudaRecorder, Recorder
+from phloem.runtime.execute.kv_cache import KVCache
+from phloem.runtime.execute.model_runner import ModelRunner
 from phloem.runtime.models import Decoder, ModelConfig
 from phloem.runtime.models.decoder import ROW_TILE, LayerWeights
 from phloem.runtime.models.experts import ExpertsWeights

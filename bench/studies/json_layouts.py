@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import get_args
 
 import phloem as ph
-from phloem.runtime.constraint_spec import Whitespace
+from phloem.runtime.constrain.spec import Whitespace
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
 

@@ -25,7 +25,7 @@ import torch
 
 import phloem as ph
 from phloem.runtime.config import EngineConfig, JumpMode
-from phloem.runtime.loading import load
+from phloem.runtime.execute.loading import load
 
 JUMPS: tuple[JumpMode, ...] = ("off", "verified", "canonical")
 
@@ -100,7 +100,7 @@ def check_drafts(
     tokenizer = engine.tokenizer
     checked = odd = 0
     for name, spec in specs.items():
-        cursor = engine.intake.compile(spec).cursor()
+        cursor = engine.request_factory.compile(spec).cursor()
         for token_id in tokens[name]:
             draft = cursor.draft()
             checked += bool(draft)

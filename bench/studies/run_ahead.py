@@ -31,14 +31,14 @@ import numpy as np
 import torch
 from decode_step import LLAMA_8B, QWEN3_0_6B, random_decoder
 
-from phloem.runtime import choice
 from phloem.runtime.config import EngineConfig
-from phloem.runtime.constraint_spec import json_schema
+from phloem.runtime.constrain.spec import json_schema
 from phloem.runtime.device import Reading
-from phloem.runtime.engine import Engine
-from phloem.runtime.loading import LoadedModel
+from phloem.runtime.engine.engine.engine import Engine
+from phloem.runtime.execute.loading import LoadedModel
 from phloem.runtime.models import resolve_model
 from phloem.runtime.request import SamplingParams
+from phloem.runtime.sample import sampler_output as choice
 from phloem.runtime.speculate.draft import OTHER_STEP_COSTS
 from phloem.runtime.tokenizer.tokenizer import Tokenizer
 
@@ -103,7 +103,7 @@ def simulated(engine: Engine, clock: Clock) -> Iterator[None]:
     engine._runner.forward = forward  # type: ignore[method-assign]
     engine._stepper._drafter.step_costs = OTHER_STEP_COSTS
     before, choice.Reading = choice.Reading, ClockedReading  # type: ignore[misc]
-    import phloem.runtime.sampler as sampler
+    import phloem.runtime.sample.sampler as sampler
 
     sampler.Reading = ClockedReading  # type: ignore[attr-defined]
     try:

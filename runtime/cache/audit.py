@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 
 from ...radix import BlockPool, RadixTree
-from ..kv_budget import next_compaction
+from ..kv_compress.budget import next_compaction
 from ..request import Request
 
 

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..events.kv_events import KVEvents
-from .block_keys import BlockKeys
-from .lower_tiers import LowerTiers
+from ..offload.block_keys import BlockKeys
+from ..offload.lower_tiers import LowerTiers
 
 
 @dataclass(frozen=True, slots=True)

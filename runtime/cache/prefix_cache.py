@@ -24,11 +24,11 @@ from functools import partial
 from torch import Tensor
 
 from ...radix import NOTHING, BlockCost, BlockPool, Explanation, Pin, RadixTree, equal_cost, pack, unpack
-from ..kv_budget import first_compaction
+from ..execute.kv_cache import KVCache
+from ..kv_compress.budget import first_compaction
 from ..request import Lease, Request
 from .audit import audit_blocks
 from .followers import Followers
-from .kv_cache import KVCache
 from .prompt_scores import PromptScores
 from .request_scores import keep_scores, recall_scores
 

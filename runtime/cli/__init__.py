@@ -18,7 +18,7 @@ import typer
 
 from ... import __version__
 from ...errors import ConfigError, ConstraintError, ModelError, PhloemError, RequestError
-from .. import garbage
+from ..engine import gc_tuning
 
 COMMANDS = (
     "serve",
@@ -65,9 +65,9 @@ def command_line(arguments: Sequence[str]) -> typer.Typer:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The console entry, which owns the process: runs a command and exits with its code."""
-    garbage.hold()
+    gc_tuning.hold()
     code = run(sys.argv[1:] if arguments is None else arguments)
-    garbage.end()
+    gc_tuning.end()
     sys.exit(code)
 
 

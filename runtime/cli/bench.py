@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .. import garbage
+from ..engine import gc_tuning
 from .busy import busy
 from .engine_options import Settings, fetched, with_engine_options
 from .options import ModelArgument, option
 
 if TYPE_CHECKING:
-    from ..engine import Engine
-    from ..loading import LoadedModel
+    from ..engine.engine import Engine
+    from ..execute.loading import LoadedModel
 
 CONFIGURATIONS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("cache and jump", {"prefix_cache": True, "jump": "verified"}),
@@ -74,15 +74,15 @@ def bench(
 ) -> None:
     """Measures extraction under a shared system prompt; --jump, --lookup-drafts and --prefix-cache are varied."""
     from ..config import EngineConfig
-    from ..engine import Engine
-    from ..loading import load
+    from ..engine.engine import Engine
+    from ..execute.loading import load
 
     rows: list[Row] = []
     texts: list[list[str]] = []
     source = fetched(model)
     with busy(f"loading {model}") as report:
         loaded = load(EngineConfig(model=source, **settings), report)
-    garbage.release()
+    gc_tuning.release()
     for name, changed in CONFIGURATIONS:
         config = EngineConfig(model=source, **{**settings, **changed})
         with busy(name), Engine.from_loaded(config, loaded) as engine:
@@ -122,7 +122,7 @@ def _document(index: int) -> str:
 
 
 def _measure(engine: Engine, name: str, prompts: list[list[int]], max_tokens: int) -> tuple[Row, list[str]]:
-    from ..constraint_spec import json_schema
+    from ..constrain.spec import json_schema
     from ..request import SamplingParams
 
     sampling = SamplingParams(max_tokens=max_tokens, temperature=0.0)

@@ -15,7 +15,7 @@ from .options import ModelArgument, option
 from .sampling import MaxTokens, Seed, Temperature, TopP, UseAdapter, usage_line
 
 if TYPE_CHECKING:
-    from ..engine import Engine
+    from ..engine.engine import Engine
     from ..request import Delta, SamplingParams
     from ..server.tool_calls import Reader
     from ..tokenizer.tokenizer import Tokenizer

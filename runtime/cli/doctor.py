@@ -93,7 +93,7 @@ def _tokenizer() -> str:
 
 
 def _model() -> str:
-    from ..engine import Engine
+    from ..engine.engine import Engine
     from ..request import SamplingParams
 
     with Engine("nano", num_blocks=64) as engine:
@@ -107,8 +107,8 @@ def _model() -> str:
 
 
 def _constraint() -> str:
-    from ..constraint_spec import json_schema
-    from ..engine import Engine
+    from ..constrain.spec import json_schema
+    from ..engine.engine import Engine
     from ..request import SamplingParams
 
     with Engine("nano", num_blocks=64) as engine:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from .. import garbage
 from ..config import EngineConfig
+from ..engine import gc_tuning
 from .busy import busy
 from .setting_options import with_options
 
 if TYPE_CHECKING:
-    from ..engine import Engine
+    from ..engine.engine import Engine
 
 Settings = dict[str, Any]
 with_engine_options = with_options(settings=EngineConfig)
@@ -24,12 +24,12 @@ def load_engine(model: str, settings: Settings) -> Engine:
     """The engine; what takes long is shown. A model that a hub id names is fetched first."""
     source = fetched(model)
     with busy(f"loading {model}") as report:
-        from ..engine import Engine
-        from ..loading import load
+        from ..engine.engine import Engine
+        from ..execute.loading import load
 
         config = EngineConfig(model=source, **settings)
         engine = Engine.from_loaded(config, load(config, report))
-    garbage.release()
+    gc_tuning.release()
     return engine
 
 

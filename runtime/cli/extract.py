@@ -20,8 +20,8 @@ from .options import ModelOption, option, read_text
 from .sampling import MaxTokens, Seed, Temperature
 
 if TYPE_CHECKING:
-    from ..async_engine import AsyncEngine, Stream
-    from ..constraint_spec import ConstraintSpec
+    from ..constrain.spec import ConstraintSpec
+    from ..engine.async_engine import AsyncEngine, Stream
     from ..request import SamplingParams, Usage
 
 SYSTEM = "You read documents. Answer briefly, or give JSON."
@@ -53,7 +53,7 @@ def extract(
     A document that fails, or a file that cannot be read, is reported on stderr and leaves `null` in its place; the exit
     code is then 1. If there is nothing that could be read, the exit code is 2.
     """
-    from ..constraint_spec import json_schema
+    from ..constrain.spec import json_schema
     from ..request import SamplingParams
 
     schema_text = read_text(schema, "--schema")
@@ -63,8 +63,8 @@ def extract(
     sampling = SamplingParams(max_tokens=max_tokens, temperature=temperature, seed=seed)
     engine = load_engine(model, settings)
     with busy("compiling the schema"):
-        engine.intake.compile(constraint)
-    from ..async_engine import AsyncEngine
+        engine.request_factory.compile(constraint)
+    from ..engine.async_engine import AsyncEngine
 
     served = AsyncEngine(engine)
     try:

@@ -28,8 +28,8 @@ from .sampling import (
 )
 
 if TYPE_CHECKING:
-    from ..constraint_spec import ConstraintSpec
-    from ..engine import Engine
+    from ..constrain.spec import ConstraintSpec
+    from ..engine.engine import Engine
     from ..request import SamplingParams
 
 

@@ -125,9 +125,9 @@ def _option_of(model: str) -> str | None:
 
 
 def _checkpoint(model: str) -> str:
+    from ..capacity.planner import count_parameters
     from ..models import ModelConfig, resolve_model
     from ..number_types import BYTES
-    from ..schedule.planner import count_parameters
     from ..tokenizer.tokenizer import Tokenizer
 
     folder = resolve_model(fetched(model, weights=False))

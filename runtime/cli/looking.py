@@ -19,8 +19,8 @@ from .options import read_text
 
 if TYPE_CHECKING:
     from ...fsm.look.terminal import Paint
-    from ..constraint_spec import ConstraintSpec
-    from ..explaining import Refusal
+    from ..constrain.spec import ConstraintSpec
+    from ..explain import Refusal
 
 MIN_WIDTH, MAX_WIDTH = 60, 140
 MAX_PART_LINES = 12
@@ -45,7 +45,7 @@ def constraint_spec(
     extra_keys: str = "schema",
 ) -> ConstraintSpec | None:
     """The one constraint that the options ask for; schema, grammar and structural tag as a file or as text."""
-    from .. import constraint_spec as specs
+    from ..constrain import spec as specs
 
     given = {
         "--regex": regex,
@@ -107,7 +107,7 @@ def show(
     try:
         with busy("compiling"):
             from ...fsm.look import as_data, lines
-            from ..explaining import explain, refusal
+            from ..explain import explain, refusal
 
             found = explain(spec, tokenizer=tokenizer, text=text)
     except ConstraintError as error:

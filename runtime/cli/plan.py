@@ -53,8 +53,8 @@ def plan(
     """Says how many tokens and requests fit: 2 × layers × kv_heads × head_dim × bytes per token (1 × with latents)."""
     if memory is not None and kv_memory is not None:
         raise ConfigError("--memory and --kv-memory exclude each other; give one of them")
+    from ..capacity import planner
     from ..models import ModelConfig, count_parameters, resolve_model
-    from ..schedule import planner
 
     config = ModelConfig.from_folder(resolve_model(fetched(model, weights=False)))
     device_bytes = size(memory, "--memory") if memory is not None else None
@@ -82,8 +82,8 @@ def plan(
 
 def _here(device: str) -> tuple[int | None, int | None, bool]:
     """(Memory of the GPU, None, False), or (None, what the engine sets aside for the pool on a CPU, True)."""
+    from ..capacity.gpu_memory import gpu_memory
     from ..config import CPU_POOL_BYTES
-    from ..gpu_memory import gpu_memory
 
     if not re.fullmatch(r"auto|(cpu|cuda)(:\d+)?", device):
         raise ConfigError(f'device: {device!r} is not a device; use "auto", "cpu", "cuda" or "cuda:1"')

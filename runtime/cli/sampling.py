@@ -8,7 +8,7 @@ from ...errors import ConfigError
 from .options import option, read_text
 
 if TYPE_CHECKING:
-    from ..constraint_spec import ConstraintSpec
+    from ..constrain.spec import ConstraintSpec
     from ..request import Usage
 
 SAMPLING = "Sampling"
@@ -53,7 +53,7 @@ def constraint_of(
     regex: str | None, choice: list[str] | None, schema: str | None, json_object: bool, grammar: str | None
 ) -> ConstraintSpec | None:
     """The one constraint that the options ask for."""
-    from .. import constraint_spec
+    from ..constrain import spec as constraint_spec
 
     given = {"--regex": regex, "--choice": choice, "--schema": schema, "--json": json_object, "--grammar": grammar}
     names = [name for name, value in given.items() if value]

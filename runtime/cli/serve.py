@@ -106,10 +106,10 @@ def serve(
     with closing(listen(host, port)) as bound:
         source = fetched(model)
         engine = load_engine(source, settings)
-        from ..async_engine import SWITCH_SECONDS, AsyncEngine
-        from ..garbage import settle
-        from ..huge_pages import gather
-        from ..warm_up import warm_up as warm
+        from ..engine.async_engine import SWITCH_SECONDS, AsyncEngine
+        from ..engine.gc_tuning import settle
+        from ..engine.warmup import warm_up as warm
+        from ..execute.huge_pages import gather
 
         if warm_up:
             with busy("warming up"):

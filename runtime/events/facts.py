@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from ..tiers import BlockKey
+from ..offload import BlockKey
 
 Medium = Literal["GPU", "CPU_PINNED", "DISK", "EXTERNAL"]
 POOL: Medium = "GPU"  # for consumers "CPU" is a tier below the pool, so the pool is "GPU" wherever the model runs

@@ -19,8 +19,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from ..tiers import BlockKey
-from ..tiers.tier import TierName
+from ..offload import BlockKey
+from ..offload.tier import TierName
 from .facts import Ended, Entered, Fact, Left, Medium, Remain, Scope, TierChanged
 
 MEDIA: dict[TierName, Medium] = {"host": "CPU_PINNED", "disk": "DISK", "shared": "EXTERNAL"}

@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 
-from ..tiers import BlockKey
-from ..tiers.block_key import NO_PARENT
+from ..offload import BlockKey
+from ..offload.block_key import NO_PARENT
 from .facts import POOL, Ended, Entered, Fact, Left, Medium, Remain, Scope, TierChanged
 from .kv_event import AllBlocksCleared, BlockRemoved, BlockStored, Event
 

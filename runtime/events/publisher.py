@@ -28,10 +28,10 @@ from dataclasses import dataclass, field
 import zmq
 
 from ...errors import ConfigError
+from ..event_settings import NAME, WILDCARDS, KVEventsConfig, host_of
 from .facts import Fact
 from .kv_event import Event
 from .kv_events import EventStatistics
-from .settings import NAME, WILDCARDS, KVEventsConfig, host_of
 from .wire import encode
 
 END = (-1).to_bytes(8, "big", signed=True)

@@ -17,8 +17,8 @@ from typing import Any
 import msgpack
 
 from ...radix import unpack
+from ..event_settings import Format
 from .kv_event import AllBlocksCleared, BlockRemoved, BlockStored, Event
-from .settings import Format
 
 RANK = 0  # of this engine among data-parallel ones: each is a server of its own
 

@@ -10,9 +10,9 @@ from types import MappingProxyType
 from typing import Any, get_args
 
 from ...errors import ProgramError, RequestError
-from .. import constraint_spec
-from ..compiling import check_spec
-from ..constraint_spec import ConstraintSpec
+from ..constrain import spec as constraint_spec
+from ..constrain.compiling import check_spec
+from ..constrain.spec import ConstraintSpec
 from ..request import SamplingParams
 from .choices import ChoicesMethod, MethodName, token_length_normalized
 from .expression import Expression, Gen, Role, RoleBegin, RoleEnd, Select, concat

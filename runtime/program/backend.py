@@ -11,8 +11,8 @@ from typing import cast
 from weakref import WeakKeyDictionary
 
 from ...errors import ProgramError
-from ..async_engine import AsyncEngine
-from ..engine import Engine
+from ..engine.async_engine import AsyncEngine
+from ..engine.engine import Engine
 from .chat_format import ChatFormat
 from .run import Backend
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ...errors import ProgramError
-from ..constraint_spec import ConstraintSpec
+from ..constrain.spec import ConstraintSpec
 from .choices import ChoicesMethod
 
 Role = Literal["system", "user", "assistant"]

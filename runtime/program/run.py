@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from ...errors import ProgramError
-from ..constraint_spec import ConstraintSpec
+from ..constrain.spec import ConstraintSpec
 from ..request import Completion, Delta, SamplingParams, TokenLogprob
 from .chat_format import ChatFormat
 from .transcript import TextTokenizer

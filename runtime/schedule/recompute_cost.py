@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
+from ..capacity.planner import count_multiplications
 from ..models import ModelConfig
-from .planner import count_multiplications
 
 
 def recompute_cost(config: ModelConfig, block_size: int) -> Callable[[int], float]:

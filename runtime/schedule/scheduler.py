@@ -32,10 +32,10 @@ from dataclasses import replace
 from functools import partial
 
 from ...radix import pack
-from ..batch import Batch, Extend
 from ..cache.prefix_cache import PrefixCache
-from ..kv_budget import most_kept
-from ..prefill_cost import PrefillCost
+from ..execute.batch import Batch, Extend
+from ..execute.prefill_cost import PrefillCost
+from ..kv_compress.budget import most_kept
 from ..request import Phase, Request
 from .admission import Outlook, OutputForecast, peak_demand
 from .candidate import Candidate, next_candidate

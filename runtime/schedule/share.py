@@ -5,8 +5,8 @@ Knows one request at a time, and neither blocks nor who else runs.
 
 from __future__ import annotations
 
-from ..batch import Extend
-from ..kv_budget import next_compaction
+from ..execute.batch import Extend
+from ..kv_compress.budget import next_compaction
 from ..request import Request
 
 MOST_SCORED = 512  # tokens of a prompt in one step whose log-probabilities are wanted: each takes a row of logits

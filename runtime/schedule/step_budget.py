@@ -19,8 +19,8 @@ from __future__ import annotations
 
 import math
 
-from ..batch import Extend
-from ..prefill_cost import PrefillCost
+from ..execute.batch import Extend
+from ..execute.prefill_cost import PrefillCost
 from ..request import Request
 
 

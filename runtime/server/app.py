@@ -43,7 +43,7 @@ from .settings import ServerSettings
 from .worker_info import worker_info_router
 
 if TYPE_CHECKING:
-    from ..async_engine import AsyncEngine
+    from ..engine.async_engine import AsyncEngine
     from .tracing import Tracing
 
 

@@ -15,8 +15,8 @@ from functools import partial
 from typing import Any
 
 from ...errors import RequestError
-from .. import constraint_spec
-from ..constraint_spec import ConstraintSpec, ExtraKeys
+from ..constrain import spec as constraint_spec
+from ..constrain.spec import ConstraintSpec, ExtraKeys
 from .errors import api_error, invalid
 from .protocol import Generation, ResponseFormat, StructuredOutputs
 

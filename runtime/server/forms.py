@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ..constraint_spec import ConstraintSpec
+from ..constrain.spec import ConstraintSpec
 
 Form = dict[str, Any]
 

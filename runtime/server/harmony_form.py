@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from .. import constraint_spec
-from ..constraint_spec import ConstraintSpec
+from ..constrain import spec as constraint_spec
+from ..constrain.spec import ConstraintSpec
 from .forms import Form, either, form_of, sequence, text, token
 from .harmony import HarmonyReader
 from .protocol import ChatRequest, Tool

@@ -12,8 +12,8 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from starlette.types import Scope
 
 from ..config import EngineConfig
+from ..engine.statistics import EngineStatistics
 from ..request import Delta, FinishReason
-from ..statistics import EngineStatistics
 from .metric_tables import HISTOGRAMS, KNOWN_HISTOGRAMS, EngineCollector, Throughput
 from .settings import ServerSettings
 

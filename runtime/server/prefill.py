@@ -25,8 +25,8 @@ from ..request import Delta
 from .prepare import EngineCall
 
 if TYPE_CHECKING:
-    from ..async_engine import AsyncEngine
-    from ..engine import Engine
+    from ..engine.async_engine import AsyncEngine
+    from ..engine.engine import Engine
 
 STORE_SECONDS = 5.0  # that the end of an answer waits for the store
 OF_ANSWERS = ("conversation", "prediction", "stop_guard", "output_ids")  # options without a meaning for a prompt

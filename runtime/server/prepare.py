@@ -14,7 +14,7 @@ from typing import Any, Protocol, cast
 
 from ...errors import RequestError
 from ..cache.reply_memory import Conversation
-from ..constraint_spec import ConstraintSpec, ExtraKeys
+from ..constrain.spec import ConstraintSpec, ExtraKeys
 from ..request import RequestOptions, SamplingParams
 from .constraints import Compilations, Wanted, constraint_of
 from .errors import ApiError, api_error, invalid
@@ -37,7 +37,7 @@ class EngineFace(Protocol):
     def tokenizer(self) -> Any: ...
 
     @property
-    def intake(self) -> Any: ...
+    def request_factory(self) -> Any: ...
 
     @property
     def max_model_len(self) -> int: ...
@@ -232,7 +232,7 @@ def prompt_tokens(
             prompt = tokenizer.encode_formatted(prompt, adds_start=body.add_special_tokens)
         elif isinstance(prompt, str) and not body.add_special_tokens:
             prompt = tokenizer.encode(prompt)
-        ids: Sequence[int] = engine.intake.token_ids(prompt)
+        ids: Sequence[int] = engine.request_factory.token_ids(prompt)
     except RequestError as error:
         raise api_error(error, param="prompt") from error
     return ids
@@ -309,7 +309,7 @@ def _compiled(engine: EngineFace, wanted: Wanted | None) -> Wanted | None:
         return None
     began = time.monotonic()
     try:
-        engine.intake.compile(wanted.spec)
+        engine.request_factory.compile(wanted.spec)
     except RequestError as error:
         raise api_error(error, param=wanted.param) from error
     return replace(wanted, compiled=(*wanted.compiled, (began, time.monotonic())))

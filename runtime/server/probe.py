@@ -24,7 +24,7 @@ from ..request import SamplingParams
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from ..async_engine import AsyncEngine
+    from ..engine.async_engine import AsyncEngine
     from ..request import Delta
 
 PATIENCE = 2.0  # seconds in which only the probe's own token counts; routers wait for 5 or more

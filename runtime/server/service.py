@@ -27,7 +27,7 @@ from .think import thinks
 from .tool_format import FORMATS, tool_format_of
 
 if TYPE_CHECKING:
-    from ..async_engine import AsyncEngine
+    from ..engine.async_engine import AsyncEngine
 
 P = ParamSpec("P")
 Result = TypeVar("Result")

@@ -9,7 +9,7 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from ...errors import ConfigError
-from ..constraint_spec import ExtraKeys
+from ..constrain.spec import ExtraKeys
 from ..setting import check_choices, setting
 from .think import ReasoningFormat
 

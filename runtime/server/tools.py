@@ -16,8 +16,8 @@ from typing import Any
 from ...errors import ConstraintError, ConstraintTooLarge
 from ...fsm.compile_time import MAX_SECONDS, CompileTime
 from ...fsm.json_schema import XmlMarks, raw_keys
-from .. import constraint_spec
-from ..constraint_spec import ConstraintSpec
+from ..constrain import spec as constraint_spec
+from ..constrain.spec import ConstraintSpec
 from .errors import invalid
 from .forms import Form, either, form_of, sequence, text, token
 from .protocol import ChatRequest, Tool

@@ -28,7 +28,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from starlette.datastructures import Headers
 
 from ...errors import ConfigError
-from ..constraint_spec import ConstraintSpec
+from ..constrain.spec import ConstraintSpec
 from ..request import Delta, Usage
 from .prepare import EngineCall
 from .request_record import RequestRecord

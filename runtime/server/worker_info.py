@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ..config import EngineConfig
-from ..statistics import EngineStatistics
+from ..engine.statistics import EngineStatistics
 from .description import Schema, answer, described
 from .errors import dump_json, invalid, unavailable
 from .probe import Probe

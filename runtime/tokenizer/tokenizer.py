@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, get_args
 
 from ...errors import ModelError, RequestError
-from ..constraint_spec import Whitespace
+from ..constrain.spec import Whitespace
 from ..models.gguf.file import is_gguf
 from ..models.json_file import Fields, read_bytes, read_json_object
 from .chat_message import unused_markers

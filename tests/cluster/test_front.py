@@ -24,15 +24,15 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from phloem.cluster.front import app_over, engine_without_weights
 from phloem.cluster.remote_engine import RemoteEngine
 from phloem.errors import PhloemError
-from phloem.runtime.async_engine import AsyncEngine
 from phloem.runtime.config import EngineConfig
-from phloem.runtime.engine import Engine
-from phloem.runtime.loading import LoadedModel, load
+from phloem.runtime.engine.engine.async_engine import AsyncEngine
+from phloem.runtime.engine.engine.engine import Engine
+from phloem.runtime.engine.engine.statistics import EngineStatistics
+from phloem.runtime.execute.loading import LoadedModel, load
 from phloem.runtime.request import Delta
 from phloem.runtime.server import ServerSettings
 from phloem.runtime.server.prepare import EngineCall
 from phloem.runtime.server.tracing import Tracing
-from phloem.runtime.statistics import EngineStatistics
 
 from ..runtime.server.conftest import KEY, PATIENCE, Served, nano, openai_client, running  # noqa: F401
 from ..runtime.server.test_adapters import (  # noqa: F401

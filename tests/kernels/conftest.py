@@ -23,10 +23,10 @@ from phloem.kernels.cuda_work import plan_cuda_work
 from phloem.kernels.launch import SharingCosts
 from phloem.kernels.plain import ops as reference
 from phloem.kernels.work_buffers import CudaWork
-from phloem.runtime.batch import Batch
-from phloem.runtime.cache.kv_cache import KVCache
-from phloem.runtime.decode_graphs import Recorder
-from phloem.runtime.model_runner import ModelRunner
+from phloem.runtime.execute.batch import Batch
+from phloem.runtime.execute.cuda_graphs import Recorder
+from phloem.runtime.execute.kv_cache import KVCache
+from phloem.runtime.execute.model_runner import ModelRunner
 from phloem.runtime.models import Decoder
 
 from .rounding import gamma, stored_bound

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from phloem.kernels import FixedBuffer, WorkBuffers
-from phloem.runtime.decode_graphs import Step
+from phloem.runtime.execute.cuda_graphs import Step
 from phloem.runtime.models import Decoder, resolve_model
 
 from .rounding import assert_within

@@ -16,10 +16,10 @@ import torch
 
 from phloem.fsm import Vocabulary
 from phloem.kernels import AttentionPlan
-from phloem.runtime.cache.kv_cache import KVCache
 from phloem.runtime.config import EngineConfig
-from phloem.runtime.engine import Engine
-from phloem.runtime.loading import LoadedModel
+from phloem.runtime.engine.engine.engine import Engine
+from phloem.runtime.execute.kv_cache import KVCache
+from phloem.runtime.execute.loading import LoadedModel
 from phloem.runtime.models.config import LayerConfig
 from phloem.runtime.models.rope_config import RopeConfig
 from phloem.runtime.request import SamplingParams

@@ -16,16 +16,16 @@ from typing import Any
 import torch
 
 from phloem.errors import DeadlineExceeded, RequestError
-from phloem.runtime.adapters import Adapters
-from phloem.runtime.constraint_spec import regex
-from phloem.runtime.engine import Engine
-from phloem.runtime.engine_core import EngineCore
+from phloem.runtime.constrain.spec import regex
+from phloem.runtime.engine.engine.engine import Engine
+from phloem.runtime.engine.engine.engine_core import EngineCore
+from phloem.runtime.execute.adapters import Adapters
 from phloem.runtime.request import Delta, SamplingParams
 
+from .engine.test_adapters import AdaptedFakeDecoder
 from .fakes import NEVER, fake_engine, greedy_truth
 from .fault_sites import Fault, Interrupt, Watch
-from .test_adapters import AdaptedFakeDecoder
-from .test_kv_budget import KeepingDecoder
+from .kv_compress.test_budget import KeepingDecoder
 
 MOST_STEPS = 300
 FORCED_TEXT = b"abcdefghij"
@@ -262,7 +262,7 @@ def adapters(watch: Watch, _: Path) -> Run:
     """Requests through adapters and without share steps."""
     clock, decoder = Clock(), AdaptedFakeDecoder()
     engine = fake_engine(clock, decoder, num_blocks=24, max_batch_tokens=16, check_invariants=False)
-    engine.adapters = engine.intake._adapters = Adapters(
+    engine.adapters = engine.request_factory._adapters = Adapters(
         engine.model_config, torch.device("cpu"), torch.float64, decoder.adapters
     )
     run = Run(engine, watch, clock)

@@ -20,9 +20,9 @@ from phloem.runtime.models.rope_config import RopeConfig
 
 from ..bounded import bounds  # noqa: F401 (a fixture)
 from . import hostile_files
-from .gguf_files import add_pieces, write_model
-from .saved_adapters import save_adapter
-from .test_models import save_random_model
+from .models.gguf_files import add_pieces, write_model
+from .models.saved_adapters import save_adapter
+from .models.test_models import save_random_model
 from .tokenizer.test_tokenizer import byte_level_folder
 
 MUTANTS = 300

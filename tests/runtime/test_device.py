@@ -18,16 +18,16 @@ from torch.overrides import TorchFunctionMode
 
 from phloem.errors import ConfigError
 from phloem.kernels import FixedBuffer
-from phloem.runtime.batch import Batch
-from phloem.runtime.cache.kv_cache import KVCache
-from phloem.runtime.decode_graphs import CudaRecorder
 from phloem.runtime.device import Reading, find_device, on_device
-from phloem.runtime.model_runner import ModelRunner
+from phloem.runtime.execute.batch import Batch
+from phloem.runtime.execute.cuda_graphs import CudaRecorder
+from phloem.runtime.execute.kv_cache import KVCache
+from phloem.runtime.execute.model_runner import ModelRunner
 from phloem.runtime.models import Decoder
 from phloem.runtime.models.weights import Checkpoint
-from phloem.runtime.sampler import Sampler
+from phloem.runtime.sample.sampler import Sampler
 
-from .test_models import CASES, save_random_model
+from .models.test_models import CASES, save_random_model
 
 SECOND = torch.device("cuda:1")
 ROOT = Path(__file__).resolve().parents[2]
@@ -104,7 +104,7 @@ def launches(current: Current, monkeypatch: pytest.MonkeyPatch) -> Iterator[list
     monkeypatch.setattr(KernelInterface, "__getitem__", launcher)
     monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: tensor)  # there is none without a driver
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)  # or torch would ask the GPU for its state
-    monkeypatch.setattr("phloem.runtime.model_runner.num_programs_at_once", lambda device: 264)
+    monkeypatch.setattr("phloem.runtime.execute.model_runner.num_programs_at_once", lambda device: 264)
     monkeypatch.setattr("phloem.kernels.work_list.num_programs_at_once", lambda device: 264)
     monkeypatch.setattr("phloem.kernels.cuda_work.most_partial_bytes", lambda device: 1 << 30)
     with FakeTensorMode(allow_non_fake_inputs=True), WithoutLibraries():

@@ -13,7 +13,7 @@ import pytest
 import phloem as ph
 from phloem.fsm.look import as_data
 from phloem.runtime.cli import run
-from phloem.runtime.explaining import refusal
+from phloem.runtime.explain import refusal
 from phloem.runtime.models import resolve_model
 
 PERSON = {

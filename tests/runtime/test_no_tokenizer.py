@@ -13,10 +13,10 @@ import pytest
 import phloem as ph
 from phloem.errors import ModelError, RequestError
 from phloem.runtime.config import EngineConfig
-from phloem.runtime.loading import load
+from phloem.runtime.engine.engine.warmup import warm_up
+from phloem.runtime.execute.loading import load
 from phloem.runtime.models import resolve_model
 from phloem.runtime.tokenizer.tokenizer import Tokenizer
-from phloem.runtime.warm_up import warm_up
 
 from .server.conftest import KEY, serving
 

@@ -12,10 +12,10 @@ import torch
 import triton
 
 import phloem as ph
+from phloem.runtime.engine.engine.warmup import warm_up
 from phloem.runtime.models import resolve_model
-from phloem.runtime.warm_up import warm_up
 
-from .saved_adapters import ALL, save_adapter
+from .models.saved_adapters import ALL, save_adapter
 
 pytestmark = pytest.mark.gpu
 

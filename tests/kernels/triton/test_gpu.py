@@ -12,10 +12,10 @@ import torch
 
 from phloem import kernels
 from phloem.kernels.plain import ops as reference
-from phloem.runtime.decode_graphs import CudaRecorder, Step
+from phloem.runtime.execute.cuda_graphs import CudaRecorder, Step
 from phloem.runtime.models import Decoder, resolve_model
 
-from ...runtime.test_models import CASES, save_random_model
+from ...runtime.models.test_models import CASES, save_random_model
 
 pytestmark = pytest.mark.gpu
 

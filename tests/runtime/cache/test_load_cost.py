@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from phloem.runtime.cache.load_cost import LoadCost
-from phloem.runtime.prefill_cost import PrefillCost
+from phloem.runtime.execute.prefill_cost import PrefillCost
+from phloem.runtime.offload.load_cost import LoadCost
 
 
 def make_cost() -> LoadCost:

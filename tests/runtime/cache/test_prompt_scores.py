@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from phloem.runtime.cache.prompt_alternatives import PromptAlternatives
 from phloem.runtime.config import EngineConfig
-from phloem.runtime.engine import Engine
-from phloem.runtime.loading import LoadedModel, load
+from phloem.runtime.engine.engine.engine import Engine
+from phloem.runtime.execute.loading import LoadedModel, load
 from phloem.runtime.request import SamplingParams, TokenLogprob
 
 from ..fakes import fake_engine

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from phloem.runtime.cache import tier_writer
-from phloem.runtime.engine import Engine
+from phloem.runtime.engine.engine.engine import Engine
+from phloem.runtime.offload import DiskTier, tier_writer
 from phloem.runtime.request import SamplingParams
 from phloem.runtime.server.prefill import stored
-from phloem.runtime.tiers import DiskTier
 
 from ..fakes import fake_engine, greedy_truth
 

@@ -16,11 +16,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from phloem.errors import ConfigError
-from phloem.runtime.cache import loads
-from phloem.runtime.engine import Engine
+from phloem.runtime.engine.engine.engine import Engine
+from phloem.runtime.offload import DiskTier, loads
 from phloem.runtime.request import FinishReason, SamplingParams, Usage
 from phloem.runtime.server.replies import usage_body
-from phloem.runtime.tiers import DiskTier
 
 from ..fakes import FakeDecoder, fake_engine, greedy_truth
 
@@ -332,7 +331,7 @@ class SlowDisk(DiskTier):
 
 @pytest.fixture
 def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
-    monkeypatch.setattr("phloem.runtime.tier_setup.DiskTier", SlowDisk)
+    monkeypatch.setattr("phloem.runtime.engine.tier_setup.DiskTier", SlowDisk)
     SlowDisk.gate.clear()
     yield SlowDisk.gate
     SlowDisk.gate.set()

@@ -10,12 +10,12 @@ import pytest
 import torch
 
 import phloem as ph
-from phloem.runtime.cache.kv_cache import KVCache
 from phloem.runtime.config import EngineConfig
-from phloem.runtime.loading import LoadedModel, load
+from phloem.runtime.execute.kv_cache import KVCache
+from phloem.runtime.execute.loading import LoadedModel, load
 from phloem.runtime.models import resolve_model
 
-from ..test_models import CASES, save_random_model
+from ..models.test_models import CASES, save_random_model
 
 WITH_BITS = ph.SamplingParams(max_tokens=4, temperature=0.0, ignore_eos=True, logprobs=3)
 

@@ -12,7 +12,7 @@ from phloem.runtime.cli import busy as module
 from phloem.runtime.cli import engine_options
 from phloem.runtime.cli.busy import busy
 from phloem.runtime.config import EngineConfig
-from phloem.runtime.loading import load
+from phloem.runtime.execute.loading import load
 from phloem.runtime.models import resolve, resolve_model
 
 from .shell import Shell

@@ -12,9 +12,9 @@ pytest.importorskip("zmq", reason="pyzmq (phloem[events]) is not installed")
 pytest.importorskip("msgpack", reason="msgpack (phloem[events]) is not installed")
 pytest.importorskip("msgspec", reason="msgspec, with which the test's subscriber reads events, is not installed")
 
-from phloem.runtime.engine import Engine
+from phloem.runtime.engine.engine.engine import Engine
+from phloem.runtime.offload import DiskTier, MemoryTier
 from phloem.runtime.request import SamplingParams
-from phloem.runtime.tiers import DiskTier, MemoryTier
 
 from .subscriber import Subscriber, View
 from .traffic import SIZE, Traffic, endpoints, make_engine

@@ -21,13 +21,13 @@ pytest.importorskip("msgspec", reason="msgspec, with which the test's subscriber
 
 from phloem.errors import ConfigError  # noqa: E402
 from phloem.radix import pack  # noqa: E402
+from phloem.runtime.event_settings import KVEventsConfig  # noqa: E402
 from phloem.runtime.events.facts import Entered, Fact, Left, Scope  # noqa: E402
 from phloem.runtime.events.kv_event import Event  # noqa: E402
 from phloem.runtime.events.ledger import Ledger  # noqa: E402
 from phloem.runtime.events.publisher import ZmqPublisher  # noqa: E402
-from phloem.runtime.events.settings import KVEventsConfig  # noqa: E402
+from phloem.runtime.offload.block_key import extend_keys, root_of  # noqa: E402
 from phloem.runtime.request import SamplingParams  # noqa: E402
-from phloem.runtime.tiers.block_key import extend_keys, root_of  # noqa: E402
 
 from .subscriber import Subscriber  # noqa: E402
 from .traffic import SIZE, endpoints, make_engine  # noqa: E402

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from phloem.errors import ConfigError
+from phloem.runtime import event_settings as settings
 from phloem.runtime.config import EngineConfig
-from phloem.runtime.events import settings
-from phloem.runtime.events.settings import KVEventsConfig
+from phloem.runtime.event_settings import KVEventsConfig
 
 WRONG: list[tuple[Any, str]] = [
     ("", "no JSON"),

@@ -12,7 +12,7 @@ from phloem.radix import pack  # noqa: E402
 from phloem.runtime.events.facts import Ended, Entered, Fact, Left, Scope, TierChanged  # noqa: E402
 from phloem.runtime.events.ledger import Ledger  # noqa: E402
 from phloem.runtime.events.wire import encode  # noqa: E402
-from phloem.runtime.tiers.block_key import BlockKey, extend_keys, root_of  # noqa: E402
+from phloem.runtime.offload.block_key import BlockKey, extend_keys, root_of  # noqa: E402
 
 SIZE = 2
 TOKENS = [7, 8, 300, 70_000, 5]  # the last is a tail's

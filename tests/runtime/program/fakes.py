@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from phloem.errors import RequestError
-from phloem.runtime.constraint_spec import ConstraintSpec
+from phloem.runtime.constrain.spec import ConstraintSpec
 from phloem.runtime.request import Completion, Delta, FinishReason, SamplingParams, TokenLogprob, Usage
 
 BOS, END = 256, 257

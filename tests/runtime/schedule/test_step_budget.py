@@ -12,10 +12,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from phloem.errors import ConfigError
-from phloem.runtime.batch import Batch
 from phloem.runtime.config import EngineConfig
-from phloem.runtime.engine import Engine
-from phloem.runtime.prefill_cost import FEWEST_TOKENS, PrefillCost
+from phloem.runtime.engine.engine.engine import Engine
+from phloem.runtime.execute.batch import Batch
+from phloem.runtime.execute.prefill_cost import FEWEST_TOKENS, PrefillCost
 from phloem.runtime.request import SamplingParams
 
 from ..fakes import FakeDecoder, fake_engine, greedy_truth

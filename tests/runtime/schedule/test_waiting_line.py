@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phloem.radix import common_prefix, pack
-from phloem.runtime.output import OutputText
 from phloem.runtime.request import Request, SamplingParams
+from phloem.runtime.sample.output_text import OutputText
 from phloem.runtime.schedule.waiting_line import WaitingLine
 
 from ..fakes import ByteDetokenizer

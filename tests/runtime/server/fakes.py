@@ -15,10 +15,10 @@ from phloem.errors import PromptTooLong, RequestError
 from phloem.runtime.cache.cache_report import CacheReport
 from phloem.runtime.cache.reply_memory import Conversation
 from phloem.runtime.config import EngineConfig
-from phloem.runtime.constraint_spec import ConstraintSpec
-from phloem.runtime.output import OutputText, StopGuard
+from phloem.runtime.constrain.spec import ConstraintSpec
+from phloem.runtime.engine.engine.statistics import EngineStatistics
 from phloem.runtime.request import Delta, FinishReason, SamplingParams, TokenLogprob, Usage
-from phloem.runtime.statistics import EngineStatistics
+from phloem.runtime.sample.output_text import OutputText, StopGuard
 from phloem.runtime.tokenizer.chat_message import checked_message
 
 EOS = 256
@@ -92,7 +92,7 @@ def open_gate() -> threading.Event:
     return gate
 
 
-class FakeIntake:
+class FakeRequestFactory:
     """Tokenises; "compiles" whatever is not in `broken`."""
 
     def __init__(self, tokenizer: CharTokenizer, broken: dict[str, RequestError], gate: threading.Event) -> None:
@@ -125,7 +125,7 @@ class FakeEngine:
     def __init__(self, broken: dict[str, RequestError], gate: threading.Event) -> None:
         self.adapters = FakeAdapters()
         self.tokenizer = CharTokenizer()
-        self.intake = FakeIntake(self.tokenizer, broken, gate)
+        self.request_factory = FakeRequestFactory(self.tokenizer, broken, gate)
         self.max_model_len = 2000
         self.config = EngineConfig()
         self.model_config = FakeModelConfig()

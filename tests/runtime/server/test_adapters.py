@@ -16,12 +16,12 @@ import torch
 import phloem as ph
 from phloem.errors import ConfigError, ModelError
 from phloem.runtime.config import EngineConfig
-from phloem.runtime.loading import load
+from phloem.runtime.execute.loading import load
 from phloem.runtime.models import resolve_model
 from phloem.runtime.request import SamplingParams
 from phloem.runtime.server import ServerSettings, create_app
 
-from ..saved_adapters import save_adapter
+from ..models.saved_adapters import save_adapter
 from .conftest import KEY, PATIENCE, Served, serving
 
 TEXT = "Hello, who is there?"

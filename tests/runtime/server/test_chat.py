@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from phloem.errors import PromptTooLong, QueueFull, RequestError
-from phloem.runtime.constraint_spec import ConstraintSpec
+from phloem.runtime.constrain.spec import ConstraintSpec
 
 from .fakes import FakeAsyncEngine
 from .wire import client

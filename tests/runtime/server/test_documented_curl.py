@@ -13,14 +13,14 @@ from urllib.parse import urlsplit
 import pytest
 from fastapi import FastAPI
 
-from phloem.runtime.async_engine import AsyncEngine
 from phloem.runtime.config import EngineConfig
-from phloem.runtime.engine import Engine
-from phloem.runtime.loading import LoadedModel
+from phloem.runtime.engine.engine.async_engine import AsyncEngine
+from phloem.runtime.engine.engine.engine import Engine
+from phloem.runtime.execute.loading import LoadedModel
 from phloem.runtime.models import resolve_model
 from phloem.runtime.server import ServerSettings, create_app
 
-from ..saved_adapters import save_adapter
+from ..models.saved_adapters import save_adapter
 from .wire import exchange
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from phloem.errors import RequestError
 from phloem.runtime.config import EngineConfig
-from phloem.runtime.loading import LoadedModel, load
+from phloem.runtime.execute.loading import LoadedModel, load
 from phloem.runtime.server.harmony import MARKS, HarmonyReader, speaks_harmony
 from phloem.runtime.server.thought_tokens import HarmonyTokens
 from phloem.runtime.server.tool_calls import deltas_of, gathered
 
-from ..test_mxfp4_models import publish
+from ..models.test_mxfp4_models import publish
 from ..tokenizer.harmony import harmony_folder
 from .conftest import serving
 from .fakes import CharTokenizer, FakeAsyncEngine, FakeTemplate

@@ -12,10 +12,10 @@ import pytest
 import torch
 
 from phloem.errors import EngineStopped, PhloemError, QueueFull
-from phloem.runtime.async_engine import AsyncEngine
+from phloem.runtime.engine.engine.async_engine import AsyncEngine
+from phloem.runtime.engine.engine.statistics import COUNTERS
 from phloem.runtime.request import SamplingParams
 from phloem.runtime.server.probe import GLANCE, Probe
-from phloem.runtime.statistics import COUNTERS
 
 from ..fakes import NEVER, FakeDecoder, fake_engine
 from .fakes import FakeAsyncEngine

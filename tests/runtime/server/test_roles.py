@@ -19,11 +19,11 @@ import httpx
 import pytest
 
 from phloem.runtime.config import EngineConfig
-from phloem.runtime.engine import Engine
+from phloem.runtime.engine.engine.engine import Engine
 from phloem.runtime.request import SamplingParams
 
 from ..cli.serve_process import Process
-from ..tiers.store_process import Store, short_folder
+from ..offload.store_process import Store, short_folder
 from .smg_process import routing
 
 ASK = {"do_remote_decode": True, "do_remote_prefill": False, "remote_engine_id": None, "remote_block_ids": None}

@@ -12,10 +12,10 @@ import tokenizers
 from tokenizers import decoders, models, pre_tokenizers
 
 from phloem.runtime.config import EngineConfig
-from phloem.runtime.loading import LoadedModel, load
+from phloem.runtime.execute.loading import LoadedModel, load
 from phloem.runtime.server.think import BEGIN, END
 
-from ..test_models import save_random_model
+from ..models.test_models import save_random_model
 from .conftest import serving
 
 TEMPLATE = """\

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from phloem.runtime.constraint_spec import ConstraintSpec
+from phloem.runtime.constrain.spec import ConstraintSpec
 from phloem.runtime.server.protocol import ChatRequest
 from phloem.runtime.server.tool_format import FORMATS
 from phloem.runtime.server.tools import tool_plan

@@ -21,10 +21,10 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import StatusCode
 
 from phloem.errors import ConfigError, EngineStopped
-from phloem.runtime.async_engine import AsyncEngine
 from phloem.runtime.config import EngineConfig
-from phloem.runtime.engine import Engine
-from phloem.runtime.loading import LoadedModel
+from phloem.runtime.engine.engine.async_engine import AsyncEngine
+from phloem.runtime.engine.engine.engine import Engine
+from phloem.runtime.execute.loading import LoadedModel
 from phloem.runtime.server import ServerSettings, create_app
 from phloem.runtime.server.tracing import Tracing
 

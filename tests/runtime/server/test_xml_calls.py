@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import phloem as ph
 from phloem.errors import EmptyLanguage, UnsupportedSchema
 from phloem.fsm import Compiler, Constraint, Vocabulary
-from phloem.runtime.loading import LoadedModel
+from phloem.runtime.execute.loading import LoadedModel
 from phloem.runtime.server.protocol import ChatRequest
 from phloem.runtime.server.tool_calls import Arguments, CallBegun, Content, gathered
 from phloem.runtime.server.tool_format import FORMATS, tool_format_of
@@ -277,7 +277,7 @@ def test_parameters_that_cannot_be_written_as_xml_are_refused() -> None:
     engine = ph.Engine("nano", device="cpu")
     plan = plan_of("qwen3_coder", {"type": "function", "function": {"name": "f", "parameters": {"minProperties": 1}}})
     with pytest.raises(ph.ConstraintError, match="minProperties"):
-        engine.intake.compile(plan.spec)
+        engine.request_factory.compile(plan.spec)
 
 
 @pytest.mark.parametrize("name", ["qwen3_coder", "glm47"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from phloem.fsm import Compiler, Vocabulary
-from phloem.runtime.constraint_spec import ConstraintSpec
+from phloem.runtime.constrain.spec import ConstraintSpec
 from phloem.runtime.server.protocol import ChatRequest
 from phloem.runtime.server.tool_format import FORMATS
 from phloem.runtime.server.tools import tool_plan

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from phloem.errors import RequestError
 from phloem.radix import RadixTree
 from phloem.runtime.config import EngineConfig
-from phloem.runtime.constraint_spec import ConstraintSpec, json_schema, regex
-from phloem.runtime.engine import Engine
-from phloem.runtime.loading import LoadedModel, load
+from phloem.runtime.constrain.spec import ConstraintSpec, json_schema, regex
+from phloem.runtime.engine.engine.engine import Engine
+from phloem.runtime.execute.loading import LoadedModel, load
 from phloem.runtime.request import Completion, SamplingParams
 
 from ..fakes import EOS, FakeDecoder, fake_engine

@@ -25,7 +25,7 @@ from phloem.runtime.tokenizer.gguf_vocabulary import CUTS, read_gguf_vocabulary
 from phloem.runtime.tokenizer.tokenizer import Tokenizer
 from phloem.runtime.tokenizer.tokenizer_json import TokenizerJson
 
-from ..gguf_files import add_pieces
+from ..models.gguf_files import add_pieces
 from .harmony import CORPUS
 from .harmony import PATTERN as O200K
 

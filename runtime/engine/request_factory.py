@@ -1,0 +1,374 @@
+"""From what a caller says to requests that are known to fit: tokens, budget, constraint, seed.
+
+Everything a request can be refused for is found here, before it is queued. It only reads shared state, so it may run on
+any thread; compiling a constraint, the slow part, never holds up a step.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import random
+import secrets
+from array import array
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from numbers import Integral
+from typing import Any, Unpack
+
+import numpy as np
+
+from ...errors import PromptTooLong, RequestError
+from ...fsm import Compiler, Constraint
+from ..config import EngineConfig
+from ..constrain.compiling import compile_spec
+from ..constrain.spec import ConstraintSpec
+from ..execute.adapters import Adapters
+from ..kv_compress.budget import full_at
+from ..models import scoped
+from ..option_types import check_option, check_options
+from ..request import Request, RequestOptions, SamplingParams, TokenLogprob, shown
+from ..sample.output_text import OutputText
+from ..sample.stopping import append_decided
+from ..sample.token_rules import TokenRules
+from ..tokenizer.no_tokenizer import refuse_text
+from ..tokenizer.tokenizer import Tokenizer
+
+Prompt = str | Sequence[int]
+
+
+class RequestFactory:
+    """Makes requests.
+
+    Args:
+        max_model_len: longest sequence the model may see.
+        pool_len: tokens that the whole KV pool holds.
+        vocab_size: width of the logits; token ids must lie below it.
+        has_windows: whether some layers see the latest tokens only.
+    """
+
+    def __init__(
+        self,
+        config: EngineConfig,
+        tokenizer: Tokenizer,
+        compiler: Compiler,
+        adapters: Adapters,
+        *,
+        max_model_len: int,
+        pool_len: int,
+        vocab_size: int,
+        has_windows: bool = False,
+    ) -> None:
+        self._tokenizer = tokenizer
+        self._compiler = compiler
+        self._adapters = adapters
+        self._max_model_len = max_model_len
+        self._max_waiting_requests = config.max_waiting_requests
+        self._pool_len = pool_len
+        self._vocab_size = vocab_size
+        self._has_windows = has_windows
+        self._random = random.Random(config.seed if config.seed is not None else secrets.randbits(64))
+        self._ids = itertools.count()
+
+    def prepare(
+        self,
+        prompt: Prompt,
+        sampling: SamplingParams,
+        constraint: ConstraintSpec | None,
+        **options: Unpack[RequestOptions],
+    ) -> list[Request]:
+        """`sampling.n` requests under one id; see `Engine.prepare`."""
+        _check_types(sampling, constraint)
+        if sampling.n > self._max_waiting_requests:
+            limit = self._max_waiting_requests
+            raise RequestError(f"n: {sampling.n} outputs do not fit a queue of {limit} requests", param="n")
+        check_options(options)
+        if sampling.kv_budget is not None and self._has_windows:
+            raise RequestError(
+                "kv_budget: this model has layers with a sliding window, which cannot be told once keys are dropped; "
+                "leave kv_budget out",
+                param="kv_budget",
+            )
+        if not self._tokenizer.has_text:
+            _refuse_texts(sampling)
+        self._check_bias(sampling)
+        token_ids = self.token_ids(prompt)
+        max_tokens = self._budget(len(token_ids), sampling)
+        scored_from = sampling.prompt_logprobs_from
+        if scored_from is not None and scored_from >= len(token_ids):
+            raise RequestError(
+                f"prompt_logprobs_from: {shown(scored_from)} is not inside the prompt of {len(token_ids)} tokens",
+                param="prompt_logprobs_from",
+            )
+        compiled = self.compile(constraint) if constraint is not None else None
+        if compiled is not None:
+            _check_budget(compiled, max_tokens)
+        rules = self._rules(sampling, constraint is not None)
+        own: dict[str, Any] = {"request_id": self.new_id(), **options}
+        own["adapter"] = adapter = self._adapters.find(own.pop("adapter", None))
+        own["namespace"] = namespace = scoped(own.get("namespace", ""), adapter)
+        shows_special = own.pop("shows_special", False)
+        new_guard = own.pop("stop_guard", None)
+        shows_special |= compiled is not None and compiled.kind == "structural_tag"  # then they mark calls
+        prediction = own.pop("prediction", None)
+        if prediction is not None:
+            own["prediction"] = self._predicted(prediction)
+        output_ids = self._checked(_as_sequence(own.pop("output_ids", ()), "output_ids"), "output_ids")
+        if output_ids and sampling.n > 1:
+            raise RequestError(f"output_ids: one output goes on, not {sampling.n}; leave n out", param="output_ids")
+        if output_ids and sampling.kv_budget is not None:
+            text = "output_ids: with kv_budget no other engine can go on, since it does not know what was dropped"
+            raise RequestError(text + "; leave kv_budget out", param="output_ids")
+        seed = sampling.seed if sampling.seed is not None else self._random.getrandbits(63)
+        requests: list[Request] = []
+        for index in range(sampling.n):
+            request = Request(
+                index=index,
+                token_ids=array("i", token_ids),
+                num_prompt_tokens=len(token_ids),
+                sampling=sampling,
+                seed=seed_of_output(seed, index),
+                output=OutputText(
+                    self._tokenizer.detokenizer(shows_special=shows_special),
+                    sampling.stop,
+                    includes_stop=sampling.include_stop_str_in_output,
+                    guard=new_guard() if new_guard is not None else None,
+                ),
+                cursor=compiled.cursor(namespace) if compiled is not None else None,
+                rules=rules,
+                max_tokens=max_tokens,
+                **own,
+            )
+            request.usage.prompt_tokens = len(token_ids)
+            if requests:
+                request.pin_ttl = 0.0  # they share the prompt: one pin is enough
+            requests.append(request)
+        if output_ids:
+            self._go_on_after(requests[0], output_ids)
+        return requests
+
+    def _go_on_after(self, request: Request, token_ids: Sequence[int]) -> None:
+        """Brings a new request to where another engine has left it: these tokens are said, and were delivered."""
+        try:
+            reason = append_decided(request, token_ids, self._tokenizer.eos_ids)
+        except RequestError as error:
+            position = request.num_output_tokens
+            text = f"output_ids: the constraint forbids token {token_ids[position]} at position {position}"
+            raise RequestError(text, param="output_ids") from error
+        if reason is not None:
+            text = f"output_ids: the output has ended with token {request.num_output_tokens} of {len(token_ids)}"
+            raise RequestError(text, param="output_ids")
+        if request.sampling.logprobs is not None:
+            request.logprobs = [TokenLogprob(token_id, 0.0) for token_id in token_ids]  # they are not delivered again
+        request.output.take()
+        request.num_delivered = len(token_ids)
+
+    def namespace(self, namespace: str, adapter: str | None) -> str:
+        """A caller's namespace as the cache knows it; see `scoped`. Raises RequestError: no text, no such adapter."""
+        check_option("namespace", namespace)
+        return scoped(namespace, self._adapters.find(adapter))
+
+    def new_id(self) -> str:
+        """A name for a request that has none."""
+        return f"request-{next(self._ids)}"
+
+    def fork(self, parent: Request, n: int, sampling: SamplingParams | None) -> list[Request]:
+        """`n` copies of an unfinished request, one under each new id; see `EngineCore.fork`. For the step thread."""
+        if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+            raise RequestError(f"n: expected a positive integer, got {n!r}", param="n")
+        law = _fork_law(parent.sampling, sampling)
+        self._check_bias(law)
+        if sampling is not None and sampling.n != 1:
+            raise RequestError(f"sampling.n: {sampling.n}; say how many forks with fork(…, n={sampling.n})", param="n")
+        max_tokens = parent.max_tokens if sampling is None else self._budget(parent.num_prompt_tokens, law)
+        needed = parent.num_output_tokens + (parent.cursor.min_tokens_to_accept() if parent.cursor is not None else 1)
+        if max_tokens < needed:
+            raise RequestError(
+                f"max_tokens: {max_tokens}, what is there included, is too little to go on; allow at least {needed}",
+                param="max_tokens",
+            )
+        first = parent.num_forks
+        parent.num_forks += n
+        if sampling is not None and sampling.seed is not None:
+            seeds = [seed_of_output(sampling.seed, index) for index in range(n)]
+        else:
+            seeds = [_fork_seed(parent.seed, first + index) for index in range(n)]
+        return [self._copy(parent, law, seed, max_tokens) for seed in seeds]
+
+    def _copy(self, parent: Request, sampling: SamplingParams, seed: int, max_tokens: int) -> Request:
+        child = Request(
+            request_id=self.new_id(),
+            index=0,
+            token_ids=array("i", parent.token_ids),
+            num_prompt_tokens=parent.num_prompt_tokens,
+            sampling=sampling,
+            seed=seed,
+            output=parent.output.fork(sampling.stop, includes_stop=sampling.include_stop_str_in_output),
+            cursor=parent.cursor.fork() if parent.cursor is not None else None,
+            rules=self._rules(sampling, parent.cursor is not None),
+            max_tokens=max_tokens,
+            adapter=parent.adapter,
+            namespace=parent.namespace,
+            prediction=parent.prediction,
+            priority=parent.priority,
+            conversation=parent.conversation,
+            deadline_seconds=parent.deadline_seconds,
+            logprobs=list(parent.logprobs),
+            prompt_logprobs=list(parent.prompt_logprobs),
+            rates=parent.rates.fork() if parent.rates is not None else None,
+            admitted_before=parent.admitted_before,
+        )
+        child.usage.prompt_tokens = parent.num_prompt_tokens
+        child.usage.cached_tokens = min(parent.num_computed_tokens, parent.num_prompt_tokens)
+        child.usage.forked_tokens = parent.num_output_tokens
+        return child
+
+    def _check_bias(self, sampling: SamplingParams) -> None:
+        for token_id in sampling.logit_bias:
+            if token_id >= self._vocab_size:
+                text = f"logit_bias: {shown(token_id)} is not a token id in [0, {self._vocab_size})"
+                raise RequestError(text, param="logit_bias")
+
+    def _rules(self, sampling: SamplingParams, is_constrained: bool) -> TokenRules | None:
+        """Which tokens may be said by `allowed_token_ids` and `bad_words`; None for all."""
+        if not sampling.rules_out_tokens:
+            return None
+        name = "allowed_token_ids" if sampling.allowed_token_ids is not None else "bad_words"
+        if is_constrained:  # together they may leave no way to an end
+            raise RequestError(f"{name}: it cannot be combined with a constraint; send one of them", param=name)
+        for token_id in sampling.allowed_token_ids or ():
+            if isinstance(token_id, bool) or not isinstance(token_id, int) or not 0 <= token_id < self._vocab_size:
+                text = f"allowed_token_ids: {shown(token_id)} is not a token id in [0, {self._vocab_size})"
+                raise RequestError(text, param="allowed_token_ids")
+        words = [tokens for word in sampling.bad_words for tokens in self._tokens_of(word)]
+        return TokenRules(self._vocab_size, sampling.allowed_token_ids, words)
+
+    def _tokens_of(self, word: str) -> list[list[int]]:
+        """A bad word as tokens, as it stands and behind a space."""
+        text = word.lstrip()
+        return [self._tokenizer.encode(text), self._tokenizer.encode(f" {text}")]
+
+    def compile(self, spec: ConstraintSpec) -> Constraint:
+        """The constraint for this tokenizer, from the compiler's cache if it was seen before."""
+        if not self._tokenizer.has_text:
+            refuse_text("constraint", "leave it out")
+        return compile_spec(self._compiler, spec, self._tokenizer.json_whitespace)
+
+    def token_ids(self, prompt: Prompt) -> array[int]:
+        """Text to ids (with the tokenizer's beginning-of-text token if it adds one); ids are checked.
+
+        An `array("i")` of ids is taken as it is, which costs next to nothing however long it is.
+
+        Raises:
+            RequestError: empty, or an id out of the vocabulary (with its position).
+        """
+        if isinstance(prompt, str):
+            token_ids = array("i", self._tokenizer.encode_prompt(prompt))
+        else:
+            token_ids = self._checked(_as_sequence(prompt))
+        if not token_ids:
+            raise RequestError("prompt: it is empty; give at least one token", param="prompt")
+        return token_ids
+
+    def _predicted(self, prediction: Prompt) -> array[int]:
+        """As `token_ids`, but of a text that stands behind another."""
+        if isinstance(prediction, str):
+            if not self._tokenizer.has_text:
+                refuse_text("prediction", "send it as token ids")
+            return array("i", self._tokenizer.encode(prediction))
+        return self._checked(_as_sequence(prediction, "prediction"), "prediction")
+
+    def _checked(self, prompt: Sequence[int], param: str = "prompt") -> array[int]:
+        size = self._vocab_size
+        is_array = isinstance(prompt, array) and prompt.typecode == "i"
+        # The usual cases in C; the loop finds out which id is wrong.
+        if is_array or {int}.issuperset(map(type, prompt)):
+            with suppress(OverflowError):
+                token_ids = prompt if isinstance(prompt, array) else array("i", prompt)
+                ids = np.frombuffer(token_ids, np.int32)
+                if not ids.size or (ids.min() >= 0 and ids.max() < size):
+                    return token_ids
+        for position, token_id in enumerate(prompt):
+            if isinstance(token_id, bool) or not isinstance(token_id, Integral) or not 0 <= token_id < size:
+                raise RequestError(
+                    f"{param}: {shown(token_id)} at position {position} is not a token id in [0, {size})", param=param
+                )
+        return array("i", prompt)
+
+    def _budget(self, prompt_len: int, sampling: SamplingParams) -> int:
+        """`max_tokens`, cut to what the context and the pool can hold."""
+        pool_len, kv_budget = self._pool_len, sampling.kv_budget
+        if kv_budget is not None and max(prompt_len, full_at(kv_budget)) <= pool_len:
+            pool_len = self._max_model_len  # however much it says, it never holds more than that
+        room = min(self._max_model_len, pool_len) - prompt_len
+        if room < (0 if sampling.max_tokens == 0 else 1):
+            place = "the model's context" if self._max_model_len <= pool_len else "the KV pool"
+            raise PromptTooLong(
+                f"prompt: {prompt_len} tokens do not fit {place} of {prompt_len + room} tokens with room for an answer;"
+                " shorten the prompt",
+                param="prompt",
+            )
+        return room if sampling.max_tokens is None else min(sampling.max_tokens, room)
+
+
+def _as_sequence(prompt: object, param: str = "prompt") -> Sequence[int]:
+    """Ids as a sequence: those of a NumPy array or a tensor as Python's integers.
+
+    Raises:
+        RequestError: it holds no ids.
+    """
+    if not isinstance(prompt, Sequence) and hasattr(prompt, "tolist"):
+        prompt = prompt.tolist()
+    if isinstance(prompt, (bytes, bytearray)) or not isinstance(prompt, Sequence):
+        raise RequestError(f"{param}: expected text or token ids, got {type(prompt).__name__}", param=param)
+    return prompt
+
+
+def _check_types(sampling: object, constraint: object) -> None:
+    """What is taken for one of these by mistake fails with an error that names it."""
+    if not isinstance(sampling, SamplingParams):
+        raise RequestError(f"sampling: expected SamplingParams(…), got {type(sampling).__name__}", param="sampling")
+    if constraint is not None and not isinstance(constraint, ConstraintSpec):
+        kind = type(constraint).__name__
+        raise RequestError(f"constraint: expected regex(…), json_schema(…) or the like, got {kind}", param="constraint")
+
+
+def _check_budget(constraint: Constraint, max_tokens: int) -> None:
+    if not constraint.is_within(max_tokens):
+        least = constraint.min_tokens()
+        raise RequestError(
+            f"max_tokens: {max_tokens} tokens might not be enough to complete the constraint; allow at least {least}",
+            param="max_tokens",
+        )
+
+
+def _fork_law(law: SamplingParams, own: SamplingParams | None) -> SamplingParams:
+    """What a fork with a law of its `own` goes by: it goes on with the keys of its parent."""
+    if own is None or (own.kv_budget, own.kv_policy) == (law.kv_budget, law.kv_policy):
+        return own or law
+    if own.kv_budget is not None:
+        its = "none" if law.kv_budget is None else f"{law.kv_budget} by {law.kv_policy!r}"
+        text = f"kv_budget: a fork goes on with the budget of its parent, which is {its}; leave it out"
+        raise RequestError(text, param="kv_budget")
+    return replace(own, kv_budget=law.kv_budget, kv_policy=law.kv_policy)
+
+
+def _fork_seed(seed: int, number: int) -> int:
+    """A 63-bit seed for the fork of that number, related to no sample's and to no other fork's."""
+    digest = hashlib.blake2b(b"%d %d" % (seed, number), digest_size=8).digest()
+    return int.from_bytes(digest, "little") & (2**63 - 1)
+
+
+def seed_of_output(seed: int, index: int) -> int:
+    """A 63-bit seed for output `index` of a request that has this seed; output 0 keeps the seed's low bits.
+
+    Spacing: the 64-bit golden ratio.
+    """
+    return (seed + index * 0x9E3779B97F4A7C15) & (2**63 - 1)
+
+
+def _refuse_texts(sampling: SamplingParams) -> None:
+    for name in ("stop", "bad_words"):
+        if getattr(sampling, name):
+            refuse_text(name, "use stop_token_ids or allowed_token_ids")

@@ -1,0 +1,427 @@
+"""One step after another: plan, forward, choose, commit.
+
+::
+
+    batch  = scheduler.plan()              who runs, how many tokens each, which blocks
+    logits = runner.forward(batch)         one ragged forward
+    choice = sampler.choose(logits, batch)
+    deltas = _commit(batch, choice)        advance cursors, verify drafts, extend leases, finish, release
+
+On a device that works beside the host, forward and sampling are only queued, and the step *runs ahead*: before it reads
+what it has chosen it plans the next one and queues its forward, on tokens that only the device knows. So whatever the
+host does, from reading step k to queueing the sampling of step k + 1, it does while the device computes::
+
+    host      sample k │ plan, forward k+1 │ read k, commit, deliver │ masks, sample k+1 │ plan, forward k+2 │ …
+    device    … forward k ────────► sample k ► forward k+1 ────────────────────────────► sample k+1 ► forward k+2 …
+
+Masks, penalties and the lot are those of a step alone, for they are made when all before is known; only the forward
+comes early. Whoever turns out to have ended is computed once in vain: his blocks may be given to others at once, since
+whatever they write there is queued behind it. A draft begins where the last token ended, so a step with drafts does not
+run ahead, and where some may draft it is weighed what saves more (`overlap_policy`).
+
+Knows the requests that are queued or running, not who asked for them. Single-threaded.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from torch import Tensor
+
+from ...errors import RequestError
+from ...radix import PinBudgetExceeded
+from ..cache.prefix_cache import PrefixCache
+from ..execute.batch import Batch, Extend
+from ..execute.model_runner import ModelRunner
+from ..execute.prefill_cost import PrefillCost
+from ..kv_compress.budget import next_compaction
+from ..kv_compress.policy import places_kept
+from ..request import Delta, FinishReason, Phase, Request
+from ..sample.sampler import Sampler
+from ..sample.sampler_output import SamplerOutput, UnreadOutputs, cause_of
+from ..sample.stopping import append_decided
+from ..schedule.scheduler import Scheduler
+from ..speculate.draft import Drafter, count_predicted, num_accepted
+from ..speculate.overlap_policy import OverlapPolicy
+from ..tokenizer.tokenizer import Tokenizer
+from .deltas import error_delta, late_error, new_delta
+
+Result = TypeVar("Result")
+
+logger = logging.getLogger("phloem")
+
+NEWS_SECONDS = 0.005  # who waits for nothing but a disk looks up so often: there may be an abort, or somebody new
+
+
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """A step whose forward is queued: `logits` `[R, vocab_size]` of its batch."""
+
+    batch: Batch
+    logits: Tensor
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether any of its requests goes on."""
+        return any(extend.request.phase is Phase.RUNNING for extend in self.batch.extends)
+
+
+class Stepper:
+    """Moves requests from the queue to their ends.
+
+    Args:
+        drafter: proposes what is verified.
+        prefill: learns what prompts cost.
+        on_finish: called with each request that has ended, and whether what it wrote is kept.
+        runs_ahead: whether to queue a forward before the tokens of the step before are read, where that pays.
+        stopwatch: seconds, to find out where.
+
+    Attributes:
+        num_steps: steps so far that computed anything and came to their end.
+        num_ahead: those of them whose forward was queued that early.
+        num_recoveries: how often the others went on after an exception.
+        num_failed: requests that an exception has ended.
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        runner: ModelRunner,
+        sampler: Sampler,
+        prefix_cache: PrefixCache,
+        tokenizer: Tokenizer,
+        *,
+        drafter: Drafter,
+        prefill: PrefillCost,
+        on_finish: Callable[[Request, bool], None],
+        runs_ahead: bool,
+        stopwatch: Callable[[], float],
+    ) -> None:
+        self._scheduler = scheduler
+        self._runner = runner
+        self._sampler = sampler
+        self._prefix_cache = prefix_cache
+        self._loads = None if prefix_cache.tiers is None else prefix_cache.tiers.loads
+        self._tokenizer = tokenizer
+        self._eos_ids = tokenizer.eos_ids
+        self._drafter = drafter
+        self._prefill = prefill
+        self._on_finish = on_finish
+        self._runs_ahead = runs_ahead
+        self._stopwatch = stopwatch
+        self._overlap_policy = OverlapPolicy()
+        self._ahead: Ahead | None = None
+        self._deltas: list[Delta] = []  # that no step has returned yet
+        self._is_suspicious = False  # the last step had a fault, or was interrupted
+        self._is_committing = False  # what requests have said is being changed
+        self._busy = self._waited = 0.0  # seconds of the step under way: the device had work, the host had none
+        self.num_steps = 0
+        self.num_ahead = 0
+        self.num_recoveries = 0
+        self.num_failed = 0
+
+    @property
+    def has_work(self) -> bool:
+        """Whether any request is unfinished, or the next step has something to return."""
+        return bool(self._scheduler.requests or self._deltas)
+
+    def add(self, request: Request) -> None:
+        """Puts a request into the queue."""
+        self._drafter.begin(request)
+        self.guard(lambda: self._scheduler.add(request), request)
+
+    def fork(self, parent: Request, child: Request) -> None:
+        """Lets a copy of an unfinished request go on beside it."""
+        self._drafter.draft(child)
+        self.guard(lambda: self._scheduler.fork(parent, child), child)
+
+    def abort(self, request: Request) -> None:
+        """Ends a request at once, if it has not ended; its blocks are free on return, and what it wrote is cached."""
+        if request.phase is not Phase.FINISHED:
+            try:
+                self._end(request, FinishReason.ABORT)
+                self._prefix_cache.end_step()
+            except BaseException as error:
+                self._recover(request, error)
+                if not isinstance(error, Exception):
+                    raise
+
+    def step(self) -> list[Delta]:
+        """Runs one step; returns what it added to which request. Empty when idle.
+
+        Never raises an `Exception`. What is raised in a step, wherever, costs the request its answer that was dealt
+        with last (`Scheduler.current`): it ends with an error, and the others go on (`_recover`). A fault before any
+        request was dealt with costs none; if the next step has one too, the youngest, so that sooner or later all end.
+        A step that is interrupted (KeyboardInterrupt) costs at most the request that was just being committed, and the
+        next one returns what it has added.
+        """
+        scheduler = self._scheduler
+        scheduler.current, self._is_committing = None, False
+        try:
+            if self._is_suspicious:
+                scheduler.current = max(scheduler.requests, key=lambda request: request.ticket, default=None)
+            self._is_suspicious = True
+            self._step()
+            self._prefix_cache.end_step()
+            self._is_suspicious = False
+        except BaseException as error:
+            is_fault = isinstance(error, Exception)
+            lost = scheduler.current if is_fault or self._is_committing else None
+            if lost is not None and any(delta.is_last_of(lost) for delta in self._deltas):
+                lost = None  # it has its answer
+            self._recover(lost, error)
+            if lost is not None:
+                self._report_failed(lost, cause_of("the request", error))
+            if not is_fault:
+                raise
+        deltas, self._deltas = self._deltas, []
+        return deltas
+
+    def guard(self, change: Callable[[], Result], request: Request | None = None) -> Result:
+        """Changes requests, scheduler or cache between two steps.
+
+        Args:
+            request: what the change is about. If it fails, so has the request.
+
+        Raises:
+            BaseException: what `change` raised, when everything is in order again.
+        """
+        try:
+            result = change()
+            self._prefix_cache.end_step()
+            return result
+        except PinBudgetExceeded:  # an answer like others: nothing was changed
+            raise
+        except BaseException as error:
+            self._recover(request, error)
+            self.num_failed += request is not None
+            raise
+
+    def _recover(self, lost: Request | None, error: BaseException) -> None:
+        """Logs a fault, puts everything in order after it, wherever it was, and ends the request that is `lost`.
+
+        What the unfinished requests have said is the truth; lines, leases, free blocks and cursors are made again from
+        that, whatever the fault has left half done. A step that was not committed is computed again, with the same
+        outcome.
+        """
+        if isinstance(error, Exception):
+            self.num_recoveries += 1
+            logger.error("a fault; all unfinished requests are scheduled again", exc_info=error)
+        self._ahead = None
+        self._sampler.forget()
+        self._scheduler.restart(lost)
+        if lost is not None:
+            try:
+                self._on_finish(lost, False)
+            except Exception:
+                logger.exception("a fault while a failed request was put away")
+        for request in tuple(self._scheduler.requests):
+            try:
+                if request.cursor is not None:
+                    request.cursor.restart(request.token_ids[request.num_prompt_tokens :])
+            except Exception as fault:
+                self._fail(request, cause_of("the constraint", fault))
+        try:
+            self._prefix_cache.end_step()
+        except Exception:
+            logger.exception("a fault while those that follow the cache were told of one")
+
+    def _step(self) -> None:
+        """Adds to `_deltas`."""
+        begin = self._stopwatch()
+        self._prefix_cache.end_expired_pins()
+        ahead = self._take_ahead()
+        batch = self._scheduler.plan() if ahead is None else ahead.batch
+        if batch is None:
+            if self._loads is not None:
+                self._loads.await_news(NEWS_SECONDS)
+        else:
+            self._drafter.begin_step(len(batch.extends), self._prefill.decode_seconds)
+            num_drafting = 0  # is of interest only where it is weighed against running ahead
+            if self._runs_ahead:
+                num_drafting = sum(self._drafter.may_draft(extend.request) for extend in batch.extends)
+            num_jumped = batch.count_jumped() if num_drafting else 0
+            drafts = not self._runs_ahead or not self._overlap_policy.prefers_ahead(len(batch.extends), num_drafting)
+            choices = self._compute(batch, None if ahead is None else ahead.logits, drafts=drafts)
+            self._is_committing = True
+            self._commit(batch, choices, drafts=drafts)
+            self._is_committing = False  # who was committed last is not charged with an interruption from here on
+            self.num_steps += 1
+            if self._ahead is not None and not self._ahead.is_wanted:
+                self._ahead = None
+            try:
+                self._learn(batch, begin, num_drafting, num_jumped, was_ahead=ahead is not None)
+            except Exception:  # what steps cost is advice: without it they are only slower
+                logger.debug("nothing was learnt from a step", exc_info=True)
+            self._compact(batch)
+        for request in self._scheduler.take_late():
+            self._fail(request, late_error(request))
+
+    def _learn(self, batch: Batch, begin: float, num_drafting: int, num_jumped: int, *, was_ahead: bool) -> None:
+        """Learns what a step cost that began at `begin`, when its requests had so many accepted drafted tokens."""
+        seconds = self._stopwatch() - begin
+        prompts = [(one.start, one.end) for one in batch.extends if one.num_tokens > 1]
+        self._prefill.observe_step(prompts, len(batch.extends) - len(prompts), seconds)
+        if was_ahead or self._ahead is not None:
+            self._overlap_policy.observe_ahead(len(batch.extends), num_drafting)
+            return
+        if self._runs_ahead:
+            num_jumped = batch.count_jumped() - num_jumped if num_drafting else 0
+            host = seconds - self._waited
+            self._overlap_policy.observe_in_turn(seconds, self._busy, host, num_drafting, num_jumped)
+
+    def _end(self, request: Request, reason: FinishReason, *, keeps: bool = True) -> None:
+        """Ends a request at once; its blocks are free on return. What it wrote is kept in the tree unless it failed."""
+        request.finish_reason = reason
+        request.draft = []
+        self._scheduler.remove(request, keep=keeps)
+        request.cursor = request.lookup = None  # a constraint is kept alive by those who still need it
+        if keeps:
+            self._pin_prompt(request)
+        self._on_finish(request, keeps)
+
+    def _take_ahead(self) -> Ahead | None:
+        """The step whose forward is queued, if anybody still wants it."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is None or not ahead.is_wanted:
+            return None
+        self.num_ahead += 1
+        return ahead
+
+    def _compute(self, batch: Batch, logits: Tensor | None, *, drafts: bool) -> list[SamplerOutput]:
+        """One forward, unless its logits are there, and its choices; before they are read the next step's forward,
+        unless there are drafts or are to be `drafts`.
+
+        If that fails, each request is computed alone, so that it fails alone.
+        """
+        begin = self._stopwatch()
+        try:
+            if logits is None:
+                logits = self._runner.forward(batch)
+            unread = self._sampler.launch(logits, batch)
+        except Exception:
+            return self._compute_each(batch)
+        if not drafts and not any(extend.draft for extend in batch.extends):
+            self._run_ahead(batch, unread)
+        read = self._stopwatch()
+        try:
+            choices = unread.read()
+        except Exception:
+            self._ahead = None
+            return self._compute_each(batch)
+        end = self._stopwatch()
+        self._busy, self._waited = end - begin, end - read
+        return choices
+
+    def _compute_each(self, batch: Batch) -> list[SamplerOutput]:
+        self.num_recoveries += 1
+        self._sampler.forget()
+        choices = []
+        for extend in batch.extends:
+            self._scheduler.current = extend.request
+            if extend.request.phase is Phase.FINISHED:
+                choices.append(SamplerOutput())
+                continue
+            alone = Batch.from_extends([replace(extend, unread=-1)], self._prefix_cache.block_size)
+            try:
+                choices += self._sampler.choose(self._runner.forward(alone), alone)
+            except Exception as error:
+                self._sampler.forget()
+                choices.append(SamplerOutput(error=cause_of("the step", error)))
+        return choices
+
+    def _run_ahead(self, batch: Batch, unread: UnreadOutputs) -> None:
+        """Queues the forward of the next step, if it can be planned without the tokens of this one."""
+        following = self._scheduler.plan_ahead(batch, unread.spans)
+        if following is not None:
+            with suppress(Exception):  # then it is planned again, and fails alone
+                self._ahead = Ahead(following, self._runner.forward(following, unread.token_ids))
+
+    def _commit(self, batch: Batch, choices: list[SamplerOutput], *, drafts: bool) -> None:
+        for extend, choice in zip(batch.extends, choices, strict=True):
+            request = self._scheduler.current = extend.request
+            if request.phase is Phase.FINISHED:  # while the step was under way
+                continue
+            try:
+                delta = self._commit_extend(extend, choice, drafts=drafts)
+            except RequestError as error:  # its constraint, or its logits; nothing else has changed
+                self._fail(request, error)
+            else:
+                if delta is not None:
+                    self._deltas.append(delta)
+
+    def _commit_extend(self, extend: Extend, choice: SamplerOutput, *, drafts: bool) -> Delta | None:
+        """Moves the request's ranges on; returns its delta if the step decided a token (or scored the prompt)."""
+        request, draft = extend.request, extend.draft
+        request.usage.num_steps += 1
+        if choice.error is not None:
+            raise choice.error
+        if choice.prompt_logprobs:
+            request.prompt_logprobs += choice.prompt_logprobs
+        request.num_computed_tokens = extend.start + extend.num_tokens
+        if choice.is_postponed:  # the last token is computed once more, for its logits
+            request.num_computed_tokens -= 1
+        self._prefix_cache.keep_scores(request, extend.start)
+        if choice.is_postponed or not extend.reaches_end:
+            self._prefix_cache.commit(request)
+            return None
+        was_prefill = extend.start < request.num_prompt_tokens
+        decided = choice.token_ids
+        if draft:
+            decided = decided[: num_accepted(draft, decided) + 1]
+            request.usage.drafted_tokens += len(draft)
+        first_output = len(request.token_ids)
+        reason = append_decided(request, decided, self._eos_ids)
+        num_tokens = len(request.token_ids)
+        num_new = num_tokens - first_output
+        # The KV of accepted drafts is written; of the last token it is not.
+        request.num_computed_tokens = num_tokens - 1 if num_new else num_tokens
+        if num_new > 1:
+            request.usage.jumped_tokens += num_new - 1
+        if draft and request.num_predicted:
+            count_predicted(request, len(draft), num_new - 1)
+        if choice.logprobs:
+            request.logprobs += choice.logprobs[:num_new]
+        self._drafter.settle(request, decided, num_new)
+        if reason is not None:
+            request.output.finish()
+            self._end(request, reason)
+            return new_delta(request, self._tokenizer.show)
+        if was_prefill:
+            self._prefix_cache.commit(request)
+            self._pin_prompt(request)
+        if draft:
+            self._prefix_cache.shrink(request, num_tokens)
+        if drafts:
+            self._drafter.draft(request)
+        else:
+            self._drafter.drop(request)
+        return new_delta(request, self._tokenizer.show)
+
+    def _compact(self, batch: Batch) -> None:
+        """Lets those drop keys and values who have come so far (`kv_budget`)."""
+        for request in [extend.request for extend in batch.extends]:
+            self._scheduler.current = request
+            if request.num_computed_tokens == next_compaction(request) and request.phase is Phase.RUNNING:
+                self._prefix_cache.compact(request, places_kept(request, self._runner.score_keys))
+
+    def _fail(self, request: Request, error: RequestError) -> None:
+        self._scheduler.current, self._is_committing = request, True  # between end and delta it must not get lost
+        self._end(request, FinishReason.ERROR, keeps=False)
+        self._report_failed(request, error)
+
+    def _report_failed(self, request: Request, error: RequestError) -> None:
+        self._deltas.append(error_delta(request, error))
+        self.num_failed += error.is_fault
+
+    def _pin_prompt(self, request: Request) -> None:
+        """Pins what is computed of the prompt, if the request wants that; beyond the budget of pins it is let go."""
+        ttl, request.pin_ttl = request.pin_ttl, 0.0
+        if ttl > 0:
+            with suppress(PinBudgetExceeded):
+                prompt = request.token_ids[: request.num_prompt_tokens]
+                request.usage.pinned_tokens = self._prefix_cache.pin(prompt, ttl, request.namespace).num_tokens

@@ -1,0 +1,100 @@
+"""From settings to what follows the tree: the tiers below the pool, and KV events."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+
+import numpy as np
+
+from ...errors import ConfigError
+from ..cache.followers import Followers
+from ..config import EngineConfig
+from ..events.kv_events import KVEvents
+from ..execute.adapters import Adapters
+from ..execute.kv_cache import KVCache
+from ..execute.loading import LoadedModel
+from ..execute.prefill_cost import PrefillCost
+from ..offload import DiskTier, MemoryTier, Tier, open_folder
+from ..offload.block_keys import BlockKeys
+from ..offload.device_copy import DeviceCopy
+from ..offload.fingerprint import fingerprint_of
+from ..offload.load_cost import LoadCost
+from ..offload.lower_tiers import LowerTiers
+from ..offload.redis_tier import RedisTier, connect
+from ..offload.tier import Changed, TierName, ignore_changes
+from ..path_fault import path_fault
+from .event_setup import make_events
+
+logger = logging.getLogger("phloem.tiers")
+CACHE = Path("~/.cache/phloem")  # where hashes of checkpoints are remembered if no folder of blocks is given
+IN_THIS_PROCESS = bytes(32)  # what is in memory is gone before any weight can change
+
+
+def make_followers(
+    config: EngineConfig, loaded: LoadedModel, kv_cache: KVCache, prefill: PrefillCost, adapters: Adapters
+) -> Followers | None:
+    """What of the settings follows the tree; None if they ask for nothing.
+
+    Raises:
+        ConfigError: the folder cannot be used or trusted (`open_folder`), a budget does not hold a block, or events
+            cannot be published where they should be.
+    """
+    has_tiers = config.disk_cache is not None or config.shared_cache is not None or config.host_memory_bytes > 0
+    events = make_events(config, adapters, has_tiers=has_tiers)
+    if not has_tiers and events is None:
+        return None
+    tiers, fingerprint = _make_tiers(config, loaded, kv_cache.block_bytes, events)
+    keys = BlockKeys(fingerprint, config.block_size, kv_cache.num_blocks)
+    if not tiers:
+        return Followers(keys, None, events)
+    cost = LoadCost(prefill, config.block_size, always=config.role == "decode")
+    waits = config.role == "prefill"
+    return Followers(keys, LowerTiers(kv_cache, DeviceCopy(loaded.device), keys, cost, tiers, waits=waits), events)
+
+
+def _make_tiers(
+    config: EngineConfig, loaded: LoadedModel, block_bytes: int, events: KVEvents | None
+) -> tuple[list[Tier], bytes]:
+    """The tiers below the pool, fastest first, and what their keys begin with."""
+    for name in ("host_memory_bytes", "disk_cache_bytes"):
+        if 0 < getattr(config, name) < 2 * block_bytes:
+            raise ConfigError(
+                f"{name}: {getattr(config, name)} does not hold two blocks of {block_bytes} bytes; raise it"
+            )
+    tiers: list[Tier] = []
+    fingerprint = IN_THIS_PROCESS
+    if config.host_memory_bytes:
+        slab = np.empty((config.host_memory_bytes // block_bytes, block_bytes), np.uint8)
+        tiers.append(MemoryTier(slab, _listener(events, "host")))
+    if config.disk_cache is not None:
+        path = Path(os.path.expanduser(config.disk_cache))
+        fault = path_fault(path)
+        if fault is not None:
+            raise ConfigError(f"disk_cache: {config.disk_cache[:200]!r}: {fault}; choose another folder")
+        folder = open_folder(path, shared=config.disk_cache_shared)
+        if not folder.is_writable:
+            logger.warning("disk_cache: %s cannot be written to; what it holds is read, nothing is added", folder.path)
+        fingerprint = fingerprint_of(config, loaded, folder.path, remembers=folder.is_writable)
+        tiers.append(DiskTier(folder, config.disk_cache_bytes, fingerprint, block_bytes, _listener(events, "disk")))
+    if config.shared_cache is not None:
+        client, secret = connect(config.shared_cache)
+        if config.disk_cache is None:
+            fingerprint = fingerprint_of(config, loaded, CACHE.expanduser(), remembers=_makes(CACHE.expanduser()))
+        changed = _listener(events, "shared")
+        tiers.append(RedisTier(client, secret, fingerprint, block_bytes, ttl=config.shared_cache_ttl, changed=changed))
+    return tiers, fingerprint
+
+
+def _makes(folder: Path) -> bool:
+    """Whether a folder is there, made if it was not."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return True
+    except OSError:
+        return False
+
+
+def _listener(events: KVEvents | None, name: TierName) -> Changed:
+    return ignore_changes if events is None else events.tier_listener(name)

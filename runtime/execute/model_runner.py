@@ -1,0 +1,217 @@
+"""A batch's index arrays → logits. The one place where numpy becomes tensors on the device.
+
+Knows the decoder, the KV tensors and the kernels' plan; it knows no requests beyond the batch's arrays. Steps that are
+worth it come from `CudaGraphs`, all others are launched kernel by kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import chain, repeat
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ...errors import ConfigError
+from ...kernels import (
+    AttentionPlan,
+    FixedBuffer,
+    LoraSegment,
+    WorkBuffers,
+    gather_kv,
+    is_quantised,
+    narrow_segments,
+    num_programs_at_once,
+    plan_attention,
+    plan_lora,
+    score_keys,
+    send,
+)
+from ..device import on_device
+from ..models import AdaptedRows, Adapter, ModelConfig
+from .batch import NOWHERE, AdapterRows, Batch
+from .cuda_graphs import CudaGraphs, Recorder, fill_in
+from .kv_cache import KVCache
+from .warmup_batches import WarmupBatches
+
+Watch = Callable[[int, Tensor], None]  # see `Decoder.forward`
+
+
+class DecoderLike(Protocol):
+    """What the runner needs of a model."""
+
+    config: ModelConfig
+    dtype: torch.dtype
+
+    def forward(
+        self,
+        token_ids: Tensor,
+        positions: Tensor,
+        kv_cache: KVCache,
+        plan: AttentionPlan,
+        slots: Tensor,
+        logits_rows: Tensor | None,
+        adapted: AdaptedRows | None = None,
+        watch: Watch | None = None,
+    ) -> Tensor: ...
+
+
+class ModelRunner:
+    """Runs one ragged forward per step.
+
+    Args:
+        recorder: captures steps of few tokens, which are then replayed; None: every step is launched kernel by kernel.
+        deterministic: attention whose bits do not depend on the step; see `plan_attention`.
+
+    Attributes:
+        num_forwards: forwards run so far.
+        num_computed_tokens: tokens computed so far, drafts included.
+    """
+
+    def __init__(
+        self,
+        decoder: DecoderLike,
+        kv_cache: KVCache,
+        device: torch.device,
+        recorder: Recorder | None = None,
+        *,
+        deterministic: bool = False,
+    ) -> None:
+        self._decoder = decoder
+        self._deterministic = deterministic
+        self._kv_cache = kv_cache
+        self._device = device
+        self._graphs: CudaGraphs | None = None
+        if recorder is not None:
+            vocab_size = decoder.config.vocab_size
+            with on_device(device):  # pinned memory is taken through the current device
+                buffers = WorkBuffers(device, num_programs_at_once(device))
+                self._graphs = CudaGraphs(
+                    self._plan, self._forward, self._adapted, buffers, recorder, vocab_size=vocab_size
+                )
+        self.num_forwards = 0
+        self.num_computed_tokens = 0
+
+    @torch.inference_mode()
+    def forward(self, batch: Batch, decided: Tensor | None = None) -> Tensor:
+        """Writes the batch's KV and returns logits `[R, vocab_size]` of `batch.logits_rows`, as the decoder makes them.
+
+        With a recorder they may be overwritten by the next call. On a GPU all of it is queued, and nothing waited for.
+
+        decided: int64, tokens of the step before on the device, where `batch.unread` finds those that are not known.
+        """
+        self.num_forwards += 1
+        self.num_computed_tokens += len(batch.token_ids)
+        return self._compute(batch, decided)
+
+    @torch.inference_mode()
+    def run_warmup_batches(self, batches: WarmupBatches) -> None:
+        """Runs steps of all kinds, and captures those that come from graphs, so that none of them is slow later.
+
+        KV and counts stay as they are; logits of an earlier step may be overwritten.
+
+        Raises:
+            ConfigError: the device has no memory for one of them.
+        """
+        times = 2 if self._graphs is not None else 1  # a step is captured when it comes for the second time
+        for batch in chain(*(repeat(batch, times) for batch in batches.decodes()), batches.prefills()):
+            try:
+                self._compute(batch)
+            except torch.OutOfMemoryError as error:
+                raise ConfigError(
+                    f"no memory is left for a step of {len(batch.token_ids)} tokens and {len(batch.context_lens)} "
+                    "requests; lower kv_memory_share, max_batch_tokens or max_running_requests"
+                ) from error
+
+    @torch.inference_mode()
+    def score_keys(
+        self, token_ids: Sequence[int], end: int, blocks: Sequence[int], num_keys: int, adapter: Adapter | None
+    ) -> Tensor:
+        """How much attention a request's last tokens pay to each of its keys: `[num_layers, num_kv_heads, num_keys]`.
+
+        See `kernels.score_keys`. Computes these tokens once more, and writes nothing.
+
+        Args:
+            token_ids: of the positions up to `end`; the last of the `num_keys` keys in `blocks` are theirs.
+            adapter: what they go through; None: the model alone.
+        """
+        self.num_forwards += 1
+        config, cache, length = self._decoder.config, self._kv_cache, len(token_ids)
+        batch = Batch(
+            [],
+            np.array(token_ids, np.int64),
+            np.arange(end - length, end, dtype=np.int64),
+            np.full(length, NOWHERE, np.int64),
+            np.array([0, length], np.int32),
+            np.array([num_keys], np.int32),
+            np.array([blocks], np.int32),
+            [],
+            np.empty(0, np.int64),
+            adapters=() if adapter is None else (AdapterRows(0, length, adapter),),
+        )
+        scores: list[Tensor] = []
+
+        def watch(index: int, q: Tensor) -> None:
+            keys = gather_kv(cache.keys[index], table, num_keys, cache.key_scales[index])
+            scores.append(score_keys(q, keys, scale=config.attention_scale, soft_cap=config.attention_soft_cap))
+
+        with on_device(self._device):
+            table = send(batch.block_tables[0], self._device)
+            self._compute(batch, watch=watch)
+            return torch.stack(scores)
+
+    def _compute(self, batch: Batch, decided: Tensor | None = None, watch: Watch | None = None) -> Tensor:
+        with on_device(self._device):
+            if self._graphs is not None and watch is None and self._graphs.fits(batch):
+                return self._graphs.forward(batch, decided)
+            columns = (batch.token_ids, batch.positions, batch.slots, batch.logits_rows)
+            token_ids, positions, slots, logits_rows = (send(column, self._device) for column in columns)
+            if batch.unread is not None:
+                fill_in(token_ids, send(batch.unread, self._device), decided, self._decoder.config.vocab_size)
+            plan, adapted = self._plan(batch), self._adapted(batch)
+            return self._forward(token_ids, positions, plan, slots, logits_rows, adapted, watch)
+
+    def _adapted(self, batch: Batch, buffer: FixedBuffer | None = None) -> AdaptedRows | None:
+        """buffer: where it shall lie, for a batch of which all logits are wanted."""
+        if not batch.adapters:
+            return None
+        segments = [LoraSegment(one.begin, one.end, one.adapter.layers) for one in batch.adapters]
+        if buffer is not None:
+            every = plan_lora(segments, self._device, buffer)
+            return AdaptedRows(every, every)
+        wanted = narrow_segments(segments, batch.logits_rows)
+        return AdaptedRows(plan_lora(segments, self._device), plan_lora(wanted, self._device))
+
+    def _plan(self, batch: Batch, buffers: WorkBuffers | None = None, num_tokens: int = 0) -> AttentionPlan:
+        config = self._decoder.config
+        return plan_attention(
+            batch.query_starts,
+            batch.context_lens,
+            batch.block_tables,
+            num_heads=config.num_heads,
+            num_kv_heads=config.num_kv_heads,
+            head_dim=config.head_dim,
+            block_size=self._kv_cache.block_size,
+            device=self._device,
+            deterministic=self._deterministic,
+            itemsize=self._decoder.dtype.itemsize,
+            quantised=is_quantised(self._kv_cache.keys[0].dtype),
+            buffers=buffers,
+            num_tokens=num_tokens,
+        )
+
+    def _forward(
+        self,
+        token_ids: Tensor,
+        positions: Tensor,
+        plan: AttentionPlan,
+        slots: Tensor,
+        logits_rows: Tensor | None = None,
+        adapted: AdaptedRows | None = None,
+        watch: Watch | None = None,
+    ) -> Tensor:
+        step = (token_ids, positions, self._kv_cache, plan, slots, logits_rows)
+        few: dict[str, Any] = {"adapted": adapted, "watch": watch}  # that hardly any step has
+        return self._decoder.forward(*step, **{name: one for name, one in few.items() if one is not None})

@@ -1,0 +1,60 @@
+"""Whether reading KV back pays: what it takes beside computing it again, both as measured while the engine runs.
+
+Computing is measured in seconds per floating-point operation (`prefill_cost`), reading in seconds per block, for each
+tier: averages that forget. What was never measured is tried. A tier that does not pay is not tried, so nothing new is
+heard of it; so with every refusal it is believed to be a little faster, until it is tried again: one slow moment of a
+disk does not shut it off for ever.
+
+Where an engine is there for what others have computed (`role="decode"`), nothing is weighed: it reads what there is.
+
+Knows no keys and no requests. Read and written by several threads, a number at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..execute.prefill_cost import PrefillCost
+
+FORGET = 0.2  # of an average, with each measurement
+HOPE = 0.98  # of what a tier is believed to take, after each refusal
+
+
+class LoadCost:
+    """Running averages.
+
+    Args:
+        always: whether reading is taken to pay, whatever was measured.
+
+    Attributes:
+        prefill: what computing takes.
+        seconds_per_block: of reading, by the name of the tier; none for what was not measured yet.
+    """
+
+    def __init__(self, prefill: PrefillCost, block_size: int, *, always: bool = False) -> None:
+        self.prefill = prefill
+        self._always = always
+        self._block_size = block_size
+        self.seconds_per_block: dict[str, float] = {}
+
+    def observe_load(self, tier: str, num_blocks: int, seconds: float) -> None:
+        """Reading so many blocks from a tier took so long."""
+        if num_blocks:
+            self.seconds_per_block[tier] = _average(self.seconds_per_block.get(tier), seconds / num_blocks)
+
+    def pays(self, num_blocks: Mapping[str, int], start: int) -> bool:
+        """Whether it pays to read blocks, so many from each tier, that begin at token `start` of their prefix."""
+        if self._always or self.prefill.seconds_per_operation is None:
+            return True
+        end = start + sum(num_blocks.values()) * self._block_size
+        loading = sum(number * self.seconds_per_block.get(tier, 0.0) for tier, number in num_blocks.items())
+        if loading <= self.prefill.seconds(start, end):
+            return True
+        for tier, number in num_blocks.items():
+            if number and tier in self.seconds_per_block:
+                self.seconds_per_block[tier] *= HOPE
+        return False
+
+
+def _average(old: float | None, new: float) -> float:
+    return new if old is None else old + FORGET * (new - old)

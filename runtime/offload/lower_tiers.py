@@ -1,0 +1,126 @@
+"""The tiers below the pool, joined to it: host memory, a disk, a store that machines share.
+
+::
+
+    pool     blocks come into the tree ──► disk, shared    write through: a prefix outlives a process that is killed
+             blocks are evicted        ──► host            write back: what the pool holds is not needed there
+                                           and the others, if they had no time for them before
+    host, disk, shared ──► pool                            when a request would have to compute them (`loads`)
+
+Tiers that are written through get blocks when they are computed, the others when the pool has no more room for them.
+Belongs to the step's thread. Knows tiers by their one face (`tiers.tier`), fastest first, and blocks by their keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+from ..execute.kv_cache import KVCache
+from . import BlockKey, Tier
+from .background import CLOSING_SECONDS, Failures
+from .block_keys import BlockKeys
+from .device_copy import DeviceCopy
+from .load_cost import LoadCost
+from .loads import Loads
+from .tier_writer import TierWriter
+
+
+@dataclass(frozen=True, slots=True)
+class TierStatistics:
+    """Counts since start, in blocks, and what the tiers hold now.
+
+    Attributes:
+        num_stored: copied to a tier.
+        num_loaded: read back into the pool.
+        num_dropped: not copied, since the writer was busy.
+        num_faults: files that could not be read or written, or were not what they should be, and other failures.
+    """
+
+    num_stored: int = 0
+    num_loaded: int = 0
+    num_dropped: int = 0
+    num_faults: int = 0
+    host_bytes: int = 0
+    disk_bytes: int = 0
+    shared_bytes: int = 0
+
+
+class LowerTiers:
+    """What of the tree's blocks is in the tiers below the pool, and the ways there and back.
+
+    Args:
+        keys: of the pool's blocks.
+        cost: what reading and computing take.
+        tiers: fastest first, one or more.
+        waits: see `TierWriter`.
+
+    Attributes:
+        loads: the way back.
+    """
+
+    def __init__(
+        self,
+        kv_cache: KVCache,
+        device_copy: DeviceCopy,
+        keys: BlockKeys,
+        cost: LoadCost,
+        tiers: Sequence[Tier],
+        *,
+        waits: bool = False,
+    ) -> None:
+        self._keys = keys
+        self._tiers = tuple(tiers)
+        self._through = tuple(tier for tier in tiers if tier.writes_through)
+        self._failures = failures = Failures()
+        self._writer = TierWriter(kv_cache, device_copy, self._tiers, failures, waits=waits)
+        self.loads = Loads(self._tiers, device_copy, cost, failures, keys, kv_cache.block_size, kv_cache.block_bytes)
+
+    def entered(self, keys: Sequence[BlockKey], blocks: Sequence[int]) -> None:
+        """Computed blocks have come into the tree; some may be duplicates of what the tree has.
+
+        keys: of the whole ones among `blocks`, which come first.
+        """
+        self._offer(zip(keys, blocks, strict=False), self._through)
+
+    def leaving(self, blocks: Sequence[int]) -> None:
+        """Blocks have just been evicted, and are about to be written over."""
+        self._offer(self._keys.of(blocks), self._tiers)
+
+    def _offer(self, named: Iterable[tuple[BlockKey, int]], tiers: Sequence[Tier]) -> None:
+        wanted = [pair for pair in named if any(tier.wants(pair[0]) for tier in tiers)]
+        if wanted:
+            self._writer.offer(wanted, tiers)
+
+    def clear(self) -> None:
+        """Empties host memory. What others can read stays."""
+        self._writer.clear()
+
+    def written(self) -> Future[None]:
+        """Done when what has been copied by now has been written, or has failed; any thread may ask."""
+        return self._writer.written()
+
+    def settle(self, seconds: float = CLOSING_SECONDS) -> bool:
+        """Waits until what was copied has been written; False if that takes longer."""
+        return self._writer.settle(seconds)
+
+    def close(self) -> None:
+        """Writes what was copied, and ends the threads."""
+        self._writer.close()
+        self.loads.close()
+        for tier in self._tiers:
+            tier.close()
+
+    def statistics(self) -> TierStatistics:
+        """Safe on any thread."""
+        num_bytes = {tier.name: tier.num_bytes for tier in self._tiers}
+        return TierStatistics(
+            num_stored=self._writer.num_written,
+            num_loaded=self.loads.num_loaded,
+            num_dropped=self._writer.num_dropped,
+            num_faults=self._failures.number + sum(tier.num_faults for tier in self._tiers),
+            host_bytes=num_bytes.get("host", 0),
+            disk_bytes=num_bytes.get("disk", 0),
+            shared_bytes=num_bytes.get("shared", 0),
+        )

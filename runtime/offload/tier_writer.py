@@ -1,0 +1,135 @@
+"""Copies of blocks on their way to the tiers below the pool.
+
+A block is copied at once, on the step's thread or stream, which costs about a thousandth of computing it; so nothing
+holds on to the pool's blocks, and they may be written over. The rest happens on a thread of its own. Copies that are
+not written yet take `QUEUE_BYTES` at most: what comes beyond that is dropped. Only an engine whose work is to fill a
+store (`waits`) waits for room, for `PATIENCE` seconds in a step at most.
+
+Knows keys, blocks and tiers. `offer` belongs to the step's thread, everything else to any.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future
+
+from ..execute.kv_cache import KVCache
+from . import BlockKey, Tier
+from .background import Background, Failures
+from .device_copy import DeviceCopy
+
+QUEUE_BYTES = 64 << 20
+PATIENCE = 5.0  # seconds for room, where that is waited for
+
+
+class _Queued:
+    """How many bytes have been copied and not written, and how many blocks have been written."""
+
+    def __init__(self) -> None:
+        self.change = threading.Condition()
+        self.num_bytes = 0
+        self.num_written = 0
+
+    def add(self, num_bytes: int) -> None:
+        with self.change:
+            self.num_bytes += num_bytes
+            self.change.notify_all()
+
+
+class TierWriter:
+    """Writes beside the step.
+
+    Args:
+        waits: whether `offer` waits for room.
+
+    Attributes:
+        num_dropped: blocks that were not copied, since too many waited.
+    """
+
+    def __init__(
+        self,
+        kv_cache: KVCache,
+        device_copy: DeviceCopy,
+        tiers: Sequence[Tier],
+        failures: Failures,
+        *,
+        waits: bool = False,
+    ) -> None:
+        self._patience = PATIENCE if waits else 0.0
+        self._kv_cache = kv_cache
+        self._block_bytes = kv_cache.block_bytes
+        self._device_copy = device_copy
+        self._tiers = tiers
+        self._failures = failures
+        self._queued = _Queued()
+        self._thread = Background("phloem-tier-writer", failures)
+        self.num_dropped = 0
+        for tier in tiers:
+            self._thread.do(tier.begin)
+
+    @property
+    def num_written(self) -> int:
+        """Blocks that were copied, counted for each tier that has taken them."""
+        return self._queued.num_written
+
+    def offer(self, wanted: Sequence[tuple[BlockKey, int]], tiers: Sequence[Tier]) -> None:
+        """Copies blocks of the pool, as many as there is room for, to these tiers."""
+        end = time.monotonic() + self._patience
+        while wanted:
+            room = self._room(len(wanted), end)
+            if not room:
+                break
+            self._copy(wanted[:room], tiers)
+            wanted = wanted[room:]
+        self.num_dropped += len(wanted)
+
+    def _room(self, num_wanted: int, end: float) -> int:
+        """For how many blocks there is room now, or until `end`; for one where nothing waits, however large it is."""
+
+        def room() -> int:
+            left = max(0, QUEUE_BYTES - self._queued.num_bytes) // self._block_bytes
+            return min(num_wanted, left if self._queued.num_bytes else max(left, 1))
+
+        with self._queued.change:
+            return self._queued.change.wait_for(room, max(0.0, end - time.monotonic()))
+
+    def _copy(self, wanted: Sequence[tuple[BlockKey, int]], tiers: Sequence[Tier]) -> None:
+        try:
+            rows = self._device_copy.send_out(self._kv_cache.read_blocks([block for _, block in wanted]))
+        except Exception:
+            self._failures.note("KV could not be copied")
+            return
+        keys, queued, num_bytes = [key for key, _ in wanted], self._queued, len(wanted) * self._block_bytes
+        queued.add(num_bytes)
+
+        def write() -> None:
+            try:
+                copied = rows()
+                queued.num_written += sum(tier.put_blocks(keys, copied) for tier in tiers)
+            finally:
+                queued.add(-num_bytes)
+
+        self._thread.do(write)
+
+    def clear(self) -> None:
+        """Empties host memory, now and of what is on its way there."""
+        for tier in self._tiers:
+            tier.clear()
+            self._thread.do(tier.clear)
+
+    def written(self) -> Future[None]:
+        """Done when what has been copied by now has been written, or has failed."""
+        found: Future[None] = Future()
+        self._thread.do(lambda: found.set_result(None) if found.set_running_or_notify_cancel() else None)
+        return found
+
+    def settle(self, seconds: float) -> bool:
+        """Waits until what was copied has been written; False if that takes longer."""
+        with self._queued.change:
+            return self._queued.change.wait_for(lambda: not self._queued.num_bytes, seconds)
+
+    def close(self) -> None:
+        """Writes what was copied, and ends."""
+        self._thread.close()

@@ -1,0 +1,164 @@
+"""The plan made from config.json alone is what loading and allocating really takes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from phloem.errors import ConfigError
+from phloem.kernels.linear_weight import Quantise
+from phloem.runtime.capacity.planner import plan, table
+from phloem.runtime.config import EngineConfig
+from phloem.runtime.execute.kv_cache import KVCache
+from phloem.runtime.execute.loading import KV_DTYPES, allocate_pool, load
+from phloem.runtime.models import Decoder, ModelConfig, count_parameters, read_adapter
+from phloem.runtime.models.weights import TORCH_TYPES
+from phloem.runtime.number_types import KV_BYTES, KVNumberType, NumberType
+
+from ..models.saved_adapters import ALL, save_adapter
+from ..models.test_models import CASES, save_random_model
+
+GIB = 1 << 30
+LATENT_CASES = ["youtu", "youtu-whole-queries", "minicpm3"]
+EXPERT_CASES = ["mixtral", "qwen3-moe", "qwen3-moe-dense-layer", "deepseek-v2", "deepseek-v3"]
+EXPERT_CASES += ["qwen2-moe", "qwen2-moe-dense-layers-window", "olmoe-normalised-biases", "gpt-oss"]
+
+
+def config_only(folder: Path, **values: Any) -> ModelConfig:
+    """A folder with a config.json and nothing else."""
+    defaults = {"architectures": ["LlamaForCausalLM"], "torch_dtype": "bfloat16", "max_position_embeddings": 131072}
+    (folder / "config.json").write_text(json.dumps({**defaults, **values}))
+    return ModelConfig.from_folder(folder)
+
+
+@pytest.fixture
+def llama_8b(tmp_path: Path) -> ModelConfig:
+    return config_only(
+        tmp_path,
+        hidden_size=4096,
+        intermediate_size=14336,
+        num_hidden_layers=32,
+        num_attention_heads=32,
+        num_key_value_heads=8,
+        vocab_size=128256,
+    )
+
+
+@pytest.mark.parametrize(
+    "case",
+    ["llama-gqa", "llama-mha-tied", "llama-biases", "qwen2", "qwen3", "phi3", "gemma3", *LATENT_CASES, *EXPERT_CASES],
+)
+def test_weight_bytes_are_what_loading_takes(tmp_path: Path, case: str) -> None:
+    save_random_model(tmp_path, *CASES[case])
+    names: tuple[NumberType, ...] = ("float32", "bfloat16")
+    for name in names:
+        decoder = Decoder.from_folder(tmp_path, dtype=TORCH_TYPES[name])
+        capacity = plan(decoder.config, pool_bytes=1 << 20, weight_dtype=name, on_cpu=True)
+        assert capacity.weight_bytes == decoder.num_weight_bytes
+    decoder = Decoder.from_folder(tmp_path, dtype=torch.float32)
+    assert plan(decoder.config, pool_bytes=1 << 20, on_cpu=True).weight_bytes == decoder.num_weight_bytes
+    roundings: tuple[Quantise, ...] = ("int8", "int4")
+    for quantise in roundings:
+        decoder = Decoder.from_folder(tmp_path, dtype=torch.float32, quantise=quantise)
+        assert plan(decoder.config, pool_bytes=1 << 20, quantise=quantise).weight_bytes == decoder.num_weight_bytes
+
+
+def test_on_a_cpu_a_model_is_counted_as_the_engine_keeps_it() -> None:
+    """The bundled model, published in bf16: computed in fp32, its matrices kept in two bytes a number."""
+    config = EngineConfig(model="nano", device="cpu", num_blocks=8)
+    loaded = load(config)
+    decoder, cache = loaded.decoder, allocate_pool(config, loaded)
+    capacity = plan(decoder.config, pool_bytes=1 << 20, on_cpu=True)
+    assert capacity.weight_bytes == decoder.num_weight_bytes
+    assert capacity.kv_bytes_per_token == 2 * len(cache.keys) * cache.keys[0][0].nbytes // cache.block_size
+    assert capacity.weight_bytes < 0.51 * plan(decoder.config, pool_bytes=1, weight_dtype="float32").weight_bytes
+
+
+@pytest.mark.parametrize("kv_type", KV_BYTES)
+def test_pool_bytes_are_what_the_cache_takes(llama_8b: ModelConfig, kv_type: KVNumberType) -> None:
+    capacity = plan(llama_8b, pool_bytes=10**8, block_size=16, kv_dtype=kv_type)
+    cache = KVCache(
+        num_layers=llama_8b.num_layers,
+        num_blocks=capacity.num_blocks,
+        num_kv_heads=llama_8b.num_kv_heads,
+        block_size=16,
+        head_dim=llama_8b.head_dim,
+        dtype={**TORCH_TYPES, **KV_DTYPES}[kv_type],
+        device=torch.device("cpu"),
+    )
+    scales = [tensor for tensor in (*cache.key_scales, *cache.value_scales) if tensor is not None]
+    taken = sum(tensor.nbytes for tensor in (*cache.keys, *cache.values, *scales))
+    assert taken == capacity.num_tokens * capacity.kv_bytes_per_token
+    assert 0 <= 10**8 - taken < 16 * capacity.kv_bytes_per_token
+
+
+def test_an_8b_model_from_its_config_alone(llama_8b: ModelConfig) -> None:
+    capacity = plan(llama_8b, device_memory_bytes=80 * GIB, context_lens=[4096, 131072])
+    assert capacity.num_parameters == 8_030_261_248  # the model card's 8.03B
+    assert capacity.kv_bytes_per_token == 128 * 1024
+    assert capacity.num_blocks == int((80 * GIB - capacity.weight_bytes) * 0.8) // (16 * 128 * 1024)
+    assert [row.num_requests for row in capacity.lengths] == [capacity.num_blocks // 256, capacity.num_blocks // 8192]
+    assert capacity.lengths[1].num_requests == 3
+
+
+def test_a_70b_model_does_not_fit_80_gib_and_the_table_says_so(tmp_path: Path) -> None:
+    config = config_only(
+        tmp_path,
+        hidden_size=8192,
+        intermediate_size=28672,
+        num_hidden_layers=80,
+        num_attention_heads=64,
+        num_key_value_heads=8,
+        vocab_size=128256,
+    )
+    capacity = plan(config, device_memory_bytes=80 * GIB)
+    assert capacity.num_parameters == 70_553_706_496
+    assert capacity.num_blocks == 0
+    assert "The weights alone do not fit: 51.42 GiB are missing" in table(capacity)
+    assert plan(config, device_memory_bytes=160 * GIB).kv_bytes_per_token == 320 * 1024
+
+
+def test_a_shared_prefix_is_counted_once(llama_8b: ModelConfig) -> None:
+    block_bytes = 16 * 128 * 1024
+    capacity = plan(llama_8b, pool_bytes=1000 * block_bytes, context_lens=[2048, 2000, 100], prefix_len=2000)
+    long, equal, short = capacity.lengths
+    assert (long.num_blocks, long.num_requests, long.num_sharing_requests) == (128, 7, (1000 - 125) // 3)
+    assert equal.num_sharing_requests == 1000 - 124  # a block of its own each, for the last token
+    assert short.num_sharing_requests == 1000 - 6
+    without = plan(llama_8b, pool_bytes=1000 * block_bytes, context_lens=[2048], prefix_len=0)
+    assert without.lengths[0].num_sharing_requests == without.lengths[0].num_requests == 7
+
+
+def test_the_table_has_a_line_per_length(llama_8b: ModelConfig) -> None:
+    text = table(plan(llama_8b, device_memory_bytes=24 * GIB))
+    assert "8.03B parameters" in text
+    assert "128 KiB" in text
+    rows = [line.split() for line in text.splitlines()[-8:]]
+    assert [row[0] for row in rows] == ["1,024", "2,048", "4,096", "8,192", "16,384", "32,768", "65,536", "131,072"]
+
+
+@pytest.mark.parametrize(
+    "sizes", [{}, {"pool_bytes": 1, "device_memory_bytes": 1}, {"pool_bytes": 0}, {"pool_bytes": 9, "block_size": 0}]
+)
+def test_sizes_that_make_no_sense_are_refused(llama_8b: ModelConfig, sizes: dict[str, int]) -> None:
+    with pytest.raises(ConfigError, match="plan: "):
+        plan(llama_8b, **sizes)  # type: ignore[arg-type]  # one dictionary for several parameters
+
+
+def test_adapters_are_counted_before_the_pool(tmp_path: Path) -> None:
+    wide = {"hidden_size": 384, "intermediate_size": 768, "head_dim": 64}
+    model = save_random_model(tmp_path / "base", "LlamaForCausalLM", wide)
+    folder = save_adapter(tmp_path / "adapter", model, ".*_proj", {}, r=32, target_modules=ALL)
+    config = ModelConfig.from_folder(tmp_path / "base")
+    number = count_parameters(folder, config)
+    plain = plan(config, device_memory_bytes=GIB, on_cpu=True)
+    found = plan(config, device_memory_bytes=GIB, on_cpu=True, num_adapter_parameters=2 * number)
+    assert (plain.adapter_bytes, found.adapter_bytes) == (0, 8 * number)
+    assert plain.pool_bytes - found.pool_bytes == pytest.approx(0.8 * 8 * number, abs=2)
+    assert "adapters" in table(found) and "adapters" not in table(plain)
+    layers = read_adapter("it", folder, config, torch.device("cpu"), torch.float32).layers
+    assert layers.num_bytes == pytest.approx(4 * number, rel=0.02), "but for scales and the table of addresses"

@@ -1,0 +1,251 @@
+"""Streams around the step thread: order, abort on leaving, errors to the right caller, an end for everyone."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from phloem.errors import ConfigError, EngineStopped, RequestError
+from phloem.runtime.engine.engine.async_engine import AsyncEngine
+from phloem.runtime.request import SamplingParams
+
+from ..fakes import fake_engine, greedy_truth
+
+LEFT_RUNNING = """
+import atexit
+import phloem as ph
+
+engine = ph.Engine()
+atexit.register(lambda: print("alive" if driver.is_alive else "stopped"))  # the last of all
+driver = ph.AsyncEngine(engine)
+stream = driver.submit("Hi", ph.SamplingParams(max_tokens=3000, ignore_eos=True))
+next(iter(stream))
+"""
+GREEDY = SamplingParams(max_tokens=12, temperature=0.0)
+ENDLESS = SamplingParams(max_tokens=200, temperature=1.0, ignore_eos=True)
+
+
+@pytest.fixture
+def served() -> Iterator[AsyncEngine]:
+    engine = AsyncEngine(fake_engine(num_blocks=512))
+    yield engine
+    engine.stop()
+
+
+def wait_until_idle(served: AsyncEngine) -> None:
+    while served.call(lambda: served.engine.has_work).result(timeout=120):
+        pass
+
+
+def test_many_coroutines_get_their_own_answers(served: AsyncEngine) -> None:
+    async def ask(first: int) -> list[int]:
+        return list((await served.complete([first, 1, 2], GREEDY))[0].token_ids)
+
+    async def ask_all() -> list[list[int]]:
+        return await asyncio.gather(*(ask(i) for i in range(32)))
+
+    answers = asyncio.run(ask_all())
+    assert answers == [greedy_truth([i, 1, 2], 12) for i in range(32)]
+
+
+def test_threads_share_one_engine(served: AsyncEngine) -> None:
+    answers: dict[int, list[int]] = {}
+
+    def ask(first: int) -> None:
+        answers[first] = list(served.submit([first], GREEDY).result().token_ids)
+
+    threads = [threading.Thread(target=ask, args=(i,)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=60)
+    assert answers == {i: greedy_truth([i], 12) for i in range(8)}
+
+
+def test_leaving_a_generator_aborts_its_request(served: AsyncEngine) -> None:
+    async def leave() -> None:
+        stream = served.generate([1], ENDLESS)
+        async for _ in stream:
+            break
+        await stream.aclose()
+
+    asyncio.run(leave())
+    wait_until_idle(served)
+    assert served.statistics().num_held_blocks == 0
+    assert served.statistics().completion_tokens < 200
+
+
+def test_blocks_are_free_within_a_step_of_leaving(served: AsyncEngine) -> None:
+    async def leave() -> tuple[int, int, int]:
+        stream = served.generate(list(range(50)), ENDLESS)
+        async for _ in stream:
+            break
+        held = served.statistics().num_held_blocks
+        await stream.aclose()
+        num_steps = served.statistics().num_steps
+        after = served.call(served.engine.statistics).result(timeout=120)
+        return held, after.num_held_blocks, after.num_steps - num_steps
+
+    held, held_after, num_steps = asyncio.run(leave())
+    assert held > 0
+    assert held_after == 0
+    assert num_steps <= 1  # the one that was under way
+
+
+def test_a_coroutine_forks_its_request_under_way(served: AsyncEngine) -> None:
+    """Parent and forks say what seeds say, and a fork that is closed unread leaves nothing behind."""
+
+    async def tell() -> tuple[list[int], list[int], list[int]]:
+        stream = served.generate([1, 2], SamplingParams(max_tokens=30, seed=1, ignore_eos=True))
+        told = [await anext(stream), await anext(stream)]
+        forks = await stream.fork(3, SamplingParams(max_tokens=30, seed=7, ignore_eos=True))
+        assert len({stream.request_id, *(fork.request_id for fork in forks)}) == 4
+        await forks[2].aclose()
+        texts = [[token for part in told for token in part.token_ids]]
+        for one in (stream, *forks[:2]):
+            texts.append([token async for delta in one for token in delta.token_ids])
+        with pytest.raises(RequestError, match="not under way"):
+            await stream.fork()
+        return texts[0] + texts[1], texts[2], texts[3]
+
+    parent, fork, other = asyncio.run(tell())
+    alone = fake_engine(prefix_cache=False)
+    assert tuple(parent) == alone.generate([1, 2], SamplingParams(max_tokens=30, seed=1, ignore_eos=True)).token_ids
+    num_said = next(number for number, (mine, its) in enumerate(zip(parent, fork, strict=True)) if mine != its)
+    assert num_said >= 2 and len(fork) == len(other) == 30 and fork != other
+    wait_until_idle(served)
+    assert served.statistics().num_held_blocks == 0
+    assert served.statistics().num_finished == 4
+
+
+def test_a_request_that_has_not_begun_cannot_be_forked(served: AsyncEngine) -> None:
+    async def fork() -> None:
+        await served.generate([1], GREEDY).fork()
+
+    with pytest.raises(RequestError, match="not under way"):
+        asyncio.run(fork())
+
+
+def test_a_name_that_is_in_use_is_refused_and_its_owner_goes_on(served: AsyncEngine) -> None:
+    async def ask_twice() -> int:
+        first = served.generate([1], ENDLESS, request_id="mine")
+        told = len((await anext(first)).token_ids)
+        with pytest.raises(RequestError, match="in use"):
+            await anext(served.generate([2], GREEDY, request_id="mine"))
+        return told + sum([len(delta.token_ids) async for delta in first])
+
+    assert asyncio.run(ask_twice()) == 200
+
+
+def test_a_pin_ends_in_time_while_the_engine_rests(served: AsyncEngine) -> None:
+    served.engine.pin(list(range(40)), ttl=1.0)
+    assert served.statistics().num_pinned_blocks == 10
+    deadline = time.monotonic() + 120
+    while served.statistics().num_pinned_blocks and time.monotonic() < deadline:
+        time.sleep(0.02)
+    now = served.statistics()
+    assert now.num_pinned_blocks == 0 and now.num_evictable_blocks == now.num_cached_blocks == 10
+
+
+def test_cancelling_a_task_aborts_its_request(served: AsyncEngine) -> None:
+    async def cancel() -> None:
+        task = asyncio.create_task(served.complete([1], ENDLESS))
+        await asyncio.sleep(0.05)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancel())
+    wait_until_idle(served)
+    assert served.statistics().num_held_blocks == 0
+
+
+def test_a_refused_request_raises_at_its_caller(served: AsyncEngine) -> None:
+    with pytest.raises(RequestError, match="empty"):
+        served.submit([])
+    with pytest.raises(RequestError, match="empty"):
+        asyncio.run(served.complete(""))
+    assert list(served.submit([3], GREEDY).result().token_ids) == greedy_truth([3], 12)
+
+
+def test_stopping_ends_every_stream() -> None:
+    served = AsyncEngine(fake_engine())
+    stream = served.submit([1], ENDLESS)
+    next(iter(stream))
+    served.stop()
+    with pytest.raises(EngineStopped):
+        stream.completions()
+    with pytest.raises(EngineStopped):
+        served.submit([1], GREEDY)
+    assert not served.is_alive
+
+
+def test_a_dead_step_thread_tells_its_callers(monkeypatch: pytest.MonkeyPatch) -> None:
+    served = AsyncEngine(fake_engine())
+    monkeypatch.setattr(served.engine._scheduler, "plan", sys.exit)
+    stream = served.submit([1], GREEDY)
+    with pytest.raises(EngineStopped, match="SystemExit"):
+        stream.completions()
+    assert not served.is_alive
+
+
+def test_scores_equal_the_engines(served: AsyncEngine) -> None:
+    assert served.score([1, 2, 3], [[4], [5, 6]]) == fake_engine().score([1, 2, 3], [[4], [5, 6]])
+
+
+def test_a_driven_engine_can_be_used_directly_at_the_same_time(served: AsyncEngine) -> None:
+    stream = served.submit([9], ENDLESS)
+    completions = served.engine.generate([[1], [2]], GREEDY)
+    assert [list(c.token_ids) for c in completions] == [greedy_truth([1], 12), greedy_truth([2], 12)]
+    tokens = [token for delta in served.engine.stream([3], GREEDY) for token in delta.token_ids]
+    assert tokens == greedy_truth([3], 12)
+    served.engine.flush_cache()
+    stream.abort()
+
+
+def test_the_step_thread_never_waits_for_itself(served: AsyncEngine) -> None:
+    assert served.call(served.engine.flush_cache).result(timeout=120) == 0
+    assert served.call(lambda: served.call(lambda: 7).result(timeout=120)).result(timeout=120) == 7
+
+
+def test_only_one_thread_drives_an_engine(served: AsyncEngine) -> None:
+    with pytest.raises(ConfigError, match="driven"):
+        AsyncEngine(served.engine)
+
+
+def test_closing_the_engine_stops_its_driver() -> None:
+    served = AsyncEngine(fake_engine())
+    served.engine.close()
+    assert not served.is_alive
+    with pytest.raises(EngineStopped):
+        served.engine.generate([1], GREEDY)
+
+
+def test_streams_of_forks_begin_with_all_that_was_said_and_end_on_their_own(served: AsyncEngine) -> None:
+    stream = served.submit([1, 2], SamplingParams(max_tokens=300, temperature=1.0, ignore_eos=True, seed=1))
+    deltas = iter(stream)
+    said = [token for _ in range(3) for token in next(deltas).token_ids]
+    children = stream.fork(3)
+    children[0].abort()
+    outputs = [list(child.result().token_ids) for child in children[1:]]
+    outputs.append(list(stream.result().token_ids))
+    assert all(ids[:3] == said and len(ids) == 300 for ids in outputs)
+    assert len({tuple(ids) for ids in outputs}) == 3
+    with pytest.raises(RequestError, match="not under way"):
+        stream.fork()
+    wait_until_idle(served)
+    assert served.statistics().num_held_blocks == 0
+
+
+def test_who_exits_with_requests_under_way_leaves_no_thread_behind() -> None:
+    """A daemon thread inside compiled code would end the process with SIGABRT, now and then."""
+    found = subprocess.run(
+        [sys.executable, "-c", LEFT_RUNNING], capture_output=True, text=True, check=False, timeout=240
+    )
+    assert (found.returncode, found.stdout) == (0, "stopped\n"), found.stderr

@@ -1,0 +1,59 @@
+"""How large the KV pool becomes, and what the log says of a checkpoint."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from phloem.errors import ConfigError
+from phloem.runtime.config import EngineConfig
+from phloem.runtime.execute.kv_cache import KVCache
+from phloem.runtime.execute.loading import load, pool_size
+from phloem.runtime.models import ModelConfig, resolve_model
+
+from ..models.test_models import save_random_model
+
+GPU = torch.device("cuda", 0)
+FREE = 8 << 30
+
+
+@pytest.fixture
+def model(monkeypatch: pytest.MonkeyPatch) -> ModelConfig:
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (FREE, 2 * FREE))
+    return ModelConfig.from_folder(resolve_model("nano"))
+
+
+def bytes_of(config: EngineConfig, model: ModelConfig) -> int:
+    shape = {"num_layers": model.num_layers, "num_kv_heads": model.num_kv_heads, "head_dim": model.head_dim}
+    block = KVCache.bytes_per_block(**shape, block_size=config.block_size, dtype=torch.bfloat16)
+    return pool_size(config, model, torch.bfloat16, GPU) * block
+
+
+def test_a_gpus_pool_is_a_share_of_what_is_free_behind_the_weights(model: ModelConfig) -> None:
+    for config, expected in (
+        (EngineConfig(), 0.8 * FREE),
+        (EngineConfig(kv_memory_share=0.5), 0.5 * FREE),
+        (EngineConfig(kv_memory_share=0.5, kv_memory_bytes=1 << 30), 1 << 30),
+    ):
+        assert bytes_of(config, model) == pytest.approx(expected, rel=1e-3)
+
+
+@pytest.mark.parametrize("share", [0.0, -0.5, 1.01, float("nan")])
+def test_a_share_is_above_nothing_and_at_most_all(share: float) -> None:
+    with pytest.raises(ConfigError, match=r"kv_memory_share: .* must be in \(0, 1\]"):
+        EngineConfig(kv_memory_share=share)
+
+
+def test_the_log_says_that_long_factors_hold_for_short_sequences(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    factors = {"short_factor": [1.0] * 4, "long_factor": [2.0] * 4, "original_max_position_embeddings": 64}
+    rope = {"rope_type": "longrope", "rope_theta": 1e4, **factors}
+    options = {"rope_parameters": rope, "original_max_position_embeddings": 64}
+    save_random_model(tmp_path, "Phi3ForCausalLM", options)
+    load(EngineConfig(tmp_path, device="cpu", max_model_len=64))
+    assert "longrope" not in caplog.text
+    load(EngineConfig(tmp_path, device="cpu"))
+    assert "transformers takes the short ones below 64 tokens; max_model_len=64 does too" in caplog.text

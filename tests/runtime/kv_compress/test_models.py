@@ -1,0 +1,221 @@
+"""Budgets of keys and values on models: against transformers with the same keys gone, and against the run alone.
+
+The twin decodes with transformers' own model and attention. Its weights say what SnapKV's window looks at; what
+they choose is taken out of transformers' cache, layer by layer and head by head.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+import warnings
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import phloem as ph
+from phloem.runtime.execute.kv_cache import KVCache
+from phloem.runtime.kv_compress.policy import NUM_SINKS, POOL_WIDTH, WINDOW
+
+from ..models.test_models import assert_likeliest
+from ..models.test_parity import LATENTS, save_confident_model
+
+SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
+    "GQA": ("LlamaForCausalLM", {"num_key_value_heads": 2}),
+    "norms of queries and keys": ("Qwen3ForCausalLM", {"num_key_value_heads": 2}),
+    "latents": ("YoutuForCausalLM", LATENTS),
+}
+LENGTH = 150
+SHORTER = 100  # keys are let go of from 128 on, which is in the middle of the answer to most prompts
+LOGITS_BOUND = 2e-3  # rounding brings them apart by a fiftieth of it, keys other than transformers' by tenths
+
+
+class Twin:
+    """transformers' model, its cache, and how many heads choose together."""
+
+    def __init__(self, model: Any, num_choices: int, kv_budget: int, kv_policy: str) -> None:
+        self.model, self.num_choices, self.kv_budget, self.kv_policy = model, num_choices, kv_budget, kv_policy
+
+    @torch.inference_mode()
+    def logits(self, prompt: list[int], answer: list[int]) -> torch.Tensor:
+        """Those of each token of the answer, `[., V]`, after the prompt and the tokens before it."""
+        from transformers import DynamicCache
+
+        cache, token_ids, rows, start = DynamicCache(), list(prompt), [], 0
+        full = max(self.kv_budget + 64, self.kv_budget * 5 // 4)
+        for token in answer:
+            if start and cache.get_seq_length() >= full:
+                self._compact(cache, token_ids[:start])
+            rows.append(self._forward(cache, token_ids[start:], start).logits[0, -1])
+            start = len(token_ids)
+            token_ids.append(token)
+        return torch.stack(rows)
+
+    def _forward(self, cache: Any, token_ids: list[int], start: int) -> Any:
+        positions = torch.arange(start, start + len(token_ids))[None]
+        ids = torch.tensor([token_ids])
+        # the cache by its place, after ids, mask and positions: transformers renames it to `cache`
+        return self.model(ids, None, positions, cache, use_cache=True, output_attentions=True)
+
+    def _compact(self, cache: Any, token_ids: list[int]) -> None:
+        num_keys = cache.get_seq_length()
+        looking = copy.deepcopy(cache)
+        looking.crop(-WINDOW)
+        seen = self._forward(looking, token_ids[-WINDOW:], len(token_ids) - WINDOW).attentions
+        for layer, weights in zip(cache.layers, seen, strict=True):
+            groups = weights[0].sum(1).view(self.num_choices, -1, num_keys).sum(1)  # over rows, then over heads
+            kept = [self._choose(group.tolist()) for group in groups]
+            per_choice = layer.keys.shape[1] // self.num_choices
+            index = torch.tensor(kept).repeat_interleave(per_choice, 0)[None, :, :, None]
+            layer.keys = layer.keys.gather(2, index.expand(-1, -1, -1, layer.keys.shape[-1]))
+            layer.values = layer.values.gather(2, index.expand(-1, -1, -1, layer.values.shape[-1]))
+
+    def _choose(self, scores: list[float]) -> list[int]:
+        num_keys = len(scores)
+        if self.kv_policy == "sinks":
+            return [*range(NUM_SINKS), *range(num_keys - self.kv_budget + NUM_SINKS, num_keys)]
+        others, reach = scores[: num_keys - WINDOW], POOL_WIDTH // 2
+        around = [max(others[max(0, at - reach) : at + reach + 1]) for at in range(len(others))]
+        order = sorted(range(len(others)), key=lambda at: (-around[at], at))
+        best, rest = order[: self.kv_budget - WINDOW], order[self.kv_budget - WINDOW :]
+        lead = around[best[-1]] - around[rest[0]]  # none: both stand beside the same key
+        assert lead == 0 or lead > 1e-5, "rounding could choose another key: take another prompt"
+        return [*sorted(best), *range(num_keys - WINDOW, num_keys)]
+
+
+@pytest.fixture(scope="module", params=SHAPES.values(), ids=SHAPES)
+def published(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any, int]:
+    """A folder with random weights and the bundled tokenizer, transformers' model, and how many heads choose."""
+    class_name, options = request.param
+    folder = tmp_path_factory.mktemp("checkpoint")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # transformers' own
+        model = save_confident_model(folder, class_name, options, "eager")
+    return folder, model, 1 if options is LATENTS else 2
+
+
+def some_prompt(length: int, seed: int = 1) -> list[int]:
+    source = random.Random(seed)
+    return [source.randrange(20, 1200) for _ in range(length)]
+
+
+def law(kv_budget: int | None, kv_policy: str = "snapkv", **more: Any) -> ph.SamplingParams:
+    more = {"max_tokens": LENGTH, "temperature": 0.0, "ignore_eos": True, "logprobs": 0, **more}
+    return ph.SamplingParams(kv_budget=kv_budget, kv_policy=kv_policy, **more)
+
+
+@pytest.mark.parametrize("policy", ["snapkv", "sinks"])
+def test_tokens_are_those_of_transformers_with_the_same_keys_gone(
+    published: tuple[Path, Any, int], policy: str
+) -> None:
+    folder, model, num_choices = published
+    prompt = some_prompt(200)
+    with ph.Engine(str(folder), device="cpu", check_invariants=True, num_blocks=64, max_batch_tokens=90) as engine:
+        whole = engine.generate(prompt, law(None)).token_ids
+        for budget in (64, 100):
+            completion = engine.generate(prompt, law(budget, policy))
+            answer = list(completion.token_ids)
+            assert len(answer) == LENGTH
+            assert completion.token_ids != whole
+            logits = Twin(model, num_choices, budget, policy).logits(prompt, answer)
+            assert_likeliest(logits, answer, torch.full((LENGTH,), LOGITS_BOUND))
+            found = torch.tensor([chosen.logprob for chosen in completion.logprobs])
+            torch.testing.assert_close(found, logits.log_softmax(-1).amax(-1), atol=LOGITS_BOUND, rtol=0)
+
+
+@cache
+def alone(length: int, seed: int, kv_budget: int, kv_policy: str, kv_dtype: str) -> list[tuple[int, float]]:
+    """What the bundled model says without company, drafts and a cache, its prompt in one piece."""
+    settings = {"prefix_cache": False, "lookup_drafts": False, "block_size": 16, "num_blocks": 64, "kv_dtype": kv_dtype}
+    with ph.Engine(device="cpu", **settings) as engine:
+        return _said(engine.generate(some_prompt(length, seed), law(kv_budget, kv_policy, max_tokens=SHORTER)))
+
+
+def _said(completion: ph.Completion) -> list[tuple[int, float]]:
+    return [(chosen.token_id, chosen.logprob) for chosen in completion.logprobs]
+
+
+@settings(deadline=None, max_examples=12)
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(1, 260), st.integers(1, 2), st.sampled_from([64, 80]), st.sampled_from(["snapkv", "sinks"])
+        ),
+        min_size=1,
+        max_size=4,
+    ),
+    st.sampled_from([1, 4, 16]),
+    st.sampled_from([11, 64, 4096]),
+    st.sampled_from(["auto", "auto", "int8", "fp8"]),
+    st.booleans(),
+)
+def test_bits_do_not_depend_on_the_cache_the_chunks_or_the_company(
+    asked: list[tuple[int, int, int, str]], block_size: int, chunk: int, kv_dtype: str, ahead: bool
+) -> None:
+    with ph.Engine(
+        device="cpu",
+        block_size=block_size,
+        num_blocks=900 // block_size,
+        max_batch_tokens=chunk,
+        kv_dtype=kv_dtype,
+        run_ahead=ahead,
+        check_invariants=True,
+    ) as engine:
+        prompts = [some_prompt(length, seed) for length, seed, _, _ in asked]
+        for _ in range(2):  # cold, then warm
+            completions = engine.generate(
+                [*prompts, some_prompt(200)],
+                [*(law(budget, policy, max_tokens=SHORTER) for _, _, budget, policy in asked), law(None)],
+            )
+            for (length, seed, budget, policy), completion in zip(asked, completions, strict=False):
+                assert _said(completion) == alone(length, seed, budget, policy, kv_dtype)
+
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"names": {"type": "array", "items": {"type": "string", "maxLength": 9}, "minItems": 9}},
+    "required": ["names"],
+}
+
+
+@pytest.mark.parametrize("policy", ["snapkv", "sinks"])
+def test_constraints_drafts_and_look_ups_change_nothing(policy: str) -> None:
+    texts = set()
+    for options in ({"jump": "off", "lookup_drafts": False}, {"jump": "verified"}, {"run_ahead": True}):
+        with ph.Engine(device="cpu", check_invariants=True, **options) as engine:
+            sampling = law(64, policy, max_tokens=400, temperature=0.8, seed=3, ignore_eos=False)
+            constraint = ph.json_schema(json.dumps(SCHEMA))
+            prompt = "Ada Lovelace, Alan Turing and Grace Hopper. " * 20
+            for completion in engine.generate([prompt, prompt], sampling, constraint):
+                assert json.loads(completion.text)["names"]
+                texts.add((completion.text, *_said(completion)))
+    assert len(texts) == 1
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int8, torch.float8_e4m3fn])
+@pytest.mark.parametrize("num_parts", [1, 2])
+def test_gathered_numbers_are_the_stored_ones(dtype: torch.dtype, num_parts: int) -> None:
+    shape = {"num_layers": 3, "num_blocks": 9, "num_kv_heads": 2, "block_size": 4, "head_dim": 8}
+    kv_cache = KVCache(**shape, dtype=dtype, device=torch.device("cpu"), num_parts=num_parts)
+    torch.manual_seed(0)
+    whole = {1: torch.int8, 2: torch.int16, 4: torch.int32}
+    stacks = [stack.view(whole[stack.itemsize]) for stack in kv_cache._stacks]
+    for stack in stacks:
+        stack.copy_(torch.randint(-128, 128, stack.shape))
+    before = [stack.clone() for stack in stacks]
+    blocks, others = [7, 2, 5], [8, 0]
+    places = torch.randint(0, 12, (3, 2, 6)).sort(-1).values
+    kv_cache.scatter(others, kv_cache.gather(blocks, places))
+    for layer in range(3):
+        for head in range(2):
+            for place, source in enumerate(places[layer, head].tolist()):
+                for old in before:
+                    old[layer, others[place // 4], head, place % 4] = old[layer, blocks[source // 4], head, source % 4]
+    for stack, expected in zip(stacks, before, strict=True):
+        assert torch.equal(stack, expected)
