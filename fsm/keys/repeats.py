@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 MAX_KEPT = 1 << 13
 MAX_LEFT = 64
+FEW_KEYS = 64
 STEP_BYTES = 400
 
 Left = tuple[bool, list[bytes]]
@@ -75,6 +76,7 @@ class Repeats:
         self._vocabulary = automaton.vocabulary
         self._steps: dict[int, Step] = {}
         self._places: dict[int, int] = {}
+        self._has_enough: dict[int, bool] = {}  # by a number of keys
         self._left: dict[tuple[OpenObject, int, bytes, bool], Left] = {}  # mostly of one row
 
     @property
@@ -93,6 +95,14 @@ class Repeats:
         network = self._automaton.network
         return all(_is_endless(network.texts[index]) for index in network.key_texts)
 
+    def _has_more_keys(self, count: int) -> bool:
+        """Whether every language of keys surely has more of them than so many."""
+        enough = max(FEW_KEYS, 1 << count.bit_length())
+        if enough not in self._has_enough:
+            network = self._automaton.network
+            self._has_enough[enough] = all(network.texts[index].surely_has(enough) for index in network.key_texts)
+        return self._has_enough[enough]
+
     @property
     def at_first(self) -> Written | None:
         """The memory at the beginning: none, unless single tokens can repeat a key, or several keys are owed."""
@@ -105,11 +115,6 @@ class Repeats:
         found = np.zeros(32 * self._vocabulary.num_words, np.bool_)
         found[[*self.tokens.before, *(token_id for ids in self.tokens.begun.values() for token_id in ids)]] = True
         return np.packbits(found, bitorder="little").view(np.int32)
-
-    @cached_property
-    def _closers(self) -> list[int]:
-        """The tokens before a key that do not stay in a string."""
-        return [token_id for token_id in self.tokens.before if self.tokens.structure[token_id] == 2]
 
     # ---------------------------------------------------------------- moving
 
@@ -247,7 +252,7 @@ class Repeats:
                     core.clear_below(self._automaton.core, path, left)
                 if left is not bits and self.others(state, b"" if place == k.IN_KEY else QUOTE):
                     self._put_back(written, state, bits, left, typed)
-        for token_id in self._suspects(written, state):
+        for token_id in self._suspects(written):
             word, bit = token_id >> 5, token_id & 31
             if int(left[word]) >> bit & 1 and not self.follow(written, state, token_id, 0, typed)[0]:
                 left = bits.copy() if left is bits else left
@@ -261,14 +266,15 @@ class Repeats:
             cleared[token_id] = self.follow(written, state, token_id, 0, typed)[0] != 0
         left |= np.packbits(cleared, bitorder="little").view(np.int32)
 
-    def _suspects(self, written: Written, state: int) -> Iterator[int]:
+    def _suspects(self, written: Written) -> Iterator[int]:
         """Tokens that may be forbidden though they begin elsewhere than inside a key."""
         yield from self.tokens.twice
         objects = written.objects
-        if objects is not None and not self.is_endless:  # there may be no key left to write
-            yield from self._closers if core.is_in_string(self._automaton.core, state) else self.tokens.before
+        if objects is not None and not self.is_endless and not self._has_more_keys(objects.count):
+            yield from self.tokens.before  # there may be no key left to write
         while objects is not None:
-            yield from objects.tokens()
+            if objects.keys.tokens:
+                yield from objects.tokens()
             objects = objects.below
 
     def _tokens_of(self, text: bytes) -> list[int]:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .language import Language
 
 MAX_STATES = 1 << 23  # byte states of one language: they share an integer with a position and a stack
+MAX_LOOKS = 1 << 19  # at steps of a language, to count its texts
 ENDLESS = 1 << 40  # as the greatest length: there is none
 
 
@@ -64,6 +65,26 @@ class TextTable:
         """Memory of the arrays."""
         own = self.core.num_bytes + sum([array.nbytes for array in self.arrays])
         return own + (self.uncounted.num_bytes if self.uncounted is not None else 0)
+
+    def surely_has(self, enough: int) -> bool:
+        """Whether there are so many texts: True only if there are, False also if it takes too long to tell.
+
+        Counted length by length, of every class of characters those in ASCII, or one if it has none.
+        """
+        if not self.arrays:
+            return True  # any string but some
+        table, accepts = self.arrays[0], self.arrays[1] != 0
+        least, most = (0, None) if self.counted is None else (self.counted.minimum, self.counted.maximum)
+        num_states, choices = len(table), np.maximum(self.arrays[8], 1).astype(np.float64)
+        ways, found = np.zeros(num_states), 0.0
+        ways[self.core.start // self.num_nodes] = 1.0
+        for length in range(MAX_LOOKS // table.size):
+            if found >= enough or (most is not None and length > most) or not ways.any():
+                break
+            found += float(ways[accepts].sum()) if length >= least else 0.0
+            ways = np.minimum(np.bincount(table.ravel(), np.outer(ways, choices).ravel(), num_states), enough)
+            ways[0] = 0.0
+        return found >= enough
 
 
 def text_table(language: Language) -> TextTable:

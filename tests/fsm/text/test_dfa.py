@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 
 from phloem.errors import ConstraintTooLarge
 from phloem.fsm.regex.regex import regex_to_dfa
+from phloem.fsm.text.counted import counted
 from phloem.fsm.text.dfa import Dfa
 from phloem.fsm.text.json_strings import JsonStrings
 from phloem.fsm.text.language import Language
 from phloem.fsm.text.literals import literal_dfa
+from phloem.fsm.text.text_table import text_table
 
 LETTERS = 'ab"\\\né中😀\x01'
 UNIVERSE = ["".join(t) for n in range(4) for t in itertools.product('ab"é', repeat=n)]
@@ -85,6 +87,21 @@ def test_json_strings_are_spelt_as_json_dumps_does(member: str, other: str) -> N
         assert spells(language, json.dumps(text, ensure_ascii=False).encode()) == (text == member)
     escaped = json.dumps(member)
     assert spells(language, escaped.encode()) == (escaped == json.dumps(member, ensure_ascii=False))
+
+
+@settings(deadline=None)
+@given(st.sets(st.text(st.sampled_from('abcXY09"\\é中'), max_size=3), min_size=1, max_size=20), st.integers(1, 25))
+def test_a_table_has_no_more_texts_than_the_language_and_knows_those_in_ascii(found: set[str], enough: int) -> None:
+    for language in (of(found), JsonStrings(of(found))):
+        assert not text_table(language).surely_has(enough) or enough <= len(found)
+    if all(text.isalnum() and text.isascii() for text in found):
+        assert text_table(of(found)).surely_has(len(found))
+
+
+def test_texts_of_a_length_are_counted_within_its_bounds() -> None:
+    few = counted(JsonStrings(regex_to_dfa("a*")), 3, 100)
+    assert few is not None
+    assert text_table(few).surely_has(98) and not text_table(few).surely_has(99)
 
 
 @settings(deadline=None)
