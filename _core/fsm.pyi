@@ -584,6 +584,16 @@ def is_in_string(automaton: Automaton, state: int) -> bool:
 def note_mode(automaton: Automaton, state: int, mode: int) -> None:
     """Notes where a reader of JSON stands in a state."""
 
+def keys_left(automaton: Automaton, state: int, texts: list[bytes], with_cuts: bool) -> tuple[bool, list[bytes]]:
+    """Whether from a state anything but some keys can be written, and the shortest beginnings after which nothing can.
+
+    Args:
+        texts: what is left of the keys, with their quotes, sorted; with_cuts: the beginnings are asked for.
+
+    Raises:
+        ValueError: they are not sorted, one is empty, or there are none.
+    """
+
 def clear_below(automaton: Automaton, path: bytes, bits: _Ints) -> None:
     """Clears the bits of all tokens that begin with some bytes.
 

@@ -146,7 +146,7 @@ class Guesses:
         if target >= 0 or token_id in self._automaton.vocabulary.eos_ids:
             return max(target, 0)
         if self._repeats is not None:  # a key ends: never kept, since it has to be remembered
-            return self._repeats.advance(state, token_id)
+            return self._automaton.advance(state, token_id)
         target = self._automaton.advance(state, token_id)
         if target > 0:
             moves.learn(state, token_id, target)

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
+from ..errors import UnsupportedSchema
 from .automaton.automaton import Automaton
 from .guess import Guesses
 from .habits import Circles
@@ -54,7 +55,12 @@ class Knowledge:
         self.automaton = automaton = Automaton(network, store.vocabulary, max_automaton_bytes)
         self.liveness = liveness = Liveness(automaton)
         self.masks = Masks(automaton, liveness, store)
-        self.repeats = repeats = Repeats(automaton, liveness) if network.key_texts else None
+        if network.key_texts and not liveness.is_by_bytes:
+            raise UnsupportedSchema(
+                "keys or items must differ, and this vocabulary may not spell enough of them: it has no token for some "
+                "bytes of the text; name the keys, or use a vocabulary with byte fallback"
+            )
+        self.repeats = repeats = Repeats(automaton) if network.key_texts else None
         step: TakeToken = automaton.advance if liveness.is_by_bytes else liveness.advance
         if repeats is not None:
             step = repeats.first_step

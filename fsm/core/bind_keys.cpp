@@ -2,6 +2,8 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
+
 #include "bind.h"
 #include "bound.h"
 #include "laying.h"
@@ -56,6 +58,18 @@ void bind_written(nb::module_& module) {
   });
   module.def("note_mode", [](Self& self, int64_t state, int32_t mode) {
     locked_at(self, state, [&](Automaton& automaton) { note_mode(automaton, state, mode_from(mode)); });
+  });
+  module.def("keys_left", [](Self& self, int64_t state, const std::vector<nb::bytes>& texts, bool with_cuts) {
+    std::vector<Bytes> views;
+    for (const nb::bytes& text : texts) views.push_back(bytes_of(text));
+    auto is_before = [](Bytes one, Bytes other) { return std::ranges::lexicographical_compare(one, other); };
+    const bool is_right = !views.empty() && !views[0].empty() && std::ranges::is_sorted(views, is_before);
+    check(is_right, "texts", "are not sorted, or there is nothing left of one, or there are none");
+    const KeysLeft found =
+        locked_at(self, state, [&](Automaton& automaton) { return keys_left(automaton, state, views, with_cuts); });
+    std::vector<nb::bytes> cuts;
+    for (Bytes cut : found.cuts) cuts.emplace_back(cut.data(), cut.size());
+    return std::tuple(found.is_alive, cuts);
   });
   module.def("clear_below", [](Self& self, nb::bytes path, Bits bits) {
     if (path.size() == 0) throw nb::value_error("all tokens begin with no bytes");

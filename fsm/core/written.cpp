@@ -59,6 +59,12 @@ Reading read(Automaton& automaton, int64_t before, uint8_t byte, Mode mode) {
   return found;
 }
 
+// Whether a quote may end an item as one that its list has, since the text can be read as another list.
+bool may_repeat(Automaton& automaton, int64_t state) {
+  const int64_t others = automaton.without_texts(state, AN_ITEM);
+  return others != 0 && others != state && automaton.step(others, QUOTE) != 0;
+}
+
 bool is_nearer(const Automaton& automaton, int64_t target, int64_t state) {
   return target > 0 && automaton.states[target].cost < automaton.states[state].cost;
 }
@@ -104,6 +110,38 @@ int64_t advance_keys(Automaton& automaton, int64_t state, int64_t token, bool ha
     mode = reading.mode;
   }
   return state;
+}
+
+KeysLeft keys_left(Automaton& automaton, int64_t state, std::span<const Bytes> texts, bool with_cuts) {
+  struct Node {
+    int64_t state;  // 0: a key ends here
+    size_t first, last, depth, above;
+    bool is_alive = false;
+  };
+  KeysLeft found{false, {}};
+  std::vector<Node> nodes{{state, 0, texts.size(), 0, 0}};
+  for (size_t index = 0; index < nodes.size(); ++index) {
+    const Node node = nodes[index];
+    if (node.state == 0) continue;
+    uint8_t live[256];
+    int num_others = automaton.live_bytes(node.state, live);
+    for (size_t first = node.first, last = first; first < node.last; first = last) {
+      const uint8_t byte = texts[first][node.depth];
+      while (last < node.last && texts[last][node.depth] == byte) ++last;
+      if (!live[byte]) continue;
+      const bool ends = texts[first].size() == node.depth + 1;
+      num_others -= !ends || !may_repeat(automaton, node.state);
+      nodes.push_back({ends ? 0 : automaton.step(node.state, byte), first, last, node.depth + 1, index});
+    }
+    nodes[index].is_alive = num_others > 0;
+    found.is_alive |= num_others > 0;
+    if (found.is_alive && !with_cuts) return found;
+  }
+  for (size_t index = nodes.size(); --index > 0;) nodes[nodes[index].above].is_alive |= nodes[index].is_alive;
+  for (const Node& node : nodes) {
+    if (!node.is_alive && nodes[node.above].is_alive) found.cuts.push_back(texts[node.first].first(node.depth));
+  }
+  return found;
 }
 
 void clear_below(const TokenTrie& trie, Bytes path, int32_t* bits) {

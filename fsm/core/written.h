@@ -12,7 +12,7 @@ namespace phloem::fsm {
 enum Mode : int32_t { UNKNOWN, OUTSIDE, IN_STRING, ESCAPE };
 enum class KeyEvent : int32_t { NOTHING, OPENS, CLOSES, KEY_ENDS, ITEM_ENDS };
 
-constexpr uint8_t QUOTE = 0x22, BACKSLASH = 0x5C, COMMA = 0x2C;
+constexpr uint8_t QUOTE = 0x22, BACKSLASH = 0x5C;
 constexpr uint8_t LEFT_BRACE = 0x7B, RIGHT_BRACE = 0x7D, LEFT_BRACKET = 0x5B, RIGHT_BRACKET = 0x5D;
 
 struct KeyStep {
@@ -36,6 +36,15 @@ int64_t advance_keys(Automaton& automaton, int64_t state, int64_t token, bool ha
 // Where a reader of JSON stands in a state, if that has been noted; and to note it.
 Mode mode_of(const Automaton& automaton, int64_t state);
 void note_mode(Automaton& automaton, int64_t state, Mode mode);
+
+// What can be written beside some keys.
+struct KeysLeft {
+  bool is_alive;            // whether anything can
+  std::vector<Bytes> cuts;  // the shortest beginnings of keys after which nothing can; none if nothing can at all
+};
+
+// texts: what is left of the keys from a state on, with their quotes; sorted, none empty. with_cuts: they are asked for.
+KeysLeft keys_left(Automaton& automaton, int64_t state, std::span<const Bytes> texts, bool with_cuts);
 
 // Clears the bits of all tokens that begin with some bytes (at least one).
 void clear_below(const TokenTrie& trie, Bytes path, int32_t* bits);

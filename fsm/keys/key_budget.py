@@ -33,8 +33,8 @@ from ..masks.liveness import Liveness
 from ..masks.unfinished import Unfinished
 from ..text.alphabet import Ints
 from ..text.text_table import TextTable
-from .repeats import QUOTE, Repeats
-from .written import OpenObject, Written
+from .repeats import Repeats
+from .written import QUOTE, OpenObject, Written
 
 PLAIN_CHARACTERS = 93  # printable ASCII characters without quote and backslash
 WIDEST = 6  # bytes of a character
@@ -118,7 +118,7 @@ class KeyBudget:
         if innermost is None or key_place == k.NO_KEY or least > limit:
             return least
         limit = min(limit, least + MAX_LONGER)
-        if key_place == k.IN_KEY and not innermost.trie.has(begun, innermost.count):
+        if key_place == k.IN_KEY and not innermost.beginning_with(begun):
             return least
         same = (state, begun, innermost)
         number = known.get(same, max(least, 1))
@@ -173,7 +173,7 @@ class KeyBudget:
     def _going_along(self, innermost: OpenObject, begun: bytes) -> Iterator[int]:
         """The tokens with which a key that has begun goes on as a key that the object has."""
         vocabulary = self._automaton.vocabulary
-        for text in innermost.trie.beginning_with(begun, innermost.count):
+        for text in innermost.beginning_with(begun):
             for end in range(len(begun) + 1, len(text)):
                 token_id = vocabulary.ids.get(text[len(begun) : end], -1)
                 while token_id >= 0:
@@ -222,7 +222,7 @@ class KeyBudget:
         extra = self._extra(num_keys + _num_written(written))
         if self._repeats.place(state) != k.IN_KEY:
             return self._automaton.min_bytes(state) + extra * num_keys
-        texts = [] if innermost is None else innermost.trie.beginning_with(begun, innermost.count)
+        texts = [] if innermost is None else innermost.beginning_with(begun)
         if not texts:
             return self._automaton.min_bytes(state) + extra * (num_keys - 1)
         best, pending = k.NEVER, deque([(state, texts, 1)])  # the nearest first

@@ -5,10 +5,10 @@ A row of the automaton does not know which keys an object has (`written`). Of it
     inside a key       tokens that end it as a key that the object has: those below a few nodes of the trie
     before a key,      tokens that write such a key as a whole: few in any vocabulary, known by the key (`key_tokens`)
     or anywhere else
-    in all of these    tokens behind which no key is left: where a language of keys ends in few ways (`^[ab]$`), it is
+    in all of these    tokens after which no key is left: where a language of keys ends in few ways (`^[ab]$`), it is
                        not the quote alone that is forbidden, but every byte from which only such keys can be reached
 
-The last one needs a look at the automaton only where some key of the language may be all that is left. It needs none if
+The last one needs a look at the automaton (`keys_left`), which goes through the keys of the object. It needs none if
 whatever has begun can go on without end (`is_endless`), as in "any string", or "any string but these".
 
 An item of a list whose items differ is in everything like a key of an object, but for one thing. A key that comes twice
@@ -21,37 +21,32 @@ keys left, is seen to by the compiler: it never lets more keys be written than t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from ..._core import fsm as core
 from ..._core.fsm import KeyEvent, Mode
-from ...errors import UnsupportedSchema
 from .. import columns as k
 from ..automaton.automaton import Automaton
-from ..masks.liveness import Liveness
-from ..masks.passages import Passages
 from ..moves import TakeToken
 from ..record import record
 from ..text.alphabet import Ints
 from ..text.text_table import TextTable
-from ..text.text_view import TextView
-from .written import OpenObject, Written, added
-from .written_trie import Found, Ways
+from ..vocabulary.trie import MAX_TOKEN_LEN
+from .written import QUOTE, OpenObject, Written, added
 
 if TYPE_CHECKING:
     from ..vocabulary.key_tokens import KeyTokens
 
-QUOTE = b'"'
-BYTES = [bytes((byte,)) for byte in range(256)]
-PUNCTUATION = sum(1 << byte for byte in b'{}[]",:')
-FEW_KEYS = 64
 MAX_KEPT = 1 << 13
+MAX_LEFT = 64
+FEW_KEYS = 64
 STEP_BYTES = 400
+
+Left = tuple[bool, list[bytes]]
 
 
 @record
@@ -76,23 +71,18 @@ REFUSED = Step(0)
 class Repeats:
     """What is forbidden under one automaton whose network has keys to be remembered."""
 
-    def __init__(self, automaton: Automaton, liveness: Liveness) -> None:
+    def __init__(self, automaton: Automaton) -> None:
         self._automaton = automaton
-        self._liveness = liveness
         self._vocabulary = automaton.vocabulary
         self._steps: dict[int, Step] = {}
         self._places: dict[int, int] = {}
-        self._alike: dict[int, int] = {}
         self._has_enough: dict[int, bool] = {}  # by a number of keys
-        self._first_alike: dict[tuple[tuple[int, int, int], ...], int] = {}  # by what may be written of a key
-        if liveness.completions is not None:
-            _refuse_what_may_run_out(automaton, liveness.completions.passages)
+        self._left: dict[tuple[OpenObject, int, bytes, bool], Left] = {}  # mostly of one row
 
     @property
     def num_bytes(self) -> int:
         """Memory of what is kept, roughly."""
-        kept = len(self._places) + len(self._alike) + 2 * len(self._first_alike)
-        return STEP_BYTES * len(self._steps) + 100 * kept
+        return STEP_BYTES * len(self._steps) + 100 * len(self._places)
 
     @cached_property
     def tokens(self) -> KeyTokens:
@@ -108,12 +98,10 @@ class Repeats:
     def _has_more_keys(self, count: int) -> bool:
         """Whether every language of keys surely has more of them than so many."""
         enough = max(FEW_KEYS, 1 << count.bit_length())
-        found = self._has_enough.get(enough)
-        if found is None:
+        if enough not in self._has_enough:
             network = self._automaton.network
-            found = all(network.texts[index].surely_has(enough) for index in network.key_texts)
-            self._has_enough[enough] = found
-        return found
+            self._has_enough[enough] = all(network.texts[index].surely_has(enough) for index in network.key_texts)
+        return self._has_enough[enough]
 
     @property
     def at_first(self) -> Written | None:
@@ -167,27 +155,17 @@ class Repeats:
     @property
     def first_step(self) -> TakeToken:
         """The step while no key is remembered, for `Moves`: below zero if a key ends in the token (ask `follow`)."""
-        if self._liveness.is_by_bytes:
-            bound = self._automaton.core
-            return lambda state, token_id: core.advance_keys(bound, state, token_id, False)
-        return lambda state, token_id: -1
+        bound = self._automaton.core
+        return lambda state, token_id: core.advance_keys(bound, state, token_id, False)
 
     def quiet_step(self, state: int, token_id: int) -> int:
         """The step while keys are remembered, for `Moves`: below 0 if one ends or has to go on, or a brace counts."""
-        if not self._liveness.is_by_bytes:
-            return -1
         target = core.advance_keys(self._automaton.core, state, token_id, True)
         return target if target <= 0 or self.is_endless or self.place(target) == k.NO_KEY else -1
 
     def stays(self, state: int) -> bool:
         """Whether tokens of plain characters change nothing at all: braces in strings are but characters."""
         return self._automaton.stays_on_plain(state) and core.is_in_string(self._automaton.core, state)
-
-    def advance(self, state: int, token_id: int) -> int:
-        """The state after a token, whatever was written before; 0 if it is not allowed."""
-        if self._liveness.is_by_bytes:
-            return self._automaton.advance(state, token_id)
-        return self._liveness.advance(state, token_id)
 
     def place(self, state: int) -> int:
         """`Automaton.key_place`, kept."""
@@ -200,9 +178,7 @@ class Repeats:
 
     def _step(self, state: int, text: bytes, has_keys: bool) -> Step:
         target, begin, events = core.follow_keys(self._automaton.core, state, text, has_keys)
-        if not target or not self._liveness.is_possible(target):
-            return REFUSED
-        return Step(target, tuple(events), begin, self.place(target))
+        return Step(target, tuple(events), begin, self.place(target)) if target else REFUSED
 
     def _after(
         self, written: Written | None, state: int, step: Step, token: bytes, num_tokens: int, typed: Callable[[], bytes]
@@ -213,7 +189,7 @@ class Repeats:
         for kind, first, last in step.events:
             if kind in (KeyEvent.KEY_ENDS, KeyEvent.ITEM_ENDS):
                 text = token[first:last] if first >= 0 else typed() + token[:last]
-                more = added(objects, depth, text, self.tokens.whole)
+                more = added(objects, depth, text, self._tokens_of)
                 if more is None:
                     others = self.others(state, token[:last]) if kind == KeyEvent.ITEM_ENDS else 0
                     here = Written(num_tokens, written, objects, depth)
@@ -233,8 +209,8 @@ class Repeats:
         if step.place == k.IN_KEY and (num_tokens == 0 or not self.is_endless):
             begun = token[step.begin :] if step.begin >= 0 else typed() + token
         if objects is not None and not depth and step.place and not self.is_endless:
-            is_alive = self._is_alive(objects, step.target, begun)
-            if not is_alive:
+            inside = step.target if step.place == k.IN_KEY else self._automaton.advance_bytes(step.target, QUOTE)
+            if inside and not self._keys_left(objects, inside, begun, with_cuts=False)[0]:
                 return 0, written, b""
         if objects is None and was_empty:
             return step.target, written, begun
@@ -276,8 +252,6 @@ class Repeats:
                     core.clear_below(self._automaton.core, path, left)
                 if left is not bits and self.others(state, b"" if place == k.IN_KEY else QUOTE):
                     self._put_back(written, state, bits, left, typed)
-        if not self.tokens.twice and (objects is None or (self.is_endless and not objects.has_tokens)):
-            return left  # nearly always
         for token_id in self._suspects(written):
             word, bit = token_id >> 5, token_id & 31
             if int(left[word]) >> bit & 1 and not self.follow(written, state, token_id, 0, typed)[0]:
@@ -295,83 +269,47 @@ class Repeats:
     def _suspects(self, written: Written) -> Iterator[int]:
         """Tokens that may be forbidden though they begin elsewhere than inside a key."""
         yield from self.tokens.twice
-        objects, begun = written.objects, self.tokens.begun
+        objects = written.objects
         if objects is not None and not self.is_endless and not self._has_more_keys(objects.count):
             yield from self.tokens.before  # there may be no key left to write
         while objects is not None:
-            yield from objects.tokens()
-            if not self.is_endless:
-                yield from objects.trie.tokens(objects.count, begun)
+            if objects.keys.tokens:
+                yield from objects.tokens()
             objects = objects.below
+
+    def _tokens_of(self, text: bytes) -> list[int]:
+        """Tokens that may write all of a key, or where keys can run out end in it."""
+        found = list(self.tokens.whole.get(text, ()))
+        if not self.is_endless:
+            for end in range(min(len(text), MAX_TOKEN_LEN) + 1):
+                found += self.tokens.begun.get(text[:end], ())
+        return found
 
     def _cuts(self, innermost: OpenObject, state: int, begun: bytes) -> list[bytes]:
         """The shortest bytes from a state before or inside a key that lead to keys of the object only."""
-        trie, count = innermost.trie, innermost.count
-        if self.place(state) != k.IN_KEY:
-            inside = 0 if self.is_endless else self._automaton.advance_bytes(state, QUOTE)
-            return [QUOTE + cut for cut in self._explored(innermost, inside, b"")[1]] if inside else []
         if self.is_endless:
-            return [text[len(begun) :] for text in trie.beginning_with(begun, count)]
-        is_alive, cuts = self._explored(innermost, state, begun)
-        return [cut[len(begun) :] for cut in cuts] if is_alive else []
+            return [text[len(begun) :] for text in innermost.beginning_with(begun)]
+        if self.place(state) == k.IN_KEY:
+            return self._keys_left(innermost, state, begun, with_cuts=True)[1]
+        inside = self._automaton.advance_bytes(state, QUOTE)
+        is_alive, cuts = self._keys_left(innermost, inside, b"", with_cuts=True) if inside else (True, [])
+        return [QUOTE + cut for cut in cuts] if is_alive else [QUOTE]
 
-    def _is_alive(self, innermost: OpenObject, state: int, begun: bytes) -> bool:
-        """Whether some key that the object does not have can be reached."""
-        if self.place(state) != k.IN_KEY:
-            state, begun = self._automaton.advance_bytes(state, QUOTE), b""
-        return not state or self._explored(innermost, state, begun)[0]
+    def _keys_left(self, innermost: OpenObject, state: int, begun: bytes, *, with_cuts: bool) -> Left:
+        """Whether a key that has begun can become one that the object does not have; the bytes after which it cannot.
 
-    def _explored(self, innermost: OpenObject, state: int, begun: bytes) -> Found:
-        """`WrittenTrie.explored`, asked in one state wherever the same may be written of a key, whatever follows it."""
-        like = self._alike.get(state)
-        if like is None:
-            texts, is_elsewhere = self._automaton.texts(state)
-            inside, like = tuple(sorted([text[1:] for text in texts])), state
-            if not is_elsewhere and all([index in self._automaton.network.key_texts for index, _, _ in inside]):
-                like = self._first_alike.setdefault(inside, state)
-            if len(self._alike) >= MAX_KEPT:
-                self._alike.clear()
-            self._alike[state] = like
-        return innermost.trie.explored(begun, like, innermost.count, self._ways)
-
-    @cached_property
-    def _ways(self) -> Ways:
-        automaton = self._automaton
-        live = automaton.live_bytes if self._liveness.is_by_bytes else self._live_in_tokens
-        return Ways(live, lambda state, byte: automaton.advance_bytes(state, BYTES[byte]), self._goes_on)
-
-    def _live_in_tokens(self, state: int) -> npt.NDArray[np.uint8]:
-        """The bytes that may follow, are tokens, and behind which the text can be completed in tokens."""
-        live, alone = self._automaton.live_bytes(state), self._vocabulary.atoms.alone
-        for byte in np.flatnonzero(live).tolist():
-            target = self._automaton.advance_bytes(state, BYTES[byte]) if alone >> byte & 1 else 0
-            live[byte] = self._liveness.is_possible(target)
-        return live
-
-    def _goes_on(self, here: int, live: npt.NDArray[np.uint8], groups: Collection[int]) -> bool:
-        """Whether some byte may follow that is none of these; or a quote that ends an item which need not differ."""
-        if int(live.sum()) > sum([int(live[byte]) for byte in groups]):
-            return True
-        others = self.others(here, b"") if QUOTE[0] in groups else 0
-        return others != 0 and self._automaton.advance_bytes(others, QUOTE) != 0
-
-
-def _refuse_what_may_run_out(automaton: Automaton, passages: Passages) -> None:
-    """Refuses keys and items of which a vocabulary that lacks bytes may have too few.
-
-    An object whose keys run out must be able to end: its punctuation must not be a matter of what stands beside it.
-    """
-    network, atoms = automaton.network, automaton.vocabulary.atoms
-    is_apart = atoms.apart & PUNCTUATION == PUNCTUATION
-    for index in network.key_texts:
-        if passages.never_runs_out(index):
-            continue
-        is_whole = not TextView(network.texts[index]).bytes_read & ~atoms.alone
-        if not (is_apart and is_whole and (passages.goes_on_behind(index) or not network.owes_keys)):
-            raise UnsupportedSchema(
-                "keys or items must differ, and this vocabulary may not spell enough of them: it has no token for some "
-                "bytes of the text; allow any string there, or use a vocabulary with byte fallback"
-            )
+        Args:
+            with_cuts: the latter are asked for.
+        """
+        same = (innermost, state, begun, with_cuts)
+        found = self._left.get(same)
+        if found is None:
+            texts = [text[len(begun) :] for text in innermost.beginning_with(begun)]
+            found = core.keys_left(self._automaton.core, state, texts, with_cuts) if texts else (True, [])
+            if len(self._left) >= MAX_LEFT:
+                self._left.clear()
+            self._left[same] = found
+        return found
 
 
 def _is_endless(table: TextTable) -> bool:

@@ -1,4 +1,4 @@
-"""Written: the keys that the open objects of a text have so far, as far as the automaton cannot know them.
+"""Written: which keys the open objects of a text have so far, as far as the automaton cannot know them.
 
 Keys that a schema names are part of the automaton's states. Others may be any text, and no automaton remembers which
 texts it has read. So the place of a request is two things, the automaton's state and this memory:
@@ -18,30 +18,53 @@ on differently copies it. It knows keys and brackets, no automaton and no tokens
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import threading
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterable
 
 from ..record import record
-from .written_trie import WrittenTrie
+
+QUOTE = b'"'
+NO_BYTE = b"\xff"  # of UTF-8
 
 
 class Keys:
-    """Keys of one object in the order in which they were written, and what its forks wrote behind them.
+    """Keys of one object in the order in which they were written, and what its forks wrote after them.
 
     Attributes:
         texts: the keys as they are written between quotes; numbers: where each is in the list.
-        tokens: (number of a key, token that may write all of it).
-        trie: the texts; those written last are not in it yet.
+        ordered: the keys with the quotes that end them, sorted, each with its number.
+        tokens: by token that may write all of a key, or end in it, the number of the first such key.
         longest: the number of bytes of the longest, or more.
+        lock: forks, in other threads, may add keys.
     """
 
-    __slots__ = ("longest", "numbers", "texts", "tokens", "trie")
+    __slots__ = ("lock", "longest", "numbers", "ordered", "texts", "tokens")
 
-    def __init__(self, texts: Sequence[bytes], tokens: Sequence[tuple[int, int]]) -> None:
-        self.texts = list(texts)
-        self.numbers = {text: number for number, text in enumerate(texts)}
-        self.tokens = list(tokens)
-        self.longest = max(map(len, texts))
-        self.trie = WrittenTrie()
+    def __init__(self) -> None:
+        self.texts: list[bytes] = []
+        self.numbers: dict[bytes, int] = {}
+        self.ordered: list[tuple[bytes, int]] = []
+        self.tokens: dict[int, int] = {}
+        self.longest = 0
+        self.lock = threading.Lock()
+
+    def add(self, text: bytes, tokens: Iterable[int]) -> None:
+        """One more key; tokens: those that may write all of it, or end in it."""
+        number = self.numbers[text] = len(self.texts)
+        insort(self.ordered, (text + QUOTE, number))
+        for token in tokens:
+            self.tokens.setdefault(token, number)
+        self.longest = max(self.longest, len(text))
+        self.texts.append(text)
+
+    def beginning(self, count: int) -> Keys:
+        """The first keys in a list of their own."""
+        keys = Keys()
+        for text in self.texts[:count]:
+            keys.add(text, ())
+        keys.tokens = {token: number for token, number in self.tokens.items() if number < count}
+        return keys
 
 
 @record
@@ -52,48 +75,38 @@ class OpenObject:
         keys: the first `count` of them are its own.
         below: the next such object that it lies in.
         gap: how many objects and lists lie between the two, itself included; 0 without `below`.
-        has_tokens: whether some token may write all of a key of it, or of one below.
     """
 
     keys: Keys
     count: int
     below: OpenObject | None
     gap: int
-    has_tokens: bool
 
     def has(self, text: bytes) -> bool:
         """Whether it has a key."""
         number = self.keys.numbers.get(text)
         return number is not None and number < self.count
 
-    @property
-    def trie(self) -> WrittenTrie:
-        """Its keys as a trie: of those that it has, its version is `count`."""
-        trie = self.keys.trie
-        trie.grow(self.keys.texts)
-        return trie
+    def beginning_with(self, begun: bytes) -> list[bytes]:
+        """Its keys that begin so, in order, with the quotes that end them; none if a quote is in what has begun."""
+        ordered = self.keys.ordered
+        first = bisect_left(ordered, (begun,))
+        after = bisect_left(ordered, (begun + NO_BYTE,), first)
+        return [text for text, number in ordered[first:after] if number < self.count and len(text) > len(begun)]
 
     def tokens(self) -> list[int]:
-        """Tokens that may write all of one of its keys."""
-        return [token for number, token in self.keys.tokens if number < self.count]
+        """Tokens that may write all of one of its keys, or end in it."""
+        return [token for token, number in self.keys.tokens.copy().items() if number < self.count]
 
-    def with_key(self, text: bytes, tokens: Mapping[bytes, Sequence[int]]) -> OpenObject:
-        """The object with one more key.
-
-        Args:
-            tokens: by key, those that may write all of it.
-        """
+    def with_key(self, text: bytes, tokens: Iterable[int]) -> OpenObject:
+        """The object with one more key; tokens: those that may write all of it, or end in it."""
         keys, number = self.keys, self.count
-        if number == len(keys.texts):
-            keys.texts.append(text)
-        if keys.texts[number] is not text and keys.texts[number] != text:  # a fork, or another thread, was here first
-            keys = Keys([*keys.texts[:number], text], [pair for pair in keys.tokens if pair[0] < number])
-        if keys.numbers.setdefault(text, number) != number:  # as a fork has written it later
-            keys = Keys(keys.texts[: number + 1], [pair for pair in keys.tokens if pair[0] < number])
-        keys.longest = max(keys.longest, len(text))
-        if text in tokens and not any(pair[0] == number for pair in keys.tokens):
-            keys.tokens += [(number, token) for token in tokens[text]]
-        return OpenObject(keys, number + 1, self.below, self.gap, self.has_tokens or text in tokens)
+        with keys.lock:
+            if number < len(keys.texts) and keys.texts[number] != text:  # a fork was here first
+                keys = keys.beginning(number)
+            if number == len(keys.texts):
+                keys.add(text, tokens)
+        return OpenObject(keys, number + 1, self.below, self.gap)
 
 
 @record
@@ -119,14 +132,12 @@ class Written:
 
 
 def added(
-    objects: OpenObject | None, depth: int, text: bytes, tokens: Mapping[bytes, Sequence[int]]
+    objects: OpenObject | None, depth: int, text: bytes, tokens_of: Callable[[bytes], Iterable[int]]
 ) -> OpenObject | None:
     """The objects once a key of the innermost one has ended; None if it has that key already."""
     if objects is None or depth:
-        known = [(0, token) for token in tokens.get(text, ())]
-        has_tokens = bool(known) or (objects is not None and objects.has_tokens)
-        return OpenObject(Keys((text,), known), 1, objects, depth, has_tokens)
-    return None if objects.has(text) else objects.with_key(text, tokens)
+        return OpenObject(Keys(), 0, objects, depth).with_key(text, tokens_of(text))
+    return None if objects.has(text) else objects.with_key(text, tokens_of(text))
 
 
 def since(version: Written | None, num_tokens: int) -> Written | None:

@@ -130,7 +130,11 @@ def test_dropped_constraints_are_freed_unless_a_cursor_is_in_use() -> None:
         (BYTES, {"properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": False}, '{"a":1'),
         (BYTES, {"type": "object"}, '{"a":1,"b'),
         (BYTES, {"items": {"type": "string"}, "uniqueItems": True}, '["a","b'),
-        (Vocabulary([*BYTES.tokens[:0x7D], b'"}', *BYTES.tokens[0x7E:]], BYTES.eos_ids), {"type": "object"}, '{"a":"'),
+        (
+            Vocabulary([*BYTES.tokens[:0x7D], b'"}', *BYTES.tokens[0x7E:]], BYTES.eos_ids),
+            {"properties": {"a": {"type": "string"}}, "type": "object", "additionalProperties": False},
+            '{"a":"',
+        ),
     ],
     ids=["no keys", "keys", "strings", "bytes are missing"],
 )

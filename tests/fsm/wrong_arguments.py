@@ -143,7 +143,8 @@ def _methods() -> list[Call]:
             for function, arguments in [
                 (core.follow_keys, (bound, state, b'{"ab":', True)), (core.advance_keys, (bound, state, token, True)),
                 (core.is_in_string, (bound, state)), (core.note_mode, (bound, state, 1)),
-                (core.clear_below, (bound, b"ab", row)), (core.find_way, (bound, state, by_state)),
+                (core.keys_left, (bound, state, [b"a", b"ab"], True)), (core.clear_below, (bound, b"ab", row)),
+                (core.find_way, (bound, state, by_state)),
                 (core.count_keys, (way, by_state)),
                 (core.count_way_tokens, (bound, way, np.zeros(len(way.states), np.int32), by_state)),
                 (core.is_same_row, (row, row)), (core.num_tokens_in, (row,)), (core.hash_row, (row,)),

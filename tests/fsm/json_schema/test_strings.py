@@ -17,7 +17,9 @@ from phloem.fsm.json_schema.lengths import joined, texts_of_lengths
 
 from ..vocabularies import BYTES
 
-PIECES = Vocabulary([b'"', b"a", b"aaa", b"aaaaaaa", b'a"', b'aaaa"', b'"aa', "é".encode(), "aéa".encode(), b""], [9])
+TOKENS = [b'"', b"a", b"aaa", b"aaaaaaa", b'a"', b'aaaa"', b'"aa', "é".encode(), "aéa".encode()]
+OTHERS = [bytes((byte,)) for byte in range(256) if byte not in b'"a']
+PIECES = Vocabulary([*TOKENS, b"", *OTHERS], [9])
 
 
 @settings(deadline=None)  # the first one waits for compiled loops
@@ -96,6 +98,7 @@ def test_masks_over_lengths_with_gaps_are_those_of_brute_force(
     cursor, text = constraint.cursor(), b""
     for choice in choices:
         allowed = np.flatnonzero(np.unpackbits(cursor.row().view(np.uint8), bitorder="little"))
+        allowed = allowed[allowed < 10]
         expected = [i for i in range(9) if goes_on(text + PIECES.tokens[i])]
         if cursor.is_accepting:
             expected = [9]

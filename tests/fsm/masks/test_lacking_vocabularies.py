@@ -191,9 +191,14 @@ def walk(constraint: Constraint, random_: random.Random, remaining: int) -> byte
     return bytes(text)
 
 
+NUMBER: Any = {"type": "integer"}
+
+
 @pytest.mark.parametrize("bracket", ["]", "}"])
 def test_what_cannot_be_closed_is_never_opened(bracket: str) -> None:
-    constraint = Compiler(lacking(bracket.encode())).json_value()
+    object_of_numbers = {"type": "object", "properties": {"a": NUMBER}, "additionalProperties": False}
+    schema = {"anyOf": [NUMBER, {"type": "array", "items": NUMBER}, object_of_numbers]}
+    constraint = Compiler(lacking(bracket.encode())).json_schema(schema)
     row = constraint.cursor().row()
     opens = constraint.vocabulary.ids[{"]": b"[", "}": b"{"}[bracket]]
     assert not row[opens >> 5] >> (opens & 31) & 1
@@ -263,6 +268,8 @@ def test_characters_that_can_run_out_are_missed() -> None:
 
 def test_a_constraint_that_cannot_be_spelt_is_refused_by_name() -> None:
     with pytest.raises(EmptyLanguage, match=r"no token for '\}' alone, as in '\{\}'"):
+        Compiler(lacking(b"}")).json_schema({"type": "object", "additionalProperties": False})
+    with pytest.raises(UnsupportedSchema, match="name the keys, or use a vocabulary with byte fallback"):
         Compiler(lacking(b"}")).json_object()
     with pytest.raises(EmptyLanguage, match="no token for the byte 0xC3, the byte 0xA9 alone, as in"):
         Compiler(lacking(b"")).json_schema({"const": "é"})
