@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from ...errors import ConstraintTooLarge, UnsupportedSchema
+from ...errors import ConstraintError, ConstraintTooLarge, UnsupportedSchema
 from ..compile_time import CompileTime
 from ..network.expression import Embed, Expression
 from ..record import record
@@ -161,12 +161,7 @@ class Others:
                 language = _both(self._language(keys), key_language(named, (), ()))
                 texts = language.texts(MAX_LISTED)
                 if texts is None and language.num_texts(MAX_COUNTED) < MAX_COUNTED:
-                    raise error_at(
-                        UnsupportedSchema,
-                        facet.pointer,
-                        f"a condition “some key …” that more than {MAX_LISTED} keys can fulfil, but not any number of "
-                        "keys, is not supported; name the keys",
-                    )
+                    raise _too_few(facet.pointer)
                 found.update(dict.fromkeys(sorted(texts or ())))
         return tuple(found)
 
@@ -213,6 +208,7 @@ class Others:
         if not cells:
             return OtherKeys(choices=())  # no other key can be written, be it a witness or not
         choices: list[Witnesses] = []
+        is_endless = False
         wanted = [(_both(self._language(keys), allowed), goal) for keys, goal in witnesses]
         for apart in _apart(wanted, facets[0].pointer, self.time):
             found = tuple(
@@ -220,6 +216,13 @@ class Others:
             )
             if all(found):  # else there is no key for some
                 choices.append(found)
+                sets = [
+                    [_both(own, taken) for cell, own in languages.items() if self.value(cell | goal) is not None]
+                    for taken, goal in apart
+                ]
+                is_endless = is_endless or all(num_strings(own) is None for own in sets)
+        if choices and not is_endless:  # other members could use up the keys that are asked for
+            raise _too_few(facets[0].pointer)
         return OtherKeys(cells, count, tuple(choices))
 
     def simple(self, goal: Goal, named: frozenset[str]) -> OtherKeys:
@@ -246,6 +249,14 @@ class Others:
     def _language(self, keys: Keys) -> Dfa:
         language = key_language(keys.excluded, keys.matched, keys.unmatched, self.time)
         return language if keys.goal == ANYTHING else _both(language, self.names(keys.goal))
+
+
+def _too_few(pointer: str) -> ConstraintError:
+    return error_at(
+        UnsupportedSchema,
+        pointer,
+        "a condition “some key …” that keys can fulfil, but not any number of them, is not supported; name the keys",
+    )
 
 
 @remembered(256)
