@@ -51,3 +51,10 @@ def test_the_example_of_a_text_is_what_is_printed() -> None:
 def test_links_lead_somewhere(page: Path) -> None:
     links = re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8"))
     assert all((page.parent / link).exists() for link in links if not link.startswith(("http", "mailto")))
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "README.md"], ids=lambda path: path.name)
+def test_files_that_are_named_are_there(page: Path) -> None:
+    folders = "bench|cluster|deploy|docs|examples|fsm|kernels|native|radix|runtime|scripts|tests"
+    named = re.findall(rf"`((?:{folders})/[\w./-]+\.\w+)(?: [^`]*)?`", page.read_text(encoding="utf-8"))
+    assert [name for name in named if not (ROOT / name).exists()] == []
