@@ -478,8 +478,8 @@ class Request:
     @property
     def length_is_known(self) -> bool:
         """Whether nothing but its budget will end it."""
-        law = self.sampling
-        can_stop = not law.ignore_eos or law.stop or law.stop_token_ids or self.cursor is not None
+        sampling = self.sampling
+        can_stop = not sampling.ignore_eos or sampling.stop or sampling.stop_token_ids or self.cursor is not None
         return self.max_tokens == 0 or not can_stop
 
     @property

@@ -1,4 +1,4 @@
-"""What an engine has done and how full it is: plain numbers, and the sums behind them."""
+"""What an engine has done and how full it is: plain numbers, and the sums from which they are made."""
 
 from __future__ import annotations
 

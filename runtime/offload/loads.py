@@ -231,7 +231,7 @@ class Loads:
         state = self._askers.pop(asker, None)
         return 0 if state is None else state.num_loaded
 
-    def await_news(self, seconds: float) -> None:
+    def wait_for_one(self, seconds: float) -> None:
         """Waits until something that was asked for has come, for so long at most; not at all if nothing was."""
         if self._under_way:
             with self._bell:

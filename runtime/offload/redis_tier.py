@@ -119,12 +119,12 @@ class RedisTier:
 
     def put_blocks(self, keys: Sequence[BlockKey], rows: Row) -> int:
         new = 0
-        law = ("NX",) if self._milliseconds is None else ("NX", "PX", self._milliseconds)
+        options = ("NX",) if self._milliseconds is None else ("NX", "PX", self._milliseconds)
         for begin in range(0, len(keys), self._batch):
             part = keys[begin : begin + self._batch]
             answers = self._ask(
                 [
-                    ("SET", _name(key), head_of(self._secret, self._fingerprint, key, row) + row.tobytes(), *law)
+                    ("SET", _name(key), head_of(self._secret, self._fingerprint, key, row) + row.tobytes(), *options)
                     for key, row in zip(part, rows[begin : begin + self._batch], strict=True)
                 ]
             )

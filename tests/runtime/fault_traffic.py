@@ -66,9 +66,9 @@ class Run:
 
     def add(self, label: str, prompt: list[int], max_tokens: int, constraint: Any = None, **options: Any) -> None:
         """Queues a request; it is greedy, and nobody can know how long its output will be."""
-        law = {name: options.pop(name) for name in list(options) if name in SamplingParams.__dataclass_fields__}
-        law = {"temperature": 0.0, "ignore_eos": True, "stop": NEVER, **law}
-        prepared = self.engine.prepare(prompt, SamplingParams(max_tokens=max_tokens, **law), constraint, **options)
+        params = {name: options.pop(name) for name in list(options) if name in SamplingParams.__dataclass_fields__}
+        params = {"temperature": 0.0, "ignore_eos": True, "stop": NEVER, **params}
+        prepared = self.engine.prepare(prompt, SamplingParams(max_tokens=max_tokens, **params), constraint, **options)
         try:
             with self.watch.on():
                 EngineCore.enqueue(self.engine, prepared)

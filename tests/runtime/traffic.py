@@ -60,7 +60,7 @@ def check_traffic(
     engine: Engine,
     requests: st.SearchStrategy[Any],
     ask: Callable[[Engine, Any], str],
-    law: Callable[[Any], SamplingParams],
+    params_of: Callable[[Any], SamplingParams],
     truth: Callable[[Any], Said],
 ) -> None:
     """Arrivals, aborts, forks and flushes at any step: who stays says what is true of his request."""
@@ -83,7 +83,7 @@ def check_traffic(
                 engine.abort(name)
                 del asked[name]
             else:
-                (child,) = engine.fork(name, sampling=law(asked[name]))
+                (child,) = engine.fork(name, sampling=params_of(asked[name]))
                 asked[child] = asked[name]
     listen(engine, said)
     for name, one in asked.items():

@@ -25,7 +25,7 @@ from ..traffic import Said, Whim, check_traffic, listen
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"enum": ["x", "yy"]}}, "required": ["a"]}
 CONSTRAINTS: list[ConstraintSpec | None] = [None, regex("[a-c]{3,9}(de|fg)"), json_schema(SCHEMA)]
-LAWS: list[dict[str, Any]] = [
+ALL_PARAMS: list[dict[str, Any]] = [
     {"temperature": 0.0, "ignore_eos": True},
     {"temperature": 0.7, "top_p": 0.8, "stop_token_ids": tuple(range(0, 257, 9))},
     {"temperature": 1.0, "frequency_penalty": 1.0, "repetition_penalty": 1.2, "min_tokens": 4},
@@ -34,17 +34,17 @@ LAWS: list[dict[str, Any]] = [
     {"temperature": 0.0, "prompt_logprobs_from": 1, "logprobs": 1},
 ]
 PROMPTS = [tuple(range(length)) for length in (2, 3, 9, 17, 30)] + [(*range(9), 77, 78, 79), (*range(17), 1, 1)]
-Asked = tuple[int, int, int, int]  # prompt, law, constraint, max_tokens
+Asked = tuple[int, int, int, int]  # prompt, parameters, constraint, max_tokens
 
 
-def law(which: int, max_tokens: int) -> SamplingParams:
-    params = LAWS[which]
+def params_of(which: int, max_tokens: int) -> SamplingParams:
+    params = ALL_PARAMS[which]
     return SamplingParams(max_tokens=max_tokens, seed=which, **{**params, "min_tokens": min(4, max_tokens)})
 
 
 def ask(engine: Engine, asked: Asked) -> str:
     prompt, which, constraint, max_tokens = asked
-    return engine.add(list(PROMPTS[prompt]), law(which, max_tokens), CONSTRAINTS[constraint])
+    return engine.add(list(PROMPTS[prompt]), params_of(which, max_tokens), CONSTRAINTS[constraint])
 
 
 @cache
@@ -65,7 +65,9 @@ def check_together(engine: Engine, every: list[Asked]) -> None:
 
 
 def test_all_laws_say_the_same_together_and_ahead() -> None:
-    every = [(p, w, c, 14) for p in range(len(PROMPTS)) for w in range(len(LAWS)) for c in range(len(CONSTRAINTS))]
+    every = [
+        (p, w, c, 14) for p in range(len(PROMPTS)) for w in range(len(ALL_PARAMS)) for c in range(len(CONSTRAINTS))
+    ]
     random.Random(3).shuffle(every)
     engine = fake_engine(jump="off", run_ahead=True, num_blocks=256, max_running_requests=16, max_batch_tokens=40)
     check_together(engine, every)
@@ -88,11 +90,11 @@ def test_arrivals_aborts_and_forks_at_any_step_change_nothing(data: st.DataObjec
     )
     requests = st.tuples(
         st.integers(0, len(PROMPTS) - 1),
-        st.integers(0, len(LAWS) - 1),
+        st.integers(0, len(ALL_PARAMS) - 1),
         st.sampled_from([0, 0, 1, 2]),
         st.integers(12, 18),
     )
-    check_traffic(data, engine, requests, ask, lambda one: law(one[1], one[3]), truth)
+    check_traffic(data, engine, requests, ask, lambda one: params_of(one[1], one[3]), truth)
 
 
 class Watch:
@@ -129,11 +131,13 @@ def test_canonical_text_is_as_forced_whether_steps_run_ahead_or_not() -> None:
     for seed in range(8):
         engine = fake_engine(jump="canonical", run_ahead=True)
         engine._stepper._overlap_policy = Whim(seed)
-        ids = [engine.add([i, 7], law(0, 40), regex("[a-c]{2}-forced text-[a-c]{2,5}-and more")) for i in range(5)]
+        ids = [
+            engine.add([i, 7], params_of(0, 40), regex("[a-c]{2}-forced text-[a-c]{2,5}-and more")) for i in range(5)
+        ]
         said = listen(engine)
         for index, request_id in enumerate(ids):
             in_turn = fake_engine(jump="canonical").generate(
-                [index, 7], law(0, 40), regex("[a-c]{2}-forced text-[a-c]{2,5}-and more")
+                [index, 7], params_of(0, 40), regex("[a-c]{2}-forced text-[a-c]{2,5}-and more")
             )
             assert said[request_id].text == in_turn.text
         assert engine.statistics().num_ahead > 0 and engine.statistics().jumped_tokens > 0
@@ -180,7 +184,7 @@ def test_a_forward_that_fails_ahead_costs_nobody_anything(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(engine._runner, "forward", failing)
     asked = (2, 0, 0, 14)
-    engine.add(list(PROMPTS[2]), law(0, 14))
+    engine.add(list(PROMPTS[2]), params_of(0, 14))
     (said,) = listen(engine).values()
     assert said == truth(asked)
 

@@ -185,8 +185,8 @@ def advance_somehow(cursor, draft: list[int], source: random.Random) -> bool:  #
 
 
 def run(served: Engine, work: list[tuple[list[int], SamplingParams, ConstraintSpec | None]]) -> list[Completion]:
-    prompts, laws, constraints = zip(*work, strict=True)
-    return served.generate(list(prompts), laws, constraints)
+    prompts, all_params, constraints = zip(*work, strict=True)
+    return served.generate(list(prompts), all_params, constraints)
 
 
 def test_constrained_output_always_validates_in_a_mixed_batch(nano: LoadedModel) -> None:

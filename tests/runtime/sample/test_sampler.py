@@ -204,10 +204,10 @@ def test_a_postponed_mask_changes_no_token(monkeypatch: pytest.MonkeyPatch) -> N
     assert in_parts.usage.num_steps > at_once.usage.num_steps
 
 
-@pytest.mark.parametrize("law", [{"top_k": 2**40}, {"temperature": 1e-40}, {"temperature": 5e-324}], ids=str)
-def test_laws_at_the_edge_of_numbers_are_what_they_tend_to(law: dict[str, Any]) -> None:
-    plain = {"top_k": 0} if "top_k" in law else {"temperature": 0.0}
-    params, limit = (SamplingParams(max_tokens=12, seed=3, ignore_eos=True, **given) for given in (law, plain))
+@pytest.mark.parametrize("edge", [{"top_k": 2**40}, {"temperature": 1e-40}, {"temperature": 5e-324}], ids=str)
+def test_parameters_at_the_edge_of_numbers_are_what_they_tend_to(edge: dict[str, Any]) -> None:
+    plain = {"top_k": 0} if "top_k" in edge else {"temperature": 0.0}
+    params, limit = (SamplingParams(max_tokens=12, seed=3, ignore_eos=True, **given) for given in (edge, plain))
     assert fake_engine().generate(PROMPT, params).token_ids == fake_engine().generate(PROMPT, limit).token_ids
 
 
