@@ -46,7 +46,7 @@ class CapacityPlan:
 
     Attributes:
         num_parameters, weight_bytes: of the model; a tied embedding counts once.
-        adapter_bytes: of the adapters beside it.
+        adapter_bytes: of the adapters loaded with it.
         num_kv_parts: 2, keys and values, or 1 where latents are kept instead.
         kv_bytes_per_token: parts · layers · kv_heads · bytes of a head in the KV type, its scale included.
         memory_bytes: of the device; None: the pool was given.
@@ -221,7 +221,7 @@ def _matrices(config: ModelConfig) -> Iterator[tuple[int, int]]:
 
 
 def _layer_matrices(config: ModelConfig, index: int, num_experts: int) -> list[tuple[int, int]]:
-    """(Outputs, inputs) of the matrices of one layer but its router, with so many of its experts, if it has any."""
+    """(Outputs, inputs) of the matrices of one layer but its router, with `num_experts` of its experts."""
     hidden, inner, experts = config.hidden_size, config.intermediate_size, config.experts_of(index)
     heads = [(config.qkv_size, hidden)]
     if config.latent is not None:

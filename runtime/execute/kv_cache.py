@@ -61,7 +61,7 @@ class KVCache:
     def copy_block(self, source: int, target: int) -> None:
         """Copies one block in all layers, with a launch for each stack; ordered like all on the stream.
 
-        Where a stack is larger than 2 GiB, torch takes a launch for every so many layers as lie within 2 GiB.
+        Where a stack is larger than 2 GiB, torch takes a launch for each group of layers that lie within 2 GiB.
         """
         if source != target:
             for stack in self._stacks:
