@@ -8,8 +8,8 @@ KV that was computed by other weights is wrong text without any sign of it, so n
 * the kind of device, the types of weights and KV, quantisation, `deterministic`, block size and shape of a block, and
   the longest position where that changes the rotary embedding.
 
-Hashing a large checkpoint takes seconds, so what was found is kept in a file beside the blocks, under the path, size,
-inode, and times of change of each file. The last of these (ctime) is set by the system with every write, and by nobody
+Hashing a large checkpoint takes seconds, so what was found is kept in a file next to the blocks, under the path, size,
+inode, and times of change of each file. The last of these (ctime) is set by the system with every write, and by nothing
 else short of setting the clock, so a file that was changed is hashed again; one that was changed in the last seconds is
 not relied upon. What is not noticed: a file that changes between being loaded and being hashed, in the same start.
 

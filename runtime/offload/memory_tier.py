@@ -23,7 +23,7 @@ class MemoryTier:
 
     Args:
         slab: uint8 `[rows, block_bytes]`, on the host, for this tier alone.
-        changed: told what is kept, and what is written over.
+        changed: called with what is kept, and what is written over.
 
     Attributes:
         max_blocks: how many it holds.

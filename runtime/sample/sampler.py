@@ -1,10 +1,10 @@
 """Logits → tokens, under each request's parameters and constraint.
 
-Every row of logits is decided on its own, from the same law and the same noise as if it had been reached one token at
-a time: noise is a pure function of (seed, position, token id). So a drafted token is verified simply by deciding its
-row and comparing, which is the exact speculative-sampling rule for a deterministic draft (Leviathan et al., arXiv
-2211.17192, with a point mass as the draft's law: accept with probability p(draft), else draw from the rest), and output
-does not depend on drafts, batch or cache.
+Every row of logits is decided on its own, from the same distribution and the same noise as if it had been reached one
+token at a time: noise is a pure function of (seed, position, token id). So a drafted token is verified simply by
+deciding its row and comparing, which is the exact speculative-sampling rule for a deterministic draft (Leviathan et
+al., arXiv 2211.17192, with a point mass as the draft's distribution: accept with probability p(draft), else draw from
+the rest), and output does not depend on drafts, batch or cache.
 
 Knows tensors and requests; constraints only through their cursors.
 """
@@ -28,7 +28,8 @@ from .mask_table import MaskTable, Row
 from .sampler_output import PromptReport, SamplerOutput, TokenReport, UnreadLogprobs, UnreadOutputs, cause_of
 from .token_rules import TokenRules
 
-# Work that one request's mask may take in one step (`Room.allow`): 2 to 5 ms beside others, ten times that alone.
+# Work that one request's mask may take in one step (`Room.allow`): 2 to 5 ms in a step with others, ten times that
+# alone.
 MASK_WORK = 25_000
 MASK_WORK_ALONE = 250_000
 MANY_MASKS = 8  # requests under a constraint that may take so much each; where there are more, they share it
@@ -37,8 +38,8 @@ MAX_STOP_SETS = 256  # sets of stop tokens whose rows are kept
 NO_MASK = (-1,)
 COOLEST = 1e-6  # below, logits that are divided by it leave the range of numbers, and the largest is certain anyway
 
-# What `ops.sample` is told of one row of logits: its index, the slot of its mask (-1: none), temperature, top-k, top-p,
-# min-p, seed, position. They travel to the device together, eight bytes each, as whole columns.
+# What `ops.sample` is given for one row of logits: its index, the slot of its mask (-1: none), temperature, top-k,
+# top-p, min-p, seed, position. They travel to the device together, eight bytes each, as whole columns.
 _Row = tuple[int, int, float, int, float, float, int, int]
 _COLUMN_TYPES = (
     (np.int64, torch.int64),
@@ -53,7 +54,7 @@ _COLUMN_TYPES = (
 
 
 def mask_work(num_requests: int, num_constrained: int) -> int:
-    """Work that one mask may take in a step of so many requests, so that all of them together do not take long."""
+    """Work that one mask may take in a step, so that all of them together do not take long."""
     if num_requests == 1:
         return MASK_WORK_ALONE
     return MASK_WORK * MANY_MASKS // max(num_constrained, MANY_MASKS)
@@ -280,7 +281,7 @@ class Sampler:
                 if goes_on is not None and num_before_end > num_advanced:
                     row = _without(row, goes_on)
                 rows.append(row)
-        except ConstraintTooLarge:  # behind tokens that may never be written
+        except ConstraintTooLarge:  # after tokens that may never be written
             pass
         finally:
             if num_advanced:

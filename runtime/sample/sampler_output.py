@@ -91,7 +91,7 @@ class UnreadOutputs:
     token_reports: list[TokenReport]
 
     def read(self) -> list[SamplerOutput]:
-        """The choices, whole. Waits until the device has decided them, and for nothing behind that."""
+        """The outputs, complete. Waits until the device has decided them, and for nothing queued after that."""
         token_ids: list[int] = self.reading.tensor().tolist()
         for choice, span in zip(self.choices, self.spans, strict=True):
             choice.token_ids = token_ids[span]

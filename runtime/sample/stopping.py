@@ -11,7 +11,7 @@ from ..request import FinishReason, Request
 def append_decided(request: Request, token_ids: Sequence[int], eos_ids: Collection[int]) -> FinishReason | None:
     """Appends decided tokens one by one until the request ends; returns why it ended, or None if it goes on.
 
-    Tokens behind the end are dropped. The constraint's cursor, the text and the counts move along.
+    Tokens after the end are dropped. The constraint's cursor, the text and the counts move along.
 
     Raises:
         RequestError: no token, since the model's logits were no numbers, or one that the constraint forbids (a fault of

@@ -9,7 +9,8 @@ decided the same are kept::
 
 The sources are the constraint's forced text, canonically tokenised (the compressed FSM of SGLang, without its
 retokenisation), and between such runs what earlier requests wrote at the same places of the same constraint; and with
-or without a constraint what followed the same tokens before (`lookup`). The law of the output does not depend on any.
+or without a constraint what followed the same tokens before (`lookup`). The distribution of the output does not depend
+on any.
 
 A drafted token costs a row of the forward, and one that is right saves its request a step. What both cost depends on
 the kind of device and on how many requests share a step, and is held to be constant otherwise (`STEP_COSTS`). How often
@@ -173,7 +174,7 @@ class Drafter:
 def propose(request: Request, max_draft_tokens: int) -> list[int]:
     """Forced tokens from the request's constraint.
 
-    Never so many that no token is left to be decided, or too few to complete the text.
+    At least one token is left to be decided, and enough to complete the text.
     """
     remaining = request.remaining_tokens
     limit = min(max_draft_tokens, remaining - 1)

@@ -1,8 +1,8 @@
 """The jinja2 environment for chat templates: immutable, sandboxed, and bounded in memory, time and depth.
 
-Templates come with a checkpoint, so they are somebody else's code. jinja2's immutable sandbox keeps them away from
-Python. On top of that every operation of a rendering is charged to its account (`template_work`): calls, filters and
-operators by the hooks below, and loops, lists, comparisons and output by filters that `compiled` puts around them.
+Templates come with a checkpoint, so they are code from a foreign source. jinja2's immutable sandbox keeps them away
+from Python. On top of that every operation of a rendering is charged to its account (`template_work`): calls, filters
+and operators by the hooks below, and loops, lists, comparisons and output by filters that `compiled` puts around them.
 """
 
 from __future__ import annotations
