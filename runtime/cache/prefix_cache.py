@@ -188,10 +188,10 @@ class PrefixCache:
         wanted = len(tokens) // (4 * self.block_size) - start
         blocks = self._allocate(min(wanted, self.num_available_blocks)) or []
         self._kv_cache.write_blocks(blocks, rows[start - first : start - first + len(blocks)])
-        behind = tokens[4 * match.num_tokens : 4 * (match.num_tokens + len(blocks) * self.block_size)]
-        self.followers.entered(blocks, behind, namespace, above[-1] if above else None, is_loaded=True)
+        rest = tokens[4 * match.num_tokens : 4 * (match.num_tokens + len(blocks) * self.block_size)]
+        self.followers.entered(blocks, rest, namespace, above[-1] if above else None, is_loaded=True)
         if blocks:
-            self.tree.insert(behind, blocks, namespace, after=match.node)
+            self.tree.insert(rest, blocks, namespace, after=match.node)
         self.tree.release(match.node)
         return len(blocks)
 

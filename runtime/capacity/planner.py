@@ -91,7 +91,7 @@ def plan(
 
     quantise: "int8" and "int4" count weights as the engine's setting of that name keeps them, with their scales. Types
     default to the checkpoint's, on a CPU to float32, where matrices published in bf16 stay in two bytes a number
-    (`kernels.linear_weight`), and those in MXFP4 in four bits, as they do beside bf16 on a GPU; context_lens to powers
+    (`kernels.linear_weight`), and those in MXFP4 in four bits, as they do with bf16 on a GPU; context_lens to powers
     of two up to the model's own context; prefix_len is the prefix that requests are assumed to share (0: none). A model
     that does not fit gives a plan with 0 blocks. num_adapter_parameters: of all adapters (`models.count_parameters`);
     they are counted in the type of the weights.

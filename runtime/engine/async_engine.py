@@ -32,7 +32,7 @@ Result = TypeVar("Result")
 
 SWITCH_SECONDS = 0.001
 """For `sys.setswitchinterval` in a program that owns its process, as the server does. A step takes the interpreter's
-lock dozens of times, and beside a thread that compiles it waits this long each time: with Python's 5 ms a step took up
+lock dozens of times, and while a thread compiles it waits this long each time: with Python's 5 ms a step took up
 to 0.25 s, with 1 ms half of that (`bench/bombs.py --stream`)."""
 
 

@@ -27,7 +27,7 @@ class DeviceCopy:
             self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # torch has no types
 
     def send_out(self, rows: Tensor) -> Callable[[], Row]:
-        """Queues a copy to the host, after what computes the rows. The returned function waits for it, on any
+        """Queues a copy to the host, after what computes the rows. Returns a function that waits for it, on any
         thread.
         """
         if self._stream is None:
@@ -48,9 +48,7 @@ class DeviceCopy:
         return wait
 
     def host_rows(self, num_rows: int, num_bytes: int) -> Tensor:
-        """Host memory for rows on their way, uint8 `[num_rows, num_bytes]`, contents undefined; pinned where there is a
-        GPU.
-        """
+        """Host memory for rows on their way, uint8 `[num_rows, num_bytes]`, undefined contents; pinned with a GPU."""
         with on_device(self._device):  # pinned memory is taken through the current device
             return torch.empty(num_rows, num_bytes, dtype=torch.uint8, pin_memory=self._stream is not None)
 

@@ -46,7 +46,7 @@ class Folder:
     Attributes:
         key: 32 bytes, secret.
         is_writable: whether blocks are written there; otherwise they are only read.
-        sharing: who may use what is made there.
+        sharing: which users may use what is made there.
     """
 
     path: Path

@@ -41,9 +41,7 @@ class StoredFile:
 
 
 def choose_victims(files: Sequence[StoredFile], num_bytes: int) -> list[StoredFile]:
-    """Those that go, in this order: all that follow nothing, and then the first that have `num_bytes` or more
-    together.
-    """
+    """Those that go, in this order: all that follow nothing, then others until all have `num_bytes` together."""
     by_name = {file.digest[:PARENT_BYTES]: file for file in files}
     children: dict[bytes, list[StoredFile]] = {}
     for file in files:

@@ -52,8 +52,8 @@ class Scheduler:
 
     Attributes:
         running: requests that hold blocks, oldest first.
-        current: the request that was dealt with last, which is charged with what fails then; to be set by all who deal
-            with one.
+        current: the request that was dealt with last, which is charged with what fails then; to be set by all code that
+            deals with one.
         num_preemptions: how often a running request had to give its blocks back.
         num_pins_given_up: pins that ended early, since with them a request could not have run.
     """
@@ -365,9 +365,7 @@ class Scheduler:
         return replace(outlook, returned=0) if candidate.passed else outlook
 
     def _place_for_one(self, passed: list[Waiting]) -> list[Outlook]:
-        """The one that may grow longest of those that were passed: there is to be room for them, one after the
-        other.
-        """
+        """The longest that one of those passed may grow: there is to be room for them, one after the other."""
         longest = max(passed, key=lambda entry: entry.request.num_tokens + entry.request.max_tokens, default=None)
         return [] if longest is None else [self._outlook(longest.request)]
 

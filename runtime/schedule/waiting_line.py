@@ -138,8 +138,8 @@ class WaitingLine:
         request.usage.queue_seconds = request.usage.admitted_at - request.queued_at
 
     def begin_step(self) -> list[Request]:
-        """Requests added from now on have arrived later. Takes out those whose deadline has passed, and returns
-        them.
+        """Begins a new arrival: requests added from now on came later. Takes out and returns those past their
+        deadline.
         """
         self._num_arrivals += 1
         late = []
@@ -202,8 +202,8 @@ class WaitingLine:
         return max(FEW_OVERTAKES, self._lengths[0][1]) if self._max_overtakes is None else self._max_overtakes
 
     def count_needed(self, namespace: str, tokens: bytes) -> int:
-        """With how many of these packed tokens a waiting request begins, at most: in the order it is their
-        neighbour.
+        """With how many of these packed tokens a waiting request begins, at most. Only neighbours in the order
+        count.
         """
         num_needed = 0
         for priority, number in self._num_by_priority.items():

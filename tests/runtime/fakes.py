@@ -194,7 +194,7 @@ def fake_engine(
     return Engine.from_loaded(EngineConfig(model="fake", **settings), loaded, clock, stopwatch)  # type: ignore[arg-type]
 
 
-NEVER = ("never said",)  # a stop string: with it nobody can know how long an output will be
+NEVER = ("never said",)  # a stop string: with it the length of an output cannot be known
 
 
 def expect_short_answers(engine: Engine) -> None:

@@ -65,7 +65,7 @@ class Run:
     num_charged: int = 0
 
     def add(self, label: str, prompt: list[int], max_tokens: int, constraint: Any = None, **options: Any) -> None:
-        """Queues a request; it is greedy, and nobody can know how long its output will be."""
+        """Queues a request; it is greedy, and the length of its output cannot be known."""
         params = {name: options.pop(name) for name in list(options) if name in SamplingParams.__dataclass_fields__}
         params = {"temperature": 0.0, "ignore_eos": True, "stop": NEVER, **params}
         prepared = self.engine.prepare(prompt, SamplingParams(max_tokens=max_tokens, **params), constraint, **options)

@@ -28,7 +28,7 @@ class Said:
 def step(engine: Engine, said: dict[str, Said]) -> None:
     for delta in engine.step():
         one = said.setdefault(delta.request_id, Said())
-        assert delta.error is None and one.reason is None, "a delta behind the last one"
+        assert delta.error is None and one.reason is None, "a delta after the last one"
         one.token_ids += delta.token_ids
         one.text += delta.text
         one.logprobs += delta.logprobs
@@ -63,7 +63,7 @@ def check_traffic(
     params_of: Callable[[Any], SamplingParams],
     truth: Callable[[Any], Said],
 ) -> None:
-    """Arrivals, aborts, forks and flushes at any step: who stays says what is true of his request."""
+    """Arrivals, aborts, forks and flushes at any step: each request that stays says what is true of it."""
     engine._stepper._overlap_policy = Whim(data.draw(st.integers(0, 9)))
     asked: dict[str, Any] = {}
     said: dict[str, Said] = {}

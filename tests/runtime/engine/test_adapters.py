@@ -249,7 +249,7 @@ def test_prefixes_are_shared_within_an_adapters_content_and_nowhere_else() -> No
     assert [cached(None), cached("a"), cached("b"), cached("a", "tenant")] == [0, 0, 0, 0]
     assert cached("a's twin") == cached("a") == cached(None) == 39
     digits = "a" * 64
-    assert cached(None, f"\0{digits}") == 0, "nobody names himself into an adapter's prefixes"
+    assert cached(None, f"\0{digits}") == 0, "no namespace reaches an adapter's prefixes"
     assert cached(None, digits) == 0
 
 

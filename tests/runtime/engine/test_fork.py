@@ -96,7 +96,7 @@ def test_a_fork_computes_nothing_and_says_what_its_seed_says(block_size: int, nu
     st.booleans(),
     st.lists(st.tuples(st.sampled_from(["step", "step", "fork", "abort", "add"]), st.integers(0, 50)), max_size=40),
 )
-def test_forks_aborts_and_preemptions_in_any_order_change_nobodys_text(
+def test_forks_aborts_and_preemptions_in_any_order_change_no_text(
     num_blocks: int, block_size: int, seats: int, cached: bool, happenings: list[tuple[str, int]]
 ) -> None:
     engine = fake_engine(
@@ -274,7 +274,7 @@ def test_penalties_log_probabilities_and_least_lengths_go_on_counting_from_the_b
 
 def refusals(engine: Engine, parent: str) -> Iterator[tuple[str, type[Exception], dict[str, object]]]:
     yield "n", RequestError, {"n": 0}
-    yield "request_id", RequestError, {"request_id": "nobody"}
+    yield "request_id", RequestError, {"request_id": "unknown"}
     yield "index", RequestError, {"index": 1}
     yield "max_tokens", RequestError, {"sampling": SamplingParams(max_tokens=3)}
     yield "fork", RequestError, {"sampling": SamplingParams(n=2)}

@@ -105,7 +105,7 @@ def test_a_constraint_that_leaves_only_stop_tokens_is_written_all_the_same() -> 
     assert fake_engine().generate([1], params, regex("abab")).text == "abab"
 
 
-def test_rules_that_leave_only_the_end_are_refused_and_nobody_else_suffers() -> None:
+def test_rules_that_leave_only_the_end_are_refused_and_no_other_request_suffers() -> None:
     engine = fake_engine()
     params = SamplingParams(max_tokens=9, min_tokens=4, allowed_token_ids=tuple(b"ab"), stop_token_ids=tuple(b"ab"))
     beside = SamplingParams(max_tokens=9, temperature=0.0)

@@ -1,4 +1,4 @@
-"""What a fault between two steps costs, and what is told of it."""
+"""What a fault between two steps costs, and what is reported of it."""
 
 from __future__ import annotations
 

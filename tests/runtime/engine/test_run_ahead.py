@@ -163,7 +163,7 @@ def test_who_may_draft_runs_ahead_with_the_others_where_that_saves_more(monkeypa
     assert statistics.num_ahead > statistics.num_steps / 2
 
 
-def test_the_end_of_a_text_is_computed_behind_once_in_vain_and_kept_by_nobody() -> None:
+def test_what_follows_the_end_of_a_text_is_computed_once_in_vain_and_not_kept() -> None:
     stops = SamplingParams(max_tokens=9, temperature=0.0, stop_token_ids=tuple(range(257)))
     engine = fake_engine(run_ahead=True)
     engine.generate([1, 2, 3, 4, 5], stops)
@@ -173,7 +173,7 @@ def test_the_end_of_a_text_is_computed_behind_once_in_vain_and_kept_by_nobody() 
     assert engine.generate([1, 2, 3, 4, 5, 6], stops).usage.cached_tokens == 5
 
 
-def test_a_forward_that_fails_ahead_costs_nobody_anything(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_forward_that_fails_ahead_costs_no_request_anything(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = fake_engine(run_ahead=True)
     forward = engine._runner.forward
 
@@ -259,7 +259,7 @@ def failing_push(output: Any, push: Callable[..., bool], at: int) -> Callable[..
 
 
 class BreakingDecoder(FakeDecoder):
-    """Its logits are no numbers behind the token 99."""
+    """Its logits are no numbers after the token 99."""
 
     def forward(self, token_ids: torch.Tensor, *others: Any) -> torch.Tensor:
         assert int(token_ids.min()) >= 0, "no token is looked up in the embedding"

@@ -38,7 +38,7 @@ def signature(batch: Batch, shape: tuple[int, int, int], buffers: WorkBuffers) -
 
 
 def decode(lens: list[int], shared: int) -> Batch:
-    """A step of requests that share so many tokens of whole blocks."""
+    """A step of requests that share a number of tokens of whole blocks."""
     tables = np.repeat(np.arange(1, len(lens) + 1, dtype=np.int32)[:, None], -(-max(lens) // 16), axis=1)
     tables[:, : shared // 16] = 0
     longs = np.array(lens, np.int64)

@@ -1,7 +1,7 @@
 """Requests that keep a budget of keys and values, on a model that reads back which tokens and positions it has.
 
 What follows is compared with a few lines of Python that hold the kept tokens in a list: whatever was cached, however it
-was chunked, forked or preempted, and whoever shares the pool.
+was chunked, forked or preempted, and whatever shares the pool.
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ def _listen(engine: Engine, said: dict[str, list[int]]) -> None:
 @pytest.mark.parametrize("policy", KV_POLICIES)
 @pytest.mark.parametrize("chunk", [7, 4096])
 def test_preempted_requests_go_on_as_if_nothing_had_happened(policy: str, chunk: int) -> None:
-    """In the prompt, behind it, and after each of several compactions; with and without their prefix in the tree."""
+    """In the prompt, after it, and after each of several compactions; with and without their prefix in the tree."""
     engine = keeping_engine(num_blocks=200, max_batch_tokens=chunk)
     prompt = prompt_of(100)
     request_id = engine.add(list(prompt), params_of(64, policy, 200))
@@ -282,7 +282,7 @@ def test_the_prefix_is_let_go_of_and_little_is_held() -> None:
 
 
 def test_a_pool_seats_as_many_as_their_budgets_allow() -> None:
-    """A prompt of 200 blocks that all share, and 150 more: ten requests of 32 run at once, and nobody is preempted."""
+    """A prompt of 200 blocks that all share, and 150 more: ten requests of 32 run at once, and none is preempted."""
     engine = keeping_engine(num_blocks=400)
     ids = [engine.add(list(prompt_of(800)), params_of(64, "sinks", 250)) for _ in range(12)]
     most = 0

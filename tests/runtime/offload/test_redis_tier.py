@@ -123,7 +123,7 @@ def test_what_is_not_what_its_key_says_is_a_miss_and_removed(store: Store) -> No
     client.flushall()
     tier_of(store).put_blocks(keys, rows)
     secret = RedisTier(connect(store.url)[0], b"sesame", MODEL, BLOCK_BYTES)
-    assert secret.read_blocks(keys, out) == 0 and secret.num_faults == 1, "of somebody without the password"
+    assert secret.read_blocks(keys, out) == 0 and secret.num_faults == 1, "of a writer without the password"
 
 
 def test_a_full_store_is_left_alone_and_costs_nothing(full_store: Store) -> None:

@@ -129,7 +129,7 @@ BOMBS = {
 
 
 def run_all(engine: Engine) -> tuple[dict[str, list[Delta]], list[set[str]]]:
-    """Deltas by request, and who got one in each step."""
+    """Deltas by request, and which requests got one in each step."""
     deltas: dict[str, list[Delta]] = {}
     steps = []
     while engine.has_work:
@@ -141,7 +141,7 @@ def run_all(engine: Engine) -> tuple[dict[str, list[Delta]], list[set[str]]]:
 
 
 @pytest.mark.parametrize("bomb", BOMBS)
-def test_a_heavy_constraint_holds_up_nobody_but_itself(bomb: str) -> None:
+def test_a_heavy_constraint_holds_up_no_request_but_its_own(bomb: str) -> None:
     params = SamplingParams(max_tokens=40, temperature=0.0, ignore_eos=True)
     specs = [None, regex("[a-z ]*"), regex("name: [a-c]{30}"), choice(["x" * 30, "y" * 30])]
 

@@ -96,7 +96,7 @@ def test_extremes_are_refused_or_sampled_alike_by_the_fast_path_and_the_twin(
     assert counted[0] > 800
 
 
-HUGE = 10**5000  # Python writes no integer of so many digits
+HUGE = 10**5000  # Python writes no integer with this number of digits
 ASK: dict[str, Callable[[Engine], object]] = {
     "prompt": lambda engine: engine.generate([1, HUGE]),
     "prediction": lambda engine: engine.generate([1], prediction=[-HUGE]),

@@ -205,13 +205,13 @@ def test_what_was_answered_before_is_drafted_where_it_may_be_known() -> None:
     assert again.usage.accepted_prediction_tokens == again.usage.rejected_prediction_tokens == 0
 
 
-def test_under_a_constraint_nobody_learns_from_another_namespace() -> None:
+def test_under_a_constraint_no_request_learns_from_another_namespace() -> None:
     engine = fake_engine()
-    ours, theirs, everybodys = (
+    ours, theirs, common = (
         engine.prepare([1], SamplingParams(), regex("[a-z]{20}"), **options)[0]
         for options in ({"namespace": "ours"}, {"namespace": "theirs"}, {})
     )
-    assert [request.cursor.circle for request in (ours, theirs, everybodys)] == ["ours", "theirs", ""]
+    assert [request.cursor.circle for request in (ours, theirs, common)] == ["ours", "theirs", ""]
 
 
 def test_nothing_is_asked_of_the_tree_about_another_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
