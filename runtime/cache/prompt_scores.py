@@ -1,6 +1,6 @@
 """Log-probabilities of prompt tokens, kept with the blocks that hold their KV.
 
-A block's row has a number for each of its tokens, given all tokens before it, or nothing::
+A block has a number for each of its tokens, given all tokens before it, or nothing::
 
     block 17    tokens   Paris   is     the    ca
                 scores   -0.31   -1.2   -0.04  none
@@ -24,7 +24,7 @@ from .prompt_alternatives import PromptAlternatives, Top
 
 
 class PromptScores:
-    """A row per block of the pool."""
+    """Scores by block of the pool."""
 
     def __init__(self, num_blocks: int, block_size: int) -> None:
         self._num_blocks = num_blocks

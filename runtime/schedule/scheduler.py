@@ -213,7 +213,7 @@ class Scheduler:
         """The batch of the step after `batch`, whose forward is queued and whose tokens are not known yet.
 
         It has what goes on for certain: the next chunk of a prompt, the token after one that is being decided (wherever
-        it will turn out to have been the last, its row is computed in vain), those newly admitted. None if none does,
+        it will turn out to have been the last, one token is computed in vain), those newly admitted. None if none does,
         or a request would have to be preempted, which waits until all is known.
 
         Args:

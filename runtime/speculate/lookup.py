@@ -9,7 +9,7 @@ where most tokens agree, and of equals the latest (prompt look-up decoding)::
 
 A look-up *runs along* whether or not anything is drafted: each token that comes is compared with the one expected, so
 how often that was right, a moving average by how many tokens agreed before it, is known without drafting a token. A
-draft goes as far as these rates say that it is worth its rows; on text that repeats nothing none is ever made.
+draft goes as far as these rates say that it is worth its cost; on text that repeats nothing none is ever made.
 
 There is no index: a place is looked for by comparing all pairs of tokens, and only where no run is being followed. So a
 long prompt costs nothing to begin with. Cost: 1 us for each token that is expected, 6 us and 0.2 ns for each token of

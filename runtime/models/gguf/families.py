@@ -1,6 +1,6 @@
-"""GGUF's architectures: which of ours each is, and where its tensors are. A row of the table each.
+"""GGUF's architectures: which of ours each is, and where its tensors are. One entry of the table each.
 
-Tensors have the same names in all of them; which ones there are, our own row of options says. Names there are made of
+Tensors have the same names in all of them; which ones there are, our own entry of options says. Names there are made of
 parts of ours, so that the reader asks for what it knows and finds it here (`tensor_names`).
 """
 

@@ -58,7 +58,7 @@ _NEUTRAL: dict[str, tuple[object, ...] | None] = {
 
 
 def family_of(file: GgufFile) -> Family:
-    """Raises ModelError: no architecture, or one that has no row here."""
+    """Raises ModelError: no architecture, or one that has no entry here."""
     arch = file.fields().text("general.architecture")
     if arch not in FAMILIES:
         raise ModelError(

@@ -196,7 +196,7 @@ def test_choices_that_cannot_be_read_are_made_again_one_by_one(monkeypatch: pyte
     def failing(unread: UnreadOutputs) -> list[SamplerOutput]:
         nonlocal num_reads
         num_reads += 1
-        if len(unread.choices) > 1 and num_reads % 3 == 0:
+        if len(unread.outputs) > 1 and num_reads % 3 == 0:
             raise RuntimeError("lost on the way")
         return read(unread)
 
