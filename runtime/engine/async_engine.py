@@ -2,7 +2,8 @@
 
 Tokenising and compiling happen on the caller's side (`Engine.prepare`), so a hard schema never delays a running
 request. The step thread owns the engine: others reach it through a command queue, which it empties between steps.
-Leaving an async stream (cancellation, `aclose`, an exception) aborts its request before the next step.
+Leaving an async stream (cancellation, `aclose`, an exception) aborts its request before the next step. Knows no
+tensors, blocks or steps: only the engine's calls.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 An engine steps itself inside these calls, which may come from several threads, or one in the middle of another: they
 step one at a time (`engine_lock`), each step is for all requests, and each call gets the deltas of its own requests
-(`delta_router`). While an `AsyncEngine` *drives* the engine, the calls go through that one instead.
+(`delta_router`). While an `AsyncEngine` *drives* the engine, the calls go through that one instead. Knows no tensors
+and no blocks.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """From what a caller says to requests that are known to fit: tokens, budget, constraint, seed.
 
 Everything a request can be refused for is found here, before it is queued. It only reads shared state, so it may run on
-any thread; compiling a constraint, the slow part, never holds up a step.
+any thread; compiling a constraint, the slow part, never delays a step. Knows no queue and no blocks.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""From settings to a loaded model: device, number format, decoder, tokenizer, and how large the KV pool is."""
+"""From settings to a loaded model: device, number format, decoder, tokenizer, and how large the KV pool is.
+
+Knows files, settings and device memory; it knows no requests.
+"""
 
 from __future__ import annotations
 

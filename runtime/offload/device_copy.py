@@ -3,7 +3,8 @@
 On the CPU there is nothing to do: rows are in host memory already. On a GPU rows that were copied out of the pool
 (`KVCache.read_blocks`, in the order of the step's stream) go to pinned memory on this stream, and the thread that
 needs them on the host waits for that. The way back is the same: a row is on the device before the step's thread
-is notified of it. So neither way delays a step by more than a copy within the device's memory.
+is notified of it. So neither way delays a step by more than a copy within the device's memory. Knows rows of bytes; it
+knows no keys, no tiers and no requests.
 """
 
 from __future__ import annotations

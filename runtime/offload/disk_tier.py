@@ -20,7 +20,7 @@ nine tenths of it. So n processes hold it up to n - 1 tenths.
 
 A folder that cannot be written to is read, and left as it is: nothing is written, removed or marked as used.
 
-Any thread may call; one thread at a time writes.
+Any thread may call; one thread at a time writes. Knows keys and bytes; it knows no tokens and no pool.
 """
 
 from __future__ import annotations

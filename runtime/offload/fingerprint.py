@@ -5,8 +5,8 @@ KV that was computed by other weights is wrong text without any sign of it, so n
 * every byte of `config.json` and of all safetensors files of the checkpoint, or of its GGUF file (SHA-256 of pieces,
   on several threads: some gigabytes a second);
 * the sources of what computes KV and lays it out (`kernels/`, `runtime/models/`, `execute/kv_cache.py`), and torch's
-version; * the kind of device, the types of weights and KV, quantisation, `deterministic`, block size and shape of a
-block, and
+  version;
+* the kind of device, the types of weights and KV, quantisation, `deterministic`, block size and shape of a block, and
   the longest position where that changes the rotary embedding.
 
 Hashing a large checkpoint takes seconds, so what was found is kept in a file next to the blocks, under the path, size,
@@ -15,7 +15,7 @@ else short of setting the clock, so a file that was changed is hashed again; one
 not relied upon. What is not noticed: a file that changes between being loaded and being hashed, in the same start.
 
 Two machines whose CPUs or GPUs round differently have the same fingerprint: their KV differs in last bits, not in
-meaning.
+meaning. Knows files and settings; it knows no blocks and no tokens.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""Which users besides its owner may use what is made in the folder of a `DiskTier`, as git's `core.sharedRepository`
-does it.
+"""Which users may use what is made in the folder of a `DiskTier`, as with git's `core.sharedRepository`.
 
 A file or subfolder that is made in a shared folder gets the folder's group, and the permission bits that the folder
 gives to its group and to others (a file those for reading only). They are set after it was made, so the umask does not

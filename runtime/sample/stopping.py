@@ -1,4 +1,7 @@
-"""When an output ends: end tokens, stop tokens and strings, a complete constraint, an exhausted budget."""
+"""When an output ends: end tokens, stop tokens and strings, a complete constraint, an exhausted budget.
+
+Knows one request at a time; it knows no tensors and no scheduler.
+"""
 
 from __future__ import annotations
 

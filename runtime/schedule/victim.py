@@ -1,4 +1,7 @@
-"""Which running request is preempted when blocks run out."""
+"""Which running request is preempted when blocks run out: the cheapest to resume.
+
+Knows requests and how many blocks each holds alone; it frees none. Cost: O(running requests).
+"""
 
 from __future__ import annotations
 

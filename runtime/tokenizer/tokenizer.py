@@ -8,7 +8,7 @@ Three ways in, because a text means different tokens in different places:
   transformers' `tokenizer(text)` does. Special-token text stays text.
 * `encode(text, special=True)`: a rendered template; special-token text becomes its id. Never for user input.
 
-One way out: a token is a byte string, and text is the bytes of its tokens. Special tokens have none.
+One way out: a token is a byte string, and text is the bytes of its tokens. Special tokens have none. Knows no model.
 """
 
 from __future__ import annotations
