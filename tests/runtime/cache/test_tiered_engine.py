@@ -87,7 +87,7 @@ LOADING: list[tuple[str, Any, Any]] = [
 
 
 class Run:
-    """One engine after the other over one folder, and another one beside them; what each request should say."""
+    """One engine after the other over one folder, and another one at the same time; what each request should say."""
 
     def __init__(
         self, checkpoint: Path, folder: Path, host_blocks: int, uses_disk: bool, options: dict[str, Any]

@@ -84,10 +84,12 @@ def test_text_that_nothing_else_rules(
         stop_token_ids=tuple(stop_tokens),
         ignore_eos=ignore_eos,
     )
-    beside = SamplingParams(max_tokens=9, min_tokens=9, temperature=0.0)
-    found, other = engines["verified"].generate([prompt, prompt], [params, beside])
+    neighbour = SamplingParams(max_tokens=9, min_tokens=9, temperature=0.0)
+    found, other = engines["verified"].generate([prompt, prompt], [params, neighbour])
     assert list(found.token_ids) == plain(prompt, params, bytes(range(256)), None)
-    assert list(other.token_ids) == plain(prompt, beside, bytes(range(256)), None)  # its own set, not the neighbour's
+    assert list(other.token_ids) == plain(
+        prompt, neighbour, bytes(range(256)), None
+    )  # its own set, not the neighbour's
 
 
 @given(PROMPTS, STOP_TOKENS, st.integers(0, 9), st.sampled_from(["off", "verified", "canonical"]))
@@ -108,9 +110,9 @@ def test_a_constraint_that_leaves_only_stop_tokens_is_written_all_the_same() -> 
 def test_rules_that_leave_only_the_end_are_refused_and_no_other_request_suffers() -> None:
     engine = fake_engine()
     params = SamplingParams(max_tokens=9, min_tokens=4, allowed_token_ids=tuple(b"ab"), stop_token_ids=tuple(b"ab"))
-    beside = SamplingParams(max_tokens=9, temperature=0.0)
-    expected = fake_engine().generate([2], beside).token_ids
-    ids = [engine.add([1], params), engine.add([2], beside)]
+    neighbour = SamplingParams(max_tokens=9, temperature=0.0)
+    expected = fake_engine().generate([2], neighbour).token_ids
+    ids = [engine.add([1], params), engine.add([2], neighbour)]
     deltas = [delta for _ in range(20) for delta in engine.step()]
     [failed] = [delta for delta in deltas if delta.request_id == ids[0]]
     assert failed.finish_reason is FinishReason.ERROR and "min_tokens" in str(failed.error)

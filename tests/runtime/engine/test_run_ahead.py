@@ -146,12 +146,12 @@ def test_canonical_text_is_as_forced_whether_steps_run_ahead_or_not() -> None:
 def test_where_drafts_save_more_steps_go_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = fake_engine(run_ahead=True)
     watch = Watch(engine, monkeypatch)
-    beside = engine.add([1, 2], SamplingParams(max_tokens=4, temperature=0.0, ignore_eos=True))
+    neighbour = engine.add([1, 2], SamplingParams(max_tokens=4, temperature=0.0, ignore_eos=True))
     constrained = engine.add([5], SamplingParams(max_tokens=40, temperature=0.0), regex("[a-z]{9}0123456789[a-z]{9}"))
     said = listen(engine)
     assert watch.events == ["forward", "read"] * (len(watch.events) // 2)
     assert engine.statistics().num_ahead == 0
-    assert len(said[beside].token_ids) == 4 and len(said[constrained].token_ids) > 20
+    assert len(said[neighbour].token_ids) == 4 and len(said[constrained].token_ids) > 20
 
 
 def test_who_may_draft_runs_ahead_with_the_others_where_that_saves_more(monkeypatch: pytest.MonkeyPatch) -> None:

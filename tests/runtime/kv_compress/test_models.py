@@ -84,7 +84,7 @@ class Twin:
         around = [max(others[max(0, at - reach) : at + reach + 1]) for at in range(len(others))]
         order = sorted(range(len(others)), key=lambda at: (-around[at], at))
         best, rest = order[: self.kv_budget - WINDOW], order[self.kv_budget - WINDOW :]
-        lead = around[best[-1]] - around[rest[0]]  # none: both stand beside the same key
+        lead = around[best[-1]] - around[rest[0]]  # none: both stand next to the same key
         assert lead == 0 or lead > 1e-5, "rounding could choose another key: take another prompt"
         return [*sorted(best), *range(num_keys - WINDOW, num_keys)]
 

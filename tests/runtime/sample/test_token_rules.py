@@ -48,8 +48,8 @@ def test_greedy_output_is_the_likeliest_of_what_may_be_said(
     params = SamplingParams(
         max_tokens=12, min_tokens=min_tokens, temperature=0.0, allowed_token_ids=tuple(allowed), bad_words=tuple(words)
     )
-    beside = SamplingParams(max_tokens=12, temperature=0.0)
-    ruled, free = engine.generate([prompt, prompt], [params, beside])
+    neighbour = SamplingParams(max_tokens=12, temperature=0.0)
+    ruled, free = engine.generate([prompt, prompt], [params, neighbour])
     assert list(ruled.token_ids) == plain(prompt, 12, allowed, words, min_tokens)
     assert list(free.token_ids) == plain(prompt, 12, list(range(EOS + 1)), [], 0)
 
