@@ -135,7 +135,7 @@ class PrefixCache:
             self.tree.touch(match.partial_node)
         if num_donated < min(self.block_size, limit - match.num_tokens):
             for other in running:
-                num_shared = self._num_shared_behind(request, other, limit)
+                num_shared = self._num_shared_after(request, other, limit)
                 if num_shared > num_donated:
                     donor, num_donated = other.blocks[len(request.blocks)], num_shared
         return Donor(donor, num_donated) if num_donated else None
@@ -155,7 +155,7 @@ class PrefixCache:
             self._scores.copy(donor.block, request.blocks[-1], donor.num_tokens)
             request.num_computed_tokens += donor.num_tokens
 
-    def _num_shared_behind(self, request: Request, other: Request, limit: int) -> int:
+    def _num_shared_after(self, request: Request, other: Request, limit: int) -> int:
         """Tokens after the matched blocks of `request` that `other` has computed in a block of its own."""
         start, index = request.num_computed_tokens, len(request.blocks)
         end = min(limit, other.num_computed_tokens, start + self.block_size)

@@ -95,7 +95,7 @@ class DiskTier:
         self._num_bytes = 0
         self._num_written = 0
         self._silent_until = 0.0
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
         self.num_faults = 0
         self.num_removed = 0
 
@@ -316,8 +316,8 @@ class DiskTier:
     def _fault(self, kind: str, text: str) -> None:
         """Counts a fault, and tells of the first of its kind."""
         self.num_faults += 1
-        if kind not in self._told:
-            self._told.add(kind)
+        if kind not in self._logged:
+            self._logged.add(kind)
             logger.warning("%s. More of this kind is counted, not reported.", text)
 
 

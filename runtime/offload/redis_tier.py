@@ -75,7 +75,7 @@ class RedisTier:
         self._breaker = Breaker(clock)
         self._lock = threading.Lock()  # changes of what is known are reported in the order in which they happen
         self._known: set[bytes] = set()
-        self._has_told = False
+        self._has_warned = False
         self.num_faults = 0
 
     @property
@@ -214,8 +214,8 @@ class RedisTier:
 
     def _fault(self, error: Exception) -> None:
         self.num_faults += 1
-        if not self._has_told:
-            self._has_told = True
+        if not self._has_warned:
+            self._has_warned = True
             logger.warning("shared_cache: %s. KV is computed instead. Later faults are counted, not reported.", error)
 
 

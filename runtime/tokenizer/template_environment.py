@@ -180,10 +180,10 @@ def _check_length(environment: jinja2.Environment, source: str, place: str) -> N
             count += kind != "whitespace"
             loops += kind == "name" and value == "for"
             if count > MAX_TOKENS or loops > MAX_LOOPS:
-                told = (
+                problem = (
                     f"the chat template has more than {MAX_TOKENS} names and signs or {MAX_LOOPS} loops (line {line})"
                 )
-                raise ModelError(f"{place}: {told}; take the checkpoint's original template")
+                raise ModelError(f"{place}: {problem}; take the checkpoint's original template")
     except jinja2.TemplateError as error:
         raise broken(place, error) from None
 
