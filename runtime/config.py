@@ -96,10 +96,10 @@ class EngineConfig:
             takes more than half of it, prompts take as long again. None: 0.1 on a CPU, 0.05 on a GPU; inf: no target.
         max_running_requests: most sequences in a step.
         max_waiting_requests: length of the queue beyond which `add` raises `QueueFull`.
-        max_overtakes: at most so many requests that arrived later are admitted before one that waits; those that arrive
-            between the same two steps arrive together. 0: the order of arrival. None: 256, or as many as have waited at
-            a time since the oldest of them came, whichever is more.
-        max_wait_seconds: a request that has waited for so long is served before any other that waits, whatever their
+        max_overtakes: how many requests that arrived later may be admitted before one that waits; those that arrive
+            between the same two steps arrive together. 0: the order of arrival. None: 256, or the most that have waited
+            at a time since the oldest of them came, whichever is more.
+        max_wait_seconds: a request that has waited longer is served before any other that waits, whatever their
             priorities.
         prefix_cache: keep the KV of finished requests for those that share a prefix.
         eviction_policy: which cached prefix goes first when the pool is full ("lru", "lfu", "priority", "cost"). "cost"
@@ -110,8 +110,8 @@ class EngineConfig:
         host_memory_bytes: host memory for KV that the pool has evicted; 0: none. On the CPU a larger pool is the better
             use of memory.
         disk_cache: a folder in which KV is kept as files, also for the next start and for other processes; None: none.
-            Files of other models, types or versions may lie beside, and are not read. Of one that cannot be written to
-            what it holds is read. One that belongs to, or can be written to by, other users is refused.
+            Files of other models, types or versions may lie there too, and are not read. Of one that cannot be written
+            to what it holds is read. One that belongs to, or can be written to by, other users is refused.
         disk_cache_bytes: what all files in that folder may take together.
         disk_cache_shared: the folder may belong to another user, or be written to by others: all who can write to it or
             read its key are trusted with what the model reads.
@@ -141,9 +141,9 @@ class EngineConfig:
         run_ahead: queue the next step's forward before the tokens of this one are read, so that a device need not wait
             for the host; None: on a GPU. Where requests may draft, what saves more is measured. On the CPU, which does
             both in turn, it only computes in vain what follows the last token of a request.
-        deterministic: on a GPU, the same bits for a request whoever shares its steps, however much of it was cached or
-            computed in chunks: products and attention take one order of sums for all steps, which costs some speed. On
-            the CPU in float32 it is always so.
+        deterministic: on a GPU, the same bits for a request, whatever shares its steps, however much of it was cached
+            or computed in chunks: products and attention take one order of sums for all steps, which costs some speed.
+            On the CPU in float32 it is always so.
         num_threads: CPU threads, set for the whole process; None: one for models so small that sharing a step costs
             more than it saves, else torch's own choice. In float32 torch itself is left with one. Of no effect on a
             GPU.
@@ -189,7 +189,7 @@ class EngineConfig:
         4096, "Length of the queue; further requests are refused.", "--max-queued-requests"
     )
     max_overtakes: int | None = setting(
-        None, "How many later requests may overtake one that waits; 0: none. Default: 256, or as many as wait."
+        None, "How many later requests may overtake one that waits; 0: none. Default: 256, or the number that wait."
     )
     max_wait_seconds: float = setting(
         30.0, "A request that has waited for so long is served before any other, whatever the priorities."

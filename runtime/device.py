@@ -49,7 +49,7 @@ def on_device(device: torch.device) -> AbstractContextManager[object]:
 
 
 class Reading:
-    """A tensor on its way to the host: the transfer is queued at once, behind what computes the tensor."""
+    """A tensor on its way to the host: the transfer is queued at once, after what computes the tensor."""
 
     __slots__ = ("_event", "_tensor")
 

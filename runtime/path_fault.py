@@ -10,7 +10,7 @@ def path_fault(path: str | Path) -> str | None:
     """What is wrong with a path, as a part of a sentence; None if there is such a file, or could be.
 
     Null characters and lone surrogates are in no name; other names may be too long, forbidden to look at, or links in
-    a circle.
+    a cycle.
     """
     try:
         os.stat(path)

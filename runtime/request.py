@@ -81,7 +81,7 @@ class SamplingParams:
             ends the output).
         bad_words: texts whose tokens are not generated in a row, at the beginning of a word or inside one; as in vLLM
             they are barred as the tokenizer writes them, and other tokens may spell the same text.
-        logprobs: None, or how many top alternatives to report beside each chosen token (0: the chosen one only).
+        logprobs: None, or how many top alternatives to report with each chosen token (0: the chosen one only).
         prompt_logprobs_from: None, or the first prompt position whose token's log-probability is wanted (≥ 1).
         n: how many outputs; they share the prompt's blocks.
         kv_budget: None, or how many tokens' keys and values are kept while it generates, at least 64: whenever there
@@ -413,13 +413,13 @@ class Request:
         num_predicted: how many of the draft's tokens are of the prediction: all, or none; it may say more.
         rates: how often drafted tokens were right; None if only what is certain is drafted.
         guess: what was drafted, until it is known what became of it.
-        lookup: what its text repeats; None: nobody has looked yet.
+        lookup: what its text repeats; None: it was not looked up yet.
         prediction: token ids.
         num_delivered: output tokens that a delta has reported.
         queued_at: seconds of the scheduler's clock.
         found: what the tree said about the prompt just before the request was admitted.
         num_forks: how many forks have been made of it.
-        rules: which tokens it may say, beside its cursor; None: all.
+        rules: which tokens it may say, besides what its cursor allows; None: all.
     """
 
     request_id: str
@@ -478,8 +478,8 @@ class Request:
     @property
     def length_is_known(self) -> bool:
         """Whether nothing but its budget will end it."""
-        law = self.sampling
-        can_stop = not law.ignore_eos or law.stop or law.stop_token_ids or self.cursor is not None
+        sampling = self.sampling
+        can_stop = not sampling.ignore_eos or sampling.stop or sampling.stop_token_ids or self.cursor is not None
         return self.max_tokens == 0 or not can_stop
 
     @property

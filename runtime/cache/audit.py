@@ -1,4 +1,7 @@
-"""Whether every block of the pool has one owner."""
+"""Whether every block of the pool has one owner: free, in the tree, or one request. For tests and after faults.
+
+Knows block ids and who holds them; it knows no tokens. Cost: O(blocks).
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Why a prompt was not cached further, told to whoever sent it.
+"""Why a prompt was not cached further, for the caller that sent it.
 
 The tree knows why its knowledge ends (`radix.explain`); here that becomes an answer about one request: its own
-numbers, its own text, and never anybody else's. What it gives away: whether the caller's namespace holds a prefix,
-which `cached_tokens` tells as well, or held it lately. That another namespace has it is looked up for operators only
-(`EngineConfig.explain_namespaces`), and even then that namespace is not named.
+numbers, its own text, and never that of another namespace. What it gives away: whether the caller's namespace holds a
+prefix, which `cached_tokens` tells as well, or held it lately. That another namespace has it is looked up for operators
+only (`EngineConfig.explain_namespaces`), and even then that namespace is not named.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ...radix import Explanation
 
 CacheReason = Literal["complete", "block_rounding", "evicted", "other_namespace", "never_seen", "disabled"]
 SHOWN_TOKENS = 24  # looked at on each side of the divergence …
-SHOWN_CHARS = 40  # … of which so many characters are shown
+SHOWN_CHARS = 40  # characters of them that are shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class CacheExplanation:
 
     Attributes:
         reason: "complete": all of the prompt was there (but its last token, which is computed for its logits).
-            "never_seen": from there on nobody has sent these tokens, or longer ago than the record reaches.
+            "never_seen": no request has sent these tokens from there on, or longer ago than the record reaches.
             "evicted": they were here, and went `seconds_since_eviction` ago.
             "other_namespace": they are here, but in a namespace that this request may not read (salt, key).
             "block_rounding": part of the next block agrees, but there was no room to copy it.

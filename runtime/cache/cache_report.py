@@ -1,11 +1,11 @@
-"""The state of the prefix cache for people: who holds the pool, what it brings, and what another pool would bring.
+"""The state of the prefix cache, to be read: what holds the pool, what it brings, and what another pool would bring.
 
 The what-if curve plays the recent traffic again (`radix.replay`), one request after the other and from an empty cache,
-for other pool sizes and policies, and for somebody who knows the future (`radix.foresee`). It counts what the engine
-counts: tokens of the prompts that would have come from the cache. Beside it stands the engine's own hit rate on the
-same requests; for requests that came one after the other, with nothing evicted and nothing cached before, that equals
-the replay of the pool in use. Batches, pins, reordering and an earlier cache make the difference. Regret is what the
-policy in use misses of the optimum, both replayed.
+for other pool sizes and policies, and for the optimum that knows the future (Belady, `radix.foresee`). As the engine
+does, it counts tokens of prompts that would have come from the cache. Next to it stands the engine's own hit rate on
+the same requests; for requests that came one after the other, with nothing evicted and nothing cached before, that
+equals the replay of the pool in use. Batches, pins, reordering and an earlier cache make the difference. Regret is what
+the policy in use misses of the optimum, both replayed.
 
 Plain values: a report can be sent as JSON (`as_data`) and be made of it again (`from_data`).
 """
@@ -45,7 +45,7 @@ class CacheReport:
     """One moment of the cache. Every block is free, evictable, leased or held: the four add up to the pool.
 
     Attributes:
-        num_evictable_blocks: in the tree, used by nobody at the moment.
+        num_evictable_blocks: in the tree, used by no request at the moment.
         num_leased_blocks: in the tree, protected by requests or pins; `num_pinned_blocks` of them by pins.
         num_held_blocks: outside the tree, being written by running requests.
         prompt_tokens, cached_tokens: of all requests that were admitted, since start.
@@ -141,7 +141,7 @@ class CacheReport:
 def what_if(
     visits: Sequence[Visit], *, num_blocks: int, block_size: int, policy: str, block_cost: BlockCost
 ) -> tuple[WhatIf, ...]:
-    """The policy in use at other sizes, the other policies at this size, and the optimum beside each size.
+    """The policy in use at other sizes, the other policies at this size, and the optimum for each size.
 
     Touches nothing that is in use, so it may run on any thread. A second or two at most.
     """

@@ -1,7 +1,7 @@
-"""Who hears of what comes into the tree and what leaves it: the tiers below the pool, and KV events.
+"""What is notified of blocks that enter and leave the tree: the tiers below the pool, and KV events.
 
-One place tells them all, and names blocks once for all (`BlockKeys`). Belongs to the step's thread. Cost: O(blocks that
-are new, or leave).
+Names each block once for all of them (`BlockKeys`). Knows no requests. Belongs to the step's thread. Cost: O(blocks
+that are new, or leave).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Followers:
             self.events.left([key for key, _ in self.keys.of(blocks)], is_flush=True)
 
     def remain(self, blocks: Sequence[int]) -> None:
-        """After a fault: these blocks are in the tree, and no others, whatever was said before."""
+        """After a fault: these blocks are in the tree, and no others, whatever was reported before."""
         if self.events is not None:
             self.events.remain([key for key, _ in self.keys.of(blocks)])
 

@@ -3,12 +3,12 @@
 Knows requests (their token ranges and blocks) and the radix tree; it knows no model. KV moves in three cases only: the
 copy of a partly matching block on admission (copy-on-write), the change of a duplicate block for the tree's own, and
 the copy of what a request with a `kv_budget` keeps.
-What follows the tree (`followers`: tiers below the pool, KV events) it tells what comes and goes, and takes in what
+It notifies `followers` (tiers below the pool, KV events) of blocks that enter and leave the tree, and takes in what
 tiers bring.
 
 Invariant, checked by `audit`: every block of the pool is free, in the tree, or in exactly one request's own range
 `[lease.num_tokens, …)`; nothing is in two of them. Of a request that has dropped tokens nothing enters the tree any
-more, and nobody copies from it but its forks: what is computed behind dropped keys is not the KV of those tokens.
+more, and only its forks copy from it: what is computed after dropped keys is not the KV of those tokens.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class PrefixCache:
             self.tree.touch(match.partial_node)
         if num_donated < min(self.block_size, limit - match.num_tokens):
             for other in running:
-                num_shared = self._num_shared_behind(request, other, limit)
+                num_shared = self._num_shared_after(request, other, limit)
                 if num_shared > num_donated:
                     donor, num_donated = other.blocks[len(request.blocks)], num_shared
         return Donor(donor, num_donated) if num_donated else None
@@ -148,15 +148,15 @@ class PrefixCache:
         return unpack(known)
 
     def copy(self, request: Request, donor: Donor) -> None:
-        """Copies what a donor has behind the leased blocks, if there is room: so hits are exact to the token."""
+        """Copies what a donor has after the leased blocks, if there is room: so hits are exact to the token."""
         if self._grow(request, request.num_computed_tokens + 1):
             # The donor may just have been evicted to make room: its KV is untouched until the next forward.
             self._kv_cache.copy_block(donor.block, request.blocks[-1])
             self._scores.copy(donor.block, request.blocks[-1], donor.num_tokens)
             request.num_computed_tokens += donor.num_tokens
 
-    def _num_shared_behind(self, request: Request, other: Request, limit: int) -> int:
-        """Tokens behind the matched blocks of `request` that `other` has computed in a block of its own."""
+    def _num_shared_after(self, request: Request, other: Request, limit: int) -> int:
+        """Tokens after the matched blocks of `request` that `other` has computed in a block of its own."""
         start, index = request.num_computed_tokens, len(request.blocks)
         end = min(limit, other.num_computed_tokens, start + self.block_size)
         if other is request or end <= start or other.namespace != request.namespace or other.num_dropped_tokens:
@@ -188,10 +188,10 @@ class PrefixCache:
         wanted = len(tokens) // (4 * self.block_size) - start
         blocks = self._allocate(min(wanted, self.num_available_blocks)) or []
         self._kv_cache.write_blocks(blocks, rows[start - first : start - first + len(blocks)])
-        behind = tokens[4 * match.num_tokens : 4 * (match.num_tokens + len(blocks) * self.block_size)]
-        self.followers.entered(blocks, behind, namespace, above[-1] if above else None, is_loaded=True)
+        rest = tokens[4 * match.num_tokens : 4 * (match.num_tokens + len(blocks) * self.block_size)]
+        self.followers.entered(blocks, rest, namespace, above[-1] if above else None, is_loaded=True)
         if blocks:
-            self.tree.insert(behind, blocks, namespace, after=match.node)
+            self.tree.insert(rest, blocks, namespace, after=match.node)
         self.tree.release(match.node)
         return len(blocks)
 
@@ -222,7 +222,7 @@ class PrefixCache:
         if request.lease is None:
             return None
         num_shared = request.lease.num_tokens // self.block_size - self.tree.num_sole_blocks(request.lease.node)
-        last = num_shared - 1  # of the blocks above it each is held by whoever holds this one
+        last = num_shared - 1  # of the blocks above it each is held by all leases that hold this one
         if last < 0:
             return None
         block = request.blocks[last]
@@ -230,7 +230,7 @@ class PrefixCache:
         return holders[0] if len(holders) == 1 else None
 
     def fork(self, parent: Request, child: Request) -> bool:
-        """Gives `child` what `parent` has computed: a lease on its whole blocks, a copy of what is behind them.
+        """Gives `child` what `parent` has computed: a lease on its whole blocks, a copy of what follows them.
 
         Computes nothing. Returns False, and leaves the child with nothing, if there is no block for the copy.
         """
@@ -270,7 +270,7 @@ class PrefixCache:
         self._grow(request, num_computed_tokens)
 
     def shrink(self, request: Request, num_tokens: int) -> None:
-        """Frees the request's own blocks behind token `num_tokens` (a rejected draft's)."""
+        """Frees the request's own blocks after token `num_tokens` (a rejected draft's)."""
         keep = -(-(num_tokens - request.num_dropped_tokens) // self.block_size)
         if keep < len(request.blocks):
             self.pool.free(request.blocks[keep:])
@@ -290,7 +290,7 @@ class PrefixCache:
     def release(self, request: Request, *, keep: bool = True) -> None:
         """Takes everything back: computed KV goes into the tree (`keep`), the rest is freed, the lease ends.
 
-        A last block that is not full goes in as a tail, so whoever continues the text hits every token of it.
+        A last block that is not full goes in as a tail, so a request that continues the text hits every token of it.
         """
         if keep:
             duplicates = self._hand_over(request, self._num_blocks(request), request.num_computed_tokens)
@@ -306,7 +306,7 @@ class PrefixCache:
         self._kept.pop(request, None)
 
     def reclaim(self, requests: Collection[Request]) -> int:
-        """After a fault: takes back whatever `requests`, or anybody else, may hold, and whatever was left half done.
+        """After a fault: takes back all that `requests`, or anything else, may hold, and all that was left half done.
 
         What the requests have computed goes into the tree as far as that can be done. Then no lease is left except
         those of pins, and a block that is not in the tree is free. A tree that is not sound is given up, with its pins;
@@ -371,7 +371,7 @@ class PrefixCache:
         return len(freed)
 
     def end_step(self) -> None:
-        """What has come and gone since the last call is told as one batch to those that follow the tree."""
+        """Notifies the followers, in one batch, of what has entered and left since the last call."""
         if self.followers is not None:
             self.followers.end_step()
 
@@ -416,7 +416,7 @@ class PrefixCache:
         return True
 
     def _allocate(self, num_blocks: int) -> list[int] | None:
-        """So many blocks, evicting if it must; None if they cannot be had."""
+        """Takes n blocks, evicting if it must; None if they cannot be had."""
         short = num_blocks - self.pool.num_free
         if short > 0:
             if short > self.tree.num_evictable_blocks:

@@ -1,14 +1,14 @@
 """Log-probabilities of prompt tokens, kept with the blocks that hold their KV.
 
-A block's row has a number for each of its tokens, given all tokens before it, or nothing::
+A block has a number for each of its tokens, given all tokens before it, or nothing::
 
     block 17    tokens   Paris   is     the    ca
                 scores   -0.31   -1.2   -0.04  none
 
-So a score lives exactly as long as the KV of its token, and goes where that goes: into the tree, to whoever leases the
-block, away with an eviction. Nothing is kept, and nothing costs anything, until somebody asks for the first score. What
-is kept is the very float32 that was computed. The likeliest alternatives, where they were asked for too, are kept
-beside (`prompt_alternatives`).
+So a score lives exactly as long as the KV of its token, and goes where that goes: into the tree, to requests that lease
+the block, away with an eviction. Nothing is kept, and nothing costs anything, until the first score is asked for. What
+is kept is the very float32 that was computed. The likeliest alternatives, where they were asked for too, are in
+`prompt_alternatives`.
 
 Knows block ids and offsets; it knows no tree. Memory: 4 bytes per token of the pool, and the alternatives.
 """
@@ -24,7 +24,7 @@ from .prompt_alternatives import PromptAlternatives, Top
 
 
 class PromptScores:
-    """A row per block of the pool."""
+    """Scores by block of the pool."""
 
     def __init__(self, num_blocks: int, block_size: int) -> None:
         self._num_blocks = num_blocks

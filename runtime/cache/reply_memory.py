@@ -17,7 +17,8 @@ has written the very same text at one of its marks; that it was these marks and 
 Only exact text counts: a template that shows a reply otherwise than it was written, or an edited reply, is simply
 tokenised. Keys are digests, per namespace, so nothing can be learned from one tenant's replies by another.
 
-Bounded in bytes, least recently used first. Thread-safe. Cost: one pass of hashing over the conversation per turn.
+Bounded in bytes, least recently used first. Thread-safe. Cost: one pass of hashing over the conversation for each of
+its turns.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Log-probabilities of a request's prompt: from the request into what is kept with its blocks, and back."""
+"""Log-probabilities of a request's prompt: from the request into what is kept with its blocks, and back.
+
+Knows requests and `PromptScores`; it knows no tree. Cost: O(tokens that were computed).
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What was asked of the cache lately, for the question what another cache would have done with it.
 
-A bounded line of token sequences (packed int32), oldest first: what each request asked for, what it left behind, and
-how much of what it asked for was cached. Knows no tree. Cost: a copy of the token ids per finished request.
+A bounded line of token sequences (packed int32), oldest first: what each request asked for, what it left in the tree,
+and how much of what it asked for was cached. Knows no tree. Cost: a copy of the token ids per finished request.
 """
 
 from __future__ import annotations

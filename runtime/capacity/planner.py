@@ -46,7 +46,7 @@ class CapacityPlan:
 
     Attributes:
         num_parameters, weight_bytes: of the model; a tied embedding counts once.
-        adapter_bytes: of the adapters beside it.
+        adapter_bytes: of the adapters loaded with it.
         num_kv_parts: 2, keys and values, or 1 where latents are kept instead.
         kv_bytes_per_token: parts · layers · kv_heads · bytes of a head in the KV type, its scale included.
         memory_bytes: of the device; None: the pool was given.
@@ -91,7 +91,7 @@ def plan(
 
     quantise: "int8" and "int4" count weights as the engine's setting of that name keeps them, with their scales. Types
     default to the checkpoint's, on a CPU to float32, where matrices published in bf16 stay in two bytes a number
-    (`kernels.linear_weight`), and those in MXFP4 in four bits, as they do beside bf16 on a GPU; context_lens to powers
+    (`kernels.linear_weight`), and those in MXFP4 in four bits, as they do with bf16 on a GPU; context_lens to powers
     of two up to the model's own context; prefix_len is the prefix that requests are assumed to share (0: none). A model
     that does not fit gives a plan with 0 blocks. num_adapter_parameters: of all adapters (`models.count_parameters`);
     they are counted in the type of the weights.
@@ -221,7 +221,7 @@ def _matrices(config: ModelConfig) -> Iterator[tuple[int, int]]:
 
 
 def _layer_matrices(config: ModelConfig, index: int, num_experts: int) -> list[tuple[int, int]]:
-    """(Outputs, inputs) of the matrices of one layer but its router, with so many of its experts, if it has any."""
+    """(Outputs, inputs) of the matrices of one layer but its router, with `num_experts` of its experts."""
     hidden, inner, experts = config.hidden_size, config.intermediate_size, config.experts_of(index)
     heads = [(config.qkv_size, hidden)]
     if config.latent is not None:

@@ -163,13 +163,13 @@ def structural_tag(
     """Free text until a trigger, then one of the tags that begin with it, then free text again.
 
     Args:
-        tags: objects with `begin`, `end` and either `schema` (a dict or a type; beside it perhaps
+        tags: objects with `begin`, `end` and either `schema` (a dict or a type; with it perhaps
             `any_order`, true or false, and `extra_keys`, see `json_schema`) or `content` (a format); or
             a whole description as XGrammar, SGLang and vLLM take it (`{"structures": …, "triggers": …}` or
             `{"type": "structural_tag", "format": …}`), as a dict or JSON text. Then only `whitespace` may be given.
         triggers: beginnings of the tags' `begin`; each whole `begin` if they are not given.
         at_least_one: the output begins with a tag.
-        stop_after_first: the output ends behind the first tag.
+        stop_after_first: the output ends after the first tag.
         whitespace: layout of JSON inside tags, see `json_schema`.
     """
     _check_whitespace(whitespace)

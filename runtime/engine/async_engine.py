@@ -1,8 +1,9 @@
-"""One thread that steps the engine; streams for whoever waits, on an event loop or on a thread.
+"""One thread that steps the engine; streams of deltas for callers on event loops and on threads.
 
 Tokenising and compiling happen on the caller's side (`Engine.prepare`), so a hard schema never delays a running
 request. The step thread owns the engine: others reach it through a command queue, which it empties between steps.
-Leaving an async stream (cancellation, `aclose`, an exception) aborts its request before the next step.
+Leaving an async stream (cancellation, `aclose`, an exception) aborts its request before the next step. Knows no
+tensors, blocks or steps: only the engine's calls.
 """
 
 from __future__ import annotations
@@ -32,15 +33,15 @@ Result = TypeVar("Result")
 
 SWITCH_SECONDS = 0.001
 """For `sys.setswitchinterval` in a program that owns its process, as the server does. A step takes the interpreter's
-lock dozens of times, and beside a thread that compiles it waits this long each time: with Python's 5 ms a step took up
+lock dozens of times, and while a thread compiles it waits this long each time: with Python's 5 ms a step took up
 to 0.25 s, with 1 ms half of that (`bench/bombs.py --stream`)."""
 
 
 class Stream:
     """The deltas of one submitted request, for a synchronous caller. Iterate it, or take `completions`.
 
-    Iterating blocks until the next delta and raises the request's error if it fails. Who only takes `completions`
-    is not woken before the end: with many waiting threads that would cost more than the step itself.
+    Iterating blocks until the next delta and raises the request's error if it fails. A caller that only takes
+    `completions` is not woken before the end: with many waiting threads that would cost more than the step itself.
     """
 
     def __init__(self, owner: AsyncEngine, num_outputs: int, constraint: ConstraintSpec | None) -> None:
@@ -94,7 +95,7 @@ class Stream:
         self._num_open = 0
         self._aborted = True
         self._owner.abort(self.request_id)
-        self._bell.put(None)  # for whoever is iterating
+        self._bell.put(None)  # ends a wait of the iteration
 
     def _deliver(self, event: Event) -> None:
         """Called on the step thread."""

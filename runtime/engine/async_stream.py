@@ -34,7 +34,7 @@ class Inbox:
 
 
 class Owner(Protocol):
-    """Who runs the requests of streams; `AsyncEngine` is one."""
+    """Runs the requests of streams; `AsyncEngine` does."""
 
     def abort(self, request_id: str) -> None: ...
 
@@ -75,7 +75,7 @@ class AsyncStream:
     async def aclose(self) -> None:
         """Ends the request if it has not ended, and the iteration."""
         await self._deltas.aclose()
-        if self._is_fork:  # it may run though nobody has asked for a delta
+        if self._is_fork:  # it may run though no delta has been asked for
             self._owner.abort(self.request_id)
 
     async def fork(self, n: int = 1, sampling: SamplingParams | None = None, *, index: int = 0) -> list[AsyncStream]:

@@ -46,7 +46,7 @@ class Collector:
         if self._constraint is not None and last.finish_reason is FinishReason.STOP:
             try:
                 parsed = self._constraint.parse(text)
-            except RequestError as error:  # for who reads it; neither this text nor other outputs are lost
+            except RequestError as error:  # kept for the reader; neither this text nor other outputs are lost
                 parsed = error
         return Completion(
             request_id=last.request_id,

@@ -1,13 +1,14 @@
-"""Whose deltas are whose, where several callers step one engine by turns.
+"""Brings each delta to the call that waits for it, where several calls step one engine in turn.
 
-A step brings deltas for all requests, and its caller wants those of its own. The others' wait here until their callers
-look for them: a stream that is left lying while something else is generated, threads that share an engine::
+A step brings deltas for all requests, and the call that made the step wants those of its own requests only. The others
+are queued here until their callers ask for them: a stream that is not read while something else is generated, or
+threads that share an engine::
 
-    step ─► deltas ─┬─► box of the caller of r1, r2
-                    ├─► box of the caller of r3
-                    └─► others: of requests that were added for `step`
+    step ─► deltas ─┬─► queue of the caller of r1, r2
+                    ├─► queue of the caller of r3
+                    └─► unclaimed: of requests that were added for `step`
 
-Knows no engine. Whoever calls holds the engine's lock.
+Knows no engine. The caller holds the engine's lock. Cost: a look-up per delta.
 """
 
 from __future__ import annotations
@@ -16,37 +17,37 @@ from collections.abc import Iterable
 
 from ..request import Delta
 
-Box = list[Delta]
+DeltaQueue = list[Delta]
 
 
 class DeltaRouter:
-    """Boxes by request id; one box may take the deltas of many requests."""
+    """Queues by request id; one queue may take the deltas of several requests."""
 
     def __init__(self) -> None:
-        self._boxes: dict[str, Box] = {}
-        self._others: Box = []
+        self._queues: dict[str, DeltaQueue] = {}
+        self._unclaimed: DeltaQueue = []
 
-    def open(self, request_id: str, box: Box) -> None:
-        """From now on the deltas of this request go into `box`."""
-        self._boxes[request_id] = box
+    def register(self, request_id: str, queue: DeltaQueue) -> None:
+        """From now on the deltas of this request go into `queue`."""
+        self._queues[request_id] = queue
 
-    def close(self, request_id: str) -> None:
-        """Nobody waits for this request any more."""
-        self._boxes.pop(request_id, None)
-        if self._others:
-            self._others = [delta for delta in self._others if delta.request_id != request_id]
+    def unregister(self, request_id: str) -> None:
+        """No call waits for this request any more; its unclaimed deltas are dropped."""
+        self._queues.pop(request_id, None)
+        if self._unclaimed:
+            self._unclaimed = [delta for delta in self._unclaimed if delta.request_id != request_id]
 
-    def sort(self, deltas: Iterable[Delta]) -> None:
-        """Puts the deltas of a step where they belong, in their order."""
+    def route(self, deltas: Iterable[Delta]) -> None:
+        """Appends the deltas of a step to their queues, in order."""
         for delta in deltas:
-            self._boxes.get(delta.request_id, self._others).append(delta)
+            self._queues.get(delta.request_id, self._unclaimed).append(delta)
 
-    def take_others(self) -> Box:
-        """The deltas that belong into no box."""
-        found, self._others = self._others, []
+    def take_unclaimed(self) -> DeltaQueue:
+        """The deltas of requests that have no queue; they are removed."""
+        found, self._unclaimed = self._unclaimed, []
         return found
 
     @property
-    def is_anything_left(self) -> bool:
-        """Whether a box is not empty."""
-        return any(self._boxes.values())
+    def has_queued(self) -> bool:
+        """Whether a queue is not empty."""
+        return any(self._queues.values())

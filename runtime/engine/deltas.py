@@ -1,4 +1,7 @@
-"""What is reported of a request after a step: what it has said since the last report, or why it has failed."""
+"""What is reported of a request after a step: what it has said since the last report, or why it has failed.
+
+Knows requests; it knows no scheduler and no caller. Cost: O(new tokens).
+"""
 
 from __future__ import annotations
 

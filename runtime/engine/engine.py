@@ -1,8 +1,9 @@
 """The engine as a caller sees it: whole answers, streams, chats and scores over the stepping core.
 
 An engine steps itself inside these calls, which may come from several threads, or one in the middle of another: they
-step by turns (`engine_lock`), each step is for all requests, and everybody gets his own deltas (`mailboxes`). While an
-`AsyncEngine` *drives* it, they go through that one instead.
+step one at a time (`engine_lock`), each step is for all requests, and each call gets the deltas of its own requests
+(`delta_router`). While an `AsyncEngine` *drives* the engine, the calls go through that one instead. Knows no tensors
+and no blocks.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from ..execute.loading import LoadedModel, load
 from ..option_types import check_seconds
 from ..request import Completion, Delta, Request, RequestOptions, SamplingParams, TokenLogprob
 from .collector import Collector, scoring_params
-from .delta_router import Box, DeltaRouter
+from .delta_router import DeltaQueue, DeltaRouter
 from .engine_core import EngineCore
 from .engine_lock import EngineLock
 from .request_factory import Prompt
@@ -36,7 +37,7 @@ T = TypeVar("T")
 
 
 class Driver(Protocol):
-    """Who steps an engine on a thread of its own; `AsyncEngine` is one."""
+    """Steps an engine on a thread of its own; `AsyncEngine` does."""
 
     def run(self, prepared: list[list[Request]], constraints: Sequence[ConstraintSpec | None]) -> list[Completion]: ...
 
@@ -129,7 +130,7 @@ class Engine(EngineCore):
         """Runs one prompt (text, or ids in a list, array or tensor) to its `Completion`, or a list of prompts to a list
         of them.
 
-        Beside a list of prompts, `sampling` and `constraint` may be lists of the same length, one for each prompt. With
+        With a list of prompts `sampling` and `constraint` may be lists of the same length, one for each prompt. With
         `n > 1` a prompt yields n completions and the result is always a list, in order. `options` are those of `add`. A
         request that fails raises its error; the others of the call are aborted.
 
@@ -138,14 +139,14 @@ class Engine(EngineCore):
         """
         is_one = _is_one_prompt(prompts)
         batch = [cast(Prompt, prompts)] if is_one else cast(Sequence[Prompt], prompts)
-        laws = _for_each(batch, SamplingParams() if sampling is None else sampling, "sampling", is_one=is_one)
+        samplings = _for_each(batch, SamplingParams() if sampling is None else sampling, "sampling", is_one=is_one)
         constraints = _for_each(batch, constraint, "constraint", is_one=is_one)
         prepared = [
-            self.prepare(prompt, law, wanted, **options)
-            for prompt, law, wanted in zip(batch, laws, constraints, strict=True)
+            self.prepare(prompt, params, wanted, **options)
+            for prompt, params, wanted in zip(batch, samplings, constraints, strict=True)
         ]
         completions = self._run(prepared, constraints)
-        return completions[0] if is_one and laws[0].n == 1 else completions
+        return completions[0] if is_one and samplings[0].n == 1 else completions
 
     def _run(self, prepared: list[list[Request]], constraints: Sequence[ConstraintSpec | None]) -> list[Completion]:
         """Enqueues as the queue has room, steps until all are done, keeps order."""
@@ -157,21 +158,21 @@ class Engine(EngineCore):
         }
         pending = list(reversed(prepared))
         under_way: set[str] = set()
-        box: Box = []
+        queue: DeltaQueue = []
         try:
             while pending or under_way:
                 if pending:
-                    self._enqueue_what_fits(pending, under_way, box)
-                for delta in self._take_turn(box, under_way, has_more=bool(pending)):
+                    self._enqueue_what_fits(pending, under_way, queue)
+                for delta in self._next_deltas(queue, under_way, has_more=bool(pending)):
                     if collectors[delta.request_id].push(delta):
                         under_way.discard(delta.request_id)
-                        self._router.close(delta.request_id)
+                        self._router.unregister(delta.request_id)
             return [completion for collector in collectors.values() for completion in collector.completions()]
         finally:
             for request_id in under_way:
                 self.abort(request_id)
 
-    def _enqueue_what_fits(self, pending: list[list[Request]], under_way: set[str], box: Box) -> None:
+    def _enqueue_what_fits(self, pending: list[list[Request]], under_way: set[str], queue: DeltaQueue) -> None:
         """Takes requests off the end of `pending` while the queue has room."""
         with self._lock:
             room = self.config.max_waiting_requests - self._scheduler.num_waiting
@@ -179,35 +180,35 @@ class Engine(EngineCore):
                 room -= len(pending[-1])
                 request_id = self.enqueue(pending.pop())
                 under_way.add(request_id)
-                self._router.open(request_id, box)
+                self._router.register(request_id, queue)
 
-    def _take_turn(self, box: Box, request_ids: Iterable[str], *, has_more: bool = False) -> Box:
-        """What is in the box; if it is empty, what a step puts there.
+    def _next_deltas(self, queue: DeltaQueue, request_ids: Iterable[str], *, has_more: bool = False) -> DeltaQueue:
+        """Takes what is in the queue; if it is empty, what a step puts there.
 
         Raises:
             EngineStopped: the engine was closed meanwhile.
             RequestError: all of these requests were aborted meanwhile, and there are no more.
         """
         with self._lock:
-            if not box:
-                self._router.sort(super().step())
-            found = box[:]
-            box.clear()
+            if not queue:
+                self._router.route(super().step())
+            found = queue[:]
+            queue.clear()
             if not found and self._closed:
                 raise EngineStopped("the engine is closed")
             if not found and not has_more and not any(request_id in self._requests for request_id in request_ids):
                 raise RequestError("the request was aborted")
-            others_wait = self._router.is_anything_left
+            others_wait = self._router.has_queued
         if others_wait:
-            time.sleep(0)  # locks are not fair: else who steps goes on stepping, and they never see what is theirs
+            time.sleep(0)  # locks are not fair: without this one thread may go on stepping, and the others starve
         return found
 
     def step(self) -> list[Delta]:
         """Runs one step; returns what it added to requests that were begun with `add`, and what steps of other callers
         had added to them before."""
         with self._lock:
-            self._router.sort(super().step())
-            return self._router.take_others()
+            self._router.route(super().step())
+            return self._router.take_unclaimed()
 
     def enqueue(self, requests: list[Request]) -> str:
         """Puts prepared requests into the queue; returns their common id. `step` reports on them."""
@@ -222,7 +223,7 @@ class Engine(EngineCore):
     def abort(self, request_id: str) -> bool:
         """Ends a request at once; its blocks are free on return. False if it is unknown or finished."""
         with self._lock:
-            self._router.close(request_id)
+            self._router.unregister(request_id)
             return super().abort(request_id)
 
     def stream(
@@ -237,15 +238,15 @@ class Engine(EngineCore):
             yield from self._driver.submit(prompt, sampling, constraint, **options)
             return
         requests = self.prepare(prompt, sampling, constraint, **options)
-        num_open, box = len(requests), Box()
+        num_open, queue = len(requests), DeltaQueue()
         under_way: set[str] = set()
         try:
             with self._lock:
                 request_id = self.enqueue(requests)
                 under_way.add(request_id)
-                self._router.open(request_id, box)
+                self._router.register(request_id, queue)
             while num_open:
-                for delta in self._take_turn(box, under_way):
+                for delta in self._next_deltas(queue, under_way):
                     if delta.error is not None:
                         raise delta.error
                     num_open -= delta.finish_reason is not None
@@ -288,7 +289,7 @@ class Engine(EngineCore):
         return [list(completion.prompt_logprobs) for completion in self._run(prepared, [None] * len(prepared))]
 
     def pin(self, prompt: Prompt, *, ttl: float = 600.0, namespace: str = "", adapter: str | None = None) -> Pin:
-        """Computes a prefix, if it is not cached, and keeps it for `ttl` seconds, whoever uses it or not.
+        """Computes a prefix, if it is not cached, and keeps it for `ttl` seconds, whether it is used or not.
 
         Whole blocks only (`Pin.num_tokens` of them). All pins together hold at most `max_pinned_blocks`. A pin ends
         early only where a request could otherwise never run. Count `num_pinned_blocks` in `statistics`.
@@ -316,7 +317,7 @@ class Engine(EngineCore):
             return function()
 
     def cache_report(self, *, shows_tree: bool = True, asks_what_if: bool = True) -> CacheReport:
-        """Who holds the pool, hit rate, evictions, the tree drawn, and what other pools would have brought; `print` it.
+        """What holds the pool, hit rate, evictions, the tree drawn, and what other pools would bring; `print` it.
 
         `shows_tree` shows prompts: the first tokens of every run as text. `asks_what_if` replays the recent traffic on
         the calling thread, a second or two; steps go on meanwhile.

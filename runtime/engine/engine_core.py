@@ -260,13 +260,13 @@ class EngineCore:
         delta brings all of the output, that of the parent included (`usage.forked_tokens` counts it).
 
         Args:
-            sampling: the law from here on; None: the parent's, under another seed for each fork. `max_tokens` counts
+            sampling: parameters from here on; None: the parent's, under another seed for each fork. `max_tokens` counts
                 from the beginning of the output. With a seed, fork i is sampled as output i of `n` would be.
             index: which of the request's outputs.
 
         Raises:
             RequestError: there is no such request or output or it has ended, or `max_tokens` leaves no room.
-            QueueFull: there is no room for so many.
+            QueueFull: there is no room for all of them.
         """
         if self._closed:
             raise EngineStopped("the engine is closed")
@@ -319,11 +319,11 @@ class EngineCore:
         """Ends the pins whose time is over; returns the seconds until the next one's will be (or inf)."""
         try:
             return self._stepper.guard(self.prefix_cache.end_expired_pins) - self._clock()
-        except Exception:  # a pin that lasts a little longer costs nobody its answer
+        except Exception:  # a pin that lasts a little longer costs no request its answer
             return PIN_RETRY_SECONDS
 
     def _settle(self, request: Request, keeps: bool) -> None:
-        """Puts down what a request that has ended leaves behind."""
+        """Records what a request that has ended leaves: its statistics, tokens and reply."""
         siblings = self._requests.get(request.request_id)
         if siblings is not None and all(other.phase is Phase.FINISHED for other in siblings):
             del self._requests[request.request_id]

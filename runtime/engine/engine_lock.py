@@ -1,13 +1,14 @@
-"""Who has the engine: one thread at a time, and nobody half way.
+"""The engine's lock: one thread at a time, and Ctrl-C never stops a change half way.
 
-Python raises KeyboardInterrupt wherever the main thread happens to be. In a step that would be between two changes that
-belong together: blocks that nobody holds any more, a request in no line. So on the main thread Ctrl-C waits until the
-turn is over, and does then what it would have done; pressed again it waits no longer::
+Python raises KeyboardInterrupt wherever the main thread happens to be. In a step that could be between two changes that
+belong together, and would leave blocks without an owner, or a request in no queue. So while the main thread holds the
+lock, Ctrl-C is deferred: its handler is called when the lock is released. Pressed again, it is deferred no longer::
 
-    turn     ┌──────── step ────────┐
-    Ctrl-C            ×             └─► KeyboardInterrupt, out of `with turn`
+    held     ┌──────── step ────────┐
+    Ctrl-C            ×             └─► KeyboardInterrupt, out of `with lock`
 
-Other signals and other threads are left alone, and so is a handler that is not Python's. A turn costs a microsecond.
+Other signals and other threads are left alone, and so is a handler that is not Python's. Knows no engine. Cost: about a
+microsecond to take it and release it.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ class EngineLock:
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        self._depth = 0  # of the main thread's turn
-        self._before: object = None  # the handler that is put off
-        self._came: tuple[int, FrameType | None] | None = None
+        self._depth = 0  # how many times the main thread has taken it, or waits to
+        self._before: object = None  # the handler whose calls are deferred
+        self._deferred: tuple[int, FrameType | None] | None = None  # the arguments of such a call
 
     def __enter__(self) -> None:
         is_main = threading.current_thread() is threading.main_thread()
@@ -32,7 +33,7 @@ class EngineLock:
             self._begin()
         try:
             self._lock.acquire()
-        except BaseException:  # pressed twice while another thread had its turn
+        except BaseException:  # pressed twice while another thread held the lock
             if is_main:
                 self._end()
             raise
@@ -44,19 +45,19 @@ class EngineLock:
 
     def _begin(self) -> None:
         if not self._depth:
-            self._came, self._before = None, signal.getsignal(signal.SIGINT)
+            self._deferred, self._before = None, signal.getsignal(signal.SIGINT)
             if callable(self._before):
-                signal.signal(signal.SIGINT, self._put_off)
+                signal.signal(signal.SIGINT, self._defer)
         self._depth += 1
 
     def _end(self) -> None:
         self._depth -= 1
         if not self._depth and callable(self._before):
             signal.signal(signal.SIGINT, self._before)
-            if self._came is not None:
-                self._before(*self._came)
+            if self._deferred is not None:
+                self._before(*self._deferred)
 
-    def _put_off(self, number: int, frame: FrameType | None) -> None:
-        if self._came is not None and callable(self._before):
+    def _defer(self, number: int, frame: FrameType | None) -> None:
+        if self._deferred is not None and callable(self._before):
             self._before(number, frame)
-        self._came = number, frame
+        self._deferred = number, frame

@@ -1,4 +1,4 @@
-"""From settings to KV events: who may share what is published, and where it goes."""
+"""From settings to KV events: which namespaces are published, and where to. Knows no blocks and no requests."""
 
 from __future__ import annotations
 

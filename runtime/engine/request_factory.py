@@ -1,7 +1,7 @@
 """From what a caller says to requests that are known to fit: tokens, budget, constraint, seed.
 
 Everything a request can be refused for is found here, before it is queued. It only reads shared state, so it may run on
-any thread; compiling a constraint, the slow part, never holds up a step.
+any thread; compiling a constraint, the slow part, never delays a step. Knows no queue and no blocks.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class RequestFactory:
         check_options(options)
         if sampling.kv_budget is not None and self._has_windows:
             raise RequestError(
-                "kv_budget: this model has layers with a sliding window, which cannot be told once keys are dropped; "
+                "kv_budget: this model has layers with a sliding window, which cannot be found once keys are dropped; "
                 "leave kv_budget out",
                 param="kv_budget",
             )
@@ -177,11 +177,11 @@ class RequestFactory:
         """`n` copies of an unfinished request, one under each new id; see `EngineCore.fork`. For the step thread."""
         if isinstance(n, bool) or not isinstance(n, int) or n < 1:
             raise RequestError(f"n: expected a positive integer, got {n!r}", param="n")
-        law = _fork_law(parent.sampling, sampling)
-        self._check_bias(law)
+        forked = _fork_sampling(parent.sampling, sampling)
+        self._check_bias(forked)
         if sampling is not None and sampling.n != 1:
             raise RequestError(f"sampling.n: {sampling.n}; say how many forks with fork(…, n={sampling.n})", param="n")
-        max_tokens = parent.max_tokens if sampling is None else self._budget(parent.num_prompt_tokens, law)
+        max_tokens = parent.max_tokens if sampling is None else self._budget(parent.num_prompt_tokens, forked)
         needed = parent.num_output_tokens + (parent.cursor.min_tokens_to_accept() if parent.cursor is not None else 1)
         if max_tokens < needed:
             raise RequestError(
@@ -194,7 +194,7 @@ class RequestFactory:
             seeds = [seed_of_output(sampling.seed, index) for index in range(n)]
         else:
             seeds = [_fork_seed(parent.seed, first + index) for index in range(n)]
-        return [self._copy(parent, law, seed, max_tokens) for seed in seeds]
+        return [self._copy(parent, forked, seed, max_tokens) for seed in seeds]
 
     def _copy(self, parent: Request, sampling: SamplingParams, seed: int, max_tokens: int) -> Request:
         child = Request(
@@ -245,7 +245,7 @@ class RequestFactory:
         return TokenRules(self._vocab_size, sampling.allowed_token_ids, words)
 
     def _tokens_of(self, word: str) -> list[list[int]]:
-        """A bad word as tokens, as it stands and behind a space."""
+        """A bad word as tokens, as it stands and after a space."""
         text = word.lstrip()
         return [self._tokenizer.encode(text), self._tokenizer.encode(f" {text}")]
 
@@ -272,7 +272,7 @@ class RequestFactory:
         return token_ids
 
     def _predicted(self, prediction: Prompt) -> array[int]:
-        """As `token_ids`, but of a text that stands behind another."""
+        """As `token_ids`, but of a text that follows another."""
         if isinstance(prediction, str):
             if not self._tokenizer.has_text:
                 refuse_text("prediction", "send it as token ids")
@@ -343,15 +343,15 @@ def _check_budget(constraint: Constraint, max_tokens: int) -> None:
         )
 
 
-def _fork_law(law: SamplingParams, own: SamplingParams | None) -> SamplingParams:
-    """What a fork with a law of its `own` goes by: it goes on with the keys of its parent."""
-    if own is None or (own.kv_budget, own.kv_policy) == (law.kv_budget, law.kv_policy):
-        return own or law
+def _fork_sampling(parents: SamplingParams, own: SamplingParams | None) -> SamplingParams:
+    """The parameters of a fork, which may have its `own`; the KV budget is its parent's, whose KV it goes on with."""
+    if own is None or (own.kv_budget, own.kv_policy) == (parents.kv_budget, parents.kv_policy):
+        return own or parents
     if own.kv_budget is not None:
-        its = "none" if law.kv_budget is None else f"{law.kv_budget} by {law.kv_policy!r}"
+        its = "none" if parents.kv_budget is None else f"{parents.kv_budget} by {parents.kv_policy!r}"
         text = f"kv_budget: a fork goes on with the budget of its parent, which is {its}; leave it out"
         raise RequestError(text, param="kv_budget")
-    return replace(own, kv_budget=law.kv_budget, kv_policy=law.kv_policy)
+    return replace(own, kv_budget=parents.kv_budget, kv_policy=parents.kv_policy)
 
 
 def _fork_seed(seed: int, number: int) -> int:

@@ -1,4 +1,7 @@
-"""What an engine has done and how full it is: plain numbers, and the sums behind them."""
+"""What an engine has done and how full it is: plain numbers, and the sums from which they are made.
+
+Knows finished requests; it knows no tensors. Cost: a few additions per finished request.
+"""
 
 from __future__ import annotations
 

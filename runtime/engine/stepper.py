@@ -2,24 +2,26 @@
 
 ::
 
-    batch  = scheduler.plan()              who runs, how many tokens each, which blocks
-    logits = runner.forward(batch)         one ragged forward
-    choice = sampler.choose(logits, batch)
-    deltas = _commit(batch, choice)        advance cursors, verify drafts, extend leases, finish, release
+    batch   = scheduler.plan()               which requests run, how many tokens of each, which blocks
+    logits  = runner.forward(batch)          one ragged forward
+    outputs = sampler.choose(logits, batch)
+    deltas  = _commit(batch, outputs)        advance cursors, verify drafts, extend leases, finish, release
 
-On a device that works beside the host, forward and sampling are only queued, and the step *runs ahead*: before it reads
-what it has chosen it plans the next one and queues its forward, on tokens that only the device knows. So whatever the
-host does, from reading step k to queueing the sampling of step k + 1, it does while the device computes::
+On a device that works in parallel with the host (a GPU) forward and sampling are only queued, and the step *runs
+ahead*: before it reads what it has chosen it plans the next one and queues its forward, on tokens that only the device
+knows. So whatever the host does, from reading step k to queueing the sampling of step k + 1, it does while the device
+computes::
 
     host      sample k │ plan, forward k+1 │ read k, commit, deliver │ masks, sample k+1 │ plan, forward k+2 │ …
     device    … forward k ────────► sample k ► forward k+1 ────────────────────────────► sample k+1 ► forward k+2 …
 
-Masks, penalties and the lot are those of a step alone, for they are made when all before is known; only the forward
-comes early. Whoever turns out to have ended is computed once in vain: his blocks may be given to others at once, since
-whatever they write there is queued behind it. A draft begins where the last token ended, so a step with drafts does not
-run ahead, and where some may draft it is weighed what saves more (`overlap_policy`).
+Only the forward comes early: masks and penalties are made when all earlier tokens are known, so outputs are those of
+steps that do not run ahead. A request that turns out to have ended is computed once in vain. Its blocks may be given to
+other requests at once, since what those write is queued after that forward. A draft begins after the last token, so a
+step with drafts does not run ahead; where some requests may draft, `overlap_policy` chooses what brings more tokens a
+second.
 
-Knows the requests that are queued or running, not who asked for them. Single-threaded.
+Knows the requests that are queued or running, and not where their deltas go. Single-threaded.
 """
 
 from __future__ import annotations
@@ -54,7 +56,7 @@ Result = TypeVar("Result")
 
 logger = logging.getLogger("phloem")
 
-NEWS_SECONDS = 0.005  # who waits for nothing but a disk looks up so often: there may be an abort, or somebody new
+LOAD_WAIT_SECONDS = 0.005  # at most, where all wait for a tier: then aborts and new requests are looked at
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +137,7 @@ class Stepper:
         self.guard(lambda: self._scheduler.add(request), request)
 
     def fork(self, parent: Request, child: Request) -> None:
-        """Lets a copy of an unfinished request go on beside it."""
+        """Takes in a copy of an unfinished request; both go on."""
         self._drafter.draft(child)
         self.guard(lambda: self._scheduler.fork(parent, child), child)
 
@@ -228,7 +230,7 @@ class Stepper:
         try:
             self._prefix_cache.end_step()
         except Exception:
-            logger.exception("a fault while those that follow the cache were told of one")
+            logger.exception("a fault while the cache's followers were notified of another fault")
 
     def _step(self) -> None:
         """Adds to `_deltas`."""
@@ -238,7 +240,7 @@ class Stepper:
         batch = self._scheduler.plan() if ahead is None else ahead.batch
         if batch is None:
             if self._loads is not None:
-                self._loads.await_news(NEWS_SECONDS)
+                self._loads.wait_for_one(LOAD_WAIT_SECONDS)
         else:
             self._drafter.begin_step(len(batch.extends), self._prefill.decode_seconds)
             num_drafting = 0  # is of interest only where it is weighed against running ahead
@@ -246,10 +248,10 @@ class Stepper:
                 num_drafting = sum(self._drafter.may_draft(extend.request) for extend in batch.extends)
             num_jumped = batch.count_jumped() if num_drafting else 0
             drafts = not self._runs_ahead or not self._overlap_policy.prefers_ahead(len(batch.extends), num_drafting)
-            choices = self._compute(batch, None if ahead is None else ahead.logits, drafts=drafts)
+            outputs = self._compute(batch, None if ahead is None else ahead.logits, drafts=drafts)
             self._is_committing = True
-            self._commit(batch, choices, drafts=drafts)
-            self._is_committing = False  # who was committed last is not charged with an interruption from here on
+            self._commit(batch, outputs, drafts=drafts)
+            self._is_committing = False  # from here on an interruption is not charged to the last request
             self.num_steps += 1
             if self._ahead is not None and not self._ahead.is_wanted:
                 self._ahead = None
@@ -262,7 +264,7 @@ class Stepper:
             self._fail(request, late_error(request))
 
     def _learn(self, batch: Batch, begin: float, num_drafting: int, num_jumped: int, *, was_ahead: bool) -> None:
-        """Learns what a step cost that began at `begin`, when its requests had so many accepted drafted tokens."""
+        """Learns what a step cost that began at `begin`; num_jumped: accepted drafted tokens of its requests then."""
         seconds = self._stopwatch() - begin
         prompts = [(one.start, one.end) for one in batch.extends if one.num_tokens > 1]
         self._prefill.observe_step(prompts, len(batch.extends) - len(prompts), seconds)
@@ -279,13 +281,13 @@ class Stepper:
         request.finish_reason = reason
         request.draft = []
         self._scheduler.remove(request, keep=keeps)
-        request.cursor = request.lookup = None  # a constraint is kept alive by those who still need it
+        request.cursor = request.lookup = None  # so that a constraint lives only while a request needs it
         if keeps:
             self._pin_prompt(request)
         self._on_finish(request, keeps)
 
     def _take_ahead(self) -> Ahead | None:
-        """The step whose forward is queued, if anybody still wants it."""
+        """The step whose forward is queued, if one of its requests goes on."""
         ahead, self._ahead = self._ahead, None
         if ahead is None or not ahead.is_wanted:
             return None
@@ -293,8 +295,8 @@ class Stepper:
         return ahead
 
     def _compute(self, batch: Batch, logits: Tensor | None, *, drafts: bool) -> list[SamplerOutput]:
-        """One forward, unless its logits are there, and its choices; before they are read the next step's forward,
-        unless there are drafts or are to be `drafts`.
+        """One forward, unless its logits are there, and what is sampled from it. Before that is read the next step's
+        forward is queued, unless this step has drafts or the next is to have (`drafts`).
 
         If that fails, each request is computed alone, so that it fails alone.
         """
@@ -309,30 +311,30 @@ class Stepper:
             self._run_ahead(batch, unread)
         read = self._stopwatch()
         try:
-            choices = unread.read()
+            outputs = unread.read()
         except Exception:
             self._ahead = None
             return self._compute_each(batch)
         end = self._stopwatch()
         self._busy, self._waited = end - begin, end - read
-        return choices
+        return outputs
 
     def _compute_each(self, batch: Batch) -> list[SamplerOutput]:
         self.num_recoveries += 1
         self._sampler.forget()
-        choices = []
+        outputs = []
         for extend in batch.extends:
             self._scheduler.current = extend.request
             if extend.request.phase is Phase.FINISHED:
-                choices.append(SamplerOutput())
+                outputs.append(SamplerOutput())
                 continue
             alone = Batch.from_extends([replace(extend, unread=-1)], self._prefix_cache.block_size)
             try:
-                choices += self._sampler.choose(self._runner.forward(alone), alone)
+                outputs += self._sampler.choose(self._runner.forward(alone), alone)
             except Exception as error:
                 self._sampler.forget()
-                choices.append(SamplerOutput(error=cause_of("the step", error)))
-        return choices
+                outputs.append(SamplerOutput(error=cause_of("the step", error)))
+        return outputs
 
     def _run_ahead(self, batch: Batch, unread: UnreadOutputs) -> None:
         """Queues the forward of the next step, if it can be planned without the tokens of this one."""
@@ -341,36 +343,36 @@ class Stepper:
             with suppress(Exception):  # then it is planned again, and fails alone
                 self._ahead = Ahead(following, self._runner.forward(following, unread.token_ids))
 
-    def _commit(self, batch: Batch, choices: list[SamplerOutput], *, drafts: bool) -> None:
-        for extend, choice in zip(batch.extends, choices, strict=True):
+    def _commit(self, batch: Batch, outputs: list[SamplerOutput], *, drafts: bool) -> None:
+        for extend, output in zip(batch.extends, outputs, strict=True):
             request = self._scheduler.current = extend.request
             if request.phase is Phase.FINISHED:  # while the step was under way
                 continue
             try:
-                delta = self._commit_extend(extend, choice, drafts=drafts)
+                delta = self._commit_extend(extend, output, drafts=drafts)
             except RequestError as error:  # its constraint, or its logits; nothing else has changed
                 self._fail(request, error)
             else:
                 if delta is not None:
                     self._deltas.append(delta)
 
-    def _commit_extend(self, extend: Extend, choice: SamplerOutput, *, drafts: bool) -> Delta | None:
+    def _commit_extend(self, extend: Extend, output: SamplerOutput, *, drafts: bool) -> Delta | None:
         """Moves the request's ranges on; returns its delta if the step decided a token (or scored the prompt)."""
         request, draft = extend.request, extend.draft
         request.usage.num_steps += 1
-        if choice.error is not None:
-            raise choice.error
-        if choice.prompt_logprobs:
-            request.prompt_logprobs += choice.prompt_logprobs
+        if output.error is not None:
+            raise output.error
+        if output.prompt_logprobs:
+            request.prompt_logprobs += output.prompt_logprobs
         request.num_computed_tokens = extend.start + extend.num_tokens
-        if choice.is_postponed:  # the last token is computed once more, for its logits
+        if output.is_postponed:  # the last token is computed once more, for its logits
             request.num_computed_tokens -= 1
         self._prefix_cache.keep_scores(request, extend.start)
-        if choice.is_postponed or not extend.reaches_end:
+        if output.is_postponed or not extend.reaches_end:
             self._prefix_cache.commit(request)
             return None
         was_prefill = extend.start < request.num_prompt_tokens
-        decided = choice.token_ids
+        decided = output.token_ids
         if draft:
             decided = decided[: num_accepted(draft, decided) + 1]
             request.usage.drafted_tokens += len(draft)
@@ -384,8 +386,8 @@ class Stepper:
             request.usage.jumped_tokens += num_new - 1
         if draft and request.num_predicted:
             count_predicted(request, len(draft), num_new - 1)
-        if choice.logprobs:
-            request.logprobs += choice.logprobs[:num_new]
+        if output.logprobs:
+            request.logprobs += output.logprobs[:num_new]
         self._drafter.settle(request, decided, num_new)
         if reason is not None:
             request.output.finish()
@@ -403,7 +405,7 @@ class Stepper:
         return new_delta(request, self._tokenizer.show)
 
     def _compact(self, batch: Batch) -> None:
-        """Lets those drop keys and values who have come so far (`kv_budget`)."""
+        """Drops keys and values of requests that have come to their next compaction (`kv_budget`)."""
         for request in [extend.request for extend in batch.extends]:
             self._scheduler.current = request
             if request.num_computed_tokens == next_compaction(request) and request.phase is Phase.RUNNING:
@@ -419,7 +421,7 @@ class Stepper:
         self.num_failed += error.is_fault
 
     def _pin_prompt(self, request: Request) -> None:
-        """Pins what is computed of the prompt, if the request wants that; beyond the budget of pins it is let go."""
+        """Pins what is computed of the prompt, if the request wants that and the budget of pins allows it."""
         ttl, request.pin_ttl = request.pin_ttl, 0.0
         if ttl > 0:
             with suppress(PinBudgetExceeded):

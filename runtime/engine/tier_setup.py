@@ -1,4 +1,4 @@
-"""From settings to what follows the tree: the tiers below the pool, and KV events."""
+"""From settings to the followers of the tree: the tiers below the pool, and KV events. Knows no requests."""
 
 from __future__ import annotations
 

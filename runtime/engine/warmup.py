@@ -45,25 +45,25 @@ SCHEMAS = (RECORD, WORDS, NAMED, OPEN)
 
 
 def warm_up(engine: Engine, parts: tuple[str, ...] = PARTS) -> None:
-    """Rehearses a GPU's steps and runs a few small requests of every sort. Afterwards the engine's cache is empty, and
+    """Runs a GPU's warm-up batches and a few small requests of every sort. Afterwards the engine's cache is empty, and
     its statistics and the record of its traffic are as if there had been none."""
     if "sampling" in parts:
         engine.run_warmup_batches()
     filtered = SamplingParams(temperature=1.0, top_k=8, top_p=0.9, min_p=0.01, seed=0)
-    laws = [replace(filtered, temperature=0.0), filtered]
+    plain = [replace(filtered, temperature=0.0), filtered]
     runs: list[tuple[ConstraintSpec | None, SamplingParams]] = []
     if "sampling" in parts:
         reported = replace(filtered, logprobs=2)
         edited = replace(filtered, presence_penalty=0.5, logit_bias={1: 1.0})
-        runs += [(None, law) for law in (*laws, reported, edited, replace(edited, logprobs=0))]
+        runs += [(None, params) for params in (*plain, reported, edited, replace(edited, logprobs=0))]
     if "constraints" in parts and engine.tokenizer.has_text:
         specs = (regex("[a-z]{2,4}|\\d+"), choice(["yes", "no"]), json_object(), *map(json_schema, SCHEMAS))
-        runs += [(spec, law) for spec in specs for law in laws]
-    for spec, law in runs:
+        runs += [(spec, params) for spec in specs for params in plain]
+    for spec, params in runs:
         needed = engine.request_factory.compile(spec).min_tokens() if spec is not None else 1
         # a context or a pool that is too small for them is too small for requests like them as well
         with suppress(RequestError):
             prompts = [[1, 2, 3], list(range(1, 40))]
-            engine.generate(prompts, replace(law, max_tokens=needed + 16), spec, namespace=NAMESPACE)
+            engine.generate(prompts, replace(params, max_tokens=needed + 16), spec, namespace=NAMESPACE)
     engine.flush_cache()
     engine.reset_statistics()

@@ -1,4 +1,4 @@
-"""The adapters that an engine serves, by name. Safe on any thread.
+"""The adapters that an engine serves, by name. Safe on any thread. Knows no requests and no batches.
 
 A request holds its adapter from the moment it is prepared, so one that is unloaded meanwhile goes on to its end, and
 the weights are freed when the last such request is gone. A name stands for one content as long as it is loaded; under

@@ -1,7 +1,7 @@
 """One step's work: which request computes which tokens, and the index arrays that say so to the kernels.
 
 Everything is an extend: a prefill chunk, one decode token, a draft to verify. An `Extend` names the tokens; `Batch`
-lays all of them out behind each other (ragged, no padding). This module knows no tensors: arrays are numpy.
+lays all of them out end to end (ragged, no padding). This module knows no tensors: arrays are numpy.
 
 Rows of one extend, with two known uncomputed tokens and a draft of two::
 
@@ -112,7 +112,7 @@ class Batch:
 
     @staticmethod
     def from_extends(extends: list[Extend], block_size: int) -> Batch:
-        """Lays the extends out, those of an adapter beside each other. Every request must hold blocks up to its
+        """Lays the extends out, those of an adapter next to each other. Every request must hold blocks up to its
         extend's end."""
         has_adapters = any(extend.request.adapter is not None for extend in extends)
         if has_adapters:

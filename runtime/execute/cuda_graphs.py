@@ -100,7 +100,7 @@ class CudaGraphs:
     """Runs steps of few tokens from graphs.
 
     Args:
-        plan: lays a batch's attention out in the buffers, for so many tokens.
+        plan: lays a batch's attention out in the buffers, for a number of tokens.
         forward: token_ids, positions, plan, slots, None, adapted → logits `[T, vocab_size]` of all tokens. Everything
             it does must be queued on the current stream and depend on the contents of its arguments on the device
             alone.
@@ -209,7 +209,7 @@ def fill_in(token_ids: Tensor, unread: Tensor, decided: Tensor | None, vocab_siz
         token_ids: `[T]` int64, changed in place.
         unread: `[T]` int64, where in `decided` each token is found; -1: it is known.
         decided: int64, tokens on the same device. What is no token of the vocabulary (nothing was allowed, logits were
-            not numbers) is taken for one: nobody will use its row, but it must not read outside the embedding.
+            not numbers) is taken for one: its logits will not be used, but it must not read outside the embedding.
     """
     assert decided is not None, "a token that is not known is found nowhere"
     found = decided.clamp(0, vocab_size - 1)[unread.clamp(min=0)]

@@ -61,7 +61,7 @@ class KVCache:
     def copy_block(self, source: int, target: int) -> None:
         """Copies one block in all layers, with a launch for each stack; ordered like all on the stream.
 
-        Where a stack is larger than 2 GiB, torch takes a launch for every so many layers as lie within 2 GiB.
+        Where a stack is larger than 2 GiB, torch takes a launch for each group of layers that lie within 2 GiB.
         """
         if source != target:
             for stack in self._stacks:
@@ -113,10 +113,10 @@ class KVCache:
         if device.type == "cuda":
             with on_device(device):
                 index = send(np.asarray(blocks, np.int64), device)
-                for stack, part in self._bytes_beside(rows):
+                for stack, part in self._stacks_with(rows):
                     part.copy_(stack.index_select(1, index).transpose(0, 1))
             return rows
-        for stack, part in self._bytes_beside(rows):
+        for stack, part in self._stacks_with(rows):
             # block by block each layer is a copy of plain memory; torch would go element by element
             source, target = stack.numpy(), part.numpy()
             for row, block in enumerate(blocks):
@@ -128,15 +128,15 @@ class KVCache:
         if rows.is_cuda:
             with on_device(rows.device):
                 index = send(np.asarray(blocks, np.int64), rows.device)
-                for stack, part in self._bytes_beside(rows):
+                for stack, part in self._stacks_with(rows):
                     stack.index_copy_(1, index, part.transpose(0, 1))
             return
-        for stack, part in self._bytes_beside(rows):
+        for stack, part in self._stacks_with(rows):
             target, source = stack.numpy(), part.numpy()
             for row, block in enumerate(blocks):
                 target[:, block] = source[row]
 
-    def _bytes_beside(self, rows: Tensor) -> list[tuple[Tensor, Tensor]]:
+    def _stacks_with(self, rows: Tensor) -> list[tuple[Tensor, Tensor]]:
         """Each stack as `[layers, blocks, words]`, and its part of the rows as `[n, layers, words]`."""
         stacks = [stack.view(torch.uint8).flatten(2) for stack in self._stacks]
         word = torch.int64 if all(stack.shape[2] % 8 == 0 for stack in stacks) else torch.uint8

@@ -1,4 +1,7 @@
-"""From settings to a loaded model: device, number format, decoder, tokenizer, and how large the KV pool is."""
+"""From settings to a loaded model: device, number format, decoder, tokenizer, and how large the KV pool is.
+
+Knows files, settings and device memory; it knows no requests.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ KV_DTYPES = {"fp8": FP8, "int8": torch.int8}
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """A decoder on its device, the tokenizer beside it, and adapters by name; `folder` is where the first two came
+    """A decoder on its device, its tokenizer, and adapters by name; `folder` is where the first two came
     from, if they came from one."""
 
     decoder: Decoder
@@ -43,7 +46,7 @@ class LoadedModel:
 def load(config: EngineConfig, report: Callable[[int, int], None] | None = None) -> LoadedModel:
     """Resolves the settings and loads the checkpoint. On the CPU it may set torch's number of threads.
 
-    report: is told how many layers of how many are loaded.
+    report: called with the numbers of layers that are loaded and of all layers.
 
     Raises:
         ConfigError: an unknown device or dtype, or a context that is longer than the model's.

@@ -42,7 +42,7 @@ class PrefillCost:
         self.decode_seconds = 0.0
 
     def observe_step(self, prompts: Sequence[Extent], num_decoding: int, seconds: float) -> None:
-        """Records that a step which computed these chunks, beside `num_decoding` decoding requests, took `seconds`."""
+        """Records that a step which computed these chunks and decoded `num_decoding` requests took `seconds`."""
         if seconds <= 0.0:
             return
         if not prompts:
@@ -65,7 +65,7 @@ class PrefillCost:
         return self.operations(start, end) * (self.seconds_per_operation or 0.0)
 
     def num_tokens(self, start: int, seconds: float, most: int) -> int:
-        """How many tokens of a prompt from `start` on can be computed in so many seconds, at most; whole blocks.
+        """How many tokens of a prompt from `start` on can be computed in `seconds`, at most; whole blocks.
 
         `most` if nothing is known.
         """

@@ -1,8 +1,8 @@
-"""Steps of every kind that an engine may meet, to be run before anybody waits for one.
+"""Warm-up batches: steps of every kind that an engine may meet, to be run before a request waits for one.
 
 On a GPU the first step of its kind is slow: kernels are compiled (seconds, once on a machine, then loaded), libraries
 choose theirs, buffers grow, and a graph is captured. Which kernels a step takes is decided by how its contexts are
-spread and shared, so a rehearsal walks through regimes, for every size of graph and every length of chunk::
+spread and shared, so a warm-up walks through these cases, for every size of graph and every length of chunk::
 
     full    ▬▬▬▬▬▬ ▬▬▬▬▬▬     the pool is full
     even    ▬▬▬ ▬▬▬ ▬▬▬       all read several splits of the grid of keys
@@ -13,7 +13,8 @@ spread and shared, so a rehearsal walks through regimes, for every size of graph
 
 The largest come first: buffers take their size once, and the memory of large graphs serves the smaller ones as well.
 
-A rehearsed step is no request's. It computes on token 0, its keys are whatever the pool holds, and nothing is written.
+A warm-up batch belongs to no request. It computes on token 0, its keys are whatever the pool holds, and nothing is
+written.
 Knows no tensors and no kernels; how much of what real steps launch is reached is for the tests to say.
 """
 
@@ -62,7 +63,7 @@ class WarmupBatches:
                     yield from self._regimes([draft_len] * num_drafts + [1] * draft_len)
 
     def prefills(self) -> Iterator[Batch]:
-        """Chunks of all lengths, alone and beside others that decode; only their last tokens' logits are wanted."""
+        """Chunks of all lengths, alone and with requests that decode; only their last tokens' logits are wanted."""
         length = min(self.max_tokens, self.max_len)
         while length > 1:
             yield from self._regimes([length], wants_all=False)

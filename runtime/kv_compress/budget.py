@@ -1,6 +1,6 @@
 """When a request with a `kv_budget` drops keys and values: a function of its tokens' number alone.
 
-The prompt is computed whole, for its KV is everybody's; then the request copies what is worth keeping (`key_policy`),
+The prompt is computed whole, for its KV is shared; then the request copies what is worth keeping (`policy`),
 lets go of the prefix, and goes on over the copy. That grows with the output and is compacted again, by the same rule::
 
     kept │    ╱│                           prompt: whole, in the tree
@@ -10,7 +10,7 @@ lets go of the prefix, and goes on over the copy. That grows with the output and
          └─────┴─────┴────┴────┴────► position
 
 So the first compaction is at the end of the prompt, or where all that is known outgrows budget and slack, whichever is
-later. Nothing behind it is computed before: neither a chunk nor a draft crosses that position. Therefore what a token
+later. Nothing after it is computed before: neither a chunk nor a draft crosses that position. Therefore what a token
 sees depends on the tokens before it, never on chunks, drafts, a cached prefix, other requests or a preemption.
 
 Knows requests; it knows no tensors and no blocks.
@@ -24,7 +24,7 @@ LEAST_SLACK = 64  # tokens between two compactions
 
 
 def first_compaction(request: Request) -> int | None:
-    """The position from which on its KV is nobody else's, whether it has come so far or not; None: there is none."""
+    """The position from which on its KV is its own, whether it has come so far or not; None: there is none."""
     budget = request.sampling.kv_budget
     return None if budget is None else max(full_at(budget), request.num_prompt_tokens)
 

@@ -4,7 +4,7 @@
     sinks    ████        ██████████████    the first four tokens and the last
 
 Kept keys stay turned by the positions at which they were computed. SnapKV: Li et al., arXiv 2404.14469, with the window
-asked again whenever the cache is compacted, not only behind the prompt. Sinks: Xiao et al., StreamingLLM, arXiv
+asked again whenever the cache is compacted, not only after the prompt. Sinks: Xiao et al., StreamingLLM, arXiv
 2309.17453, but for the positions: there they are counted anew within the cache.
 
 What scores need is computed for them alone: a forward of the window's tokens over the KV that is there, which writes

@@ -1,4 +1,4 @@
-"""An adapter's tensors (PEFT's LoRA, `adapter_model.safetensors`), laid out behind the decoder's own linear maps.
+"""An adapter's tensors (PEFT's LoRA, `adapter_model.safetensors`), laid out for the decoder's own linear maps.
 
 ::
 
@@ -36,7 +36,7 @@ _PREFIX = "base_model.model."
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Adapter:
-    """A loaded adapter; it lives as long as somebody needs it.
+    """A loaded adapter; it lives as long as a request or the engine needs it.
 
     Attributes:
         folder: where it came from.
@@ -141,7 +141,9 @@ def _why_not(name: str, config: AdapterConfig, model: ModelConfig) -> str:
     if not kind or kind not in ("A.weight", "B.weight"):
         return "only lora_A.weight and lora_B.weight are read, no biases and no modules that were saved whole"
     if ".mlp." in name and model.experts is not None:
-        return "adapters of experts, or of layers that have some, are not supported beside the attention's projections"
+        return (
+            "adapters of experts, or of layers that have some, are not supported; only of the attention's projections"
+        )
     if model.latent is not None:
         return "with latent attention only the output projection may have an adapter"
     if not config.has(module):

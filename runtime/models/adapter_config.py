@@ -1,7 +1,7 @@
 """An adapter's `adapter_config.json`, as PEFT writes it: which modules it adds to, and by what factor.
 
-Exact or refused: whatever would make the adapter compute something else than `scale · B A` behind a linear map (DoRA,
-trained biases, whole modules that were saved beside …) is an error that names the key, and so is a key that is not
+Exact or refused: whatever would make the adapter compute something else than `scale · B A` added to a linear map (DoRA,
+trained biases, modules that were saved whole …) is an error that names the key, and so is a key that is not
 known here, unless it is off. Tensors are read in `adapter.py`.
 """
 

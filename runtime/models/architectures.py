@@ -1,6 +1,6 @@
-"""The architectures phloem runs: one row of options each. All of them are the same decoder.
+"""The architectures phloem runs: one entry of options each. All of them are the same decoder.
 
-A row says what differs from Llama, and under which names a checkpoint keeps its tensors. Everything numeric comes
+An entry says what differs from Llama, and under which names a checkpoint keeps its tensors. Everything numeric comes
 from the checkpoint's own `config.json` (see `config.py`); this module reads no files and knows no tensors.
 """
 

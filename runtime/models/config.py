@@ -49,7 +49,7 @@ class ModelConfig:
 
     Attributes:
         architecture: class name in transformers, a key of `ARCHITECTURES`.
-        options: the architecture's row of options.
+        options: the architecture's entry of options.
         num_kv_heads, head_dim: heads that the cache keeps of a token, and elements of one, of queries too; with latents
             one head, as wide as what is kept.
         intermediate_size: width of the MLP's gate (and of its up-projection), where it is no mixture of experts.

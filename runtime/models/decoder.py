@@ -1,6 +1,6 @@
 """One decoder for all architectures: token ids in, logits out, KV written on the way.
 
-A step is a ragged batch of tokens laid behind each other (`[T]`, no padding); which of them belong together is known
+A step is a ragged batch of tokens laid end to end (`[T]`, no padding); which of them belong together is known
 to the attention plan alone. This module knows no requests, no scheduler and no sampling, and keeps nothing between
 calls: everything a step needs is an argument.
 
@@ -13,7 +13,7 @@ With latent attention (`latent.py`) queries meet one vector per token instead of
 
 Cost: four matrix products per layer (q, k, v and gate, up are stacked when loading). In the last layer only the rows
 whose logits are wanted go on after the attention; with none wanted it ends at the KV write. In fp32 on the CPU no op
-lets a row's bits depend on the other rows: a token's logits are the same alone, in a batch, or behind a cached prefix.
+lets a row's bits depend on the other rows: a token's logits are the same alone, in a batch, or after a cached prefix.
 """
 
 from __future__ import annotations
@@ -133,7 +133,8 @@ class Decoder:
         (`triton.linear`), and in half types on the CPU, by products of `ROW_TILE` rows each; in fp32 on the CPU they
         never do, at no cost. quantise: round all matrices, the embedding included, to "int8" or "int4" while loading
         (fp32 on the CPU only); norms and biases stay, and so do matrices that are published in few bits, but that their
-        products may round inputs then, which is faster. report: is told how many layers of how many are read.
+        products may round inputs then, which is faster. report: called with the numbers of layers read and of all
+        layers.
 
         Raises:
             ModelError: anything in the folder that is missing, odd or not supported.
@@ -218,7 +219,7 @@ class Decoder:
             if scale != 1.0:
                 x = x * scale
             normed, residual = _add_norm(x, residual, weights.mlp_norm, eps)
-            # whoever wants the logits of all tokens may have filled the step up with some that are none
+            # a caller that wants the logits of all tokens may have padded the step
             x = self._mlp(index, normed, slots if logits_rows is None else None, lora)
             if weights.post_mlp_norm is not None:
                 x = ops.rms_norm(x, weights.post_mlp_norm, eps)

@@ -70,7 +70,7 @@ class ExpertsConfig:
         num_chosen: of a token.
         normalises: their shares are divided by their sum.
         scale: factor on the shares.
-        num_groups, num_chosen_groups: they are chosen from so many of so many equal groups.
+        num_groups, num_chosen_groups: they are chosen from `num_chosen_groups` of `num_groups` equal groups.
         inner_size: width of one expert's gate.
         shared_size: width of the gate of what every token goes through besides; 0: nothing.
         has_experts: of each layer, whether its MLP is a mixture.
@@ -130,13 +130,13 @@ class ExpertsConfig:
         return self.num_experts + bool(self.shared_size and self.options.names.shared_gate)
 
     def shapes(self, hidden_size: int, num_experts: int) -> list[tuple[int, int]]:
-        """(Outputs, inputs) of the matrices of so many experts and of the shared one, but for the router's."""
+        """(Outputs, inputs) of the matrices of n experts and of the shared one, without the router's."""
         widths = [self.inner_size] * num_experts + [self.shared_size] * (self.shared_size > 0)
         return [shape for width in widths for shape in ((2 * width, hidden_size), (hidden_size, width))]
 
 
 def _layers(fields: Fields, num_layers: int) -> tuple[bool, ...]:
-    """Which layers are mixtures: from one on, every so many, but for those that are listed."""
+    """Which layers are mixtures: from one on, every n-th, but for those that are listed."""
     first = fields.integer("first_k_dense_replace", 0, at_least=0)
     dense = fields.values.get("mlp_only_layers") or []
     if not isinstance(dense, list) or any(isinstance(index, bool) or not isinstance(index, int) for index in dense):

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ...errors import ModelError
 
-# weights as safetensors and the small text files beside them; never code, never pickles
+# weights as safetensors and the small text files next to them; never code, never pickles
 _WEIGHTS = "*.safetensors"
 _DESCRIPTION = ["*.json", "tokenizer.model", "*.jinja"]
 _SHA256 = re.compile(r"[0-9a-f]{64}")  # the name of a large file in the cache

@@ -1,8 +1,8 @@
 r"""Regular expressions for names of modules, as configuration files have them; matched in bounded time.
 
-They come with a checkpoint or an adapter, from whoever made it, and Python's `re` takes exponential time over some of
-them while nothing else of the process runs. So the expression is read as Python reads it, but matched by following the
-*set* of positions that it can have reached, one bit each (Thompson's simulation, with sets as integers)::
+They come with a checkpoint or an adapter, from whatever source it has, and Python's `re` takes exponential time over
+some of them while nothing else of the process runs. So the expression is read as Python reads it, but matched by
+following the *set* of positions that it can have reached, one bit each (Thompson's simulation, with sets as integers)::
 
     one character  (reached & where it stands) << 1     a|b  union
     x*             until nothing new is reached         (?=x), (?!x)  keeps the positions where x matches, or does not
@@ -114,7 +114,7 @@ class NamePattern:
         return hash(self.text)
 
     def count(self, operations: int = 1) -> None:
-        """So many operations more. Raises ModelError: they are too many."""
+        """Counts operations. Raises ModelError: they are too many."""
         self._work.done += operations
         if self._work.done > MOST_WORK:
             raise ModelError(f"{self.place}: {_short(self.text)} takes too long to match; {REMEDY}")

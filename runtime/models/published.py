@@ -113,7 +113,7 @@ def _from_middle(numbers: Tensor, bits: int) -> Tensor:
 
 
 def _per_word(tensors: _Tensors, name: str, count: int, bits: int, what: str) -> int:
-    """Words for so many numbers, which must be whole ones."""
+    """How many words n numbers take, which must fill whole ones."""
     if count * bits % 32:
         raise tensors.refuse(name, f"{count} {what} are no multiple of the {32 // bits} that a word holds")
     return count * bits // 32

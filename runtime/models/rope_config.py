@@ -52,7 +52,7 @@ class RopeConfig:
     def from_fields(
         scaling: Fields, *, theta: float, head_dim: int, partial_rotary: float, max_positions: int, original: int
     ) -> RopeConfig:
-        """Reads `rope_scaling` (with `rope_theta` beside it) or `rope_parameters` (with everything inside).
+        """Reads `rope_scaling` (with `rope_theta` next to it) or `rope_parameters` (with everything inside).
 
         The keyword arguments are what the configuration says outside of `scaling`; entries inside go first.
         `original` is a top-level `original_max_position_embeddings` (0: none), which Phi-3 has.

@@ -1,7 +1,7 @@
 """Tensors out of safetensors files, checked by name and shape. Nothing else is ever opened: no pickle, no code.
 
 One file (`model.safetensors`) or many with an index (`model.safetensors.index.json`); files are memory-mapped and
-read tensor by tensor, so that loading needs little memory beside the weights themselves.
+read tensor by tensor, so that loading needs little memory besides the weights themselves.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _DTYPES = {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16, "
 class Checkpoint:
     """The tensors of one folder, by name. Made by `open_checkpoint`.
 
-    `unread` tells at the end which tensors nobody asked for: a bias or a scale that was overlooked would make a model
+    `unread` says at the end which tensors were not asked for: a bias or a scale that was overlooked would make a model
     that runs and answers nonsense.
     """
 
@@ -178,7 +178,7 @@ def _weight_map(folder: Path) -> dict[str, str]:
         raise ModelError(f"{index}: weight_map: expected an object of tensor names and file names")
     for file in set(names.values()):
         if Path(file).name != file or not file.endswith(".safetensors"):
-            raise ModelError(f"{index}: weight_map names {file!r}; shards are .safetensors files beside the index")
+            raise ModelError(f"{index}: weight_map names {file!r}; shards are .safetensors files next to the index")
     return names
 
 

@@ -1,4 +1,4 @@
-"""A thread for work that nobody waits for. Knows jobs without arguments or results."""
+"""A thread for work that no caller waits for. Knows jobs without arguments or results."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Job = Callable[[], None]
 
 
 class Failures:
-    """Errors that nobody has foreseen: counted, and the first is told. Any thread may call.
+    """Unexpected errors: counted, and the first is logged. Any thread may call.
 
     Attributes:
         number: so far.
@@ -38,7 +38,7 @@ class Background:
 
     Attributes:
         close: ends the thread when it has done what it was given before; waits for that for `CLOSING_SECONDS` at most.
-            Happens by itself when nobody holds this object any more, and when the interpreter exits: a thread in the
+            Happens by itself when this object is no longer referenced, and when the interpreter exits: a thread in the
             middle of something must not outlive it.
     """
 
@@ -49,7 +49,7 @@ class Background:
         self.close = weakref.finalize(self, _close, self._jobs, thread)
 
     def do(self, job: Job) -> None:
-        """Puts a job at the end of the line; after `close` it is dropped."""
+        """Queues a job; after `close` it is dropped."""
         if self.close.alive:
             self._jobs.put(job)
 

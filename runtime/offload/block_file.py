@@ -7,7 +7,7 @@
 
 Little-endian; the header is 256 bytes. The checksum (HMAC-SHA256, RFC 2104, under the folder's secret) covers
 everything before it and the KV, so a file is unreadable if a byte of it has changed anywhere, or if it was written by
-somebody who does not know the secret. The key in the header is that of the file's name, so a file that was copied or
+a process that does not know the secret. The key in the header is that of the file's name, so a file that was copied or
 renamed is not what it claims to be. Nothing is parsed, and nothing is ever executed: all that is read is compared with
 what is expected, byte for byte.
 
@@ -67,7 +67,7 @@ def read_block(path: Path, secret: bytes, fingerprint: bytes, key: BlockKey, out
     """
     payload = out.data.cast("B")
     header = bytearray(HEADER_BYTES)
-    # of a pipe that somebody has put there nobody waits for the other end
+    # non-blocking: if a pipe was put there, opening it must not wait for the other end
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0))
     try:
         if os.fstat(descriptor).st_size != HEADER_BYTES + len(payload):
@@ -97,7 +97,7 @@ def head_of(secret: bytes, fingerprint: bytes, key: BlockKey, block: Row) -> byt
 
 
 def check_block(value: bytes, secret: bytes, fingerprint: bytes, key: BlockKey, num_bytes: int) -> None:
-    """Whether a header and what follows it are a block of so many bytes.
+    """Checks that a header and what follows it are a block of `num_bytes` bytes.
 
     Raises:
         CorruptBlock: it is not this block's, or not whole.

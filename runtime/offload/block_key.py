@@ -6,7 +6,7 @@ The KV of a block depends on every token before it, so a key is the digest of a 
 
 Two blocks have the same key only if model, namespace and all tokens up to their ends are the same (BLAKE2b, 256 bits:
 a collision would be one tenant's text in another's answer, so keys are not made shorter). There is no key without a
-namespace, since there is no root without one.
+namespace, since there is no root without one. Knows no tier. Cost: one hash per block.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""Blocks between the pool's device and the host, beside the stream on which steps are computed.
+"""Copies of blocks between the pool's device and the host, on a stream of their own.
 
 On the CPU there is nothing to do: rows are in host memory already. On a GPU rows that were copied out of the pool
-(`KVCache.read_blocks`, in the order of the step's stream) go to pinned memory on a stream of their own, and whoever
-wants to look at them waits for that, on his thread. The way back is the same: a row is on the device before the step
-hears of it. So neither way holds a step up for longer than a copy within the device's memory.
+(`KVCache.read_blocks`, in the order of the step's stream) go to pinned memory on this stream, and the thread that
+needs them on the host waits for that. The way back is the same: a row is on the device before the step's thread
+is notified of it. So neither way delays a step by more than a copy within the device's memory. Knows rows of bytes; it
+knows no keys, no tiers and no requests.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from .tier import Row
 
 
 class DeviceCopy:
-    """The two ways of one device; any thread may use them."""
+    """Copies to and from one device; any thread may call."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -27,7 +28,9 @@ class DeviceCopy:
             self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # torch has no types
 
     def send_out(self, rows: Tensor) -> Callable[[], Row]:
-        """Queues rows for the host, behind what computes them; the call waits for them, on whatever thread."""
+        """Queues a copy to the host, after what computes the rows. Returns a function that waits for it, on any
+        thread.
+        """
         if self._stream is None:
             return rows.numpy
         with on_device(self._device):
@@ -46,7 +49,7 @@ class DeviceCopy:
         return wait
 
     def host_rows(self, num_rows: int, num_bytes: int) -> Tensor:
-        """Host memory for rows on their way, uint8 `[num_rows, num_bytes]`, contents undefined; pinned beside a GPU."""
+        """Host memory for rows on their way, uint8 `[num_rows, num_bytes]`, undefined contents; pinned with a GPU."""
         with on_device(self._device):  # pinned memory is taken through the current device
             return torch.empty(num_rows, num_bytes, dtype=torch.uint8, pin_memory=self._stream is not None)
 

@@ -3,7 +3,7 @@
 ::
 
     folder/3f/3f9c…e1-77ab….kv        digest of the key, and the first bytes of the digest of the block before it
-    folder/writing/…                  files on their way: renamed when they are whole, so nobody reads half of one
+    folder/writing/…                  files on their way: renamed when they are whole, so half of one is never read
     folder/key                        secret of the checksums (`folder`)
 
 There is no index that could be wrong: a file is there or it is not. What this process has seen is remembered, so that
@@ -14,13 +14,13 @@ Whatever goes wrong is a miss and costs no request anything: an error of the dis
 so once for each kind. There is no fsync: what a crash of the machine leaves half written does not agree with its
 checksum.
 
-The budget is for the whole folder, whoever wrote what is in it, of whatever model. Who finds it exceeded, by what he
-has written himself and what was there when he last looked, removes what was used longest ago (`trim`) down to nine
-tenths of it. So n processes hold it up to n - 1 tenths.
+The budget is for the whole folder, with the files of all processes and models. A process that finds it exceeded, by
+what it has written itself and what was there when it last looked, removes what was used longest ago (`trim`) down to
+nine tenths of it. So n processes hold it up to n - 1 tenths.
 
 A folder that cannot be written to is read, and left as it is: nothing is written, removed or marked as used.
 
-Any thread may call; one thread at a time writes.
+Any thread may call; one thread at a time writes. Knows keys and bytes; it knows no tokens and no pool.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class DiskTier:
         max_bytes: budget of the folder.
         fingerprint: 32 bytes, of the model.
         block_bytes: bytes of a block's KV.
-        changed: told which files this process has seen, and which of them have gone.
+        changed: called with the files that this process has seen, and with those that have gone.
         clock: seconds, for pauses.
 
     Attributes:
@@ -89,13 +89,13 @@ class DiskTier:
         self._file_bytes = -(-(HEADER_BYTES + block_bytes) // SECTOR) * SECTOR
         self._clock = clock
         self._changed = changed
-        self._lock = threading.Lock()  # what is known changes, and is told, in one order
+        self._lock = threading.Lock()  # changes of what is known are reported in the order in which they happen
         self._known: set[bytes] = set()
         self._gone: set[bytes] = set()  # what has made room, since that was last needed
         self._num_bytes = 0
         self._num_written = 0
         self._silent_until = 0.0
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
         self.num_faults = 0
         self.num_removed = 0
 
@@ -203,7 +203,7 @@ class DiskTier:
         try:
             try:
                 write_block(new, self._secret, self._fingerprint, key, block, sharing=self._sharing)
-            except FileNotFoundError:  # somebody has removed the folder
+            except FileNotFoundError:  # the folder has been removed
                 self._make_folders()
                 write_block(new, self._secret, self._fingerprint, key, block, sharing=self._sharing)
             try:
@@ -224,7 +224,8 @@ class DiskTier:
         return self._folder / name[:2] / f"{name}-{key.parent[:PARENT_BYTES].hex()}{SUFFIX}"
 
     def begin(self) -> None:
-        """Looks what the folder holds, and makes it fit the budget. To be called by who writes, before anything else.
+        """Looks what the folder holds, and makes it fit the budget. To be called by the writing thread, before anything
+        else.
 
         O(files): about a second for a hundred thousand.
         """
@@ -315,8 +316,8 @@ class DiskTier:
     def _fault(self, kind: str, text: str) -> None:
         """Counts a fault, and tells of the first of its kind."""
         self.num_faults += 1
-        if kind not in self._told:
-            self._told.add(kind)
+        if kind not in self._logged:
+            self._logged.add(kind)
             logger.warning("%s. More of this kind is counted, not reported.", text)
 
 

@@ -4,17 +4,18 @@ KV that was computed by other weights is wrong text without any sign of it, so n
 
 * every byte of `config.json` and of all safetensors files of the checkpoint, or of its GGUF file (SHA-256 of pieces,
   on several threads: some gigabytes a second);
-* the sources of what computes KV and lays it out (`kernels/`, `runtime/models/`, `kv_cache.py`), and torch's version;
+* the sources of what computes KV and lays it out (`kernels/`, `runtime/models/`, `execute/kv_cache.py`), and torch's
+  version;
 * the kind of device, the types of weights and KV, quantisation, `deterministic`, block size and shape of a block, and
   the longest position where that changes the rotary embedding.
 
-Hashing a large checkpoint takes seconds, so what was found is kept in a file beside the blocks, under the path, size,
-inode, and times of change of each file. The last of these (ctime) is set by the system with every write, and by nobody
+Hashing a large checkpoint takes seconds, so what was found is kept in a file next to the blocks, under the path, size,
+inode, and times of change of each file. The last of these (ctime) is set by the system with every write, and by nothing
 else short of setting the clock, so a file that was changed is hashed again; one that was changed in the last seconds is
 not relied upon. What is not noticed: a file that changes between being loaded and being hashed, in the same start.
 
 Two machines whose CPUs or GPUs round differently have the same fingerprint: their KV differs in last bits, not in
-meaning.
+meaning. Knows files and settings; it knows no blocks and no tokens.
 """
 
 from __future__ import annotations
@@ -39,8 +40,7 @@ PIECE_BYTES = 32 << 20
 SETTLED_SECONDS = 5.0  # a file that was changed later than so long ago may change again without a sign
 MEMORY = "checkpoints.json"
 MOST_REMEMBERED = 256
-_HERE = Path(__file__).resolve().parent
-_KV_CACHE = _HERE / "cache" / "kv_cache.py"
+_RUNTIME = Path(__file__).resolve().parent.parent
 _LENGTH_DEPENDENT = ("dynamic", "longrope")
 
 
@@ -72,10 +72,17 @@ def fingerprint_of(config: EngineConfig, loaded: LoadedModel, memory: Path, *, r
     return hashlib.sha256(json.dumps(parts).encode()).digest()
 
 
+def sources() -> list[Path]:
+    """The files in Python that compute KV or lay it out; `kernels_hash` is that of the compiled ones."""
+    folders = (_RUNTIME.parent / "kernels", _RUNTIME / "models")
+    return sorted(
+        [*(path for folder in folders for path in folder.rglob("*.py")), _RUNTIME / "execute" / "kv_cache.py"]
+    )
+
+
 def _hash_sources() -> str:
-    """Of the files in Python that compute KV or lay it out; `kernels_hash` is that of the compiled ones."""
     found = hashlib.sha256()
-    for path in sorted([*(_HERE.parent / "kernels").rglob("*.py"), *(_HERE / "models").rglob("*.py"), _KV_CACHE]):
+    for path in sources():
         found.update(path.read_bytes())
     return found.hexdigest()
 

@@ -7,12 +7,13 @@
 The key is written under another name and linked to its own, so it is there as a whole or not at all. Where the file
 system has no hard links it is created under its own name by one process, and the others wait until it is whole.
 
-Every block carries a checksum under this key, so a file that was written by somebody who cannot read the key is not
+Every block carries a checksum under this key, so a file that was written by a user who cannot read the key is not
 taken for a block. The key lies in the folder, so all processes that may read it share the blocks.
 
-Who can write to the folder could also remove blocks or exchange the key. So a folder that belongs to another user, or
-that others can write to, is refused unless the caller says that it is shared on purpose. Root counts as trusted. What
-is made in a shared folder is for all who share it (`sharing`), and otherwise for its owner alone (mode 0600).
+A user who can write to the folder could also remove blocks or exchange the key. So a folder that belongs to another
+user, or that others can write to, is refused unless the caller says that it is shared on purpose. Root counts as
+trusted. What is made in a shared folder is for all who share it (`sharing`), and otherwise for its owner alone (mode
+0600).
 
 Knows no blocks.
 """
@@ -45,7 +46,7 @@ class Folder:
     Attributes:
         key: 32 bytes, secret.
         is_writable: whether blocks are written there; otherwise they are only read.
-        sharing: who may use what is made there.
+        sharing: which users may use what is made there.
     """
 
     path: Path
@@ -158,7 +159,7 @@ def _read_key(path: Path) -> bytes:
 
 
 def _can_write(path: Path, state: os.stat_result) -> bool:
-    """Tries it. Of a folder that nobody may write to, root says so as well, who could."""
+    """Tries it; False at once for a folder without any write permission, though root could write to it."""
     if not state.st_mode & ANYBODY_WRITES:
         return False
     probe = path / f"probe-{os.getpid()}-{time.time_ns():x}"

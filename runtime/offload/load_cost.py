@@ -1,4 +1,4 @@
-"""Whether reading KV back pays: what it takes beside computing it again, both as measured while the engine runs.
+"""Whether reading KV back pays: what it takes compared with computing it again, both as measured while the engine runs.
 
 Computing is measured in seconds per floating-point operation (`prefill_cost`), reading in seconds per block, for each
 tier: averages that forget. What was never measured is tried. A tier that does not pay is not tried, so nothing new is
@@ -38,12 +38,12 @@ class LoadCost:
         self.seconds_per_block: dict[str, float] = {}
 
     def observe_load(self, tier: str, num_blocks: int, seconds: float) -> None:
-        """Reading so many blocks from a tier took so long."""
+        """Records that reading `num_blocks` from a tier took `seconds`."""
         if num_blocks:
             self.seconds_per_block[tier] = _average(self.seconds_per_block.get(tier), seconds / num_blocks)
 
     def pays(self, num_blocks: Mapping[str, int], start: int) -> bool:
-        """Whether it pays to read blocks, so many from each tier, that begin at token `start` of their prefix."""
+        """Whether it pays to read `num_blocks` from each tier, which begin at token `start` of their prefix."""
         if self._always or self.prefill.seconds_per_operation is None:
             return True
         end = start + sum(num_blocks.values()) * self._block_size

@@ -5,11 +5,11 @@
     step thread    ask ──► others go on …            ──► take in ──► the request is admitted: a hit
     reader            └──► look, weigh, read, bring ──┘
 
-Whoever is next to be admitted, and would have to compute whole blocks that a tier has, is passed over while they are
-read, if reading is faster (`load_cost`). When they are there they go into the tree like computed ones, and the request
-is admitted as one that hits. A large prefix comes in portions. Who wants what is just being read for another waits for
-that. What is being read takes none of the pool's blocks, so a request may end at any moment; but no more is read at a
-time than the pool could take in, or one would push out what was read for the other.
+A request that is next to be admitted, and would have to compute whole blocks that a tier has, is passed over while they
+are read, if reading is faster (`load_cost`). When they are there they go into the tree like computed ones, and the
+request is admitted as one that hits. A large prefix comes in portions. A request that needs what is just being read for
+another waits for that. What is being read takes none of the pool's blocks, so a request may end at any moment; but no
+more is read at a time than the pool could take in, or one would push out what was read for the other.
 
 Nothing that goes wrong where it is read fails a request: it is a miss. A reader from which nothing is heard for
 `PATIENCE` seconds is not waited for, and not asked again until it answers.
@@ -35,15 +35,15 @@ from .load_cost import LoadCost
 PORTION_BYTES = 64 << 20  # read before the step hears of it
 MOST_LOADS = 4  # under way at a time
 MOST_LOOKS = 16  # at requests that have not asked before, in a step: their keys take a microsecond per block
-PATIENCE = 5.0  # seconds without any news
+PATIENCE = 5.0  # seconds without a finished load
 
 
 @dataclass(slots=True, eq=False)
 class Load:
-    """Blocks on their way into the pool, for the first who asked.
+    """Blocks on their way into the pool, for the first request that asked.
 
     Attributes:
-        tokens: packed, from the root on, as far as anybody asked.
+        tokens: packed, from the root on, as far as any request asked.
         first: index of the first block that is read; `keys` are those of all that are, from it on.
         rows: what was read, on the pool's device, a row per block; None: nothing.
     """
@@ -205,7 +205,7 @@ class Loads:
             self._heard_at = self._clock()
             state = next((state for state in self._askers.values() if state.load is load), None)
             if state is None:
-                continue  # who asked has ended, or waited for too long
+                continue  # the request has ended, or waited for too long
             num_adopted = 0
             if load.rows is not None:
                 tokens = load.tokens[: 4 * self._block_size * (load.first + load.num_blocks)]
@@ -231,7 +231,7 @@ class Loads:
         state = self._askers.pop(asker, None)
         return 0 if state is None else state.num_loaded
 
-    def await_news(self, seconds: float) -> None:
+    def wait_for_one(self, seconds: float) -> None:
         """Waits until something that was asked for has come, for so long at most; not at all if nothing was."""
         if self._under_way:
             with self._bell:
@@ -272,7 +272,7 @@ class _Shelf:
         return self.device_copy.bring_in(host[:num_read]) if num_read else None
 
     def _runs(self, keys: Sequence[BlockKey], tiers: Sequence[Tier]) -> list[tuple[Tier, int]]:
-        """From which tier so many next blocks come, until one is in none of them: each from the fastest that has it."""
+        """Runs of blocks by tier, until a block is in none of them: each comes from the fastest tier that has it."""
         runs: list[tuple[Tier, int]] = []
         start = 0
         while start < len(keys):

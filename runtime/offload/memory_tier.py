@@ -1,11 +1,12 @@
-"""Blocks in host memory: one slab of rows, the least recently used row is written over.
+"""Blocks in host memory: one slab of rows, of which the least recently used is overwritten (LRU).
 
 ::
 
     slab    [ row 0 | row 1 | … ]      table   key → row, used longest ago first
 
 Plain memory, taken as it fills: what goes to a GPU goes through a pinned buffer of the reader's. Thread-safe; a row is
-copied in or out under the lock, which is some tenth of a millisecond for a block of a large model.
+copied in or out under the lock, which is some tenth of a millisecond for a block of a large model. Knows keys and
+bytes; it knows no tokens and no pool.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ class MemoryTier:
 
     Args:
         slab: uint8 `[rows, block_bytes]`, on the host, for this tier alone.
-        changed: told what is kept, and what is written over.
+        changed: called with what is kept, and what is written over.
 
     Attributes:
         max_blocks: how many it holds.

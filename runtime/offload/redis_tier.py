@@ -9,8 +9,8 @@ may be two machines. The store bounds itself: give it `maxmemory` and `maxmemory
 
 Whatever goes wrong is a miss and costs no request anything but the wait for it: an answer is awaited for half a second,
 and after a failure the store is left alone for a while (`breaker`). A value that is not what its key says is removed
-and counted. Who can write to the store is trusted with what the model reads: the checksum, whose secret is the store's
-password, finds accidents and those who do not know the password.
+and counted. A client that can write to the store is trusted with what the model reads: the checksum, whose secret is
+the store's password, finds accidents and writers that do not know the password.
 
 No call but `may_have` and `wants`, which ask nothing, is for the step's thread. Any thread may call.
 """
@@ -47,7 +47,7 @@ class RedisTier:
         fingerprint: 32 bytes, of the model.
         block_bytes: bytes of a block's KV.
         ttl: seconds after which a block that was not used is forgotten by the store; None: it decides.
-        changed: told which blocks this process has found or put there, and which it has missed since.
+        changed: called with the blocks that this process has found or put there, and those it has missed since.
         clock: seconds, for pauses.
     """
 
@@ -73,9 +73,9 @@ class RedisTier:
         self._milliseconds = None if ttl is None else max(1, int(ttl * 1000))
         self._changed = changed
         self._breaker = Breaker(clock)
-        self._lock = threading.Lock()  # what is known changes, and is told, in one order
+        self._lock = threading.Lock()  # changes of what is known are reported in the order in which they happen
         self._known: set[bytes] = set()
-        self._has_told = False
+        self._has_warned = False
         self.num_faults = 0
 
     @property
@@ -119,12 +119,12 @@ class RedisTier:
 
     def put_blocks(self, keys: Sequence[BlockKey], rows: Row) -> int:
         new = 0
-        law = ("NX",) if self._milliseconds is None else ("NX", "PX", self._milliseconds)
+        options = ("NX",) if self._milliseconds is None else ("NX", "PX", self._milliseconds)
         for begin in range(0, len(keys), self._batch):
             part = keys[begin : begin + self._batch]
             answers = self._ask(
                 [
-                    ("SET", _name(key), head_of(self._secret, self._fingerprint, key, row) + row.tobytes(), *law)
+                    ("SET", _name(key), head_of(self._secret, self._fingerprint, key, row) + row.tobytes(), *options)
                     for key, row in zip(part, rows[begin : begin + self._batch], strict=True)
                 ]
             )
@@ -214,8 +214,8 @@ class RedisTier:
 
     def _fault(self, error: Exception) -> None:
         self.num_faults += 1
-        if not self._has_told:
-            self._has_told = True
+        if not self._has_warned:
+            self._has_warned = True
             logger.warning("shared_cache: %s. KV is computed instead. Later faults are counted, not reported.", error)
 
 

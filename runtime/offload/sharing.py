@@ -1,4 +1,4 @@
-"""Who besides its owner may use what is made in the folder of a `DiskTier`, as git's `core.sharedRepository` does it.
+"""Which users may use what is made in the folder of a `DiskTier`, as with git's `core.sharedRepository`.
 
 A file or subfolder that is made in a shared folder gets the folder's group, and the permission bits that the folder
 gives to its group and to others (a file those for reading only). They are set after it was made, so the umask does not
@@ -23,7 +23,7 @@ class Sharing:
 
     Attributes:
         bits: permission bits of group and others, and the bit by which subfolders inherit the group; 0: private.
-        group: the folder's; None: of whoever makes it.
+        group: the folder's; None: that of the process that makes it.
     """
 
     bits: int = 0
@@ -81,7 +81,7 @@ def unusable(folder: Path, key: str) -> list[Path]:
 
 
 def remedy(folder: Path, state: os.stat_result) -> str:
-    """The command that gives those who share a folder what is in it."""
+    """The command that lets the users who share a folder use what is in it."""
     classes = [name for name, bit in (("g", stat.S_IWGRP), ("o", stat.S_IWOTH)) if state.st_mode & bit]
     if not classes:
         return f"`chown -R {os.geteuid()} {folder}`"

@@ -1,8 +1,8 @@
-"""The face that every tier below the pool has: blocks of KV by their keys, some at a time.
+"""The interface of every tier below the pool: blocks of KV by their keys, some at a time.
 
 Nothing that goes wrong in a tier fails a request: what cannot be read is a miss, what cannot be written is dropped, and
 a tier counts and logs its own faults. It is made with a `Changed`, which it calls, on any thread, with the digests that
-it has from now on, as far as it knows, or has lost. A new kind of tier is one class with this face, and a line in
+it has from now on, as far as it knows, or has lost. A new kind of tier is one class with this interface, and a line in
 `tier_setup`.
 """
 
@@ -18,11 +18,12 @@ from .block_key import BlockKey
 
 Row = npt.NDArray[np.uint8]
 TierName = Literal["host", "disk", "shared"]
-Changed = Callable[[Sequence[tuple[bytes, bool]]], None]  # told of digests that a tier has now, or has lost, in order
+# called with digests, and whether a tier has them now or has lost them, in order
+Changed = Callable[[Sequence[tuple[bytes, bool]]], None]
 
 
 def ignore_changes(changes: Sequence[tuple[bytes, bool]]) -> None:
-    """For tiers to which nobody listens."""
+    """For tiers whose changes are not followed."""
 
 
 class Tier(Protocol):

@@ -39,7 +39,7 @@ class _Queued:
 
 
 class TierWriter:
-    """Writes beside the step.
+    """Writes in parallel with the step.
 
     Args:
         waits: whether `offer` waits for room.
@@ -75,7 +75,7 @@ class TierWriter:
         return self._queued.num_written
 
     def offer(self, wanted: Sequence[tuple[BlockKey, int]], tiers: Sequence[Tier]) -> None:
-        """Copies blocks of the pool, as many as there is room for, to these tiers."""
+        """Copies blocks of the pool to these tiers, as far as there is room."""
         end = time.monotonic() + self._patience
         while wanted:
             room = self._room(len(wanted), end)

@@ -7,7 +7,7 @@ follows it was; so the beginning of a conversation, written an hour before its l
 ::
 
     a 10:00 ── b 10:00 ─┬─ c 11:00            goes first: d; then c, b, a
-                        └─ d 10:30            x: what it follows is not there any more, so it is of no use to anybody
+                        └─ d 10:30            x: what it follows is not there any more, so it is of no use
     (gone) ── x 11:30
 
 Knows names, times and sizes; it touches no file. Cost: O(n log n) in the number of files.
@@ -41,17 +41,17 @@ class StoredFile:
 
 
 def choose_victims(files: Sequence[StoredFile], num_bytes: int) -> list[StoredFile]:
-    """Those that go, in this order: all that follow nothing, and then as many as have `num_bytes` or more together."""
+    """Those that go, in this order: all that follow nothing, then others until all have `num_bytes` together."""
     by_name = {file.digest[:PARENT_BYTES]: file for file in files}
     children: dict[bytes, list[StoredFile]] = {}
     for file in files:
         children.setdefault(file.parent, []).append(file)
-    # from the first blocks down: who is not reached follows nothing
+    # from the first blocks down: a file that is not reached follows nothing
     reached = list(children.get(NO_PARENT[:PARENT_BYTES], ()))
     kept = {file.digest for file in reached}
     for file in reached:  # grows meanwhile
         for child in children.get(file.digest[:PARENT_BYTES], ()):
-            if child.digest not in kept:  # names that somebody has made up may lead round in a circle
+            if child.digest not in kept:  # made-up names may form a cycle
                 kept.add(child.digest)
                 reached.append(child)
     victims = [file for file in files if file.digest not in kept]

@@ -83,7 +83,7 @@ class EditTable:
                 del self._places[key]
 
     def edits(self, rows: Sequence[tuple[Request, Sequence[int]]]) -> LogitEdits | None:
-        """What changes the rows of a step, each that of a request behind some drafted tokens; None without rows."""
+        """What changes the rows of a step, each that of a request after some drafted tokens; None without rows."""
         if not rows:
             return None
         places = [self._place(request) for request, _ in rows]

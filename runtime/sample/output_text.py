@@ -20,7 +20,7 @@ class IncrementalDetokenizer(Protocol):
 
 
 class StopGuard(Protocol):
-    """Says where in an output stop strings count; it is told the whole text, piece by piece."""
+    """Says where in an output stop strings count; it is given the whole text, piece by piece."""
 
     def push(self, text: str) -> bytes:
         """For every character 1 if a stop string may begin there, else 0."""
@@ -52,7 +52,7 @@ class OutputText:
         self.stopped_by: str | None = None  # the stop string that ended it
 
     def push(self, token_id: int, *, check_stop: bool = True) -> bool:
-        """Appends one token. Returns True when a stop string is complete; `text` then ends before it, or behind it
+        """Appends one token. Returns True when a stop string is complete; `text` then ends before it, or after it
         with `includes_stop`."""
         return self._append(self._detokenizer.push(token_id), check_stop)
 

@@ -1,10 +1,10 @@
 """Logits → tokens, under each request's parameters and constraint.
 
-Every row of logits is decided on its own, from the same law and the same noise as if it had been reached one token at
-a time: noise is a pure function of (seed, position, token id). So a drafted token is verified simply by deciding its
-row and comparing, which is the exact speculative-sampling rule for a deterministic draft (Leviathan et al., arXiv
-2211.17192, with a point mass as the draft's law: accept with probability p(draft), else draw from the rest), and output
-does not depend on drafts, batch or cache.
+Every row of logits is decided on its own, from the same distribution and the same noise as if it had been reached one
+token at a time: noise is a pure function of (seed, position, token id). So a drafted token is verified simply by
+deciding its row and comparing, which is the exact speculative-sampling rule for a deterministic draft (Leviathan et
+al., arXiv 2211.17192, with a point mass as the draft's distribution: accept with probability p(draft), else draw from
+the rest), and output does not depend on drafts, batch or cache.
 
 Knows tensors and requests; constraints only through their cursors.
 """
@@ -28,7 +28,8 @@ from .mask_table import MaskTable, Row
 from .sampler_output import PromptReport, SamplerOutput, TokenReport, UnreadLogprobs, UnreadOutputs, cause_of
 from .token_rules import TokenRules
 
-# Work that one request's mask may take in one step (`Room.allow`): 2 to 5 ms beside others, ten times that alone.
+# Work that one request's mask may take in one step (`Room.allow`): 2 to 5 ms in a step with others, ten times that
+# alone.
 MASK_WORK = 25_000
 MASK_WORK_ALONE = 250_000
 MANY_MASKS = 8  # requests under a constraint that may take so much each; where there are more, they share it
@@ -37,8 +38,8 @@ MAX_STOP_SETS = 256  # sets of stop tokens whose rows are kept
 NO_MASK = (-1,)
 COOLEST = 1e-6  # below, logits that are divided by it leave the range of numbers, and the largest is certain anyway
 
-# What `ops.sample` is told of one row of logits: its index, the slot of its mask (-1: none), temperature, top-k, top-p,
-# min-p, seed, position. They travel to the device together, eight bytes each, as whole columns.
+# What `ops.sample` is given for one row of logits: its index, the slot of its mask (-1: none), temperature, top-k,
+# top-p, min-p, seed, position. They travel to the device together, eight bytes each, as whole columns.
 _Row = tuple[int, int, float, int, float, float, int, int]
 _COLUMN_TYPES = (
     (np.int64, torch.int64),
@@ -53,7 +54,7 @@ _COLUMN_TYPES = (
 
 
 def mask_work(num_requests: int, num_constrained: int) -> int:
-    """Work that one mask may take in a step of so many requests, so that all of them together do not take long."""
+    """Work that one mask may take in a step, so that all of them together do not take long."""
     if num_requests == 1:
         return MASK_WORK_ALONE
     return MASK_WORK * MANY_MASKS // max(num_constrained, MANY_MASKS)
@@ -100,30 +101,30 @@ class Sampler:
     def _launch(self, logits: torch.Tensor, batch: Batch) -> UnreadOutputs:
         self._masks.begin_step()
         self._edits.begin_step()
-        choices = [SamplerOutput() for _ in batch.extends]
+        outputs = [SamplerOutput() for _ in batch.extends]
         rows: list[_Row] = []
         spans: list[slice] = []
         prompt_reports: list[PromptReport] = []
         first = 0
         work = mask_work(len(batch.extends), sum(extend.request.cursor is not None for extend in batch.extends))
-        for extend, choice, num_logits in zip(batch.extends, choices, batch.num_logits, strict=True):
+        for extend, output, num_logits in zip(batch.extends, outputs, batch.num_logits, strict=True):
             num_decided = 0
             if extend.request.phase is not Phase.FINISHED:
                 num_decided = len(extend.draft) + 1 if extend.reaches_end else 0
                 if num_logits > num_decided:
-                    prompt_reports += self._score(logits, first, extend, choice, num_logits - num_decided)
+                    prompt_reports += self._score(logits, first, extend, output, num_logits - num_decided)
             first += num_logits
             if num_decided:
-                num_decided = self._gather(extend, choice, first - num_decided, num_decided, rows, work)
+                num_decided = self._gather(extend, output, first - num_decided, num_decided, rows, work)
             spans.append(slice(len(rows) - num_decided, len(rows)))
-        token_ids, reports = self._decide(logits, batch.extends, choices, spans, rows)
-        return UnreadOutputs(choices, spans, token_ids, Reading(token_ids), prompt_reports, reports)
+        token_ids, reports = self._decide(logits, batch.extends, outputs, spans, rows)
+        return UnreadOutputs(outputs, spans, token_ids, Reading(token_ids), prompt_reports, reports)
 
     def _decide(
         self,
         logits: torch.Tensor,
         extends: list[Extend],
-        choices: list[SamplerOutput],
+        outputs: list[SamplerOutput],
         spans: list[slice],
         rows: list[_Row],
     ) -> tuple[torch.Tensor, list[TokenReport]]:
@@ -132,8 +133,8 @@ class Sampler:
             return torch.empty(0, dtype=torch.int64, device=self._device), []
         edits, num_top = None, None
         decided = [
-            (extend, choice, span)
-            for extend, choice, span in zip(extends, choices, spans, strict=True)
+            (extend, output, span)
+            for extend, output, span in zip(extends, outputs, spans, strict=True)
             if span.start < span.stop
         ]
         if any(extend.request.sampling.edits_logits for extend, _, _ in decided):
@@ -151,20 +152,20 @@ class Sampler:
         if found is not None:
             of_all = UnreadLogprobs(found)
             return token_ids, [
-                TokenReport(choice, of_all, span, top)
-                for (_, choice, span), top in zip(decided, wanted, strict=True)
+                TokenReport(output, of_all, span, top)
+                for (_, output, span), top in zip(decided, wanted, strict=True)
                 if top is not None
             ]
         reports = []
-        for (_, choice, span), top in zip(decided, wanted, strict=True):
+        for (_, output, span), top in zip(decided, wanted, strict=True):
             if top is not None:
                 first, count = rows[span.start][0], span.stop - span.start
                 own = ops.logprobs(logits[first : first + count], token_ids[span], top)
-                reports.append(TokenReport(choice, UnreadLogprobs(own), slice(0, count), top))
+                reports.append(TokenReport(output, UnreadLogprobs(own), slice(0, count), top))
         return token_ids, reports
 
     def _score(
-        self, logits: torch.Tensor, first: int, extend: Extend, choice: SamplerOutput, num_scored: int
+        self, logits: torch.Tensor, first: int, extend: Extend, output: SamplerOutput, num_scored: int
     ) -> list[PromptReport]:
         """Log-probabilities of the prompt tokens that follow the extend's scored rows."""
         if extend.request.sampling.prompt_logprobs_from is None:
@@ -174,10 +175,10 @@ class Sampler:
         num_top = extend.request.sampling.logprobs or 0
         token_ids = send(np.array(followers, np.int64), self._device)
         found = ops.logprobs(logits[first : first + len(followers)], token_ids, num_top)
-        return [PromptReport(choice, followers, UnreadLogprobs(found), num_top)]
+        return [PromptReport(output, followers, UnreadLogprobs(found), num_top)]
 
     def _gather(
-        self, extend: Extend, choice: SamplerOutput, first: int, num_decided: int, rows: list[_Row], work: int
+        self, extend: Extend, output: SamplerOutput, first: int, num_decided: int, rows: list[_Row], work: int
     ) -> int:
         """Adds the rows of one extend; returns how many there are (fewer if the draft breaks the constraint)."""
         request = extend.request
@@ -193,7 +194,7 @@ class Sampler:
                     request, request.rules, extend.draft[: num_decided - 1], num_before_end, goes_on
                 )
             except RequestError as error:
-                choice.error = error
+                output.error = error
                 return 0
         elif cursor is None:
             slots = NO_MASK if num_decided == 1 else NO_MASK * num_decided
@@ -204,10 +205,10 @@ class Sampler:
             try:
                 masks = self._mask_rows(cursor, extend.draft, remaining, num_before_end, goes_on, work)
             except Exception as error:  # the cursor may have been left anywhere
-                choice.error = cause_of("the constraint", error)
+                output.error = cause_of("the constraint", error)
                 return 0
             if not masks:
-                choice.is_postponed = True
+                output.is_postponed = True
                 return 0
             slots = [self._masks.slot(row) for row in masks]
         top_k = min(sampling.top_k, self._vocab_size) if sampling.top_k > 0 else 0
@@ -280,7 +281,7 @@ class Sampler:
                 if goes_on is not None and num_before_end > num_advanced:
                     row = _without(row, goes_on)
                 rows.append(row)
-        except ConstraintTooLarge:  # behind tokens that may never be written
+        except ConstraintTooLarge:  # after tokens that may never be written
             pass
         finally:
             if num_advanced:

@@ -55,9 +55,9 @@ class UnreadLogprobs:
 
 @dataclass(frozen=True, slots=True)
 class PromptReport:
-    """Log-probabilities of prompt tokens (`followers`), for one extend's choice."""
+    """Log-probabilities of prompt tokens (`followers`), for one extend."""
 
-    choice: SamplerOutput
+    output: SamplerOutput
     followers: list[int]
     found: UnreadLogprobs
     num_top: int
@@ -67,7 +67,7 @@ class PromptReport:
 class TokenReport:
     """Log-probabilities of the tokens decided for one extend: some rows (`span`) of what was found."""
 
-    choice: SamplerOutput
+    output: SamplerOutput
     found: UnreadLogprobs
     span: slice
     num_top: int
@@ -78,12 +78,12 @@ class UnreadOutputs:
     """What was decided for a batch and is not on the host yet, except what is known without the device.
 
     Attributes:
-        choices: by extend; errors and postponements are known, tokens and log-probabilities come with `read`.
+        outputs: by extend; errors and postponements are known, tokens and log-probabilities come with `read`.
         spans: by extend, the rows of `token_ids` that are its own.
         token_ids: `[R]` int64 on the device, -1 where nothing is allowed.
     """
 
-    choices: list[SamplerOutput]
+    outputs: list[SamplerOutput]
     spans: list[slice]
     token_ids: Tensor
     reading: Reading
@@ -91,16 +91,16 @@ class UnreadOutputs:
     token_reports: list[TokenReport]
 
     def read(self) -> list[SamplerOutput]:
-        """The choices, whole. Waits until the device has decided them, and for nothing behind that."""
+        """The outputs, complete. Waits until the device has decided them, and for nothing queued after that."""
         token_ids: list[int] = self.reading.tensor().tolist()
-        for choice, span in zip(self.choices, self.spans, strict=True):
-            choice.token_ids = token_ids[span]
+        for output, span in zip(self.outputs, self.spans, strict=True):
+            output.token_ids = token_ids[span]
         for scored in self.prompt_reports:
-            scored.choice.prompt_logprobs = _listed(scored.followers, scored.found.read(), scored.num_top)
+            scored.output.prompt_logprobs = _listed(scored.followers, scored.found.read(), scored.num_top)
         for report in self.token_reports:
             own = report.found.read().of_rows(report.span)
-            report.choice.logprobs = _listed(report.choice.token_ids, own, report.num_top)
-        return self.choices
+            report.output.logprobs = _listed(report.output.token_ids, own, report.num_top)
+        return self.outputs
 
 
 def _listed(token_ids: list[int], found: Logprobs, num_top: int) -> list[TokenLogprob]:

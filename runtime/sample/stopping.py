@@ -1,4 +1,7 @@
-"""When an output ends: end tokens, stop tokens and strings, a complete constraint, an exhausted budget."""
+"""When an output ends: end tokens, stop tokens and strings, a complete constraint, an exhausted budget.
+
+Knows one request at a time; it knows no tensors and no scheduler.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from ..request import FinishReason, Request
 def append_decided(request: Request, token_ids: Sequence[int], eos_ids: Collection[int]) -> FinishReason | None:
     """Appends decided tokens one by one until the request ends; returns why it ended, or None if it goes on.
 
-    Tokens behind the end are dropped. The constraint's cursor, the text and the counts move along.
+    Tokens after the end are dropped. The constraint's cursor, the text and the counts move along.
 
     Raises:
         RequestError: no token, since the model's logits were no numbers, or one that the constraint forbids (a fault of

@@ -44,7 +44,7 @@ class TokenRules:
             flags[:] = False
             flags[list(allowed)] = True
         self._flags = flags
-        self._words: list[tuple[tuple[int, ...], int]] = []  # what stands in front of the last token, and that token
+        self._words: list[tuple[tuple[int, ...], int]] = []  # what stands before the last token, and that token
         for word in words:
             if len(word) == 1:
                 flags[word[0]] = False

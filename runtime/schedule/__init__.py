@@ -1,1 +1,1 @@
-"""Who goes next, with how many tokens, and who waits."""
+"""Which requests run in a step, with how many tokens, and which wait."""

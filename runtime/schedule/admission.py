@@ -1,6 +1,6 @@
-"""Who may be admitted without anybody running out of memory later: a forecast of the blocks that all will need.
+"""Which requests can be admitted without running out of blocks later: a forecast of the blocks that all will need.
 
-A request grows by a token a step until it ends, and then gives back what nobody else holds. How long it will be is
+A request grows by a token a step until it ends, and then gives back what no other holds. How long it will be is
 often not known, only `max_tokens`; so the forecast learns, from the requests that have finished, which share of it is
 really used. It begins with the belief that budgets are used up (as far as they are not meant as "no limit"), which
 every request that ends outweighs a little more. With those lengths the future of the pool is a sum: sort by remaining
@@ -10,11 +10,11 @@ tokens, walk from one end to the next, and see how many blocks those still runni
 
     blocks │        ╱│                      demand rises while requests grow,
            │    ╱│╱  │   ╱│                 falls where one ends;
-           │ ╱╱  │   │╱╱  │                 admitted is whoever leaves the peak
+           │ ╱╱  │   │╱╱  │                 admitted if the peak stays
            └─────┴───┴────┴──► steps        within what is free or can be evicted
 
 The idea of admitting by the forecast peak is that of LightLLM's past-future scheduler (arXiv 2507.10150). A forecast
-may be wrong: then somebody is preempted, and the forecast gets more cautious until requests end in peace again.
+may be wrong: then a request is preempted, and the forecast gets more cautious until requests end without that again.
 
 Knows lengths and block counts; it knows no tree and no tokens. Cost: O(running requests) per admission.
 """
@@ -58,7 +58,7 @@ class OutputForecast:
         self.caution *= CAUTION_DECAY
 
     def was_wrong(self) -> None:
-        """Somebody had to be preempted."""
+        """A request had to be preempted."""
         self.caution = min(1.0, self.caution + CAUTION_STEP)
 
     def remaining(self, num_tokens: int, max_tokens: int) -> int:
@@ -89,7 +89,7 @@ class Outlook:
         remaining: tokens that it will still generate.
         missing: known tokens for which it has no block yet, less room that is left in its last block: may be
             negative.
-        returned: blocks it holds now and nobody else does: free or evictable when it ends.
+        returned: blocks that it holds now and no other request does: free or evictable when it ends.
         grows: False: what is missing is all that it will ever need.
     """
 

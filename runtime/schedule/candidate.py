@@ -1,10 +1,10 @@
-"""Whom to admit next: the preempted, then the first in line who need not wait for a prefix that is on its way.
+"""Which request to admit next: the preempted, then the first in line that need not wait for a prefix on its way.
 
-While one request computes a prefix, those behind it in the line who need the same had better wait: then they hit::
+While one request computes a prefix, later ones in the line that need the same had better wait: then they hit::
 
     line      [A q1] runs, computes A   [A q2] [A q3] wait for it   [B q1] is next, on a detour (see `detours`)
 
-Knows requests by their tokens; it admits nobody and knows no blocks. Cost: O(running requests) comparisons for each who
+Knows requests by their tokens; it admits none and knows no blocks. Cost: O(running requests) comparisons for each that
 is passed.
 """
 
@@ -24,11 +24,11 @@ MUCH = 0.5  # of its prompt: for so much, or for a block, a request waits while 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """Whom to admit next.
+    """The request to admit next.
 
     Attributes:
         resume_at: where in the line to go on after that; None: it was preempted, and is in no line.
-        passed: those before it, who wait for a prefix that is being computed or read.
+        passed: those before it, which wait for a prefix that is being computed or read.
     """
 
     request: Request
@@ -43,7 +43,7 @@ def next_candidate(
     prefix_cache: PrefixCache,
     is_coming: Callable[[Request], bool],
 ) -> Candidate | None:
-    """None if nobody waits, or all for what is on its way. The line goes on with the first of those who must.
+    """None if none waits, or all wait for what is on its way. The line goes on with the first of those that must wait.
 
     is_coming: whether some of what a request needs is being read from a tier below the pool.
     """

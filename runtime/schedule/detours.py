@@ -1,16 +1,16 @@
-"""What the walk has left behind to be fetched later: prefixes that were computed ahead of its place in the line.
+"""Detours: requests admitted ahead of the walk's place in the line, whose prefixes are to stay until it gets there.
 
-While one request computes a prefix those who need it wait, and seats that are free meanwhile go to others further on in
-the line: *detours*. Their neighbours, who need the same prefix, come only when the walk gets there::
+While one request computes a prefix those that need it wait, and seats that are free meanwhile go to others further on
+in the line: *detours*. Their neighbours, which need the same prefix, come only when the walk gets there::
 
     sorted     [A q1]  [A q2]  [A q3]  [B q1]  [B q2]  [B q3]
                  runs    wait for A      detour   come after the A's: until then B's prefix is to stay
 
 In a pool that holds many prompts it stays by itself. In a small one a detour is worth its while only if there is room
-for B's prefix beside whoever waits for A, one after the other; else B would be computed twice. What it has left may not
-be taken by anybody else until then.
+for B's prefix as well as for those that wait for A, one after the other; else B would be computed twice. What it has
+left may not be taken by others until then.
 
-Knows requests, and asks who waits and what is cached; it decides nothing. Cost: O(log n) per detour that is not over.
+Knows requests, and asks which wait and what is cached; it decides nothing. Cost: O(log n) per detour that is not over.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ MANY = 64  # detours that may be remembered without a look at which of them are 
 
 
 class Detours:
-    """Requests that were admitted ahead of the walk, as long as somebody waits for what they have computed.
+    """Requests that were admitted ahead of the walk, as long as a request waits for what they have computed.
 
     Args:
-        count_needed: with how many of these packed tokens, in this namespace, somebody begins who waits.
+        count_needed: with how many of these packed tokens, in this namespace, a waiting request begins, at most.
     """
 
     def __init__(self, prefix_cache: PrefixCache, count_needed: Callable[[str, bytes], int]) -> None:
@@ -47,7 +47,7 @@ class Detours:
         self._most_blocks += self._num_blocks(len(tokens) >> 2)
 
     def fit(self, num_blocks: int) -> bool:
-        """Whether so many blocks can hold what detours have left in the tree and somebody waits for.
+        """Whether `num_blocks` can hold what detours have left in the tree and a request waits for.
 
         Blocks that several detours share, or that running requests hold too, count more than once.
         """

@@ -1,4 +1,4 @@
-"""Who gave his blocks back and waits to go on: the oldest first, and nobody before them.
+"""Requests that were preempted and wait to go on: the oldest first, and before all that were not admitted yet.
 
 Knows requests by ticket and by the tokens that they had; it knows no cache and no blocks.
 """
@@ -13,7 +13,7 @@ from ..request import Request
 
 
 class PreemptedLine:
-    """The requests that have been preempted, or found no room beside the one they were forked from."""
+    """The requests that have been preempted, or found no room next to the one they were forked from."""
 
     __slots__ = ("_ordered", "_tokens")
 
@@ -43,6 +43,6 @@ class PreemptedLine:
         del self._tokens[request.ticket]
 
     def count_needed(self, namespace: str, tokens: bytes) -> int:
-        """With how many of these packed tokens somebody who waits here begins. O(requests)."""
+        """With how many of these packed tokens a request that waits here begins, at most. O(requests)."""
         same = (self._tokens[one.ticket] for one in self._ordered if one.namespace == namespace)
         return max((common_prefix(tokens, other) >> 2 for other in same), default=0)

@@ -9,7 +9,7 @@ same for every token; attention grows with what is before it, up to a layer's wi
           │╱━━━━━━━━━━━━━ matrices: 2 · weights
           └──────────────► position of the block
 
-The head that makes logits is left out: nobody wants the logits of a token that was cached. Knows no cache.
+The head that makes logits is left out: the logits of a token that was cached are not needed. Knows no cache.
 """
 
 from __future__ import annotations

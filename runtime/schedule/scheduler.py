@@ -1,4 +1,4 @@
-"""Who runs in the next step, with how many tokens and which blocks.
+"""Which requests run in the next step, with how many tokens and which blocks.
 
 Continuous batching under one budget (`step_budget`): every running request decodes first (one token and its draft),
 what is left goes to prompts, in chunks. Waiting requests are admitted in the order of their tokens (a depth-first walk
@@ -13,9 +13,9 @@ keep that fair:
 
 A request whose next uncached block is being computed by another (in-batch sharing, see `candidate`), or read from a
 tier below the pool, waits for it and hits; if the pool is large enough others are admitted meanwhile (see `detours`).
-Who is admitted is decided by a forecast of the pool (see `admission`). When blocks run out nevertheless, the running
-request that is cheapest to resume is preempted *into the tree*: resuming it is a hit unless its blocks were needed.
-What somebody waits for is evicted last.
+Which request is admitted is decided by a forecast of the pool (see `admission`). When blocks run out nevertheless, the
+running request that is cheapest to resume is preempted *into the tree*: resuming it is a hit unless its blocks were
+needed. What a request waits for is evicted last.
 
 After a fault the unfinished requests are all that counts: whatever else is here is made again from them (`restart`), so
 nothing that was left half done stays.
@@ -41,7 +41,7 @@ from .admission import Outlook, OutputForecast, peak_demand
 from .candidate import Candidate, next_candidate
 from .detours import Detours
 from .preempted_line import PreemptedLine
-from .share import scores_prompt, share, share_behind
+from .share import scores_prompt, share, share_after
 from .step_budget import StepBudget
 from .victim import cheapest_to_resume
 from .waiting_line import Waiting, WaitingLine
@@ -52,10 +52,10 @@ class Scheduler:
 
     Attributes:
         running: requests that hold blocks, oldest first.
-        current: the request that was dealt with last, which is charged with what fails then; to be set by all who deal
-            with one.
+        current: the request that was dealt with last, which is charged with what fails then; to be set by all code that
+            deals with one.
         num_preemptions: how often a running request had to give its blocks back.
-        num_pins_given_up: pins that ended early, since a request could not have run beside them.
+        num_pins_given_up: pins that ended early, since with them a request could not have run.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Scheduler:
         prefix_cache.spare_what(self._count_needed)
 
     def _begin(self) -> None:
-        """With nobody in any line."""
+        """With no request in any line."""
         self._waiting: WaitingLine = self._make_line()
         self._preempted = PreemptedLine()
         self._detours = Detours(self._prefix_cache, self._count_needed)
@@ -138,12 +138,13 @@ class Scheduler:
     def fork(self, parent: Request, child: Request) -> None:
         """Takes in a copy of an unfinished request.
 
-        If the parent is past its prompt the child leases what is computed and runs beside it, or waits like someone
-        preempted where it finds no seat and no room. Else it waits in the line, and shares the prompt from there.
+        If the parent is past its prompt the child leases what is computed and runs next to it, or waits like a
+        preempted request where it finds no seat and no room. Else it waits in the line, and shares the prompt from
+        there.
         """
         self._take_up(child)
         is_past_prompt = parent.phase is Phase.RUNNING and parent.num_computed_tokens >= parent.num_prompt_tokens
-        if is_past_prompt and self._seat_beside(parent, child):
+        if is_past_prompt and self._seat_fork(parent, child):
             child.phase = Phase.RUNNING
             self.running.append(child)
         elif is_past_prompt or parent in self._preempted:
@@ -151,7 +152,7 @@ class Scheduler:
         else:
             self._waiting.add(child)
 
-    def _seat_beside(self, parent: Request, child: Request) -> bool:
+    def _seat_fork(self, parent: Request, child: Request) -> bool:
         if len(self.running) >= self._max_running_requests:
             return False
         if not self._prefix_cache.fork(parent, child):
@@ -209,11 +210,11 @@ class Scheduler:
         return self._admit_into(extends, budget)
 
     def plan_ahead(self, batch: Batch, spans: Sequence[slice]) -> Batch | None:
-        """The batch of the step behind `batch`, whose forward is queued and whose tokens are not known yet.
+        """The batch of the step after `batch`, whose forward is queued and whose tokens are not known yet.
 
-        Who goes on for certain goes on: the next chunk of a prompt, the token after one that is being decided (wherever
-        it will turn out to have been the last, its row is computed in vain), those newly admitted. None if nobody does,
-        or somebody would have to be preempted, which waits until all is known.
+        It has what goes on for certain: the next chunk of a prompt, the token after one that is being decided (wherever
+        it will turn out to have been the last, one token is computed in vain), those newly admitted. None if none does,
+        or a request would have to be preempted, which waits until all is known.
 
         Args:
             spans: by extend of `batch`, which of the step's tokens are decided for it.
@@ -227,7 +228,7 @@ class Scheduler:
         for request in self._decodes_first():
             self.current = request
             if request in before:
-                extend = share_behind(*before[request], budget.room(request, before[request][0].end))
+                extend = share_after(*before[request], budget.room(request, before[request][0].end))
             else:
                 extend = share(request, budget.room(request, request.num_computed_tokens))
             if extend is None:
@@ -252,7 +253,7 @@ class Scheduler:
         return sorted(self.running, key=lambda request: request.num_uncomputed_tokens > 1)
 
     def _admit_into(self, extends: list[Extend], budget: StepBudget) -> Batch | None:
-        """Plans those newly admitted behind the others; the whole batch, None if there is none."""
+        """Plans those newly admitted after the others; the whole batch, None if there is none."""
         for request in self._admit(budget) if budget.is_open else ():
             extend = share(request, budget.room(request, request.num_computed_tokens))
             if extend is None or not self._reserve(extend):
@@ -342,7 +343,7 @@ class Scheduler:
             yield request
 
     def _has_room(self, outlooks: list[Outlook]) -> bool:
-        """Whether all of them can grow to their expected ends, and what detours have left behind can stay."""
+        """Whether all of them can grow to their expected ends, and what detours have left in the tree can stay."""
         room = self._prefix_cache.num_available_blocks - peak_demand(outlooks, self._prefix_cache.block_size)
         return room >= 0 and self._detours.fit(room)
 
@@ -364,7 +365,7 @@ class Scheduler:
         return replace(outlook, returned=0) if candidate.passed else outlook
 
     def _place_for_one(self, passed: list[Waiting]) -> list[Outlook]:
-        """Whoever of those who were passed may grow longest: there is to be room for them, one after the other."""
+        """The longest that one of those passed may grow: there is to be room for them, one after the other."""
         longest = max(passed, key=lambda entry: entry.request.num_tokens + entry.request.max_tokens, default=None)
         return [] if longest is None else [self._outlook(longest.request)]
 
@@ -385,7 +386,7 @@ class Scheduler:
         insort(self.running, request, key=lambda running: running.ticket)
 
     def _count_needed(self, namespace: str, tokens: bytes) -> int:
-        """With how many of these tokens somebody begins who waits, or was preempted; of half a block or more, the end
+        """With how many of these tokens a request begins that waits, or was preempted; of half a block or more, the end
         of it.
         """
         waiting, preempted = self._waiting, self._preempted

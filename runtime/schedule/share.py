@@ -1,6 +1,6 @@
 """A request's share of a step: which of its tokens are computed, given how many the step has room for.
 
-Knows one request at a time, and neither blocks nor who else runs.
+Knows one request at a time; it knows no blocks and no other requests.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def share(request: Request, budget: int) -> Extend | None:
     return Extend(request, request.num_computed_tokens, num_tokens, draft, logits_from)
 
 
-def share_behind(extend: Extend, span: slice, budget: int) -> Extend | None:
+def share_after(extend: Extend, span: slice, budget: int) -> Extend | None:
     """What follows an extend without a draft that is still under way; None if nothing does, as far as is known.
 
     Args:

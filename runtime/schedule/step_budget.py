@@ -1,4 +1,4 @@
-"""How much a step may compute: so many tokens, and so many of prompts that requests which decode do not wait long.
+"""How many tokens a step may compute, and how many of prompts, so that requests which decode do not wait long.
 
 ::
 
@@ -12,7 +12,7 @@ get half of the time. A step computes at least one block of the oldest unfinishe
 first: after one that was not computed to its end, no other gets a token in the same step. Chunks never change what is
 said.
 
-Knows extends of one step, and no time but what it is told.
+Knows the extends of one step, and measures no time itself.
 """
 
 from __future__ import annotations

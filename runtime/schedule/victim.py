@@ -1,4 +1,7 @@
-"""Who gives its blocks back when they run out."""
+"""Which running request is preempted when blocks run out: the cheapest to resume.
+
+Knows requests and how many blocks each holds alone; it frees none. Cost: O(running requests).
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from ..request import Request
 def cheapest_to_resume(running: Sequence[Request], prefix_cache: PrefixCache) -> Request:
     """Of the lowest priority, the request with the fewest blocks of its own, the youngest of several.
 
-    The oldest is spared, so there must be two; so is whoever gains nothing by going.
+    The oldest is spared, so there must be two; so are requests whose preemption frees nothing.
 
     running: oldest first.
     """
@@ -21,5 +24,5 @@ def cheapest_to_resume(running: Sequence[Request], prefix_cache: PrefixCache) ->
         for request in candidates
         if (num_blocks := prefix_cache.num_sole_blocks(request)) > 0
     ]
-    # If nobody has a block for itself, the youngest go until what they share is free.
+    # If none has a block of its own, the youngest are preempted until what they share is free.
     return min(useful)[3] if useful else candidates[-1]

@@ -1,8 +1,8 @@
-"""Who waits, in which order they are to be admitted, and how long that order may put anybody off.
+"""The queue of requests that wait, the order in which they are admitted, and how long that order may delay one.
 
 Entries are sorted by priority, namespace and tokens, so neighbours share prefixes. Admitting them in that order, from
-where the last admission stood, is a depth-first walk of the tree that they would form. Who comes while it goes on may
-belong before the place where it stands: no subtree is left before those are served too::
+where the last admission stood, is a depth-first walk of the tree that they would form. Those that come while it goes on
+may belong before the place where it stands: no subtree is left before those are served too::
 
     sorted       [sys A q1] [sys A q2] [sys A q3] [sys B q1] [sys B q2] …
                      2           3          ▲ 1        4          5        the walk goes on here
@@ -10,14 +10,14 @@ belong before the place where it stands: no subtree is left before those are ser
     arrivals     | q1 q3 q7 | q2 | q4 q5 q6 |      those between two steps have arrived together
                    oldest          newest
 
-Being *overtaken* is to see somebody admitted who arrived later. Those that arrived together cannot overtake one
+A request is *overtaken* when one that arrived later is admitted. Those that arrived together cannot overtake one
 another, so a batch of any size is walked depth-first. The oldest arrivals are *due* when they have been overtaken
-`max_overtakes` times; with them, or without, those who have waited for `max_wait_seconds`. Nobody but those who are
-due is admitted until they are gone, depth-first again.
+`max_overtakes` times; with them, or without, those that have waited for `max_wait_seconds`. No request but those that
+are due is admitted until they are gone, depth-first again.
 
-Without a set number that bound is 256, or as many as have waited at a time since the oldest of them came: in a queue of
-a thousand everybody waits for a thousand others anyway, and a bound far below that would make nearly all of them due,
-in the order of arrival.
+Without a set number that bound is 256, or the most that have waited at a time since the oldest of them came: in a queue
+of a thousand each waits for a thousand others anyway, and a bound far below that would make nearly all of them due, in
+the order of arrival.
 
 Knows requests as keys and tickets, and the time; it knows no cache and no blocks. Cost: O(log n) comparisons per
 operation, and moving up to n pointers.
@@ -60,10 +60,10 @@ class Waiting:
 class WaitingLine:
     """The requests that have not been admitted yet.
 
-    A step is `begin_step`, then `in_order` and `admit` as often as somebody fits; `add` comes between steps.
+    A step is `begin_step`, then `in_order` and `admit` as often as one fits; `add` comes between steps.
 
     Args:
-        max_overtakes: None: 256, or as many as have waited at a time since the oldest came, whichever is more.
+        max_overtakes: None: 256, or the most that have waited at a time since the oldest came, whichever is more.
         clock: seconds, for ages and deadlines.
     """
 
@@ -75,13 +75,13 @@ class WaitingLine:
         self._by_ticket: dict[int, Waiting] = {}
         self._arrivals: dict[int, list[Waiting]] = {}  # each ordered; oldest first
         self._num_arrivals = 0
-        self._admitted: list[int] = []  # arrivals of those admitted while somebody older waited, ordered
+        self._admitted: list[int] = []  # arrivals of those admitted while an older one waited, ordered
         self._num_by_priority: Counter[int] = Counter()
         self._deadlines: list[tuple[float, int]] = []
         self._lengths: deque[tuple[int, int]] = (
             deque()
         )  # arrival, length of the line then: where no later one is longer
-        self._cohort: list[Waiting] = []  # those who are due, ordered
+        self._cohort: list[Waiting] = []  # those that are due, ordered
         self._last_due = -1  # the youngest arrival among them
         self._resume_at: Key | None = None
 
@@ -138,7 +138,9 @@ class WaitingLine:
         request.usage.queue_seconds = request.usage.admitted_at - request.queued_at
 
     def begin_step(self) -> list[Request]:
-        """Whoever comes from now on has come later. Takes out those whose deadline has passed, and returns them."""
+        """Begins a new arrival: requests added from now on came later. Takes out and returns those past their
+        deadline.
+        """
         self._num_arrivals += 1
         late = []
         now = self._clock() if self._deadlines else 0.0
@@ -150,7 +152,7 @@ class WaitingLine:
         return late
 
     def in_order(self) -> Iterator[Waiting]:
-        """Those who may be admitted now, best first: of the highest priority, in the order of the walk."""
+        """Requests that may be admitted now, best first: of the highest priority, in the order of the walk."""
         entries = self._due() or self._ordered
         if not entries:
             return
@@ -159,25 +161,25 @@ class WaitingLine:
         resume_at = self._resume_at
         if resume_at is None or resume_at[0] != top:
             resume_at = entries[0].key
-        ahead = behind = bisect_left(entries, resume_at, hi=end, key=_key_of)
-        while ahead < end or behind > 0:
+        ahead = below = bisect_left(entries, resume_at, hi=end, key=_key_of)
+        while ahead < end or below > 0:
             near = _num_shared_bytes(entries[ahead], resume_at) if ahead < end else -1
-            far = _num_shared_bytes(entries[behind - 1], resume_at) if behind else -1
+            far = _num_shared_bytes(entries[below - 1], resume_at) if below else -1
             if near >= far:
                 yield entries[ahead]
                 ahead += 1
             else:
                 subtree = (top, resume_at[1], resume_at[2][:far], -1) if far else (top, "", b"", -1)
-                first = bisect_left(entries, subtree, hi=behind, key=_key_of)
-                for index in range(first, behind):
+                first = bisect_left(entries, subtree, hi=below, key=_key_of)
+                for index in range(first, below):
                     yield entries[index]
-                behind = first
+                below = first
 
     def _due(self) -> list[Waiting]:
-        """Those who must not be put off any longer, ordered; none if nobody is due.
+        """Requests that must not be delayed any longer, ordered; none if none is due.
 
-        The oldest arrivals, if they were overtaken often enough; those who have waited for long, as far as the oldest
-        can bear being overtaken by the others. Nobody joins them until all of them are gone.
+        The oldest arrivals, if they were overtaken often enough; those that have waited for long, as far as the oldest
+        can bear being overtaken by the others. No request joins them until all of them are gone.
         """
         if not self._cohort and self._arrivals:
             latest = self._clock() - self._max_wait_seconds
@@ -200,7 +202,9 @@ class WaitingLine:
         return max(FEW_OVERTAKES, self._lengths[0][1]) if self._max_overtakes is None else self._max_overtakes
 
     def count_needed(self, namespace: str, tokens: bytes) -> int:
-        """With how many of these packed tokens somebody who waits begins: in the order he is a neighbour of them."""
+        """With how many of these packed tokens a waiting request begins, at most. Only neighbours in the order
+        count.
+        """
         num_needed = 0
         for priority, number in self._num_by_priority.items():
             if number:

@@ -1,9 +1,9 @@
-"""Acceptance rates: how often drafted tokens of a constraint were right, by the ground on which they were guessed.
+"""Acceptance rates: how often drafted tokens of a constraint were right, by the evidence on which they were guessed.
 
-Grounds are those of `fsm/guess.py`: forced words, forced punctuation, what was taken once before, and more often. For
-each there is a moving average of the request and one of all requests, and what is expected is the mean of both: many
-requests that begin together learn from each other at once. All begin high, since optimism is put right soon and
-pessimism is not. Knows no costs.
+Kinds of evidence are those of `fsm/guess.py`: forced words, forced punctuation, what was taken once before, and more
+often. For each there is a moving average of the request and one of all requests, and what is expected is the mean of
+both: many requests that begin together learn from each other at once. All begin high, since optimism is put right soon
+and pessimism is not. Knows no costs.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from ...fsm import Guess
 
-NUM_GROUNDS = 4
+NUM_KINDS = 4
 FIRST_RATE = 0.8
 OWN_WEIGHT, COMMON_WEIGHT = 0.15, 0.05  # of a token in the averages
 
@@ -32,19 +32,19 @@ class AcceptanceRates:
         return AcceptanceRates(self._common, self._own)
 
     def chances(self) -> list[float]:
-        """How likely a token of each ground is right."""
+        """How likely a token is right, for each kind of evidence."""
         return [(own + common) / 2.0 for own, common in zip(self._own, self._common, strict=True)]
 
     def observe(self, guess: Guess, decided: Sequence[int]) -> None:
         """Learns from what became of a guess, up to the first token decided otherwise."""
-        for guessed, ground, token_id in zip(guess.token_ids, guess.grounds, decided, strict=False):
+        for guessed, kind, token_id in zip(guess.token_ids, guess.grounds, decided, strict=False):
             is_right = guessed == token_id
             for rates, weight in ((self._own, OWN_WEIGHT), (self._common, COMMON_WEIGHT)):
-                rates[ground] += weight * (is_right - rates[ground])
+                rates[kind] += weight * (is_right - rates[kind])
             if not is_right:
                 break
 
 
 def first_rates() -> list[float]:
     """Averages of all requests, before there was any."""
-    return [FIRST_RATE] * NUM_GROUNDS
+    return [FIRST_RATE] * NUM_KINDS

@@ -1,7 +1,7 @@
 """Drafts: runs of tokens believed to come next, and what becomes of them.
 
-A draft rides along with the next forward; the sampler decides every row by itself, and the drafted tokens that were
-decided the same are kept::
+A draft rides along with the next forward; the sampler decides every position by itself, and the drafted tokens that
+were decided the same are kept::
 
     forward      known[-1]   d0   d1   d2
     decided          d0      d1    x          d0 and d1 were right, x is the token after them
@@ -9,12 +9,14 @@ decided the same are kept::
 
 The sources are the constraint's forced text, canonically tokenised (the compressed FSM of SGLang, without its
 retokenisation), and between such runs what earlier requests wrote at the same places of the same constraint; and with
-or without a constraint what followed the same tokens before (`lookup`). The law of the output does not depend on any.
+or without a constraint what followed the same tokens before (`lookup`). The distribution of the output does not depend
+on any.
 
-A drafted token costs a row of the forward, and one that is right saves its request a step. What both cost depends on
-the kind of device and on how many requests share a step, and is held to be constant otherwise (`STEP_COSTS`). How often
-drafted tokens are right is learnt (`acceptance_rates`, and the rate of each look-up), and drafts are made only where
-they are expected to save more than they cost. This module knows requests and cursors, no tensors.
+A drafted token costs as much as any token of the forward, and one that is right saves its request a step. What both
+cost depends on the kind of device and on how many requests share a step, and is held to be constant otherwise
+(`STEP_COSTS`). How often drafted tokens are right is learnt (`acceptance_rates`, and the rate of each look-up), and
+drafts are made only where they are expected to save more than they cost. This module knows requests and cursors, no
+tensors.
 """
 
 from __future__ import annotations
@@ -28,9 +30,9 @@ from ..request import Request
 from .acceptance_rates import AcceptanceRates, first_rates
 from .lookup import Lookups
 
-# A step of B requests that computes R tokens takes about fixed + B x host + R rows; fixed and host, in rows. On one CPU
-# core a step of the bundled model takes 1.1 ms + B x 35 us + 50 us for each row, and one of SmolLM-135M 26 ms + 1.5 ms
-# for each row; the weights that a GPU reads in one forward serve hundreds of rows.
+# A step of B requests that computes R tokens takes about fixed + B x host + R times a token's cost, the unit. On one
+# CPU core a step of the bundled model takes 1.1 ms + B x 35 us + 50 us for each token, and one of SmolLM-135M 26 ms +
+# 1.5 ms for each token; the weights that a GPU reads in one forward serve hundreds of tokens.
 STEP_COSTS = {"cpu": (22.0, 0.7)}
 OTHER_STEP_COSTS = (256.0, 0.5)
 # What is saved must exceed what it costs by half: both are estimates, and a step that a request is spared shortens the
@@ -173,7 +175,7 @@ class Drafter:
 def propose(request: Request, max_draft_tokens: int) -> list[int]:
     """Forced tokens from the request's constraint.
 
-    Never so many that no token is left to be decided, or too few to complete the text.
+    At least one token is left to be decided, and enough to complete the text.
     """
     remaining = request.remaining_tokens
     limit = min(max_draft_tokens, remaining - 1)

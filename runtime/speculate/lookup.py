@@ -9,7 +9,7 @@ where most tokens agree, and of equals the latest (prompt look-up decoding)::
 
 A look-up *runs along* whether or not anything is drafted: each token that comes is compared with the one expected, so
 how often that was right, a moving average by how many tokens agreed before it, is known without drafting a token. A
-draft goes as far as these rates say that it is worth its rows; on text that repeats nothing none is ever made.
+draft goes as far as these rates say that it is worth its cost; on text that repeats nothing none is ever made.
 
 There is no index: a place is looked for by comparing all pairs of tokens, and only where no run is being followed. So a
 long prompt costs nothing to begin with. Cost: 1 us for each token that is expected, 6 us and 0.2 ns for each token of
@@ -30,9 +30,9 @@ from ...fsm.vocabulary.vocabulary import Vocabulary
 
 MAX_TOKENS = 1 << 16  # that are looked up in
 MAX_AGREEING = 5  # tokens before a place that are compared, where there are several
-# Grounds: 0 tokens before agree, since the last one took the place of another, 1 to 3, 4 to 8, 9 to 16, more; and the
-# rates by ground before any of a text was seen.
-GROUNDS = (1, 4, 9, 17)
+# Bounds of the classes: 0 tokens before agree, since the last one took the place of another, 1 to 3, 4 to 8, 9 to 16,
+# more; and the rates by class before any of a text was seen.
+CLASS_BOUNDS = (1, 4, 9, 17)
 FIRST_RATES = (0.3, 0.4, 0.6, 0.75, 0.9)
 WEIGHT = 0.1  # of a token in a rate
 LEAST_RESUMED = 4  # tokens of a run that is taken up again after another token
@@ -89,7 +89,7 @@ class Lookup:
         self._num_keys = 0  # of them that are known
         self._num_seen = 0  # tokens of the request
         # where what is expected stands, or -1, and how many tokens before that agree, as far as is known
-        self._at, self._length = (0, GROUNDS[-1]) if self._text else (-1, 0)
+        self._at, self._length = (0, CLASS_BOUNDS[-1]) if self._text else (-1, 0)
         self._rates = list(FIRST_RATES)
         self._idle = 0
         self.due, self.num_predicted, self.pays = 0, 0, False
@@ -125,7 +125,7 @@ class Lookup:
     def _draft(self, floor: float, limit: int) -> list[int]:
         at, length, count, chance = self._at, self._length, 0, 1.0
         while at >= 0 and count < limit:
-            chance *= self._rates[bisect(GROUNDS, length)]
+            chance *= self._rates[bisect(CLASS_BOUNDS, length)]
             if chance < floor:
                 break
             count, length = count + 1, length + 1 if length else LEAST_RESUMED
@@ -147,9 +147,9 @@ class Lookup:
             if at < 0:
                 break
             is_right = text[at] == text[end]
-            ground = bisect(GROUNDS, self._length)
-            was_right |= is_right and self._rates[ground] >= floor
-            self._rates[ground] += WEIGHT * (is_right - self._rates[ground])
+            kind = bisect(CLASS_BOUNDS, self._length)
+            was_right |= is_right and self._rates[kind] >= floor
+            self._rates[kind] += WEIGHT * (is_right - self._rates[kind])
             if is_right or folds[text[at]] == folds[text[end]]:
                 self._length = self._length + 1 if self._length else LEAST_RESUMED
             elif self._length >= LEAST_RESUMED:

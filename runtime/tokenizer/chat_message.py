@@ -86,7 +86,7 @@ def checked_message(message: object, place: str) -> dict[str, Any]:
     """One message in the form that templates expect: content as one text, arguments of tool calls as objects.
 
     A field that is null is not there. `developer` is what newer clients call `system`. An assistant's refusal is what
-    it has said; beside calls it need not have said anything, and its content is None then, as some templates ask. Its
+    it has said; with calls it need not have said anything, and its content is None then, as some templates ask. Its
     reasoning before calls is also `thinking`, as gpt-oss' template has it.
     """
     if not isinstance(message, (dict, Mapping)):  # dict first: the general question takes longer

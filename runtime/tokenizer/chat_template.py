@@ -1,7 +1,7 @@
 """A checkpoint's chat template: messages → the text its model was trained on, in pieces that keep users' text text.
 
 What a template gets to see, and why the text comes in pieces, is `chat_message`'s. This module knows texts only, no
-token ids, and keeps nothing of a conversation: the cost of `render` is that of the whole of it, and small beside
+token ids, and keeps nothing of a conversation: the cost of `render` is that of the whole of it, and small compared with
 tokenising it.
 """
 
@@ -148,7 +148,7 @@ class ChatTemplate:
     ) -> list[str]:
         """The conversation as pieces of text; special tokens count within a piece, never across a cut.
 
-        messages: objects with `role` and `content` (text, or a list of text parts, or None beside `tool_calls`).
+        messages: objects with `role` and `content` (text, or a list of text parts, or None with `tool_calls`).
         continue_final: the last message is unfinished, and the output ends with its content. options: values for
         `option_names`.
 

@@ -24,7 +24,7 @@ class Detokenizer:
         return self._decoder.decode(self._token_bytes[token_id])
 
     def fork(self) -> Detokenizer:
-        """An independent decoder that goes on behind the same tokens."""
+        """An independent decoder that goes on after the same tokens."""
         twin = Detokenizer(self._token_bytes)
         twin._decoder.setstate(self._decoder.getstate())
         return twin

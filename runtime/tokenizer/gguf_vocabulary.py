@@ -1,4 +1,4 @@
-"""A GGUF file's tokenizer: its keys as a `tokenizer.json`, or as a sentencepiece model, and what stands beside those.
+"""A GGUF file's tokenizer: its keys as a `tokenizer.json`, or as a sentencepiece model, and what the file says besides.
 
 ::
 
@@ -28,7 +28,7 @@ from .no_tokenizer import NoTokenizer
 from .sentencepiece_model import SentencePieceModel
 from .tokenizer_json import TokenizerJson
 
-_UNKNOWN, _USER_DEFINED, _UNUSED, _BYTE = 2, 4, 5, 6  # types of tokens, beside CONTROL
+_UNKNOWN, _USER_DEFINED, _UNUSED, _BYTE = 2, 4, 5, 6  # types of tokens, besides CONTROL
 _CONTRACTIONS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 _TAIL = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 _CL100K = rf"{_CONTRACTIONS}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}{{1,3}}|{_TAIL}"

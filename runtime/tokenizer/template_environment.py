@@ -1,8 +1,8 @@
 """The jinja2 environment for chat templates: immutable, sandboxed, and bounded in memory, time and depth.
 
-Templates come with a checkpoint, so they are somebody else's code. jinja2's immutable sandbox keeps them away from
-Python. On top of that every operation of a rendering is charged to its account (`template_work`): calls, filters and
-operators by the hooks below, and loops, lists, comparisons and output by filters that `compiled` puts around them.
+Templates come with a checkpoint, so they are code from a foreign source. jinja2's immutable sandbox keeps them away
+from Python. On top of that every operation of a rendering is charged to its account (`template_work`): calls, filters
+and operators by the hooks below, and loops, lists, comparisons and output by filters that `compiled` puts around them.
 """
 
 from __future__ import annotations
@@ -180,10 +180,10 @@ def _check_length(environment: jinja2.Environment, source: str, place: str) -> N
             count += kind != "whitespace"
             loops += kind == "name" and value == "for"
             if count > MAX_TOKENS or loops > MAX_LOOPS:
-                told = (
+                problem = (
                     f"the chat template has more than {MAX_TOKENS} names and signs or {MAX_LOOPS} loops (line {line})"
                 )
-                raise ModelError(f"{place}: {told}; take the checkpoint's original template")
+                raise ModelError(f"{place}: {problem}; take the checkpoint's original template")
     except jinja2.TemplateError as error:
         raise broken(place, error) from None
 

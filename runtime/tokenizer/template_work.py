@@ -1,7 +1,7 @@
 """What one rendering of a chat template may make and how long it may take: one account, charged by every operation.
 
-A template is somebody else's program. Whatever large value it makes, it makes from small ones, in one operation or in
-many. So two rules bound it, and neither needs to know what an operation does:
+A template is a program from a foreign source. Whatever large value it makes, it makes from small ones, in one operation
+or in many. So two rules bound it, and neither needs to know what an operation does:
 
 * before an operation that may make more than its inputs together, the product of their sizes must fit the account
   (`'x'.ljust(n)` has the inputs 1 and n, `text.replace('', text)` the text twice): no such operation makes more;
@@ -9,11 +9,11 @@ many. So two rules bound it, and neither needs to know what an operation does:
   another one twice is charged for it twice, as its text would be.
 
 Operations that are known to make no more than their inputs (`LINEAR_METHODS`, `LINEAR_FILTERS`) are excused from the
-first rule alone; one that is missing there is refused too early, never too late. Turns of loops and everything that is
-written are charged as well, so an endless template ends; and so is everything that an operation reads, with all that is
-in it. Two things need no account, because a template has no use for them: numbers of more than `MAX_INT_BITS` bits, and
-methods of texts and numbers that give bytes (`REFUSED_METHODS`). Units are characters, about: an account of 16 Mi lasts
-for about a second and for less than a gigabyte. Knows values only, no template.
+first rule alone; one that is missing there is refused too early, never too late. Iterations of loops and everything
+that is written are charged as well, so an endless template ends; and so is everything that an operation reads, with all
+that is in it. Two things need no account, because a template has no use for them: numbers of more than `MAX_INT_BITS`
+bits, and methods of texts and numbers that give bytes (`REFUSED_METHODS`). Units are characters, about: an account of
+16 Mi lasts for about a second and for less than a gigabyte. Knows values only, no template.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from jinja2.exceptions import SecurityError
 from jinja2.sandbox import MAX_RANGE, SandboxedFormatter
 
 PER_OPERATION = 100
-PER_ELEMENT = 16  # of a list or an object: a pointer, and the object behind it
-PER_CHAR_OF_OUTPUT = 32  # an account lasts for so many times a short output,
-BASE = 12 << 20  # and of a long one for so much,
-PER_CHAR_OF_LONG_OUTPUT = 4  # and so many times the output
+PER_ELEMENT = 16  # of a list or an object: a pointer, and the object it points to
+PER_CHAR_OF_OUTPUT = 32  # the account, in multiples of the longest output, if that is short;
+BASE = 12 << 20  # otherwise this much,
+PER_CHAR_OF_LONG_OUTPUT = 4  # and this multiple of the longest output
 PER_SLOW_CHAR = 8  # read by code of Python's, word by word
 MAX_BITS = 1 << 20  # the largest width in a format
 MAX_INT_BITS = 256  # of a number
@@ -132,7 +132,7 @@ class Work:
             raise TooMuchWork(f"it makes a number of more than {MAX_INT_BITS} bits")
 
     def check_precision(self, digits: Any) -> None:
-        """That a number can be rounded to so many digits."""
+        """Checks that a number can be rounded to n digits."""
         if isinstance(digits, int) and abs(digits) > MAX_PRECISION:
             raise TooMuchWork(f"it rounds to more than {MAX_PRECISION} digits")
 

@@ -36,5 +36,7 @@ def byte_of_piece(piece: str) -> bytes | None:
 
 
 def looks_like_control(piece: str) -> bool:
-    """Whether a piece is surely meant for templates (`<|im_end|>`, `</s>`, `<end_of_turn>`), whatever its flags say."""
+    """Whether a piece is certainly meant for templates (`<|im_end|>`, `</s>`, `<end_of_turn>`), whatever its flags
+    say.
+    """
     return _CONTROL.fullmatch(piece) is not None

@@ -8,7 +8,7 @@ Three ways in, because a text means different tokens in different places:
   transformers' `tokenizer(text)` does. Special-token text stays text.
 * `encode(text, special=True)`: a rendered template; special-token text becomes its id. Never for user input.
 
-One way out: a token is a byte string, and text is the bytes of its tokens. Special tokens have none.
+One way out: a token is a byte string, and text is the bytes of its tokens. Special tokens have none. Knows no model.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Tokenizer:
 
     @staticmethod
     def from_folder(path: str | Path) -> Tokenizer:
-        """Reads `tokenizer.json`, or else `tokenizer.model`, and the files beside it that name special tokens.
+        """Reads `tokenizer.json`, or else `tokenizer.model`, and the files next to it that name special tokens.
 
         Where there is neither, but a `config.json` that says how many tokens there are, `has_text` is False.
 
@@ -135,7 +135,7 @@ class Tokenizer:
         return self._backend.encode_template(text, at_start=True) if special else self._backend.encode_inside(text)
 
     def encode_message(self, text: str) -> list[int]:
-        """As `encode`, of what somebody wrote in a chat: no token that the chat template writes comes out of it."""
+        """As `encode`, of what a user wrote in a chat: no token that the chat template writes comes out of it."""
         cut, _ = unused_markers([text])
         return self.encode_pieces(self.chat_template.cut(text, cut).split(cut), at_start=False)
 
@@ -145,7 +145,7 @@ class Tokenizer:
         return [*self._start_ids, *self._backend.encode_at_start(text)]
 
     def encode_formatted(self, text: str, *, adds_start: bool = True) -> list[int]:
-        """Token ids of a prompt that somebody has formatted by hand: special-token text becomes ids.
+        """Token ids of a prompt that was formatted by hand: special-token text becomes ids.
 
         `adds_start`: with bos in front where the model wants it and the text does not begin with it. For text that is
         trusted as a whole; what users typed does not belong in it.
@@ -310,7 +310,7 @@ def _start_ids(backend: Backend, settings: Fields, bos_id: int) -> list[int]:
 
 
 def _added_tokens(folder: Path, settings: Fields) -> dict[int, str]:
-    """Special tokens declared beside a `tokenizer.model`: `added_tokens_decoder`, or the older added_tokens.json."""
+    """Special tokens declared next to a `tokenizer.model`: `added_tokens_decoder`, or the older added_tokens.json."""
     added: dict[int, str] = {}
     for key, value in settings.section("added_tokens_decoder").values.items():
         text = _token_text(value)

@@ -85,7 +85,7 @@ class TokenizerJson:
     def encode_template(self, text: str, *, at_start: bool) -> list[int]:
         """`text` with every special token in it as its id.
 
-        Some files put their prefix space behind special tokens too. A text that goes on where another one was cut
+        Some files put their prefix space after special tokens too. A text that goes on where another one was cut
         (not `at_start`) gets it there as well, but not at its own beginning.
         """
         if at_start or not self._has_prefix_space:

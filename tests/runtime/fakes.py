@@ -17,7 +17,7 @@ import torch
 from phloem.fsm import Vocabulary
 from phloem.kernels import AttentionPlan
 from phloem.runtime.config import EngineConfig
-from phloem.runtime.engine.engine.engine import Engine
+from phloem.runtime.engine.engine import Engine
 from phloem.runtime.execute.kv_cache import KVCache
 from phloem.runtime.execute.loading import LoadedModel
 from phloem.runtime.models.config import LayerConfig
@@ -194,7 +194,7 @@ def fake_engine(
     return Engine.from_loaded(EngineConfig(model="fake", **settings), loaded, clock, stopwatch)  # type: ignore[arg-type]
 
 
-NEVER = ("never said",)  # a stop string: with it nobody can know how long an output will be
+NEVER = ("never said",)  # a stop string: with it the length of an output cannot be known
 
 
 def expect_short_answers(engine: Engine) -> None:

@@ -17,8 +17,8 @@ import torch
 
 from phloem.errors import DeadlineExceeded, RequestError
 from phloem.runtime.constrain.spec import regex
-from phloem.runtime.engine.engine.engine import Engine
-from phloem.runtime.engine.engine.engine_core import EngineCore
+from phloem.runtime.engine.engine import Engine
+from phloem.runtime.engine.engine_core import EngineCore
 from phloem.runtime.execute.adapters import Adapters
 from phloem.runtime.request import Delta, SamplingParams
 
@@ -65,10 +65,10 @@ class Run:
     num_charged: int = 0
 
     def add(self, label: str, prompt: list[int], max_tokens: int, constraint: Any = None, **options: Any) -> None:
-        """Queues a request; it is greedy, and nobody can know how long its output will be."""
-        law = {name: options.pop(name) for name in list(options) if name in SamplingParams.__dataclass_fields__}
-        law = {"temperature": 0.0, "ignore_eos": True, "stop": NEVER, **law}
-        prepared = self.engine.prepare(prompt, SamplingParams(max_tokens=max_tokens, **law), constraint, **options)
+        """Queues a request; it is greedy, and the length of its output cannot be known."""
+        params = {name: options.pop(name) for name in list(options) if name in SamplingParams.__dataclass_fields__}
+        params = {"temperature": 0.0, "ignore_eos": True, "stop": NEVER, **params}
+        prepared = self.engine.prepare(prompt, SamplingParams(max_tokens=max_tokens, **params), constraint, **options)
         try:
             with self.watch.on():
                 EngineCore.enqueue(self.engine, prepared)

@@ -59,7 +59,7 @@ def mutate(value: dict[str, Any], rng: random.Random, keys: tuple[str, ...]) -> 
         if not every or rng.random() < 0.3:
             value[rng.choice(keys)] = rng.choice(ODD)
             continue
-        # those at the top are few beside a vocabulary's
+        # those at the top are few compared with a vocabulary's
         top = [place for place in every if place[0] is value]
         container, key = rng.choice(top if rng.random() < 0.5 and top else every)
         if isinstance(container, dict) and rng.random() < 0.15:

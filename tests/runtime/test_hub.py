@@ -64,7 +64,7 @@ def test_a_model_is_fetched_once_and_then_found_without_the_hub(served: tuple[Pa
         path.name: path.read_bytes() for path in folder.iterdir() if path.suffix != ".bin"
     }
     assert asked(folder) == [[path.name, "0"] for path in sorted(found.iterdir())]
-    for hub in (address, "http://127.0.0.1:9"):  # where nobody answers
+    for hub in (address, "http://127.0.0.1:9"):  # where no server answers
         assert fetch("owner/model", hub, tmp_path / "cache").stdout == first.stdout
     assert asked(folder) == []
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from phloem.runtime.engine.engine.engine import Engine
+from phloem.runtime.engine.engine import Engine
 from phloem.runtime.request import FinishReason, SamplingParams, TokenLogprob
 from phloem.runtime.speculate.overlap_policy import OverlapPolicy
 
@@ -28,7 +28,7 @@ class Said:
 def step(engine: Engine, said: dict[str, Said]) -> None:
     for delta in engine.step():
         one = said.setdefault(delta.request_id, Said())
-        assert delta.error is None and one.reason is None, "a delta behind the last one"
+        assert delta.error is None and one.reason is None, "a delta after the last one"
         one.token_ids += delta.token_ids
         one.text += delta.text
         one.logprobs += delta.logprobs
@@ -60,10 +60,10 @@ def check_traffic(
     engine: Engine,
     requests: st.SearchStrategy[Any],
     ask: Callable[[Engine, Any], str],
-    law: Callable[[Any], SamplingParams],
+    params_of: Callable[[Any], SamplingParams],
     truth: Callable[[Any], Said],
 ) -> None:
-    """Arrivals, aborts, forks and flushes at any step: who stays says what is true of his request."""
+    """Arrivals, aborts, forks and flushes at any step: each request that stays says what is true of it."""
     engine._stepper._overlap_policy = Whim(data.draw(st.integers(0, 9)))
     asked: dict[str, Any] = {}
     said: dict[str, Said] = {}
@@ -83,7 +83,7 @@ def check_traffic(
                 engine.abort(name)
                 del asked[name]
             else:
-                (child,) = engine.fork(name, sampling=law(asked[name]))
+                (child,) = engine.fork(name, sampling=params_of(asked[name]))
                 asked[child] = asked[name]
     listen(engine, said)
     for name, one in asked.items():

@@ -67,7 +67,7 @@ def _ipv6_networks() -> str:
 
 
 def _first_bits(bits: int) -> str:
-    """A group of up to four hexadecimal digits of which only so many bits may be other than 0."""
+    """A group of up to four hexadecimal digits of which only the first n bits may be other than 0."""
     if bits == 0:
         return "0"
     full, rest = divmod(bits, 4)
@@ -82,7 +82,7 @@ IPV6_NETWORK = _ipv6_networks()
 _LABEL = "[A-Za-z0-9]([A-Za-z0-9]|-[A-Za-z0-9])*"
 _RESERVED = "|".join(
     "".join(f"[{letter}{letter.upper()}]" for letter in name)
-    for name in ("arpa", "invalid", "local", "localhost", "onion", "test")  # RFC 6761: nobody has mail there
+    for name in ("arpa", "invalid", "local", "localhost", "onion", "test")  # RFC 6761: no mail is delivered there
 )
 _SIGNS = "!#$%&'*+/=?^_`{|}~-"
 _MAIL_LOCAL = rf"[A-Za-z0-9{_SIGNS}]+(\.[A-Za-z0-9{_SIGNS}]+)*"

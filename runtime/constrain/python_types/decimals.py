@@ -24,7 +24,7 @@ _FRACTION = r"^-?(0|[1-9][0-9]*)(/[1-9][0-9]*)?$"
 
 
 def decimal(schema: Mapping[str, Any], *, is_key: bool) -> JsonSchemaValue:
-    """A decimal with bounds, a step, and so many digits; as the key of an object only text."""
+    """A decimal with bounds, a step, and a number of digits; as the key of an object only text."""
     max_digits, places = schema.get("max_digits"), schema.get("decimal_places")
     is_counted = max_digits is not None or places is not None
     bounds = _exact(schema)
@@ -91,7 +91,9 @@ def _power_of_ten(step: Decimal) -> int | None:
 
 
 def _places(whole: int, places: int) -> str:
-    """So many digits before the point and after it; without any before it stands a zero, which does not count."""
+    """A pattern: at most `whole` digits before the point and `places` after it. With no digit before it stands a
+    zero.
+    """
     if whole <= 0:
         return rf"^-?0\.[0-9]{{1,{places}}}$"
     before = rf"(0|[1-9][0-9]{{0,{whole - 1}}})"

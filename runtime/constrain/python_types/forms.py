@@ -1,4 +1,4 @@
-"""Small JSON Schemas: text of a pattern, text of so many bytes, and the mark of a type that cannot be enforced."""
+"""Small JSON Schemas: text of a pattern, text of bounded size, and the mark of a type that cannot be enforced."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def as_key(form: JsonSchemaValue) -> JsonSchemaValue | None:
 
 
 def within_bytes(form: JsonSchemaValue, max_bytes: int) -> JsonSchemaValue:
-    """At most so many bytes of UTF-8: as many ASCII characters, or a quarter as many of any kind."""
+    """At most n bytes of UTF-8: n ASCII characters, or a quarter as many of any kind."""
     short = {"maxLength": max_bytes // _LONGEST_CHARACTER}
     return {**form, "anyOf": [{"pattern": ASCII, "maxLength": max_bytes}, short]}
 

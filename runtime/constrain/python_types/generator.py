@@ -253,7 +253,7 @@ class NarrowSchema(GenerateJsonSchema):
             return None
         if any(isinstance(path, list) and len(path) == 1 and isinstance(path[0], str) for path in alias):
             return None
-        return refused("an AliasPath has no key of its own; give it an alias beside it with AliasChoices")
+        return refused("an AliasPath has no key of its own; give it another alias with AliasChoices")
 
     def field_is_required(self, field: Any, total: bool) -> bool:
         """What `__init__` does not take need not be there."""

@@ -3,7 +3,7 @@
 A core schema says that a text goes through a function, and not what the function takes. Its own JSON Schema mostly says
 `string`. A new type is one line here: a JSON Schema, `Listed` values, or the reason why it cannot be enforced; and one
 line with values of it in `tests/runtime/constrain/python_types/kinds.py`. A function of these two packages that is not
-here is refused; a function of anybody else is a validator of the user's own, which a mask cannot know.
+here is refused; any other function is a validator of the user's own, which a mask cannot know.
 """
 
 from __future__ import annotations

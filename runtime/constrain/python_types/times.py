@@ -155,7 +155,7 @@ def _seconds(bounds: tuple[int, int], parts: tuple[int, int]) -> str:
 
 
 def _fraction(low: int, high: int, size: int) -> str | None:
-    """So many digits after the point, that stand for these microseconds."""
+    """A fixed number of digits after the point, which stand for these microseconds."""
     unit = 10 ** (6 - size)
     first, last = -(-low // unit), high // unit
     return digits(f"{first:0{size}}", f"{last:0{size}}") if first <= last else None

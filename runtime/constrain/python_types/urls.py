@@ -34,7 +34,7 @@ _SCHEME = "(?!(https?|wss?|ftp|file):)[a-z][a-z0-9+.-]*"
 
 
 def url(schema: Mapping[str, Any], *, has_many_hosts: bool, is_key: bool) -> JsonSchemaValue:
-    """The URLs of a core schema: of its schemes, of so many bytes, and with a host where one is needed.
+    """The URLs of a core schema: of its schemes, within its length in bytes, and with a host where one is needed.
 
     Args:
         is_key: whether it is the key of an object: where its bytes count, it is short, of ASCII, and without a user.

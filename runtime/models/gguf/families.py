@@ -1,6 +1,6 @@
-"""GGUF's architectures: which of ours each is, and where its tensors are. A row of the table each.
+"""GGUF's architectures: which of ours each is, and where its tensors are. One entry of the table each.
 
-Tensors have the same names in all of them; which ones there are, our own row of options says. Names there are made of
+Tensors have the same names in all of them; which ones there are, our own entry of options says. Names there are made of
 parts of ours, so that the reader asks for what it knows and finds it here (`tensor_names`).
 """
 
@@ -21,10 +21,11 @@ class Family:
     Attributes:
         architecture: of ours, a key of `ARCHITECTURES`; mixture: of those that have experts, "": none may.
         is_permuted: rows of queries and keys are stored in pairs that turn together, next to each other.
-        window_pattern: every so many layers one has no window (0: all have one); None: a window is refused.
+        window_pattern: every n-th layer has no window (0: all have one); None: a window is refused.
         normalises: the shares of a token's experts are divided by their sum.
-        unturned_every: every so many layers one has no rope; 0: all have one.
-        wide_layers: with so many layers queries are scaled by the hidden size over the heads, not by their own.
+        unturned_every: every n-th layer has no rope; 0: all have one.
+        wide_layers: in models of this number of layers queries are scaled by the hidden size over the heads, not by
+            their own.
     """
 
     architecture: str

@@ -7,8 +7,8 @@
     tensors   name, number of dimensions u32, dimensions u64 (the one of neighbours first), type u32, offset u64
     data      from the next multiple of `general.alignment` (32) on; a tensor begins at its offset from there
 
-The file is mapped, and nothing is allocated by what a length claims: whatever would end behind the file is refused
-before it is read, with its place. Texts in arrays are decoded when they are asked for. Knows no architecture.
+The file is mapped, and nothing is allocated by what a length claims: what would reach beyond the end of the file is
+refused before it is read, with its place. Texts in arrays are decoded when they are asked for. Knows no architecture.
 
 Source: the specification in ggml's docs/gguf.md.
 """
@@ -101,7 +101,7 @@ class GgufFile:
             raise ModelError(f"{self.path}: {key}: a string is no UTF-8 ({error})") from None
 
     def numbers(self, key: str, length: int) -> np.ndarray[Any, Any]:
-        """An array of so many numbers. Raises ModelError: there is none under this key, or of another length."""
+        """An array of n numbers. Raises ModelError: there is none under this key, or of another length."""
         value = self.values.get(key)
         if not isinstance(value, np.ndarray) or len(value) != length:
             raise ModelError(f"{self.path}: {key}: expected an array of {length} numbers, found {self._found(key)}")

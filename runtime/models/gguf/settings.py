@@ -58,7 +58,7 @@ _NEUTRAL: dict[str, tuple[object, ...] | None] = {
 
 
 def family_of(file: GgufFile) -> Family:
-    """Raises ModelError: no architecture, or one that has no row here."""
+    """Raises ModelError: no architecture, or one that has no entry here."""
     arch = file.fields().text("general.architecture")
     if arch not in FAMILIES:
         raise ModelError(
@@ -214,7 +214,7 @@ def _rope_scaling(file: GgufFile, fields: Fields, turned: int) -> dict[str, Any]
     divisors = _factors(file, "rope_freqs.weight", turned)
     if divisors:  # Llama 3's rule, worked out: what longrope calls factors, the same at all lengths
         if kind not in ("none", "linear") or fields.number("rope.scaling.factor", 1.0) != 1.0:
-            raise fields.odd("rope.scaling.type", "none beside rope_freqs.weight")
+            raise fields.odd("rope.scaling.type", "none together with rope_freqs.weight")
         return {"rope_type": "longrope", "short_factor": divisors, "long_factor": divisors, "attention_factor": 1.0}
     factor = fields.number("rope.scaling.factor", fields.number("rope.scale_linear", 1.0))
     if kind == "yarn":
@@ -241,7 +241,7 @@ def _factors(file: GgufFile, name: str, turned: int) -> list[float]:
 
 
 def _dtype(file: GgufFile) -> str:
-    """What numbers are widened to on a GPU: the type of plain matrices, and bf16 beside such in few bits."""
+    """What numbers are widened to on a GPU: the type of plain matrices, and bf16 with those in few bits."""
     found = {info.type.name for info in file.tensors.values() if len(info.shape) > 1}
     if found <= {"F32"}:
         return "float32"

@@ -106,7 +106,7 @@ def test_samples_of_a_prompt_shorter_than_a_block_wait_for_one_of_them_to_comput
 
 
 def test_a_batch_longer_than_the_queue_still_gains_from_the_order() -> None:
-    """It comes in as the queue has room. What comes later overtakes; those who came first and are due are then served
+    """It comes in as the queue has room. What comes later overtakes; those that came first and are due are then served
     together in their order, not one by one."""
     prompts = few_shot_product()
     arrival = share(prompts, 40, ordered=False)
@@ -141,7 +141,9 @@ def test_requests_that_come_one_by_one_hit_as_if_overtaking_had_no_bound_in_a_qu
 
 
 def test_the_order_of_arrival_could_not_reach_it() -> None:
-    """The counter-proof: in a small pool nobody, not even who knows the future, does as well without reordering."""
+    """The counter-proof: in a small pool no policy, not even one that knows the future, does as well without
+    reordering.
+    """
     for workload in (few_shot_product, tree_of_thought):
         prompts = workload()
         assert share(prompts, 40, ordered=False) < share(prompts, 40, ordered=True) - 0.1

@@ -16,7 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from phloem.errors import ConfigError
-from phloem.runtime.engine.engine.engine import Engine
+from phloem.runtime.engine.engine import Engine
 from phloem.runtime.offload import DiskTier, loads
 from phloem.runtime.request import FinishReason, SamplingParams, Usage
 from phloem.runtime.server.replies import usage_body
@@ -87,7 +87,7 @@ LOADING: list[tuple[str, Any, Any]] = [
 
 
 class Run:
-    """One engine after the other over one folder, and another one beside them; what each request should say."""
+    """One engine after the other over one folder, and another one at the same time; what each request should say."""
 
     def __init__(
         self, checkpoint: Path, folder: Path, host_blocks: int, uses_disk: bool, options: dict[str, Any]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from phloem.errors import ConfigError, EngineStopped, PromptTooLong, QueueFull, RequestError
-from phloem.runtime.engine.engine.engine import Engine
+from phloem.runtime.engine.engine import Engine
 from phloem.runtime.request import RequestOptions, SamplingParams
 
 from ..fakes import fake_engine
@@ -154,7 +154,7 @@ def test_options_of_another_type_are_refused_by_name(name: str, values: tuple[An
 
 
 def test_every_option_of_a_request_is_checked() -> None:
-    """None of them takes an object of a type that nobody knows."""
+    """None of them takes an object of an unknown type."""
     for name in RequestOptions.__annotations__:
         with pytest.raises(RequestError, match=name):
             fake_engine().generate([1], GREEDY, **{name: object()})

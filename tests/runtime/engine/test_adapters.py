@@ -19,8 +19,8 @@ from phloem.errors import ConfigError, ModelError, RequestError
 from phloem.kernels import AttentionPlan, LoraLayers
 from phloem.runtime.config import EngineConfig
 from phloem.runtime.constrain.spec import regex
-from phloem.runtime.engine.engine.collector import Collector
-from phloem.runtime.engine.engine.engine import Engine
+from phloem.runtime.engine.collector import Collector
+from phloem.runtime.engine.engine import Engine
 from phloem.runtime.execute.adapters import Adapters
 from phloem.runtime.execute.kv_cache import KVCache
 from phloem.runtime.execute.loading import LoadedModel, load
@@ -82,7 +82,7 @@ Asked = tuple[str, SamplingParams, str | None]
 
 def answers(served: Engine, asked: list[Asked]) -> list[Completion]:
     """All at once, each through the adapter that it names."""
-    collectors = {served.add(text, law, adapter=name): Collector(1, None) for text, law, name in asked}
+    collectors = {served.add(text, params, adapter=name): Collector(1, None) for text, params, name in asked}
     while served.has_work:
         for delta in served.step():
             collectors[delta.request_id].push(delta)
@@ -106,13 +106,13 @@ def test_keys_are_kept_by_what_the_adapter_looks_at(loaded: LoadedModel, saved: 
     merged(saved.model, saved.folders["all"]).save_pretrained(tmp_path)
     for name in ("tokenizer.model", "tokenizer_config.json", "chat_template.jinja"):
         shutil.copy(resolve_model("nano") / name, tmp_path)
-    law = SamplingParams(max_tokens=150, temperature=0.0, ignore_eos=True, logprobs=0, kv_budget=64)
+    params = SamplingParams(max_tokens=150, temperature=0.0, ignore_eos=True, logprobs=0, kv_budget=64)
     text = " ".join(f"Item {number} costs {number * 37 % 91} gold." for number in range(40))
-    (found,) = answers(engine(loaded), [(text, law, "all")])
+    (found,) = answers(engine(loaded), [(text, params, "all")])
     with Engine(str(tmp_path), device="cpu") as other:
-        expected = other.generate(text, law)
+        expected = other.generate(text, params)
         assert found.token_ids == expected.token_ids
-        assert found.token_ids != other.generate(text, replace(law, kv_budget=None)).token_ids
+        assert found.token_ids != other.generate(text, replace(params, kv_budget=None)).token_ids
     assert [one.logprob for one in found.logprobs] == pytest.approx(
         [one.logprob for one in expected.logprobs], abs=1e-3
     )
@@ -120,7 +120,7 @@ def test_keys_are_kept_by_what_the_adapter_looks_at(loaded: LoadedModel, saved: 
 
 NAMES = st.sampled_from([None, "all", "wide", "low"])
 MOST = st.sampled_from([16, 2048])
-LAWS = st.builds(
+ALL_PARAMS = st.builds(
     SamplingParams,
     max_tokens=st.integers(1, 12),
     temperature=st.sampled_from([0.0, 0.8]),
@@ -143,19 +143,19 @@ def crowds(loaded: LoadedModel) -> dict[int, Engine]:
 
 
 @settings(max_examples=12, deadline=None)
-@given(asked=st.lists(st.tuples(st.sampled_from(TEXTS), LAWS, NAMES), min_size=2, max_size=9), most=MOST)
+@given(asked=st.lists(st.tuples(st.sampled_from(TEXTS), ALL_PARAMS, NAMES), min_size=2, max_size=9), most=MOST)
 def test_a_mixture_says_the_bits_that_each_says_alone(
     lonely: Engine, crowds: dict[int, Engine], asked: list[Asked], most: int
 ) -> None:
-    alone = [lonely.generate(text, law, adapter=name) for text, law, name in asked]
+    alone = [lonely.generate(text, params, adapter=name) for text, params, name in asked]
     assert [numbers(one) for one in answers(crowds[most], asked)] == [numbers(one) for one in alone]
 
 
 def test_an_adapter_over_int8_weights_is_the_same_in_every_company(loaded: LoadedModel, saved: Saved) -> None:
     rounded = load(EngineConfig(device="cpu", quantise="int8", adapters={"all": str(saved.folders["all"])}))
-    law = SamplingParams(max_tokens=12, temperature=0.0, logprobs=0, ignore_eos=True)
-    asked: list[Asked] = [(text, law, name) for text in TEXTS for name in (None, "all")]
-    alone = [engine(rounded, prefix_cache=False).generate(text, law, adapter=name) for text, law, name in asked]
+    params = SamplingParams(max_tokens=12, temperature=0.0, logprobs=0, ignore_eos=True)
+    asked: list[Asked] = [(text, params, name) for text in TEXTS for name in (None, "all")]
+    alone = [engine(rounded, prefix_cache=False).generate(text, params, adapter=name) for text, params, name in asked]
     assert [numbers(one) for one in answers(engine(rounded), asked)] == [numbers(one) for one in alone]
     assert alone[0].token_ids != alone[1].token_ids
 
@@ -222,8 +222,8 @@ def test_random_traffic_in_tiny_pools(options: dict[str, Any]) -> None:
         if len(wanted) < 150 and source.random() < 0.6:
             prompt = source.choice(stems)[: source.randrange(1, 21)] + [source.randrange(4) for _ in range(3)]
             name, length = source.choice([*NUMBERS]), source.randrange(1, 14)
-            law = SamplingParams(max_tokens=length, temperature=0.0)
-            request_id = served.add(prompt, law, adapter=name, namespace=source.choice(["", "", "x"]))
+            params = SamplingParams(max_tokens=length, temperature=0.0)
+            request_id = served.add(prompt, params, adapter=name, namespace=source.choice(["", "", "x"]))
             wanted[request_id], said[request_id] = truth(prompt, name, length), []
         for delta in served.step():
             assert delta.error is None
@@ -249,7 +249,7 @@ def test_prefixes_are_shared_within_an_adapters_content_and_nowhere_else() -> No
     assert [cached(None), cached("a"), cached("b"), cached("a", "tenant")] == [0, 0, 0, 0]
     assert cached("a's twin") == cached("a") == cached(None) == 39
     digits = "a" * 64
-    assert cached(None, f"\0{digits}") == 0, "nobody names himself into an adapter's prefixes"
+    assert cached(None, f"\0{digits}") == 0, "no namespace reaches an adapter's prefixes"
     assert cached(None, digits) == 0
 
 
@@ -293,11 +293,11 @@ def test_habits_replies_scores_and_pins_are_an_adapters_own(loaded: LoadedModel,
     assert served.generate(ids[1:], GREEDY, adapter="all").usage.cached_tokens >= pin.num_tokens
     assert served.generate(ids[1:], GREEDY).usage.cached_tokens == 0
 
-    law = SamplingParams(max_tokens=40, temperature=0.0)
+    params = SamplingParams(max_tokens=40, temperature=0.0)
     pattern = regex("(left|right|straight on|never){1,5}")
-    plain = {name: lonely.generate("Which way?", law, pattern, adapter=name).token_ids for name in (None, "all")}
+    plain = {name: lonely.generate("Which way?", params, pattern, adapter=name).token_ids for name in (None, "all")}
     for name in (None, "all", None, "all"):
-        assert served.generate("Which way?", law, pattern, adapter=name).token_ids == plain[name]
+        assert served.generate("Which way?", params, pattern, adapter=name).token_ids == plain[name]
 
 
 def test_tiers_keep_adapters_apart(loaded: LoadedModel, saved: Saved, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from phloem.errors import ConfigError, EngineStopped, RequestError
-from phloem.runtime.engine.engine.async_engine import AsyncEngine
+from phloem.runtime.engine.async_engine import AsyncEngine
 from phloem.runtime.request import SamplingParams
 
 from ..fakes import fake_engine, greedy_truth
@@ -99,7 +99,7 @@ def test_blocks_are_free_within_a_step_of_leaving(served: AsyncEngine) -> None:
 
 
 def test_a_coroutine_forks_its_request_under_way(served: AsyncEngine) -> None:
-    """Parent and forks say what seeds say, and a fork that is closed unread leaves nothing behind."""
+    """Parent and forks say what seeds say, and a fork that is closed unread leaves nothing."""
 
     async def tell() -> tuple[list[int], list[int], list[int]]:
         stream = served.generate([1, 2], SamplingParams(max_tokens=30, seed=1, ignore_eos=True))

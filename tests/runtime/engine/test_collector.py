@@ -6,7 +6,7 @@ import pytest
 
 from phloem.errors import RequestError
 from phloem.runtime.constrain.spec import json_object
-from phloem.runtime.engine.engine.collector import Collector
+from phloem.runtime.engine.collector import Collector
 from phloem.runtime.request import Delta, FinishReason, Usage
 
 
@@ -14,7 +14,7 @@ def delta(index: int, text: str, reason: FinishReason | None = None, error: Requ
     return Delta("name", index, text, tuple(text.encode()), reason, Usage(), error=error)
 
 
-def test_outputs_come_in_their_order_whoever_ends_first() -> None:
+def test_outputs_come_in_their_order_whichever_ends_first() -> None:
     collector = Collector(2, None)
     pushed = [delta(1, "a"), delta(0, "x"), delta(1, "b", FinishReason.STOP), delta(0, "yz", FinishReason.LENGTH)]
     assert [collector.push(one) for one in pushed] == [False, False, False, True]

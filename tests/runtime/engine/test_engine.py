@@ -13,9 +13,9 @@ import torch
 
 from phloem.errors import EngineStopped, RequestError
 from phloem.runtime.constrain.spec import regex
-from phloem.runtime.engine.engine.async_engine import AsyncEngine
-from phloem.runtime.engine.engine.engine import Engine
-from phloem.runtime.engine.engine.warmup import warm_up
+from phloem.runtime.engine.async_engine import AsyncEngine
+from phloem.runtime.engine.engine import Engine
+from phloem.runtime.engine.warmup import warm_up
 from phloem.runtime.request import FinishReason, SamplingParams
 
 from ..fakes import EOS, expect_short_answers, fake_engine, greedy_truth
@@ -308,10 +308,10 @@ def test_every_prompt_may_have_a_law_and_a_constraint_of_its_own(is_driven: bool
     engine = fake_engine()
     driver = AsyncEngine(engine) if is_driven else None
     batch = [[1, 2, 3], [4, 5], [6]]
-    laws = [SamplingParams(max_tokens=n, n=n, temperature=1.0, seed=n) for n in (1, 3, 2)]
+    all_params = [SamplingParams(max_tokens=n, n=n, temperature=1.0, seed=n) for n in (1, 3, 2)]
     constraints = [None, regex("a{3}|b{3}"), regex("[0-9]{1,2}")]
-    together = engine.generate(batch, laws, constraints)
-    apart = [engine.generate([p], law, c) for p, law, c in zip(batch, laws, constraints, strict=True)]
+    together = engine.generate(batch, all_params, constraints)
+    apart = [engine.generate([p], params, c) for p, params, c in zip(batch, all_params, constraints, strict=True)]
     assert [c.text for c in together] == [c.text for found in apart for c in found]
     assert [c.index for c in together] == [0, 0, 1, 2, 0, 1]
     assert [c.parsed for c in together[1:4]] == [c.text for c in together[1:4]] and together[0].parsed is None

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from phloem.runtime.cache.prefix_cache import PrefixCache
-from phloem.runtime.engine.engine.engine import Engine
-from phloem.runtime.engine.engine.engine_lock import EngineLock
+from phloem.runtime.engine.engine import Engine
+from phloem.runtime.engine.engine_lock import EngineLock
 from phloem.runtime.request import SamplingParams
 
 from ..fakes import fake_engine
@@ -76,8 +76,8 @@ def test_a_request_is_aborted_that_was_just_enqueued(monkeypatch: pytest.MonkeyP
 
 
 def test_pressed_twice_it_waits_no_longer() -> None:
-    turn, reached = EngineLock(), []
-    with pytest.raises(KeyboardInterrupt), turn, turn:
+    lock, reached = EngineLock(), []
+    with pytest.raises(KeyboardInterrupt), lock, lock:
         press()
         reached.append(1)
         press()
@@ -85,8 +85,8 @@ def test_pressed_twice_it_waits_no_longer() -> None:
     assert reached == [1]
 
 
-def test_pressed_twice_while_another_thread_has_its_turn() -> None:
-    turn, has_begun, is_asked = EngineLock(), threading.Event(), threading.Event()
+def test_pressed_twice_while_another_thread_holds_the_lock() -> None:
+    lock, has_begun, is_asked = EngineLock(), threading.Event(), threading.Event()
     heard: list[int] = []
 
     def hear(number: int, _: FrameType | None) -> None:
@@ -95,7 +95,7 @@ def test_pressed_twice_while_another_thread_has_its_turn() -> None:
             raise KeyboardInterrupt
 
     def other() -> None:
-        with turn:
+        with lock:
             has_begun.set()
             is_asked.wait(60)
             for _ in range(1000):
@@ -110,13 +110,13 @@ def test_pressed_twice_while_another_thread_has_its_turn() -> None:
     has_begun.wait(60)
     with pytest.raises(KeyboardInterrupt):
         is_asked.set()
-        with turn:
+        with lock:
             pass
     thread.join()
     assert signal.signal(signal.SIGINT, signal.default_int_handler) is hear
 
 
-def test_a_handler_of_its_own_is_called_once_behind_the_turn() -> None:
+def test_a_handler_of_its_own_is_called_once_after_the_release() -> None:
     heard: list[int] = []
     inside: list[int] = []
 
@@ -124,8 +124,8 @@ def test_a_handler_of_its_own_is_called_once_behind_the_turn() -> None:
         heard.append(number)
 
     signal.signal(signal.SIGINT, hear)
-    turn = EngineLock()
-    with turn:
+    lock = EngineLock()
+    with lock:
         press()
         inside += heard
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from phloem.errors import QueueFull, RequestError
 from phloem.runtime.config import EngineConfig
 from phloem.runtime.constrain.spec import json_schema, regex
-from phloem.runtime.engine.engine.engine import Engine
+from phloem.runtime.engine.engine import Engine
 from phloem.runtime.execute.loading import LoadedModel, load
 from phloem.runtime.request import Delta, FinishReason, SamplingParams
 
@@ -23,7 +23,7 @@ from ..fakes import NEVER, ByteDetokenizer, expect_short_answers, fake_engine
 LENGTH = 24
 
 
-def law(seed: int, max_tokens: int = LENGTH) -> SamplingParams:
+def params_of(seed: int, max_tokens: int = LENGTH) -> SamplingParams:
     return SamplingParams(max_tokens=max_tokens, temperature=1.0, seed=seed, ignore_eos=True, stop=NEVER)
 
 
@@ -31,7 +31,7 @@ def law(seed: int, max_tokens: int = LENGTH) -> SamplingParams:
 def truth(token_ids: tuple[int, ...], seed: int, max_tokens: int) -> tuple[int, ...]:
     """What follows these tokens, said by an engine that has no cache and no company."""
     engine = fake_engine(prefix_cache=False, num_blocks=32)
-    return engine.generate(list(token_ids), law(seed, max_tokens)).token_ids
+    return engine.generate(list(token_ids), params_of(seed, max_tokens)).token_ids
 
 
 class Listener:
@@ -65,12 +65,12 @@ def test_a_fork_computes_nothing_and_says_what_its_seed_says(block_size: int, nu
     engine = fake_engine(block_size=block_size, num_blocks=160 // block_size, lookup_drafts=False)
     listener = Listener(engine)
     prompt = tuple(range(9))
-    parent = engine.add(list(prompt), law(1))
+    parent = engine.add(list(prompt), params_of(1))
     for _ in range(num_steps):
         listener.step()
     said = tuple(listener.tokens[parent])
     before = engine.statistics()
-    children = engine.fork(parent, 3, law(7))
+    children = engine.fork(parent, 3, params_of(7))
     engine.audit()
     assert engine.statistics().num_computed_tokens == before.num_computed_tokens
     listener.finish()
@@ -96,7 +96,7 @@ def test_a_fork_computes_nothing_and_says_what_its_seed_says(block_size: int, nu
     st.booleans(),
     st.lists(st.tuples(st.sampled_from(["step", "step", "fork", "abort", "add"]), st.integers(0, 50)), max_size=40),
 )
-def test_forks_aborts_and_preemptions_in_any_order_change_nobodys_text(
+def test_forks_aborts_and_preemptions_in_any_order_change_no_text(
     num_blocks: int, block_size: int, seats: int, cached: bool, happenings: list[tuple[str, int]]
 ) -> None:
     engine = fake_engine(
@@ -116,7 +116,7 @@ def test_forks_aborts_and_preemptions_in_any_order_change_nobodys_text(
             listener.step()
         elif what == "add":
             prompt = tuple(range(choice % 7 + 1))
-            request_id = engine.add(list(prompt), law(number))
+            request_id = engine.add(list(prompt), params_of(number))
             started[request_id], prompts[request_id] = (prompt, number), len(prompt)
             open_ids.append(request_id)
         open_ids = [request_id for request_id in open_ids if request_id not in listener.last]
@@ -130,7 +130,7 @@ def test_forks_aborts_and_preemptions_in_any_order_change_nobodys_text(
         else:
             so_far = started[chosen][0][: prompts[chosen]] + tuple(listener.tokens.get(chosen, ()))
             inherits = chosen not in listener.tokens and len(started[chosen][0]) > prompts[chosen]
-            (child,) = engine.fork(chosen, 1, law(1000 + number))
+            (child,) = engine.fork(chosen, 1, params_of(1000 + number))
             before = started[chosen][0] if inherits else so_far  # a fork of a fork that has not been heard of yet
             started[child], prompts[child] = (before, 1000 + number), prompts[chosen]
             open_ids.append(child)
@@ -148,10 +148,10 @@ def test_a_fork_survives_its_parent_and_the_parent_its_forks() -> None:
     for goes in (0, 1):
         engine = fake_engine()
         listener = Listener(engine)
-        parent = engine.add([1, 2, 3], law(1))
+        parent = engine.add([1, 2, 3], params_of(1))
         for _ in range(6):
             listener.step()
-        ids = [parent, *engine.fork(parent, 1, law(1))]
+        ids = [parent, *engine.fork(parent, 1, params_of(1))]
         engine.abort(ids[goes])
         listener.finish()
         assert tuple(listener.tokens[ids[1 - goes]]) == truth((1, 2, 3), 1, LENGTH)
@@ -161,10 +161,10 @@ def test_a_fork_that_finds_no_room_waits_and_still_computes_nothing_twice() -> N
     """Ten forks over a pool for three: they come one after the other, from what the parent left in the tree."""
     engine = fake_engine(num_blocks=26, max_running_requests=3, lookup_drafts=False)
     listener = Listener(engine)
-    parent = engine.add(list(range(30)), law(1))
+    parent = engine.add(list(range(30)), params_of(1))
     for _ in range(10):
         listener.step()
-    children = engine.fork(parent, 10, law(5))
+    children = engine.fork(parent, 10, params_of(5))
     listener.finish()
     said = tuple(listener.tokens[parent][:10])
     assert tuple(listener.tokens[children[0]]) == said + truth((*range(30), *said), 5, LENGTH - 10)
@@ -176,14 +176,14 @@ def test_residues_of_a_regex_are_what_forks_within_it_write() -> None:
     for num_said, rest in ((2, r"[a-z]{3}-[0-9]{4}"), (5, r"-[0-9]{4}"), (7, r"[0-9]{3}")):
         engine = fake_engine(jump="verified")
         listener = Listener(engine)
-        parent = engine.add([5, 6], law(3), regex(r"[a-z]{5}-[0-9]{4}"))
+        parent = engine.add([5, 6], params_of(3), regex(r"[a-z]{5}-[0-9]{4}"))
         while len(listener.tokens.get(parent, ())) < num_said:
             listener.step()
         said = tuple(listener.tokens[parent])
         rest = {6: r"[0-9]{4}"}.get(len(said), rest)
-        (child,) = engine.fork(parent, 1, law(11))
+        (child,) = engine.fork(parent, 1, params_of(11))
         listener.finish()
-        alone = fake_engine(prefix_cache=False).generate([5, 6, *said], law(11, 60), regex(rest))
+        alone = fake_engine(prefix_cache=False).generate([5, 6, *said], params_of(11, 60), regex(rest))
         assert tuple(listener.tokens[child]) == said + alone.token_ids
         assert listener.last[child].finish_reason is FinishReason.STOP
 
@@ -242,7 +242,7 @@ def test_a_character_begun_before_the_fork_is_completed_behind_it() -> None:
     for number in range(8):
         engine = fake_engine()
         listener = Listener(engine)
-        parent = engine.add([number, 1], law(number))
+        parent = engine.add([number, 1], params_of(number))
         for _ in range(source.randrange(1, 20)):
             listener.step()
         children = engine.fork(parent, 2)
@@ -274,7 +274,7 @@ def test_penalties_log_probabilities_and_least_lengths_go_on_counting_from_the_b
 
 def refusals(engine: Engine, parent: str) -> Iterator[tuple[str, type[Exception], dict[str, object]]]:
     yield "n", RequestError, {"n": 0}
-    yield "request_id", RequestError, {"request_id": "nobody"}
+    yield "request_id", RequestError, {"request_id": "unknown"}
     yield "index", RequestError, {"index": 1}
     yield "max_tokens", RequestError, {"sampling": SamplingParams(max_tokens=3)}
     yield "fork", RequestError, {"sampling": SamplingParams(n=2)}
@@ -284,7 +284,7 @@ def refusals(engine: Engine, parent: str) -> Iterator[tuple[str, type[Exception]
 def test_a_fork_that_cannot_be_is_refused_and_leaves_the_parent_as_it_was() -> None:
     engine = fake_engine(max_waiting_requests=10)
     listener = Listener(engine)
-    parent = engine.add([1, 2, 3], law(1))
+    parent = engine.add([1, 2, 3], params_of(1))
     for _ in range(6):
         listener.step()
     for word, kind, options in refusals(engine, parent):

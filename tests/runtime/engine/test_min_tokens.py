@@ -26,24 +26,24 @@ def engines() -> dict[str, Engine]:
     return {jump: fake_engine(jump=jump) for jump in ("off", "verified", "canonical")}
 
 
-def plain(prompt: list[int], law: SamplingParams, allowed: bytes, pattern: str | None) -> list[int]:
+def plain(prompt: list[int], params: SamplingParams, allowed: bytes, pattern: str | None) -> list[int]:
     """Token by token: the likeliest one of `allowed` that may come (the pattern has letters only)."""
     said: list[int] = []
-    while len(said) < law.max_tokens:  # type: ignore[operator]
+    while len(said) < params.max_tokens:  # type: ignore[operator]
         logits = logits_after([*prompt, *said])
         order = sorted([*allowed, EOS], key=lambda token: (-logits[token], token))
         if pattern is not None:  # the budget always suffices here
             is_whole = re.fullmatch(pattern, bytes(said).decode()) is not None
             order = [token for token in order if token != EOS or is_whole]
-        if len(said) < law.min_tokens:
-            others = [token for token in order if token not in (*law.stop_token_ids, EOS)]
+        if len(said) < params.min_tokens:
+            others = [token for token in order if token not in (*params.stop_token_ids, EOS)]
             order = others or (order if pattern is not None else [])
         said.append(order[0])
-        is_past = len(said) > law.min_tokens
-        if is_past and (said[-1] in law.stop_token_ids or (said[-1] == EOS and not law.ignore_eos)):
+        is_past = len(said) > params.min_tokens
+        if is_past and (said[-1] in params.stop_token_ids or (said[-1] == EOS and not params.ignore_eos)):
             break
         text = bytes(token for token in said if token != EOS).decode("latin-1")
-        if is_past and said[-1] != EOS and any(text.endswith(stop) for stop in law.stop):
+        if is_past and said[-1] != EOS and any(text.endswith(stop) for stop in params.stop):
             break
         if pattern is not None and len(text) == 9:
             break
@@ -60,7 +60,7 @@ def test_free_and_ruled_text(
     min_tokens: int,
     ignore_eos: bool,
 ) -> None:
-    law = SamplingParams(
+    params = SamplingParams(
         max_tokens=9,
         min_tokens=min_tokens,
         temperature=0.0,
@@ -69,7 +69,7 @@ def test_free_and_ruled_text(
         ignore_eos=ignore_eos,
         allowed_token_ids=(*LETTERS, EOS),
     )
-    assert list(engines["verified"].generate(prompt, law).token_ids) == plain(prompt, law, LETTERS, None)
+    assert list(engines["verified"].generate(prompt, params).token_ids) == plain(prompt, params, LETTERS, None)
 
 
 @given(PROMPTS, st.sets(st.integers(0, 255), min_size=60, max_size=250), st.integers(1, 9), st.booleans())
@@ -77,17 +77,19 @@ def test_free_and_ruled_text(
 def test_text_that_nothing_else_rules(
     engines: dict[str, Engine], prompt: list[int], stop_tokens: set[int], min_tokens: int, ignore_eos: bool
 ) -> None:
-    law = SamplingParams(
+    params = SamplingParams(
         max_tokens=9,
         min_tokens=min_tokens,
         temperature=0.0,
         stop_token_ids=tuple(stop_tokens),
         ignore_eos=ignore_eos,
     )
-    beside = SamplingParams(max_tokens=9, min_tokens=9, temperature=0.0)
-    found, other = engines["verified"].generate([prompt, prompt], [law, beside])
-    assert list(found.token_ids) == plain(prompt, law, bytes(range(256)), None)
-    assert list(other.token_ids) == plain(prompt, beside, bytes(range(256)), None)  # its own set, not the neighbour's
+    neighbour = SamplingParams(max_tokens=9, min_tokens=9, temperature=0.0)
+    found, other = engines["verified"].generate([prompt, prompt], [params, neighbour])
+    assert list(found.token_ids) == plain(prompt, params, bytes(range(256)), None)
+    assert list(other.token_ids) == plain(
+        prompt, neighbour, bytes(range(256)), None
+    )  # its own set, not the neighbour's
 
 
 @given(PROMPTS, STOP_TOKENS, st.integers(0, 9), st.sampled_from(["off", "verified", "canonical"]))
@@ -95,22 +97,22 @@ def test_text_that_nothing_else_rules(
 def test_constrained_text(
     engines: dict[str, Engine], prompt: list[int], stop_tokens: set[int], min_tokens: int, jump: str
 ) -> None:
-    law = SamplingParams(max_tokens=12, min_tokens=min_tokens, temperature=0.0, stop_token_ids=tuple(stop_tokens))
-    found = engines[jump].generate(prompt, law, regex(PATTERN))
-    assert list(found.token_ids) == plain(prompt, law, LETTERS, PATTERN)
+    params = SamplingParams(max_tokens=12, min_tokens=min_tokens, temperature=0.0, stop_token_ids=tuple(stop_tokens))
+    found = engines[jump].generate(prompt, params, regex(PATTERN))
+    assert list(found.token_ids) == plain(prompt, params, LETTERS, PATTERN)
 
 
 def test_a_constraint_that_leaves_only_stop_tokens_is_written_all_the_same() -> None:
-    law = SamplingParams(max_tokens=9, min_tokens=4, temperature=0.0, stop_token_ids=tuple(b"ab"))
-    assert fake_engine().generate([1], law, regex("abab")).text == "abab"
+    params = SamplingParams(max_tokens=9, min_tokens=4, temperature=0.0, stop_token_ids=tuple(b"ab"))
+    assert fake_engine().generate([1], params, regex("abab")).text == "abab"
 
 
-def test_rules_that_leave_only_the_end_are_refused_and_nobody_else_suffers() -> None:
+def test_rules_that_leave_only_the_end_are_refused_and_no_other_request_suffers() -> None:
     engine = fake_engine()
-    law = SamplingParams(max_tokens=9, min_tokens=4, allowed_token_ids=tuple(b"ab"), stop_token_ids=tuple(b"ab"))
-    beside = SamplingParams(max_tokens=9, temperature=0.0)
-    expected = fake_engine().generate([2], beside).token_ids
-    ids = [engine.add([1], law), engine.add([2], beside)]
+    params = SamplingParams(max_tokens=9, min_tokens=4, allowed_token_ids=tuple(b"ab"), stop_token_ids=tuple(b"ab"))
+    neighbour = SamplingParams(max_tokens=9, temperature=0.0)
+    expected = fake_engine().generate([2], neighbour).token_ids
+    ids = [engine.add([1], params), engine.add([2], neighbour)]
     deltas = [delta for _ in range(20) for delta in engine.step()]
     [failed] = [delta for delta in deltas if delta.request_id == ids[0]]
     assert failed.finish_reason is FinishReason.ERROR and "min_tokens" in str(failed.error)

@@ -1,4 +1,4 @@
-"""Prefixes that are kept for a time, as an engine keeps them: what they hold, what they cost, when they give way."""
+"""Prefixes that are kept for a time, as an engine keeps them: what they hold, what they cost, when they are evicted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a fault between two steps costs, and what is told of it."""
+"""What a fault between two steps costs, and what is reported of it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from phloem.errors import RequestError
-from phloem.runtime.engine.engine.deltas import cause_of
 from phloem.runtime.request import SamplingParams
+from phloem.runtime.sample.sampler_output import cause_of
 
 from ..fakes import fake_engine, greedy_truth
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from phloem.errors import RequestError
 from phloem.runtime.constrain.spec import json_schema, regex
-from phloem.runtime.engine.engine.engine import Engine
-from phloem.runtime.engine.engine.request_factory import seed_of_output
+from phloem.runtime.engine.engine import Engine
+from phloem.runtime.engine.request_factory import seed_of_output
 from phloem.runtime.request import Delta, SamplingParams
 
 from ..fakes import NEVER, fake_engine
@@ -24,7 +24,7 @@ CONSTRAINTS: dict[str, Any] = {
         {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "string"}}, "required": ["b", "a"]}
     ),
 }
-LAWS: dict[str, dict[str, Any]] = {
+ALL_PARAMS: dict[str, dict[str, Any]] = {
     "greedy": {"temperature": 0.0},
     "sampled": {"temperature": 1.0, "seed": 11},
     "penalties": {"temperature": 0.8, "seed": 5, "repetition_penalty": 1.3, "frequency_penalty": 0.4},
@@ -32,11 +32,11 @@ LAWS: dict[str, dict[str, Any]] = {
     "stop strings": {"temperature": 1.2, "seed": 8, "stop": ("e", "\x00\x01"), "min_tokens": 6},
     "masks": {"temperature": 1.0, "seed": 9, "bad_words": ("a",), "min_p": 0.01, "top_k": 40},
 }
-CASES = [(name, kind) for name in LAWS for kind in CONSTRAINTS if name != "masks" or kind == "none"]
+CASES = [(name, kind) for name in ALL_PARAMS for kind in CONSTRAINTS if name != "masks" or kind == "none"]
 
 
-def law(name: str, **more: Any) -> SamplingParams:
-    fixed = {"max_tokens": 24, **LAWS[name], **more}
+def params_of(name: str, **more: Any) -> SamplingParams:
+    fixed = {"max_tokens": 24, **ALL_PARAMS[name], **more}
     return SamplingParams(**({"stop": NEVER, "ignore_eos": True, **fixed} if "stop" not in fixed else fixed))
 
 
@@ -63,7 +63,7 @@ def said(deltas: list[Delta]) -> tuple[Any, ...]:
 
 @pytest.mark.parametrize(("name", "kind"), CASES)
 def test_from_every_delta_on_the_same_follows(name: str, kind: str) -> None:
-    prompt, sampling, constraint = [7, 8, 9], law(name), CONSTRAINTS[kind]
+    prompt, sampling, constraint = [7, 8, 9], params_of(name), CONSTRAINTS[kind]
     whole = deltas_of(fake_engine(), prompt, sampling, constraint)
     assert len(whole) > 2
     for cut in range(1, len(whole)):
@@ -77,7 +77,7 @@ def test_from_every_delta_on_the_same_follows(name: str, kind: str) -> None:
 def test_from_any_token_on_in_company_the_same_tokens_follow(seed: int, case: tuple[str, str], drafts: bool) -> None:
     """The other engine has other work, another size of block, preempts, and has another idea of drafts."""
     rng = Random(seed)
-    sampling, constraint = law(case[0]), CONSTRAINTS[case[1]]
+    sampling, constraint = params_of(case[0]), CONSTRAINTS[case[1]]
     prompt = [rng.randrange(256) for _ in range(rng.randint(1, 20))]
     whole = said(deltas_of(fake_engine(prefix_cache=False), prompt, sampling, constraint))
     cut = rng.randrange(len(whole[0]))
@@ -85,7 +85,7 @@ def test_from_any_token_on_in_company_the_same_tokens_follow(seed: int, case: tu
         block_size=rng.choice([1, 4]), num_blocks=120, max_batch_tokens=16, max_running_requests=3, lookup_drafts=drafts
     )
     for _ in range(rng.randrange(4)):
-        engine.add([rng.randrange(256) for _ in range(rng.randint(1, 20))], law("greedy"))
+        engine.add([rng.randrange(256) for _ in range(rng.randint(1, 20))], params_of("greedy"))
     for _ in range(rng.randrange(6)):
         engine.step()
     request_id = engine.add(prompt, sampling, constraint, output_ids=whole[0][:cut])
@@ -100,20 +100,20 @@ def test_from_any_token_on_in_company_the_same_tokens_follow(seed: int, case: tu
 
 
 def test_one_output_of_several_goes_on_under_its_seed() -> None:
-    sampling = law("sampled", n=3)
+    sampling = params_of("sampled", n=3)
     whole: dict[int, tuple[int, ...]] = {}
     for delta in deltas_of(fake_engine(), [1, 2], sampling, None):
         whole[delta.index] = whole.get(delta.index, ()) + delta.token_ids
     for index, token_ids in whole.items():
-        alone = law("sampled", seed=seed_of_output(11, index))
+        alone = params_of("sampled", seed=seed_of_output(11, index))
         there = deltas_of(fake_engine(), [1, 2], alone, None, output_ids=token_ids[:9])
         assert said(there)[0] == token_ids[9:]
 
 
 def test_what_is_said_already_counts_against_the_budget_and_in_no_sum_of_prompts() -> None:
     engine = fake_engine()
-    whole = said(deltas_of(fake_engine(), [1, 2], law("greedy"), None))
-    there = deltas_of(engine, [1, 2], law("greedy"), None, output_ids=whole[0][:20])
+    whole = said(deltas_of(fake_engine(), [1, 2], params_of("greedy"), None))
+    there = deltas_of(engine, [1, 2], params_of("greedy"), None, output_ids=whole[0][:20])
     assert (len(said(there)[0]), there[-1].usage.prompt_tokens, there[-1].usage.completion_tokens) == (4, 2, 24)
     assert there[-1].usage.cached_tokens == 0
 
@@ -135,12 +135,12 @@ def test_what_is_said_already_counts_against_the_budget_and_in_no_sum_of_prompts
 def test_bad_ones_are_refused(given: Any, options: dict[str, Any], error: str) -> None:
     engine = fake_engine()
     with pytest.raises(RequestError, match=error) as caught:
-        engine.add([1, 2], law("sampled", **options), output_ids=given)
+        engine.add([1, 2], params_of("sampled", **options), output_ids=given)
     assert caught.value.param == "output_ids" and not engine.has_work
 
 
 def test_what_the_constraint_forbids_is_named() -> None:
     engine = fake_engine()
     with pytest.raises(RequestError, match="output_ids: the constraint forbids token 45 at position 2"):
-        engine.add([1, 2], law("greedy"), CONSTRAINTS["regex"], output_ids=[*b"ab-"])
+        engine.add([1, 2], params_of("greedy"), CONSTRAINTS["regex"], output_ids=[*b"ab-"])
     assert not engine.has_work and engine.statistics().num_failed == 0

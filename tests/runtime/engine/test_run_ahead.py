@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from phloem.errors import RequestError
 from phloem.runtime.constrain.spec import ConstraintSpec, json_schema, regex
-from phloem.runtime.engine.engine.engine import Engine
+from phloem.runtime.engine.engine import Engine
 from phloem.runtime.execute.batch import Batch
 from phloem.runtime.request import Phase, SamplingParams
 from phloem.runtime.sample.sampler_output import SamplerOutput, UnreadOutputs
@@ -25,7 +25,7 @@ from ..traffic import Said, Whim, check_traffic, listen
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"enum": ["x", "yy"]}}, "required": ["a"]}
 CONSTRAINTS: list[ConstraintSpec | None] = [None, regex("[a-c]{3,9}(de|fg)"), json_schema(SCHEMA)]
-LAWS: list[dict[str, Any]] = [
+ALL_PARAMS: list[dict[str, Any]] = [
     {"temperature": 0.0, "ignore_eos": True},
     {"temperature": 0.7, "top_p": 0.8, "stop_token_ids": tuple(range(0, 257, 9))},
     {"temperature": 1.0, "frequency_penalty": 1.0, "repetition_penalty": 1.2, "min_tokens": 4},
@@ -34,17 +34,17 @@ LAWS: list[dict[str, Any]] = [
     {"temperature": 0.0, "prompt_logprobs_from": 1, "logprobs": 1},
 ]
 PROMPTS = [tuple(range(length)) for length in (2, 3, 9, 17, 30)] + [(*range(9), 77, 78, 79), (*range(17), 1, 1)]
-Asked = tuple[int, int, int, int]  # prompt, law, constraint, max_tokens
+Asked = tuple[int, int, int, int]  # prompt, parameters, constraint, max_tokens
 
 
-def law(which: int, max_tokens: int) -> SamplingParams:
-    params = LAWS[which]
+def params_of(which: int, max_tokens: int) -> SamplingParams:
+    params = ALL_PARAMS[which]
     return SamplingParams(max_tokens=max_tokens, seed=which, **{**params, "min_tokens": min(4, max_tokens)})
 
 
 def ask(engine: Engine, asked: Asked) -> str:
     prompt, which, constraint, max_tokens = asked
-    return engine.add(list(PROMPTS[prompt]), law(which, max_tokens), CONSTRAINTS[constraint])
+    return engine.add(list(PROMPTS[prompt]), params_of(which, max_tokens), CONSTRAINTS[constraint])
 
 
 @cache
@@ -65,7 +65,9 @@ def check_together(engine: Engine, every: list[Asked]) -> None:
 
 
 def test_all_laws_say_the_same_together_and_ahead() -> None:
-    every = [(p, w, c, 14) for p in range(len(PROMPTS)) for w in range(len(LAWS)) for c in range(len(CONSTRAINTS))]
+    every = [
+        (p, w, c, 14) for p in range(len(PROMPTS)) for w in range(len(ALL_PARAMS)) for c in range(len(CONSTRAINTS))
+    ]
     random.Random(3).shuffle(every)
     engine = fake_engine(jump="off", run_ahead=True, num_blocks=256, max_running_requests=16, max_batch_tokens=40)
     check_together(engine, every)
@@ -88,11 +90,11 @@ def test_arrivals_aborts_and_forks_at_any_step_change_nothing(data: st.DataObjec
     )
     requests = st.tuples(
         st.integers(0, len(PROMPTS) - 1),
-        st.integers(0, len(LAWS) - 1),
+        st.integers(0, len(ALL_PARAMS) - 1),
         st.sampled_from([0, 0, 1, 2]),
         st.integers(12, 18),
     )
-    check_traffic(data, engine, requests, ask, lambda one: law(one[1], one[3]), truth)
+    check_traffic(data, engine, requests, ask, lambda one: params_of(one[1], one[3]), truth)
 
 
 class Watch:
@@ -129,11 +131,13 @@ def test_canonical_text_is_as_forced_whether_steps_run_ahead_or_not() -> None:
     for seed in range(8):
         engine = fake_engine(jump="canonical", run_ahead=True)
         engine._stepper._overlap_policy = Whim(seed)
-        ids = [engine.add([i, 7], law(0, 40), regex("[a-c]{2}-forced text-[a-c]{2,5}-and more")) for i in range(5)]
+        ids = [
+            engine.add([i, 7], params_of(0, 40), regex("[a-c]{2}-forced text-[a-c]{2,5}-and more")) for i in range(5)
+        ]
         said = listen(engine)
         for index, request_id in enumerate(ids):
             in_turn = fake_engine(jump="canonical").generate(
-                [index, 7], law(0, 40), regex("[a-c]{2}-forced text-[a-c]{2,5}-and more")
+                [index, 7], params_of(0, 40), regex("[a-c]{2}-forced text-[a-c]{2,5}-and more")
             )
             assert said[request_id].text == in_turn.text
         assert engine.statistics().num_ahead > 0 and engine.statistics().jumped_tokens > 0
@@ -142,12 +146,12 @@ def test_canonical_text_is_as_forced_whether_steps_run_ahead_or_not() -> None:
 def test_where_drafts_save_more_steps_go_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = fake_engine(run_ahead=True)
     watch = Watch(engine, monkeypatch)
-    beside = engine.add([1, 2], SamplingParams(max_tokens=4, temperature=0.0, ignore_eos=True))
+    neighbour = engine.add([1, 2], SamplingParams(max_tokens=4, temperature=0.0, ignore_eos=True))
     constrained = engine.add([5], SamplingParams(max_tokens=40, temperature=0.0), regex("[a-z]{9}0123456789[a-z]{9}"))
     said = listen(engine)
     assert watch.events == ["forward", "read"] * (len(watch.events) // 2)
     assert engine.statistics().num_ahead == 0
-    assert len(said[beside].token_ids) == 4 and len(said[constrained].token_ids) > 20
+    assert len(said[neighbour].token_ids) == 4 and len(said[constrained].token_ids) > 20
 
 
 def test_who_may_draft_runs_ahead_with_the_others_where_that_saves_more(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,7 +163,7 @@ def test_who_may_draft_runs_ahead_with_the_others_where_that_saves_more(monkeypa
     assert statistics.num_ahead > statistics.num_steps / 2
 
 
-def test_the_end_of_a_text_is_computed_behind_once_in_vain_and_kept_by_nobody() -> None:
+def test_what_follows_the_end_of_a_text_is_computed_once_in_vain_and_not_kept() -> None:
     stops = SamplingParams(max_tokens=9, temperature=0.0, stop_token_ids=tuple(range(257)))
     engine = fake_engine(run_ahead=True)
     engine.generate([1, 2, 3, 4, 5], stops)
@@ -169,7 +173,7 @@ def test_the_end_of_a_text_is_computed_behind_once_in_vain_and_kept_by_nobody() 
     assert engine.generate([1, 2, 3, 4, 5, 6], stops).usage.cached_tokens == 5
 
 
-def test_a_forward_that_fails_ahead_costs_nobody_anything(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_forward_that_fails_ahead_costs_no_request_anything(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = fake_engine(run_ahead=True)
     forward = engine._runner.forward
 
@@ -180,7 +184,7 @@ def test_a_forward_that_fails_ahead_costs_nobody_anything(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(engine._runner, "forward", failing)
     asked = (2, 0, 0, 14)
-    engine.add(list(PROMPTS[2]), law(0, 14))
+    engine.add(list(PROMPTS[2]), params_of(0, 14))
     (said,) = listen(engine).values()
     assert said == truth(asked)
 
@@ -192,7 +196,7 @@ def test_choices_that_cannot_be_read_are_made_again_one_by_one(monkeypatch: pyte
     def failing(unread: UnreadOutputs) -> list[SamplerOutput]:
         nonlocal num_reads
         num_reads += 1
-        if len(unread.choices) > 1 and num_reads % 3 == 0:
+        if len(unread.outputs) > 1 and num_reads % 3 == 0:
             raise RuntimeError("lost on the way")
         return read(unread)
 
@@ -255,7 +259,7 @@ def failing_push(output: Any, push: Callable[..., bool], at: int) -> Callable[..
 
 
 class BreakingDecoder(FakeDecoder):
-    """Its logits are no numbers behind the token 99."""
+    """Its logits are no numbers after the token 99."""
 
     def forward(self, token_ids: torch.Tensor, *others: Any) -> torch.Tensor:
         assert int(token_ids.min()) >= 0, "no token is looked up in the embedding"

@@ -12,7 +12,7 @@ import torch
 
 from phloem.runtime.config import EngineConfig
 from phloem.runtime.constrain.spec import ConstraintSpec, choice, json_object, json_schema, regex
-from phloem.runtime.engine.engine.engine import Engine
+from phloem.runtime.engine.engine import Engine
 from phloem.runtime.execute.loading import LoadedModel, load
 from phloem.runtime.request import Completion, FinishReason, SamplingParams
 
@@ -185,8 +185,8 @@ def advance_somehow(cursor, draft: list[int], source: random.Random) -> bool:  #
 
 
 def run(served: Engine, work: list[tuple[list[int], SamplingParams, ConstraintSpec | None]]) -> list[Completion]:
-    prompts, laws, constraints = zip(*work, strict=True)
-    return served.generate(list(prompts), laws, constraints)
+    prompts, all_params, constraints = zip(*work, strict=True)
+    return served.generate(list(prompts), all_params, constraints)
 
 
 def test_constrained_output_always_validates_in_a_mixed_batch(nano: LoadedModel) -> None:

@@ -131,7 +131,7 @@ class Sequences:
     def extend(
         self, counts: dict[int, int], *, every_row: bool = True, unread: bool = False, adapts: bool = False
     ) -> None:
-        """Computes so many new tokens of each of these requests in one step, and checks the logits.
+        """Computes a number of new tokens of each of these requests in one step, and checks the logits.
 
         adapts: request i goes through adapter i % 4, if there is one.
         unread: tokens that are a request's only one are known to the device alone.

@@ -16,7 +16,7 @@ from phloem.runtime.models import Decoder
 from ..models.test_models import CASES, save_random_model
 
 WIDE = {"head_dim": 16, "num_hidden_layers": 3}
-MODELS = {"norms of heads": CASES["qwen3"], "norms behind, caps, windows": CASES["gemma2"]}
+MODELS = {"norms of heads": CASES["qwen3"], "norms after, caps, windows": CASES["gemma2"]}
 # by step, of each of three requests: new tokens; the first 64 of all lie in the same blocks
 STEPS = [(70, 66, 1), (1, 1, 1), (4, 1, 90), (1, 2, 1), (1, 1, 1)]
 

@@ -1,4 +1,4 @@
-"""A rehearsal goes through what real steps launch, and leaves no trace."""
+"""A warm-up launches what real steps launch, and leaves no trace."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def signature(batch: Batch, shape: tuple[int, int, int], buffers: WorkBuffers) -
 
 
 def decode(lens: list[int], shared: int) -> Batch:
-    """A step of requests that share so many tokens of whole blocks."""
+    """A step of requests that share a number of tokens of whole blocks."""
     tables = np.repeat(np.arange(1, len(lens) + 1, dtype=np.int32)[:, None], -(-max(lens) // 16), axis=1)
     tables[:, : shared // 16] = 0
     longs = np.array(lens, np.int64)
@@ -102,7 +102,7 @@ def test_nothing_is_written_and_nothing_counted() -> None:
     assert (runner.num_forwards, runner.num_computed_tokens) == (0, 0)
 
 
-def test_what_was_rehearsed_is_not_captured_again() -> None:
+def test_what_was_captured_in_the_warm_up_is_not_captured_again() -> None:
     recorder = FakeRecorder()
     sequences = Sequences(recorder)
     sequences.runner.run_warmup_batches(WarmupBatches(8, 16, 2000, 512, 4))

@@ -1,7 +1,7 @@
 """Requests that keep a budget of keys and values, on a model that reads back which tokens and positions it has.
 
 What follows is compared with a few lines of Python that hold the kept tokens in a list: whatever was cached, however it
-was chunked, forked or preempted, and whoever shares the pool.
+was chunked, forked or preempted, and whatever shares the pool.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from phloem.errors import RequestError
 from phloem.kernels import AttentionPlan
 from phloem.runtime.constrain.spec import regex
-from phloem.runtime.engine.engine.engine import Engine
+from phloem.runtime.engine.engine import Engine
 from phloem.runtime.execute.kv_cache import KVCache
 from phloem.runtime.kv_compress.policy import NUM_SINKS, POLICIES, POOL_WIDTH, WINDOW
 from phloem.runtime.models.config import LayerConfig
@@ -105,7 +105,7 @@ def truth(prompt: tuple[int, ...], num_tokens: int, kv_budget: int | None, kv_po
     return tuple(token_ids[len(prompt) :])
 
 
-def law(kv_budget: int | None, kv_policy: str, num_tokens: int = 150, **more: object) -> SamplingParams:
+def params_of(kv_budget: int | None, kv_policy: str, num_tokens: int = 150, **more: object) -> SamplingParams:
     return SamplingParams(
         max_tokens=num_tokens, temperature=0.0, ignore_eos=True, kv_budget=kv_budget, kv_policy=kv_policy, **more
     )  # type: ignore[arg-type]
@@ -135,7 +135,7 @@ def test_kept_tokens_alone_decide(policy: str, prompt_len: int, budget: int, blo
     engine = keeping_engine(block_size=block_size, num_blocks=1600 // block_size)
     prompt = prompt_of(prompt_len)
     for _ in range(2):  # cold, then warm
-        completion = engine.generate(list(prompt), law(budget, policy))
+        completion = engine.generate(list(prompt), params_of(budget, policy))
         assert completion.token_ids == truth(prompt, 150, budget, policy)
     assert completion.usage.cached_tokens == prompt_len - 1
     assert (completion.token_ids == truth(prompt, 150, None, policy)) == (prompt_len + 150 <= budget * 5 // 4)
@@ -169,7 +169,7 @@ def test_any_traffic_in_any_pool_says_the_same(
         prompt = prompt_of(data.draw(st.integers(1, 240)), data.draw(st.integers(0, 1)))
         budget, policy = data.draw(st.sampled_from([None, 64, 70, 128])), data.draw(st.sampled_from(KV_POLICIES))
         num_tokens = data.draw(st.sampled_from([1, 20, 79]))
-        request_id = engine.add(list(prompt), law(budget, policy, num_tokens))
+        request_id = engine.add(list(prompt), params_of(budget, policy, num_tokens))
         expected[request_id] = truth(prompt, num_tokens, budget, policy)
         for _ in range(data.draw(st.integers(0, 30))):
             _listen(engine, said)
@@ -198,10 +198,10 @@ def _listen(engine: Engine, said: dict[str, list[int]]) -> None:
 @pytest.mark.parametrize("policy", KV_POLICIES)
 @pytest.mark.parametrize("chunk", [7, 4096])
 def test_preempted_requests_go_on_as_if_nothing_had_happened(policy: str, chunk: int) -> None:
-    """In the prompt, behind it, and after each of several compactions; with and without their prefix in the tree."""
+    """In the prompt, after it, and after each of several compactions; with and without their prefix in the tree."""
     engine = keeping_engine(num_blocks=200, max_batch_tokens=chunk)
     prompt = prompt_of(100)
-    request_id = engine.add(list(prompt), law(64, policy, 200))
+    request_id = engine.add(list(prompt), params_of(64, policy, 200))
     said: dict[str, list[int]] = {}
     when = {0, 1, 2, 30, 31, 150, 199}
     while engine.has_work:
@@ -219,22 +219,22 @@ def test_preempted_requests_go_on_as_if_nothing_had_happened(policy: str, chunk:
 def test_an_output_may_be_longer_than_the_pool() -> None:
     engine = keeping_engine(num_blocks=60)
     prompt = prompt_of(200)
-    assert engine.generate(list(prompt), law(64, "sinks", 600)).token_ids == truth(prompt, 600, 64, "sinks")
-    assert len(engine.generate(list(prompt), law(None, "sinks", 600)).token_ids) == 40
+    assert engine.generate(list(prompt), params_of(64, "sinks", 600)).token_ids == truth(prompt, 600, 64, "sinks")
+    assert len(engine.generate(list(prompt), params_of(None, "sinks", 600)).token_ids) == 40
 
 
 def test_nothing_that_was_computed_behind_dropped_keys_is_cached() -> None:
     engine = keeping_engine(num_blocks=400)
     prompt = prompt_of(150)
-    said = engine.generate(list(prompt), law(64, "sinks", 100)).token_ids
+    said = engine.generate(list(prompt), params_of(64, "sinks", 100)).token_ids
     after = [*prompt, *said, 5]
-    completion = engine.generate(after, law(None, "sinks", 20))
+    completion = engine.generate(after, params_of(None, "sinks", 20))
     assert completion.usage.cached_tokens == 150
     assert completion.token_ids == truth(tuple(after), 20, None, "sinks")
     # what was computed before the first compaction is, though
     short = prompt_of(90)
-    said = engine.generate(list(short), law(64, "sinks", 100)).token_ids
-    assert engine.generate([*short, *said], law(None, "sinks", 1)).usage.cached_tokens == 128
+    said = engine.generate(list(short), params_of(64, "sinks", 100)).token_ids
+    assert engine.generate([*short, *said], params_of(None, "sinks", 1)).usage.cached_tokens == 128
 
 
 def test_tiers_keep_the_prompt_and_nothing_behind_dropped_keys(tmp_path: Path) -> None:
@@ -242,12 +242,12 @@ def test_tiers_keep_the_prompt_and_nothing_behind_dropped_keys(tmp_path: Path) -
     (tmp_path / "model.safetensors").write_bytes(b"weights")
     engine = keeping_engine(num_blocks=100, folder=tmp_path, host_memory_bytes=1 << 20)
     prompt = prompt_of(200)
-    said = engine.generate(list(prompt), law(64, "snapkv", 150)).token_ids
-    engine.generate([9] * 390, law(None, "snapkv", 1))  # takes all of the pool
+    said = engine.generate(list(prompt), params_of(64, "snapkv", 150)).token_ids
+    engine.generate([9] * 390, params_of(None, "snapkv", 1))  # takes all of the pool
     assert engine.prefix_cache.tiers is not None and engine.prefix_cache.tiers.settle()
     assert engine.statistics().num_stored_blocks >= 50
     after = [*prompt, *said, 5]
-    completion = engine.generate(after, law(None, "snapkv", 20))
+    completion = engine.generate(after, params_of(None, "snapkv", 20))
     assert completion.token_ids == truth(tuple(after), 20, None, "snapkv")
     assert completion.usage.cached_tokens == completion.usage.loaded_tokens == 200
 
@@ -256,11 +256,11 @@ def test_tiers_keep_the_prompt_and_nothing_behind_dropped_keys(tmp_path: Path) -
 def test_nobody_takes_a_part_of_a_block_from_what_is_kept(policy: str) -> None:
     engine = keeping_engine(num_blocks=100, block_size=16)
     prompt = prompt_of(200)
-    engine.add(list(prompt), law(64, policy))
+    engine.add(list(prompt), params_of(64, policy))
     for _ in range(3):
         engine.step()
     engine.flush_cache()  # what it began with is not in the tree any more
-    other = engine.add(list(prompt), law(None, policy, 20))
+    other = engine.add(list(prompt), params_of(None, policy, 20))
     said: dict[str, list[int]] = {}
     while engine.has_work:
         _listen(engine, said)
@@ -269,7 +269,7 @@ def test_nobody_takes_a_part_of_a_block_from_what_is_kept(policy: str) -> None:
 
 def test_the_prefix_is_let_go_of_and_little_is_held() -> None:
     engine = keeping_engine(num_blocks=400)
-    engine.add(list(prompt_of(800)), law(64, "snapkv", 200))
+    engine.add(list(prompt_of(800)), params_of(64, "snapkv", 200))
     most = 0
     for number in range(150):
         engine.step()
@@ -282,9 +282,9 @@ def test_the_prefix_is_let_go_of_and_little_is_held() -> None:
 
 
 def test_a_pool_seats_as_many_as_their_budgets_allow() -> None:
-    """A prompt of 200 blocks that all share, and 150 more: ten requests of 32 run at once, and nobody is preempted."""
+    """A prompt of 200 blocks that all share, and 150 more: ten requests of 32 run at once, and none is preempted."""
     engine = keeping_engine(num_blocks=400)
-    ids = [engine.add(list(prompt_of(800)), law(64, "sinks", 250)) for _ in range(12)]
+    ids = [engine.add(list(prompt_of(800)), params_of(64, "sinks", 250)) for _ in range(12)]
     most = 0
     while engine.has_work:
         engine.step()
@@ -298,11 +298,11 @@ def test_a_budget_that_is_not_reached_costs_nothing() -> None:
     decoder = KeepingDecoder()
     engine = fake_engine(decoder=decoder, num_blocks=400)
     prompt = prompt_of(200)
-    engine.generate(list(prompt), law(300, "snapkv", 100))
+    engine.generate(list(prompt), params_of(300, "snapkv", 100))
     first = engine.statistics()
     assert decoder.num_watched == 0
     other = keeping_engine(num_blocks=400)
-    other.generate(list(prompt), law(None, "snapkv", 100))
+    other.generate(list(prompt), params_of(None, "snapkv", 100))
     assert first == other.statistics()
 
 
@@ -313,21 +313,21 @@ def test_forced_text_and_drafts_do_not_cross_a_compaction(jump: str) -> None:
     for lookups in (False, True):
         engine = keeping_engine(num_blocks=400, jump=jump, lookup_drafts=lookups)
         for _ in range(2):
-            completion = engine.generate(list(prompt_of(140)), law(64, "sinks", 400), pattern)
+            completion = engine.generate(list(prompt_of(140)), params_of(64, "sinks", 400), pattern)
             outputs.add(completion.text)
     slow = keeping_engine(num_blocks=400, jump="off", lookup_drafts=False, prefix_cache=False)
-    assert outputs == {slow.generate(list(prompt_of(140)), law(64, "sinks", 400), pattern).text}
+    assert outputs == {slow.generate(list(prompt_of(140)), params_of(64, "sinks", 400), pattern).text}
 
 
 def test_outputs_and_forks_keep_the_budget() -> None:
     engine = keeping_engine(num_blocks=800)
     prompt = prompt_of(200)
-    for completion in engine.generate(list(prompt), law(64, "snapkv", n=3)):
+    for completion in engine.generate(list(prompt), params_of(64, "snapkv", n=3)):
         assert completion.token_ids == truth(prompt, 150, 64, "snapkv")
-    parent = engine.add(list(prompt), law(64, "snapkv"))
+    parent = engine.add(list(prompt), params_of(64, "snapkv"))
     engine.step()
-    (child,) = engine.fork(parent, 1, law(64, "snapkv"))
-    for other in (law(65, "snapkv"), law(64, "sinks")):
+    (child,) = engine.fork(parent, 1, params_of(64, "snapkv"))
+    for other in (params_of(65, "snapkv"), params_of(64, "sinks")):
         with pytest.raises(
             RequestError, match="kv_budget: a fork goes on with the budget of its parent, which is 64 by 'snapkv'"
         ):
@@ -359,8 +359,8 @@ def test_a_failing_choice_ends_its_request_alone() -> None:
             return super().forward(*args, **options)  # type: ignore[arg-type]
 
     engine = fake_engine(decoder=Failing(), num_blocks=400)
-    bad = engine.add(list(prompt_of(200)), law(64, "snapkv"))
-    good = engine.add(list(prompt_of(200)), law(64, "sinks"))
+    bad = engine.add(list(prompt_of(200)), params_of(64, "snapkv"))
+    good = engine.add(list(prompt_of(200)), params_of(64, "sinks"))
     said: dict[str, list[int]] = {}
     errors = {}
     while engine.has_work:
@@ -390,7 +390,7 @@ def test_a_fault_while_keys_are_moved_costs_at_most_one_request(name: str, call:
 
     setattr(cache, name, failing)
     expected = {
-        engine.add(list(prompt_of(200, seed)), law(64, "sinks")): truth(prompt_of(200, seed), 150, 64, "sinks")
+        engine.add(list(prompt_of(200, seed)), params_of(64, "sinks")): truth(prompt_of(200, seed), 150, 64, "sinks")
         for seed in range(3)
     }
     said: dict[str, list[int]] = {request_id: [] for request_id in expected}

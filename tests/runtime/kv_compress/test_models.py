@@ -84,7 +84,7 @@ class Twin:
         around = [max(others[max(0, at - reach) : at + reach + 1]) for at in range(len(others))]
         order = sorted(range(len(others)), key=lambda at: (-around[at], at))
         best, rest = order[: self.kv_budget - WINDOW], order[self.kv_budget - WINDOW :]
-        lead = around[best[-1]] - around[rest[0]]  # none: both stand beside the same key
+        lead = around[best[-1]] - around[rest[0]]  # none: both stand next to the same key
         assert lead == 0 or lead > 1e-5, "rounding could choose another key: take another prompt"
         return [*sorted(best), *range(num_keys - WINDOW, num_keys)]
 
@@ -105,7 +105,7 @@ def some_prompt(length: int, seed: int = 1) -> list[int]:
     return [source.randrange(20, 1200) for _ in range(length)]
 
 
-def law(kv_budget: int | None, kv_policy: str = "snapkv", **more: Any) -> ph.SamplingParams:
+def params_of(kv_budget: int | None, kv_policy: str = "snapkv", **more: Any) -> ph.SamplingParams:
     more = {"max_tokens": LENGTH, "temperature": 0.0, "ignore_eos": True, "logprobs": 0, **more}
     return ph.SamplingParams(kv_budget=kv_budget, kv_policy=kv_policy, **more)
 
@@ -117,9 +117,9 @@ def test_tokens_are_those_of_transformers_with_the_same_keys_gone(
     folder, model, num_choices = published
     prompt = some_prompt(200)
     with ph.Engine(str(folder), device="cpu", check_invariants=True, num_blocks=64, max_batch_tokens=90) as engine:
-        whole = engine.generate(prompt, law(None)).token_ids
+        whole = engine.generate(prompt, params_of(None)).token_ids
         for budget in (64, 100):
-            completion = engine.generate(prompt, law(budget, policy))
+            completion = engine.generate(prompt, params_of(budget, policy))
             answer = list(completion.token_ids)
             assert len(answer) == LENGTH
             assert completion.token_ids != whole
@@ -134,7 +134,7 @@ def alone(length: int, seed: int, kv_budget: int, kv_policy: str, kv_dtype: str)
     """What the bundled model says without company, drafts and a cache, its prompt in one piece."""
     settings = {"prefix_cache": False, "lookup_drafts": False, "block_size": 16, "num_blocks": 64, "kv_dtype": kv_dtype}
     with ph.Engine(device="cpu", **settings) as engine:
-        return _said(engine.generate(some_prompt(length, seed), law(kv_budget, kv_policy, max_tokens=SHORTER)))
+        return _said(engine.generate(some_prompt(length, seed), params_of(kv_budget, kv_policy, max_tokens=SHORTER)))
 
 
 def _said(completion: ph.Completion) -> list[tuple[int, float]]:
@@ -171,7 +171,7 @@ def test_bits_do_not_depend_on_the_cache_the_chunks_or_the_company(
         for _ in range(2):  # cold, then warm
             completions = engine.generate(
                 [*prompts, some_prompt(200)],
-                [*(law(budget, policy, max_tokens=SHORTER) for _, _, budget, policy in asked), law(None)],
+                [*(params_of(budget, policy, max_tokens=SHORTER) for _, _, budget, policy in asked), params_of(None)],
             )
             for (length, seed, budget, policy), completion in zip(asked, completions, strict=False):
                 assert _said(completion) == alone(length, seed, budget, policy, kv_dtype)
@@ -189,7 +189,7 @@ def test_constraints_drafts_and_look_ups_change_nothing(policy: str) -> None:
     texts = set()
     for options in ({"jump": "off", "lookup_drafts": False}, {"jump": "verified"}, {"run_ahead": True}):
         with ph.Engine(device="cpu", check_invariants=True, **options) as engine:
-            sampling = law(64, policy, max_tokens=400, temperature=0.8, seed=3, ignore_eos=False)
+            sampling = params_of(64, policy, max_tokens=400, temperature=0.8, seed=3, ignore_eos=False)
             constraint = ph.json_schema(json.dumps(SCHEMA))
             prompt = "Ada Lovelace, Alan Turing and Grace Hopper. " * 20
             for completion in engine.generate([prompt, prompt], sampling, constraint):

@@ -64,8 +64,8 @@ KINDS: dict[str, tuple[str, str, dict[str, int], dict[str, float], dict[str, Any
         {"qkv_proj": 1.6},
         {"target_modules": "all-linear", "rank_pattern": {"qkv_proj": 5}},
     ),
-    "norms behind, caps, windows": ("gemma2", EVERY, {}, {}, {"target_modules": ALL}),
-    "attention beside experts": (
+    "norms after, caps, windows": ("gemma2", EVERY, {}, {}, {"target_modules": ALL}),
+    "attention next to experts": (
         "mixtral",
         r".*self_attn.*_proj",
         {},
@@ -74,7 +74,7 @@ KINDS: dict[str, tuple[str, str, dict[str, int], dict[str, float], dict[str, Any
     ),
     "sinks": ("gpt-oss", r".*self_attn.*_proj", {}, {}, {"target_modules": ["q_proj", "k_proj", "v_proj", "o_proj"]}),
     "outputs of latent attention": ("youtu", r".*(o_proj|up_proj)", {}, {}, {"target_modules": ["o_proj", "up_proj"]}),
-    "a layer's MLP beside experts": (
+    "a layer's MLP next to experts": (
         "deepseek-v2",
         r".*(o_proj|0\.mlp\.down_proj)",
         {},
@@ -154,7 +154,7 @@ def test_an_adapter_over_rounded_weights_adds_the_same(tmp_path: Path, quantise:
         modules["model.embed_tokens"].weight.copy_(decoder._embedding.matrix())
         modules["lm_head"].weight.copy_(decoder._lm_head.matrix())
     expected = Oracle(folder, merged(plain, folder)).logits(token_ids)
-    # inputs are rounded beside such weights
+    # inputs are rounded with such weights
     torch.testing.assert_close(found, expected, atol=2e-2, rtol=2e-2)
 
 

@@ -101,7 +101,7 @@ def _num_not_in_bf16(decoder: Decoder, int8: bool) -> int:
 def test_kept_in_four_bits_it_computes_what_it_does_widened(
     published: Oracle, monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype
 ) -> None:
-    """The same bits: beside fp32 as the CPU keeps it, beside bf16 as a GPU does, widened for every product here."""
+    """The same bits: with fp32 as the CPU keeps it, with bf16 as a GPU does, widened for every product here."""
     token_ids, found, num_bytes = random_ids(20), [], []
     for keeps in (False, True):
         monkeypatch.setattr(Reader, "keeps_mxfp4", keeps)

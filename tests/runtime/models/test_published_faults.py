@@ -1,4 +1,4 @@
-"""Checkpoints of few bits that are broken, or in forms that nobody reads: refused with the place and the remedy."""
+"""Checkpoints of few bits that are broken, or in unknown forms: refused with the place and the remedy."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ LLAMA_8B = {
 
 
 @pytest.mark.parametrize("form", ["gptq", "awq", "packed, zeros", "fp8, blocks", "int8, zeros"])
-def test_beside_half_types_the_cpu_has_the_widened_numbers(form: str, tmp_path: Path) -> None:
+def test_with_half_types_the_cpu_has_the_widened_numbers(form: str, tmp_path: Path) -> None:
     """In bf16 what is rounded there: the same logits as a checkpoint of the dequantised weights."""
     model = publish(tmp_path / "few", FORMATS[form], "LlamaForCausalLM", LLAMA)
     model.save_pretrained(tmp_path / "wide")

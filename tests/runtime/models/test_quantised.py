@@ -52,7 +52,7 @@ def test_text_does_not_depend_on_batch_or_chunks(quantise: str) -> None:
 def test_quantised_kv_writes_nearly_the_text_of_fp32(kv_dtype: str, plain: list[tuple[int, ...]]) -> None:
     found = texts(PROMPTS, kv_dtype=kv_dtype)
     assert agreement(found, plain) >= 0.5
-    # the same bytes are read back whoever wrote them, in whatever step
+    # the same bytes are read back whichever step wrote them
     assert texts(PROMPTS, kv_dtype=kv_dtype, max_batch_tokens=5) == found
     assert texts(PROMPTS, kv_dtype=kv_dtype, block_size=1, max_running_requests=1) == found
 

@@ -231,7 +231,7 @@ BROKEN: dict[str, tuple[Callable[[Path], None], str]] = {
     "zero bytes": (lambda f: (f / "model.safetensors").write_bytes(b""), "not a whole safetensors file"),
     "missing shard": (_missing_shard, "00001-of-00002.safetensors: this shard is missing"),
     "wrong index": (_wrong_index, "the index promises model.norm.weight in this file"),
-    "index out of the folder": (_index_out_of_folder, "shards are .safetensors files beside the index"),
+    "index out of the folder": (_index_out_of_folder, "shards are .safetensors files next to the index"),
     "missing tensor": (_tensors(lambda t: t.pop(f"{Q}.weight")), rf"tensor {Q}.weight of shape \[48, 48\] is missing"),
     "odd shape": (
         _tensors(lambda t: t.update({f"{Q}.weight": torch.zeros(48, 40)})),

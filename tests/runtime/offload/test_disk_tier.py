@@ -150,7 +150,7 @@ def test_a_prefix_that_has_made_room_is_no_end_of_writing_behind_it(tmp_path: Pa
     assert num_written > 0
 
 
-def test_nobody_waits_for_what_is_no_file(tmp_path: Path) -> None:
+def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
     tier = open_tier(tmp_path)
     for key, make in zip(CHAIN, (os.mkfifo, os.mkdir, lambda path: os.symlink("/dev/zero", path)), strict=False):
         tier.put(key, content(key))
@@ -242,7 +242,7 @@ def test_what_is_read_again_stays_longer(tmp_path: Path) -> None:
     assert [key in small for key in roots] == [True, False, True]
 
 
-def test_names_that_lead_round_in_a_circle_hold_nobody_up() -> None:
+def test_names_that_form_a_cycle_do_not_loop_for_ever() -> None:
     zeros, first, second = bytes(32), b"a" * 32, b"b" * 32
     files = [
         StoredFile(zeros, NO_PARENT[:8], 1, 0.0),

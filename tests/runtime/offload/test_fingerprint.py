@@ -11,9 +11,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from phloem.kernels import ops
+from phloem.kernels.plain import ops as plain_ops
 from phloem.runtime.config import EngineConfig
+from phloem.runtime.execute import kv_cache
 from phloem.runtime.execute.loading import LoadedModel, load
-from phloem.runtime.models import resolve_model
+from phloem.runtime.models import decoder, latent, resolve_model
 from phloem.runtime.models.rope_config import RopeConfig
 from phloem.runtime.offload import fingerprint
 from phloem.runtime.offload.fingerprint import fingerprint_of
@@ -123,3 +126,9 @@ def test_the_longest_position_counts_where_the_rope_depends_on_it(loaded: Loaded
         for length in (100, 200, None)
     }
     assert len(found) == 3
+
+
+def test_the_sources_of_all_that_computes_kv_are_in_it() -> None:
+    found = fingerprint.sources()
+    modules = (ops, plain_ops, decoder, latent, kv_cache)
+    assert {Path(str(module.__file__)).resolve() for module in modules} <= set(found)

@@ -142,7 +142,7 @@ def test_all_who_begin_at_once_have_one_key(tmp_path: Path, monkeypatch: pytest.
         for thread in threads:
             thread.join()
         assert len(found) == 6 and len(set(found)) == 1
-        assert [path.name for path in (tmp_path / str(number)).iterdir()] == [KEY], "nothing is left behind"
+        assert [path.name for path in (tmp_path / str(number)).iterdir()] == [KEY], "nothing else is left"
 
 
 @pytest.mark.parametrize("has_links", [True, False])
@@ -182,7 +182,7 @@ def test_a_key_that_another_process_is_writing_is_waited_for(
 
 
 def forged(path: Path, secret: bytes | None) -> None:
-    """Changes the KV in a file, and makes its checksum good again, as somebody would who knows `secret`."""
+    """Changes the KV in a file, and makes its checksum good again, as a process that knows `secret` would."""
     whole = bytearray(path.read_bytes())
     whole[HEADER_BYTES] ^= 1
     signed = bytes(whole[: HEADER_BYTES - 32]) + bytes(whole[HEADER_BYTES:])
@@ -236,7 +236,7 @@ def test_a_key_that_is_none_is_refused_with_the_remedy(tmp_path: Path, content: 
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: os.symlink("/dev/zero", path)])
-def test_a_key_that_is_no_file_holds_nobody_up(tmp_path: Path, make) -> None:  # type: ignore[no-untyped-def]
+def test_a_key_that_is_no_file_is_not_waited_for(tmp_path: Path, make) -> None:  # type: ignore[no-untyped-def]
     make(tmp_path / KEY)
     with pytest.raises(ConfigError, match="key of the checksums, cannot be used"):
         open_folder(tmp_path)

@@ -32,7 +32,9 @@ def open_tier(folder: Path) -> DiskTier:
 
 
 def hammer(folder: Path, seed: int, count: int) -> None:
-    """Writes and reads at random until so many reads were hits; AssertionError if anything is not what it should be."""
+    """Writes and reads at random until a number of reads were hits; AssertionError if anything is not what it should
+    be.
+    """
     source = random.Random(seed)
     tier = open_tier(folder)
     out = np.empty(BLOCK_BYTES, np.uint8)

@@ -16,7 +16,7 @@ redis: Any = pytest.importorskip("redis", reason="redis (phloem[shared]) is not 
 
 from phloem.errors import ConfigError  # noqa: E402
 from phloem.runtime.config import EngineConfig  # noqa: E402
-from phloem.runtime.engine.engine.engine import Engine  # noqa: E402
+from phloem.runtime.engine.engine import Engine  # noqa: E402
 from phloem.runtime.execute.loading import LoadedModel, load  # noqa: E402
 from phloem.runtime.offload.block_key import BlockKey, extend_keys, root_of  # noqa: E402
 from phloem.runtime.offload.redis_tier import PREFIX, RedisTier, connect  # noqa: E402
@@ -123,7 +123,7 @@ def test_what_is_not_what_its_key_says_is_a_miss_and_removed(store: Store) -> No
     client.flushall()
     tier_of(store).put_blocks(keys, rows)
     secret = RedisTier(connect(store.url)[0], b"sesame", MODEL, BLOCK_BYTES)
-    assert secret.read_blocks(keys, out) == 0 and secret.num_faults == 1, "of somebody without the password"
+    assert secret.read_blocks(keys, out) == 0 and secret.num_faults == 1, "of a writer without the password"
 
 
 def test_a_full_store_is_left_alone_and_costs_nothing(full_store: Store) -> None:

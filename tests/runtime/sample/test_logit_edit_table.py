@@ -1,4 +1,4 @@
-"""Counts kept token by token are those of a recount, whoever comes, goes, drafts or waits."""
+"""Counts kept token by token are those of a recount, whichever requests come, go, draft or wait."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ class Words:
 
 
 def cut(text: str, num_before: int, stop: tuple[str, ...], includes_stop: bool) -> str | None:
-    """The text up to the first stop string of those that end behind its first characters; None if there is none."""
+    """The text up to the first stop string of those that end after its first characters; None if there is none."""
     found = [
         (at, end)
         for at in range(len(text))

@@ -129,7 +129,7 @@ BOMBS = {
 
 
 def run_all(engine: Engine) -> tuple[dict[str, list[Delta]], list[set[str]]]:
-    """Deltas by request, and who got one in each step."""
+    """Deltas by request, and which requests got one in each step."""
     deltas: dict[str, list[Delta]] = {}
     steps = []
     while engine.has_work:
@@ -141,7 +141,7 @@ def run_all(engine: Engine) -> tuple[dict[str, list[Delta]], list[set[str]]]:
 
 
 @pytest.mark.parametrize("bomb", BOMBS)
-def test_a_heavy_constraint_holds_up_nobody_but_itself(bomb: str) -> None:
+def test_a_heavy_constraint_holds_up_no_request_but_its_own(bomb: str) -> None:
     params = SamplingParams(max_tokens=40, temperature=0.0, ignore_eos=True)
     specs = [None, regex("[a-z ]*"), regex("name: [a-c]{30}"), choice(["x" * 30, "y" * 30])]
 
@@ -150,22 +150,22 @@ def test_a_heavy_constraint_holds_up_nobody_but_itself(bomb: str) -> None:
             engine.add([index + 1, 7, 9], params, specs[index % len(specs)], request_id=f"ordinary {index}")
 
     without_drafts: dict[str, object] = {"jump": "off", "lookup_drafts": False, "num_blocks": 512}
-    alone, beside = fake_engine(**without_drafts), fake_engine(**without_drafts)
-    beside.add(PROMPT, SamplingParams(max_tokens=100, temperature=1.0, seed=1), regex(BOMBS[bomb]), request_id="bomb")
+    alone, together = fake_engine(**without_drafts), fake_engine(**without_drafts)
+    together.add(PROMPT, SamplingParams(max_tokens=100, temperature=1.0, seed=1), regex(BOMBS[bomb]), request_id="bomb")
     add_ordinary(alone)
-    add_ordinary(beside)
+    add_ordinary(together)
     expected, steps = run_all(alone)
-    found, steps_beside = run_all(beside)
+    found, shared_steps = run_all(together)
     bombs = found.pop("bomb")
     assert [
         (name, "".join(delta.text for delta in deltas), deltas[-1].finish_reason) for name, deltas in found.items()
     ] == [
         (name, "".join(delta.text for delta in deltas), deltas[-1].finish_reason) for name, deltas in expected.items()
     ]
-    assert [who - {"bomb"} for who in steps_beside][: len(steps)] == steps
+    assert [ids - {"bomb"} for ids in shared_steps][: len(steps)] == steps
     error = bombs[-1].error
     assert error is None or isinstance(error, ConstraintTooLarge)
-    assert beside.statistics().num_free_blocks + beside.statistics().num_cached_blocks == 512
+    assert together.statistics().num_free_blocks + together.statistics().num_cached_blocks == 512
 
 
 @pytest.mark.parametrize("jump", ["off", "verified"])
@@ -175,22 +175,24 @@ def test_a_grammar_that_outgrows_its_memory_ends_its_own_request_with_a_word_and
     never_c = SamplingParams(max_tokens=200, temperature=0.0, logit_bias={ord("c"): -100.0})
     params = SamplingParams(max_tokens=30, temperature=0.0, ignore_eos=True)
     specs = [None, regex("[a-z ]*"), grammar('root ::= ("b" root) | "d"'), choice(["x" * 30, "y" * 30])]
-    alone, beside = (fake_engine(jump=jump, num_blocks=256, max_constraint_bytes=room) for room in (64 << 20, 64 << 10))
-    beside.add(PROMPT, never_c, doubling, request_id="doubling")
-    for engine in (alone, beside):
+    alone, together = (
+        fake_engine(jump=jump, num_blocks=256, max_constraint_bytes=room) for room in (64 << 20, 64 << 10)
+    )
+    together.add(PROMPT, never_c, doubling, request_id="doubling")
+    for engine in (alone, together):
         for index, spec in enumerate(specs):
             engine.add([index + 1, 7, 9], params, spec, request_id=f"ordinary {index}")
     expected, _ = run_all(alone)
-    found, _ = run_all(beside)
+    found, _ = run_all(together)
     last = found.pop("doubling")[-1]
     assert last.finish_reason is FinishReason.ERROR and isinstance(last.error, ConstraintTooLarge)
     assert "max_constraint_bytes" in str(last.error) and last.usage.completion_tokens > 10
     assert {name: [token for delta in deltas for token in delta.token_ids] for name, deltas in found.items()} == {
         name: [token for delta in deltas for token in delta.token_ids] for name, deltas in expected.items()
     }
-    statistics = beside.statistics()
+    statistics = together.statistics()
     assert statistics.num_running == 0 and statistics.num_free_blocks + statistics.num_cached_blocks == 256
-    again = beside.generate(PROMPT, SamplingParams(max_tokens=8, temperature=0.0), doubling)
+    again = together.generate(PROMPT, SamplingParams(max_tokens=8, temperature=0.0), doubling)
     assert again.text.endswith("c") and again.finish_reason is FinishReason.STOP
 
 
@@ -204,10 +206,10 @@ def test_a_postponed_mask_changes_no_token(monkeypatch: pytest.MonkeyPatch) -> N
     assert in_parts.usage.num_steps > at_once.usage.num_steps
 
 
-@pytest.mark.parametrize("law", [{"top_k": 2**40}, {"temperature": 1e-40}, {"temperature": 5e-324}], ids=str)
-def test_laws_at_the_edge_of_numbers_are_what_they_tend_to(law: dict[str, Any]) -> None:
-    plain = {"top_k": 0} if "top_k" in law else {"temperature": 0.0}
-    params, limit = (SamplingParams(max_tokens=12, seed=3, ignore_eos=True, **given) for given in (law, plain))
+@pytest.mark.parametrize("edge", [{"top_k": 2**40}, {"temperature": 1e-40}, {"temperature": 5e-324}], ids=str)
+def test_parameters_at_the_edge_of_numbers_are_what_they_tend_to(edge: dict[str, Any]) -> None:
+    plain = {"top_k": 0} if "top_k" in edge else {"temperature": 0.0}
+    params, limit = (SamplingParams(max_tokens=12, seed=3, ignore_eos=True, **given) for given in (edge, plain))
     assert fake_engine().generate(PROMPT, params).token_ids == fake_engine().generate(PROMPT, limit).token_ids
 
 

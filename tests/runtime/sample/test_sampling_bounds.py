@@ -59,7 +59,7 @@ def accepted(name: str) -> list[float]:
     return found
 
 
-def law_of_both(monkeypatch: pytest.MonkeyPatch, scale: float) -> list[int]:
+def sample_with_both(monkeypatch: pytest.MonkeyPatch, scale: float) -> list[int]:
     """Lets the engine sample with the fast path, and checks every row against the twin; how many rows there were."""
     counted = [0]
 
@@ -81,7 +81,7 @@ def test_extremes_are_refused_or_sampled_alike_by_the_fast_path_and_the_twin(
     """Through the engine, so that numbers become float32 where they do; scale: of the logits."""
     values = {name: accepted(name) for name in FLOATS}
     assert all(values.values())
-    rng, counted, engine = random.Random(1), law_of_both(monkeypatch, scale), fake_engine(check_invariants=False)
+    rng, counted, engine = random.Random(1), sample_with_both(monkeypatch, scale), fake_engine(check_invariants=False)
     for name in FLOATS:
         for value in values[name]:
             engine.add(PROMPT, params_of(name, value, max_tokens=3, seed=5, logprobs=2))
@@ -96,7 +96,7 @@ def test_extremes_are_refused_or_sampled_alike_by_the_fast_path_and_the_twin(
     assert counted[0] > 800
 
 
-HUGE = 10**5000  # Python writes no integer of so many digits
+HUGE = 10**5000  # Python writes no integer with this number of digits
 ASK: dict[str, Callable[[Engine], object]] = {
     "prompt": lambda engine: engine.generate([1, HUGE]),
     "prediction": lambda engine: engine.generate([1], prediction=[-HUGE]),

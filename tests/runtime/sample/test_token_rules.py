@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from phloem.errors import RequestError
 from phloem.runtime.constrain.spec import regex
-from phloem.runtime.engine.engine.async_engine import AsyncEngine
+from phloem.runtime.engine.async_engine import AsyncEngine
 from phloem.runtime.request import FinishReason, SamplingParams
 
 from ..fakes import EOS, fake_engine, logits_after
@@ -45,21 +45,23 @@ def test_greedy_output_is_the_likeliest_of_what_may_be_said(
     engine = fake_engine()
     # a digit is in no word: there is always something to say
     allowed = [*LETTERS.encode(), ord("0"), *([EOS] if may_end else [])]
-    law = SamplingParams(
+    params = SamplingParams(
         max_tokens=12, min_tokens=min_tokens, temperature=0.0, allowed_token_ids=tuple(allowed), bad_words=tuple(words)
     )
-    beside = SamplingParams(max_tokens=12, temperature=0.0)
-    ruled, free = engine.generate([prompt, prompt], [law, beside])
+    neighbour = SamplingParams(max_tokens=12, temperature=0.0)
+    ruled, free = engine.generate([prompt, prompt], [params, neighbour])
     assert list(ruled.token_ids) == plain(prompt, 12, allowed, words, min_tokens)
     assert list(free.token_ids) == plain(prompt, 12, list(range(EOS + 1)), [], 0)
 
 
 def test_samples_and_forks_keep_the_rules() -> None:
     driven = AsyncEngine(fake_engine())
-    law = SamplingParams(max_tokens=200, seed=1, allowed_token_ids=tuple(b"ab"), bad_words=("aa", "bbb"), n=3)
+    params = SamplingParams(max_tokens=200, seed=1, allowed_token_ids=tuple(b"ab"), bad_words=("aa", "bbb"), n=3)
     try:
-        texts = [completion.text for completion in driven.submit([1, 2], law).completions()]
-        stream = driven.submit([1, 2], SamplingParams(max_tokens=400, seed=1, allowed_token_ids=law.allowed_token_ids))
+        texts = [completion.text for completion in driven.submit([1, 2], params).completions()]
+        stream = driven.submit(
+            [1, 2], SamplingParams(max_tokens=400, seed=1, allowed_token_ids=params.allowed_token_ids)
+        )
         next(iter(stream))
         for child in driven.fork(stream, 2, SamplingParams(max_tokens=300, allowed_token_ids=tuple(b"b"))):
             assert set(child.result().text.lstrip("a").strip("b")) <= {"a", "b"} and child.result().text.endswith("bbb")
@@ -93,9 +95,9 @@ def test_rules_that_cannot_be_kept_are_refused(fields: dict[str, Any], constrain
 
 def test_an_output_that_has_nothing_left_to_say_fails_alone() -> None:
     engine = fake_engine()
-    law = SamplingParams(max_tokens=9, allowed_token_ids=(97,), bad_words=("aaa",))
+    params = SamplingParams(max_tokens=9, allowed_token_ids=(97,), bad_words=("aaa",))
     fine = engine.add([1, 2], SamplingParams(max_tokens=9, temperature=0.0))
-    stuck = engine.add([1, 2], law)
+    stuck = engine.add([1, 2], params)
     reasons = {}
     while engine.has_work:
         for delta in engine.step():

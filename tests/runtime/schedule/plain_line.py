@@ -1,4 +1,4 @@
-"""The line as one would say it: plain lists, looked through from end to end whenever anybody asks."""
+"""The waiting line in its plainest form: lists, searched from end to end at every call."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from phloem.runtime.request import Request
 
 @dataclass
 class Place:
-    """One who waits.
+    """A request that waits.
 
     Attributes:
         arrival: of which arrivals: those between two steps came together.
-        overtaken: how many of those who came later were admitted before.
+        overtaken: how many of those that came later were admitted before.
         longest: how many waited at a time since.
     """
 

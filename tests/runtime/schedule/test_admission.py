@@ -18,7 +18,8 @@ requests = st.lists(
 
 def simulate(futures: list[tuple[int, int, int, bool]]) -> int:
     """Blocks needed beyond those held now, at the worst moment, if each computes a token a step and ends in time: all
-    it knows in the first, its last but one in the last. Who does not grow needs room for what it knows, and no more."""
+    it knows in the first, its last but one in the last. One that does not grow needs room for what it knows, and no
+    more."""
     worst = 0
     for step in range(61):
         needed = 0

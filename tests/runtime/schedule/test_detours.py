@@ -22,7 +22,7 @@ BLOCK_SIZE = 4
 def test_room_is_kept_for_what_is_there_and_needed_of_those_that_do_not_run(
     many: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the tree has of a detour, and what somebody needs of it, only gets less."""
+    """What the tree has of a detour, and what a request needs of it, only gets less."""
     monkeypatch.setattr(detours, "MANY", many)
 
     @settings(max_examples=100, deadline=None)

@@ -1,4 +1,4 @@
-"""Order and fairness, seen from outside: who is computed when, and how much of it."""
+"""Order and fairness, seen from outside: which request is computed when, and how much of it."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_without_the_age_bound_the_hot_traffic_starves_it() -> None:
         assert "cold" not in [delta.request_id for delta in engine.step()]
 
 
-def test_a_request_past_its_deadline_ends_with_an_error_and_costs_nobody_else() -> None:
+def test_a_request_past_its_deadline_ends_with_an_error_and_costs_no_other_request() -> None:
     clock = Clock()
     engine = fake_engine(clock, max_running_requests=1)
     long = engine.add([1] * 9, SamplingParams(max_tokens=20, temperature=0.0, ignore_eos=True))
@@ -169,7 +169,7 @@ def test_a_long_prompt_does_not_stop_others_from_decoding() -> None:
 @pytest.mark.parametrize("ends", [{"ignore_eos": True}, {"ignore_eos": True, "stop_token_ids": (EOS,)}])
 @pytest.mark.parametrize("num_blocks", [24, 40, 60])
 def test_a_cold_engine_takes_in_no_more_than_it_can_bring_to_an_end(num_blocks: int, ends: dict[str, object]) -> None:
-    """It has seen nobody end yet: whether their length is known or not, nobody is preempted."""
+    """It has seen no request end yet: whether their length is known or not, none is preempted."""
     params = SamplingParams(max_tokens=30, temperature=0.0, logit_bias={EOS: -100.0}, **ends)  # type: ignore[arg-type]
     engine = fake_engine(num_blocks=num_blocks, lookup_drafts=False)
     for number in range(8):
@@ -191,7 +191,7 @@ ASKED = st.tuples(st.integers(0, 2), st.integers(1, 20), st.integers(1, 30), st.
     st.lists(st.integers(0, 40), min_size=3, max_size=3), st.lists(ASKED, min_size=2, max_size=12), st.integers(0, 40)
 )
 @example([7, 0, 0], [(0, 1, 1, 0), (0, 1, 1, 0), (0, 1, 2, 0), (0, 1, 2, 0)], 1)
-def test_nobody_is_preempted_where_all_lengths_are_known(
+def test_none_is_preempted_where_all_lengths_are_known(
     shared: list[int], asked: list[tuple[int, int, int, int]], room: int
 ) -> None:
     """Whatever prefixes they share, whenever they come: what one held alone is shared once another has leased it."""
@@ -232,7 +232,7 @@ def test_lengths_that_are_known_teach_nothing_about_those_that_are_not() -> None
 @settings(max_examples=60, deadline=None)
 @given(st.integers(2, 40), st.lists(st.integers(1, 9), min_size=1, max_size=6), st.integers(1, 60), st.integers(1, 9))
 def test_while_prompts_are_left_every_step_is_full(num_known: int, rests: list[int], budget: int, num_hot: int) -> None:
-    """Whatever the tree has of them, and whoever decodes beside them."""
+    """Whatever the tree has of them, and whichever requests decode in the same steps."""
     engine = fake_engine(num_blocks=1024, max_batch_tokens=budget, decoder=BlankDecoder(), lookup_drafts=False)
     known = list(range(num_known))
     engine.generate([*known, 255], ONE)
@@ -254,7 +254,7 @@ def test_while_prompts_are_left_every_step_is_full(num_known: int, rests: list[i
 @settings(max_examples=60, deadline=None)
 @given(st.integers(1, 40), st.lists(st.integers(1, 9), min_size=1, max_size=5), st.sampled_from([1, 4, 16]))
 def test_what_prompts_that_come_together_share_is_computed_once(shared: int, rests: list[int], block_size: int) -> None:
-    """If it is a block, or more than half of a prompt: for less nobody waits."""
+    """If it is a block, or more than half of a prompt: for less none waits."""
     engine = fake_engine(num_blocks=512, block_size=block_size, decoder=BlankDecoder())
     prompts = [[*range(shared), *[100 + number] * rest] for number, rest in enumerate(rests)]
     engine.generate(prompts, ONE)
@@ -263,7 +263,7 @@ def test_what_prompts_that_come_together_share_is_computed_once(shared: int, res
 
 
 @pytest.mark.parametrize("settings_", [{}, {"prefix_cache": False}], ids=str)
-def test_nobody_waits_for_what_is_never_shared(settings_: dict[str, bool]) -> None:
+def test_none_waits_for_what_is_never_shared(settings_: dict[str, bool]) -> None:
     """Of another namespace, or where nothing is."""
     engine = fake_engine(**settings_)
     for namespace in ("a", "b") if not settings_ else ("", ""):
@@ -308,7 +308,7 @@ def test_of_two_with_the_same_priority_the_one_with_fewer_blocks_goes() -> None:
     assert [lengths[name] for name in preempted] == [5]
 
 
-def test_a_draft_that_finds_no_room_is_given_up_before_anybody_loses_his_place() -> None:
+def test_a_draft_that_finds_no_room_is_given_up_before_a_request_is_preempted() -> None:
     """The one runs while the other, which drafts all the rest of its text in every step, has not its later length."""
     engine = fake_engine(num_blocks=12, jump="off")
     short = engine.add([1] * 4, SamplingParams(max_tokens=20, temperature=0.0, ignore_eos=True))

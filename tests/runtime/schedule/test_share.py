@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phloem.runtime.request import Request, SamplingParams, TokenLogprob
-from phloem.runtime.schedule.share import MOST_SCORED, scores_prompt, share, share_behind
+from phloem.runtime.schedule.share import MOST_SCORED, scores_prompt, share, share_after
 
 from .test_waiting_line import request
 
@@ -54,7 +54,7 @@ def test_what_follows_is_what_would_be_the_share_then(one: Request, budget: int,
     extend = share(one, budget)
     assert extend is not None
     decides = extend.reaches_end
-    found = share_behind(extend, slice(3, 4) if decides else slice(3, 3), next_budget)
+    found = share_after(extend, slice(3, 4) if decides else slice(3, 3), next_budget)
     one.num_computed_tokens = extend.end
     if decides:
         one.token_ids.append(8)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from phloem.errors import ConfigError
 from phloem.runtime.config import EngineConfig
-from phloem.runtime.engine.engine.engine import Engine
+from phloem.runtime.engine.engine import Engine
 from phloem.runtime.execute.batch import Batch
 from phloem.runtime.execute.prefill_cost import FEWEST_TOKENS, PrefillCost
 from phloem.runtime.request import SamplingParams
@@ -59,20 +59,20 @@ def engine_on(machine: Machine, **options: Any) -> Engine:
     return engine
 
 
-def law(max_tokens: int) -> SamplingParams:
+def params_of(max_tokens: int) -> SamplingParams:
     return SamplingParams(max_tokens=max_tokens, temperature=0.0, ignore_eos=True)
 
 
 def play(machine: Machine, num_streams: int, **options: Any) -> tuple[list[tuple[float, list[int]]], float]:
     """Streams decode, and a long prompt comes; the steps until it has been computed, and what decoding alone took."""
     engine = engine_on(machine, **options)
-    said: dict[str, list[int]] = {engine.add([9, index], law(MOST_TOKENS)): [] for index in range(num_streams)}
+    said: dict[str, list[int]] = {engine.add([9, index], params_of(MOST_TOKENS)): [] for index in range(num_streams)}
     for _ in range(4):
         for delta in engine.step():
             said[delta.request_id] += delta.token_ids
     decode = machine.steps[-1][0] if num_streams else 0.0
     prompt, first = [(7 * at) % 250 for at in range(PROMPT_LEN)], len(machine.steps)
-    long = engine.add(prompt, law(3))
+    long = engine.add(prompt, params_of(3))
     said[long] = []
     while not said[long]:
         for delta in engine.step():
@@ -143,10 +143,10 @@ def test_it_holds_where_steps_run_ahead_too() -> None:
     machine = engine._runner._decoder
     assert isinstance(machine, Machine)
     for index in range(2):
-        engine.add([9, index], law(200))
+        engine.add([9, index], params_of(200))
     for _ in range(4):
         engine.step()
-    long = engine.add([(7 * at) % 250 for at in range(PROMPT_LEN)], law(2))
+    long = engine.add([(7 * at) % 250 for at in range(PROMPT_LEN)], params_of(2))
     first = len(machine.steps)
     while not any(delta.request_id == long for delta in engine.step()):
         pass
@@ -157,10 +157,10 @@ def test_it_holds_where_steps_run_ahead_too() -> None:
 def test_several_prompts_share_what_is_left_of_a_step() -> None:
     machine = Machine(0.01, 1e-4)
     engine = engine_on(machine, target_step_seconds=0.05)
-    engine.add([9], law(300))
+    engine.add([9], params_of(300))
     for _ in range(4):
         engine.step()
-    names = {engine.add([index, *range(1, 60)], law(1)) for index in range(12)}
+    names = {engine.add([index, *range(1, 60)], params_of(1)) for index in range(12)}
     first = len(machine.steps)
     while names:
         names -= {delta.request_id for delta in engine.step() if delta.finish_reason is not None}
@@ -224,13 +224,13 @@ def test_no_request_is_admitted_before_it_can_be_given_tokens(
     machine = Machine(0.02, 0.0)
     engine = engine_on(machine, target_step_seconds=target, max_batch_tokens=max_batch_tokens, run_ahead=run_ahead)
     machine.per_operation = block_seconds / engine.block_cost(1)
-    engine.add([9, 1], law(200))
-    engine.add([3] * 50, law(1))
+    engine.add([9, 1], params_of(200))
+    engine.add([3] * 50, params_of(1))
     for _ in range(8):
         engine.step()
     num_admitted = watch_plans(engine)
     for index, length in enumerate(lengths):
-        engine.add([*range(num_common), *((7 * at + 13 * index) % 250 for at in range(length))], law(3))
+        engine.add([*range(num_common), *((7 * at + 13 * index) % 250 for at in range(length))], params_of(3))
     for _ in range(400):
         if engine._scheduler.num_waiting == 0 and len(engine._scheduler.running) <= 1:
             break

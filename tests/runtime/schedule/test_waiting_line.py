@@ -1,4 +1,6 @@
-"""The line against a plain list: who was overtaken how often, and in which order those who arrived together go."""
+"""The line against a plain list: which request was overtaken how often, and in which order those that arrived together
+go.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ from ..fakes import ByteDetokenizer
 from .plain_line import PlainLine
 
 TOKENS = st.lists(st.sampled_from([1, 2, 256]), min_size=1, max_size=4)  # as bytes 256 comes before 1
-# True: a step begins; a number: the next in order, after so many that must wait; else one arrives
+# True: a step begins; a number: the next in order, after n that must wait; else one arrives
 HAPPENINGS = st.lists(st.one_of(st.just(True), st.integers(0, 2).map(float), TOKENS), max_size=60)
 
 
@@ -83,7 +85,7 @@ def test_it_is_the_line_of_its_description(data: st.DataObject) -> None:
 
 
 @given(HAPPENINGS, st.integers(0, 5))
-def test_nobody_is_overtaken_more_often_than_the_bound(happenings: list[object], bound: int) -> None:
+def test_none_is_overtaken_more_often_than_the_bound(happenings: list[object], bound: int) -> None:
     waiting_line = line(bound)
     arrived_in: dict[int, int] = {}
     waiting: dict[int, Request] = {}
@@ -114,7 +116,7 @@ def test_nobody_is_overtaken_more_often_than_the_bound(happenings: list[object],
 
 @pytest.mark.parametrize("seed", range(4))
 def test_without_a_set_bound_it_is_256_or_as_many_as_have_waited_since_the_oldest_came(seed: int) -> None:
-    """Hot traffic without an end, in lines of all lengths; some are left behind for as long as may be."""
+    """Hot traffic without an end, in lines of all lengths; some are left waiting for as long as may be."""
     source = random.Random(seed)
     waiting_line = line(None)
     waiting: dict[int, int] = {}  # when it came; oldest first

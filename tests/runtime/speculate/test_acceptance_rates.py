@@ -12,7 +12,7 @@ from phloem.runtime.speculate.acceptance_rates import FIRST_RATE, AcceptanceRate
 
 
 def played(common: list[float], rate: float, num_tokens: int, seed: int = 0) -> AcceptanceRates:
-    """A request whose drafted tokens of ground 0 are right that often."""
+    """A request whose drafted tokens of kind 0 are right that often."""
     source, rates = random.Random(seed), AcceptanceRates(common)
     for _ in range(num_tokens):
         rates.observe(Guess([7], [0]), [7 if source.random() < rate else 8])

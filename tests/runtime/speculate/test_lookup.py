@@ -40,7 +40,7 @@ def expect_all(looked_up: Lookup, token_ids: Sequence[int], sizes: Sequence[int]
 
 
 def goes_on_at(text: Sequence[int], draft: Sequence[int]) -> list[int]:
-    """Places of the text at which the draft stands, be it into itself, behind the text's last token or behind eight
+    """Places of the text at which the draft stands, be it into itself, after the text's last token or after eight
     of which at least three agree with the text's last ones."""
     whole = [*text, *draft]
     fold = [token % SPACED for token in text]
@@ -67,8 +67,8 @@ def test_a_passage_that_is_copied_is_recognised_by_two_tokens(data: st.DataObjec
     copied = data.draw(st.integers(2, 29 - start))
     looked_up = lookups().begin(0)
     draft = expect_all(looked_up, [*text, *text[start : start + copied]], [], 0.0)
-    behind = [*text[start + copied :], *text[start : start + copied]]
-    assert draft == (behind * 2)[:8]
+    rest = [*text[start + copied :], *text[start : start + copied]]
+    assert draft == (rest * 2)[:8]
 
 
 def test_the_longest_agreement_wins_and_among_equals_the_latest() -> None:

@@ -16,7 +16,7 @@ from phloem.errors import RequestError
 from phloem.radix import RadixTree
 from phloem.runtime.config import EngineConfig
 from phloem.runtime.constrain.spec import ConstraintSpec, json_schema, regex
-from phloem.runtime.engine.engine.engine import Engine
+from phloem.runtime.engine.engine import Engine
 from phloem.runtime.execute.loading import LoadedModel, load
 from phloem.runtime.request import Completion, SamplingParams
 
@@ -30,7 +30,7 @@ SCHEMA = {
     "required": ["a", "b"],
 }
 CONSTRAINTS: list[ConstraintSpec | None] = [None, regex("[a-e ]{0,30}(be|is)"), json_schema(SCHEMA)]
-LAWS: list[dict[str, Any]] = [
+ALL_PARAMS: list[dict[str, Any]] = [
     {"temperature": 0.0, "ignore_eos": True},
     {"temperature": 0.3, "top_p": 0.9},
     {"temperature": 0.5, "frequency_penalty": 0.5, "repetition_penalty": 1.1, "min_tokens": 9},
@@ -40,7 +40,7 @@ LAWS: list[dict[str, Any]] = [
     {"temperature": 0.2, "stop_token_ids": (113, 40, 7), "min_p": 0.1},
 ]
 PROMPTS = [tuple(PROSE), tuple(PROSE[3:20]), tuple(PROSE[:7] * 3), tuple(range(20))]
-Asked = tuple[int, int, int, int, int]  # prompt, law, constraint, max_tokens, seed
+Asked = tuple[int, int, int, int, int]  # prompt, parameters, constraint, max_tokens, seed
 
 
 class LoopingDecoder(FakeDecoder):
@@ -57,15 +57,15 @@ def looping_engine(**settings: Any) -> Engine:
     return fake_engine(decoder=LoopingDecoder(), **settings)
 
 
-def law(which: int, max_tokens: int, seed: int) -> SamplingParams:
-    params = LAWS[which]
+def params_of(which: int, max_tokens: int, seed: int) -> SamplingParams:
+    params = ALL_PARAMS[which]
     at_least = min(params.get("min_tokens", 0), max_tokens)
     return SamplingParams(max_tokens=max_tokens, seed=seed, **{**params, "min_tokens": at_least})
 
 
 def ask(engine: Engine, asked: Asked) -> str:
     prompt, which, constraint, max_tokens, seed = asked
-    return engine.add(list(PROMPTS[prompt]), law(which, max_tokens, seed), CONSTRAINTS[constraint])
+    return engine.add(list(PROMPTS[prompt]), params_of(which, max_tokens, seed), CONSTRAINTS[constraint])
 
 
 @cache
@@ -80,7 +80,9 @@ def truth(asked: Asked) -> Said:
 
 @pytest.mark.parametrize("jump", ["off", "verified", "canonical"])
 def test_all_laws_say_the_same_together_and_most_of_it_unasked(jump: str) -> None:
-    every = [(p, w, c, 40, 0) for p in range(len(PROMPTS)) for w in range(len(LAWS)) for c in range(len(CONSTRAINTS))]
+    every = [
+        (p, w, c, 40, 0) for p in range(len(PROMPTS)) for w in range(len(ALL_PARAMS)) for c in range(len(CONSTRAINTS))
+    ]
     if jump == "canonical":  # which says forced text in other words
         every = [asked for asked in every if asked[2] == 0]
     engine = looping_engine(jump=jump, num_blocks=512, max_running_requests=8)
@@ -108,12 +110,12 @@ def test_arrivals_aborts_and_forks_at_any_step_change_nothing(data: st.DataObjec
     )
     requests = st.tuples(
         st.integers(0, len(PROMPTS) - 1),
-        st.integers(0, len(LAWS) - 1),
+        st.integers(0, len(ALL_PARAMS) - 1),
         st.sampled_from([0, 0, 1, 2]),
         st.integers(30, 50),
         st.integers(0, 3),
     )
-    check_traffic(data, engine, requests, ask, lambda one: law(one[1], one[3], one[4]), truth)
+    check_traffic(data, engine, requests, ask, lambda one: params_of(one[1], one[3], one[4]), truth)
 
 
 def test_samples_of_one_prompt_say_what_each_says_alone() -> None:
@@ -136,7 +138,7 @@ def test_a_draft_that_reaches_the_budget_or_the_end_stops_there() -> None:
 def test_where_rows_cost_as_much_as_steps_nothing_is_drafted() -> None:
     engine = looping_engine(num_blocks=256)
     engine._stepper._drafter.step_costs = (1e-3, 1e-3)
-    completion = engine.generate(list(PROMPTS[0]), law(0, 60, 0))
+    completion = engine.generate(list(PROMPTS[0]), params_of(0, 60, 0))
     assert completion.usage.drafted_tokens == 0
 
 
@@ -156,16 +158,16 @@ def test_a_text_that_repeats_nothing_does_not_keep_steps_from_running_ahead() ->
 def test_texts_that_repeat_much_are_drafted_instead_of_running_ahead() -> None:
     """By a stopwatch that stands still a step in turn takes no longer, and brings more."""
     engine = looping_engine(run_ahead=True, num_blocks=256)
-    completion = engine.generate(list(PROMPTS[0]), law(0, 300, 0))
+    completion = engine.generate(list(PROMPTS[0]), params_of(0, 300, 0))
     assert completion.usage.jumped_tokens > 100
 
 
 def predicted(engine: Engine, prediction: list[int] | str, max_tokens: int = 60) -> Completion:
-    return engine.generate(list(PROMPTS[0]), law(1, max_tokens, 3), prediction=prediction)
+    return engine.generate(list(PROMPTS[0]), params_of(1, max_tokens, 3), prediction=prediction)
 
 
 def test_a_prediction_that_is_right_is_taken_in_one_step_and_one_that_is_wrong_changes_nothing() -> None:
-    plain = looping_engine(lookup_drafts=False).generate(list(PROMPTS[0]), law(1, 60, 3))
+    plain = looping_engine(lookup_drafts=False).generate(list(PROMPTS[0]), params_of(1, 60, 3))
     said = list(plain.token_ids)
     right = predicted(looping_engine(), said)
     assert right.token_ids == plain.token_ids
@@ -188,13 +190,13 @@ def test_a_prediction_is_text_or_ids() -> None:
     assert list(request.prediction) == list(b"to be")
     for wrong, param in (([1, 9999], "prediction"), (b"x", "prediction")):
         with pytest.raises(RequestError) as error:
-            looping_engine().generate([1], law(0, 5, 0), prediction=wrong)  # type: ignore[arg-type]
+            looping_engine().generate([1], params_of(0, 5, 0), prediction=wrong)  # type: ignore[arg-type]
         assert error.value.param == param
 
 
 def test_what_was_answered_before_is_drafted_where_it_may_be_known() -> None:
     asked = (3, 5, 0, 60, 1)
-    params, engine = law(asked[1], asked[3], asked[4]), looping_engine(num_blocks=256)
+    params, engine = params_of(asked[1], asked[3], asked[4]), looping_engine(num_blocks=256)
     first, again, elsewhere = (
         engine.generate(list(PROMPTS[3]), params, namespace=namespace) for namespace in ("a", "a", "b")
     )
@@ -203,23 +205,23 @@ def test_what_was_answered_before_is_drafted_where_it_may_be_known() -> None:
     assert again.usage.accepted_prediction_tokens == again.usage.rejected_prediction_tokens == 0
 
 
-def test_under_a_constraint_nobody_learns_from_another_namespace() -> None:
+def test_under_a_constraint_no_request_learns_from_another_namespace() -> None:
     engine = fake_engine()
-    ours, theirs, everybodys = (
+    ours, theirs, common = (
         engine.prepare([1], SamplingParams(), regex("[a-z]{20}"), **options)[0]
         for options in ({"namespace": "ours"}, {"namespace": "theirs"}, {})
     )
-    assert [request.cursor.circle for request in (ours, theirs, everybodys)] == ["ours", "theirs", ""]
+    assert [request.cursor.circle for request in (ours, theirs, common)] == ["ours", "theirs", ""]
 
 
 def test_nothing_is_asked_of_the_tree_about_another_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = looping_engine(num_blocks=256)
-    engine.generate(list(PROMPTS[3]), law(0, 60, 0), namespace="a")
+    engine.generate(list(PROMPTS[3]), params_of(0, 60, 0), namespace="a")
     tree, found = engine.prefix_cache.tree, []
     plain = RadixTree.continuation
     monkeypatch.setattr(RadixTree, "continuation", lambda *asked: found.append(plain(*asked)) or found[-1])
     for namespace in ("b", "", "a"):
-        engine.generate(list(PROMPTS[3]), law(0, 60, 0), namespace=namespace)
+        engine.generate(list(PROMPTS[3]), params_of(0, 60, 0), namespace=namespace)
     assert tree.statistics.num_namespaces == 3
     assert found[:2] == [b"", b""] and len(found[2]) > 4 * 40
 

@@ -30,7 +30,7 @@ def test_it_chooses_what_brings_more_tokens(busy: float, gap: float, drafting: i
 
 
 @given(seconds, seconds)
-def test_without_anybody_who_may_draft_it_runs_ahead(busy: float, gap: float) -> None:
+def test_where_no_request_may_draft_it_runs_ahead(busy: float, gap: float) -> None:
     assert OverlapPolicy().prefers_ahead(8, 0)
     assert settled(busy, gap, 0, 0).prefers_ahead(8, 0)
 

@@ -30,13 +30,13 @@ def test_byte_by_byte_no_character_is_ever_replaced(text: str) -> None:
 
 
 @given(st.lists(st.integers(0, 255), max_size=12), st.lists(st.integers(0, 255), max_size=6))
-def test_a_fork_goes_on_behind_the_same_bytes_and_leaves_the_other_alone(before: list[int], behind: list[int]) -> None:
+def test_a_fork_goes_on_after_the_same_bytes_and_leaves_the_other_alone(before: list[int], after: list[int]) -> None:
     one = Detokenizer([bytes([byte]) for byte in range(256)])
     shared = "".join(one.push(byte) for byte in before)
     other = one.fork()
-    first = shared + "".join(one.push(byte) for byte in behind) + one.flush()
+    first = shared + "".join(one.push(byte) for byte in after) + one.flush()
     assert shared + other.flush() == bytes(before).decode(errors="replace")
-    assert first == bytes([*before, *behind]).decode(errors="replace")
+    assert first == bytes([*before, *after]).decode(errors="replace")
 
 
 def test_an_unfinished_character_waits_for_flush() -> None:

@@ -1,4 +1,4 @@
-"""Tokenizers out of GGUF files beside the ones that were written into them."""
+"""Tokenizers out of GGUF files compared with the ones that were written into them."""
 
 from __future__ import annotations
 

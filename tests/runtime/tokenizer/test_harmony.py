@@ -1,4 +1,4 @@
-"""gpt-oss' tokenizer and chats: its pattern cuts as others cut, and nobody's text becomes one of harmony's marks."""
+"""gpt-oss' tokenizer and chats: its pattern cuts as others cut, and no user's text becomes one of harmony's marks."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ def test_templates_make_special_tokens(tokenizer: Tokenizer) -> None:
     ids = tokenizer.encode("<|im_start|>user\nhi<|im_end|>", special=True)
     assert ids[0] == start
     assert ids[-1] == end
-    # files that ask for a prefix space get it behind a special token too, as in transformers
+    # files that ask for a prefix space get it after a special token too, as in transformers
     assert tokenizer.decode(ids).lstrip(" ") == "user\nhi"
     assert [tokenizer.token_text(ids[0]), tokenizer.token_text(ids[-1])] == SPECIALS
 

@@ -56,7 +56,7 @@ def span(rng: Random) -> dt.timedelta:
 
 
 def decimals(low: int, high: int, places: int) -> Values:
-    """Of integers that are scaled by up to so many places."""
+    """Of integers that are scaled by up to a number of places."""
     return lambda rng: Decimal(rng.randint(low, high)).scaleb(-rng.randint(0, places))
 
 

@@ -22,7 +22,7 @@ def compiled(kind: Any) -> Constraint:
 
 
 def written(constraint: Constraint, rng: Random, max_tokens: int) -> str:
-    """A text of at most so many bytes."""
+    """A text of at most n bytes."""
     cursor, data = constraint.cursor(), bytearray()
     for left in range(max(max_tokens, constraint.min_tokens()), 0, -1):
         allowed = np.flatnonzero(np.unpackbits(cursor.row_within(left).view(np.uint8), bitorder="little")).tolist()
