@@ -17,11 +17,11 @@ class Team:
     """Threads that share out the tasks of a loop, started when they are first wanted; they end with it."""
 
     num_threads: int
-    """That loops may use, the caller's among them; 0: not said. For the callers: a loop is told how many."""
+    """Threads that loops may use, the caller's included; 0: not set. Callers read it and pass it to each loop."""
 
     @property
     def num_helpers(self) -> int:
-        """Threads that there are beside the caller's."""
+        """Threads of the team, without the caller's."""
 
     def take(self, num_threads: int) -> bool:
         """Whether the team was free, and is the caller's now, until `give_back`. Loops take it by themselves."""

@@ -1,4 +1,4 @@
-// What lasts as long as an automaton: arrays that grow by themselves, within a bound on their bytes.
+// Arena memory of an automaton, freed with it: arrays that grow as needed, within a bound on their bytes.
 #pragma once
 #include <algorithm>
 #include <atomic>
@@ -56,7 +56,7 @@ class Growing {
   int64_t size() const { return size_; }
   int64_t capacity() const { return capacity_; }
 
-  // Makes room for so many more. Throws TooLarge.
+  // Reserves room for that many more. Throws TooLarge.
   void reserve_more(int64_t count) {
     if (size_ + count <= capacity_) return;
     const int64_t least = (size_ + count - capacity_) * WIDTH;

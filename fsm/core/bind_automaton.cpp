@@ -1,4 +1,4 @@
-// Binds vocabularies, and the states and steps of automata.
+// Bindings: vocabularies, and the states and steps of automata.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/tuple.h>
@@ -201,7 +201,7 @@ void bind_room(nb::class_<BoundAutomaton>& bound) {
     const double held = static_cast<double>(self.automaton.budget.held());
     const double most_stacks = share * static_cast<double>(STACK_MASK);
     if (held > share * static_cast<double>(self.automaton.budget.max_bytes())) return true;
-    if (held <= most_stacks * sizeof(Frame)) return false;  // nearly always: there cannot be so many
+    if (held <= most_stacks * sizeof(Frame)) return false;  // nearly always: the bound exceeds what there is
     return locked(self, [&](Automaton& one) { return static_cast<double>(one.states.stacks.size()) > most_stacks; });
   });
   bound.def("allow", [](Self& self, int64_t work) {

@@ -1,4 +1,4 @@
-// Binds the rows of tokens, and the shortest completions.
+// Bindings: rows of token masks, and shortest completions.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/tuple.h>

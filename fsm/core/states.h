@@ -1,4 +1,4 @@
-// States: interned sets of configurations, and what their records say of them.
+// States: interned sets of configurations (hash-consed), and their records.
 //
 // A configuration is one int64: node << NODE_SHIFT | state within a text, or place within the trie of a set, <<
 // STACK_BITS | stack. A state is a sorted run of configurations in the pool together with "accepting"; equal runs are
@@ -24,7 +24,7 @@ constexpr int64_t configuration(int64_t node, int64_t sub, int64_t stack) {
 struct State {
   int32_t offset, size;  // of its configurations in the pool
   int32_t accepts;
-  int32_t cost;  // bytes that surely suffice to reach acceptance
+  int32_t cost;  // bytes that suffice to reach acceptance: an upper bound
   int32_t row;   // with its steps, or NO_ROW or NEVER_A_ROW
   int32_t byte;  // the byte that must come next, if that is plain to see, or -1 ...
   int32_t next;  // ... and the state after it, or -1: not known yet

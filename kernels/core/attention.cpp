@@ -23,7 +23,7 @@
 namespace phloem::kernels::PHLOEM_LEVEL {
 namespace {
 
-constexpr int FEW_ROWS = 11;   // up to so many it does not pay to pair the keys
+constexpr int FEW_ROWS = 11;   // with at most as many rows, pairing the keys does not pay
 constexpr int MAX_PACK = 192;  // rows that pass over a tile together; their scores stay in the second-level cache
 constexpr int MAX_TASKS = 16;  // each takes the memory of a thread anew
 enum Stored { FP32, INT8, FP8 };

@@ -1,4 +1,4 @@
-// The loops over tensors: what each is told, and the table of those that were compiled for one level of a processor
+// The loops over tensors: the arguments of each, and the table of those that were compiled for one level of a processor
 // family.
 //
 // Addresses are those of dense fp32 unless said otherwise; strides count numbers. Nothing is bounds-checked here:

@@ -1,4 +1,4 @@
-// A team of threads that share out the tasks of a loop, and are worth having on a busy machine too.
+// A team of threads that share the tasks of a loop (self-scheduling), useful on a busy machine too.
 //
 //     caller      publish - task - task - task ----------- wait - next loop, a microsecond later
 //     helper 1         `- task - task - task - task - done
@@ -9,10 +9,10 @@
 // share for each thread (OpenMP's) wait at the end of every loop for the slowest, which on a busy machine has often not
 // even begun: a decode step of some hundred loops then takes ten times as long as alone.
 //
-// A helper without a task looks for one for some hundred microseconds and then sleeps. Whether helpers are any help is
-// measured all the time: what jobs took, beside what the caller would have taken alone on a processor of its own, at
-// the pace of its own tasks. If they are none it works alone for a number of jobs, twice as many each time, and then
-// tries again.
+// A helper without a task spins for some hundred microseconds and then sleeps. Whether helpers help is measured all
+// the time: what jobs took, against what the caller alone would have taken on a processor of its own, at the pace of
+// its own tasks. If they do not, it works alone for a number of jobs, twice as many each time, and then tries again
+// (exponential backoff).
 //
 // Which thread does a task never changes what it computes; the tasks see to that.
 #pragma once
@@ -32,8 +32,8 @@ class Team {
   Team(const Team&) = delete;
   Team& operator=(const Team&) = delete;
 
-  // Whether the team was free, and is the caller's now, until `give_back`; ready for so many threads, the caller among
-  // them, or as many as there are memory and threads for. Never throws.
+  // Whether the team was free, and is the caller's now, until `give_back`; ready for that many threads, the caller's
+  // included, or for fewer if memory or threads run out. Never throws.
   bool take(int64_t num_threads) noexcept;
   void give_back() noexcept;
   // Does tasks 0 ... num_tasks - 1, by the caller and the helpers that are free, and returns when all are done. If some

@@ -13,9 +13,9 @@ Whether the folding happens here (an item that owns all keys of its rows) or in 
 owns one split) is a matter of load balance and changes no operation on the numbers. Only the widest tile class runs
 through all its keys with one sum: two of them would not fit its registers.
 
-Programs are as many as suit the device, or as a captured graph fixed; each takes its share of the items.
+The number of programs suits the device, or is that of a captured graph; each takes its share of the items.
 
-Softmax is in base 2; scores, weights and sums are fp32. It knows nothing of who planned the items.
+Softmax is in base 2; scores, weights and sums are fp32. It does not know how the items were planned.
 """
 
 from __future__ import annotations

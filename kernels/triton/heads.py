@@ -4,7 +4,7 @@ keys and values put into the paged caches, rounded if need be.
 ::
 
     program (token, b)    the first: query heads    q ─ norm ─ turn ─► out
-                          behind them: KV heads     k ─ norm ─ turn ─ scale, round ─► cache
+                          after them: KV heads      k ─ norm ─ turn ─ scale, round ─► cache
                                                     v ─────────────── scale, round ─► cache
 
 A head's numbers are read twice where it turns, once for themselves and once for their partners half a rotation away,

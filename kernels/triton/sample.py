@@ -16,7 +16,7 @@ With filters the program looks again at groups whose maximum says that they matt
     min-p    a look at the groups above the threshold
 
 What a row gets does not depend on the batch: groups stand at absolute places and are added up in their order.
-The law, ties and noise are defined in `plain.sample`. Nothing here waits for the host; a CUDA graph can hold it.
+Distribution, ties and noise are defined in `plain.sample`. Nothing here waits for the host; a CUDA graph can hold it.
 """
 
 from __future__ import annotations
