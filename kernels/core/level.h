@@ -1,4 +1,4 @@
-// The loops of one level, in the namespace of its name; the structs in loops.h say what they do.
+// The loops of one level, in the namespace of its name; see the structs in loops.h.
 #pragma once
 #include "loops.h"
 #include "vectors.h"

@@ -5,7 +5,7 @@
 // is in the step. Here the order is the definition, and tiles only choose which chains run side by side:
 //
 //            16 outputs of a panel
-//     row 0  ####     a tile: its sums stay in registers over all inputs; an input of each row is spread over
+//     row 0  ####     a tile: its sums stay in registers over all inputs; an input of each row is broadcast to
 //     row 1  ####     16 lanes and meets the 16 weights of the step. Few rows take several panels at a time,
 //       ...           because a processor needs about eight independent chains to be busy.
 //

@@ -1,4 +1,4 @@
-// How a product is cut: into tasks of panels, and for each of them into tiles of rows and panels. Knows no numbers.
+// How a product is divided: into tasks of panels, and each task into tiles of rows and panels. Knows no numbers.
 #pragma once
 #include "loops.h"
 #include "vectors.h"

@@ -20,14 +20,14 @@
 
 namespace phloem::kernels {
 
-// A task of a job: reads what the job says, and writes where no other task does. May throw, for want of memory.
+// A task of a job: reads the job, and writes where no other task does. May throw if memory runs out.
 using Task = void (*)(const void* job, int64_t index);
 
-// One job at a time. Helpers are started when they are first wanted, and end with the team.
+// One job at a time. Helpers are started when they are first needed, and end with the team.
 class Team {
  public:
   Team();
-  // Ends the helpers, each after the task that it is at.
+  // Ends the helpers, each after its present task.
   ~Team();
   Team(const Team&) = delete;
   Team& operator=(const Team&) = delete;
@@ -37,14 +37,15 @@ class Team {
   bool take(int64_t num_threads) noexcept;
   void give_back() noexcept;
   // Does tasks 0 ... num_tasks - 1, by the caller and the helpers that are free, and returns when all are done. If some
-  // throw, the others are done all the same, and one of the exceptions is thrown then. Only between the two.
+  // throw, the others are done all the same, and one of the exceptions is thrown then. Only between `take` and
+  // `give_back`.
   void share(Task task, const void* job, int64_t num_tasks);
-  // Begins anew, without threads: in a process that was forked there are none, and what they held is held for ever.
+  // Begins anew, without threads: after a fork the process has none of them, and their locks stay locked for ever.
   void forget();
   // Helpers that there are.
   int64_t num_helpers() const;
 
-  int64_t num_threads = 0;  // that loops may use, the caller's among them; 0: not said
+  int64_t num_threads = 0;  // that loops may use, the caller's included; 0: not set
 
  private:
   struct State;

@@ -1,4 +1,4 @@
-"""What every attention kernel does with its items: take its share of them, look up their rows, store the results.
+"""Common steps of all attention kernels: take a share of the items, look up their rows, store the results.
 
 Items are `cuda_work`'s; a packed row is (token, head of the group), see `triton.attention`. It knows no keys.
 """
