@@ -15,7 +15,7 @@
 namespace phloem::fsm {
 
 struct OutOfWork {};    // the allowance of this thread is used up
-struct OutOfBreath {};  // others should have their turn: the call can be repeated, and goes on where it was
+struct OutOfBreath {};  // a pause for other threads: repeat the call, which goes on where it was
 
 constexpr int64_t ENDLESS = int64_t{1} << 60;  // as an allowance: none
 

@@ -58,7 +58,7 @@ void make_vocabulary(BoundVocabulary* made, BoundTrie& whole, BoundTrie& rest, I
   vocabulary.num_tokens = static_cast<int64_t>(token_offsets.shape(0)) - 1;
   try {
     check_vocabulary(vocabulary, token_bytes.shape(0));
-  } catch (...) {  // what has not been made is not taken down
+  } catch (...) {  // what was not constructed is not destroyed
     made->~BoundVocabulary();
     throw;
   }
@@ -86,7 +86,7 @@ void make_automaton(BoundAutomaton* made, BoundVocabulary& vocabulary, IntArray 
   Automaton& automaton = made->automaton;
   try {
     automaton.start = locked(automaton, [](Automaton& one) { return one.enter(one.states.network.start, 0); });
-  } catch (...) {  // what has not been made is not taken down
+  } catch (...) {  // what was not constructed is not destroyed
     made->~BoundAutomaton();
     throw;
   }

@@ -2,7 +2,7 @@
 //
 // A configuration is one int64: node << NODE_SHIFT | state within a text, or place within the trie of a set, <<
 // STACK_BITS | stack. A state is a sorted run of configurations in the pool together with "accepting"; equal runs are
-// one state, 0 is the dead one. How a set of configurations is found is known to `Closure`.
+// one state, 0 is the dead one. `Closure` finds such sets.
 #pragma once
 #include "sets.h"
 
@@ -70,11 +70,11 @@ class States {
   Slots slots_;
 };
 
-// Moves those that no other covers of the sorted configurations to the front, and drops the others. One covers another
-// if whatever may follow the other may follow it: their stacks differ in counts only, of which it has the least, and
-// where a minimum is to be reached has reached it. So of nested counted repetition, ``(.{1,1000}b?){1,1000}``, a state
-// keeps a few configurations where there were a million ways to read the same text. The language is the same, and every
-// mask.
+// Reduces sorted configurations to an antichain: moves those that no other covers to the front, and drops the others.
+// One covers another if whatever may follow the other may follow it: their stacks differ in counts only, of which it
+// has the least, and where there is a minimum has reached it. So of nested counted repetition, as in
+// ``(.{1,1000}b?){1,1000}``, a state keeps a few configurations where there were a million ways to read the same text.
+// The language is the same, and every mask.
 void drop_covered(const Network& network, const Stacks& stacks, std::vector<int64_t>& found);
 
 }  // namespace phloem::fsm
