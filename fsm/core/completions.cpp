@@ -29,12 +29,12 @@ int64_t CompletionBounds::keys(int64_t state) {
   if (const int64_t found = at(keys_, state)) return found - 1;
   follow(state, keys_);
   if (!at(keys_, here_)) note(keys_, here_, 0);
-  int64_t count = at(keys_, here_) - 1, after = here_;
+  int64_t count = at(keys_, here_) - 1, behind = here_;
   for (size_t index = path_.size(); index-- > 0;) {
     const auto [here, byte] = path_[index];
-    count = std::min(count + ends_key(automaton_, here, byte, after), MAX_KEYS);
+    count = std::min(count + ends_key(automaton_, here, byte, behind), MAX_KEYS);
     note(keys_, here, count);
-    after = here;
+    behind = here;
   }
   return at(keys_, state) - 1;
 }

@@ -18,11 +18,11 @@ bool covers(const Network& network, const Stacks& stacks, int64_t stack, int64_t
   for (int height = 0; height < MAX_HEIGHT; ++height) {
     if (stack == other) return true;
     if (stack == 0 || other == 0) return false;
-    const Frame &here = stacks[stack], &there = stacks[other];
-    if (here.node == JOINT || there.node != here.node || there.owed != here.owed) return false;
-    if (here.count != there.count && (here.count > there.count || !has_reached_minimum(network, here))) return false;
+    const Frame &here = stacks[stack], &beside = stacks[other];
+    if (here.node == JOINT || beside.node != here.node || beside.owed != here.owed) return false;
+    if (here.count != beside.count && (here.count > beside.count || !has_reached_minimum(network, here))) return false;
     stack = here.parent;
-    other = there.parent;
+    other = beside.parent;
   }
   return stack == other;
 }

@@ -32,10 +32,8 @@ _AT_A_TIME = 64  # panels that are laid out together
 FACTOR_BYTES, OFFSET_BYTES = 5, 8  # of a group of one output: scale and zero, or scale and offset
 ELEMENTS: tuple[Element, ...] = ("int4", "int8", "e4m3")
 FIRST_KIND, FIRST_ROUNDING = 3, 6  # of these in `LinearWeight.packing`, and of those that round inputs
-HAS_OFFSETS, KIND_BITS = (
-    8,
-    4,
-)  # in a packing's code: the flag for offsets; the bits of the kind, below the size of a group
+# In the code of a packing: the flag for offsets, and the number of bits for the kind, below the size of a group.
+HAS_OFFSETS, KIND_BITS = 8, 4
 _MOST_INPUTS, _LEAST_INPUTS = 128, 32  # of a group that has one step for its inputs
 _WIDEST_E4M3 = 2.0**7  # scales are stored 2 ** 120 times as large
 
