@@ -1,4 +1,4 @@
-"""The inner loops of phloem, compiled (`native/module.cpp`); a submodule for each room."""
+"""The inner loops of phloem, compiled (`native/module.cpp`); a submodule each for `radix`, `fsm` and `kernels`."""
 
 from . import fsm as fsm
 from . import kernels as kernels

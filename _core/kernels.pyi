@@ -1,8 +1,8 @@
-"""The CPU's loops over tensors, and the lists that they work off (`kernels/core/`).
+"""The CPU's loops over tensors, and their work lists (`kernels/core/`).
 
 Addresses are those of dense fp32 unless said otherwise, 0 where there is none; sizes and strides count numbers. Nothing
-is checked: callers pass tensors whose shapes they know. Loops that take long run without the interpreter's lock, and
-any number of threads may call at once.
+is checked: callers pass tensors whose shapes they know. Loops that take long release the GIL, and any number of
+threads may call at once.
 """
 
 import numpy as np
@@ -11,24 +11,24 @@ import numpy.typing as npt
 _Ints = npt.NDArray[np.int32]
 
 WORTH_SHARING: int
-"""Multiply-adds of a loop from which on it is shared out to a team."""
+"""Least number of multiply-adds for which a loop is shared with a team."""
 
 class Team:
-    """Threads that share out the tasks of a loop, started when they are first wanted; they end with it."""
+    """Threads that share the tasks of a loop. They are started when first needed, and end with the team."""
 
     num_threads: int
-    """That loops may use, the caller's among them; 0: not said. For the callers: a loop is told how many."""
+    """Threads that loops may use, the caller's included; 0: not set. Callers read it and pass it to each loop."""
 
     @property
     def num_helpers(self) -> int:
-        """Threads that there are beside the caller's."""
+        """Threads of the team, without the caller's."""
 
     def take(self, num_threads: int) -> bool:
-        """Whether the team was free, and is the caller's now, until `give_back`. Loops take it by themselves."""
+        """Takes the team if it is free, until `give_back`; returns whether it was. Loops take it by themselves."""
 
     def give_back(self) -> None: ...
     def forget(self) -> None:
-        """Begins anew, without threads, in a process that was forked."""
+        """Begins anew, without threads, after a fork."""
 
 class Lists:
     """The work list of a step, as its layers' attention reads it."""
@@ -50,7 +50,7 @@ def add_loras(
     team: Team, num_threads: int, most_work: int, segments: int, num_segments: int, layer: int, place: int, x: int,
     x_stride: int, out: int, out_stride: int, hidden: int, delta: int, /,
 ) -> None:  # fmt: skip
-    """What the adapters of `LoraPlan.table` add to out; hidden, delta: memory for what is between the products."""
+    """Adds the products of the adapters of `LoraPlan.table` to out; hidden, delta: memory for both products."""
 
 def attend(
     team: Team, num_threads: int, lists: Lists, q: int, q_token: int, q_head: int, k: int, v: int, block_stride: int,
@@ -109,13 +109,13 @@ def pack_wide(bits: int, num_outputs: int, num_inputs: int, panels: int, /) -> N
 def unpack_rows(
     panels: int, item_bytes: int, num_panels: int, rows: int, num_rows: int, num_inputs: int, out: int, /
 ) -> bool:
-    """Rows (int64) of panels of fp32 or bf16 as fp32; False at one that there is not."""
+    """Rows (int64) of panels of fp32 or bf16 as fp32; False if a row does not exist."""
 
 def unpack_grouped_rows(
     panels: int, num_panels: int, rows: int, num_rows: int, num_inputs: int, out: int, size: int, bits: int,
     has_offsets: bool, /,
 ) -> bool:  # fmt: skip
-    """The same of whole numbers in groups of `size` inputs."""
+    """The same for integers in groups of `size` inputs."""
 
 def plan_cpu_work(
     query_starts: _Ints, context_lens: _Ints, block_tables: _Ints, block_size: int, grid: int, shares: bool, /

@@ -1,6 +1,6 @@
-"""The radix tree of `radix/`, compiled (`radix/core`): token prefixes → KV block ids.
+"""The compiled radix tree (`radix/core`): token prefixes → KV block ids.
 
-Tokens and block ids are packed int32 (`radix.pack`); a node is what `radix.Node` says.
+Tokens and block ids are packed int32 (`radix.pack`); for nodes see `radix.Node`.
 """
 
 from collections.abc import Callable
@@ -10,18 +10,18 @@ from ..radix.results import Node
 POLICIES: tuple[str, ...]
 
 def common_prefix(one: bytes, other: bytes) -> int:
-    """Bytes in which two packed sequences agree from their start, rounded down to whole tokens."""
+    """Length in bytes of the longest common prefix of two packed sequences, in whole tokens."""
 
 class Tree:
-    """What `radix.RadixTree` is made of.
+    """The base class of `radix.RadixTree`.
 
-    One operation at a time: what a callback, or another thread while a callback runs, calls meanwhile raises
-    RuntimeError. Only `counts` and the two properties can be read at any time. Packed tokens and ids whose bytes are
-    no multiple of 4 raise ValueError.
+    One operation at a time: while a callback runs, every other call, from the callback or from another thread, raises
+    RuntimeError. Only `counts` and the two properties can be read at any time. Packed tokens and ids whose number of
+    bytes is no multiple of 4 raise ValueError.
     """
 
     def __init__(self, block_size: int, policy: str, max_ghosts: int, /) -> None:
-        """ValueError: there is no such policy, or `block_size` is less than 1."""
+        """ValueError: the policy is unknown, or `block_size` is less than 1."""
 
     @property
     def num_cached_blocks(self) -> int:
@@ -38,10 +38,10 @@ class Tree:
         """
 
     def look(self, tokens: bytes, namespace: str, /) -> tuple[int, int]:
-        """How many tokens a match would find: (of whole blocks, of the donor). Changes and counts nothing."""
+        """How many tokens a match would find: (in whole blocks, in the donor). Changes and counts nothing."""
 
     def continuation(self, tokens: bytes, namespace: str, count: int) -> bytes:
-        """At most `count` tokens that follow `tokens` in the tree, as far as they can be followed in one way only.
+        """At most `count` tokens that follow `tokens` in the tree, up to the first branch.
 
         Changes and counts nothing.
         """
@@ -60,21 +60,21 @@ class Tree:
     ) -> tuple[int, Node, bytes]:
         """`RadixTree.insert` as a tuple: number of new tokens, node, packed duplicates.
 
-        block_cost: asked once for each position that a prefix reaches, in tokens; for the policy "cost".
-        tell: gets the fields of `radix.Event`; what it raises is reported by `sys.unraisablehook`.
+        block_cost: for the policy "cost"; called once for each position (in tokens) that a prefix reaches.
+        tell: called with the fields of `radix.Event`; an exception is reported by `sys.unraisablehook`.
         """
 
     def use(self, node: Node, now: float, /) -> None:
-        """Count a use of the prefix that ends at `node`, and a hit; nothing if it was evicted."""
+        """Count a use of the prefix that ends at `node`, and a hit; no effect if it was evicted."""
 
     def lease(self, node: Node) -> None:
-        """Protect the prefix that ends at `node`, until as many releases; ValueError if it was evicted."""
+        """Protect the prefix that ends at `node` until it is released as often; ValueError if it was evicted."""
 
     def release(self, node: Node) -> None:
         """Undo one `lease`; ValueError if there is none."""
 
     def num_sole_blocks(self, node: Node) -> int:
-        """How many blocks only the lease on `node` protects: what releasing it would make evictable. O(depth)."""
+        """How many blocks the lease on `node` alone protects: its release would make them evictable. O(depth)."""
 
     def packed_blocks(self, node: Node) -> bytes:
         """The packed ids from the root to the end of a node; ValueError if it was evicted. O(depth)."""
@@ -83,7 +83,7 @@ class Tree:
         """The packed tokens from the root to the end of a node; ValueError if it was evicted. O(depth)."""
 
     def is_tail(self, node: Node) -> bool:
-        """Whether a prefix ends in a block that is not full; ValueError if it was evicted."""
+        """Whether the last block of a prefix is not full; ValueError if it was evicted."""
 
     def take(
         self,
@@ -93,19 +93,19 @@ class Tree:
         tell: Callable[[str, str, bytes, int, list[int]], object] | None,
         /,
     ) -> bytes:
-        """`RadixTree.evict` as far as leaves go without pins being given up; the packed ids.
+        """`RadixTree.evict` without ending any pins; the packed ids.
 
-        tell: as for `put`, once for each run that was taken.
+        tell: as for `put`, called once for each evicted run.
         """
 
     def evicted_at(self, tokens: bytes, namespace: str, /) -> float | None:
-        """When what follows the cached prefix of `tokens` was evicted last; None if it was not, or is forgotten."""
+        """When the block after the cached prefix of `tokens` was last evicted; None: never, or it is forgotten."""
 
     def counts(self) -> dict[str, int]:
-        """What `radix.Statistics` has but pins."""
+        """The fields of `radix.Statistics`, except for pins."""
 
     def namespaces(self) -> list[str]:
-        """Those that have a prefix."""
+        """Namespaces with a cached prefix."""
 
     def nodes(
         self,
@@ -113,4 +113,4 @@ class Tree:
         """The fields of `radix.snapshot.NodeRecord` of all nodes, those of the roots first."""
 
     def candidates(self) -> list[tuple[float, float, int]]:
-        """The heap of candidates for eviction: (rank, last use, node)."""
+        """The eviction heap: (rank, last use, node)."""

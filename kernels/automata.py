@@ -1,16 +1,16 @@
-"""Automata: byte automata in the memory of a device, so that a step of constrained decoding needs nothing of the host.
+"""Byte automata (DFAs) in the memory of a device, so that a step of constrained decoding does not wait for the host.
 
 ::
 
     table    | automaton 0: rows of width 1 + classes | automaton 1: ... |     int32, a state is the offset of its row
               row: mask row, next state by class
     classes  [K, 256] uint8     the class of each byte, by automaton
-    rows     [M, W] int32       the mask table for `sample`, all automata's rows one behind the other
-    tokens   bytes and offsets  what each token spells; one without bytes (an end token, a special one) ends the text
+    rows     [M, W] int32       the mask table for `sample`, the rows of all automata, concatenated
+    tokens   bytes and offsets  the bytes of each token; one without bytes (an end token, a special one) ends the text
 
-`sample` chooses under `rows[mask_rows]`; `advance_states` walks over the bytes of what was chosen and writes the next
-`mask_rows`. Both only read and write tensors, so a stream, or a CUDA graph, can repeat them without looking back. The
-host learns the tokens when it likes; once a text has ended, the row allows nothing and the token is -1 from there on.
+`sample` samples under the masks `rows[mask_rows]`; `advance_states` walks over the bytes of the sampled tokens and
+writes the next `mask_rows`. Both only read and write tensors, so they can be queued on a stream, or captured in a CUDA
+graph, and the host reads the tokens later. After a text has ended its mask allows nothing and its tokens are -1.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from torch import Tensor
 
 
 class Tables(Protocol):
-    """One automaton; state 0 is the end, where nothing is allowed and every step stays."""
+    """One automaton; state 0 is the end: it allows no token, and every step from it leads back to it."""
 
     @property
     def classes(self) -> npt.NDArray[np.uint8]: ...
@@ -61,10 +61,10 @@ def lay_out_automata(
     token_offsets: npt.NDArray[np.int32],
     device: torch.device | str,
 ) -> Automata:
-    """Tables of at least one automaton, one behind the other on a device.
+    """Concatenates the tables of one or more automata on a device.
 
     Args:
-        token_bytes: uint8, all tokens one after the other.
+        token_bytes: uint8, the bytes of all tokens, concatenated.
         token_offsets: int32[V + 1], where each token begins.
     """
     tables: list[npt.NDArray[np.int32]] = []

@@ -11,7 +11,7 @@ Cutting, sharing and the order of items are matters of speed; no result depends 
 class it may: 16 and 32 rows take another MMA instruction than 64, and the widest class, for prefill, runs through
 its splits without folding. `deterministic` uses one class, which folds.)
 
-How it is planned stands in `core/cuda_work.h`, where the lists lie in `work_buffers`. Cost: a sort and loops over
+The planning is in `core/cuda_work.h`, the layout of the lists in `work_buffers`. Cost: a sort and loops over
 requests and items, about 0.1 ms for 64 requests of 8k tokens.
 """
 
@@ -70,7 +70,7 @@ def plan_cuda_work(
 ) -> CudaWork:
     """Lay out one step and upload it. num_processors: programs that run at once (two or three per SM).
 
-    buffers: where to lay it, None: into new memory; num_tokens: lay it out for at least so many tokens.
+    buffers: where to put the list; None: new memory. num_tokens: the least number of tokens to lay it out for.
     """
     classes = np.array(tile_classes(head_dim, deterministic, itemsize, quantised), np.int32)
     items, rows, positions, slots, is_cut, num_slots = core.plan_cuda_work(

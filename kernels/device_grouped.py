@@ -1,4 +1,4 @@
-"""Grouped weights for a GPU's products: how one lies in memory. Knows tensors alone, no Triton.
+"""Grouped weights for the matrix products of a GPU: their layout in memory. Knows tensors only, no Triton.
 
 ::
 
@@ -31,14 +31,14 @@ def span_of(size: int) -> int:
 
 
 def fits(weight: Grouped) -> bool:
-    """Whether the kernel can read it: groups of whole steps, and scales that leave room for zeros, if there are any."""
+    """Whether the kernel can read it: groups of whole steps; with zeros, scales whose last 8 bits are free."""
     if span_of(weight.size) < LEAST_SPAN:
         return False
     return weight.zeros is None or bool((weight.scales.float().view(torch.int32) & 0xFF == 0).all())
 
 
 def lay_out(weight: Grouped, dtype: torch.dtype) -> tuple[Tensor, Groups]:
-    """The bytes, and what they mean beside rows of dtype."""
+    """The bytes and their meaning, for products with rows of `dtype`."""
     numbers = weight.numbers.view(torch.uint8)
     if BITS[weight.element] == 4:
         counted = (numbers + 8) & 15 if weight.element == "int4" else numbers

@@ -1,4 +1,4 @@
-"""By which rule a token chooses its experts from a router's scores. It is data, and knows no tensors.
+"""The rule by which a router chooses the experts of a token (mixture of experts). It is data, and knows no tensors.
 
 ::
 
@@ -26,8 +26,8 @@ class ExpertChoice:
         scoring: of the router's logits.
         normalises: shares are divided by their sum.
         scale: factor on the shares.
-        num_groups, num_chosen_groups: experts are chosen from so many of so many equal groups; 1, 1: from all.
-        counts_top: of the best experts of a group that make the group's score.
+        num_groups: equal groups that the experts form; num_chosen_groups: how many of them experts are chosen from.
+        counts_top: how many of a group's best experts are summed to the group's score.
     """
 
     num_chosen: int

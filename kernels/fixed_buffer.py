@@ -1,4 +1,4 @@
-"""A tensor that stays where it is while its contents change from step to step, as a captured graph needs it.
+"""A tensor with a fixed address whose contents change from step to step, as a captured CUDA graph needs it.
 
 The host writes step k + 1 while the device may still run step k::
 
@@ -6,10 +6,10 @@ The host writes step k + 1 while the device may still run step k::
     device                             └► tensor ─ kernels of step k ──┴► tensor ─ kernels of step k+1 …
 
 On the device there is one tensor: copies and kernels follow each other on one stream, so a copy overwrites nothing
-that an earlier kernel still reads. On the host there are two copies in turn, and one is written again only when the
-transfer out of it is known to be over. So the host may run one step ahead, and nothing is copied twice.
+that an earlier kernel still reads. On the host there are two copies, used alternately; one is written again only after
+the transfer from it has ended. So the host may run one step ahead, and nothing is copied twice.
 
-Knows nothing of what the numbers mean. Not safe for several threads or streams.
+It does not know what the numbers mean. Not safe for several threads or streams.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class FixedBuffer:
     """Numbers of one type on one device.
 
     Attributes:
-        tensor: 1-d, on the device; what lies behind the numbers that were sent last is older.
+        tensor: 1-d, on the device; after the numbers that were sent last it holds older ones.
         num_moves: how often it had to move because it became too small. Graphs captured before read freed memory.
     """
 

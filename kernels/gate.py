@@ -1,4 +1,4 @@
-"""How a gated MLP joins what its first projection makes, `gate | up`, into one number for each pair.
+"""The activation of a gated MLP: how the output of its first projection, `gate | up`, becomes one number per pair.
 
 ::
 
@@ -7,7 +7,7 @@
     clamped     g · sigmoid(alpha · g) · (u + 1)                gpt-oss, arXiv 2508.10925
                 g = min(gate, limit), u = up within ± limit
 
-It is data and no function, so that whoever computes it, in whatever place, knows what is wanted. Knows no tensors.
+It is data, not a function, so that every backend computes the same one in its own way. Knows no tensors.
 """
 
 from __future__ import annotations

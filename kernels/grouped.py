@@ -10,14 +10,14 @@
     e4m3     floats of one byte, no NaN   neither
     uint4    whole numbers 0 … 15         offsets
 
-Publishers count from 0 and pack in orders of their own; who reads a checkpoint brings it into this form
+Published formats count from 0 and pack in various orders; a checkpoint is converted into this form when it is read
 (`runtime/models/published.py`). A block of fp8 shares its scale over several outputs, and here each of them has it; a
 scale for a whole output, or a whole tensor, is a group as wide as the inputs. `order` is there where the inputs of a
 group do not lie side by side (GPTQ with `desc_act`); then numbers are in the order of the groups.
 
 Widening is what the formats define: exact in float64, rounded once in fp32 (with scales of 16 bits exact there too, but
 that the sum with an offset is rounded). Offsets are fp32, for GGUF's are products of 16 bits and 6.
-Knows no layouts; those of the kernels are `cpu.grouped` and `device_grouped`.
+Knows no layouts: those of the kernels are in `cpu.grouped` and `device_grouped`.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Groups:
         order: as in `Grouped`; the product takes its inputs in this order.
         rounds_inputs: the product rounds its inputs to 16 bits (`core/linear_rounded.cpp`).
         has_offsets: each group has an offset and no zero.
-        factors: scales and zeros beside the bytes on a GPU (`device_grouped`); None on the CPU, whose bytes hold them.
+        factors: scales and zeros on a GPU (`device_grouped`); None on the CPU, where they are among the bytes.
     """
 
     element: Element
@@ -120,7 +120,7 @@ class Groups:
 def stack(parts: Sequence[Grouped]) -> Grouped | None:
     """The rows of all parts below each other; None where they have not the same form and the same inputs in order.
 
-    Whole numbers of four bits beside such of eight become eight, and groups as small as the smallest.
+    If some have four bits and some eight, all become eight; all get the smallest group size.
     """
     first = parts[0]
     if len(parts) == 1:

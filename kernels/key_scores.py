@@ -1,4 +1,4 @@
-"""How much attention a few rows of queries pay to each key, and which keys get most: plain torch on every device.
+"""How much attention a few query rows pay to each key, and which keys get most (SnapKV): plain torch on all devices.
 
 It runs once per request and layer, not once per token, so it has no kernel of its own. Knows no blocks.
 """
@@ -34,7 +34,7 @@ def best_keys(scores: Tensor, num_kept: int, num_last: int, width: int) -> Tenso
     """The places of the keys with the highest scores, rising: scores `[..., n]` -> int64 `[..., num_kept]`.
 
     The last `num_last` are always among them. A key counts as much as the best of the `width` (odd) around it, so that
-    what stands beside a key that matters is kept with it; on a tie the earlier one is kept.
+    the neighbours of an important key are kept with it; of equal ones the earlier is kept.
     """
     num_others = scores.shape[-1] - num_last
     others = F.max_pool1d(scores[..., :num_others].flatten(0, -2), width, 1, width // 2).view(*scores.shape[:-1], -1)

@@ -1,6 +1,6 @@
 """Tile shapes, warps and pipeline depth of every Triton kernel: a table, chosen by our code, not by timing runs.
 
-Autotuning would make the first call slow and, worse, the numbers depend on the day. What is here was chosen by
+Autotuning would make the first call slow and, worse, results would differ between runs. What is here was chosen by
 compiling (`scripts/check_kernels.py` prints registers, shared memory and buffers in flight of each entry) and is
 to be confirmed by timing (`bench/studies/attention.py`). It knows shapes and types, no tensors and no Triton.
 """
@@ -15,7 +15,7 @@ SPLIT_SIZE = 256  # keys per split of the absolute grid; a multiple of every blo
 
 @dataclass(frozen=True, slots=True)
 class AttentionConfig:
-    """One launch of the attention kernel. max_registers: per thread; None: as many as the compiler likes."""
+    """One launch of the attention kernel. max_registers: per thread; None: the compiler decides."""
 
     block_rows: int
     block_keys: int
@@ -112,7 +112,7 @@ class ExpertsConfig:
 
 
 def experts_config(num_pairs: int, num_experts: int, itemsize: int, *, deterministic: bool) -> ExpertsConfig:
-    """How to multiply num_pairs rows with the weights of so many experts.
+    """How to multiply num_pairs rows with the weights of num_experts experts.
 
     With few rows for each expert the product is bound by reading weights, and a tile is as narrow as the tensor cores
     have it. deterministic: one tile for all steps, hence one MMA instruction.
@@ -125,14 +125,14 @@ def experts_config(num_pairs: int, num_experts: int, itemsize: int, *, determini
 
 
 def mxfp4_config(num_pairs: int, num_experts: int, *, deterministic: bool) -> ExpertsConfig:
-    """How to multiply num_pairs rows of bf16 with the weights of so many experts in four bits a number."""
+    """How to multiply num_pairs rows of bf16 with the weights of num_experts experts in MXFP4."""
     if deterministic or num_pairs > 16 * num_experts:
         return ExpertsConfig(64, 128, 128, 8, 3)
     return ExpertsConfig(16, 64, 128, 4, 4)
 
 
 def grouped_experts_config(num_pairs: int, num_experts: int, step: int, *, deterministic: bool) -> ExpertsConfig:
-    """How to multiply num_pairs rows with the weights of so many experts in few bits, in steps of so many inputs."""
+    """How to multiply num_pairs rows with num_experts experts' weights of few bits; step: inputs per iteration."""
     if deterministic or num_pairs > 16 * num_experts:
         return ExpertsConfig(64, 128, step, 8, GROUPED_STAGES[step])
     return ExpertsConfig(16, 64, step, 4, GROUPED_STAGES[step])
@@ -155,9 +155,9 @@ class LinearConfig:
 
 
 def linear_config(num_rows: int, itemsize: int) -> LinearConfig:
-    """How to multiply so many rows.
+    """How to multiply num_rows rows.
 
-    A Hopper instruction multiplies 64 rows; 128 are two of them beside each other, so all launches of a type execute
+    A Hopper instruction multiplies 64 rows; 128 are two of them side by side, so all launches of a type execute
     the same one, over as many outputs and in the same steps of depth.
     """
     if itemsize == 4:  # no tensor cores
@@ -168,7 +168,7 @@ def linear_config(num_rows: int, itemsize: int) -> LinearConfig:
 
 
 def grouped_config(num_rows: int, step: int, *, deterministic: bool) -> LinearConfig:
-    """How to multiply so many rows with a weight of few bits, in steps of so many inputs.
+    """How to multiply num_rows rows with a weight of few bits; step: inputs per iteration.
 
     Rows are the right side of the product, whose width is part of the instruction: deterministic launches have one.
     """

@@ -1,17 +1,17 @@
-"""The weight of a linear map, laid out for the machine that will multiply with it.
+"""The weight of a linear map, in the layout of the kernel that multiplies with it.
 
 ::
 
     plain    [N, K]               row n makes output n                                 CUDA, and half types on the CPU
     packed   [ceil(N/16), K, 16]  panel p, step k: the weights of outputs 16p … 16p+15      fp32 on the CPU
-    short    [ceil(N/16), K, 16]  the same in bf16, output 16p+i beside 16p+i+8             fp32 on the CPU
+    short    [ceil(N/16), K, 16]  the same in bf16, output 16p+i next to 16p+i+8            fp32 on the CPU
     mxfp4    [ceil(N/16), K/32, 272]         the same in four bits and scales (`cpu.mxfp4`)    fp32 on the CPU
     int8     [ceil(N/16), ceil(K/2), 16, 2]  the same, inputs in pairs; one scale per output   int8 on the CPU
     grouped  [ceil(N/16), 1, bytes]          four or eight bits and scales of groups (`cpu.grouped`)   fp32 on the CPU
              [N, bytes]                      the same for a GPU's kernel (`device_grouped`)          half types on CUDA
 
 In a panel the 16 weights that meet input k lie together, step after step, so that the CPU kernel reads it from front
-to back. Outputs beyond N, and an odd last input's neighbour, are zeros that nobody reads.
+to back. Outputs beyond N, and an odd last input's neighbour, are zeros that are never used.
 
 Nearly all checkpoints are published in bf16. As fp32 their weights are half zeros, and those are not stored: `short` is
 chosen where it loses nothing, and widening gives back the same fp32 numbers. A shift and a mask do it for 16 weights,
@@ -171,7 +171,7 @@ class LinearWeight:
 
 
 def input_range(num_inputs: int) -> int:
-    """The largest whole number that an input becomes beside int8 weights: inputs fit int16, their sums int32."""
+    """The largest integer that an input is rounded to, for int8 weights: inputs fit int16, their sums int32."""
     return min(32767, (2**31 - 1) // (127 * max(1, num_inputs)))
 
 
@@ -257,7 +257,7 @@ def pack_grouped(
 
 
 def can_keep(weight: Grouped, dtype: torch.dtype) -> bool:
-    """Whether the kernels of the weight's device read it in its few bits beside rows of dtype."""
+    """Whether the kernels of the weight's device can read it in its few bits, for rows of `dtype`."""
     if weight.numbers.device.type == "cpu":
         return dtype is torch.float32 and cpu_grouped.fits(weight)
     return dtype.itemsize == 2 and device_grouped.fits(weight)

@@ -4,8 +4,8 @@
 
     packed   a `LinearWeight` per map      fp32 on the CPU: a row's bits do not depend on the other rows
     plain    [num_maps, N, K]              CUDA, and half types on the CPU
-    mxfp4    [num_maps, N, K / 2] bytes    experts beside bf16 on CUDA: four bits a number, and scales (`mxfp4.py`)
-    grouped  [num_maps, N, bytes]          experts beside half types on CUDA, and factors (`device_grouped.py`)
+    mxfp4    [num_maps, N, K / 2] bytes    experts, for bf16 rows on CUDA: four bits a number, and scales (`mxfp4.py`)
+    grouped  [num_maps, N, bytes]          experts, for half-type rows on CUDA, and factors (`device_grouped.py`)
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class LinearWeights:
         packed: one weight per map; empty where `stored` is used.
         stored: `[num_maps, N, K]`, or bytes with two numbers each; None where packed.
         row_tile: as in `LinearWeight`.
-        bias: `[num_maps, N]` beside `stored`; None if there is none, and where packed, for there each map has its own;
+        bias: `[num_maps, N]`, with `stored`; None if there is none, and where packed, since each map has its own there;
             heads (`linear_heads`) have none.
         scales: `[num_maps, N, K / 32]` uint8 where `stored` is MXFP4; else None.
         groups: what the bytes mean where `stored` is grouped, with the factors of all maps, `[., num_maps * N]`.

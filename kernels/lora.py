@@ -1,12 +1,12 @@
-"""What adapters of low rank add to the linear maps of a step, row by row (LoRA, arXiv 2106.09685).
+"""Low-rank adapters (LoRA, arXiv 2106.09685): what they add to the linear maps of a step, row by row.
 
 ::
 
     x [T, K] ─► base product ─────────────────────────────► + ─► y [T, N]
       └─ rows of an adapter ─► · Aᵀ [R] ─► · scale ─► · Bᵀ ─┘   for each part of the outputs that has an A and a B
 
-The delta is added behind the product, so the base weight may be in any format. Where projections are fused (query, key
-and value; gate and up) their A stand on each other and meet the inputs once; each part has a B for its own outputs.
+The delta is added after the product, so the base weight may be in any format. Where projections are fused (query, key
+and value; gate and up) their A are stacked and multiplied with the inputs once; each part has its own B.
 
 A step is a list of segments, runs of rows of one adapter; rows between them have none. `LoraPlan` lays it out once for
 all layers. This module knows places (`PLACES`) of layers by number, and no model. Everything is addressed through one
@@ -191,7 +191,7 @@ def plan_lora(
 ) -> LoraPlan | None:
     """Lays the segments of a step out, empty ones left aside; None if no row has an adapter.
 
-    buffer: of int64, where the tiles shall lie, so many that few numbers of them occur.
+    buffer: int64, for the tiles; their number is padded to a power of two, so that few different launches occur.
     """
     kept = tuple(segment for segment in segments if segment.end > segment.begin)
     if not kept:

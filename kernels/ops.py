@@ -1,7 +1,7 @@
-"""The one place that chooses who computes: Triton on CUDA, compiled loops for fp32 on the CPU, torch for the rest.
+"""The dispatch of every op: Triton kernels on CUDA, compiled loops for fp32 on the CPU, plain torch otherwise.
 
-Triton is imported when the first CUDA tensor shows up; a CPU machine does not need it. It launches on the current
-device, so with several GPUs the caller makes that of the tensors the current one (`torch.cuda.device`).
+Triton is imported with the first CUDA tensor; a CPU machine does not need it. It launches on the current device, so
+with several GPUs the caller makes the tensors' device the current one (`torch.cuda.device`).
 
 Every function here has a twin of the same name and signature in `plain/ops.py`, where the contract of each is
 written. Results do not alias their inputs unless said so.

@@ -1,4 +1,4 @@
-"""How numbers get from the host to a device without anybody waiting. Knows nothing of what they mean."""
+"""Asynchronous copies from the host to a device. It does not know what the numbers mean."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class CudaWork:
     launches: tuple[Launch, ...]
     num_merged: int  # tokens whose rows were cut
     num_slots: int  # for partial results
-    num_tokens: int  # laid out for so many; there may be fewer
+    num_tokens: int  # that the list is laid out for; there may be fewer
     num_programs: int  # of every launch; 0: one per item
     buffer: Tensor
     partials: tuple[Tensor, Tensor] | None  # sums [>= num_slots, D] and tops [>= num_slots, 2], fp32; None: none kept
@@ -191,7 +191,7 @@ def send_work(
     device: torch.device,
     buffers: WorkBuffers | None,
 ) -> CudaWork:
-    """Lays a plan out for `num_tokens`, or as many as there are, and queues its copy to the device.
+    """Lays a plan out for `num_tokens`, or for its own tokens if they are more, and queues its copy to the device.
 
     items `[N, 8]`, in the order of launches, name a row of block_tables `[B, M]` in their first column; num_blocks
     `[B]` of each row are meant. Without `buffers` the list lies in memory of its own, and no sizes are fixed.

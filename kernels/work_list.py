@@ -60,8 +60,8 @@ def plan_attention(
 ) -> AttentionPlan:
     """Plan a step. query_starts `[B + 1]`, context_lens `[B]`, block_tables `[B, M]`: int32 numpy.
 
-    share_prefixes: let requests whose tables begin with the same blocks read those keys together where
-    it saves time. It changes no bit on the CPU; on a GPU it may, through the tile class, unless `deterministic`:
+    share_prefixes: where it saves time, keys of blocks that several tables begin with are read once for all of them.
+    It changes no bit on the CPU; on a GPU it may, through the tile class, unless `deterministic`:
     then every row goes through one tile class, and decode, chunked prefill and cached prefill take the same
     instructions in the same order.
 
@@ -69,7 +69,7 @@ def plan_attention(
     GPU, and over one byte the smallest.
     costs: what decides on a GPU whether sharing saves time.
     buffers: lay the work list for Triton out in them, over that of the step before, so that a captured graph finds it;
-    num_tokens: as if there were so many, if there are fewer. Both leave the results alone.
+    num_tokens: the least number of tokens to lay it out for. Neither changes any result.
 
     Raises:
         ValueError: lengths that contradict each other, or a table too narrow for its context.

@@ -1,4 +1,4 @@
-// What each room adds to the module: its functions and classes, in a submodule of its own.
+// What each package adds to the module: its functions and classes, in a submodule of its own.
 #pragma once
 #include <nanobind/nanobind.h>
 

@@ -1,15 +1,15 @@
-// The interpreter's lock, let go of while something long is done that touches no object of Python.
+// Releases the global interpreter lock (GIL) during long work that touches no Python object.
 #pragma once
 #include <Python.h>
 #include <unistd.h>
 
 namespace phloem {
 
-// Lets go of the lock as long as it lives.
+// The GIL is released for the lifetime of this object.
 //
-// A daemon thread that wants the lock after the interpreter has ended is ended by Python, before 3.14 with an unwinding
-// of its stack, which no destructor lets through (that is how `nanobind::gil_scoped_release` aborts the process). Here
-// it waits for the end of the process instead, as from 3.14 on.
+// A daemon thread that takes the lock after the interpreter has ended is terminated by Python, before 3.14 by unwinding
+// its stack, which must not pass a destructor (with `nanobind::gil_scoped_release` the process aborts). Here it waits
+// for the end of the process instead, as Python itself does from 3.14 on.
 class Unlocked {
  public:
   Unlocked() : state_(PyEval_SaveThread()) {}

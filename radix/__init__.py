@@ -1,4 +1,4 @@
-"""Token prefixes → KV block ids. Knows no tensors and no requests."""
+"""The prefix cache's radix tree: token prefixes → KV block ids. Knows no tensors and no requests."""
 
 if "." not in __name__:  # Python was started in the repository
     raise ImportError("radix is a part of the package phloem: import phloem.radix")

@@ -1,9 +1,9 @@
 """The pool of KV block ids: ints in `[0, num_blocks)`.
 
 Every block has one owner at a time: this pool (free), a request (allocated), or the tree (allocated, then given to
-`RadixTree.insert`). The pool cannot tell the last two apart: what is evicted or dropped is freed here, once.
+`RadixTree.insert`). The pool does not distinguish the last two: what is evicted or dropped is freed here, once.
 
-Cost: `allocate(n)` and `free(n ids)` are O(n) and independent of the size of the pool.
+Cost: `allocate(n)` and `free(n ids)` are O(n), whatever the size of the pool.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from ..errors import PhloemError
 
 
 class OutOfBlocks(PhloemError):
-    """More blocks were asked for than are free; nothing was allocated. Evict or preempt, then ask again."""
+    """More blocks were requested than are free; nothing was allocated. Evict or preempt, then try again."""
 
 
 class BlockPool:
-    """Hands out block ids, last freed first (their memory is the warmest).
+    """Allocates block ids, the last freed first (their memory is most likely still in the processor's cache).
 
     Args:
         num_blocks: size of the pool.
-        block_size: tokens per block; only carried along.
+        block_size: tokens per block; not used by the pool itself.
     """
 
     __slots__ = ("_free", "_is_free", "block_size", "num_blocks")
@@ -36,16 +36,16 @@ class BlockPool:
 
     @property
     def num_free(self) -> int:
-        """Blocks that `allocate` could hand out now."""
+        """Blocks that can be allocated now."""
         return len(self._free)
 
     def allocate(self, num_blocks: int) -> list[int]:
-        """Take `num_blocks` ids out of the pool; all or nothing (`OutOfBlocks`)."""
+        """Take `num_blocks` ids out of the pool, or raise `OutOfBlocks` and take none."""
         if num_blocks < 0:
             raise ValueError(f"cannot allocate {num_blocks} blocks")
         num_left = len(self._free) - num_blocks
         if num_left < 0:
-            raise OutOfBlocks(f"{num_blocks} KV blocks asked for, {self.num_free} of {self.num_blocks} are free")
+            raise OutOfBlocks(f"{num_blocks} KV blocks requested, {self.num_free} of {self.num_blocks} are free")
         blocks = self._free[num_left:][::-1]
         del self._free[num_left:]
         for block in blocks:
@@ -53,10 +53,10 @@ class BlockPool:
         return blocks
 
     def free(self, blocks: Iterable[int]) -> None:
-        """Give ids back.
+        """Return ids to the pool.
 
         Raises:
-            ValueError: an id is free already, or not of this pool; the ids before it have been freed.
+            ValueError: an id is free already, or not in the pool's range; the ids before it have been freed.
         """
         for block in blocks:
             if not 0 <= block < self.num_blocks:
@@ -67,7 +67,7 @@ class BlockPool:
             self._free.append(block)
 
     def free_all_but(self, blocks: Iterable[int]) -> None:
-        """Makes these ids the only ones that are in use, whatever was in use before. O(pool)."""
+        """Make these ids the only ones in use, whatever was in use before. O(pool)."""
         self._is_free = bytearray(b"\x01" * self.num_blocks)
         for block in blocks:
             self._is_free[block] = 0

@@ -1,7 +1,7 @@
-"""Why a prefix was not cached: read off the tree and its ghosts, the record of what was evicted.
+"""Why a prefix was not cached, from the tree and its *ghosts*: records of evicted runs.
 
-A ghost hangs on the node that survived it, which is where a later walk for the same tokens ends. So recording is one
-copy, and only an explanation searches.
+A ghost is recorded at the parent of the evicted node, which is where a later walk along the same tokens ends. So an
+eviction records it with one copy, and only an explanation searches. Knows no requests.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ Reason = Literal["complete", "block_rounding", "evicted", "other_namespace", "ne
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Where the longest cached prefix of some tokens ends, and why there.
+    """Where the longest cached prefix of a token sequence ends, and why there.
 
     Attributes:
-        num_tokens: tokens asked about.
-        num_cached_tokens: the prefix that `match` would find: whole blocks.
-        num_agreeing_tokens: how far the tree agrees to the token (a donor block included).
+        num_tokens: length of the sequence.
+        num_cached_tokens: length of the prefix that `match` would find, in whole blocks.
+        num_agreeing_tokens: how many tokens the tree has, exactly (a donor block included).
         reason: why `num_cached_tokens` is not `num_tokens`:
             "complete": it is.
-            "evicted": the next block was here until `evicted_at`, or a tail that went on further than what is here.
-            "block_rounding": what is left does not fill a block.
-            "other_namespace": the next block is in `other_namespace`. For operators: that a tenant's neighbour
-            has sent the same text is nothing to tell the tenant.
-            "never_seen": none of these (or evicted longer ago than the record reaches).
+            "evicted": the next block, or a tail that agreed for more tokens, was here until `evicted_at`.
+            "block_rounding": the remaining tokens do not fill a block.
+            "other_namespace": the next block is cached in `other_namespace`. For operators only: a tenant must not
+            learn that another tenant has sent the same text.
+            "never_seen": none of these (or evicted before the oldest ghost).
         evicted_at: seconds of the tree's clock, or None.
-        asked_at: the same clock, now.
-        other_namespace: the one that has the longest prefix, or None.
+        asked_at: time of the explanation, on the same clock.
+        other_namespace: the one with the longest cached prefix, or None.
     """
 
     num_tokens: int
@@ -46,7 +46,7 @@ class Explanation:
 def explain_miss(
     tree: core.Tree, tokens: bytes, namespace: str, block_size: int, now: float, elsewhere_too: bool
 ) -> Explanation:
-    """Follow `tokens` in their namespace, ask the ghosts at the end, then try all other namespaces (if wanted)."""
+    """Walk along `tokens` in their namespace, search the ghosts at its end, then try other namespaces (if wanted)."""
     num_cached, num_partial = tree.look(tokens, namespace)
     num_left = len(tokens) // 4 - num_cached
     evicted_at = tree.evicted_at(tokens, namespace) if num_left else None

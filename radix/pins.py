@@ -1,8 +1,8 @@
-"""Pins: prefixes that stay although no request uses them, within a budget and for a time.
+"""Pins: prefixes protected from eviction although no request uses them, for a time and within a budget of blocks.
 
-A pin is a lease that the tree holds itself, until it is unpinned. After its `expires_at` it ends when an eviction finds
-no other room, since keeping an unneeded cache costs nothing, or when the owner of the tree ends it. Several pins may
-share blocks; the budget counts each block once. O(pins x depth) per change: pins are few.
+A pin is a lease that the tree itself holds, until it is unpinned. After `expires_at` it ends when an eviction cannot
+free enough blocks otherwise (until then the cache costs nothing), or when the owner of the tree ends it. Several pins
+may share blocks; the budget counts each block once. Knows no requests. Cost: O(pins x depth) per change; pins are few.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class PinBudgetExceeded(PhloemError):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pin:
-    """A held prefix of `num_tokens` tokens: what was cached when it was pinned. With 0 it holds nothing.
+    """A protected prefix of `num_tokens` tokens: what was cached when it was pinned. With 0 tokens it protects nothing.
 
     expires_at: seconds of the tree's clock.
     """
@@ -33,7 +33,7 @@ class Pin:
 
 
 class PinBook:
-    """The pins of a tree, and the number of distinct blocks that they hold: at most `max_blocks`."""
+    """The pins of a tree, and the number of distinct blocks that they protect: at most `max_blocks`."""
 
     __slots__ = ("_pins", "_tree", "max_blocks", "num_blocks")
 
@@ -50,7 +50,7 @@ class PinBook:
         return iter(self._pins)
 
     def add(self, pin: Pin) -> Pin:
-        """Leases what a pin holds and enters it, or raises `PinBudgetExceeded` and changes nothing."""
+        """Lease the prefix of a pin and record the pin, or raise `PinBudgetExceeded` and change nothing."""
         if not pin.num_tokens:
             return pin
         num_blocks = self.count_blocks(pin.node)
@@ -65,16 +65,16 @@ class PinBook:
         return pin
 
     def end(self, pin: Pin) -> bool:
-        """Releases what a pin holds; False if it held nothing, or has ended."""
+        """Release the prefix of a pin; False if it protected nothing, or has ended."""
         if pin not in self._pins:
             return False
-        self._tree.release(pin.node)  # first: it is refused while the tree is in use
+        self._tree.release(pin.node)  # first, since it raises while the tree is in use
         del self._pins[pin]
         self.num_blocks = self.count_blocks()
         return True
 
     def end_expired(self, now: float) -> bool:
-        """Ends the pins whose time is over; False if there were none."""
+        """End all expired pins; False if there were none."""
         return any([self.end(pin) for pin in list(self._pins) if pin.expires_at <= now])
 
     def first(self) -> Pin | None:
@@ -82,6 +82,6 @@ class PinBook:
         return min(self._pins, key=lambda pin: pin.expires_at, default=None)
 
     def count_blocks(self, *others: Node) -> int:
-        """Distinct blocks on the paths of all pins, and on those that end at other nodes."""
+        """Distinct blocks on the paths to the nodes of all pins and to `others`."""
         ends = [*(pin.node for pin in self._pins), *others]
         return len({block for node in ends for block in unpack(self._tree.packed_blocks(node))})

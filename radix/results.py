@@ -1,4 +1,4 @@
-"""What the tree answers."""
+"""What the methods of the tree return, and the events that it reports."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from typing import Literal, NamedTuple, NewType
 from .._core import radix as core
 from .tokens import unpack
 
-# The end of a prefix in the tree: to be leased, inserted after, read. Splits and other insertions leave it what it is;
-# once evicted it is refused.
+# The end of a prefix in the tree, to be leased, read, or inserted after. It stays valid through splits and other
+# insertions; after its eviction it raises ValueError.
 Node = NewType("Node", int)
-# The end of the empty prefix of any namespace. It cannot be evicted, so leases on it are of no effect.
+# The end of the empty prefix of every namespace. It cannot be evicted, so leases on it have no effect.
 NOTHING = Node(0)
 
 
 class Match(NamedTuple):
-    """The longest cached prefix of some tokens. Valid until the next `evict`, unless `node` is leased.
+    """The longest cached prefix of a token sequence. Valid until the next `evict`, or as long as `node` is leased.
 
     Attributes:
         num_tokens: its length, a multiple of the block size.
-        node: its end, to be leased.
-        partial_node: a node whose first block agrees furthest with the tokens after the prefix; to be leased too, if
-            it is to outlive an eviction. `NOTHING` if none agrees in a token.
-        num_partial_tokens: how many tokens of that block agree, from its start: 0 to block_size - 1.
+        node: the node where it ends, to be leased.
+        partial_node: the node whose first block shares most leading tokens with what follows the prefix, to be leased
+            too if an eviction comes before its use. `NOTHING` if no block shares any.
+        num_partial_tokens: how many leading tokens that block shares: 0 to block_size - 1.
         partial_block: the block itself, a donor for copy-on-write; -1 if there is none.
     """
 
@@ -46,12 +46,12 @@ class Match(NamedTuple):
 
 
 class Inserted(NamedTuple):
-    """What became of an insert.
+    """The result of an insertion.
 
     Attributes:
-        num_new_tokens: tokens the tree did not have yet; their blocks are the tree's now.
+        num_new_tokens: tokens that the tree did not have before; their blocks belong to the tree now.
         node: the end of the inserted prefix.
-        duplicates: given ids for positions that the tree holds under other ids: still the caller's to free.
+        duplicates: given ids whose positions the tree holds in other blocks: the caller still owns them.
     """
 
     num_new_tokens: int
@@ -60,11 +60,11 @@ class Inserted(NamedTuple):
 
 
 class Event(NamedTuple):
-    """Blocks came into the tree or left it; enough to keep a copy of the tree elsewhere.
+    """A run was inserted or evicted. The sequence of events is enough to keep a copy of the tree elsewhere.
 
     Attributes:
-        tokens: packed tokens from the root to the end of the run concerned.
-        num_prefix_tokens: where in `tokens` the run starts; what is before it is not concerned.
+        tokens: packed tokens from the root to the end of the run.
+        num_prefix_tokens: where in `tokens` the run starts.
         blocks: the ids of the run, one per block.
     """
 
@@ -77,9 +77,9 @@ class Event(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Counts since the tree was made, and its size now.
+    """Counts since the tree was created, and its present size.
 
-    `num_asked_tokens` and `num_matched_tokens` are summed over matches; partial blocks are not in them.
+    `num_asked_tokens` and `num_matched_tokens` are sums over all matches, without partial blocks.
     """
 
     num_matches: int

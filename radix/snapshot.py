@@ -1,4 +1,4 @@
-"""A tree as plain Python objects: drawn for people, audited for tests and after faults. O(tree)."""
+"""A tree as plain Python objects, for drawing it and for auditing its invariants (tests, faults). O(tree)."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from .tokens import unpack
 
 @dataclass(slots=True)
 class NodeRecord:
-    """What a node holds; see `core/tree.h`.
+    """The fields of a node; see `core/tree.h`.
 
     Attributes:
         id: 0 for the root of a namespace.
-        parent: its id.
+        parent: id of its parent.
         tokens: packed.
-        children: ids, by first block.
-        rank: what the policy thinks of it now.
-        is_candidate: whether the heap of candidates for eviction is said to have it.
+        children: their ids, in the order of their first blocks.
+        rank: its present rank in the eviction policy.
+        is_candidate: whether it is marked as being in the eviction heap.
     """
 
     id: int
@@ -46,9 +46,9 @@ class Snapshot:
     """A tree at one moment.
 
     Attributes:
-        nodes: the roots of all namespaces, and then the others in any order.
-        candidates: (rank, last use, node): a heap, what is evicted first at its top.
-        counts: as the tree has counted; see `Statistics`.
+        nodes: the roots of all namespaces first, then the others in any order.
+        candidates: the eviction heap of (rank, last use, node), the next to be evicted on top.
+        counts: those that the tree keeps; see `Statistics`.
     """
 
     block_size: int
@@ -59,7 +59,7 @@ class Snapshot:
     # ---------------------------------------------------------------- for people
 
     def draw(self, now: float, label: Callable[[list[int]], str] | None = None, max_lines: int = 200) -> str:
-        """One line per node: blocks, seconds since the last use that ended there, leases, first tokens of the run.
+        """One line per node: number of blocks, time since its last use, leases, first tokens of its run.
 
         ::
 
@@ -69,8 +69,8 @@ class Snapshot:
             │  └─ 4 blocks · 3 s · 1 lease  [88, 19, …]
 
         Args:
-            label: shows the first tokens of a run, by default as ids.
-            max_lines: further nodes are counted in a last line.
+            label: formats the first tokens of a run; by default they are shown as ids.
+            max_lines: most nodes shown; a last line says how many more there are.
         """
         by_id = {node.id: node for node in self.nodes}
         stack = [(node, "", "", "") for node in reversed(self.nodes) if not node.id]
@@ -90,7 +90,7 @@ class Snapshot:
     # ---------------------------------------------------------------- for tests
 
     def audit(self, pins: PinBook) -> None:
-        """Recomputes all counts from the links alone; AssertionError names the first place that is wrong."""
+        """Recompute all counts from the links alone; an AssertionError names the first place that is wrong."""
         nodes = {node.id: node for node in self.nodes if node.id}
         parents: dict[int, NodeRecord] = {}
         owners: dict[int, NodeRecord] = {}
@@ -121,7 +121,7 @@ class Snapshot:
         assert num_pinned <= pins.max_blocks, "more blocks pinned than the budget allows"
 
     def _audit_candidates(self, nodes: dict[int, NodeRecord]) -> None:
-        """The heap is in order, and every free leaf is in it once, under a key that is at most its present one."""
+        """The heap is in order, and every evictable leaf is in it once, with a key that is at most its present key."""
         queued: set[int] = set()
         for index, (rank, last_used, number) in enumerate(self.candidates):
             above = self.candidates[(index - 1) // 2][:2] if index else (rank, last_used)

@@ -1,6 +1,6 @@
-"""Token sequences as bytes: int32, four bytes per token, least significant first.
+"""Token sequences packed as bytes: little-endian int32, four bytes per token.
 
-Bytes are hashed, sliced and compared at the speed of memory from plain Python, and handed to compiled code as they are.
+Plain Python hashes, slices and compares bytes at the speed of memory, and passes them to compiled code without a copy.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from .._core import radix as core
 
 
 def pack(token_ids: Iterable[int]) -> bytes:
-    """Token ids as packed int32; OverflowError if one does not fit. Cheapest from `array('i')`."""
+    """Token ids as packed int32; OverflowError if one does not fit. Fastest from `array('i')`."""
     return (
         token_ids if isinstance(token_ids, array) and token_ids.typecode == "i" else array("i", token_ids)
     ).tobytes()
@@ -24,5 +24,5 @@ def unpack(packed: bytes) -> list[int]:
 
 
 def common_prefix(one: bytes, other: bytes) -> int:
-    """Bytes in which two packed sequences agree from their start, rounded down to whole tokens."""
+    """Length in bytes of the longest common prefix of two packed sequences, in whole tokens."""
     return core.common_prefix(one, other)

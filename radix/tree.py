@@ -1,11 +1,16 @@
-"""The radix tree: token prefixes → KV block ids.
+"""The radix tree of RadixAttention (SGLang, arXiv 2312.07104): prefixes of token ids → KV block ids.
 
-How the tree is made, its invariants and its costs are told in `core/tree.h`. Here it gets a clock, pins, events,
-explanations and Python types. It knows ints only: no tensors, no requests, no pool. Blocks given to `insert` belong to
-the tree until `evict` hands them back.
+A request's prompt is matched (`match`): the KV of its longest cached prefix is reused, and a lease on that prefix,
+the paper's reference count, protects it while the request runs. What the request computes is inserted (`insert`); nodes
+are split where prefixes diverge. When the pool is full, leaves without leases are evicted (`evict`), by default the
+least recently used first, so common prefixes outlive the requests that share them.
 
-Not thread-safe: one thread owns the tree. Callbacks (`block_cost`, `spare`, `on_event`) must not use it: while one of
-them runs, every method that looks into the tree raises RuntimeError, in every thread; counts can be read.
+Structure, invariants and costs: `core/tree.h`. This module adds a clock, pins, events, explanations and Python types.
+It knows token ids and block ids only: no tensors, no requests, no pool. A block given to `insert` belongs to the tree
+until `evict` returns it.
+
+Not thread-safe: one thread owns the tree. Callbacks (`block_cost`, `spare`, `on_event`) must not use it: while one
+runs, every method that reads the tree raises RuntimeError, in every thread; only counts can be read.
 """
 
 from __future__ import annotations
@@ -22,35 +27,35 @@ from .results import NOTHING, Event, Inserted, Match, Node, Statistics
 from .snapshot import NodeRecord, Snapshot
 from .tokens import pack, unpack
 
-# What a leaf's rank is: lru 0, lfu its hits, priority the highest that was given, cost GreedyDual-Size-Frequency
-# (hits x the cost of computing a block again + the rank of what was evicted last). See `core/tree.h`.
+# The leaf with the lowest rank is evicted first. lru: all ranks are 0; lfu: its hits; priority: the highest that was
+# given; cost: GreedyDual-Size-Frequency (hits x the cost of recomputing a block + the highest rank evicted so far).
 POLICIES: tuple[str, ...] = core.POLICIES
-# What computing the block that ends at a token would cost, in any unit.
+# The cost of computing the block that ends at a position (in tokens), in any unit.
 BlockCost = Callable[[int], float]
-# How many tokens of a prefix (its namespace, its packed tokens) will soon be needed.
+# How many tokens of a prefix (its namespace, its packed tokens) will be needed soon.
 Spare = Callable[[str, bytes], int]
 
 
 def equal_cost(end: int) -> float:
-    """All blocks are alike."""
+    """Every block costs the same."""
     return 1.0
 
 
 class RadixTree(core.Tree):
-    """Maps token prefixes to block ids.
+    """Maps token prefixes to block ids: prefix matching, insertion, leases, eviction of leaves.
 
     Args:
         block_size: tokens per block.
-        policy: which leaf is evicted first, one of `POLICIES`; the least recently used one among equals.
-        block_cost: for the policy "cost"; must not fall with the position.
-        clock: seconds; read once per match, insertion and eviction.
-        max_pinned_blocks: budget of all pins together; with 0 there are no pins.
-        max_ghosts: evicted runs to be remembered for `explain`.
-        on_event: told of every insertion and eviction, after the fact; None costs nothing. An exception that it raises
-            is reported by `sys.unraisablehook`: the operation stands, and returns its blocks.
+        policy: which leaf is evicted first, one of `POLICIES`; of equal ones the least recently used.
+        block_cost: for the policy "cost"; must not decrease with the position.
+        clock: returns seconds; read once per match, insertion and eviction.
+        max_pinned_blocks: most blocks that all pins together may hold; 0: no pins.
+        max_ghosts: how many evicted runs are remembered for `explain`.
+        on_event: called after every insertion and eviction. An exception that it raises is reported by
+            `sys.unraisablehook`; the operation has happened, and returns its result.
 
     Raises:
-        ValueError: there is no such policy, or `block_size` is less than 1.
+        ValueError: the policy is unknown, or `block_size` is less than 1.
     """
 
     def __init__(
@@ -75,7 +80,7 @@ class RadixTree(core.Tree):
 
     @property
     def num_evictable_blocks(self) -> int:
-        """Blocks that `evict` could hand back now, those under expired pins not counted. Exact."""
+        """Blocks that `evict` could return now, without those of expired pins. Exact."""
         return self.num_cached_blocks - self.num_leased_blocks
 
     @property
@@ -85,7 +90,7 @@ class RadixTree(core.Tree):
 
     @property
     def num_pinned_blocks(self) -> int:
-        """Distinct blocks that pins protect (leases may protect some of them too)."""
+        """Distinct blocks that pins protect (leases may protect them too)."""
         return self._pins.num_blocks
 
     @property
@@ -96,14 +101,17 @@ class RadixTree(core.Tree):
     # ---------------------------------------------------------------- match, insert
 
     def match(self, tokens: bytes, namespace: str) -> Match:
-        """The longest cached prefix of whole blocks of `tokens` (see `pack`), and a donor for the block after it.
+        """Prefix matching: the longest cached prefix of `tokens` in whole blocks, and a donor for the block after it.
 
-        Refreshes the recency of the prefix and counts as a hit on it. Splits a node if the prefix ends within one.
+        Counts as a use of the prefix and as a hit on it. Splits a node if the prefix ends inside its run.
+
+        Args:
+            tokens: packed int32 (see `pack`).
         """
         return Match(*self.find(tokens, namespace, self._clock()), self)
 
     def peek(self, tokens: bytes, namespace: str) -> int:
-        """How many tokens a `match` would spare, those of the donor included. Changes and counts nothing."""
+        """How many tokens `match` would find, those of the donor included. Changes and counts nothing."""
         return sum(self.look(tokens, namespace))
 
     def insert(
@@ -115,22 +123,22 @@ class RadixTree(core.Tree):
         *,
         priority: int = 0,
     ) -> Inserted:
-        """Put a computed prefix into the tree, or find that it is there.
+        """Insert a computed prefix. What the tree has already keeps its blocks.
 
-        Refreshes the recency of the prefix. May split.
+        Counts as a use of the prefix. Splits a node if the prefix leaves the tree inside its run.
 
         Args:
-            tokens: packed int32, from the root on, or from `after` on.
-            blocks: one id per whole block of `tokens`: ints, or packed int32. With one id more, the trailing tokens
-                that do not fill a block come in as well: as a tail, which later matches find as a donor. Without it
-                they are ignored.
-            after: the end of a prefix that the caller has leased; `tokens` and `blocks` are what comes after it.
-            priority: int32, for the policy of that name: a prefix keeps the highest that it was ever given, at least 0.
+            tokens: packed int32, from the root, or from the end of `after`.
+            blocks: one id per whole block of `tokens`: ints, or packed int32. With one id more, the last tokens, which
+                do not fill a block, are inserted too, as a tail: later matches find it as a donor. Without it they are
+                ignored.
+            after: the end of a prefix that the caller has leased; `tokens` and `blocks` are what follows it.
+            priority: int32, for the policy "priority": a prefix keeps the highest that it was given, at least 0.
 
         Raises:
-            ValueError: the number of ids is not the number of blocks, the packed bytes are no multiple of 4, `after`
-                was evicted, or `block_cost` gave no finite number.
-            TypeError: `block_cost` gave no number. After any exception the tree holds what it held before.
+            ValueError: the number of ids is not that of the blocks, the packed bytes are no multiple of 4, `after` was
+                evicted, or `block_cost` returned no finite number.
+            TypeError: `block_cost` returned no number. After any exception the tree holds the same prefixes as before.
         """
         packed = blocks if isinstance(blocks, bytes) else pack(blocks)
         num_new, node, duplicates = self.put(
@@ -139,13 +147,13 @@ class RadixTree(core.Tree):
         return Inserted(num_new, node, unpack(duplicates))
 
     def touch(self, node: Node) -> None:
-        """Count a use of the prefix that ends at `node`, as `match` does: for a tail that served as donor."""
+        """Count a use of the prefix that ends at `node`, as `match` does: for a tail that served as a donor."""
         self.use(node, self._clock())
 
     # ---------------------------------------------------------------- leases and pins
 
     def end_leases(self) -> None:
-        """Ends every lease except those of pins, for an owner that does not know any more which it has. O(nodes)."""
+        """End every lease except those of pins, for an owner that has lost track of its leases. O(nodes)."""
         self._pins.num_blocks = self._pins.count_blocks()
         pinned = Counter(pin.node for pin in self._pins)
         for node in self._snapshot().nodes:
@@ -153,10 +161,10 @@ class RadixTree(core.Tree):
                 self.release(Node(node.id))
 
     def pin(self, tokens: bytes, ttl: float, namespace: str) -> Pin:
-        """Keep the cached prefix of `tokens` for at least `ttl` seconds, leased or not.
+        """Protect the cached prefix of `tokens` from eviction for at least `ttl` seconds.
 
-        Counts as a match. A pin of 0 tokens (nothing was cached) holds nothing. After `ttl` the prefix stays
-        until an eviction finds no other room.
+        Counts as a match. If nothing is cached, the pin has 0 tokens and protects nothing. After `ttl` it ends when
+        an eviction cannot free enough blocks otherwise.
 
         Raises:
             PinBudgetExceeded: the pinned blocks would exceed `max_pinned_blocks`; nothing was pinned.
@@ -166,37 +174,38 @@ class RadixTree(core.Tree):
         return self._pins.add(Pin(node, num_tokens, now + ttl))
 
     def unpin(self, pin: Pin) -> bool:
-        """End a pin; False if it held nothing, or has ended."""
+        """End a pin; False if it protected nothing, or has ended."""
         return self._pins.end(pin)
 
     def end_expired_pins(self) -> float:
-        """End the pins whose time is over, room or no room; returns when the next one does (inf: none)."""
+        """End all expired pins; returns when the next one expires, in seconds of the clock (inf: there is none)."""
         if self._pins:
             self._pins.end_expired(self._clock())
         first = self._pins.first()
         return first.expires_at if first else math.inf
 
     def give_up_pin(self) -> bool:
-        """End the pin that would expire first, whether its time is over or not; False if there is none."""
+        """End the pin that expires first, even before its time; False if there is none."""
         first = self._pins.first()
         return first is not None and self._pins.end(first)
 
     # ---------------------------------------------------------------- evict, clear
 
     def evict(self, num_blocks: int, spare: Spare | None = None) -> list[int]:
-        """Take at least `num_blocks` blocks out of the tree, those of the leaves that the policy puts first.
+        """Evict at least `num_blocks` blocks, leaf by leaf in the order of the policy; returns their ids.
 
-        Fewer come back only if all else is leased or pinned; expired pins are given up before that. A leaf goes
-        whole if it holds no more than twice what is wanted, or 16 blocks or a 64th of the cache more: the next
-        eviction would take the rest anyway. A longer one is shortened from its end, exactly.
+        A parent whose last child is evicted becomes a leaf, and a candidate. Fewer blocks are returned only if all
+        others are leased or pinned; expired pins end before that. A leaf is evicted whole if it has at most twice the
+        blocks wanted, or at most 16 blocks or 1/64 of the cache more: the next eviction would take the rest anyway. A
+        longer leaf is shortened from its end, by exactly what is wanted.
 
         Args:
-            spare: the whole blocks that it says are needed stay, in up to 64 leaves, as if they had just been used;
-                what is beyond them goes. If nothing else is left they go as well. If it raises, or memory runs out,
-                blocks that were taken before have left the tree and are not returned: `blocks()` tells which remain.
+            spare: the whole blocks that it says are needed stay, in up to 64 leaves, and count as just used; the rest
+                of such a leaf is evicted. If nothing else is left they are evicted too. If it raises, or memory runs
+                out, blocks evicted before have left the tree and are not returned: `blocks()` lists the others.
 
         Raises:
-            TypeError: `spare` did not give an int.
+            TypeError: `spare` did not return an int.
         """
         freed = self._take(num_blocks, spare)
         if len(freed) < num_blocks and self._pins and self._pins.end_expired(self._clock()):
@@ -209,7 +218,7 @@ class RadixTree(core.Tree):
         return unpack(self.take(max(0, min(num_blocks, self.num_cached_blocks)), self._clock(), spare, self._tell))
 
     def clear(self) -> list[int]:
-        """Give up all pins and evict everything that is not leased; returns the ids."""
+        """End all pins and evict everything that is not leased; returns the ids."""
         while self.give_up_pin():
             pass
         return self.evict(self.num_cached_blocks)
@@ -223,7 +232,7 @@ class RadixTree(core.Tree):
     def explain(self, tokens: bytes, namespace: str, *, elsewhere_too: bool = True) -> Explanation:
         """Where the longest cached prefix of `tokens` ends, and why. Changes and counts nothing.
 
-        O(evictions on record), and with `elsewhere_too` one walk in every other namespace.
+        O(recorded evictions), and with `elsewhere_too` one walk in every other namespace.
         """
         return explain_miss(self, tokens, namespace, self.block_size, self._clock(), elsewhere_too)
 
@@ -232,7 +241,7 @@ class RadixTree(core.Tree):
         return self._snapshot().draw(self._clock(), label, max_lines)
 
     def audit(self) -> None:
-        """Recompute every count and check every link; AssertionError names the place. O(tree)."""
+        """Recompute every count and check every link; an AssertionError names the first that is wrong. O(tree)."""
         self._snapshot().audit(self._pins)
 
     def _snapshot(self) -> Snapshot:

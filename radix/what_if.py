@@ -1,11 +1,12 @@
-"""What another cache would have hit: recorded traffic replayed, under a policy or with Belady's.
+"""What another cache would have hit: recorded traffic replayed under a policy of the tree, or under Belady's optimum.
 
-Both functions take requests in order, one after the other, and begin with an empty cache. They count as an engine does
-that copies what a block has in common with the next one that is wanted, keeps last blocks that are not full, and
-computes the last token of every prompt. (A replay per size: Mattson's stack distances would give all sizes at once, but
-for LRU only.)
+Both functions process requests one after the other, from an empty cache. They count hits as the engine does: to the
+token (the partial block after the whole ones is copied), with tails in the cache, and without the last token of each
+prompt, which is always computed. Each cache size needs its own replay: Mattson's stack algorithm gives all sizes in one
+pass, but only for policies such as LRU whose caches include each other.
 
-Knows token sequences only. Cost: matches and insertions replayed; `foresee` O(blocks of the traffic · log).
+Knows token sequences only. Cost: `replay`: one match and one insertion per request; `foresee`: O(n log n) in the blocks
+of the traffic.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ class Visit:
     """One request as the cache saw it.
 
     Attributes:
-        tokens: packed int32: its prompt, and what it left in the cache after that.
+        tokens: packed int32: its prompt, and the tokens after it that it left in the cache.
         num_asked_tokens: how many of them are its prompt.
 
     Raises:
@@ -39,7 +40,7 @@ class Visit:
 
     @property
     def wanted(self) -> bytes:
-        """What would best come from the cache: all of the prompt but its last token."""
+        """What could at best come from the cache: all of the prompt but its last token."""
         return self.tokens[: 4 * max(0, self.num_asked_tokens - 1)]
 
 
@@ -52,10 +53,10 @@ def replay(
     block_cost: BlockCost = equal_cost,
     spare: Spare | None = None,
 ) -> list[int]:
-    """How many tokens of each prompt a tree of `num_blocks` would have had. `block_cost` and `spare` are the tree's."""
+    """How many tokens of each prompt would have hit in a tree of `num_blocks`. For the others see `RadixTree`."""
     tree = RadixTree(block_size, policy=policy, block_cost=block_cost)
     hits = []
-    num_made = 0  # blocks so far: each has an id of its own
+    num_made = 0  # blocks so far; each gets a new id
     for visit in visits:
         match = tree.match(visit.wanted, visit.namespace)
         if match.num_partial_tokens and tree.is_tail(match.partial_node):
@@ -74,25 +75,25 @@ def replay(
 
 
 def foresee(visits: Sequence[Visit], *, num_blocks: int, block_size: int) -> list[int]:
-    """The same with Belady's policy (1966), which knows the future: the leaf whose next use is farthest goes first, the
-    deepest among equals.
+    """The same under Belady's policy (1966), which knows the future: it evicts the leaf whose next use is farthest
+    away, of equal ones the deepest.
 
-    The optimum up to less than a block per visit: the block after the cached ones counts as far as it agrees with any
-    that was ever there, and last blocks that are not full take no room.
+    An upper bound that exceeds the optimum by less than a block per visit: the partial block counts as a hit if it was
+    ever in the cache, and tails take no blocks.
     """
     paths, parent = _number_blocks(visits, 4 * block_size)
-    uses: list[list[int]] = [[] for _ in parent]  # visits to come of each block, the next one last
+    uses: list[list[int]] = [[] for _ in parent]  # future visits of each block, the next one last
     for time in range(len(paths) - 1, -1, -1):
         for block in paths[time]:
             uses[block].append(time)
     num_children = [0] * len(parent)
     is_cached = [False] * len(parent)
-    leaves: list[tuple[int, int]] = []  # a heap; entries go out of date and are checked when they come up
+    leaves: list[tuple[int, int]] = []  # a heap with lazy updates: outdated entries are skipped
     seen = RadixTree(block_size)
     free = num_blocks
     hits = []
 
-    def entry(block: int) -> tuple[int, int]:  # deeper blocks have greater numbers
+    def entry(block: int) -> tuple[int, int]:  # deeper blocks have higher numbers
         return -(uses[block][-1] if uses[block] else len(paths)), -block
 
     for visit, path in zip(visits, paths, strict=True):
@@ -126,7 +127,7 @@ def foresee(visits: Sequence[Visit], *, num_blocks: int, block_size: int) -> lis
 
 
 def _number_blocks(visits: Sequence[Visit], block_bytes: int) -> tuple[list[list[int]], list[int]]:
-    """The blocks of each visit as numbers from 1, equal where all tokens up to their end are; and each one's parent."""
+    """The blocks of each visit as numbers from 1, equal if all tokens up to their ends are; and each one's parent."""
     numbers: dict[tuple[int, bytes, str], int] = {}
     parent = [0]
     paths = []

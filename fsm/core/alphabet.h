@@ -1,6 +1,6 @@
 // Alphabets: code points sorted into classes, and their spelling as a byte trie, in UTF-8 and in JSON strings.
 //
-// What an alphabet and its template are is drawn in text/alphabet.py: starts and classes are int32[num_intervals],
+// Alphabets and templates are drawn in text/alphabet.py: starts and classes are int32[num_intervals],
 // template int32[num_nodes, 256], where > 0 is the next node, < 0 a whole character of class -value, 0 nothing.
 #pragma once
 #include "table.h"
@@ -14,7 +14,7 @@ struct AlphabetView {
 };
 
 // The template of an alphabet. `of_one_class`: that of the alphabet of one class, from which one is quickly made that
-// tells only ASCII apart; or no rows.
+// distinguishes only ASCII; or no rows.
 Table spell(AlphabetView alphabet, int32_t num_classes, TableView of_one_class);
 
 // A template that spells characters as inside a JSON string. The bare quote has the class `quote`. Six more nodes:

@@ -1,4 +1,4 @@
-// What lasts as long as an automaton: arrays that grow by themselves, within a bound on their bytes.
+// Arena memory of an automaton, freed with it: arrays that grow as needed, within a bound on their bytes.
 #pragma once
 #include <algorithm>
 #include <atomic>
@@ -24,7 +24,7 @@ class Budget {
   int64_t max_bytes() const { return max_bytes_; }
   int64_t held() const { return held_.load(std::memory_order_relaxed); }
 
-  // How many of `wanted` bytes there may be more; at least `least`, or it throws TooLarge.
+  // How many of `wanted` further bytes the bound allows; at least `least`, or it throws TooLarge.
   int64_t granted(int64_t wanted, int64_t least) const {
     const int64_t left = max_bytes_ - held();
     if (left >= least) return std::min(wanted, left);
@@ -56,7 +56,7 @@ class Growing {
   int64_t size() const { return size_; }
   int64_t capacity() const { return capacity_; }
 
-  // Makes room for so many more. Throws TooLarge.
+  // Reserves room for that many more. Throws TooLarge.
   void reserve_more(int64_t count) {
     if (size_ + count <= capacity_) return;
     const int64_t least = (size_ + count - capacity_) * WIDTH;
@@ -103,8 +103,8 @@ class Slots {
     return slots_[slot];
   }
 
-  // Makes room for one more; hash_of(number) is the hash of any number that was added. Throws std::bad_alloc, before
-  // anything is changed: so the owner asks for room first, then adds what the number stands for, then the number.
+  // Reserves a slot for one more; hash_of(number) is the hash of any number that was added. Throws std::bad_alloc
+  // before anything is changed: so the owner reserves first, then adds the object with that number, then the number.
   template <class HashOf>
   void reserve_one(HashOf hash_of) {
     if (2 * static_cast<size_t>(count_ + 1) <= slots_.size()) return;
@@ -116,7 +116,7 @@ class Slots {
     }
   }
 
-  // Adds a number that `find` did not find, for which there is room.
+  // Adds a number that `find` did not find, in a reserved slot.
   void add(int32_t number, uint64_t hash) noexcept {
     ++count_;
     place(number, hash);

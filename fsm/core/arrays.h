@@ -1,4 +1,4 @@
-// Between numpy's arrays and ours: arguments are read where they lie, results are handed over without a copy.
+// Conversions between numpy's arrays and ours: arguments are read in place, results are returned without a copy.
 #pragma once
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>

@@ -28,7 +28,7 @@ int64_t Automaton::step(int64_t state, int64_t byte) {
   const Row& row = here.row >= 0 ? rows[here.row] : rows.add(state);
   if (row.targets[byte] >= 0) return row.targets[byte];
   const int64_t target = read(state, byte);
-  // where states have taken its room the row is gone
+  // the row is gone if states took its memory meanwhile
   if (states[state].row >= 0) rows[states[state].row].targets[byte] = static_cast<int32_t>(target);
   return target;
 }

@@ -1,11 +1,11 @@
-// Automaton: a network run as a byte automaton whose states and transitions are found when they are first needed.
+// Automaton: a network run as a byte automaton by a lazy subset construction: states and transitions are found when
+// they are first needed.
 //
 // Every state can reach acceptance, so a byte that is not refused is never a dead end. State 0 is dead: what leads
-// there is refused. All that was found stays valid when a call ends with an exception; called again it goes on from
-// there.
+// there is refused. Everything found stays valid when a call ends with an exception; the next call goes on from there.
 //
-// Thread-safe by `mutex`: a caller holds it (`Call`) for as long as it keeps references to what is inside. Two
-// bounds are on the work of a call, counted in configurations: the allowance of one thread, and the breath of a search.
+// Thread-safe by `mutex`: a caller holds it (`Call`) as long as it keeps references into the automaton. Two bounds
+// limit the work of a call, counted in configurations: the allowance of one thread, and the breath of a search.
 #pragma once
 #include <thread>
 
@@ -15,7 +15,7 @@
 namespace phloem::fsm {
 
 struct OutOfWork {};    // the allowance of this thread is used up
-struct OutOfBreath {};  // others should have their turn: the call can be repeated, and goes on where it was
+struct OutOfBreath {};  // a pause for other threads: repeat the call, which goes on where it was
 
 constexpr int64_t ENDLESS = int64_t{1} << 60;  // as an allowance: none
 
@@ -44,7 +44,7 @@ class Automaton {
   int64_t after_text(int64_t state, int64_t index);
   // The state without its configurations inside texts, not accepting; 0 if none is left. which: AN_ITEM, or 0: any.
   int64_t without_texts(int64_t state, int64_t which);
-  // Follows the automaton while there is one way only, for at most so many bytes; the state after them.
+  // Follows the automaton while one byte only is possible, for at most as many bytes; returns the state after them.
   int64_t forced_run(int64_t state, size_t max_bytes, std::vector<uint8_t>& run);
 
   // ---- questions
@@ -56,8 +56,8 @@ class Automaton {
 
   // ---- work
 
-  // Lets this thread look at so many configurations not yet met before OutOfWork; ENDLESS: it is not bounded. One
-  // thread at a time may be bounded, and does not bound the others.
+  // Sets how many new configurations this thread may look at before OutOfWork; ENDLESS: no bound. One thread at a time
+  // may be bounded, and does not bound the others.
   void allow(int64_t work);
   // What is left of this thread's allowance, or ENDLESS if it has none; from now on it has none here.
   int64_t give_up();

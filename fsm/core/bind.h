@@ -1,4 +1,4 @@
-// What the files that bind add to the module `_core.fsm`.
+// The functions that add the bindings to the module `_core.fsm`.
 #pragma once
 #include <nanobind/nanobind.h>
 

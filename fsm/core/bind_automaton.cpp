@@ -1,4 +1,4 @@
-// Binds vocabularies, and the states and steps of automata.
+// Bindings: vocabularies, and the states and steps of automata.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/tuple.h>
@@ -58,7 +58,7 @@ void make_vocabulary(BoundVocabulary* made, BoundTrie& whole, BoundTrie& rest, I
   vocabulary.num_tokens = static_cast<int64_t>(token_offsets.shape(0)) - 1;
   try {
     check_vocabulary(vocabulary, token_bytes.shape(0));
-  } catch (...) {  // what has not been made is not taken down
+  } catch (...) {  // what was not constructed is not destroyed
     made->~BoundVocabulary();
     throw;
   }
@@ -86,7 +86,7 @@ void make_automaton(BoundAutomaton* made, BoundVocabulary& vocabulary, IntArray 
   Automaton& automaton = made->automaton;
   try {
     automaton.start = locked(automaton, [](Automaton& one) { return one.enter(one.states.network.start, 0); });
-  } catch (...) {  // what has not been made is not taken down
+  } catch (...) {  // what was not constructed is not destroyed
     made->~BoundAutomaton();
     throw;
   }
@@ -201,7 +201,7 @@ void bind_room(nb::class_<BoundAutomaton>& bound) {
     const double held = static_cast<double>(self.automaton.budget.held());
     const double most_stacks = share * static_cast<double>(STACK_MASK);
     if (held > share * static_cast<double>(self.automaton.budget.max_bytes())) return true;
-    if (held <= most_stacks * sizeof(Frame)) return false;  // nearly always: there cannot be so many
+    if (held <= most_stacks * sizeof(Frame)) return false;  // nearly always: the bound exceeds what there is
     return locked(self, [&](Automaton& one) { return static_cast<double>(one.states.stacks.size()) > most_stacks; });
   });
   bound.def("allow", [](Self& self, int64_t work) {

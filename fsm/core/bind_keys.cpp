@@ -1,4 +1,4 @@
-// Binds what is to be known of keys and items that must not be repeated; and what a network can read.
+// Bindings: keys and items that must not be repeated, and what a network can read.
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 

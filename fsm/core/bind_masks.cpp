@@ -1,4 +1,4 @@
-// Binds the rows of tokens, and the shortest completions.
+// Bindings: rows of token masks, and shortest completions.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/tuple.h>
@@ -151,7 +151,8 @@ void bind_rows(nb::class_<BoundAutomaton>& bound) {
   bound.def("walk_text", bound_walk_text, given, given, given, given, given, written);
 }
 
-// Completions as Python holds them. A call takes a breath now and then: others may use the automaton then.
+// Completions as a Python object. A long call pauses ("takes a breath") every few milliseconds, so that other threads
+// can use the automaton.
 struct BoundCompletions {
   BoundAutomaton& self;
   CompletionBounds completions;

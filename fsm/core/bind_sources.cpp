@@ -1,4 +1,4 @@
-// Binds what patterns, numbers, literals and vocabularies are made with.
+// Bindings: the construction of patterns, numbers, literals and vocabularies.
 #include "arrays.h"
 #include "bind.h"
 #include "bound.h"

@@ -1,4 +1,4 @@
-// Binds what text/ is made with: alphabets, tables over characters, and how they are laid out.
+// Bindings for text/: alphabets, tables over characters, and their layout.
 #include <algorithm>
 #include <cstring>
 

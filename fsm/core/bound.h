@@ -1,9 +1,8 @@
-// An automaton as Python holds it, and how it is called from there.
+// An automaton as a Python object, and the locks of its calls.
 //
-// Calls of one automaton are made one at a time; those of different ones may be made at once. A call keeps the
-// interpreter's lock as long as it is short: to take that again may itself take milliseconds. Once it has looked at
-// LONG_CALL configurations it lets go of it, so that no call stops the others; who waits for the same automaton
-// meanwhile lets go of it as well.
+// Calls of one automaton run one at a time; calls of different ones may run in parallel. A short call keeps the global
+// interpreter lock, since taking it again may take milliseconds. After LONG_CALL configurations a call releases it, so
+// that other threads can run; a call that waits for the same automaton meanwhile releases it too.
 #pragma once
 #include <memory>
 #include <mutex>

@@ -1,4 +1,4 @@
-// A text automaton as Python holds it: its `TextTable`, and whatever that points into.
+// A text automaton as a Python object: its `TextTable`, and the arrays that this points into.
 #pragma once
 #include <memory>
 #include <vector>

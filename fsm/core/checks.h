@@ -1,4 +1,4 @@
-// Checks of what is given from Python: indices, sizes, and the values of arrays that are used as indices.
+// Checks of arguments from Python: indices, sizes, and the values of arrays that are used as indices.
 //
 // A wrong index is std::out_of_range (in Python IndexError), all else std::invalid_argument (ValueError). `what` is the
 // name of the argument. Each check costs one comparison for an index, and one pass over an array.
@@ -34,7 +34,7 @@ inline void check_number(const char* what, int64_t number, int64_t first, int64_
   check(first <= number && number <= last, what, "is out of range");
 }
 
-// As many entries as something else has.
+// The same number of entries as something else.
 inline void check_size(const char* what, size_t size, int64_t wanted) {
   check(static_cast<int64_t>(size) == wanted, what, "has the wrong size");
 }

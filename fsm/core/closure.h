@@ -1,4 +1,4 @@
-// Closures: the configurations that a network leads to as far as it goes without reading, which are one state.
+// Epsilon closure: all configurations that a network reaches without reading a byte; together they are one state.
 #pragma once
 #include "states.h"
 #include "vocabulary.h"

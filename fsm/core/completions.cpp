@@ -84,7 +84,7 @@ bool CompletionBounds::is_many(int64_t state) {
   return false;
 }
 
-// Whether no member is written behind one that is owed and comes before it in the set.
+// Whether no member is written after one that is owed and precedes it in the set.
 bool CompletionBounds::is_in_order(const Set& set, int64_t top) {
   Sets& sets = automaton_.states.sets;
   sets.unpack(set, top);

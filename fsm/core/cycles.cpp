@@ -1,4 +1,4 @@
-// Rules that begin with themselves.
+// Left recursion: rules that begin with themselves.
 #include <utility>
 
 #include "laying.h"

@@ -22,7 +22,7 @@ struct Comparison {
 Comparison comparison(const Bound& bound, Bytes wanted, bool with_point, DecimalClasses classes);
 
 // int32[num_units]: 0 where index / 10**decimals is a multiple of numerator / 10**places for all readers, else -1: for
-// those who compute in decimals, and for those who divide floats. There are at most as many decimals as places.
+// readers that compute in decimals, and for readers that divide floats. There are at most as many decimals as places.
 std::vector<int32_t> tried(int64_t numerator, int places, int decimals, int64_t num_units);
 
 // Equal rows of ten (int32[10 * n]) as one kind: the kinds, int32[num_kinds, 10], in the order of their first rows, and

@@ -4,7 +4,7 @@
 
 namespace phloem::fsm {
 
-// Everything that is to be worked out: where nodes go, costs, tables of sets, and rules that begin with themselves.
+// Computes places of nodes, costs, tables of sets, and left-recursive rules.
 //
 // packed: int32, a head (how many there are of nodes, literals, options, loops, rules, texts, sets, members,
 // relations), then by node kind, arg and next_node; the lengths of the literals; options; loops (three each); entries,

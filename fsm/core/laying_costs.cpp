@@ -8,7 +8,7 @@ namespace phloem::fsm {
 
 namespace {
 
-// Who calls whom; rules by their place in `order`.
+// The call graph; rules by their place in `order`.
 struct Calls {
   std::vector<int32_t> sequence;              // all rules, each after those that it calls unless they call it as well
   std::vector<std::vector<int32_t>> callers;  // of each rule

@@ -1,5 +1,4 @@
-// The tables of `AnyOrder` (network/any_order.py): members, the tries that tell their texts apart, costs, and the words
-// to begin with.
+// The tables of `AnyOrder` (network/any_order.py): members, the tries of their texts, costs, and the initial words.
 #include <algorithm>
 
 #include "laying.h"
@@ -25,7 +24,7 @@ int64_t member_cost(const Laid& laid, const Set& set, const Member& member) {
   return sum(int64_t{laid.costs[set.separator]} + member.head, laid.costs[member.entry]);
 }
 
-// Adds the nodes that tell the sorted texts of a set apart, in breadth-first order, after those that there are.
+// Adds the trie of the sorted texts of a set, in breadth-first order, after the existing nodes.
 class TrieBuilder {
  public:
   TrieBuilder(const Built& built, const Laid& laid) : built_(built), laid_(laid) {}

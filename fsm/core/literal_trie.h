@@ -1,4 +1,4 @@
-// Many literals as nodes of a network that share their beginnings.
+// A trie of literals as nodes of a network: they share their common prefixes.
 //
 //   "car" "cart" "cat"        'ca' -> split -> 'r' -> split -> end
 //                                       |                `--> 't' -> end

@@ -1,4 +1,4 @@
-// The smallest automaton of a list of texts (`minimal_acyclic`), and the lengths of texts (`least_lengths`).
+// The minimal acyclic automaton (DAWG) of a list of texts (`minimal_acyclic`), and lengths of texts (`least_lengths`).
 #include <algorithm>
 
 #include "text_table.h"

@@ -1,5 +1,5 @@
-// Rows of bits, int32[n], one bit for each token: hashed and compared. Equal are rows whose hashes are, and then all
-// words.
+// Rows of bits, int32[n], one bit for each token: hashed and compared. Rows are equal if their hashes are, and
+// then all words.
 //
 // Loops go by blocks of a fixed size, which compilers turn into vector instructions: a row of 131,072 tokens takes
 // about a microsecond.

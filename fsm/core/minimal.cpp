@@ -33,7 +33,7 @@ struct SourcesByClass {
 
 struct Block {
   int32_t first, size;     // its states lie together in `order`
-  int32_t num_marked = 0;  // so many at its beginning are to be split off
+  int32_t num_marked = 0;  // at its beginning, to be split off
 };
 
 class Blocks {

@@ -1,7 +1,7 @@
 // The byte with which a shortest completion goes on.
 //
-// Of each state it is one byte, whoever asks and when: so a text has one shortest completion, and what is left of it
-// behind any of its bytes is the completion of the state there.
+// For each state it is always the same byte: so a text has one shortest completion, and the rest of it after any of its
+// bytes is the completion of the state there.
 #pragma once
 #include "automaton.h"
 

@@ -39,7 +39,7 @@ struct KeyNode {
 };
 
 struct Edge {
-  int32_t byte, target;  // a node, or ~ member whose head is then told apart
+  int32_t byte, target;  // a node, or ~ member, whose head is then distinguished
 };
 
 struct Network {

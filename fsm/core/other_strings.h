@@ -25,7 +25,7 @@ std::vector<int32_t> base_of_strings(TableView nodes, TableView byte_costs, Byte
 // The `TextTable` of all JSON strings but some, as `OtherStrings` numbers their states.
 //
 // Classes are numbered as in `base` (`base_of_strings`), those of single characters follow: so the template is
-// that of all strings but for the first node, since only ASCII is told apart. It lies in `base`, which must live as
+// that of all strings but for the first node, since only ASCII is distinguished. It lies in `base`, which must live as
 // long.
 //
 // texts: the sorted, distinct texts, printable ASCII without backslash, with a quote after each.

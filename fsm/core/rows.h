@@ -1,7 +1,7 @@
-// Rows: the memory in which an automaton remembers its steps, 256 targets for each state that was left again.
+// Rows: a cache of an automaton's transitions, 256 targets for each state that was left.
 //
-// There are at most as many as states and stacks leave room for, and a sixteenth of the bound in any case; then the
-// oldest gives way to the newest. Giving rows back forgets steps, no states. They lie in segments, which never move.
+// It takes the memory that states and stacks leave, but at least a sixteenth of the bound; then the newest row replaces
+// the oldest (FIFO). Freeing rows forgets transitions, not states. Rows lie in segments, which never move.
 #pragma once
 #include <memory>
 
@@ -22,7 +22,7 @@ class Rows {
 
   // A row for a state that has none.
   Row& add(int64_t state);
-  // Gives back what there is no room for beside what lasts.
+  // Frees the rows that have no room besides states and stacks.
   void fit();
   // Forgets all but the first `count` rows.
   void keep(int64_t count);

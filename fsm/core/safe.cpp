@@ -9,7 +9,7 @@ namespace {
 
 constexpr int MAX_SWEEPS = 32;  // over all states; where more are needed it does not pay
 constexpr size_t MAX_REGION = 16;  // states within which safe characters stay ...
-constexpr int64_t MAX_REGION_STATES = 256;  // ... looked for among at most so many
+constexpr int64_t MAX_REGION_STATES = 256;  // ... searched for among at most as many states
 constexpr int64_t MAX_CLASSES = 2048;
 
 // What may stand on the way: a state that costs at most `limit` and, if the exits are wanted, does not accept.

@@ -1,6 +1,6 @@
-// Safe characters: those that may follow a state of a text automaton again and again. In the middle of a long text most
-// characters lead on in one way, or stay within a few states that are never left. Sub-trees of the trie that consist of
-// safe characters are then taken whole.
+// Safe characters: those that may follow a state of a text automaton repeatedly. In the middle of a long text most
+// characters lead to the same state, or stay within a few states. Sub-trees of the trie that consist of safe characters
+// are then accepted as a whole.
 #pragma once
 #include "vocabulary.h"
 

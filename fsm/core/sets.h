@@ -1,4 +1,4 @@
-// The sets of `AnyOrder`: which members can still be written, and what the rest costs (network/any_order.py).
+// The sets of `AnyOrder` (network/any_order.py): which members can still be written, and the cost of the rest.
 //
 // A set on the stack is named by its topmost frame `top`. Its frames are unpacked (`Unpacked`) to be changed.
 //

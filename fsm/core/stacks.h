@@ -1,4 +1,4 @@
-// Stacks: interned frames that point to their parents, with the cost of what they stand for.
+// The graph-structured stack (Tomita): interned frames that point to their parents, each with its cost to completion.
 //
 //   CALL    (node after it, 0, 0)
 //   LOOP    (node of the loop, turns so far, 0)

@@ -12,7 +12,7 @@ uint64_t hash_of(std::span<const int64_t> keys, bool accepts) {
   uint64_t value = keys.size() * 2 + accepts;
   for (int64_t key : keys) {
     value ^= static_cast<uint64_t>(key);
-    value ^= value >> 32;  // the node stands above all the bits that a slot is told by
+    value ^= value >> 32;  // the node is above all the bits that choose a slot
     value *= 0x9E3779B97F4A7C15u;
     value ^= value >> 32;
   }

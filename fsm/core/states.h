@@ -1,8 +1,8 @@
-// States: interned sets of configurations, and what their records say of them.
+// States: interned sets of configurations (hash-consed), and their records.
 //
 // A configuration is one int64: node << NODE_SHIFT | state within a text, or place within the trie of a set, <<
 // STACK_BITS | stack. A state is a sorted run of configurations in the pool together with "accepting"; equal runs are
-// one state, 0 is the dead one. How a set of configurations is found is known to `Closure`.
+// one state, 0 is the dead one. `Closure` finds such sets.
 #pragma once
 #include "sets.h"
 
@@ -24,7 +24,7 @@ constexpr int64_t configuration(int64_t node, int64_t sub, int64_t stack) {
 struct State {
   int32_t offset, size;  // of its configurations in the pool
   int32_t accepts;
-  int32_t cost;  // bytes that surely suffice to reach acceptance
+  int32_t cost;  // bytes that suffice to reach acceptance: an upper bound
   int32_t row;   // with its steps, or NO_ROW or NEVER_A_ROW
   int32_t byte;  // the byte that must come next, if that is plain to see, or -1 ...
   int32_t next;  // ... and the state after it, or -1: not known yet
@@ -70,11 +70,11 @@ class States {
   Slots slots_;
 };
 
-// Moves those that no other covers of the sorted configurations to the front, and drops the others. One covers another
-// if whatever may follow the other may follow it: their stacks differ in counts only, of which it has the least, and
-// where a minimum is to be reached has reached it. So of nested counted repetition, ``(.{1,1000}b?){1,1000}``, a state
-// keeps a few configurations where there were a million ways to read the same text. The language is the same, and every
-// mask.
+// Reduces sorted configurations to an antichain: moves those that no other covers to the front, and drops the others.
+// One covers another if whatever may follow the other may follow it: their stacks differ in counts only, of which it
+// has the least, and where there is a minimum has reached it. So of nested counted repetition, as in
+// ``(.{1,1000}b?){1,1000}``, a state keeps a few configurations where there were a million ways to read the same text.
+// The language is the same, and every mask.
 void drop_covered(const Network& network, const Stacks& stacks, std::vector<int64_t>& found);
 
 }  // namespace phloem::fsm

@@ -1,4 +1,4 @@
-// The subset construction for patterns without assertions: a state is a sorted set of the nodes of a graph.
+// The subset construction for patterns without assertions: a DFA state is a sorted set of nodes of the pattern's graph.
 #pragma once
 #include "table.h"
 

@@ -1,4 +1,4 @@
-// Rows of int32 of one width, which tables of automata are made of; and numbers found by what they stand for.
+// Tables of int32 rows of one width, for automata; and interning: the number of a row by its contents.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -10,7 +10,7 @@ using Ints = std::span<const int32_t>;
 using Bytes = std::span<const uint8_t>;
 using Flags = std::span<const bool>;
 
-// A table that somebody else owns: int32[num_rows, num_columns].
+// A view of a table that is owned elsewhere: int32[num_rows, num_columns].
 struct TableView {
   const int32_t* cells;
   int64_t num_rows, num_columns;

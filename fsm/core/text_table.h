@@ -1,4 +1,4 @@
-// TextTable: a text automaton laid out for the loops over tokens. What its arrays are is said in text/text_table.py.
+// TextTable: a text automaton laid out for the loops over tokens. Its arrays are described in text/text_table.py.
 #pragma once
 #include "alphabet.h"
 #include "dfa.h"

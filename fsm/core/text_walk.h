@@ -26,7 +26,7 @@ struct TextWalk {
 //
 // In a counted text the short cuts are taken as far as the bounds are certainly not met on the way: from the least
 // length on, and as long as the longest way to an end is left. Nearer to the greatest length the plain rows still serve
-// where plain characters are merely counted: that of so many characters as may follow is exact.
+// where plain characters are merely counted: the row for exactly as many characters as may follow is exact.
 TextWalk walk_text(const Vocabulary& vocabulary, Scratch& scratch, const TextTable& text, TextPlace place,
                    int64_t limit, bool with_exits, int32_t* bits);
 

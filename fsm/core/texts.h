@@ -1,4 +1,4 @@
-// Steps of text automata: one byte, and what is left to the end, with and without bounds on the number of characters.
+// Steps of text automata: one byte, and the cost to the end, with and without bounds on the number of characters.
 //
 // `sub` is a byte state, state * num_nodes + node of the template; 0 is dead. `count`: characters that have been read,
 // a begun one not counted; of no meaning where lengths are not counted (max_length below 0).

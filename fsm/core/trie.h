@@ -1,4 +1,4 @@
-// The vocabulary as a tree of bytes, flattened in depth-first order; drawn in vocabulary/trie.py.
+// The vocabulary as a byte trie, flattened in depth-first order; drawn in vocabulary/trie.py.
 #pragma once
 #include "vocabulary.h"
 

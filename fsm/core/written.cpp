@@ -30,7 +30,7 @@ struct Reading {
   KeyEvent event;
 };
 
-// Reads a byte: the state behind it (0: refused), the mode there, which is noted, and what has happened.
+// Reads a byte: the state after it (0: refused), the mode there, which is noted, and what has happened.
 Reading read(Automaton& automaton, int64_t before, uint8_t byte, Mode mode) {
   Reading found{automaton.step(before, byte), mode, KeyEvent::NOTHING};
   if (found.state == 0) return found;

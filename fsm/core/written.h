@@ -1,9 +1,9 @@
-// What a token does to the keys of the objects that are open.
+// The effect of a token on the keys of the open objects.
 //
 // The *mode* tells where a reader of JSON stands: it decides whether a brace begins an object or is a character of a
 // string. While keys are remembered every state has one mode, whatever was read before it, since what may follow is the
-// same: of two modes that differ by more than an escape only one can end well, the number of quotes being even. So it
-// is noted in the record of the state, by those who first come there with keys, and neither texts nor cursors carry it.
+// same: of two modes that differ by more than an escape only one can be completed, the number of quotes being even. So
+// the mode is stored in the record of the state, when it is first reached with keys, not in texts or cursors.
 #pragma once
 #include "automaton.h"
 
@@ -27,7 +27,7 @@ struct KeyStep {
 
 // The state after some bytes, and what happens on the way: OPENS and CLOSES for braces and brackets, and the ends of
 // keys and items that have to be remembered. has_keys: whether keys are remembered before them. If not, nothing else is
-// told before the first key ends.
+// reported before the first key ends.
 KeyStep follow_keys(Automaton& automaton, int64_t state, Bytes data, bool has_keys);
 
 // The state after a token, 0: refused; -1 where something happens: with keys also where an object begins or ends.
@@ -37,7 +37,7 @@ int64_t advance_keys(Automaton& automaton, int64_t state, int64_t token, bool ha
 Mode mode_of(const Automaton& automaton, int64_t state);
 void note_mode(Automaton& automaton, int64_t state, Mode mode);
 
-// What can be written beside some keys.
+// What can be written besides some keys.
 struct KeysLeft {
   bool is_alive;            // whether anything can
   std::vector<Bytes> cuts;  // the shortest beginnings of keys after which nothing can; none if nothing can at all

@@ -8,14 +8,14 @@
 // All rows of an item (the heads of a group, the rows of a prefill chunk, the rows of all requests that share the keys)
 // pass over a tile while it is in L1, so shared keys are fetched once. The scores of the first rows ask for the tile's
 // values, their sums for the keys of the next tile: blocks lie anywhere, so the processor cannot foresee them. A row's
-// running (maximum, sum, p V) rests in memory between items.
+// running (maximum, sum, p V) is kept in memory between items.
 //
-// Invariant: what a row gets is a function of its query, its position and its keys alone. Tiles lie at absolute
-// positions, every sum has a written-down order, and values that a row does not see are skipped, not added.
+// Invariant: the result of a row is a function of its query, its position and its keys alone. Tiles lie at absolute
+// positions, the order of every sum is fixed, and values that a row does not see are skipped, not added.
 //
 // A work item is (block-table row, range of keys, run of query rows). A chain is a list of items that run one after
-// another, because a row's running sums pass from item to item; chains are independent, and with the KV heads they are
-// what a team of threads shares out. One thread goes item by item, all heads of each: in memory the heads of a block
+// another, because a row's running sums pass from item to item; chains are independent, and a team of threads shares
+// the pairs of chain and KV head. One thread goes item by item, all heads of each: in memory the heads of a block
 // are neighbours.
 #include "attention_tile.h"
 #include "level.h"
@@ -23,7 +23,7 @@
 namespace phloem::kernels::PHLOEM_LEVEL {
 namespace {
 
-constexpr int FEW_ROWS = 11;   // up to so many it does not pay to pair the keys
+constexpr int FEW_ROWS = 11;   // with at most as many rows, pairing the keys does not pay
 constexpr int MAX_PACK = 192;  // rows that pass over a tile together; their scores stay in the second-level cache
 constexpr int MAX_TASKS = 16;  // each takes the memory of a thread anew
 enum Stored { FP32, INT8, FP8 };

@@ -1,4 +1,4 @@
-// What makes up `_core.kernels`.
+// The functions that add the bindings to `_core.kernels`.
 #pragma once
 #include <nanobind/nanobind.h>
 

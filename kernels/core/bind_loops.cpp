@@ -1,5 +1,5 @@
-// The loops as Python calls them: addresses, sizes and strides are whole numbers. Nothing is checked here; the
-// functions of `kernels/cpu` know the shapes. Those that may take long let other Python threads run meanwhile.
+// Bindings of the loops: addresses, sizes and strides are integers. Nothing is checked here; the functions of
+// `kernels/cpu` know the shapes. Loops that may take long release the GIL.
 #include "bind.h"
 
 #include "lists.h"

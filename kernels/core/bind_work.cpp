@@ -1,4 +1,4 @@
-// The work lists as Python calls them: numpy arrays in and out, int32.
+// Bindings of the work lists: numpy arrays in and out, int32.
 #include <nanobind/stl/tuple.h>
 
 #include <memory>

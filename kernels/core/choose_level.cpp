@@ -1,5 +1,5 @@
-// Which of the levels that were compiled this processor runs: the only one, or the highest of three that any x86-64
-// chooses from (`setup.py` compiles them for a wheel).
+// Runtime dispatch: which of the compiled levels this processor runs. There is one, or in a wheel for x86-64 there are
+// three (`setup.py`), of which the highest that the processor supports is chosen.
 #include "loops.h"
 
 namespace phloem::kernels {

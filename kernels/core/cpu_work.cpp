@@ -7,7 +7,7 @@
 namespace phloem::kernels {
 namespace {
 
-constexpr int32_t MAX_ITEM_TOKENS = 64;  // of one item: their queries and sums stay in L2 beside the tile
+constexpr int32_t MAX_ITEM_TOKENS = 64;  // of one item: their queries and sums stay in L2 together with the tile
 
 // Lists the rows of the requests in order; returns where those of each begin.
 std::vector<int32_t> list_rows(const Step& step, Ints order, CpuWork& work) {

@@ -1,5 +1,5 @@
-// A device's work list of one step (`cuda_work.py` says what it is for): what to share and to cut, and the items. Knows
-// no tensors.
+// The work list of one step on a device (see `cuda_work.py`): what to share, what to cut, and the items. Knows no
+// tensors.
 #pragma once
 #include "sharing.h"
 

@@ -1,5 +1,5 @@
-// Norms, rotary embedding, gated activation and KV write, a loop for each. Rows are independent, and every sum has a
-// written-down order, so a row's bits do not depend on the batch.
+// Norms, rotary embedding, gated activation and KV write, a loop for each. Rows are independent, and the order of
+// every sum is fixed, so a row's bits do not depend on the batch.
 #include "level.h"
 
 namespace phloem::kernels::PHLOEM_LEVEL {

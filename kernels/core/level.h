@@ -1,11 +1,11 @@
-// The loops of one level, in the namespace of its name; the structs in loops.h say what they do.
+// The loops of one level, in the namespace of its name; see the structs in loops.h.
 #pragma once
 #include "loops.h"
 #include "vectors.h"
 
 namespace phloem::kernels::PHLOEM_LEVEL {
 
-// Products, by how their weights are packed: fp32, bf16, MXFP4 and groups that are widened; int8; groups beside inputs
+// Products, by how their weights are packed: fp32, bf16, MXFP4 and groups that are widened; int8; groups with inputs
 // that are rounded to 16 bits. Tasks of what is worth sharing go to the team.
 void multiply_widened(const Lease& team, const Product& product);
 void multiply_int8(const Lease& team, const Product& product);

@@ -1,11 +1,11 @@
 // Matrix products whose bits do not depend on the number of rows.
 //
 // Every output is one chain of fused multiply-adds, from its bias through inputs 0, 1, 2 ... in order. Libraries pick
-// another kernel, and with it another order, by the number of rows, so that a token's numbers would depend on who else
+// another kernel, and with it another order, by the number of rows, so that a token's numbers would depend on what else
 // is in the step. Here the order is the definition, and tiles only choose which chains run side by side:
 //
 //            16 outputs of a panel
-//     row 0  ####     a tile: its sums stay in registers over all inputs; an input of each row is spread over
+//     row 0  ####     a tile: its sums stay in registers over all inputs; an input of each row is broadcast to
 //     row 1  ####     16 lanes and meets the 16 weights of the step. Few rows take several panels at a time,
 //       ...           because a processor needs about eight independent chains to be busy.
 //
@@ -190,7 +190,7 @@ struct Groups {
   }
 };
 
-// Panels that a tile of so many rows takes side by side; grouped ones have a scale and an offset to each panel.
+// Panels that a tile of `num_rows` takes side by side; grouped ones have a scale and an offset to each panel.
 constexpr int panels_at_once(int rows, bool is_grouped) {
   if (!HAS_512) return rows == 1 ? (is_grouped ? 2 : 4) : rows == 2 && !is_grouped ? 2 : 1;
   if (rows == 1) return is_grouped ? 4 : 8;

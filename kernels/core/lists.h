@@ -1,5 +1,4 @@
-// Arrays that Python hands over: int32 on the host, dense; and the work list of a step, which keeps those that it is
-// made of.
+// Arrays from Python: int32 on the host, dense; and the work list of a step, which keeps its arrays alive.
 #pragma once
 #include <nanobind/ndarray.h>
 

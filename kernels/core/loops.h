@@ -1,8 +1,8 @@
-// The loops over tensors: what each is told, and the table of those that were compiled for one level of a processor
+// The loops over tensors: the arguments of each, and the table of those that were compiled for one level of a processor
 // family.
 //
 // Addresses are those of dense fp32 unless said otherwise; strides count numbers. Nothing is bounds-checked here:
-// callers pass tensors whose shapes `ops` knows. No loop keeps anything between calls, so any number of threads may
+// callers pass tensors whose shapes `ops` has checked. No loop keeps state between calls, so any number of threads may
 // call at once.
 #pragma once
 #include <cstdint>
@@ -27,7 +27,7 @@ struct Product {
   int64_t num_rows, depth, num_panels;
 };
 
-// What adapters add to out, segment by segment (`lora.LoraPlan.table`, whose columns `lora.py` names).
+// Adds the products of adapters to out, segment by segment (`lora.LoraPlan.table`, whose columns `lora.py` names).
 struct LoraStep {
   const int64_t* segments;  // [num_segments, 3]
   int64_t num_segments, layer, place;
@@ -35,7 +35,7 @@ struct LoraStep {
   int64_t x_stride;
   float* out;
   int64_t out_stride;
-  float *hidden, *delta;  // memory for what is between the products, and for what they bring
+  float *hidden, *delta;  // memory for the input of the second product, and for its output
 };
 
 // Attention of one layer over paged KV: what of the step, what of the layer.
@@ -131,7 +131,7 @@ struct Report {
   int64_t num_top;
 };
 
-// The loops that were compiled for one level of a processor family; level.h says what they are.
+// The loops compiled for one level of a processor family; see level.h.
 struct Loops {
   void (*multiply_widened)(const Lease&, const Product&);
   void (*multiply_int8)(const Lease&, const Product&);

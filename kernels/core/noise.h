@@ -1,4 +1,4 @@
-// Random numbers that are a pure function of what they are for; `plain/sample.py` defines them.
+// Counter-based random numbers (Philox), a pure function of their purpose; defined in `plain/sample.py`.
 #pragma once
 #include "vectors.h"
 

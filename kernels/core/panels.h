@@ -1,4 +1,4 @@
-// How a product is cut: into tasks of panels, and for each of them into tiles of rows and panels. Knows no numbers.
+// How a product is divided: into tasks of panels, and each task into tiles of rows and panels. Knows no numbers.
 #pragma once
 #include "loops.h"
 #include "vectors.h"
@@ -7,7 +7,7 @@ namespace phloem::kernels::PHLOEM_LEVEL {
 
 constexpr int RUN = 4;          // panels that stay together in a task
 constexpr int MAX_TASKS = 64;   // of a product
-constexpr int ASKING_ROWS = 3;  // from so many on the weights to come are asked for: fewer are no work to do it beside
+constexpr int ASKING_ROWS = 3;  // from here on the next weights are prefetched: fewer rows have no work to hide that
 constexpr int64_t INPUT_BYTES = 1 << 18;  // inputs of a block of rows, which stay in the second-level cache
 
 // What a tile reads, writes and asks for; as many rows and panels as the function that is called has in its type.
@@ -32,7 +32,7 @@ struct Tile {
 
 using TileFunction = void (*)(const Tile&, const void* more);
 
-// Tiles of one kind of product: at most ROWS rows, and of so many rows at_once panels (or one).
+// Tiles of one kind of product: at most ROWS rows, and of that many rows, at_once panels (or one).
 template <int ROWS>
 struct Tiling {
   int at_once[ROWS + 1];

@@ -99,7 +99,7 @@ bool unpack_shorts(const uint16_t* panels, const RowsWanted& wanted) {
   for (int64_t t = 0; t < wanted.num_rows; t++) {
     const int64_t row = wanted.rows[t];
     if (!is_among(row, wanted)) return false;
-    const int64_t lane = row % PANEL % 8 * 2 + row % PANEL / 8;  // output 16p + i lies beside 16p + i + 8
+    const int64_t lane = row % PANEL % 8 * 2 + row % PANEL / 8;  // output 16p + i lies next to 16p + i + 8
     const uint16_t* panel = panels + row / PANEL * wanted.num_inputs * PANEL + lane;
     for (int64_t k = 0; k < wanted.num_inputs; k++) {
       wanted.out[t * wanted.num_inputs + k] = (uint32_t)panel[k * PANEL] << 16;

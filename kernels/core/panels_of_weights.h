@@ -1,8 +1,7 @@
-// A weight's numbers go into panels: what stands 16 rows apart comes to stand side by side; and rows come back out of
-// them.
+// Packs the rows of a weight into panels of 16 rows, whose numbers for one input lie side by side; and unpacks rows.
 //
 //     row 0   a0 a1 a2 ...        fp32    a0 b0 ... p0 | a1 b1 ... p1 | ...     16 numbers to an input
-//     row 1   b0 b1 b2 ...   ->   bf16    a0 i0 b0 j0 ... | ...               output i beside output i + 8 in a word
+//     row 1   b0 b1 b2 ...   ->   bf16    a0 i0 b0 j0 ... | ...               output i and output i + 8 in one word
 //       ...                                                                     (rows a to p are 0 to 15)
 //     row 15  p0 p1 p2 ...
 //

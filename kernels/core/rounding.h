@@ -1,4 +1,4 @@
-// What inputs are rounded by: the largest of them, and whether one is NaN.
+// What determines the rounding of inputs: the largest of them, and whether one is NaN.
 #pragma once
 #include "vectors.h"
 

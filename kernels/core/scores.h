@@ -1,4 +1,4 @@
-// The tempered scores of a row of logits, and the largest of every 128: what sampling and log-probabilities look at.
+// The tempered scores of a row of logits, and the largest of every 128, for sampling and log-probabilities.
 #pragma once
 #include "vectors.h"
 

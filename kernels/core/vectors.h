@@ -267,7 +267,7 @@ typedef uint32_t U16 __attribute__((vector_size(64)));
 [[gnu::always_inline]] inline I16 load_signed_pairs16(const void* from) {
   return (I16)_mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i*)from));
 }
-// Lanes of bf16 in words, one beside the one eight further on, as fp32.
+// Lanes of bf16 in words, each paired with the one eight further on, as fp32.
 [[gnu::always_inline]] inline F16 load_short16(const void* from) {
   const __m512i words = _mm512_broadcast_i64x4(_mm256_loadu_si256((const __m256i*)from));
   const __m512i low = _mm512_slli_epi32(words, 16);
@@ -342,7 +342,7 @@ template <class V>
 [[gnu::always_inline]] inline I16 load_signed_pairs16(const void* from) {
   return {load_signed_pairs8(from), load_signed_pairs8((const char*)from + 16)};
 }
-// Lanes of bf16 in words, one beside the one eight further on, as fp32.
+// Lanes of bf16 in words, each paired with the one eight further on, as fp32.
 [[gnu::always_inline]] inline F16 load_short16(const void* from) {
   const U8 words = load_as<U8>(from);
   return {(F8)(words << 16), (F8)(words & 0xFFFF0000u)};

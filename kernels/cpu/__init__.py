@@ -1,1 +1,1 @@
-"""The loops of `kernels/core` on tensors, and how weights lie for them."""
+"""The loops of `kernels/core` applied to tensors, and the layouts of weights for them."""

@@ -1,7 +1,7 @@
 """Attention on the CPU: straight over the paged blocks, one compiled call per layer for the whole batch.
 
-A row's bits are the same for every batch, chunking, cache hit, prefix sharing and number of threads; how it is done,
-and why it is so, stands in `core/attention.cpp`. The list of work is `cpu.work`'s.
+A row's bits are the same for every batch, chunking, cache hit, prefix sharing and number of threads: see
+`core/attention.cpp`. The work list is that of `cpu.work`.
 
 q is fp32, KV fp32, int8 or fp8; `ops.attention` takes the reference for other types.
 """

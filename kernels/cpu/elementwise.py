@@ -1,8 +1,8 @@
 """Norms, rotary embedding, gated activation and KV write on the CPU: one compiled loop per op (`core/elementwise.cpp`).
 
 A chain of torch calls pays a few microseconds each, which is most of a decode step of a small model; here an op is one
-call. fp32 with a dense last axis only (`ops` takes the reference otherwise). Rows are independent, and every sum has a
-written-down order, so a row's bits do not depend on the batch.
+call. fp32 with a dense last axis only (`ops` takes the reference otherwise). Rows are independent, and the order of
+every sum is fixed, so a row's bits do not depend on the batch.
 """
 
 from __future__ import annotations

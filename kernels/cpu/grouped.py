@@ -32,7 +32,8 @@ _AT_A_TIME = 64  # panels that are laid out together
 FACTOR_BYTES, OFFSET_BYTES = 5, 8  # of a group of one output: scale and zero, or scale and offset
 ELEMENTS: tuple[Element, ...] = ("int4", "int8", "e4m3")
 FIRST_KIND, FIRST_ROUNDING = 3, 6  # of these in `LinearWeight.packing`, and of those that round inputs
-HAS_OFFSETS, KIND_BITS = 8, 4  # a packing's flag beside its kind, and its bits below the size of a group
+# In the code of a packing: the flag for offsets, and the number of bits for the kind, below the size of a group.
+HAS_OFFSETS, KIND_BITS = 8, 4
 _MOST_INPUTS, _LEAST_INPUTS = 128, 32  # of a group that has one step for its inputs
 _WIDEST_E4M3 = 2.0**7  # scales are stored 2 ** 120 times as large
 
@@ -62,7 +63,7 @@ def words_of(element: Element) -> int:
 
 
 def _end_bytes(num_groups: int, *, has_offsets: bool) -> int:
-    """Bytes of the zeros or offsets behind a panel's groups."""
+    """Bytes of the zeros or offsets after a panel's groups."""
     return num_groups * LINE if has_offsets else -(-num_groups * PANEL // LINE) * LINE
 
 
@@ -73,7 +74,7 @@ def panel_bytes(element: Element, size: int, num_inputs: int, *, has_offsets: bo
 
 
 def lay_out(weight: Grouped) -> Tensor:
-    """`[ceil(N / 16), 1, bytes of a panel]` uint8; takes little memory beside that."""
+    """`[ceil(N / 16), 1, bytes of a panel]` uint8; needs little other memory."""
     num_outputs, num_inputs = weight.numbers.shape
     num_bytes = panel_bytes(weight.element, weight.size, num_inputs, has_offsets=weight.offsets is not None)
     stored = torch.empty((-(-num_outputs // PANEL), 1, num_bytes), dtype=torch.uint8)
@@ -95,10 +96,10 @@ def _panels(weight: Grouped) -> Tensor:
     scales = F.pad(weight.scales.float() * factor, (0, 0, 0, missing)).view(-1, PANEL, num_groups).transpose(1, 2)
     blobs = torch.cat([scales.contiguous().view(torch.uint8), lines.flatten(2)], 2).flatten(1)
     end = blobs.new_zeros(len(blobs), _end_bytes(num_groups, has_offsets=weight.offsets is not None))
-    behind = weight.zeros if weight.offsets is None else weight.offsets
-    if behind is not None:
-        behind = F.pad(behind, (0, 0, 0, missing)).view(-1, PANEL, num_groups).transpose(1, 2)
-        stored = behind.flatten(1).contiguous().view(torch.uint8)
+    after = weight.zeros if weight.offsets is None else weight.offsets
+    if after is not None:
+        after = F.pad(after, (0, 0, 0, missing)).view(-1, PANEL, num_groups).transpose(1, 2)
+        stored = after.flatten(1).contiguous().view(torch.uint8)
         end[:, : stored.shape[1]] = stored
     return torch.cat([blobs, end], 1)[:, None]
 
@@ -115,8 +116,8 @@ def take_apart(stored: Tensor, element: Element, size: int, num_inputs: int, *, 
     if per_word == 8:
         numbers = torch.stack([numbers & 15, numbers >> 4], -1).flatten(1) - (8 if element == "int4" else 0)
     kind = FP8 if element == "e4m3" else torch.int8
-    behind = stored[:, 0, num_bytes : num_bytes + num_groups * PANEL * (4 if has_offsets else 1)].contiguous()
-    behind = behind.view(torch.float32 if has_offsets else torch.int8).view(num_panels, num_groups, PANEL)
-    behind = behind.transpose(1, 2).reshape(-1, num_groups)
+    after = stored[:, 0, num_bytes : num_bytes + num_groups * PANEL * (4 if has_offsets else 1)].contiguous()
+    after = after.view(torch.float32 if has_offsets else torch.int8).view(num_panels, num_groups, PANEL)
+    after = after.transpose(1, 2).reshape(-1, num_groups)
     whole = Grouped(element, numbers.view(torch.int8).view(kind), scales)
-    return replace(whole, offsets=behind) if has_offsets else replace(whole, zeros=behind)
+    return replace(whole, offsets=after) if has_offsets else replace(whole, zeros=after)

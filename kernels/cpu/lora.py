@@ -1,4 +1,4 @@
-"""Adapters of low rank on the CPU: for each segment of rows two small products (`core/lora.cpp`).
+"""Low-rank adapters on the CPU: for each segment of rows two small products (`core/lora.cpp`).
 
 A row's bits depend on the row and its adapter, never on the other rows of the step, and a row without an adapter is not
 touched. Cost for a row: reading A and B once for all rows of a segment, and 2 R (K + N) operations, R being the rank.
@@ -17,7 +17,7 @@ BLOCK_ROWS = 128  # that go through together, as in `core/lora.cpp`
 
 
 def add_lora(out: Tensor, x: Tensor, plan: LoraPlan, layer: int, place: int) -> None:
-    """`reference.add_lora`; rows of other types than fp32 are widened, and rounded once at the end."""
+    """`plain.ops.add_lora`; rows of other types than fp32 are widened, and rounded once at the end."""
     if out.dtype is not torch.float32:
         wide = out.float()
         add_lora(wide, x.float(), plan, layer, place)

@@ -1,4 +1,4 @@
-"""A weight's numbers go into panels: what stands 16 rows apart comes to stand side by side.
+"""Packs the rows of a weight into panels of 16 rows, whose numbers for one input lie side by side.
 
 `core/panels_of_weights.h` shows it. Loading reads and writes every weight of a model this way, so it is one pass, which
 finds on the way whether bf16 holds the numbers. Knows nothing of files, models and products. Cost: 0.1 s for the 135

@@ -1,6 +1,6 @@
 """Masked sampling on the CPU: one compiled call per step, each row on its own (`core/sample.cpp`).
 
-Which token is chosen is what `reference.sample` says, up to the last bit of a logarithm or of a sum at a threshold.
+The chosen token is that of `plain.sample.sample`, up to the last bit of a logarithm or of a sum at a threshold.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def sample(
 
 
 def logprobs(logits: Tensor, token_ids: Tensor, num_top: int) -> Logprobs:
-    """See `reference.logprobs`."""
+    """See `plain.sample.logprobs`."""
     num_rows, vocab_size = logits.shape
     num_top = min(num_top, vocab_size)
     chosen = torch.empty(num_rows)
@@ -65,7 +65,7 @@ def logprobs(logits: Tensor, token_ids: Tensor, num_top: int) -> Logprobs:
 
 
 def _edited(logits: Tensor, edits: LogitEdits) -> Tensor:
-    """`reference.edited`: a copy."""
+    """`plain.sample.edited`: a copy."""
     out = logits.clone()
     num_rows, vocab_size = out.shape
     counts, biases, drafted = (part.contiguous() for part in (edits.counts, edits.biases, edits.drafted))

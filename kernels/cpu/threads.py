@@ -1,10 +1,10 @@
 """The threads of the CPU's loops: how many there may be, and the one team of the process.
 
-The team is lent to one caller at a time; a caller that finds it taken, by another engine say, computes alone. Results
-never depend on that. Its helpers know nothing of Python and end with the process (`core/team.h`).
+One caller at a time has the team; a caller that finds it busy, for instance with another engine, computes on its own
+thread. Results never depend on that. Its helpers know nothing of Python and end with the process (`core/team.h`).
 
-A caller that leaves everything to these loops should set torch to one thread: torch's threads wait for work by looking
-for it, on processors that the team could use, and on a busy machine each of its loops waits for the last of them.
+A caller that uses these loops only should set torch to one thread: torch's threads spin while they wait for work, on
+processors that the team could use, and on a busy machine each of torch's loops waits for the slowest of them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def use_threads(number: int | None) -> None:
-    """From now on loops may use so many threads, in the whole process; None: as many as torch."""
+    """Sets how many threads loops may use, in the whole process; None: the number that torch uses."""
     ONE_TEAM.num_threads = number or 0
 
 

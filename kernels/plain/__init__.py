@@ -1,1 +1,1 @@
-"""The twin of every op, in plain torch: slow, obvious, the truth."""
+"""The reference of every op, in plain torch: slow and obvious."""

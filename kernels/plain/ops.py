@@ -1,4 +1,4 @@
-"""Every op in plain torch: slow, obvious, the truth that the fast paths are checked against.
+"""The reference of every op in plain torch: slow and obvious; the fast paths are tested against it.
 
 Same names and signatures as `ops.py`. Nothing here is tuned; attention walks the requests one by one and
 materialises the scores. It knows no Triton, no compiled loops and no cache policy.

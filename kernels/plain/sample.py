@@ -1,6 +1,6 @@
-"""Sampling in plain torch: the truth that the fast paths are checked against. Re-exported by `plain/ops.py`.
+"""Sampling in plain torch: the reference that the fast paths are tested against. Re-exported by `plain/ops.py`.
 
-The law is the softmax of the scores over the tokens that stay, the choice a pure function of the row's own arguments.
+Tokens are drawn from the softmax of the scores over the tokens that stay, by a pure function of the row's arguments.
 Noise would be needed for every token if each drew its own (Gumbel-max); by the chain rule a group of 128 neighbours
 can draw first, by its total mass, and then one token within it, by its own::
 

@@ -9,13 +9,13 @@ chunk and by the requests that share the keys::
     request b   │ fold ──────► fold ──────► fold ─────► out      one item that walks all its splits
 
 Every split is reduced on its own, from nothing, in steps of BLOCK_KEYS keys; splits are folded left to right.
-Whether the folding happens here (an item that owns all keys of its rows) or in the merge kernel (an item that
-owns one split) is a matter of load balance and changes no operation on the numbers. Only the widest tile class runs
+Whether splits are folded here (an item that owns all keys of its rows) or in the merge kernel (an item that
+owns one split) is a matter of load balance and changes no arithmetic operation. Only the widest tile class runs
 through all its keys with one sum: two of them would not fit its registers.
 
-Programs are as many as suit the device, or as a captured graph fixed; each takes its share of the items.
+The number of programs suits the device, or is that of a captured graph; each takes its share of the items.
 
-Softmax is in base 2; scores, weights and sums are fp32. It knows nothing of who planned the items.
+Softmax is in base 2; scores, weights and sums are fp32. It does not know how the items were planned.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """A mixture of experts on the device: products of rows with the weights of the expert that each of them chose.
 
-The host does not know who chose what, nor may it wait to learn that: the whole step may be a captured graph. So the
+The host does not know which experts were chosen, and must not wait for it: the whole step may be a captured graph. So
 (row, expert) pairs are sorted on the device, and programs find their tiles by themselves (`triton/tiles.py`). Gate and
 up-projection read rows of tokens and leave them sorted; the projection down puts its rows back, a row for each pair,
 and `sum_choices` adds them up in the order of the choice.
 
-A row meets the inputs in one order, whoever else is in its tile, so its bits depend on the shape of the tile alone.
+A row is summed over the inputs in one order, whatever other rows are in its tile, so its bits depend on the shape of
+the tile alone.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ def _config(weights: LinearWeights, num_pairs: int, itemsize: int, *, determinis
 def mix_experts(
     x: Tensor, chosen: Tensor, shares: Tensor, gate_up: LinearWeights, down: LinearWeights, *, gate: Gate
 ) -> Tensor:
-    """`ops.mix_experts` on the device; nothing of it waits for the host or depends on who chose what."""
+    """`ops.mix_experts` on the device; nothing of it waits for the host or depends on which experts were chosen."""
     num_tokens, hidden = x.shape
     num_chosen = chosen.shape[1]
     assert gate_up.stored is not None

@@ -64,7 +64,7 @@ def sum_steps(  # type: ignore[no-untyped-def]
     acc: tl.tensor,  # [outputs, rows] fp32
     x_at: tl.tensor,  # [1, rows] where rows begin
     weight_at: tl.tensor,  # [outputs, 1] where outputs begin
-    factor: tl.tensor,  # [outputs], places of outputs beside each other
+    factor: tl.tensor,  # [outputs], places of adjacent outputs
     factors_ptr: tl.tensor,  # [depth / size, num_factors] int32, twice with offsets
     num_factors: tl.tensor,
     depth: tl.tensor,

@@ -1,14 +1,14 @@
-"""What a projection wrote becomes what attention reads, in one launch: heads are normed and turned, queries laid dense,
-keys and values put into the paged caches, rounded if need be.
+"""From the output of the QKV projection to the input of attention, in one launch: heads are normed and rotated, queries
+written densely, keys and values written into the paged caches, rounded if need be.
 
 ::
 
     program (token, b)    the first: query heads    q ─ norm ─ turn ─► out
-                          behind them: KV heads     k ─ norm ─ turn ─ scale, round ─► cache
+                          after them: KV heads      k ─ norm ─ turn ─ scale, round ─► cache
                                                     v ─────────────── scale, round ─► cache
 
 A head's numbers are read twice where it turns, once for themselves and once for their partners half a rotation away,
-and every step is rounded as if it had been stored (`reference.place_heads`). int8 and fp8 (`kv_format`): a head's
+and every step is rounded as if it had been stored (`plain.ops.place_heads`). int8 and fp8 (`kv_format`): a head's
 largest number is found and its scale written in the same pass. A token without a slot writes no keys and no values.
 """
 
@@ -192,7 +192,7 @@ def place_heads(
     k_scales: Tensor | None = None,
     v_scales: Tensor | None = None,
 ) -> Tensor:
-    """`reference.place_heads` on the device; q, k and v may be views with a dense last axis, and stay as they are."""
+    """`plain.ops.place_heads` on the device; q, k and v may be views with a dense last axis, and stay as they are."""
     num_tokens, num_heads, head_dim = q.shape
     num_kv_heads = k.shape[1]
     out = torch.empty(q.shape, dtype=q.dtype, device=q.device)

@@ -1,4 +1,4 @@
-"""What every attention kernel does with its items: take its share of them, look up their rows, store the results.
+"""Common steps of all attention kernels: take a share of the items, look up their rows, store the results.
 
 Items are `cuda_work`'s; a packed row is (token, head of the group), see `triton.attention`. It knows no keys.
 """
@@ -21,7 +21,7 @@ def num_turns(launch_ptr: tl.tensor) -> tl.tensor:
 def take_item(turn: tl.tensor, items_ptr: tl.tensor, launch_ptr: tl.tensor) -> tl.tensor:
     """This program's item of a turn, and whether there is one.
 
-    There and back again: who gets the longest item of one turn gets the shortest of the next.
+    Boustrophedon: the program with the longest item of one round gets the shortest of the next.
     """
     program, num_programs = tl.program_id(0), tl.num_programs(0)
     index = turn * num_programs + tl.where(turn % 2 == 0, program, num_programs - 1 - program)

@@ -1,7 +1,7 @@
 """Linear maps on the device whose rows do not depend on each other: the products of deterministic mode.
 
 A library picks its kernel, and with it the order of every sum, by the number of rows. Here the inputs are cut into
-splits, as many as the shape of the weight asks for and no other number; each split is summed from nothing in steps of
+splits, whose number depends on the shape of the weight only; each split is summed from nothing in steps of
 BLOCK_DEPTH, and the splits are folded left to right::
 
     inputs     0 ........ 1024 ........ 2048 ........ 3072 ........ 4096

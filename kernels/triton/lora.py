@@ -7,8 +7,8 @@ arXiv 2310.18547, and S-LoRA, arXiv 2311.03285)::
     shrink   tile of rows · 16 ranks · a split of the inputs ─► partial sums of x Aᵀ · scale, fp32
     expand   tile of rows · outputs of a part ─► y += (partials, folded in order) Bᵀ
 
-Splits and steps are cut by the inputs alone and a tile always has the same number of rows, some of them perhaps
-nobody's: a row's sums are taken in one order whoever shares the step, as in `triton.linear`. Rows of no adapter are not
+Splits and steps are cut by the inputs alone, and a tile always has the same number of rows, some of them perhaps empty:
+a row's sums are taken in one order whatever else is in the step, as in `triton.linear`. Rows of no adapter are not
 read.
 
 Tiles may be empty, and which adapters there are is read on the device: so a captured step serves any mixture of them.

@@ -1,6 +1,6 @@
 """Online softmax; join the partial results of a row's splits, root to leaf, and write the row. Knows slots, no keys.
 
-Partials of token t, head h, split j lie in slot `slots[t, 0] + j * slots[t, 1] + h`, whoever computed them: an
+Partials of token t, head h, split j lie in slot `slots[t, 0] + j * slots[t, 1] + h`, whichever program computed it: an
 item of the request alone or one that it shared with others. The order of folding is the order of the keys.
 """
 

@@ -9,7 +9,7 @@ waits for another::
     program 1     starts[1] = 3, tiles[1] = 1, order[3] = 4
     program 3     starts[3] = 4, …
 
-Rows that only fill a captured step up go nowhere: their pairs stand behind all others, and no weight is read for them.
+Rows that only fill a captured step up go nowhere: their pairs come after all others, and no weight is read for them.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ def choose_experts(
 
 
 def choosing_warps(block: int) -> int:
-    """Warps for a row of so many experts: one while its registers hold them, for several wait for each other in each
+    """Warps for a row of `num_experts`: one while its registers hold them, for several wait for each other in each
     reduction, 143 times where 8 of 256 experts are chosen from 4 of 8 groups."""
     return max(1, min(4, block // 512))
 

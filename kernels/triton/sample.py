@@ -15,8 +15,8 @@ With filters the program looks again at groups whose maximum says that they matt
              else the draw is repeated among these (1 + about log2(1 / p) looks, mostly 1)
     min-p    a look at the groups above the threshold
 
-What a row gets does not depend on the batch: groups stand at absolute places and are added up in their order.
-The law, ties and noise are defined in `plain.sample`. Nothing here waits for the host; a CUDA graph can hold it.
+The result of a row does not depend on the batch: groups lie at absolute places and are added up in their order.
+Distribution, ties and noise are defined in `plain.sample`. Nothing here waits for the host; a CUDA graph can hold it.
 """
 
 from __future__ import annotations

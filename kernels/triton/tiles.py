@@ -7,7 +7,7 @@
 
     program 2: the largest expert whose first tile is at most 2, which has tiles: 1; pairs 5 … 5
 
-There are never more than `num_pairs // BLOCK_ROWS + min(num_pairs, num_experts)` tiles; so many programs start, and
+There are never more than `num_pairs // BLOCK_ROWS + min(num_pairs, num_experts)` tiles; that many programs start, and
 those beyond the last tile have nothing to do.
 """
 

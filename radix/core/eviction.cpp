@@ -1,4 +1,4 @@
-// Which leaves go first, how much of them, and what is remembered of them.
+// Eviction of leaves: their order, how much of a leaf is evicted, and the record of what was.
 #include <algorithm>
 
 #include "tree.h"
@@ -7,11 +7,11 @@ namespace phloem::radix {
 
 namespace {
 
-// A leaf that is longer than what is wanted is still evicted whole if it is longer by at most 16 blocks, or a 64th of the
-// cache: the next eviction would take the rest anyway.
+// A leaf with more blocks than wanted is still evicted whole if the surplus is at most 16 blocks, or 1/64 of the cache:
+// the next eviction would take the rest anyway.
 constexpr size_t MAX_SURPLUS_BLOCKS = 16;
 constexpr size_t SURPLUS_SHARE = 64;
-// Leaves that one eviction spares at most, wholly or in part.
+// At most as many leaves are spared by one eviction, in whole or in part.
 constexpr size_t MAX_SPARED = 64;
 
 bool is_free_leaf(const Node& node) { return node.parent && node.children.empty() && !node.num_holds; }
@@ -29,7 +29,7 @@ double Tree::rank_of(const Node& node) const {
   return policy_->rank(node, node.end < costs_.size() ? costs_[node.end] : 0.0);
 }
 
-// Makes a free leaf a candidate; no effect if it is one already. `add_node` has made room for the entry.
+// Makes an evictable leaf a candidate; no effect if it is one already. `add_node` has reserved the memory.
 void Tree::offer(Node* node) noexcept {
   if (node->is_candidate || !is_free_leaf(*node)) return;
   candidates_.push_back({rank_of(*node), node->last_used, node});
@@ -43,7 +43,8 @@ void Tree::drop_first_candidate() noexcept {
   candidates_.pop_back();
 }
 
-// The leaf that goes first, at the top of the heap; null if nothing can go. Puts entries right that are out of date.
+// The next leaf to evict, from the top of the heap; null if there is none. Pushes entries that are out of date again,
+// under their present key.
 Node* Tree::first_candidate() {
   while (!candidates_.empty()) {
     const Candidate first = candidates_.front();
@@ -55,9 +56,9 @@ Node* Tree::first_candidate() {
   return nullptr;
 }
 
-// ---------------------------------------------------------------- evicting
+// ---------------------------------------------------------------- eviction
 
-// How many blocks of a leaf are to be spared, from its first. A tail that is needed to its end is.
+// How many blocks of a leaf are to be spared, counted from its first. A tail is spared if it is needed to its end.
 size_t Tree::count_spared(const Node& leaf, const Spare& spare) const {
   const std::vector<int32_t> tokens = path(&leaf, &Node::tokens, leaf.end * block_size_);
   const Tokens real = without_padding(tokens);
@@ -66,7 +67,7 @@ size_t Tree::count_spared(const Node& leaf, const Spare& spare) const {
   return num_blocks - std::min(num_blocks, leaf.end - leaf.blocks.size());
 }
 
-// How many blocks of a leaf are left when it is evicted: what is spared; all but what is wanted if that is far less.
+// How many blocks an eviction leaves of a leaf: those that are spared, or all but `num_wanted` of a much longer one.
 size_t Tree::count_left(const Node& leaf, size_t num_spared, size_t num_wanted) const {
   const size_t num_free = leaf.blocks.size() - num_spared;
   const size_t surplus = std::max(MAX_SURPLUS_BLOCKS, counts_.num_cached_blocks / SURPLUS_SHARE);
@@ -74,7 +75,7 @@ size_t Tree::count_left(const Node& leaf, size_t num_spared, size_t num_wanted) 
   return leaf.blocks.size() - (is_long ? num_wanted : num_free);
 }
 
-// Records that a leaf, which is about to go, hung on `parent`.
+// Records the eviction of a leaf under `parent`.
 void Tree::remember(const Node& leaf, const Node& parent, double now) {
   if (!max_ghosts_) return;
   const Tokens block = first_block(leaf.tokens);
@@ -86,9 +87,9 @@ void Tree::remember(const Node& leaf, const Node& parent, double now) {
   ++num_ghosts_;
 }
 
-// Takes the first candidate out of the tree, all but its first `num_left` blocks, which become a node of their own: so
-// the id that a caller may have kept is that of a prefix that is gone. Its use is handed up. Returns its parent, or null
-// for a root.
+// Removes the first candidate from the tree, except for its first `num_left` blocks, which become a new node: an id
+// that a caller has kept stands for the whole prefix, and that is gone. Its use passes to its parent, which is
+// returned, or null for a root.
 Node* Tree::cut(Node* leaf, size_t num_left, double now) {
   Node* parent = num_left ? split(leaf, num_left) : leaf->parent;
   remember(*leaf, *parent, now);  // the last step that can fail
@@ -108,7 +109,7 @@ Node* Tree::cut(Node* leaf, size_t num_left, double now) {
 }
 
 std::vector<int32_t> Tree::evict(size_t num_wanted, double now, const Spare& spare, std::vector<Run>* runs) {
-  struct Spared {  // become candidates again when all is done, or fails: as used now, so as not to come first
+  struct Spared {  // at the end, or on an exception, they become candidates again, as used now
     Tree& tree;
     double now;
     std::vector<Node*> leaves;
@@ -146,7 +147,7 @@ std::vector<int32_t> Tree::evict(size_t num_wanted, double now, const Spare& spa
 
 std::optional<double> Tree::evicted_at(Tokens tokens, std::string_view space) {
   const Place place = walk(find_root(space), tokens);
-  if (place.num_agreeing >= block_size_) return std::nullopt;  // ghosts hang on the ends of runs
+  if (place.num_agreeing >= block_size_) return std::nullopt;  // ghosts are recorded at ends of runs
   const Tokens next = first_block(tokens.subspan(place.offset));
   const NodeId at = place.node ? place.node->id : NOTHING;
   for (size_t number = num_ghosts_; number-- > num_ghosts_ - ghosts_.size();) {

@@ -1,7 +1,7 @@
-// phloem._core.radix: the tree as Python sees it. Tokens and block ids are packed int32; a namespace is any str.
+// phloem._core.radix: the bindings of the tree. Tokens and block ids are packed int32; a namespace is any str.
 //
 // One operation at a time: while a callback runs, every other call, from the callback or from another thread, raises
-// RuntimeError. Only counts can be read at any time.
+// RuntimeError. Only the counts can be read at any time.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
@@ -35,7 +35,7 @@ nb::object or_raise(PyObject* made) {
   return nb::steal(made);
 }
 
-// A namespace as UTF-8, and back. Lone surrogates, which JSON can bring, are let through.
+// A namespace as UTF-8, and back. Lone surrogates, which JSON may contain, are kept.
 struct Space {
   explicit Space(const nb::str& name) : text(PyUnicode_AsUTF8AndSize(name.ptr(), &size)) {
     if (text) return;
@@ -56,10 +56,10 @@ nb::object name_of(std::string_view space) {
 struct BoundTree {
   BoundTree(int64_t block_size, const std::string& policy, size_t max_ghosts) : tree(block_size, policy, max_ghosts) {}
   Tree tree;
-  const char* operation = nullptr;  // the one under way, as the method of `RadixTree` is called
+  const char* operation = nullptr;  // the one under way: the name of the method of `RadixTree`
 };
 
-// A function of a tree, as a method that is the only operation while it runs.
+// Makes a function of a tree a method that excludes all other operations while it runs.
 template <class Result, class... Args>
 auto alone(const char* name, Result (*function)(Tree&, Args...)) {
   return [=](BoundTree& bound, Args... args) {
@@ -90,8 +90,8 @@ auto evicted_at(Tree& tree, const nb::bytes& tokens, const nb::str& space) {
   return tree.evicted_at(unpacked(tokens), Space(space));
 }
 
-// Tells of runs that came or went. That has happened, so an error cannot undo it: it is reported as one that cannot be
-// raised, and the caller gets its answer.
+// Calls `on_event` for an inserted or evicted run. The operation has happened, so an exception of the callback cannot
+// undo it: it is reported as unraisable, and the caller still gets its result.
 template <class MakeRun>
 void tell_of(const nb::object& tell, const char* kind, size_t block_size, MakeRun make_run) {
   try {
@@ -140,7 +140,7 @@ nb::bytes evict(Tree& tree, size_t num_wanted, double now, const nb::object& spa
   return pack(freed);
 }
 
-// All nodes, roots first, as `radix.snapshot` has them.
+// All nodes, roots first: the fields of `radix.snapshot.NodeRecord`.
 nb::list nodes(Tree& tree) {
   nb::list found;
   const auto add = [&](const Node& node) {

@@ -1,4 +1,4 @@
-// Matching, inserting and leasing; what is evicted, and in which order, is in eviction.cpp.
+// Prefix matching, insertion with node splitting, leases. Eviction is in eviction.cpp; invariants and costs in tree.h.
 #include "tree.h"
 
 #include <cmath>
@@ -10,7 +10,7 @@ namespace {
 
 constexpr const char* EVICTED = "the prefix has been evicted since it was matched: lease it before evicting";
 
-// Shortens a vector, and gives memory back if little of it is left: so splits from top to bottom do not add up.
+// Shortens a vector, and returns its memory if less than half is left: repeated splits of a run must not add up.
 void shorten(std::vector<int32_t>& items, size_t length) {
   items.resize(length);
   if (items.capacity() > 2 * length) items.shrink_to_fit();
@@ -57,7 +57,7 @@ void Tree::drop_if_empty(Node* root) noexcept {
   if (root->children.empty()) roots_.erase(roots_.find(*root->space));
 }
 
-// After this nothing that makes the node a part of the tree may fail: there is room for its entry in the heap too.
+// Reserves room for the node's entry in the heap too: after this, linking the node into the tree must not fail.
 Node* Tree::add_node(Node* parent) {
   if (candidates_.capacity() <= nodes_.size()) candidates_.reserve(2 * nodes_.size() + 1);
   Node& node = nodes_[next_id_];
@@ -81,8 +81,9 @@ Node* Tree::add_leaf(Node* parent, Tokens tokens, Blocks blocks) {
   return leaf;
 }
 
-// Puts a new node over the first blocks of a run, and returns it. `lower` keeps its identity, and with it its leases,
-// its children and its entry in the heap. Copies the lower part only, so cutting the end off a long leaf is cheap.
+// Node splitting: moves the first blocks of a run into a new parent, and returns that. `lower` keeps its identity, and
+// so its leases, its children and its entry in the heap. Only the lower part is copied, so cutting off the end of a
+// long leaf is cheap.
 Node* Tree::split(Node* lower, size_t num_blocks) {
   std::vector<int32_t> run(lower->tokens.begin() + static_cast<ptrdiff_t>(num_blocks * block_size_),
                            lower->tokens.end());
@@ -113,9 +114,9 @@ Node* Tree::split(Node* lower, size_t num_blocks) {
   return upper;
 }
 
-// ---------------------------------------------------------------- walking
+// ---------------------------------------------------------------- prefix matching
 
-// The child whose run agrees with `rest` furthest, and in how many tokens.
+// The child whose run shares the longest prefix with `rest`, and its length.
 Tree::Place Tree::closest_child(const Node& node, Tokens rest) const {
   const Tokens block = first_block(rest);
   const auto next = node.children.lower_bound(block);
@@ -129,7 +130,7 @@ Tree::Place Tree::closest_child(const Node& node, Tokens rest) const {
   return closest;
 }
 
-// Descends as far as whole runs agree. This is the one way in which anything is found.
+// Descends as long as whole runs match. Every search of the tree is this one.
 Tree::Place Tree::walk(Node* start, Tokens tokens) const {
   Place place{start};
   while (place.node && place.offset < tokens.size()) {
@@ -142,7 +143,7 @@ Tree::Place Tree::walk(Node* start, Tokens tokens) const {
   return place;
 }
 
-// A walk that ends at a node, and less than a block before `child`: it splits a run that it would end within.
+// A walk that ends at a node: a run that shares a block or more is split, so `num_agreeing` is less than a block.
 Tree::Place Tree::walk_and_split(Node* start, Tokens tokens) {
   Place place = walk(start, tokens);
   if (place.num_agreeing < block_size_) return place;
@@ -195,7 +196,7 @@ std::vector<int32_t> Tree::continuation(Tokens tokens, std::string_view space, s
   return found;
 }
 
-// ---------------------------------------------------------------- inserting
+// ---------------------------------------------------------------- insertion
 
 Inserted Tree::insert(Tokens tokens, Blocks blocks, std::string_view space, NodeId after, int32_t priority, double now,
                       const BlockCost& block_cost) {
@@ -222,7 +223,7 @@ Inserted Tree::insert(Tokens tokens, Blocks blocks, std::string_view space, Node
   }
 }
 
-// Changes nothing but by splits before the last step that can fail.
+// Until the last step that can fail, splits are the only changes.
 Inserted Tree::insert_below(Node* start, Tokens tokens, Blocks blocks, int32_t priority, double now) {
   const size_t num_whole = tokens.size() / block_size_, num_rest = tokens.size() % block_size_;
   const bool has_tail = blocks.size() > num_whole;
@@ -237,13 +238,13 @@ Inserted Tree::insert_below(Node* start, Tokens tokens, Blocks blocks, int32_t p
   const size_t num_known = place.offset / block_size_;
   Node* node = place.node;
   Inserted inserted;
-  size_t index = num_known;  // of the given blocks, those that are not the ones on the path
+  size_t index = num_known;  // the given blocks that differ from those on the path are duplicates
   for (const Node* above = node; index; above = above->parent)
     for (auto own = above->blocks.rbegin(); index && own != above->blocks.rend(); ++own)
       if (*own != blocks[--index]) inserted.duplicates.push_back(blocks[index]);
   std::reverse(inserted.duplicates.begin(), inserted.duplicates.end());
   if (has_tail && num_known == num_whole && place.num_agreeing == num_rest) {
-    inserted.duplicates.push_back(blocks.back());  // some block that is there begins with the tail: it serves as well
+    inserted.duplicates.push_back(blocks.back());  // a cached block begins with the tail, and serves as a donor too
   } else if (num_known < blocks.size()) {
     inserted.num_new_tokens = (has_tail ? tokens.size() : run.size()) - num_known * block_size_;
     node = add_leaf(node, run.subspan(num_known * block_size_), blocks.subspan(num_known));
@@ -259,7 +260,7 @@ Inserted Tree::insert_below(Node* start, Tokens tokens, Blocks blocks, int32_t p
 
 // ---------------------------------------------------------------- use, leases
 
-// Uses follow one another: no two are at the same time, whatever the clock says.
+// Times of use strictly increase, even if the clock does not: the least recently used leaf is always one.
 void Tree::mark_use(Node* node, double now) noexcept {
   if (!(now > last_use_) || std::isinf(now)) now = std::nextafter(last_use_, std::numeric_limits<double>::infinity());
   node->last_used = last_use_ = now;
@@ -277,7 +278,7 @@ void Tree::lease(NodeId id) {
   Node* node = find(id, "cannot lease an evicted prefix: lease it before evicting");
   if (!node) return;
   ++node->num_leases;
-  Node* above = node;  // becomes the first that is held already, or the root
+  Node* above = node;  // ends as the first that has holds already, or the root
   while (above->num_holds++ == 0 && above->parent) above = above->parent;
   counts_.num_leased_blocks += node->end - above->end;
 }
@@ -287,7 +288,7 @@ void Tree::release(NodeId id) {
   if (!node) return;
   if (!node->num_leases) throw std::invalid_argument("released more often than leased");
   --node->num_leases;
-  Node* above = node;  // becomes the first that is still held, or the root
+  Node* above = node;  // ends as the first that still has holds, or the root
   while (--above->num_holds == 0 && above->parent) above = above->parent;
   counts_.num_leased_blocks -= node->end - above->end;
   offer(node);
@@ -301,9 +302,9 @@ size_t Tree::num_sole_blocks(NodeId id) {
   return num_blocks;
 }
 
-// ---------------------------------------------------------------- what a node stands for
+// ---------------------------------------------------------------- the prefix of a node
 
-// Joins the runs from the root to a node; `length`: of all together.
+// Joins the runs from the root to a node; `length`: the sum of theirs.
 std::vector<int32_t> Tree::path(const Node* node, std::vector<int32_t> Node::* run, size_t length) const {
   std::vector<int32_t> found(length);
   for (auto end = found.end(); node && node->parent; node = node->parent)

@@ -220,7 +220,7 @@ def make_batch() -> Callable[..., PagedBatch]:
         counts = [-(-n // block_size) for n in context_lens]
         total = sum(counts) + 3
         free = np.random.permutation(total).astype(np.int32)
-        tables = np.full((len(counts), max(counts) + 1), free[-1], np.int32)  # a block that nobody owns
+        tables = np.full((len(counts), max(counts) + 1), free[-1], np.int32)  # a block without an owner
         caches = torch.full((2, total, num_kv_heads, block_size, head_dim), torch.nan)
         taken = 0
         for b, count in enumerate(counts):
@@ -242,7 +242,7 @@ def make_batch() -> Callable[..., PagedBatch]:
 
 @pytest.fixture(scope="session")
 def run_steps() -> Callable[..., list[Tensor]]:
-    """run_steps(decoder, recorder, kv_dtype, count) -> logits of so many steps of three requests, drafts among them."""
+    """run_steps(decoder, recorder, kv_dtype, count) -> logits of `count` steps of three requests, drafts among them."""
 
     def run(decoder: Decoder, recorder: Recorder | None, kv_dtype: torch.dtype, count: int) -> list[Tensor]:
         config, device = decoder.config, decoder.device

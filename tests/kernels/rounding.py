@@ -16,7 +16,7 @@ from torch import Tensor
 def gamma(count: float, dtype: torch.dtype = torch.float32) -> float:
     """The relative error of `count` roundings: `n u / (1 - n u)`, u half of eps (Higham, lemma 3.1)."""
     most = count * torch.finfo(dtype).eps / 2
-    assert most < 0.5, "so many roundings have no bound"
+    assert most < 0.5, "too many roundings for a bound"
     return most / (1 - most)
 
 

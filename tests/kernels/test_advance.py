@@ -144,10 +144,10 @@ def test_a_constrained_decode_asks_the_host_nothing(device: torch.device) -> Non
 @pytest.mark.gpu
 def test_a_constrained_decode_runs_inside_a_cuda_graph(device: torch.device) -> None:
     decoding = Decoding(device, 30)
-    beside = torch.cuda.Stream()
-    with torch.cuda.stream(beside):  # compiled before it is captured
+    other_stream = torch.cuda.Stream()
+    with torch.cuda.stream(other_stream):  # compiled before it is captured
         Decoding(device, 1).step()
-    torch.cuda.current_stream().wait_stream(beside)
+    torch.cuda.current_stream().wait_stream(other_stream)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         decoding.step()

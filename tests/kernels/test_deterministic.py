@@ -1,11 +1,11 @@
 """Deterministic mode: a row's bits depend on its query, its position and its keys, and on nothing else.
 
 The kernels of a GPU, on one or in Triton's interpreter. A prompt of 300 tokens is computed at once; then parts of it
-over what is cached of it, alone and beside a request that shares 256 keys, cut into splits that are merged and walked
+over what is cached of it, alone and with a request that shares 256 keys, cut into splits that are merged and walked
 by items that fold. Planning, masking, folding and merging must not change a bit.
 
 One thing is assumed in the interpreter, and can only be shown on a device: that the rows of a product of one shape do
-not depend on each other or on their places in the tile. The library behind numpy's products does not keep to that, so
+not depend on each other or on their places in the tile. numpy's library of products does not keep to that, so
 they are taken from left to right here (`conftest.py`).
 """
 
@@ -37,7 +37,7 @@ def _attend(batch: Any, num_processors: int, **options: Any) -> Tensor:
 
 
 def _part(batch: Any, begin: int, end: int) -> Any:
-    """Tokens begin to end - 1 of the prompt, those before them cached, beside the other request's one token."""
+    """Tokens begin to end - 1 of the prompt, those before them cached, with the other request's one token."""
     return replace(
         batch,
         q=torch.cat([batch.q[begin:end], batch.q[LENGTH:]]),

@@ -37,7 +37,7 @@ def half_steps(x: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Problem:
-    """Rows and their experts; the last expert is chosen by nobody, if there are others enough."""
+    """Rows and their experts; the last expert is chosen by no row, if there are others enough."""
 
     x: Tensor
     chosen: Tensor

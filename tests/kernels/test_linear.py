@@ -236,7 +236,7 @@ def test_int8_is_refused_where_nothing_computes_it() -> None:
 
 @pytest.mark.parametrize("int8", [False, True], ids=["whole", "int8"])
 def test_a_map_per_head_is_the_linear_op_of_every_head(int8: bool) -> None:
-    matrices, x = torch.randn(3, 21, 40), torch.randn(7, 3, 56)[..., 8:48]  # beside what else a head has
+    matrices, x = torch.randn(3, 21, 40), torch.randn(7, 3, 56)[..., 8:48]  # a slice of what a head has
     quantise: Quantise = "int8" if int8 else "none"
     weight = ops.pack_linears(matrices, quantise=quantise)
     found = ops.linear_heads(x, weight)

@@ -1,4 +1,4 @@
-"""Adapters of low rank in a step: the fast paths against their twin, and a row's bits whoever shares the step."""
+"""Adapters of low rank in a step: the fast paths against their twin, and a row's bits whatever else is in the step."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def adapted(segments: list[LoraSegment], out: torch.Tensor, x: torch.Tensor, how
 
 
 def segments_of(lengths: list[tuple[int, int]], adapters: list[LoraLayers]) -> tuple[list[LoraSegment], int]:
-    """Segments of so many rows and the adapter of that number, -1: none; and the number of rows."""
+    """Segments of given lengths with the adapter of that number, -1: none; and the number of rows."""
     segments, end = [], 0
     for length, which in lengths:
         if which >= 0 and length:

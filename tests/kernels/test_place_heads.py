@@ -106,7 +106,7 @@ def test_one_byte_stands_for_the_same_heads(shape: Shape, stored: torch.dtype, p
 
 
 def test_a_kernel_leaves_what_a_projection_wrote_as_it_is(device: torch.device) -> None:
-    """Numbers are read beside their partners while others of the head are under way."""
+    """Numbers are read together with their partners while others of the head are under way."""
     step = Step(SHAPES["qwen3"], torch.float32, None, device)
     step.run(implementation("triton"))
     assert torch.equal(step.heads.flatten(1), step.fused)

@@ -62,7 +62,7 @@ def test_triton_chooses_as_its_twin_does(rule: tuple[int, ExpertChoice], has_bia
     num_experts, choice = rule
     bias = torch.randn(num_experts) / 4 if has_bias else None
     both = torch.cat([clear_logits(7, num_experts, choice, bias), torch.randn(7, 1)], 1)
-    logits = both[:, :num_experts]  # as beside the score of a shared expert
+    logits = both[:, :num_experts]  # as next to the score of a shared expert
     slots = torch.tensor([5, -1, 0, 9, -1, 2, 1])
     expected, parts = reference.choose_experts(logits, bias, choice, slots)
     moved = None if bias is None else bias.to(device)

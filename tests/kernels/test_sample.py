@@ -161,7 +161,7 @@ def test_fast_paths_choose_what_the_twin_chooses(
 
 @pytest.mark.parametrize("vocab_size", [256, 512])
 def test_groups_that_may_be_drawn_by_their_mass_alone_are_looked_at(vocab_size: int) -> None:
-    """One peak beside groups of 128 equal scores, which have as much mass as the bound on a group's mass says."""
+    """One peak among groups of 128 equal scores, which have as much mass as the bound on a group's mass says."""
     num_rows = 2000
     peak = torch.randint(0, vocab_size, (num_rows,))
     is_beside = torch.arange(vocab_size) // 128 == peak[:, None] // 128

@@ -252,7 +252,7 @@ def test_heads_that_do_not_divide_are_refused() -> None:
 
 
 LONG = [
-    pytest.param([1000], [131_072], 0, (32, 8, 128), id="a turn behind a long prefix"),
+    pytest.param([1000], [131_072], 0, (32, 8, 128), id="a turn after a long prefix"),
     pytest.param([60], [131_072], 0, (128, 1, 576), id="latents"),
     pytest.param([8] * 256, [126_500] * 256, 126_000, (32, 8, 128), id="drafts that share a long prefix"),
 ]

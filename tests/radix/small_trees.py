@@ -1,4 +1,4 @@
-"""Trees for the facts, built in one line."""
+"""Small trees for tests, built in one line."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from phloem.radix import RadixTree, pack
 
 
 class Clock:
-    """A clock that stands until it is set."""
+    """A clock that changes only when it is set."""
 
     now = 0.0
 

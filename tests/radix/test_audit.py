@@ -1,4 +1,4 @@
-"""The audit must see corruption: each test breaks one invariant in a copy of a tree and expects to be told."""
+"""The audit detects corruption: each test breaks one invariant in a copy of a tree and expects an AssertionError."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def tree() -> RadixTree:
 
 
 def end_of(copy: Snapshot, *token_ids: int) -> NodeRecord:
-    """The node of the namespace "" whose path has these tokens."""
+    """The node of the namespace "" whose path spells these tokens."""
     nodes, path = {node.id: node for node in copy.nodes}, pack(token_ids)
     for node in copy.nodes:
         tokens, above = node.tokens, node.parent

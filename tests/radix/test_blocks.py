@@ -12,7 +12,7 @@ from phloem.radix import BlockPool, OutOfBlocks
 def test_allocate_is_all_or_nothing() -> None:
     pool = BlockPool(4, 16)
     pool.allocate(3)
-    with pytest.raises(OutOfBlocks, match=r"2 KV blocks asked for, 1 of 4 are free"):
+    with pytest.raises(OutOfBlocks, match=r"2 KV blocks requested, 1 of 4 are free"):
         pool.allocate(2)
     assert pool.num_free == 1
 

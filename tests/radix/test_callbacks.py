@@ -1,4 +1,4 @@
-"""Callbacks: while one runs the tree refuses all use; it stays sound if one fails, and names one that answers wrong."""
+"""Callbacks: while one runs the tree refuses all use; it stays valid if one raises, and names one with a bad result."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .small_trees import Clock
 
 Use = Callable[[RadixTree], object]
 
-# Every public method, with arguments that it takes. Expired pins stand in the tree, so that those of pins have work.
+# Every public method, with valid arguments. The tree has expired pins, so that the methods of pins have work.
 USES: dict[str, Use] = {
     "audit": lambda tree: tree.audit(),
     "blocks": lambda tree: tree.blocks(),
@@ -67,7 +67,7 @@ class Refusal(Exception):
 
 
 class Hooked:
-    """A tree whose callbacks all do what `hook` says, for the operation at hand."""
+    """A tree whose callbacks all call `hook`, for the operation under test."""
 
     def __init__(self) -> None:
         self.hook: Callable[[], object] = lambda: None
@@ -103,9 +103,9 @@ CALLBACKS = ["block_cost", "spare", "on_event"]
 
 @pytest.fixture
 def raised(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[BaseException]]:
-    """What callbacks raised that nothing could raise further."""
+    """The unraisable exceptions of callbacks."""
     errors: list[BaseException] = []
-    monkeypatch.setattr(sys, "unraisablehook", lambda told: errors.append(told.exc_value))
+    monkeypatch.setattr(sys, "unraisablehook", lambda raised: errors.append(raised.exc_value))
     yield errors
 
 
@@ -221,7 +221,7 @@ def test_block_cost_must_give_a_number(answer: object) -> None:
 
 
 class Failing:
-    """A number that cannot be had."""
+    """A number whose conversion raises."""
 
     def __float__(self) -> float:
         raise Refusal

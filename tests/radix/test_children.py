@@ -1,4 +1,4 @@
-"""The closest child, found by following bits, against a look at all of them."""
+"""The child with the longest common prefix, against a search of all children."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What followed some tokens before, as the tree tells it."""
+"""Continuations: the tokens that follow a prefix in the tree."""
 
 from __future__ import annotations
 

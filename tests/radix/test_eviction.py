@@ -1,4 +1,4 @@
-"""What goes first under which policy, how much of it, and what is spared."""
+"""Eviction: the order under each policy, how much of a leaf is evicted, and what is spared."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_cost_keeps_what_was_hit_often_but_not_for_ever() -> None:
     tree.match(pack([1]), "")
     tree.insert(pack([3]), [3], "")
     assert [tree.evict(1), tree.evict(1)] == [[2], [3]]
-    for block in range(4, 9):  # each eviction ends an era: what comes later is worth more from the start
+    for block in range(4, 9):  # each eviction ends an era: later blocks start with a higher rank
         tree.insert(pack([block]), [block], "")
         tree.evict(1)
     assert tree.match(pack([1]), "").num_tokens == 0
@@ -87,7 +87,7 @@ def test_cost_prefers_what_is_dear_to_compute() -> None:
 
 
 def needing(*token_ids: int) -> Callable[[str, bytes], int]:
-    """Says of a prefix how many of its tokens a request for these tokens will need."""
+    """A `spare` callback: how many tokens of a prefix a request for these tokens will need."""
     return lambda _, path: common_prefix(path, pack(token_ids)) >> 2
 
 

@@ -1,4 +1,4 @@
-"""Why something was not cached."""
+"""Explanations of misses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tree whose process runs out of memory in the middle of an operation is what it was before, or fully changed."""
+"""A tree whose process runs out of memory during an operation is either unchanged or fully changed."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import textwrap
 
 import pytest
 
-# What is large enough is mapped by itself, so under a limit of `room` bytes more than the process has, each of the
-# large allocations of an operation is in turn the one that fails. Every operation is done on a fresh tree until there
-# is room.
+# Large allocations are mapped separately. So under a limit of `room` bytes above what the process has, each large
+# allocation of an operation in turn is the one that fails. Every operation is repeated on a fresh tree, with a higher
+# limit, until it succeeds.
 SCRIPT = """
     import gc, resource, sys
     from array import array
@@ -56,7 +56,7 @@ SCRIPT = """
     def state(tree):
         return tree.num_cached_blocks, tree.statistics.num_namespaces
 
-    sys.unraisablehook = lambda told: None  # a follower may go without its events
+    sys.unraisablehook = lambda raised: None  # events may be lost
     num_failed = 0
     for operation in (insert_below, insert_first, insert_many_first, split, cut, take, take_told):
         expected = filled()
@@ -76,7 +76,7 @@ SCRIPT = """
                 num_failed += 1
             finally:
                 resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-            is_eviction = operation in (cut, take, take_told)  # whose answer too takes memory
+            is_eviction = operation in (cut, take, take_told)  # whose result takes memory too
             allowed = (expected,) if is_done else (before, expected) if is_eviction else (before,)
             assert state(tree) in allowed, (operation, room, state(tree), before, expected)
             assert sum(len(node[4]) for node in tree.nodes()) == tree.num_cached_blocks, (operation, room)

@@ -1,4 +1,4 @@
-"""Pins hold within a budget, until their time is over and room is needed."""
+"""Pins protect prefixes within a budget, until they have expired and their blocks are needed."""
 
 from __future__ import annotations
 

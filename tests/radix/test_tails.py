@@ -1,4 +1,4 @@
-"""What fills no block is kept as a tail, of which only donors are made."""
+"""Tails: last blocks that are not full are cached, and found only as donors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tokens as bytes, and the first difference between two runs."""
+"""Packed tokens, and the longest common prefix of two sequences."""
 
 from __future__ import annotations
 

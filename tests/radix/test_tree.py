@@ -1,4 +1,4 @@
-"""Facts about the radix tree; the fuzz tests hold the general law."""
+"""Single properties of the radix tree; the fuzz tests check it as a whole."""
 
 from __future__ import annotations
 
@@ -252,9 +252,9 @@ def test_a_namespace_may_be_any_text() -> None:
         tree.insert(pack([1]), [block], namespace)
         assert tree.match(pack([1]), namespace).blocks == [block]
         assert tree.explain(pack([1]), "none").other_namespace is not None
-    told: list[str] = []
-    tree.evict(7, spare=lambda namespace, tokens: told.append(namespace) or 0)
-    assert sorted(told) == sorted(("", "a\0b", "a", "é" * 40, "\ud800", "\ud800\udc00", "\U00010000"))
+    namespaces: list[str] = []
+    tree.evict(7, spare=lambda namespace, tokens: namespaces.append(namespace) or 0)
+    assert sorted(namespaces) == sorted(("", "a\0b", "a", "é" * 40, "\ud800", "\ud800\udc00", "\U00010000"))
 
 
 class Refusal(Exception):

@@ -1,4 +1,4 @@
-"""The radix tree against the truth, on random walks."""
+"""The radix tree against the oracle, on random sequences of operations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .truth import KEYS, Block, Truth, block_cost
 
 
 def draw_tokens(random: Random, block_size: int) -> list[int]:
-    """Few different blocks, some alike but for their last tokens, and a tail that fills none."""
+    """A few distinct blocks, some with a common prefix, and a tail."""
     tokens: list[int] = []
     for _ in range(random.randrange(7)):
         alike = random.randrange(block_size + 1) if random.random() < 0.5 else block_size
@@ -104,7 +104,7 @@ def test_what_is_needed_goes_only_after_all_that_is_not(
 
 
 class TreeMachine(RuleBasedStateMachine):
-    """The same operations, chosen and shrunk by hypothesis: finds the shortest way to a fault."""
+    """The same operations, chosen and shrunk by hypothesis: finds the shortest sequence that fails."""
 
     tokens = st.lists(st.integers(0, 1), max_size=12)
     namespaces = st.sampled_from(NAMESPACES)

@@ -1,4 +1,4 @@
-"""Traffic replayed: under the policies, and with Belady's."""
+"""Replays of traffic under the policies, and under Belady's."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TRAFFIC = st.lists(st.tuples(st.sampled_from(["", "b"]), TOKENS, st.integers(0, 
 
 
 def visits_of(traffic: list[tuple[str, list[int], int]]) -> list[Visit]:
-    """Each ends with a token of its own, since the last one of a prompt is computed in any case."""
+    """Each ends with a unique token, since the last one of a prompt is always computed."""
     return [
         Visit(space, pack([*tokens[: max(0, len(tokens) - extra)], 10 + index]), max(0, len(tokens) - extra) + 1)
         for index, (space, tokens, extra) in enumerate(traffic)
@@ -23,7 +23,7 @@ def visits_of(traffic: list[tuple[str, list[int], int]]) -> list[Visit]:
 def test_with_room_for_all_every_token_seen_before_is_hit(
     traffic: list[tuple[str, list[int], int]], policy: str, block_size: int
 ) -> None:
-    """All but the last token of a prompt, whatever the blocks: what has been seen of one is copied."""
+    """All but the last token of a prompt hits, whatever the block size: partial blocks are copied."""
     seen: set[tuple[str, tuple[int, ...]]] = set()
     expected = []
     for space, tokens, extra in traffic:
@@ -48,7 +48,7 @@ def test_no_policy_hits_more_than_the_optimum(
 
 @given(TRAFFIC, st.integers(7, 10))
 def test_the_optimum_is_that_of_trying_everything(traffic: list[tuple[str, list[int], int]], num_blocks: int) -> None:
-    """The oracle goes through all sets of blocks that could be kept, for short traffic."""
+    """The oracle tries all sets of blocks that could be kept, for short traffic."""
     visits = visits_of(traffic[:5])
     best = _best([(v.namespace, v.tokens) for v in visits], frozenset(), num_blocks)
     assert sum(foresee(visits, num_blocks=num_blocks, block_size=1)) == best

@@ -1,4 +1,4 @@
-"""A tree and the truth, going through the same operations."""
+"""A tree and the oracle under the same operations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NAMESPACES = ["", "salt"]
 
 
 class Trial:
-    """A tree, a pool and the truth, going through the same operations; `check` compares them."""
+    """A tree, a pool and the oracle under the same operations; `check` compares them."""
 
     def __init__(self, block_size: int, policy: str, *, has_follower: bool) -> None:
         self.block_size = block_size
@@ -60,7 +60,7 @@ class Trial:
             self.leases.append((match.node, path))
 
     def recall(self, which: int) -> None:
-        """A match of long ago is what it was, or it is refused."""
+        """An old match is unchanged, or it is refused."""
         if self.seen:
             match, path = self.seen[which % len(self.seen)]
             if all(self.truth.cached.get(prefix) is block for prefix, block in path.items()):
@@ -71,7 +71,7 @@ class Trial:
                         use(match.node)
 
     def insert(self, tokens: list[int], namespace: str, share: float, priority: int, lease: bool, tail: bool) -> None:
-        """The caller knows a share of the cached prefix, and brings blocks of its own for the rest.
+        """The caller knows a part of the cached prefix, and has blocks of its own for the rest.
 
         What it has leased already it names (`after`); with `tail` it also brings what does not fill a block.
         """
@@ -128,7 +128,7 @@ class Trial:
         assert len(freed) <= num_blocks + max(num_blocks, 16)
 
     def account_for(self, freed: list[int], num_before_pins: int) -> None:
-        """Freed blocks are gone from the truth; none was held; the policy's order was kept."""
+        """Evicted blocks are removed from the oracle; none was leased; the policy's order was kept."""
         owner = {block.id: prefix for prefix, block in self.truth.cached.items()}
         key = KEYS[self.policy]
         highest = None
@@ -142,7 +142,7 @@ class Trial:
             if self.policy == "cost":
                 self.truth.era = max(self.truth.era, key(gone)[0])
             if index == num_before_pins:
-                highest = None  # expired pins were given up here, and what they held is as old as it is
+                highest = None  # expired pins ended here, and their prefixes may be older
             highest = key(gone) if highest is None else max(highest, key(gone))
         for space, known in self.truth.cached:
             above = known[: -self.block_size]
@@ -199,7 +199,7 @@ class Trial:
             assert (found.reason == "other_namespace") == elsewhere
 
     def evictions(self, namespace: str, tokens: list[int], num_cached: int, most: int) -> set[float]:
-        """When blocks went that agree with `tokens` after `num_cached` as far as both go, for more than `most`."""
+        """When blocks were evicted that agree with `tokens` after `num_cached` for more than `most` tokens."""
         asked = tokens[num_cached : num_cached + self.block_size]
         times = set()
         for (space, prefix), when in self.truth.evicted_at.items():
@@ -216,7 +216,7 @@ class Trial:
         return times
 
     def check(self) -> None:
-        """Counts are exact, every block is somewhere once, and a follower of the events has the same tree."""
+        """Counts are exact, every block is in one place, and a copy kept by the events is the same tree."""
         held = self.held()
         tree, cached = self.tree, self.truth.cached
         assert tree.num_cached_blocks == len(cached)

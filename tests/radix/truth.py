@@ -1,4 +1,4 @@
-"""What a prefix cache should hold: a dict of token tuples that always tells the truth."""
+"""The oracle of a prefix cache: a dict by tuples of tokens."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Prefix = tuple[str, tuple[int, ...]]
 
 @dataclass
 class Block:
-    """What is true of one cached block: everything that went through it, not only what ended there."""
+    """One cached block, with every use of a prefix through it, not only of those that ended there."""
 
     id: int
     last_used: int = 0
@@ -42,7 +42,7 @@ class Truth:
         return found
 
     def partial(self, namespace: str, tokens: list[int]) -> dict[int, int]:
-        """Blocks after the matched prefix that agree in a token or more: id → number of agreeing tokens."""
+        """Blocks after the matched prefix that share a token or more: id → number of shared tokens."""
         start = len(self.matched(namespace, tokens)) * self.block_size
         donors = {}
         for (space, known), block in self.cached.items():

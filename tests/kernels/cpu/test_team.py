@@ -1,4 +1,4 @@
-"""Teams: every task is done on its own job's arguments, whoever comes, sleeps, rests or is away."""
+"""Teams: every task runs on its own job's arguments, whichever threads come, sleep, rest or are away."""
 
 from __future__ import annotations
 

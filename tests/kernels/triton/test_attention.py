@@ -21,7 +21,7 @@ CASES: dict[str, tuple[Any, ...]] = {
     "decode walks its splits": ([1], [600], (4, 2, 64), 16, 0, {}, {"num_processors": 1}),
     "prefill": ([40], [40], (3, 1, 64), 16, 0, {}, {}),
     "chunk over a cached prefix": ([21], [280], (4, 1, 64), 64, 0, {}, {"num_processors": 1}),
-    "draft beside decode": ([1, 5], [100, 70], (8, 2, 64), 16, 0, {}, {}),
+    "draft with decode": ([1, 5], [100, 70], (8, 2, 64), 16, 0, {}, {}),
     "token blocks": ([1, 3], [40, 70], (2, 2, 32), 1, 0, {}, {}),
     "padded head": ([2], [70], (2, 1, 96), 16, 0, {}, {}),
     "wide head": ([1], [70], (2, 1, 128), 64, 0, {}, {}),

@@ -133,7 +133,7 @@ def test_deterministic_products_do_not_depend_on_the_other_rows(shape: tuple[int
 
 
 def test_graphs_can_be_captured_when_all_that_were_are_gone() -> None:
-    """Their pool of memory stays, though the library behind the product keeps its workspace in it."""
+    """Their pool of memory stays, though the library of the product keeps its workspace in it."""
     recorder = CudaRecorder(torch.device("cuda"))
     x = torch.randn(64, 64, device="cuda")
     expected = x @ x

@@ -24,10 +24,10 @@ SHAPES = {
     "of 192": (33, 384, 192),
 }
 ELEMENTS: tuple[Element, ...] = ("int4", "int8", "e4m3", "uint4")
-BESIDE: dict[Element, str] = {"int4": "zeros", "int8": "zeros", "e4m3": "", "uint4": "offsets"}
+COMPANIONS: dict[Element, str] = {"int4": "zeros", "int8": "zeros", "e4m3": "", "uint4": "offsets"}
 
 
-def random_weight(element: Element, shape: tuple[int, int, int], *, beside: str) -> Grouped:
+def random_weight(element: Element, shape: tuple[int, int, int], *, companion: str) -> Grouped:
     num_outputs, num_inputs, size = shape
     middle = 8 if element in ("int4", "uint4") else 128
     numbers = torch.randint(-middle, middle, (num_outputs, num_inputs)).to(torch.int8)
@@ -36,8 +36,8 @@ def random_weight(element: Element, shape: tuple[int, int, int], *, beside: str)
     if element == "e4m3":
         numbers = torch.randn(num_outputs, num_inputs).mul(60).to(torch.float8_e4m3fn)
     scales = torch.rand(num_outputs, num_inputs // size).add(0.1).half() / num_inputs**0.5
-    zeros = torch.randint(-middle, middle, scales.shape).to(torch.int8) if beside == "zeros" else None
-    offsets = torch.randn(scales.shape) / num_inputs**0.5 if beside == "offsets" else None
+    zeros = torch.randint(-middle, middle, scales.shape).to(torch.int8) if companion == "zeros" else None
+    offsets = torch.randn(scales.shape) / num_inputs**0.5 if companion == "offsets" else None
     return Grouped(element, numbers, scales / middle, zeros, offsets=offsets)
 
 
@@ -64,12 +64,14 @@ def dtype(request: pytest.FixtureRequest, bfloat16: torch.dtype) -> torch.dtype:
 
 @pytest.mark.parametrize("num_rows", [0, 5, 70])
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize(("element", "beside"), [*BESIDE.items(), ("int4", ""), ("int8", ""), ("int8", "offsets")])
+@pytest.mark.parametrize(
+    ("element", "companion"), [*COMPANIONS.items(), ("int4", ""), ("int8", ""), ("int8", "offsets")]
+)
 def test_equals_the_dequantised_weights(
-    element: Element, shape: str, num_rows: int, beside: str, dtype: torch.dtype, device: torch.device
+    element: Element, shape: str, num_rows: int, companion: str, dtype: torch.dtype, device: torch.device
 ) -> None:
     torch.manual_seed(num_rows)
-    weight = random_weight(element, SHAPES[shape], beside=beside)
+    weight = random_weight(element, SHAPES[shape], companion=companion)
     kept = laid_out(weight, dtype, device)
     x = torch.randn(num_rows, SHAPES[shape][1] + 16).to(dtype).to(device)[:, : SHAPES[shape][1]]
     assert kept.bias is not None
@@ -85,7 +87,7 @@ def test_a_row_has_the_bits_that_it_has_alone(element: Element, device: torch.de
     """In deterministic mode: few rows, whose inputs are cut among programs, and many, which walk all of them."""
     torch.manual_seed(3)
     shape = (40, 1280, 128)
-    weight = laid_out(random_weight(element, shape, beside=BESIDE[element]), torch.float16, device, row_tile=256)
+    weight = laid_out(random_weight(element, shape, companion=COMPANIONS[element]), torch.float16, device, row_tile=256)
     assert launch.linear_splits(shape[0], shape[1]) > 1
     x = torch.randn(70, shape[1]).half().to(device)
     together = device_linear(x, weight)
@@ -102,7 +104,7 @@ def test_experts_and_their_twin_agree_with_float64(element: Element, num_tokens:
     num_experts, hidden, inner = 5, 128, 64
     kept: list[LinearWeights] = []
     for shape in ((2 * inner, hidden, 128), (hidden, inner, 32)):
-        whole = stack([random_weight(element, shape, beside=BESIDE[element]) for _ in range(num_experts)])
+        whole = stack([random_weight(element, shape, companion=COMPANIONS[element]) for _ in range(num_experts)])
         assert whole is not None
         stored, groups = device_grouped.lay_out(whole, torch.float16)
         kept.append(LinearWeights((), stored.view(num_experts, shape[0], -1), groups=groups))

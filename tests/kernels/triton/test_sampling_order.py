@@ -1,9 +1,9 @@
 """In which order biases, penalties and filters count: as in vLLM's sampler, and where transformers' order differs.
 
-Both laws are written here in plain torch from their documentation (vLLM: `vllm.v1.sample.sampler.Sampler`;
+Both distributions are written here in plain torch from their documentation (vLLM: `vllm.v1.sample.sampler.Sampler`;
 transformers: `GenerationMixin._get_logits_processor`, which knows neither presence nor frequency penalties). Values and
 factors are small multiples of powers of two, so that float32 computes edits without rounding, and thresholds lie
-halfway between two tokens: the laws are compared exactly.
+halfway between two tokens: the distributions are compared exactly.
 """
 
 from __future__ import annotations
@@ -103,8 +103,10 @@ def random_case(random: torch.Generator, *, penalties: bool = True, min_p: bool 
     at = int(choose(*range(1, VOCAB_SIZE - 2)))
     between = float((p[at] * p[at + 1]).sqrt() / p[0])
     case = replace(case, min_p=between if min_p and choose(0, 1) else 0, top_k=int(choose(0, 3, 5, 8)))
-    law = without_others_than_top_k(without_improbable((vllm_edits(case) / case.temperature), case.min_p), case.top_k)
-    left = law.softmax(0).sort(descending=True).values.cumsum(0)
+    scores = without_others_than_top_k(
+        without_improbable((vllm_edits(case) / case.temperature), case.min_p), case.top_k
+    )
+    left = scores.softmax(0).sort(descending=True).values.cumsum(0)
     at = int(choose(*range(5)))
     has_top_p = choose(0, 1) and left[at + 1] - left[at] > 1e-3  # or float32 could not tell them apart
     return replace(case, top_p=float((left[at] + left[at + 1]) / 2) if has_top_p else 1)
