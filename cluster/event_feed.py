@@ -1,4 +1,4 @@
-"""KV events of many replicas, told to one index as they come.
+"""KV events of many replicas, applied to one index as they come.
 
 A replica's events have its name as their topic, so one socket hears them all. Whatever was missed, before this feed
 came or on the way, is asked for at the replica's replay socket; what the replica does not keep any more is given up,
@@ -62,7 +62,7 @@ class EventFeed:
         self._commands.put(("follow", source))
 
     def leave(self, replica: str) -> None:
-        """A replica is gone, and is followed no longer; the index is told by the caller."""
+        """A replica is gone, and is followed no longer; the caller informs the index."""
         self._commands.put(("leave", replica))
 
     def close(self) -> None:

@@ -78,7 +78,7 @@ class Replica:
             yield error
 
     def record_routing_stats(self) -> dict[str, Any]:
-        """What the router and `/metrics` are told, about once a second."""
+        """What the router and `/metrics` read, about once a second."""
         found = self._engine.statistics()
         return {**self._facts, "queued_tokens": found.num_waiting_tokens, "statistics": asdict(found)}
 
