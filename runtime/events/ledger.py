@@ -26,7 +26,7 @@ MOST_DEPARTED = 16_384  # blocks that are nowhere, but may be on their way to a 
 
 
 class _Block:
-    """Attributes: media in which it is, those that were published, and what is published of the block (scope None: not known)."""
+    """Attributes: media in which it is and those of them that were published; the rest is None or empty until known."""
 
     __slots__ = ("media", "parent", "published", "scope", "tokens")
 

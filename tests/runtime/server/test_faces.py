@@ -1,4 +1,4 @@
-"""One answer, six faces: chat, responses and messages, whole and streamed, say the same, whatever the model wrote."""
+"""One answer in six forms: chat, responses and messages, whole and streamed, agree, whatever the model wrote."""
 
 from __future__ import annotations
 
