@@ -53,9 +53,9 @@ if TYPE_CHECKING:
         regex,
         structural_tag,
     )
-    from phloem.runtime.engine.engine.async_engine import AsyncEngine, Stream
-    from phloem.runtime.engine.engine.engine import Engine
-    from phloem.runtime.engine.engine.statistics import EngineStatistics
+    from phloem.runtime.engine.async_engine import AsyncEngine, Stream
+    from phloem.runtime.engine.engine import Engine
+    from phloem.runtime.engine.statistics import EngineStatistics
     from phloem.runtime.explain import explain
     from phloem.runtime.offload.kv_store import KVStore
     from phloem.runtime.program import (

@@ -22,7 +22,7 @@ from typing import Any
 import phloem
 from phloem.fsm import Compiler, Constraint, Vocabulary
 from phloem.fsm.any_json import ExtraKeys, KeyOrder
-from phloem.runtime.engine.engine.gc_tuning import settle
+from phloem.runtime.engine.gc_tuning import settle
 from phloem.runtime.execute.huge_pages import gather
 
 __version__ = getattr(phloem, "__version__", "0")

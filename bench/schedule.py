@@ -27,7 +27,7 @@ import torch
 
 from phloem.radix import common_prefix, pack
 from phloem.runtime.config import EngineConfig
-from phloem.runtime.engine.engine.engine import Engine
+from phloem.runtime.engine.engine import Engine
 from phloem.runtime.execute.loading import LoadedModel, load
 from phloem.runtime.models import Decoder
 from phloem.runtime.request import SamplingParams

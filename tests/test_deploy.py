@@ -15,7 +15,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from phloem.runtime.engine.engine.async_engine import AsyncEngine
+from phloem.runtime.engine.async_engine import AsyncEngine
 from phloem.runtime.server import ServerSettings, create_app
 
 from .runtime.fakes import fake_engine

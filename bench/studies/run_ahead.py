@@ -34,7 +34,7 @@ from decode_step import LLAMA_8B, QWEN3_0_6B, random_decoder
 from phloem.runtime.config import EngineConfig
 from phloem.runtime.constrain.spec import json_schema
 from phloem.runtime.device import Reading
-from phloem.runtime.engine.engine.engine import Engine
+from phloem.runtime.engine.engine import Engine
 from phloem.runtime.execute.loading import LoadedModel
 from phloem.runtime.models import resolve_model
 from phloem.runtime.request import SamplingParams

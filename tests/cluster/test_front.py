@@ -25,9 +25,9 @@ from phloem.cluster.front import app_over, engine_without_weights
 from phloem.cluster.remote_engine import RemoteEngine
 from phloem.errors import PhloemError
 from phloem.runtime.config import EngineConfig
-from phloem.runtime.engine.engine.async_engine import AsyncEngine
-from phloem.runtime.engine.engine.engine import Engine
-from phloem.runtime.engine.engine.statistics import EngineStatistics
+from phloem.runtime.engine.async_engine import AsyncEngine
+from phloem.runtime.engine.engine import Engine
+from phloem.runtime.engine.statistics import EngineStatistics
 from phloem.runtime.execute.loading import LoadedModel, load
 from phloem.runtime.request import Delta
 from phloem.runtime.server import ServerSettings

@@ -21,7 +21,7 @@ from phloem.cluster.front import LEAST_TOKENS, is_worth_a_prefill
 from phloem.cluster.prefill_first import prefill_first
 from phloem.cluster.remote_engine import Gone, RemoteEngine
 from phloem.errors import ConfigError, EngineStopped, PhloemError, QueueFull
-from phloem.runtime.engine.engine.engine import Engine
+from phloem.runtime.engine.engine import Engine
 from phloem.runtime.request import Delta, SamplingParams
 from phloem.runtime.server.prefill import answers
 from phloem.runtime.server.prepare import EngineCall

@@ -21,7 +21,7 @@ pytest.importorskip("ray.serve", reason="Ray Serve (phloem[ray]) is not installe
 pytest.importorskip("zmq", reason="pyzmq (phloem[ray]) is not installed")
 
 from phloem.cluster.front import sender
-from phloem.runtime.engine.engine.engine import Engine
+from phloem.runtime.engine.engine import Engine
 from phloem.runtime.request import Delta, SamplingParams, Usage
 from phloem.runtime.server.prepare import EngineCall
 

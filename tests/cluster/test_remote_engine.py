@@ -20,8 +20,8 @@ from phloem.cluster.remote_engine import MOST_TRIES, Gone, RemoteEngine
 from phloem.errors import EngineStopped, PhloemError, RequestError
 from phloem.runtime.config import EngineConfig
 from phloem.runtime.constrain.spec import json_schema, regex
-from phloem.runtime.engine.engine.async_engine import AsyncEngine
-from phloem.runtime.engine.engine.engine import Engine
+from phloem.runtime.engine.async_engine import AsyncEngine
+from phloem.runtime.engine.engine import Engine
 from phloem.runtime.execute.loading import load
 from phloem.runtime.request import Delta, SamplingParams
 from phloem.runtime.server.prepare import EngineCall

@@ -17,7 +17,7 @@ import torch
 from phloem.fsm import Vocabulary
 from phloem.kernels import AttentionPlan
 from phloem.runtime.config import EngineConfig
-from phloem.runtime.engine.engine.engine import Engine
+from phloem.runtime.engine.engine import Engine
 from phloem.runtime.execute.kv_cache import KVCache
 from phloem.runtime.execute.loading import LoadedModel
 from phloem.runtime.models.config import LayerConfig

@@ -20,7 +20,7 @@ from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 import phloem
-from phloem.runtime.engine.engine.engine_core import EngineCore
+from phloem.runtime.engine.engine_core import EngineCore
 
 ROOT = Path(phloem.__file__).parent
 WATCHED = tuple(str(ROOT / room) + "/" for room in ("runtime", "radix"))

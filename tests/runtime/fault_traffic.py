@@ -17,8 +17,8 @@ import torch
 
 from phloem.errors import DeadlineExceeded, RequestError
 from phloem.runtime.constrain.spec import regex
-from phloem.runtime.engine.engine.engine import Engine
-from phloem.runtime.engine.engine.engine_core import EngineCore
+from phloem.runtime.engine.engine import Engine
+from phloem.runtime.engine.engine_core import EngineCore
 from phloem.runtime.execute.adapters import Adapters
 from phloem.runtime.request import Delta, SamplingParams
 

@@ -13,7 +13,7 @@ import pytest
 import phloem as ph
 from phloem.errors import ModelError, RequestError
 from phloem.runtime.config import EngineConfig
-from phloem.runtime.engine.engine.warmup import warm_up
+from phloem.runtime.engine.warmup import warm_up
 from phloem.runtime.execute.loading import load
 from phloem.runtime.models import resolve_model
 from phloem.runtime.tokenizer.tokenizer import Tokenizer

@@ -12,7 +12,7 @@ import torch
 import triton
 
 import phloem as ph
-from phloem.runtime.engine.engine.warmup import warm_up
+from phloem.runtime.engine.warmup import warm_up
 from phloem.runtime.models import resolve_model
 
 from .models.saved_adapters import ALL, save_adapter

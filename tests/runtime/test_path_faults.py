@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from phloem.errors import ConfigError, ModelError
 from phloem.runtime.cli import options
 from phloem.runtime.cli.looking import constraint_spec
-from phloem.runtime.engine.engine.engine import Engine
+from phloem.runtime.engine.engine import Engine
 from phloem.runtime.models.gguf.file import GgufFile
 from phloem.runtime.models.json_file import read_json_object, read_text
 from phloem.runtime.models.resolve import resolve_model

@@ -18,7 +18,7 @@ from phloem.errors import ConstraintError
 from phloem.fsm.collection import put_off
 from phloem.runtime.constrain import spec as specs
 from phloem.runtime.constrain.spec import ConstraintSpec
-from phloem.runtime.engine.engine.async_engine import AsyncEngine
+from phloem.runtime.engine.async_engine import AsyncEngine
 from phloem.runtime.request import SamplingParams
 
 from .fakes import fake_engine

@@ -9,7 +9,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from phloem.runtime.engine.engine.engine import Engine
+from phloem.runtime.engine.engine import Engine
 from phloem.runtime.request import FinishReason, SamplingParams, TokenLogprob
 from phloem.runtime.speculate.overlap_policy import OverlapPolicy
 

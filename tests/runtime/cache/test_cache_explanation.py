@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phloem.runtime.cache.cache_explanation import CacheExplanation
-from phloem.runtime.engine.engine.engine import Engine
+from phloem.runtime.engine.engine import Engine
 from phloem.runtime.request import SamplingParams
 
 from ..fakes import fake_engine

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from phloem.runtime.cache.prompt_alternatives import PromptAlternatives
 from phloem.runtime.config import EngineConfig
-from phloem.runtime.engine.engine.engine import Engine
+from phloem.runtime.engine.engine import Engine
 from phloem.runtime.execute.loading import LoadedModel, load
 from phloem.runtime.request import SamplingParams, TokenLogprob
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from phloem.runtime.engine.engine.engine import Engine
+from phloem.runtime.engine.engine import Engine
 from phloem.runtime.offload import DiskTier, tier_writer
 from phloem.runtime.request import SamplingParams
 from phloem.runtime.server.prefill import stored

@@ -16,7 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from phloem.errors import ConfigError
-from phloem.runtime.engine.engine.engine import Engine
+from phloem.runtime.engine.engine import Engine
 from phloem.runtime.offload import DiskTier, loads
 from phloem.runtime.request import FinishReason, SamplingParams, Usage
 from phloem.runtime.server.replies import usage_body

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from phloem.runtime.engine.engine.engine import Engine
+from phloem.runtime.engine.engine import Engine
 from phloem.runtime.request import Completion, FinishReason, Usage
 
 from .shell import DOCUMENT, Shell

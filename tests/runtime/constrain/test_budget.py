@@ -11,7 +11,7 @@ import pytest
 
 from phloem.errors import RequestError
 from phloem.runtime.constrain.spec import json_schema, regex
-from phloem.runtime.engine.engine.engine import Engine
+from phloem.runtime.engine.engine import Engine
 from phloem.runtime.request import FinishReason, SamplingParams
 
 from ..fakes import fake_engine

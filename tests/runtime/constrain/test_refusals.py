@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from phloem.errors import ConfigError, EngineStopped, PromptTooLong, QueueFull, RequestError
-from phloem.runtime.engine.engine.engine import Engine
+from phloem.runtime.engine.engine import Engine
 from phloem.runtime.request import RequestOptions, SamplingParams
 
 from ..fakes import fake_engine

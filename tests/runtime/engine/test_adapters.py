@@ -19,8 +19,8 @@ from phloem.errors import ConfigError, ModelError, RequestError
 from phloem.kernels import AttentionPlan, LoraLayers
 from phloem.runtime.config import EngineConfig
 from phloem.runtime.constrain.spec import regex
-from phloem.runtime.engine.engine.collector import Collector
-from phloem.runtime.engine.engine.engine import Engine
+from phloem.runtime.engine.collector import Collector
+from phloem.runtime.engine.engine import Engine
 from phloem.runtime.execute.adapters import Adapters
 from phloem.runtime.execute.kv_cache import KVCache
 from phloem.runtime.execute.loading import LoadedModel, load

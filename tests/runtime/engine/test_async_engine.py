@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from phloem.errors import ConfigError, EngineStopped, RequestError
-from phloem.runtime.engine.engine.async_engine import AsyncEngine
+from phloem.runtime.engine.async_engine import AsyncEngine
 from phloem.runtime.request import SamplingParams
 
 from ..fakes import fake_engine, greedy_truth

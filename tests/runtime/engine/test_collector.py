@@ -6,7 +6,7 @@ import pytest
 
 from phloem.errors import RequestError
 from phloem.runtime.constrain.spec import json_object
-from phloem.runtime.engine.engine.collector import Collector
+from phloem.runtime.engine.collector import Collector
 from phloem.runtime.request import Delta, FinishReason, Usage
 
 

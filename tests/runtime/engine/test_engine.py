@@ -13,9 +13,9 @@ import torch
 
 from phloem.errors import EngineStopped, RequestError
 from phloem.runtime.constrain.spec import regex
-from phloem.runtime.engine.engine.async_engine import AsyncEngine
-from phloem.runtime.engine.engine.engine import Engine
-from phloem.runtime.engine.engine.warmup import warm_up
+from phloem.runtime.engine.async_engine import AsyncEngine
+from phloem.runtime.engine.engine import Engine
+from phloem.runtime.engine.warmup import warm_up
 from phloem.runtime.request import FinishReason, SamplingParams
 
 from ..fakes import EOS, expect_short_answers, fake_engine, greedy_truth

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from phloem.runtime.cache.prefix_cache import PrefixCache
-from phloem.runtime.engine.engine.engine import Engine
-from phloem.runtime.engine.engine.engine_lock import EngineLock
+from phloem.runtime.engine.engine import Engine
+from phloem.runtime.engine.engine_lock import EngineLock
 from phloem.runtime.request import SamplingParams
 
 from ..fakes import fake_engine

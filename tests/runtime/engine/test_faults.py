@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from phloem.errors import RequestError
-from phloem.runtime.engine.engine.async_engine import AsyncEngine
+from phloem.runtime.engine.async_engine import AsyncEngine
 from phloem.runtime.request import SamplingParams
 
 from ..fakes import fake_engine, greedy_truth

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from phloem.errors import QueueFull, RequestError
 from phloem.runtime.config import EngineConfig
 from phloem.runtime.constrain.spec import json_schema, regex
-from phloem.runtime.engine.engine.engine import Engine
+from phloem.runtime.engine.engine import Engine
 from phloem.runtime.execute.loading import LoadedModel, load
 from phloem.runtime.request import Delta, FinishReason, SamplingParams
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from phloem.errors import RequestError
-from phloem.runtime.engine.engine.deltas import cause_of
 from phloem.runtime.request import SamplingParams
+from phloem.runtime.sample.sampler_output import cause_of
 
 from ..fakes import fake_engine, greedy_truth
 

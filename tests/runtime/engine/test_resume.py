@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from phloem.errors import RequestError
 from phloem.runtime.constrain.spec import json_schema, regex
-from phloem.runtime.engine.engine.engine import Engine
-from phloem.runtime.engine.engine.request_factory import seed_of_output
+from phloem.runtime.engine.engine import Engine
+from phloem.runtime.engine.request_factory import seed_of_output
 from phloem.runtime.request import Delta, SamplingParams
 
 from ..fakes import NEVER, fake_engine

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from phloem.errors import RequestError
 from phloem.runtime.constrain.spec import ConstraintSpec, json_schema, regex
-from phloem.runtime.engine.engine.engine import Engine
+from phloem.runtime.engine.engine import Engine
 from phloem.runtime.execute.batch import Batch
 from phloem.runtime.request import Phase, SamplingParams
 from phloem.runtime.sample.sampler_output import SamplerOutput, UnreadOutputs

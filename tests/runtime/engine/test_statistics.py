@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from phloem.runtime.engine.engine.engine import Engine
-from phloem.runtime.engine.engine.statistics import COUNTERS, EngineStatistics
-from phloem.runtime.engine.engine.warmup import warm_up
+from phloem.runtime.engine.engine import Engine
+from phloem.runtime.engine.statistics import COUNTERS, EngineStatistics
+from phloem.runtime.engine.warmup import warm_up
 from phloem.runtime.request import SamplingParams
 
 from ..fakes import fake_engine

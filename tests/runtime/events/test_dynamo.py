@@ -19,7 +19,7 @@ pytest.importorskip("zmq", reason="pyzmq (phloem[events]) is not installed")
 pytest.importorskip("msgpack", reason="msgpack (phloem[events]) is not installed")
 pytest.importorskip("dynamo._core", reason="ai-dynamo-runtime, a router's indexer, is not installed")
 
-from phloem.runtime.engine.engine.engine import Engine
+from phloem.runtime.engine.engine import Engine
 from phloem.runtime.request import SamplingParams
 
 from .traffic import SIZE, Traffic, endpoints, make_engine

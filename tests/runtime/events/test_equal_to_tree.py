@@ -12,7 +12,7 @@ pytest.importorskip("zmq", reason="pyzmq (phloem[events]) is not installed")
 pytest.importorskip("msgpack", reason="msgpack (phloem[events]) is not installed")
 pytest.importorskip("msgspec", reason="msgspec, with which the test's subscriber reads events, is not installed")
 
-from phloem.runtime.engine.engine.engine import Engine
+from phloem.runtime.engine.engine import Engine
 from phloem.runtime.offload import DiskTier, MemoryTier
 from phloem.runtime.request import SamplingParams
 

@@ -14,7 +14,7 @@ from phloem.kernels import PLACES
 from phloem.kernels.lora import LoraLayers
 from phloem.radix import PinBudgetExceeded, pack
 from phloem.runtime.config import EngineConfig
-from phloem.runtime.engine.engine.engine import Engine
+from phloem.runtime.engine.engine import Engine
 from phloem.runtime.execute.loading import LoadedModel
 from phloem.runtime.models.adapter import Adapter, scoped
 from phloem.runtime.request import SamplingParams

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from phloem.errors import RequestError
 from phloem.kernels import AttentionPlan
 from phloem.runtime.constrain.spec import regex
-from phloem.runtime.engine.engine.engine import Engine
+from phloem.runtime.engine.engine import Engine
 from phloem.runtime.execute.kv_cache import KVCache
 from phloem.runtime.kv_compress.policy import NUM_SINKS, POLICIES, POOL_WIDTH, WINDOW
 from phloem.runtime.models.config import LayerConfig

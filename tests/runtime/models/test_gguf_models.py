@@ -15,7 +15,7 @@ from sentencepiece import SentencePieceProcessor
 import phloem as ph
 from phloem.kernels.linear_weight import Quantise
 from phloem.runtime.capacity.planner import plan
-from phloem.runtime.engine.engine.engine import Engine
+from phloem.runtime.engine.engine import Engine
 from phloem.runtime.models import Decoder, ModelConfig, resolve_model
 from phloem.runtime.models.gguf.tensor_types import TYPES
 from phloem.runtime.models.gguf.unpack import grouped

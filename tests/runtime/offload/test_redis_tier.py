@@ -16,7 +16,7 @@ redis: Any = pytest.importorskip("redis", reason="redis (phloem[shared]) is not 
 
 from phloem.errors import ConfigError  # noqa: E402
 from phloem.runtime.config import EngineConfig  # noqa: E402
-from phloem.runtime.engine.engine.engine import Engine  # noqa: E402
+from phloem.runtime.engine.engine import Engine  # noqa: E402
 from phloem.runtime.execute.loading import LoadedModel, load  # noqa: E402
 from phloem.runtime.offload.block_key import BlockKey, extend_keys, root_of  # noqa: E402
 from phloem.runtime.offload.redis_tier import PREFIX, RedisTier, connect  # noqa: E402

@@ -20,8 +20,8 @@ import pytest
 redis: Any = pytest.importorskip("redis", reason="redis (phloem[shared]) is not installed")
 
 from phloem.runtime.config import EngineConfig  # noqa: E402
-from phloem.runtime.engine.engine.async_engine import AsyncEngine  # noqa: E402
-from phloem.runtime.engine.engine.engine import Engine  # noqa: E402
+from phloem.runtime.engine.async_engine import AsyncEngine  # noqa: E402
+from phloem.runtime.engine.engine import Engine  # noqa: E402
 from phloem.runtime.execute.loading import LoadedModel, load  # noqa: E402
 from phloem.runtime.request import RequestOptions, SamplingParams  # noqa: E402
 from phloem.runtime.server.prefill import answers  # noqa: E402

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from phloem.errors import RequestError
 from phloem.runtime.constrain.spec import regex
-from phloem.runtime.engine.engine.async_engine import AsyncEngine
+from phloem.runtime.engine.async_engine import AsyncEngine
 from phloem.runtime.request import FinishReason, SamplingParams
 
 from ..fakes import EOS, fake_engine, logits_after

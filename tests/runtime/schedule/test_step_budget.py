@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from phloem.errors import ConfigError
 from phloem.runtime.config import EngineConfig
-from phloem.runtime.engine.engine.engine import Engine
+from phloem.runtime.engine.engine import Engine
 from phloem.runtime.execute.batch import Batch
 from phloem.runtime.execute.prefill_cost import FEWEST_TOKENS, PrefillCost
 from phloem.runtime.request import SamplingParams

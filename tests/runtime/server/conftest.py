@@ -14,9 +14,9 @@ from fastapi import FastAPI
 from openai import OpenAI
 
 from phloem.runtime.config import EngineConfig
-from phloem.runtime.engine.engine.async_engine import AsyncEngine
-from phloem.runtime.engine.engine.engine import Engine
-from phloem.runtime.engine.engine.statistics import EngineStatistics
+from phloem.runtime.engine.async_engine import AsyncEngine
+from phloem.runtime.engine.engine import Engine
+from phloem.runtime.engine.statistics import EngineStatistics
 from phloem.runtime.execute.loading import LoadedModel, load
 from phloem.runtime.server import ServerSettings, create_app
 from phloem.runtime.server.serve import listen, server_of, url_of

@@ -16,7 +16,7 @@ from phloem.runtime.cache.cache_report import CacheReport
 from phloem.runtime.cache.reply_memory import Conversation
 from phloem.runtime.config import EngineConfig
 from phloem.runtime.constrain.spec import ConstraintSpec
-from phloem.runtime.engine.engine.statistics import EngineStatistics
+from phloem.runtime.engine.statistics import EngineStatistics
 from phloem.runtime.request import Delta, FinishReason, SamplingParams, TokenLogprob, Usage
 from phloem.runtime.sample.output_text import OutputText, StopGuard
 from phloem.runtime.tokenizer.chat_message import checked_message

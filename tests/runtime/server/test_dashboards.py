@@ -17,7 +17,7 @@ import pytest
 from fastapi import FastAPI
 from prometheus_client.parser import text_string_to_metric_families
 
-from phloem.runtime.engine.engine.async_engine import AsyncEngine
+from phloem.runtime.engine.async_engine import AsyncEngine
 from phloem.runtime.server import ServerSettings, create_app
 from phloem.runtime.server.metric_tables import Throughput
 from phloem.runtime.server.settings import MetricNames

@@ -14,8 +14,8 @@ import pytest
 from fastapi import FastAPI
 
 from phloem.runtime.config import EngineConfig
-from phloem.runtime.engine.engine.async_engine import AsyncEngine
-from phloem.runtime.engine.engine.engine import Engine
+from phloem.runtime.engine.async_engine import AsyncEngine
+from phloem.runtime.engine.engine import Engine
 from phloem.runtime.execute.loading import LoadedModel
 from phloem.runtime.models import resolve_model
 from phloem.runtime.server import ServerSettings, create_app

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from phloem.errors import EngineStopped, PhloemError, QueueFull
-from phloem.runtime.engine.engine.async_engine import AsyncEngine
-from phloem.runtime.engine.engine.statistics import COUNTERS
+from phloem.runtime.engine.async_engine import AsyncEngine
+from phloem.runtime.engine.statistics import COUNTERS
 from phloem.runtime.request import SamplingParams
 from phloem.runtime.server.probe import GLANCE, Probe
 

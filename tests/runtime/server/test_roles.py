@@ -19,7 +19,7 @@ import httpx
 import pytest
 
 from phloem.runtime.config import EngineConfig
-from phloem.runtime.engine.engine.engine import Engine
+from phloem.runtime.engine.engine import Engine
 from phloem.runtime.request import SamplingParams
 
 from ..cli.serve_process import Process

@@ -22,8 +22,8 @@ from opentelemetry.trace import StatusCode
 
 from phloem.errors import ConfigError, EngineStopped
 from phloem.runtime.config import EngineConfig
-from phloem.runtime.engine.engine.async_engine import AsyncEngine
-from phloem.runtime.engine.engine.engine import Engine
+from phloem.runtime.engine.async_engine import AsyncEngine
+from phloem.runtime.engine.engine import Engine
 from phloem.runtime.execute.loading import LoadedModel
 from phloem.runtime.server import ServerSettings, create_app
 from phloem.runtime.server.tracing import Tracing

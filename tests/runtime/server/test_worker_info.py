@@ -13,8 +13,8 @@ import pytest
 from fastapi import FastAPI
 from prometheus_client.parser import text_string_to_metric_families
 
-from phloem.runtime.engine.engine.async_engine import AsyncEngine
-from phloem.runtime.engine.engine.engine import Engine
+from phloem.runtime.engine.async_engine import AsyncEngine
+from phloem.runtime.engine.engine import Engine
 from phloem.runtime.request import Phase, SamplingParams
 from phloem.runtime.server import ServerSettings, create_app
 from phloem.runtime.server.metrics import Metrics
