@@ -179,7 +179,7 @@ class Progress:
 
 
 def run_all(work: Callable[[Source], None], sources: Sequence[Source]) -> None:
-    """Compiles sources, several at once, and tells how far it is; ends at the first that does not compile."""
+    """Compiles sources, several at once, and prints its progress; ends at the first that does not compile."""
     if not sources:
         return
     progress = Progress(len(sources), sys.stdout)

@@ -231,7 +231,7 @@ def compare_sharing(args: argparse.Namespace) -> None:
 
 
 def machine() -> str:
-    """The processor's name where the system tells it."""
+    """The processor's name where the system gives it."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]

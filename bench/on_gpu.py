@@ -1,4 +1,4 @@
-"""Everything that only a GPU can tell, in one call: the tests that need one and every benchmark of the kernels.
+"""Everything that only a GPU can measure, in one call: the tests that need one and every benchmark of the kernels.
 
     python bench/on_gpu.py                          all parts, tables into bench/results
     python bench/on_gpu.py --only tests decode_step some of them (--help names all)

@@ -1,4 +1,4 @@
-"""Throughput when the KV pool is too small for what is asked: does it fall smoothly?
+"""Throughput when the KV pool is too small for the load: does it fall smoothly?
 
     python bench/pressure.py [--requests 64] [--prompt 120] [--shared 200] [--max-tokens 160] [--rounds 3]
 

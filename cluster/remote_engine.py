@@ -1,8 +1,8 @@
-"""What the server's routes take for an engine, while the engines are elsewhere.
+"""The engine's interface for the server's routes, while the engines are in other processes.
 
 Templates, constraints and checks need a tokenizer, no weights: they are done here, in the front, by an `Engine` that
-never steps. What it would be asked to generate goes to a replica. If that dies, the request goes on at another one:
-same seed, and the tokens so far as `output_ids`, so the answer is the one that would have been.
+never steps. What is to be generated is sent to a replica. If that dies, the request goes on at another one: same
+seed, and the tokens so far as `output_ids`, so the answer is the same as without the failure.
 
 Knows Serve's handle by its calls only, so that tests may give another.
 """

@@ -1,6 +1,6 @@
 """An engine as a deployment of Ray Serve: takes calls, streams deltas, says what it has cached and what is queued.
 
-Whatever goes wrong with a request is one of the things that its stream yields, not an exception: Serve would wrap it.
+An error of a request is yielded by its stream, not raised: Serve would wrap an exception.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What takes long shows that it does, on stderr: a bar on a terminal, elsewhere a line if it takes some seconds."""
+"""Progress of long work, on stderr: a bar on a terminal, elsewhere a line if it takes some seconds."""
 
 from __future__ import annotations
 

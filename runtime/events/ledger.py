@@ -1,4 +1,4 @@
-"""What has been published to subscribers, and what of each fact is: each change once, in the order of the facts.
+"""From facts to events: what subscribers have, hence what to publish: each change once, in the order of the facts.
 
 ::
 

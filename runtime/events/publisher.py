@@ -130,7 +130,7 @@ class ZmqPublisher:
 
     Attributes:
         endpoint, replay_endpoint: as they were bound, with their ports; None: there is none.
-        close: sends what waits, tells no more, and ends the threads; waits for that for some seconds at most.
+        close: sends what waits, publishes no more, and ends the threads; waits for that for some seconds at most.
 
     Raises:
         ConfigError: an endpoint cannot be bound, or connected to.

@@ -5,7 +5,7 @@
     text ──► reader ──► pieces     Content("Let me see.")  CallBegun(0, "call_…", "weather")
                                    Arguments(0, '{"city":')  Arguments(0, '"Oslo"}')  Content(" Done.")
 
-A reader is fed the text of one output and told when it ends; whole answers and streams use the same one. It trusts
+A reader is given the text of one output piece by piece; whole answers and streams use the same one. It trusts
 nothing: text that only looks like a call, or is cut short before the name is known, stays content. White space next to
 a call belongs to neither.
 """

@@ -186,7 +186,7 @@ def test_all_faces_show_the_same(reply: str, fields: dict[str, Any], tokenizer: 
     if reason == "tool_calls":
         assert complete[-1] and all(isinstance(json.loads(arguments), dict) for _, arguments in shown[2])
     if complete and reason == "stop":
-        assert not complete[-1], "the finish reason tells that a call was cut short"
+        assert not complete[-1], "the finish reason shows that a call was cut short"
 
 
 def test_the_items_of_an_answer_are_the_messages_of_the_next_request() -> None:
