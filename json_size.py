@@ -9,7 +9,7 @@ made by hand, or by a library, may, and then a few lines of Python are more text
 
 So data are looked at before they are written out. What has no such parts is never refused here, however large it is.
 Ordinary data, of some hundreds of values, are walked through as if they were written; only where they turn out to be
-more, parts are told apart by their identity, and every part is looked at once.
+more, parts are distinguished by their identity, and every part is looked at once.
 
 Knows JSON data and nothing else; everything may import it.
 """
@@ -28,9 +28,9 @@ MAX_SHARED_TEXT = 4 << 20
 """Most characters that data with a part that occurs more than once may have when they are written out."""
 
 _MANY = 10_000
-"""So many values are walked through as they come."""
+"""At most this many values are walked through as they come."""
 _DEEP = 100
-"""And so many levels."""
+"""And at most this many levels."""
 _HOLD_MORE = frozenset((dict, list, tuple, set, frozenset))
 _HOLD_NONE = frozenset((str, int, float, bool, type(None)))
 _MORE = (Mapping, list, tuple, set, frozenset)
@@ -60,7 +60,7 @@ def check_json_size(
 
 
 def _least_text(data: object) -> int | None:
-    """So many characters the text of the data has at the least, if that is many: 0 for a few values.
+    """A lower bound on the number of characters of the data's text, if that is large: 0 for a few values.
 
     None: a part of them may occur twice on one level. Growth beyond all bounds has to pass such a level.
     """
@@ -84,7 +84,7 @@ def _least_text(data: object) -> int | None:
 
 
 def _least_len(level: list[Any], below: list[Any]) -> int:
-    """So many characters these containers and what is in them are at the least; containers in them are empty.
+    """A lower bound on the number of characters of these containers and their items; containers in them count as empty.
 
     With `json.dumps`' separators: a comma and a space for each value (the first one's are the brackets), and for keys
     two quotes, a colon and a space.

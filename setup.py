@@ -107,7 +107,7 @@ class Compilation:
         if not self.is_zig:
             level = level or self.processor.replace("native", "any")
             return [] if level == "any" else [f"-march={level}"]
-        # zig compiles for this machine unless told, and has other names
+        # zig compiles for this machine unless another processor is named, and has other names
         level = level or self.processor
         return [f"-march={level.replace('-', '_') if level.startswith(('x86', 'native')) else 'baseline'}"]
 
@@ -127,11 +127,11 @@ class Compilation:
     def folder(self) -> Path:
         """Where the objects are, by all that they depend on besides the project's sources."""
         version = subprocess.run([*self.command, "--version"], capture_output=True, text=True, check=False).stdout
-        # not by the name of the Python that runs it, of which .venv/bin has three, nor by where it lies
+        # not by the name of the Python that runs it, of which .venv/bin has three, nor by where it is
         command = ["zig"] if self.is_zig else self.command
         machine = [platform.node(), platform.machine()] if self.processor == "native" else []
-        told = [command, version, FLAGS, self.processor, machine, nanobind.__version__, str(ROOT)]
-        key = hashlib.sha256(json.dumps([*told, Path(__file__).read_text()]).encode()).hexdigest()[:16]
+        parts = [command, version, FLAGS, self.processor, machine, nanobind.__version__, str(ROOT)]
+        key = hashlib.sha256(json.dumps([*parts, Path(__file__).read_text()]).encode()).hexdigest()[:16]
         return ROOT / "build" / "core" / f"{sysconfig.get_config_var('SOABI')}-{key}"
 
     def compile(self, source: Path, level: str, made: Path) -> None:
@@ -179,7 +179,7 @@ class Progress:
 
 
 def run_all(work: Callable[[Source], None], sources: Sequence[Source]) -> None:
-    """Compiles sources, several at once, and tells how far it is; ends at the first that does not compile."""
+    """Compiles sources, several at once, and prints its progress; ends at the first that does not compile."""
     if not sources:
         return
     progress = Progress(len(sources), sys.stdout)

@@ -1,11 +1,11 @@
 """How long a running stream waits while a bomb is compiled and its text begins (`bombs.py --stream`).
 
-One engine, as a server has it: a stream that never ends, and beside it requests with bombs, each prepared by a thread
+One engine, as a server has it: a stream that never ends, and next to it requests with bombs, each prepared by a thread
 of its own and stepped with the stream. Four figures for each; all but the first are CPU seconds, so that other
 processes on the machine do not count:
 
     waited   the longest time between two deltas of the stream, by the clock on the wall: it means something on a
-             machine with two processors that does nothing else. For nothing beside the stream, see the first row
+             machine with two processors that does nothing else. For the stream alone, see the first row
     gap      the most that this process computed between two deltas of the stream. What the preparing thread computes
              in parallel, without the interpreter's lock, is in it
     held     the most that the preparing thread computed between two looks of a thread that wants to look every 5 ms:
@@ -29,7 +29,7 @@ from phloem.runtime.engine.async_engine import SWITCH_SECONDS, AsyncEngine
 from phloem.runtime.engine.engine import gc_tuning
 
 LOOK_EVERY = 0.005  # seconds
-ALONE = 1.0  # seconds with nothing beside the stream
+ALONE = 1.0  # seconds of the stream alone
 MAX_TOKENS = 20  # of a bomb's request
 SETTLE = 0.1  # seconds for the deltas that are on their way
 
@@ -82,8 +82,8 @@ class Submitting:
         self.texts.append(stream.result().text)
 
 
-class Beside:
-    """A stream that runs until the process ends, and what is done beside it."""
+class BackgroundStream:
+    """A stream that runs until the process ends; times what runs next to it."""
 
     def __init__(self) -> None:
         engine = ph.Engine("nano", device="cpu", num_blocks=4096)
@@ -98,11 +98,11 @@ class Beside:
             time.sleep(LOOK_EVERY)
 
     def alone(self) -> Timing:
-        """With nothing beside it."""
+        """The stream alone."""
         return self._timed(lambda: time.sleep(ALONE), Timing(outcome="-"))
 
     def bomb(self, bomb: Callable[[Any], Any]) -> Timing:
-        """With a request beside it."""
+        """The stream with one more request."""
         gc_tuning.settle()  # what the bombs before have left is not searched through in this one's time
         timing, submitting = Timing(), Submitting(self.engine)
 

@@ -5,16 +5,16 @@
 
 Every bomb runs in a process of its own, warmed up before the clock starts. VOCABULARY as in `real_vocabularies` (a
 tekken file, a sentencepiece model, a folder); by default the bundled model's. Printed are the CPU seconds until the
-first mask or the error, the peak memory that this added, and what came of it; "SLOW" is written beside what took
+first mask or the error, the peak memory that this added, and what came of it; "SLOW" marks what took
 longer than --limit (1 second by default).
 
-With --walk texts are written as well, of so many tokens at the most, as an engine does that has other requests: one of
+With --walk texts are written as well, of at most TOKENS tokens, as an engine does that has other requests: one of
 tokens drawn by lot among those that close nothing, and some within the least budget and a little more. Then printed,
 in milliseconds: how long it took to find the least budget (when a request is submitted); the longest that a mask took
 (this request waits); and the longest that one call took, for a part of a mask or for a token (others wait). Peak memory
 includes them.
 
-With --stream each bomb is a request to one engine of the bundled model, beside a stream that runs; see `bomb_stream`.
+With --stream each bomb is a request to one engine of the bundled model, next to a running stream; see `bomb_stream`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from bomb_conditions import condition_schemas
 from bomb_keywords import keyword_schemas
 from bomb_limits import limit_choices, limit_grammars, limit_patterns, limit_schemas, limit_tags
 from bomb_schemas import schemas
-from bomb_stream import Beside
+from bomb_stream import BackgroundStream
 from bomb_texts import grammars, patterns, tags
 from real_vocabularies import read_vocabulary
 
@@ -151,10 +151,10 @@ def explode(bomb: Bomb, compiler: Compiler, num_tokens: int, connection: Any) ->
 
 def beside_a_stream(chosen: Iterable[tuple[str, Bomb]]) -> None:
     """Prints how long a stream waits for each of these bombs."""
-    beside = Beside()
+    stream = BackgroundStream()
     print("| bomb | waited, ms | gap, ms | held, ms | prepare, s | outcome |\n|:--|--:|--:|--:|--:|:--|")
     for name, bomb in (("none", None), *chosen):
-        found = beside.alone() if bomb is None else beside.bomb(bomb)
+        found = stream.alone() if bomb is None else stream.bomb(bomb)
         times = f"{1e3 * found.waited:.0f} | {1e3 * found.gap:.0f} | {1e3 * found.held:.0f} | {found.prepare:.2f}"
         print(f"| {name} | {times} | {json.dumps(found.outcome)[1:-1]} |", flush=True)
     os._exit(0)  # the stream never ends

@@ -1,4 +1,4 @@
-"""Tokens per second of the bare decoder on the CPU, beside transformers on the same weights in the same run.
+"""Tokens per second of the bare decoder on the CPU, compared with transformers on the same weights in the same run.
 
 No engine, no cache, no sampling: prefill once, then greedy decode steps. Per CPU-second, so that other load on the
 machine counts little; best of several repeats, the two sides taking turns. With --smollm random checkpoints of
@@ -184,7 +184,7 @@ def attention_timed() -> Iterator[list[float]]:
 
 
 def compare_sharing(args: argparse.Namespace) -> None:
-    """Steps of `--requests` requests behind a prefix of `--shared` tokens, read once or by each."""
+    """Steps of `--requests` requests after a prefix of `--shared` tokens, read once or by each."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
     with tempfile.TemporaryDirectory() as folder:
@@ -231,7 +231,7 @@ def compare_sharing(args: argparse.Namespace) -> None:
 
 
 def machine() -> str:
-    """The processor's name where the system tells it."""
+    """The processor's name where the system gives it."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]

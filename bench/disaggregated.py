@@ -10,7 +10,7 @@ the rounds, on the same requests:
                share a folder (`--disk-cache`), and this script hands prompts on as vLLM's proxies do
 
 The streams answer short prompts, a token a step (no drafts). When the first of them is so far, the next long prompt
-arrives, which nobody has sent before, and asks for 4 tokens. Printed are milliseconds by the clock, over all rounds:
+arrives, which no request has had before, and asks for 4 tokens. Printed are milliseconds by the clock, over all rounds:
 between two events of a stream (median, 99th percentile, worst), and from a long prompt's arrival to its first token.
 This script runs on the same cores, and takes the same of them in both ways. Greedy tokens must be equal, or the script
 says so.

@@ -8,7 +8,7 @@ wheel (`scripts/build_wheels.py`); "again" the same command in the clone once mo
 folder is an empty one. What the interpreter of this environment has compiled of its packages stays: set-up does that.
 
 `--make` adds `make demo` and `make test` in a fresh clone, in wall time: it takes a quarter of an hour and fetches the
-dependencies. Where llguidance is installed, its first mask over the same vocabulary and schema stands beside ours.
+dependencies. Where llguidance is installed, its first mask over the same vocabulary and schema is printed next to ours.
 
 Ends with 1 if any figure is above what is allowed.
 """

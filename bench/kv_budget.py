@@ -1,4 +1,4 @@
-"""Requests that keep a budget of keys and values behind long prompts: speed, memory and quality, side by side.
+"""Requests that keep a budget of keys and values after long prompts: speed, memory and quality, side by side.
 
     OMP_NUM_THREADS=1 python bench/kv_budget.py --model FOLDER [--lengths 2048,8000] [--budgets 256,1024] [--peer]
 
@@ -7,14 +7,15 @@ Three tables, all on one thread, whole cache and budgets in turns:
     speed       CPU seconds to the first token of requests whose prompts are cached, that of choosing and copying keys
                 among them; tokens per CPU-second of decoding from there on; KV that is held meanwhile, and how many
                 requests that makes for a GiB
-    likelihood  the last tokens of modules of Python's library, read behind all that is before them: nats per token more
+    likelihood  the last tokens of modules of Python's library, read after all that is before them: nats per token more
                 than over the whole cache, and how many likeliest tokens are the same
     needles     a number in a comment somewhere in such a text, asked for at its end: how many are found
 
-A token counts for quality only if it was read over what was kept: that behind the prompt is decided by its last row,
-which sees all. Without --model weights of SmolLM-135M's shape are random, and only the first table is made. --peer adds
-NVIDIA's kvpress on transformers, where it is installed: the same policies (it takes means where we take the highest of
-neighbours) with the same window and budgets on the same texts, its decoding alone in the speed table.
+A token counts for quality only if it was read over what was kept: the first one after the prompt is decided by the
+prompt's last position, which sees all. Without --model weights of SmolLM-135M's shape are random, and only the first
+table is made. --peer adds NVIDIA's kvpress on transformers, where it is installed: the same policies (it takes means
+where we take the highest of neighbours) with the same window and budgets on the same texts, its decoding alone in the
+speed table.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class Setting:
     def __str__(self) -> str:
         return "whole" if self.budget is None else f"{self.policy} {self.budget}"
 
-    def law(self, max_tokens: int) -> ph.SamplingParams:
+    def sampling(self, max_tokens: int) -> ph.SamplingParams:
         return ph.SamplingParams(
             max_tokens=max_tokens, temperature=0.0, ignore_eos=True, kv_budget=self.budget, kv_policy=self.policy
         )
@@ -76,7 +77,7 @@ def settings_of(budgets: list[int]) -> list[Setting]:
 
 @dataclass
 class Spent:
-    """Of one setting, round by round: seconds to the first token, tokens a second behind it; bytes held at the end."""
+    """Of one setting, round by round: seconds to the first token, tokens a second after it; bytes held at the end."""
 
     first: list[float]
     rate: list[float]
@@ -86,7 +87,7 @@ class Spent:
 def run_engine(engine: ph.Engine, prompts: list[list[int]], setting: Setting, num_tokens: int, spent: Spent) -> None:
     start = time.process_time()
     for prompt in prompts:
-        engine.add(prompt, setting.law(num_tokens))
+        engine.add(prompt, setting.sampling(num_tokens))
     num_said, began = 0, 0.0
     while engine.has_work:
         num_said += sum(len(delta.token_ids) for delta in engine.step())
@@ -112,7 +113,7 @@ def compare_speed(engine: ph.Engine, args: argparse.Namespace, peer: Peer | None
         source = Random(length)
         prompts = [[source.randrange(10, config.vocab_size) for _ in range(length)] for _ in range(max(args.batches))]
         for prompt in prompts:
-            engine.generate(prompt, Setting().law(1))
+            engine.generate(prompt, Setting().sampling(1))
         for batch in args.batches:
             spents = {setting: Spent([], []) for setting in settings_of(args.budgets)}
             theirs: dict[Setting, list[float]] = {setting: [] for setting in spents}
@@ -124,10 +125,10 @@ def compare_speed(engine: ph.Engine, args: argparse.Namespace, peer: Peer | None
             plain = statistics.median(spents[Setting()].rate)
             for setting, spent in spents.items():
                 rate, held = statistics.median(spent.rate), spent.held * per_token
-                beside = f"{statistics.median(theirs[setting]):12.1f}" if theirs[setting] else ""
+                peer_column = f"{statistics.median(theirs[setting]):12.1f}" if theirs[setting] else ""
                 print(
                     f"{length:>8}{batch:>6}  {setting!s:<13}{statistics.median(spent.first):>9.2f}{rate:>8.1f}"
-                    f"{rate / plain:>6.2f}{held / 2**20:>9.1f}{2**30 / held:>9.1f}{beside}",
+                    f"{rate / plain:>6.2f}{held / 2**20:>9.1f}{2**30 / held:>9.1f}{peer_column}",
                     flush=True,
                 )
         engine.flush_cache()
@@ -137,7 +138,7 @@ def compare_speed(engine: ph.Engine, args: argparse.Namespace, peer: Peer | None
 
 
 def texts(tokenizer: Any, length: int, most: int) -> Iterator[tuple[str, list[int]]]:
-    """At most so many modules of Python's library that are long enough, cut to so many tokens."""
+    """At most `most` modules of Python's library that are long enough, cut to `length` tokens."""
     num_found = 0
     for name in MODULES:
         source = Path(sysconfig.get_path("stdlib")) / f"{name}.py"
@@ -162,7 +163,7 @@ def needles(tokenizer: Any, length: int, most: int) -> Iterator[tuple[str, list[
 
 def read(engine: ph.Engine, prompt: list[int], following: list[int], setting: Setting) -> torch.Tensor:
     """Logits `[n, vocab_size]` over what is kept: those that decide `following[1:]`. The prompt may be cached."""
-    (request,) = engine.prepare(prompt, setting.law(len(following) + 1))
+    (request,) = engine.prepare(prompt, setting.sampling(len(following) + 1))
     request.token_ids.extend(following[:-1])
     cache, logits = engine.prefix_cache, []
     cache.lease(request)
@@ -214,7 +215,7 @@ def compare_likelihood(tokenizer: Any, readers: dict[str, Reader], length: int, 
     if not base:
         return
     whole = f"whole: {statistics.mean(base):.3f} nats a token"
-    print(f"\nLikelihood of {READ - 1} tokens behind {length - READ}; {whole}")
+    print(f"\nLikelihood of {READ - 1} tokens after {length - READ}; {whole}")
     print(f"{'kept':<13}{'side':<9}{'texts':>6}{'nats more':>11}{'same token':>12}")
     for (side, setting), values in more.items():
         print(f"{setting!s:<13}{side:<9}{len(values):>6}{statistics.mean(values):>11.3f}", end="")
@@ -259,7 +260,7 @@ class Peer:
 
     @torch.inference_mode()
     def rate(self, prompt: list[int], setting: Setting, num_tokens: int) -> float:
-        """Tokens per CPU-second of greedy decoding behind a prompt."""
+        """Tokens per CPU-second of greedy decoding after a prompt."""
         cache, token_id = self._prefill(prompt, setting)
         start = time.process_time()
         for position in range(len(prompt), len(prompt) + num_tokens):
@@ -267,7 +268,7 @@ class Peer:
         return num_tokens / (time.process_time() - start)
 
     def _prefill(self, prompt: list[int], setting: Setting) -> tuple[Any, int]:
-        """The cache behind a prompt, with what the setting keeps, and the next token."""
+        """The cache after a prompt, with what the setting keeps, and the next token."""
         cache = self._new_cache()
         with nullcontext() if setting.budget is None else self._press(setting, len(prompt))(self._model):
             logits = self._model(torch.tensor([prompt]), past_key_values=cache, logits_to_keep=1).logits
@@ -294,7 +295,7 @@ def main() -> None:
     parser.add_argument("--batches", default="1,4")
     parser.add_argument("--tokens", type=int, default=48)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--peer", action="store_true", help="beside kvpress")
+    parser.add_argument("--peer", action="store_true", help="compare with kvpress")
     parser.add_argument("--peer-texts", type=int, default=4, help="how many texts it reads")
     parser.add_argument("--peer-length", type=int, default=2048, help="the longest prompts that it reads")
     parser.add_argument("--texts", type=int, default=len(MODULES), help="how many texts there are")

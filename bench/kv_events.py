@@ -2,10 +2,10 @@
 
     OMP_NUM_THREADS=1 python bench/kv_events.py [--pairs 150] [--requests 4]
 
-One engine on the bundled model serves like requests twice, once with its events published to a subscriber in
-another process, and once as if they had not been asked for (the prefix cache tells nobody; no block has a key). Which
-of the two comes first changes from pair to pair, and the cache is flushed in between. It is one engine, since two
-differ by several per cent through where their memory lies. CPU time of the process, so that other processes do not
+One engine on the bundled model serves the same requests twice, once with its events published to a subscriber in
+another process, and once as if they had not been asked for (the prefix cache reports nothing, no block has a key).
+Which of the two comes first changes from pair to pair, and the cache is flushed in between. It is one engine, since two
+differ by several per cent depending on where their memory is. CPU time of the process, so that other processes do not
 count, but the publisher's thread does.
 
     prompts    new prompts of 512 tokens, one token each: most blocks for the work

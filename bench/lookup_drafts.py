@@ -1,8 +1,8 @@
-"""Drafts by look-up: tokens per second of decoding with and without, beside transformers' prompt look-up, in turns.
+"""Drafts by look-up: tokens per second of decoding with and without, and transformers' prompt look-up, in turns.
 
     OMP_NUM_THREADS=1 python bench/lookup_drafts.py [--rounds 3] [--tokens 128] [--prompt 320] [--skip-nano]
 
-How many drafted tokens are right depends on the text, not on who computes it; what a step costs depends on the model.
+How many drafted tokens are right depends on the text, not on what computes it; what a step costs depends on the model.
 So a random model of SmolLM-135M's shape is *taught* real texts: it computes everything, and then the logit of the token
 that the text goes on with is raised above all others. All sides are taught the same, so all write the text, and a
 draft is right where the text says so. The texts, eight of each kind:
@@ -155,7 +155,7 @@ class Teacher:
         self._decoder = decoder
         self.config, self.dtype = decoder.config, decoder.dtype
         self.texts: dict[int, list[int]] = {}  # by the first token
-        self._text_at: dict[int, list[int]] = {}  # by the first block of whoever writes it
+        self._text_at: dict[int, list[int]] = {}  # by the first block of the request that writes it
 
     def forward(
         self,
@@ -198,7 +198,7 @@ class TaughtProcessor:
 
 @dataclass
 class Run:
-    """Of some texts: CPU seconds behind the first token, tokens, of which so many were drafted, and accepted."""
+    """Of some texts: CPU seconds after the first token, tokens, and how many of them were drafted and accepted."""
 
     seconds: float
     num_tokens: int

@@ -13,7 +13,7 @@ milliseconds of CPU time:
                   the history, so this part of `layers` cannot be flat.
     cold          the same engine without a prefix cache
     transformers  its own model with its own cache, kept from turn to turn: only the new ids are computed, and it is
-                  told which these are
+                  given these
 
 "hit" is the share of earlier tokens found in the cache (all but the last: its KV is never needed before); "anew" is
 what would be found if replies were tokenised anew, as a server does that keeps text only. Replies are sampled warmly,

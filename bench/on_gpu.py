@@ -1,15 +1,15 @@
-"""Everything that only a GPU can tell, in one call: the tests that need one and every benchmark of the kernels.
+"""Everything that only a GPU can measure, in one call: the tests that need one and every benchmark of the kernels.
 
     python bench/on_gpu.py                          all parts, tables into bench/results
     python bench/on_gpu.py --only tests decode_step some of them (--help names all)
-    python bench/on_gpu.py --total 570              what fits into so many seconds, the most telling parts first
+    python bench/on_gpu.py --total 570              what fits into 570 seconds, the most informative parts first
     python bench/on_gpu.py --dry-run                without a GPU: every part as far as a CPU takes it, nothing is kept
 
 A part that fails or outlasts its limit leaves what it had printed by then, and the next one starts; of --total every
-part leaves those behind it what they need at least. Each table begins with the command, the machine, the versions, the
+part leaves the later ones what they need at least. Each table begins with the command, the machine, the versions, the
 commit and the date, and ends with how it went. Nothing need be installed but the packages that
 the parts import, and the core be built there (`python setup.py build_ext --inplace`): the tree is found as `phloem`
-wherever it lies. A first run compiles a few hundred kernels, so the tests are spread over processes if pytest-xdist is
+wherever it is. A first run compiles a few hundred kernels, so the tests are spread over processes if pytest-xdist is
 there.
 """
 

@@ -1,4 +1,4 @@
-"""Throughput when the KV pool is too small for what is asked: does it fall smoothly?
+"""Throughput when the KV pool is too small for the load: does it fall smoothly?
 
     python bench/pressure.py [--requests 64] [--prompt 120] [--shared 200] [--max-tokens 160] [--rounds 3]
 
@@ -10,7 +10,7 @@ time; or "read": their readers leave after a length drawn between an eighth of w
 second of CPU time (median), and for the first round and the worst of those after it preemptions and the tokens
 computed for each token that had to be computed; the greatest number of requests that ran at once, and the steps of the
 last round: each costs something however few are in it. Steps are no measure of admission in a single pool: a block
-more or less puts somebody off by as many steps as a block has tokens, and a straggler behind the others by a whole
+more or less delays some request by as many steps as a block has tokens, and the last request by a whole
 answer, as in any schedule that begins what fits (Graham, 1969). The engines are cold in the first round: they know
 nothing of how long answers are. Every pool must give the same text; the script fails if one does not.
 """
@@ -44,7 +44,7 @@ def serve(
 ) -> tuple[list[list[int]], int]:
     """The tokens that each reader has read, and the greatest number of requests that ran at once.
 
-    Who leaves has read so many tokens, though his last step may have brought more: drafts that were right.
+    A request that leaves has read its length, though its last step may have brought more: drafts that were right.
     """
     names = {engine.add(prompt, params): index for index, prompt in enumerate(prompts)}
     output: list[list[int]] = [[] for _ in prompts]
@@ -73,7 +73,7 @@ def main() -> None:
         max_tokens=options.max_tokens,
         temperature=0.0,
         ignore_eos=True,
-        stop=() if options.answers == "fixed" else ("never said, so nobody can know",),
+        stop=() if options.answers == "fixed" else ("never said, so the length is not known",),
     )
     lengths = [options.max_tokens] * options.requests
     if options.answers == "read":

@@ -1,4 +1,4 @@
-"""phloem's radix tree behind the protocol of `radixbench.py` (a yardstick for prefix caches).
+"""phloem's radix tree under the protocol of `radixbench.py` (a yardstick for prefix caches).
 
     python radixbench.py check --targets project --project-path bench --project radixbench_adapter:cache
 

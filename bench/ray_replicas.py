@@ -11,7 +11,7 @@ two choices by requests); and Serve's consistent hashing, here of a prompt's fir
 chat or the shared prompt as a session's name would (`hashed_prefix.py`).
 Requests come from two clients for each replica (chats: four), each of which asks again when it has its answer.
 Workloads, all of random tokens: *prompts*, eight for each replica that many requests begin with, by Zipf's law, each
-with a question of its own; *chats* of six turns, each turn with all turns before it; *forks*, eight requests in a row
+with a question of its own; *chats* of six turns, each turn with all turns before it; *forks*, eight requests in turn
 with the same prompt. Counted: tokens of prompts, those of them that were computed, and the share that was cached.
 `one cache` is what a single cache without a bound would have cached of whole blocks.
 

@@ -5,7 +5,7 @@
 Each replica computes one prompt after the other, 10,000 tokens a second, has room for 4,000 blocks of 16 tokens and
 evicts what was used longest ago. Requests come at random, so that all replicas together would be busy for 80 % of the
 time if there were no cache. Every so often one replica dies, with all that it had, and an empty one takes its place.
-What a replica caches is told when a prompt is done, as its events would.
+What a replica caches is reported when a prompt is done, as its events would.
 
 Workloads: *prompts*, long ones that many requests begin with, some far more often than others, each with its own
 question; *chats*, each turn of which has all turns before it; *forks*, eight requests at a time with the same prompt.
@@ -84,7 +84,7 @@ class Replica:
 
 
 class Way(Protocol):
-    """Chooses, and is told what happens."""
+    """Chooses a replica for each request, and learns what happens."""
 
     def choose(self, prompt: Prompt) -> str: ...
     def done(self, prompt: Prompt, new: list[int], gone: list[int]) -> None: ...

@@ -6,14 +6,14 @@ The prompts of two shapes, shuffled: `examples` (template x examples x question)
 thoughts). They go through the real scheduler and the real tree over a model that computes nothing.
 
 The first table has `queue` of them waiting at once, with the default settings, in pools from one that holds the longest
-of them and nothing else up to one that holds a hundred; the second the same with answers that grow beside the prompts.
+of them and nothing else up to one that holds a hundred; the second the same with answers that grow as prompts do.
 The optimum is counted in tokens, and no schedule beats it in any pool or with any number of seats: each token of the
 trie of all prompts is computed once at least, and so is the last of a prompt that comes again. The script fails if any
 schedule is more than a point off.
 
 In the third they come one by one, two for each that leaves until `queue` wait and then one for one, with a single seat
 and several bounds on overtaking: 0 is the order of arrival, none is unfair. There the optimum, which knows all from the
-start, is out of reach. The last column has the default bound on a server so slow that everybody waits longer than
+start, is out of reach. The last column has the default bound on a server so slow that every request waits longer than
 `max_wait_seconds`.
 """
 
@@ -100,7 +100,7 @@ def at_once(engine: Engine, prompts: Sequence[list[int]], answer: int) -> float:
 
 
 class Clock:
-    """Seconds that pass when told."""
+    """A clock that moves only when `now` is set."""
 
     now = 0.0
 
@@ -109,7 +109,7 @@ class Clock:
 
 
 def one_by_one(engine: Engine, prompts: Sequence[list[int]], queue: int, clock: Clock, seconds: float) -> float:
-    """The hit rate if a step takes so many seconds."""
+    """The hit rate if a step takes `seconds`."""
     coming = iter(prompts)
     num_left = len(prompts)
     while num_left:

@@ -72,7 +72,7 @@ class Tally:
     num_aborted: int = 0
     num_forked: int = 0
     num_late: int = 0
-    num_evicted_told: int = 0
+    num_evicted_reports: int = 0
     num_checked: int = 0
     num_different: int = 0
 
@@ -191,8 +191,8 @@ class Soak:
             request.text += delta.text
             if delta.finish_reason is not None:
                 request.num_open -= 1
-                told = delta.usage.cache_explanation
-                self.tally.num_evicted_told += told is not None and told.reason == "evicted"
+                explanation = delta.usage.cache_explanation
+                self.tally.num_evicted_reports += explanation is not None and explanation.reason == "evicted"
                 if not request.num_open:
                     self._finish(delta.request_id, request)
         for request_id, request in list(self.open.items()):
@@ -232,8 +232,10 @@ class Soak:
             self.busy.remove(request.chat_index)
 
     def run(self, num_requests: int, num_reports: int, seconds: float) -> Iterator[int]:
-        """Starts and finishes so many, or as many as `seconds` allow; yields the number that have ended, `num_reports`
-        times on the way."""
+        """Starts and finishes `num_requests`, or as many as `seconds` allow.
+
+        Yields the number that have ended, `num_reports` times on the way.
+        """
         due = num_requests // num_reports
         ends_at = time.monotonic() + seconds
         while self.tally.num_ended < num_requests and time.monotonic() < ends_at:
@@ -259,7 +261,7 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=20_000)
     parser.add_argument("--blocks", type=int, default=64, help="KV blocks of 16 tokens")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--sampled", type=int, default=50, help="one request in so many is computed again")
+    parser.add_argument("--sampled", type=int, default=50, help="one request in N is computed again")
     parser.add_argument("--reports", type=int, default=20, help="how often it looks at itself on the way")
     parser.add_argument("--seconds", type=float, default=math.inf, help="stop after so long")
     parser.add_argument("--tolerance", type=float, default=0.03, help="growth of memory that is let pass")
@@ -306,7 +308,7 @@ def main() -> None:
     tally = soak.tally
     print(
         f"{tally.num_ended:,} ended, {tally.num_forked:,} of them forks, {tally.num_aborted:,} aborted,"
-        f" {tally.num_late} past their deadline; {tally.num_evicted_told} were told that their prefix had been evicted"
+        f" {tally.num_late} past their deadline; {tally.num_evicted_reports} report that their prefix was evicted"
     )
     print(f"{tally.num_different} of {tally.num_checked} sampled requests differ from an engine without a cache")
     engine.flush_cache()

@@ -1,9 +1,9 @@
-"""KV events of many replicas, told to one index as they come.
+"""KV events of many replicas, applied to one index as they come.
 
-A replica's events have its name as their topic, so one socket hears them all. Whatever was missed, before this feed
-came or on the way, is asked for at the replica's replay socket; what the replica does not keep any more is given up,
-and with it all that was known of that replica: a router that does not know sends a request to the wrong place once, one
-that is wrong does so for as long as it is.
+A replica's events have its name as their topic, so one socket receives them all. Events that were missed, before this
+feed began or on the way, are requested from the replica's replay socket. If the replica does not keep them any more,
+all that was known of it is dropped: a gap in the index sends a request to the wrong replica once, a wrong entry again
+and again.
 
 One thread. It ends with `close`.
 """
@@ -62,7 +62,7 @@ class EventFeed:
         self._commands.put(("follow", source))
 
     def leave(self, replica: str) -> None:
-        """A replica is gone, and is followed no longer; the index is told by the caller."""
+        """A replica is gone, and is followed no longer; the caller informs the index."""
         self._commands.put(("leave", replica))
 
     def close(self) -> None:

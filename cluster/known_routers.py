@@ -1,7 +1,7 @@
 """The routers of this process.
 
-Serve makes a router in each process that calls a deployment, and hands it out to no one; and it makes it from a copy of
-its class, so what is an attribute of the class is another one there. A module is the same for all: so this is one, with
+Serve makes a router in each process that calls a deployment, and gives no access to it; and it makes it from a copy of
+its class, so an attribute of the class is not shared with it. A module is the same for all: hence this one, with
 a single variable.
 """
 

@@ -1,4 +1,4 @@
-"""Prompts computed by some replicas, answers by others: a request goes to one of those, then to one of these.
+"""Prompts computed by some replicas, answers by others: a request goes to one of the first kind, then of the second.
 
 ::
 

@@ -64,7 +64,7 @@ class PrefixRouting:
     """Decides, and keeps account of what it has sent.
 
     Args:
-        index: what the replicas have; whoever reads their events keeps it.
+        index: what the replicas have; the reader of their events keeps it up to date.
         block_size: tokens per block.
     """
 
@@ -142,7 +142,7 @@ class PrefixRouting:
         return list(chosen)
 
     def sent(self, choice: Choice, chain: Sequence[int]) -> None:
-        """A request goes to a replica that `rank` has returned; its end is told by `answered`."""
+        """A request goes to a replica that `rank` has returned; its end is reported by `answered`."""
         load = self._loads.get(choice.replica)
         if load is not None:
             load.since += choice.num_missing

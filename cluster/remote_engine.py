@@ -1,8 +1,8 @@
-"""What the server's routes take for an engine, while the engines are elsewhere.
+"""The engine's interface for the server's routes, while the engines are in other processes.
 
 Templates, constraints and checks need a tokenizer, no weights: they are done here, in the front, by an `Engine` that
-never steps. What it would be asked to generate goes to a replica. If that dies, the request goes on at another one:
-same seed, and the tokens so far as `output_ids`, so the answer is the one that would have been.
+never steps. What is to be generated is sent to a replica. If that dies, the request goes on at another one: same
+seed, and the tokens so far as `output_ids`, so the answer is the same as without the failure.
 
 Knows Serve's handle by its calls only, so that tests may give another.
 """
@@ -32,7 +32,7 @@ logger = logging.getLogger("phloem.cluster")
 
 
 class Gone(Exception):
-    """A replica has died, or is not there any more, with what it was at."""
+    """A replica has died or was removed, and its unfinished requests with it."""
 
 
 Send = Callable[[bytes, str, EngineCall], AsyncGenerator[Delta | PhloemError]]
@@ -50,7 +50,7 @@ class _Way:
 
 
 class RemoteEngine:
-    """The face of `AsyncEngine` that the server's routes use.
+    """The interface of `AsyncEngine` that the server's routes use.
 
     Args:
         engine: without weights; for its tokenizer, templates, constraints and settings.
@@ -81,17 +81,17 @@ class RemoteEngine:
         **options: Unpack[RequestOptions],
     ) -> AsyncGenerator[Delta]:
         """A request's deltas. Closing the generator ends the request, wherever it is."""
-        law = sampling or SamplingParams()
-        if law.seed is None:  # or what goes on elsewhere would be another draw
-            law = replace(law, seed=secrets.randbits(63))
+        params = sampling or SamplingParams()
+        if params.seed is None:  # or what goes on elsewhere would be another draw
+            params = replace(params, seed=secrets.randbits(63))
         request_factory = self.engine.request_factory
         token_ids = request_factory.token_ids(prompt)
         tokens = token_ids.tobytes() if isinstance(token_ids, array) else array("i", token_ids).tobytes()
         namespace = request_factory.namespace(options.get("namespace", ""), options.get("adapter"))
         way = _Way(tokens, namespace, constraint, options)
-        said: dict[int, list[int]] = {index: [] for index in range(law.n)}
+        said: dict[int, list[int]] = {index: [] for index in range(params.n)}
         texts = dict.fromkeys(said, "")
-        async with aclosing(self._outputs(way, law, said)) as deltas:
+        async with aclosing(self._outputs(way, params, said)) as deltas:
             async for delta in deltas:
                 texts[delta.index] += delta.text
                 yield delta
@@ -120,16 +120,16 @@ class RemoteEngine:
         self.is_alive = False
         self.engine.close()
 
-    async def _outputs(self, way: _Way, law: SamplingParams, said: dict[int, list[int]]) -> AsyncGenerator[Delta]:
+    async def _outputs(self, way: _Way, params: SamplingParams, said: dict[int, list[int]]) -> AsyncGenerator[Delta]:
         """The deltas of all outputs; `said` keeps up with them."""
-        if law.n == 1:
-            async with aclosing(self._one(way, law, 0, said[0])) as deltas:
+        if params.n == 1:
+            async with aclosing(self._one(way, params, 0, said[0])) as deltas:
                 async for delta in deltas:
                     yield delta
             return
         is_open = set(said)
         try:
-            async with aclosing(self._send(way.tokens, way.namespace, _call(way, law, ()))) as answers:
+            async with aclosing(self._send(way.tokens, way.namespace, _call(way, params, ()))) as answers:
                 async for answer in answers:
                     delta = _checked(answer)
                     said[delta.index] += delta.token_ids
@@ -139,22 +139,22 @@ class RemoteEngine:
         except (Gone, EngineStopped) as error:
             self._count(error)
         if is_open:  # each goes on alone
-            assert law.seed is not None
+            assert params.seed is not None
             parts = [
-                self._one(way, replace(law, n=1, seed=seed_of_output(law.seed, index)), index, said[index])
+                self._one(way, replace(params, n=1, seed=seed_of_output(params.seed, index)), index, said[index])
                 for index in sorted(is_open)
             ]
             async with aclosing(_merged(parts)) as deltas:
                 async for delta in deltas:
                     yield delta
 
-    async def _one(self, way: _Way, law: SamplingParams, index: int, said: list[int]) -> AsyncGenerator[Delta]:
+    async def _one(self, way: _Way, params: SamplingParams, index: int, said: list[int]) -> AsyncGenerator[Delta]:
         """The deltas of one output that has `said` something already, at one replica after the other."""
         for _ in range(MOST_TRIES):
-            if said and law.kv_budget is not None:
+            if said and params.kv_budget is not None:
                 raise EngineStopped("kv_budget: the replica is gone that knew which keys were kept; ask again")
             try:
-                async with aclosing(self._send(way.tokens, way.namespace, _call(way, law, said))) as answers:
+                async with aclosing(self._send(way.tokens, way.namespace, _call(way, params, said))) as answers:
                     async for answer in answers:
                         delta = _checked(answer)
                         said += delta.token_ids
@@ -170,12 +170,12 @@ class RemoteEngine:
         logger.warning("a replica is gone (%s); its request goes on at another one", error)
 
 
-def _call(way: _Way, law: SamplingParams, said: Iterable[int]) -> EngineCall:
+def _call(way: _Way, params: SamplingParams, said: Iterable[int]) -> EngineCall:
     options = way.options.copy()
     output_ids = list(said)
     if output_ids:
         options["output_ids"] = output_ids
-    return EngineCall((), law, way.spec, options)
+    return EngineCall((), params, way.spec, options)
 
 
 def _checked(answer: Delta | PhloemError) -> Delta:

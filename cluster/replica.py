@@ -1,6 +1,6 @@
 """An engine as a deployment of Ray Serve: takes calls, streams deltas, says what it has cached and what is queued.
 
-Whatever goes wrong with a request is one of the things that its stream yields, not an exception: Serve would wrap it.
+An error of a request is yielded by its stream, not raised: Serve would wrap an exception.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Replica:
             yield error
 
     def record_routing_stats(self) -> dict[str, Any]:
-        """What the router and `/metrics` are told, about once a second."""
+        """What the router and `/metrics` read, about once a second."""
         found = self._engine.statistics()
         return {**self._facts, "queued_tokens": found.num_waiting_tokens, "statistics": asdict(found)}
 

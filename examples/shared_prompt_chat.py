@@ -3,7 +3,7 @@
     pip install openai && python examples/shared_prompt_chat.py
 
 Usually the server is its own process (`phloem serve`); here it runs on a thread, so that one file shows both sides.
-The system prompt is computed once, for the first user; `cached_tokens` tells.
+The system prompt is computed once, for the first user; `cached_tokens` shows it.
 """
 
 import threading

@@ -80,7 +80,7 @@ def key_loop(code: list[tuple[int, str, str]]) -> Counter[str]:
 
 
 def fold_of(num_rows: int, num_elements: int) -> Counter[str]:
-    """The instructions of one fold in a thread that holds so many rows and elements."""
+    """The instructions of one fold in a thread that holds `num_rows` and `num_elements`."""
     products = num_rows + num_elements
     return Counter(FMNMX=num_rows, FADD=2 * num_rows, MUFU=2 * num_rows, FMUL=products, FFMA=products)
 

@@ -85,7 +85,7 @@ def check(case: Case, arch: int, folder: Path) -> tuple[str, list[str]]:
     if shared_kib > SHARED_KIB[arch]:
         faults.append("too much shared memory")
     threads = 32 * case.num_warps
-    programs = min(  # a program takes 1 KiB of shared memory beside its own, which the largest may exceed the limit by
+    programs = min(  # a program takes 1 KiB of shared memory besides its own, which the largest may exceed the limit by
         int((SHARED_KIB[arch] + 1) // (shared_kib + 1)),
         REGISTERS // (resources["REG"] * threads),
         THREADS[arch] // threads,

@@ -127,7 +127,7 @@ def chat(console: Console, engine: ph.Engine) -> None:
     jobs = [chat_job(question) for question in QUESTIONS]
 
     def show() -> RenderableType:
-        table = Table("", "asks", "is told", "cached", box=None, padding=(0, 1), width=WIDTH)
+        table = Table("", "asks", "answer", "cached", box=None, padding=(0, 1), width=WIDTH)
         for user, question, job in zip(USERS, QUESTIONS, jobs, strict=True):
             cached = f"{job.usage.cached_tokens}/{job.usage.prompt_tokens}" if job.usage.prompt_tokens else ""
             table.add_row(user, question, job.answer, Text(cached, "cyan"))

@@ -45,7 +45,7 @@ def draw(rows: list[Figure]) -> str:
     height = ROW * len(rows) + 30
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img">',
-        f"<title>phloem beside its peers: {len(rows)} ratios</title><style>{STYLE}</style>",
+        f"<title>phloem compared with its peers: {len(rows)} ratios</title><style>{STYLE}</style>",
     ]
     for index, row in enumerate(rows):
         y = 10 + ROW * index
@@ -53,7 +53,7 @@ def draw(rows: list[Figure]) -> str:
         length = position(row.times) - LEFT
         parts += [
             f'<text x="{LEFT - 10}" y="{y + 14}" text-anchor="end">{escape(what)}</text>',
-            f'<text class="peer" x="{LEFT - 10}" y="{y + 28}" text-anchor="end">beside {escape(row.peer)}</text>',
+            f'<text class="peer" x="{LEFT - 10}" y="{y + 28}" text-anchor="end">vs. {escape(row.peer)}</text>',
             f'<rect class="bar" x="{LEFT}" y="{y + 4}" width="{length:.1f}" height="20" rx="2"/>',
             f'<text x="{LEFT + length + 6:.1f}" y="{y + 19}">{row.times:g} ×</text>',
         ]

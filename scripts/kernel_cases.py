@@ -313,10 +313,10 @@ def grouped_cases(subset: bool) -> Iterator[Case]:
         ("e4m3", 128, "", "fp16"),
     ]
     ints = {"order_ptr": "*i32", "starts_ptr": "*i32", "tiles_ptr": "*i32"}
-    for element, step, beside, rows in shapes[:2] if subset else shapes:
+    for element, step, extra, rows in shapes[:2] if subset else shapes:
         kept = {"weight_ptr": "*u8", "factors_ptr": "*i32"}
         common = {"ELEMENT": element, "BLOCK_DEPTH": step}
-        common |= {"HAS_ZEROS": beside == "zeros", "HAS_OFFSETS": beside == "offsets"}
+        common |= {"HAS_ZEROS": extra == "zeros", "HAS_OFFSETS": extra == "offsets"}
         tile_depth = step // 2 if element in ("int4", "uint4") else step
         configs = {
             grouped_config(num_rows, step, deterministic=det) for num_rows in (1, 64, 65) for det in (False, True)

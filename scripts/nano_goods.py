@@ -86,7 +86,7 @@ def invent_ticket(rng: Random) -> Record:
 
 
 def speak_ticket(record: Record) -> dict[str, str]:
-    """Whether anyone still works on it."""
+    """Whether it is still open."""
     return {"state": "open" if record["open"] else "closed", "open_word": yes_no(record["open"])}
 
 

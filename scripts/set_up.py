@@ -106,7 +106,7 @@ def step(text: str, *command: str | Path) -> None:
     shows = sys.stdout.isatty()
     print(f"set-up: {text} …", end="" if shows else "\n", flush=True)
     begin = time.monotonic()
-    told = begin
+    printed = begin
     with tempfile.TemporaryFile() as output:
         running = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT)
         try:
@@ -118,9 +118,9 @@ def step(text: str, *command: str | Path) -> None:
                     now = time.monotonic()
                     if shows:
                         print(f"\rset-up: {text} … {now - begin:.0f} s", end="", flush=True)
-                    elif now - told >= PERIOD:
+                    elif now - printed >= PERIOD:
                         print(f"set-up: … {now - begin:.0f} s", flush=True)
-                        told = now
+                        printed = now
         finally:
             running.kill()
         if shows:

@@ -52,7 +52,7 @@ class Recipe:
     vector_rate: float = 6e-3
     decay_from: float = 0.2  # share of the budget after which the rates fall
     short_until: float = 0.12  # share of the budget spent on rows of half the length
-    long_every: int = 8  # of so many later steps, one has rows of four times the length
+    long_every: int = 8  # one of this many later steps has rows of four times the length
     prompt_weight: float = 0.1  # of the loss on what the model only reads; 1 on what it says
     average_seconds: float = 2.0  # between two means of the workers' weights
     report_minutes: float = 4.0

@@ -1,6 +1,6 @@
 """Runs a file of tests in one child process in which no test can hang or fill the machine's memory.
 
-The file is not collected by its name; a test beside it calls `run_bounded`. It takes `bounds` as an autouse fixture:
+The file is not collected by its name; a test next to it calls `run_bounded`. It takes `bounds` as an autouse fixture:
 a test that needs more memory fails, and one that needs more CPU time ends the child, which has printed its name.
 """
 
@@ -42,8 +42,8 @@ def run_bounded(file: Path) -> None:
     env = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
     passed = [line for line in done.stdout.splitlines() if " PASSED " in line]
-    told = "\n".join(line for line in done.stdout.splitlines() if line not in passed)[-4000:]
-    assert done.returncode == 0 and passed, f"exit status {done.returncode}\n{told}\n{done.stderr[-2000:]}"
+    shown = "\n".join(line for line in done.stdout.splitlines() if line not in passed)[-4000:]
+    assert done.returncode == 0 and passed, f"exit status {done.returncode}\n{shown}\n{done.stderr[-2000:]}"
 
 
 def _address_space() -> int:

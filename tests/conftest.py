@@ -15,7 +15,7 @@ the hundred megabytes. With that, one after each file is cheap.
 
 Files whose tests are few and long come first: a worker that met one last would work on while the others have nothing.
 
-At the end the memory of the largest worker is told: what tests leave behind adds up there.
+At the end the memory of the largest worker is printed: what tests leave behind adds up there.
 
 `python -m pytest` puts the checkout on the path, where transformers takes our `kernels/` for Hugging Face's package of
 that name and fails; so it is taken off again.

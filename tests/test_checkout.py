@@ -57,7 +57,7 @@ def test_what_is_run_in_the_checkout_is_the_package() -> None:
     assert (ROOT / "errors.py").samefile(done.stdout.strip())
 
 
-def test_a_core_that_is_not_compiled_is_told_with_the_remedy(tmp_path: Path) -> None:
+def test_a_core_that_is_not_compiled_is_an_error_with_the_remedy(tmp_path: Path) -> None:
     (tmp_path / "phloem" / "_core").mkdir(parents=True)
     (tmp_path / "phloem" / "__init__.py").write_text((ROOT / "__init__.py").read_text(encoding="utf-8"))
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}

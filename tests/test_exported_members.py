@@ -1,4 +1,4 @@
-"""The public face: what `import phloem` offers, no more and no less, and how little it costs."""
+"""The public interface: what `import phloem` offers, no more and no less, and how little it costs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an import and the start of a command bring along: told by what is loaded, not by the clock."""
+"""What an import and the start of a command bring along: measured by what is loaded, not by the clock."""
 
 from __future__ import annotations
 

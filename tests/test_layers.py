@@ -1,4 +1,4 @@
-"""Who may import whom: the walls of the house, read from the imports themselves."""
+"""Which folder may import which, read from the imports themselves."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 GROUND_FLOOR = {"radix", "fsm", "kernels"}
-FSM_FLOORS = [  # a room imports rooms of lower floors only; what lies beside the rooms joins them together
+FSM_FLOORS = [  # a room imports rooms of lower floors only; modules outside of the rooms join them together
     {"text"},
     {"vocabulary", "network"},
     {"regex", "automaton"},
@@ -18,7 +18,7 @@ FSM_FLOORS = [  # a room imports rooms of lower floors only; what lies beside th
     {"tags"},
     {"look"},
 ]
-RUNTIME_FLOORS = [  # the same for runtime/; a module beside the rooms counts as a room
+RUNTIME_FLOORS = [  # the same for runtime/; a module outside of the rooms counts as a room
     {"request", "event_settings", "number_types", "path_fault", "device", "setting"},
     {"config", "option_types", "models", "kv_compress", "constrain"},
     {"tokenizer", "capacity"},
@@ -99,7 +99,7 @@ def test_the_rooms_of_fsm_stand_on_one_another() -> None:
 
 
 def test_no_module_needs_itself() -> None:
-    """No circles of imports, not even of those that only types need."""
+    """No import cycles, not even of those that only types need."""
     paths = {("phloem", *path.relative_to(ROOT).with_suffix("").parts): path for path in _modules()}
     left = {module: {t[:n] for t in _imports(path) for n in (len(t) - 1, len(t))} for module, path in paths.items()}
     while ready := [module for module, needs in left.items() if not needs & left.keys()]:

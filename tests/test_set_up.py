@@ -152,7 +152,7 @@ def test_the_core_is_compiled_by_what_is_there(source: Path, tmp_path: Path) -> 
 
 
 def test_a_compiler_that_setuptools_fetched_is_found(source: Path, tmp_path: Path) -> None:
-    """It lies in a folder on the path of that process alone."""
+    """It is in a folder on the path of that process alone."""
     _fake(tmp_path / "fetched" / "ziglang" / "__main__.py", "zig")
     code = f"""
 import runpy, setuptools, sys
@@ -165,7 +165,7 @@ runpy.run_path("setup.py")
     assert (source / "log").read_text().split() == ["zig", ".o"] * 3 + ["zig", ".so"]
 
 
-def test_without_a_compiler_the_remedy_is_told(source: Path) -> None:
+def test_without_a_compiler_the_error_gives_the_remedy(source: Path) -> None:
     code = """
 import importlib.util, runpy, setuptools
 find_spec = importlib.util.find_spec

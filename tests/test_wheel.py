@@ -109,12 +109,12 @@ def test_the_wheel_holds_every_module_and_nothing_else(wheel: Path) -> None:
 def test_the_wheel_says_what_it_is(wheel: Path) -> None:
     files = zipfile.ZipFile(wheel)
     [name] = [name for name in files.namelist() if name.endswith(".dist-info/METADATA")]
-    told = email.message_from_string(files.read(name).decode())
-    assert (told["Name"], told["Version"]) == ("phloem", phloem.__version__)
-    assert told["License-Expression"] == "Apache-2.0 AND Unicode-3.0"
-    assert told.get_all("License-File") == ["LICENSE", "fsm/regex/LICENSE-UNICODE"]
+    metadata = email.message_from_string(files.read(name).decode())
+    assert (metadata["Name"], metadata["Version"]) == ("phloem", phloem.__version__)
+    assert metadata["License-Expression"] == "Apache-2.0 AND Unicode-3.0"
+    assert metadata.get_all("License-File") == ["LICENSE", "fsm/regex/LICENSE-UNICODE"]
     for field in ("Author", "Keywords", "Classifier", "Project-URL", "Requires-Python", "Summary"):
-        assert told[field], field
+        assert metadata[field], field
     licence = files.read("phloem/fsm/regex/LICENSE-UNICODE")
     assert hashlib.sha256(licence).hexdigest() == UNICODE_LICENCE
 

@@ -4,7 +4,7 @@
     python bench/studies/attention.py --device cpu  one thread, CPU time
     python bench/studies/attention.py --quick       a few cases
     python bench/studies/attention.py --sharing     the flat path / shared, over requests and lengths of the prefix,
-                                                    and the shared one beside its arithmetic alone
+                                                    and the shared one compared with its arithmetic alone
     python bench/studies/attention.py --fit         on a GPU: when sharing pays, fitted; prints the line for `launch.py`
     python bench/studies/attention.py --configs     on a GPU: decode with other tiles, warps, stages and registers
 
@@ -95,7 +95,7 @@ def copy_bandwidth() -> float:
 
 
 def compare(paged: Paged, peer: Callable[[Paged], Call], expected: Tensor, ours: float) -> str:
-    """A peer's time beside ours, or why there is none."""
+    """A peer's time compared with ours, or why there is none."""
     try:
         call = peer(paged)
         worst = float((call() - expected).abs().max())
@@ -124,15 +124,15 @@ def run(case: Case, device: torch.device, dtype: torch.dtype, bandwidth: float, 
         wide = [part.repeat_interleave(case.heads[0] // case.heads[1], 1) for part in (k, v)]
         contiguous = min(contiguous, clock(lambda: sdpa(case, problem, *wide)))
     copied = clock(lambda: sdpa(case, problem, *problem.gather()))
-    beside = ""
+    peers_column = ""
     if case.shared and device.type == "cpu":
         apart = Problem.of(replace(case, shared=0), device, dtype)
         plan = apart.plan(case, share=False)
         time_apart = clock(lambda: attention(apart.q, apart.k_cache, apart.v_cache, plan, scale=scale))
-        beside = f"   own copies {time_apart:.0f} us: {time_apart / shared:.2f} x shared"
+        peers_column = f"   own copies {time_apart:.0f} us: {time_apart / shared:.2f} x shared"
     if device.type == "cuda":
         paged = Paged(problem.q, problem.k_cache, problem.v_cache, problem.blocks, problem.context_len, scale)
-        beside = "".join(
+        peers_column = "".join(
             f"   {name} {compare(paged, peer, expected, min(flat, shared))}" for name, peer in peers.items()
         )
     planning = time_on_cpu(lambda: problem.plan(case, share=True) and problem.q)
@@ -143,7 +143,7 @@ def run(case: Case, device: torch.device, dtype: torch.dtype, bandwidth: float, 
         num_bytes = 2 * case.batch * case.context_len * case.heads[1] * case.heads[2] * problem.q.element_size()
         columns += f" {100 * num_bytes / flat / bandwidth:7.0f} %"
     name = f"{case.name} b{case.batch} n{case.context_len} q{case.q_len} shared {case.shared}"
-    return f"{name:45} {columns}   {worst:.1e}{beside}"
+    return f"{name:45} {columns}   {worst:.1e}{peers_column}"
 
 
 def report_sharing() -> None:
@@ -178,7 +178,7 @@ def _multiply_adds() -> None:
 
 
 def report_bound() -> None:
-    """One prefix of many requests, by type of KV, beside what as many multiply-adds take in a product."""
+    """One prefix of many requests, by type of KV, compared with as many multiply-adds in a product."""
     case = Case("135M", SMOLLM, 64, 2049, shared=2048)
     problem = Problem.of(case, torch.device("cpu"), torch.float32)
     plans = [problem.plan(case, share=share) for share in (False, True)]

@@ -172,7 +172,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--vocabulary", action="append")
-    parser.add_argument("--limit", type=int, default=0, help="so many cases, evenly spread")
+    parser.add_argument("--limit", type=int, default=0, help="at most N cases, evenly spread; 0: all")
     parser.add_argument("--part", default="1/1", help="I/N: of these only every Nth, from the Ith on")
     parser.add_argument("--only", default="", help="only files whose name contains this")
     parser.add_argument("--seed", type=int, default=1)

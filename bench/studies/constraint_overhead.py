@@ -16,8 +16,8 @@ each request, greedily; prompts are computed before the clock starts. A wrapper 
 out, so that free text goes on. The two sides take steps in turn, on two engines that change places every round, and
 of each step the median over the rounds counts; "of rounds" is the ratio of whole rounds, lowest and highest. Verified
 drafts know the texts from the rounds before; for texts that are new see `jump.py`. Heavy: how long the steps of 16
-ordinary requests take beside one whose masks are a lot of work, and that their texts stay the same. All times are CPU
-time of one thread.
+ordinary requests take next to one whose masks are a lot of work, and whether their texts stay the same. All times are
+CPU time of one thread.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ def print_throughput(batch_size: int, rounds: int) -> None:
     ]
     jumps: tuple[JumpMode, ...] = ("off", "verified", "canonical")
     for jump in jumps:
-        # Two engines take both parts by turns: where in memory its blocks lie makes one faster than its twin.
+        # Two engines take both parts in turn: where its blocks are in memory makes one faster than its twin.
         twins = [ph.Engine.from_loaded(dataclasses.replace(config, jump=jump), loaded) for _ in range(2)]
         for name, specs, max_tokens in cases:
             limits = [max_tokens] * batch_size
@@ -191,12 +191,12 @@ HEAVY = {
 
 
 def print_heavy(num_ordinary: int) -> None:
-    """The steps of ordinary requests beside one with a constraint whose masks take long."""
+    """The steps of ordinary requests next to one with a constraint whose masks take long."""
     engine = endless_engine()
     prompts = [engine.tokenizer.encode(f"{document.text}") for document in documents(seed=3, count=num_ordinary)]
     params = ph.SamplingParams(max_tokens=96, temperature=0.0)
     schema = ph.json_schema({"type": "array", "items": {"type": "string"}})
-    print(f"\nbundled model, {num_ordinary} ordinary requests (half with a schema) beside one that is heavy, CPU time")
+    print(f"\nbundled model, {num_ordinary} ordinary requests (half with a schema) next to one that is heavy, CPU time")
     print(f"{'heavy request':20}{'steps p50':>12}{'p99':>12}{'longest':>12}{'its tokens':>12}  its end")
     texts: dict[str, list[str]] = {}
     for name, pattern in {"(warming up)": None, **HEAVY}.items():

@@ -1,4 +1,4 @@
-"""Weights of four bits on the CPU: what rounding to them costs in perplexity, and their speed beside wider ones.
+"""Weights of four bits on the CPU: what rounding to them costs in perplexity, and their speed compared with wider ones.
 
     OMP_NUM_THREADS=1 python bench/studies/cpu_int4.py [--batches 1,8] [--prompt 32] [--tokens 24] [--repeats 5]
 

@@ -1,4 +1,4 @@
-"""int8 weights and one-byte KV on the CPU: what they cost in perplexity; int8 weights beside llama.cpp's Q8_0.
+"""int8 weights and one-byte KV on the CPU: what they cost in perplexity; int8 weights compared with llama.cpp's Q8_0.
 
     OMP_NUM_THREADS=1 python bench/studies/cpu_int8.py [--batches 1,8,64] [--prompt 32] [--tokens 24] [--repeats 3]
 

@@ -1,7 +1,7 @@
 """What several threads bring to a step on the CPU, on a machine that is idle and on one that is not.
 
 Wall-clock milliseconds of decode steps and of a prompt's prefill, medians, for each number of threads, of phloem's
-decoder and of transformers' on the same weights, the two taking turns. With --busy so many other processes compute all
+decoder and of transformers' on the same weights, the two taking turns. With --busy N other processes compute all
 the while: a team that waits for threads that have no processor is then slower than one thread alone. The last column is
 what the number of threads brought over one thread of the same side.
 
@@ -64,7 +64,7 @@ def _burn() -> None:
 
 @contextmanager
 def busy(num_processes: int) -> Iterator[None]:
-    """So many processes compute beside this one until the block ends."""
+    """`num_processes` other processes compute until the block ends."""
     others = [multiprocessing.get_context("spawn").Process(target=_burn, daemon=True) for _ in range(num_processes)]
     for other in others:
         other.start()

@@ -90,7 +90,7 @@ def random_experts(config: ModelConfig, device: torch.device, dtype: torch.dtype
 
 
 def bytes_of_step(decoder: Decoder, one: ExpertsWeights, batch: int, context_len: int) -> float:
-    """What a step has to read: weights but for experts that nobody chose, and KV within the windows."""
+    """What a step has to read: weights but for experts that no token chose, and KV within the windows."""
     config, experts = decoder.config, decoder.config.experts
     assert experts is not None
     kept = config.num_layers * (one.gate_up.num_bytes + one.down.num_bytes)

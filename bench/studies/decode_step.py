@@ -1,6 +1,6 @@
 """A whole decode step on a GPU against the roofline: the bytes it must read, at the bandwidth of a large copy.
 
-    python bench/studies/decode_step.py                     the table; the small model beside transformers, compiled
+    python bench/studies/decode_step.py                     the table; the small model and transformers, compiled
     python bench/studies/decode_step.py --quick             batch 1 and 32 only, at 1k
     python bench/studies/decode_step.py --weights int4 fp8  the large model alone, its layers in few bits
     python bench/studies/decode_step.py --tiny              a tiny model on the CPU: shows that the script runs

@@ -4,7 +4,7 @@
     python bench/studies/device_constraints.py 131072     tables, with a made-up vocabulary of that size
 
 First part, CPU: states, classes, bytes and the time to write the tables out (CPU time, cursors not yet used). Second
-part, on a GPU only: microseconds per decode step of sampling and moving on, in a CUDA graph, beside the same with the
+part, on a GPU only: microseconds per decode step of sampling and moving on, in a CUDA graph, and of the same with the
 host in between (tokens to the host, cursors, rows back to the device), over batch sizes.
 """
 
@@ -132,9 +132,9 @@ def print_steps(vocabulary: Vocabulary, num_rows: int) -> None:
         for cursor in cursors:
             cursor.rollback(cursor.num_consumed)
 
-    beside, alone = median_us(through_host, go_back), median_us(graph.replay, begin_again)
+    hosted, alone = median_us(through_host, go_back), median_us(graph.replay, begin_again)
     print(
-        f"rows {num_rows:3}: on the device {alone:7.1f} us, through the host {beside:8.1f} us, x {beside / alone:5.1f}"
+        f"rows {num_rows:3}: on the device {alone:7.1f} us, through the host {hosted:8.1f} us, x {hosted / alone:5.1f}"
     )
 
 

@@ -28,7 +28,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--vocabulary", action="append")
-    parser.add_argument("--limit", type=int, default=0, help="so many cases, evenly spread")
+    parser.add_argument("--limit", type=int, default=0, help="at most N cases, evenly spread; 0: all")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     groups = cases(options.folder, "")

@@ -14,7 +14,7 @@ question, shuffled), `thoughts` (trees of thoughts, level by level), `users` (ma
 of 500 to 60,000 tokens, some of them hot, and again prompts that never return).
 
 A second table counts what a hit is worth: the share of the floating-point operations that was spared. Attention makes a
-block dearer the deeper it lies, the more so the smaller the model: one with the shape of Llama 3 8B, and the bundled
+block dearer the deeper it is, the more so the smaller the model: one with the shape of Llama 3 8B, and the bundled
 one. `cost, equal` is the policy that takes all blocks to be alike, `cost` the one that the engine runs.
 """
 

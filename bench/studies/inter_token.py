@@ -2,7 +2,7 @@
 
     python bench/studies/inter_token.py [--decoding 8] [--prompts 6] [--length 3750] [--chunk 256] [--rounds 3]
 
-A few requests decode; every so often a long prompt arrives, which nobody has sent before. Three regimes alternate over
+A few requests decode; every so often a long prompt arrives that no request had before. Three regimes alternate over
 the rounds, on the same prompts: "target", the default, where the chunk of a prompt in a step is chosen by what prompts
 were measured to cost (`target_step_seconds`); "fixed", chunks of `--chunk` tokens; "none", steps of the default
 `max_batch_tokens`, for which all others wait. Printed are milliseconds of CPU time between two tokens of a decoding

@@ -2,7 +2,7 @@
 
     python bench/studies/json_layouts.py CHECKPOINT [--documents 128] [--seed 2026]
 
-The documents are those of `nano_quality.py`, which no published model has seen. The model is told the keys and asked
+The documents are those of `nano_quality.py`, which no published model has seen. The model is given the keys and asked
 for the record as JSON; only the layout of the constraint differs between the rows. Fields: share of the record's leaves
 that are right. Exact: the object equals the record. Tokens: of the answer, and steps that it took.
 """

@@ -1,4 +1,4 @@
-"""What adapters cost a decode step on the CPU: none, one for all rows, and one for each, beside transformers and PEFT.
+"""What adapters cost a decode step on the CPU: none, one for all rows, and one for each; transformers and PEFT.
 
 SmolLM-135M's shape with random weights as they are published, in bf16, and random adapters in fp32 on all projections
 of attention and MLP. No engine, no cache, no sampling, as in `cpu_decode`: prefill once, then greedy decode steps, all
@@ -58,7 +58,7 @@ def run_phloem(decoder: Decoder, prompts: torch.Tensor, num_tokens: int, adapter
     sequences = Sequences(decoder, prompts.shape[0], prompts.shape[1] + num_tokens)
 
     def forward(*arguments: Any) -> torch.Tensor:
-        """As the engine's runner calls it: rows of one adapter lie beside each other."""
+        """As the engine's runner calls it: rows of one adapter are contiguous."""
         each = len(arguments[0]) // len(adapters)
         segments: list[LoraSegment] = []
         for index, layers in enumerate(adapters):

@@ -1,4 +1,4 @@
-"""First masks, masks and advances beside llguidance's: case by case in turns, in one process.
+"""First masks, masks and advances, ours and llguidance's: case by case in turns, in one process.
 
     PYTHONPATH=bench:FOLDER python bench/studies/mask_turns.py CASES TOKENIZER [--reads matcher | ordered]
         [--sample 400]

@@ -7,8 +7,8 @@
     python bench/studies/schema_cases.py CASES --walks 3 --key-order any
 
 Every JSON document below FOLDER that is a schema becomes a case without instances, each text once. A schema is an
-object that names `$schema` or says something of a value by itself; where it has `$ref` to `_definitions.json` beside it
-(as Kubernetes' schemas do), what it leads to is put under `$defs`.
+object that names `$schema` or restricts a value by itself; where it has `$ref` to `_definitions.json` in the same
+folder (as Kubernetes' schemas do), what it leads to is put under `$defs`.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def is_schema(document: Any) -> bool:
 
 
 def with_shared(schema: dict[str, Any], folder: Path, known: dict[Path, dict[str, Any]]) -> dict[str, Any]:
-    """The schema with all that it refers to in the `_definitions.json` beside it."""
+    """The schema with all that it refers to in the `_definitions.json` of its folder."""
     path = folder / "_definitions.json"
     if not path.exists():
         return schema

@@ -1,4 +1,4 @@
-"""Two classes of traffic over HTTP: what does a priority bring those who have it, and what does it cost the others?
+"""Two classes of traffic over HTTP: what a priority brings the requests that have it, and what it costs the others.
 
     python bench/studies/priorities.py [--bulk 80] [--interactive 20] [--running 4]
 

@@ -2,7 +2,7 @@
 
     python bench/studies/radix_tree.py [--block-size 16] [--sizes 1000,4000,16000,64000]
 
-Rows are trees of so many leaves of 10 blocks each under one system prompt of 125 blocks. If match, insert, lease or
+Each row is a tree with N leaves of 10 blocks each under one system prompt of 125 blocks. If match, insert, lease or
 evict grew with the number of leaves, the columns would show it.
 """
 

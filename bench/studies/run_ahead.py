@@ -8,8 +8,8 @@ Both engines serve the same requests, in turns: plain text, sampled, with a stop
 each step before it queues the next, `ahead` queues the next forward first (`run_ahead`). Medians of the milliseconds
 from one step to the next while all requests decode.
 
-The simulated device works on what is queued for as long as the table says, one forward after the other; who reads what
-it has computed waits until then. `host` is what a step in turn takes beside that, sampling from the bundled model's
+The simulated device works on what is queued for as long as the table says, one forward after the other; reading what
+it has computed waits until then. `host` is what a step in turn takes besides that, sampling from the bundled model's
 vocabulary on the CPU included: what a device would wait for.
 
 A step with drafts cannot run ahead. The mixed table has tokens per second with drafts and in turn, ahead and without
@@ -128,8 +128,8 @@ def make_engines(
 def milliseconds_per_step(engine: Engine, batch: int, num_steps: int) -> float:
     """Median time from step to step while `batch` requests decode."""
     for index in range(batch):
-        law = SamplingParams(max_tokens=num_steps + 30, seed=index, ignore_eos=True, stop=("never said",))
-        engine.add([1 + (7 * index + place) % 90 for place in range(PROMPT_LEN)], law)
+        sampling = SamplingParams(max_tokens=num_steps + 30, seed=index, ignore_eos=True, stop=("never said",))
+        engine.add([1 + (7 * index + place) % 90 for place in range(PROMPT_LEN)], sampling)
     while engine.statistics().num_running < batch:
         engine.step()
     for _ in range(8):  # captures graphs
@@ -169,14 +169,14 @@ def run_simulated(num_steps: int) -> None:
 
 
 def tokens_per_second(engine: Engine, num_chats: int, num_json: int, num_steps: int) -> float:
-    """Of so many requests of both kinds at a time, each replaced by another when it ends."""
+    """Of `num_chats` and `num_json` requests at a time, each replaced by another when it ends."""
     ticket = json_schema(TICKET)
     kinds: dict[str, bool] = {}
 
     def begin(wants_json: bool) -> None:
-        law = SamplingParams(max_tokens=120 if wants_json else 400, seed=len(kinds), ignore_eos=not wants_json)
+        sampling = SamplingParams(max_tokens=120 if wants_json else 400, seed=len(kinds), ignore_eos=not wants_json)
         prompt = [1 + (7 * len(kinds) + place) % 90 for place in range(PROMPT_LEN)]
-        kinds[engine.add(prompt, law, ticket if wants_json else None)] = wants_json
+        kinds[engine.add(prompt, sampling, ticket if wants_json else None)] = wants_json
 
     for index in range(num_chats + num_json):
         begin(index < num_json)

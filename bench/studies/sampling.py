@@ -6,7 +6,7 @@
 
 The chain is what most engines do: spread the bit mask, fill with -inf, divide, (sort, cumulate, mask for top-k and
 top-p,) softmax, a draw by exponential noise. FlashInfer is given logits that torch has masked and divided, which is
-timed. Beside stand the time to read the logits once (the faster of torch's sum and maximum over them), ours as a
+timed. Further columns: the time to read the logits once (the faster of torch's sum and maximum over them), ours as a
 multiple of it, the bytes of logits, masks and summaries that ours reads, as a multiple of the logits, and how often it
 looks at some groups again (`kernels/triton/sample.py`). On a GPU everything runs from CUDA graphs, with the cache
 cleared in between.
@@ -233,10 +233,10 @@ def main() -> None:
     if not HAS_FLASHINFER:
         print("FlashInfer is not installed: its column stays empty")
     print(HEAD)
-    laws = ((0.0, 0, 1.0), (0.8, 0, 1.0), (0.8, 0, 0.95), (0.8, 50, 0.95))
+    settings = ((0.0, 0, 1.0), (0.8, 0, 1.0), (0.8, 0, 0.95), (0.8, 50, 0.95))
     for num_rows, vocab_size in sizes[: 1 if arguments.quick else None]:
         for mask in (1.0, 0.5, 0.001):
-            for temperature, top_k, top_p in laws:
+            for temperature, top_k, top_p in settings:
                 print(run(Case(num_rows, vocab_size, mask, temperature, top_k, top_p, ""), device), flush=True)
         for extra in ("penalties", "logprobs"):
             print(run(Case(num_rows, vocab_size, 1.0, 0.8, 50, 0.95, extra), device), flush=True)

@@ -91,12 +91,12 @@ def run(arguments: Sequence[str]) -> int:
     except Exception as error:
         if os.environ.get("PHLOEM_DEBUG"):
             raise
-        text, code = _told(error, arguments)
+        text, code = _line_and_code(error, arguments)
         typer.echo(f"error: {text}", err=True)
         return code
 
 
-def _told(error: Exception, arguments: Sequence[str]) -> tuple[str, int]:
+def _line_and_code(error: Exception, arguments: Sequence[str]) -> tuple[str, int]:
     """An exception as one line and an exit code."""
     if isinstance(error, _ClickException):
         text = str(error.format_message()) if hasattr(error, "format_message") else str(error)

@@ -1,4 +1,4 @@
-"""What takes long shows that it does, on stderr: a bar on a terminal, elsewhere a line if it takes some seconds."""
+"""Progress of long work, on stderr: a bar on a terminal, elsewhere a line if it takes some seconds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 PATIENCE = 2.0  # seconds that pass without a word where there is no terminal
 
 Report = Callable[[int, int], None]
-"""Told how many parts of how many are done."""
+"""Called with how many parts are done, and of how many."""
 
 
 @contextmanager

@@ -113,7 +113,7 @@ class Conversation:
 
 
 def _reader(tokenizer: Tokenizer, prompt_ids: Sequence[int]) -> tuple[Reader | None, bool]:
-    """What tells reasoning from the answer to a prompt, if the model has both, and whether special tokens mark it."""
+    """What separates reasoning from the answer to a prompt, if the model has both; whether special tokens mark it."""
     from ..server.harmony import HarmonyReader
     from ..server.think import BEGIN, END, ThinkReader, thinks, thought_at_end
 

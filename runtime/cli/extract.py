@@ -117,7 +117,7 @@ def _documents(files: list[str], lines: bool) -> list[Document]:
 
 
 def _read_document(file: str, name: str) -> str:
-    """A file's text; "-" is stdin. Of what is no file only a pipe is read, if somebody writes to it.
+    """A file's text; "-" is stdin. Of what is no file only a pipe is read, if some process writes to it.
 
     Raises:
         ConfigError: it cannot be read, or is no UTF-8 text.
@@ -148,7 +148,7 @@ def _read_document(file: str, name: str) -> str:
 
 
 def _beginning(pipe: int, name: str) -> bytes:
-    """What has been written to a pipe; ConfigError if nothing has, and nobody is there who could."""
+    """What has been written to a pipe; ConfigError if nothing has, and no process has it open for writing."""
     try:
         written = os.read(pipe, 1 << 16)
     except BlockingIOError:

@@ -1,6 +1,6 @@
-"""What happens to blocks, as the threads say it where it happens. Plain values; what is told of them is the ledger's.
+"""What happens to blocks, recorded by the threads where it happens. Plain values; the ledger decides what is published.
 
-Keys are those of `tiers.block_key`; digests are theirs.
+Keys are those of `offload.block_key`; digests are theirs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What subscribers are told: three kinds of events, as vLLM has them."""
+"""What subscribers receive: three kinds of events, as vLLM has them."""
 
 from __future__ import annotations
 

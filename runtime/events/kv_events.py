@@ -59,8 +59,8 @@ class KVEvents:
     """What of the cache is published.
 
     Args:
-        scope_of: who may share what is cached in a namespace, the engine's word for salt and adapter; None: nothing of
-            it is published.
+        scope_of: which requests may share what is cached in a namespace (the engine's word for salt and adapter); None:
+            nothing of it is published.
     """
 
     def __init__(self, publisher: Publisher, scope_of: ScopeOf) -> None:

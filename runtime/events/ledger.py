@@ -1,13 +1,13 @@
-"""What subscribers have been told, and what of each fact they are told: each change once, in the order of the facts.
+"""From facts to events: what subscribers have, hence what to publish: each change once, in the order of the facts.
 
 ::
 
     facts      entered 1 2 3 · entered 1 2 4 · left 4 · entered 1 2 3 · disk has 2
     events     stored 1 2 3    stored 4        removed 4                stored 2 (DISK)
 
-A block is known by the first 8 bytes of its digest, as an unsigned integer. It is told only once its tokens are known:
-a tier may have it earlier, or from another process. Two blocks with equal first bytes would be taken for one; with a
-million blocks that has a probability of 3e-8, and costs a router a wrong guess.
+A block is known by the first 8 bytes of its digest, as an unsigned integer. It is published only once its
+tokens are known: a tier may have it earlier, or from another process. Two blocks with equal first bytes would be taken
+for one; with a million blocks that has a probability of 3e-8, and costs a router a wrong guess.
 
 Belongs to one thread. Cost: O(blocks that are new, or leave); a few hundred bytes for each block that is anywhere.
 """
@@ -26,13 +26,13 @@ MOST_DEPARTED = 16_384  # blocks that are nowhere, but may be on their way to a 
 
 
 class _Block:
-    """Attributes: media in which it is, those of them that were told, and what is told of it (None: not known)."""
+    """Attributes: media in which it is and those of them that were published; the rest is None or empty until known."""
 
-    __slots__ = ("media", "parent", "scope", "tokens", "told")
+    __slots__ = ("media", "parent", "published", "scope", "tokens")
 
     def __init__(self) -> None:
         self.media: tuple[Medium, ...] = ()
-        self.told: tuple[Medium, ...] = ()
+        self.published: tuple[Medium, ...] = ()
         self.scope: Scope | None = None
         self.parent: int | None = None
         self.tokens = b""
@@ -54,7 +54,7 @@ class Ledger:
         self._events: list[Event] = []
 
     def apply(self, facts: Iterable[Fact]) -> list[Event]:
-        """What is to be told of these facts; runs of events of a kind are one."""
+        """The events to publish for these facts; runs of events of a kind are one."""
         self._events = []
         for fact in facts:
             match fact:
@@ -86,9 +86,9 @@ class Ledger:
                 block.tokens = tokens[index * size : (index + 1) * size]
             if POOL not in block.media:
                 block.media = (POOL, *block.media)
-                self._tell(name, block)
+                self._publish(name, block)
                 if not self._has_tiers:
-                    block.tokens = b""  # nobody will ask for them again
+                    block.tokens = b""  # they will not be needed again
 
     def _leave(self, names: Iterable[int]) -> None:
         for name in names:
@@ -105,14 +105,14 @@ class Ledger:
                     block = self._blocks[name] = _Block()
                 if medium not in block.media:
                     block.media = (*block.media, medium)
-                    self._tell(name, block)
+                    self._publish(name, block)
             elif block is not None and medium in block.media:
                 self._lose(name, block, medium)
 
     def _lose(self, name: int, block: _Block, medium: Medium) -> None:
         block.media = tuple(other for other in block.media if other != medium)
-        if medium in block.told:
-            block.told = tuple(other for other in block.told if other != medium)
+        if medium in block.published:
+            block.published = tuple(other for other in block.published if other != medium)
             last = self._events[-1] if self._events else None
             if not isinstance(last, BlockRemoved) or last.medium != medium:
                 last = BlockRemoved(medium)
@@ -129,12 +129,12 @@ class Ledger:
             if oldest in self._blocks and not self._blocks[oldest].media:
                 del self._blocks[oldest]
 
-    def _tell(self, name: int, block: _Block) -> None:
-        """Tells in which media it is that were not told."""
+    def _publish(self, name: int, block: _Block) -> None:
+        """Publishes in which media it is, for those not published yet."""
         if block.scope is None:
             return
         for medium in block.media:
-            if medium not in block.told:
+            if medium not in block.published:
                 last = self._events[-1] if self._events else None
                 if (
                     not isinstance(last, BlockStored)
@@ -146,7 +146,7 @@ class Ledger:
                     self._events.append(last)
                 last.hashes.append(name)
                 last.tokens.append(block.tokens)
-        block.told = block.media
+        block.published = block.media
 
     def _clear(self) -> None:
         """Nothing is anywhere. Events that this makes needless are dropped."""

@@ -8,10 +8,10 @@
                   ["", -1, ""]                                   the end
 
 Numbers are 8 bytes, big-endian, signed. They rise by one for each batch, and for each that was dropped: so a subscriber
-sees every gap, whoever lost the batch, and fills it by asking. What was dropped here cannot be asked for.
+sees every gap, wherever the batch was lost, and fills it by asking. What was dropped here cannot be asked for.
 
-Two threads, one for each socket, neither of which a step ever waits for. They end with `close`, or when nobody holds
-the publisher any more.
+Two threads, one for each socket, neither of which a step ever waits for. They end with `close`, or when the publisher
+is no longer referred to.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class ZmqPublisher:
 
     Attributes:
         endpoint, replay_endpoint: as they were bound, with their ports; None: there is none.
-        close: sends what waits, tells no more, and ends the threads; waits for that for some seconds at most.
+        close: sends what waits, publishes no more, and ends the threads; waits for that for some seconds at most.
 
     Raises:
         ConfigError: an endpoint cannot be bound, or connected to.
@@ -213,7 +213,7 @@ def _remedy(error: zmq.ZMQError, binds: bool) -> str:
 def _send(
     socket: zmq.Socket[bytes], topic: bytes, line: _Line, kept: _Kept, encoded: Callable[[_Batch], bytes | None]
 ) -> None:
-    """The thread of the PUB socket. A batch of which nothing is to be told has no number."""
+    """The thread of the PUB socket. A batch of which nothing is published has no number."""
     number, has_failed = 0, False
     while (batch := line.get()) is not None:
         number += batch.num_lost
@@ -225,7 +225,7 @@ def _send(
             socket.send_multipart((topic, number.to_bytes(8, "big"), payload), zmq.DONTWAIT)
         except Exception:
             if not has_failed:
-                logger.exception("a batch of KV events was not published; later errors are not told")
+                logger.exception("a batch of KV events was not published; later errors are not logged")
             has_failed = True
         number += 1
     socket.close(linger=LINGER)

@@ -35,7 +35,7 @@ class Backends:
         self._default = backend
 
     def resolve(self, backend: AnyBackend | None) -> tuple[Backend, ChatFormat]:
-        """The engine behind its step thread, and its role markers.
+        """The engine with its step thread, and its role markers.
 
         Raises:
             ProgramError: no backend was given and none is set; or it is none.

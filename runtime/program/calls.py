@@ -79,5 +79,5 @@ def _variable(run: Run, completion: Completion, dtype: type | None) -> Variable:
     info = generation_info(run.tokenizer, completion)
     try:
         return Variable(completion.text, parsed_value(completion, dtype), info)
-    except RequestError as error:  # for who asks for the value; the text is good for others
+    except RequestError as error:  # raised when the value is read; the text can be read still
         return Variable(completion.text, None, info, error)

@@ -15,7 +15,7 @@ tokens together with the text that it touches.
 So a program's text is that of the chat template for the same messages, although the messages arrive piece by piece;
 what a program computed, a chat request finds in the cache, and the other way round. An assistant message opens with
 the template's generation prompt where there is one. Templates that move a system message into the user's turn
-(Llama 2, Gemma) work too: what cannot be told apart yet is part of the next `begin`.
+(Llama 2, Gemma) work too: what cannot be separated yet is part of the next `begin`.
 
 Knows the template by its output only. Cost: one or two renderings for each new sequence of roles; results are kept.
 """

@@ -1,4 +1,4 @@
-"""Text as it comes, for threads and for event loops. Knows its source by the face `Source` only."""
+"""Text as it comes, for threads and for event loops. Knows its source by the protocol `Source` only."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .variable import Shown
 
 @dataclass(slots=True, eq=False)
 class Reader:
-    """How far somebody has read, and what: the variable `name`, or with None the whole text.
+    """How far a reader has come, and in what: the variable `name`, or with None the whole text.
 
     Attributes:
         listener: called after every change of the source, on any thread.
@@ -41,7 +41,7 @@ class Source(Protocol):
         """The reader begins."""
 
     def close(self, reader: Reader, *, complete: bool) -> None:
-        """The reader ends, `complete` if it has had the last of the text; who ends early may want no more of it."""
+        """The reader ends, `complete` if it has read the last of the text; otherwise it may want no more of it."""
 
 
 def increments(source: Source, name: str | None) -> Iterator[str]:

@@ -6,7 +6,7 @@ a queue and a worker thread runs them, so appending never blocks; the worker end
 
     s += "Q: …"      runs here            |
     s += gen("x")    queued, worker runs  |  prompt ─► engine ─► deltas ─► chunks, variable x
-    s += "\\n"        queued behind it     |
+    s += "\\n"        queued after it      |
     s["x"]           waits for x only     |
 
 When an expression fails, the state has failed: what is queued is dropped, waiters wake up, and every use of the state
@@ -36,7 +36,7 @@ Seen = TypeVar("Seen")
 
 
 class Interpreter:
-    """The machine behind one state.
+    """The machinery of one state.
 
     Attributes:
         run: what it shares with the other states of the run.
@@ -241,8 +241,8 @@ class Interpreter:
             self._readers.add(reader)
 
     def close(self, reader: Reader, *, complete: bool) -> None:
-        """See `increments.Source`. When the last reader leaves a program that runs beside it, the run is cancelled;
-        readers within the program itself may come and go."""
+        """See `increments.Source`. When the last reader leaves a program that runs in another thread, the run is
+        cancelled; readers within the program itself may come and go."""
         with self._changed:
             self._readers.discard(reader)
             is_dropped = not complete and not self._readers and self._is_awaited_outside()

@@ -1,4 +1,4 @@
-"""What is known about a generation or a selection besides its text: the dicts behind `s.get_meta_info(name)`.
+"""What is known about a generation or a selection besides its text: the dicts that `s.get_meta_info(name)` returns.
 
 Keys follow SGLang's `meta_info`, so that programs which read them go on working. Knows no engine and no state.
 """

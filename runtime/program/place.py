@@ -1,4 +1,4 @@
-"""Where a program says something, so that its errors can say it too. Knows expressions only."""
+"""Where in the source an expression was made, so that its errors name the place. Knows expressions only."""
 
 from __future__ import annotations
 

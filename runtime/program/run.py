@@ -2,7 +2,7 @@
 
 A run has one root state and every fork below it. It counts the workers at work, so that its end can be awaited;
 it knows the requests under way, and the runs that its function has begun, so that it can be cancelled with all of them;
-and it remembers failures that nobody has seen yet, so that none is lost. Knows the engine by the narrow face `Backend`.
+and it remembers failures until a caller sees them, so that none is lost. Knows the engine by the protocol `Backend`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class DeltaStream(Protocol):
 
 
 class HasTokenizer(Protocol):
-    """The engine behind a backend."""
+    """The engine of a backend."""
 
     @property
     def tokenizer(self) -> TextTokenizer: ...
@@ -122,7 +122,7 @@ class Run:
     # -- failures ----------------------------------------------------------------------------------------------
 
     def failed(self, error: ProgramError) -> None:
-        """Remembers a failure until somebody sees it."""
+        """Remembers a failure until a caller sees it."""
         with self._changed:
             self._unseen.append(error)
 

@@ -164,7 +164,7 @@ class ProgramState:
 
         They copy token ids, text and variables; the engine shares the blocks of the common prefix. With `inside`, the
         name of a `gen`, they do not wait for its end: each goes on writing it in its own way from what is there now,
-        under another seed, and has its own value of it. What was appended behind that `gen` is not theirs. Nothing is
+        under another seed, and has its own value of it. What was appended after that `gen` is not theirs. Nothing is
         computed again. If it has ended, all have what was written.
 
         Raises:

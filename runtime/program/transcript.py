@@ -165,7 +165,7 @@ class Transcript:
     def branches(self, choices: Sequence[str]) -> tuple[array[int], list[list[int]]]:
         """The ids to score choices from, and the ids of each; then `append_scored`, before anything else is appended.
 
-        A choice and the run in front of it become tokens together: behind "a " the word is " word", one token. The
+        A choice and the run before it become tokens together: after "a " the word is " word", one token. The
         prompt ends where the first of them goes its own way.
 
         Raises:
@@ -186,7 +186,7 @@ class Transcript:
     def copy(self, num_chunks: int | None = None) -> Transcript:
         """An independent transcript with the same content: ids are copied, nothing is tokenised twice. Ends the run.
 
-        With `num_chunks` it leaves out what has been shown behind so many pieces, while the model still generates it.
+        With `num_chunks` it leaves out what has been shown after that many pieces, while the model still generates it.
         """
         self._end_run()
         twin = Transcript(self._tokenizer, self._format)

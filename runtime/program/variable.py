@@ -1,4 +1,4 @@
-"""What a program has found out: the entries behind `s["x"]`, `s.parsed("x")` and `s.get_meta_info("x")`."""
+"""What a program has found out: the entries of `s["x"]`, `s.parsed("x")` and `s.get_meta_info("x")`."""
 
 from __future__ import annotations
 

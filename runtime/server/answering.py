@@ -29,9 +29,9 @@ async def respond(service: Service, request: Request, answer: Answer, *, stream:
         return Response(dump_json(reply), media_type="application/json")
 
     def explain(error: Exception) -> ApiError:
-        told = service.explain(error, request.state.request_id)
-        request.state.record.fail(told.code, told.param)
-        return told
+        found = service.explain(error, request.state.request_id)
+        request.state.record.fail(found.code, found.param)
+        return found
 
     return EventStream(
         answer.frames(),

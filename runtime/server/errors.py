@@ -141,7 +141,7 @@ def unavailable(message: str, retry_after: int) -> ApiError:
 
 
 def internal(request_id: str) -> ApiError:
-    """A 500 that tells nothing but where to look in the log."""
+    """A 500 that says only where to look in the log."""
     return ApiError(
         500,
         f"The server had an error while processing the request; its log has the cause under {request_id}.",

@@ -36,7 +36,7 @@ def refuse(data: object, refused: Mapping[str, str]) -> object:
 
 
 def check_one_answer(n: int, tool_names: Sequence[str]) -> None:
-    """What the faces with one answer ask of a request: a single output, and tools that differ."""
+    """What the routes with one answer ask of a request: a single output, and tools that differ."""
     if n != 1:
         raise fault("n", "'n' is not supported here; use /v1/chat/completions")
     if len(set(tool_names)) < len(tool_names):

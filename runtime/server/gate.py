@@ -2,8 +2,8 @@
 
 It gives the request an id, asks for the API key (all paths but those of `OPEN_PATHS`; unknown paths too), counts it,
 leaves one line about it in the log (at info; at debug for what monitoring asks for again and again, if it went well),
-and turns an exception that nobody expected into a 500 that names the id and tells nothing else. The id is our own; a
-caller's `X-Request-Id` is only sent back, and stands at the end of the line. HEAD is GET without its body, on every
+and turns an unexpected exception into a 500 that names the id and says nothing else. The id is our own;
+a caller's `X-Request-Id` is only sent back, and stands at the end of the line. HEAD is GET without its body, on every
 route that has GET.
 """
 

@@ -7,7 +7,7 @@
     ( analysis | commentary )*  one call                                 with a call that is required
     ( analysis )*  ( final: the constraint's text | one call )           with both under "auto"
 
-Reasoning stays free, and what was asked for is valid behind it: near the end of the budget the reasoning is closed
+Reasoning stays free, and what was asked for is valid after it: near the end of the budget the reasoning is closed
 while there is still room for the rest. A call's arguments obey the tool's parameters; its end ends the answer, so there
 is one call at most. Its header may be written in either of the two orders that harmony has for it.
 """
@@ -39,19 +39,19 @@ def harmony_plan(
         endings.append(_message("final", form_of(answer) if answer is not None else _ANY_TEXT))
     # flexible: this model writes JSON now with spaces and now without
     channels = ["analysis", "commentary"] if answer is None else ["analysis"]  # what is announced is content
-    form = _behind(either([_thought(channel) for channel in channels]), either(endings))
+    form = _after(either([_thought(channel) for channel in channels]), either(endings))
     spec = constraint_spec.structural_tag({"format": form}, whitespace="flexible")
     names = frozenset(tool.function.name for tool in chosen)
     return ToolPlan(spec, lambda: HarmonyReader(names), choice.mode == "required", choice.is_named)
 
 
-def behind_reasoning(spec: ConstraintSpec) -> ConstraintSpec:
-    """The constraint on the final message, with reasoning in front of it; not for structural tags."""
-    form = _behind(_thought("analysis"), _message("final", form_of(spec)))
+def after_reasoning(spec: ConstraintSpec) -> ConstraintSpec:
+    """The constraint on the final message, with reasoning before it; not for structural tags."""
+    form = _after(_thought("analysis"), _message("final", form_of(spec)))
     return constraint_spec.structural_tag({"format": form}, whitespace=spec.whitespace)
 
 
-def _behind(thoughts: Form, ending: Form) -> Form:
+def _after(thoughts: Form, ending: Form) -> Form:
     return sequence({"type": "star", "content": thoughts}, ending)
 
 
@@ -68,7 +68,7 @@ def _call(tool: Tool, special_texts: Collection[str]) -> Form:
     name, json_mark = f"to=functions.{tool.function.name}", [text("json")]
     if "<|constrain|>" in special_texts:
         json_mark.insert(0, token("<|constrain|>"))
-    behind = sequence(token("<|channel|>"), text(f"commentary {name} "), *json_mark)
+    after = sequence(token("<|channel|>"), text(f"commentary {name} "), *json_mark)
     before = sequence(text(f" {name}"), token("<|channel|>"), text("commentary json"))
     arguments = {"type": "json_schema", "json_schema": parameters_of(tool), "extra_keys": "never"}
-    return sequence(either([behind, before]), token("<|message|>"), arguments)
+    return sequence(either([after, before]), token("<|message|>"), arguments)

@@ -107,7 +107,7 @@ def info_router(service: Service) -> APIRouter:
 
 
 def admin_router(service: Service) -> APIRouter:
-    """Routes that tell of, or touch, what all callers share."""
+    """Routes that show or change what all callers share."""
     router = APIRouter()
 
     @router.post("/flush_cache", **described(answer(None, "num_freed_blocks")))

@@ -83,7 +83,7 @@ def _blocks(value: object) -> object:
 
 
 class Turn(Body):
-    """A message. What its blocks mean depends on who says it."""
+    """A message. What its blocks mean depends on its role."""
 
     role: Literal["user", "assistant"]
     content: Annotated[list[Block], BeforeValidator(_blocks, json_schema_input_type=str | list[Block])]

@@ -142,11 +142,11 @@ KNOWN_HISTOGRAMS: Mapping[MetricNames, frozenset[str]] = {
     "vllm": frozenset(name for name, _, _ in HISTOGRAMS),
     "sglang": frozenset(("time_to_first_token_seconds", "inter_token_latency_seconds", "e2e_request_latency_seconds")),
 }
-THROUGHPUT_SECONDS = 10.0  # over at least so long it is averaged, if there was somebody to ask
+THROUGHPUT_SECONDS = 10.0  # at least this long it is averaged over, if it was read that long ago
 
 
 class Throughput:
-    """Tokens generated per second, between now and an earlier time that somebody asked."""
+    """Tokens generated per second, between now and an earlier reading."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

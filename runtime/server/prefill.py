@@ -6,10 +6,10 @@
            ◄── {…, "kv_transfer_params": {"do_remote_prefill": true, …}} ── when the store has the prompt's blocks
            ── the request, with these parameters ──► decode worker ◄── store
 
-Fields and their meaning are vLLM's. What goes from worker to worker by way of the router is not the KV but the word
+Fields and their meaning are vLLM's. What goes from worker to worker by way of the router is not the KV but the message
 that it is in the store, where every worker finds it by its tokens. So the decode worker needs none of the parameters,
-and computes what is missing. Of a request for a prompt no one reads the answer: what that would have to be
-(constraints, a least length) is not looked at.
+and computes what is missing. The answer of a request for a prompt is not used: its
+constraints and least length are not looked at.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def answers(engine: AsyncEngine, prompt: Sequence[int], call: EngineCall) -> Asy
 
 
 def for_prompt(call: EngineCall) -> EngineCall:
-    """The same prompt, and one token of an answer that no one reads."""
+    """The same prompt, and one token of an answer that is not read."""
     most = call.sampling.max_tokens
     sampling = replace(
         call.sampling, max_tokens=1 if most is None else min(1, most), min_tokens=0, kv_budget=None, ignore_eos=True

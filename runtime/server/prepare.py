@@ -19,11 +19,11 @@ from ..request import RequestOptions, SamplingParams
 from .constraints import Compilations, Wanted, constraint_of
 from .errors import ApiError, api_error, invalid
 from .harmony import HarmonyReader, speaks_harmony
-from .harmony_form import behind_reasoning, harmony_plan
+from .harmony_form import after_reasoning, harmony_plan
 from .protocol import ChatRequest, CompletionRequest, Generation, TokenizeRequest
 from .stops import TextOnly
 from .think import BEGIN, END, ThinkReader, Thought, is_inside_thought, thought_at_end
-from .think_form import behind_thought, has_fixed_gap, tags_behind_thought
+from .think_form import after_thought, has_fixed_gap, tags_after_thought
 from .thought_tokens import HarmonyTokens, ThoughtTokens, TokenCounter
 from .tool_calls import ContentReader, Reader
 from .tool_format import ToolFormat
@@ -78,7 +78,7 @@ class PreparedChat:
 
     Attributes:
         reader: makes a reader for each of its outputs.
-        new_counter: makes a counter of reasoning for each of them; None: nobody looks for reasoning.
+        new_counter: makes a counter of reasoning for each of them; None: reasoning is not counted.
     """
 
     call: EngineCall
@@ -109,7 +109,7 @@ def prepare_chat(
     through; extra_keys: see `ServerSettings`. Raises `ApiError` for whatever cannot be served."""
     wanted = constraint_of(body, extra_keys)
     special_texts = engine.tokenizer.special_ids
-    # whoever describes the whole answer describes its channels
+    # a request that describes the whole answer describes its channels
     is_described = wanted is not None and wanted.spec.kind == "structural_tag"
     is_harmony = speaks_harmony(special_texts) and not is_described
     wanted = _compiled(engine, wanted)
@@ -125,7 +125,7 @@ def prepare_chat(
     if thinks_in_tags and not is_harmony and not is_described:
         thought = _thought(engine, body, plan, chat.token_ids)
     if thought is not None:
-        wanted, reader = _behind_thought(engine, wanted, plan, thought)
+        wanted, reader = _after_thought(engine, wanted, plan, thought)
     budget = body.max_completion_tokens if body.max_completion_tokens is not None else body.max_tokens
     _check_length(engine, len(chat.token_ids), budget, "messages")
     logprobs = (body.top_logprobs or 0) if body.logprobs else None
@@ -156,20 +156,20 @@ def _counter(
 def _on_channels(
     engine: EngineFace, body: ChatRequest, wanted: Wanted | None
 ) -> tuple[Wanted | None, Callable[[], Reader] | None]:
-    """A constraint behind the reasoning, and a reader; a final message that is continued needs neither."""
+    """A constraint after the reasoning, and a reader; a final message that is continued needs neither."""
     is_inside = body.continue_final_message
     if wanted is None:
         return None, lambda: HarmonyReader(is_inside=is_inside)
     if is_inside:
         return wanted, None
-    wanted = replace(wanted, spec=behind_reasoning(wanted.spec))
+    wanted = replace(wanted, spec=after_reasoning(wanted.spec))
     return _compiled(engine, wanted), HarmonyReader
 
 
 def _thought(engine: EngineFace, body: ChatRequest, plan: ToolPlan | None, prompt_ids: Sequence[int]) -> Thought | None:
-    """What the prompt says about the answer's thought; None if there is none to be told from an answer.
+    """What the prompt says about the answer's thought; None if there is none to be separated from an answer.
 
-    A call that is required stands behind a thought only if the prompt has opened one.
+    A call that is required stands after a thought only if the prompt has opened one.
     """
     if body.continue_final_message and body.messages:
         return "open" if is_inside_thought(body.messages[-1].content or "") else None
@@ -177,18 +177,18 @@ def _thought(engine: EngineFace, body: ChatRequest, plan: ToolPlan | None, promp
     return None if thought == "unsaid" and plan is not None and plan.is_forced else thought
 
 
-def _behind_thought(
+def _after_thought(
     engine: EngineFace, wanted: Wanted | None, plan: ToolPlan | None, thought: Thought
 ) -> tuple[Wanted | None, Callable[[], Reader] | None]:
-    """A constraint behind the thought, and a reader of both."""
+    """A constraint after the thought, and a reader of both."""
     new_reader = plan.reader if plan is not None else None
     is_free = wanted is None or (plan is not None and plan.is_free)
     if thought == "closed" and not is_free:
         return wanted, new_reader
     has_gap = not is_free and wanted is not None and has_fixed_gap(wanted.spec)
     if wanted is not None and thought != "closed":
-        behind = tags_behind_thought if is_free else behind_thought
-        wanted = replace(wanted, spec=behind(wanted.spec, thought, engine.tokenizer.special_ids))
+        constrain = tags_after_thought if is_free else after_thought
+        wanted = replace(wanted, spec=constrain(wanted.spec, thought, engine.tokenizer.special_ids))
         wanted = _compiled(engine, wanted)
 
     def reader() -> Reader:

@@ -67,8 +67,8 @@ class Probe:
 
     async def _generate(self) -> bool:
         """Whether a token came; does not return while the queue has no room for the probe."""
-        law = SamplingParams(max_tokens=1, temperature=0.0, ignore_eos=True)
-        deltas = cast("AsyncGenerator[Delta]", self._async_engine.generate([0], law, is_probe=True))
+        sampling = SamplingParams(max_tokens=1, temperature=0.0, ignore_eos=True)
+        deltas = cast("AsyncGenerator[Delta]", self._async_engine.generate([0], sampling, is_probe=True))
         try:
             async with aclosing(deltas):
                 return any([bool(delta.token_ids) async for delta in deltas])

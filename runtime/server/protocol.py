@@ -47,7 +47,7 @@ class JsonSchemaFormat(Body):
 
 
 class ResponseFormat(Body):
-    """`schema` beside `type` is how some clients send it; OpenAI nests it under `json_schema`.
+    """`schema` next to `type` is how some clients send it; OpenAI nests it under `json_schema`.
 
     Of `structural_tag` both forms are read: `structures` and `triggers`, or `format`. Ours are `key_order`,
     `extra_keys` and `whitespace`.
@@ -107,7 +107,7 @@ class Message(Body):
 
     @model_validator(mode="after")
     def _has_content(self) -> Message:
-        """An assistant's may be missing: beside calls, reasoning or a refusal, or where nothing was said."""
+        """An assistant's may be missing: next to calls, reasoning or a refusal, or where nothing was said."""
         if self.content is None and self.role != "assistant":
             raise fault("content", f"The content of a message with role {self.role!r} must be given")
         return self

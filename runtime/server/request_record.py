@@ -44,7 +44,7 @@ class RequestRecord:
         self._error = {"code": code, "param": param}
 
     def end(self) -> None:
-        """All was sent; what follows (a body that nobody reads) is not the answer's time."""
+        """All was sent; what follows (a body that is not read) is not the answer's time."""
         if self._ended_at is None:
             self._ended_at = self._clock()
 
@@ -71,5 +71,5 @@ class RequestRecord:
 
 
 def _one_word(value: str) -> str:
-    """Printable characters without spaces, so that nobody forges a field or a line."""
+    """Printable characters without spaces, so that no value forges a field or a line."""
     return ascii(value[:MAX_VALUE_CHARS])[1:-1].replace(" ", r"\x20").replace("=", r"\x3d")

@@ -7,7 +7,7 @@
     CallBegun, Arguments  ──►  {"type": "function_call", "call_id": …, "name": …, "arguments": …}
 
 A piece of another kind than the last, or the next call, ends one item and begins another. Whole answers and streams
-use the same builder: a whole answer is a stream whose events nobody reads.
+use the same builder: a whole answer is a stream whose events are not sent.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 from .tool_calls import Arguments, CallBegun, Content, Piece
 
-Event = tuple[str, dict[str, Any]]  # its name behind "response.", and its fields
+Event = tuple[str, dict[str, Any]]  # its name after "response.", and its fields
 
 
 class TextItem:

@@ -4,7 +4,7 @@
 
     input item                                            message
     {"role": …, "content": …}                             as it stands; a text is a user's
-    {"type": "reasoning", "content": […]}                 `reasoning_content` of the assistant's message behind it
+    {"type": "reasoning", "content": […]}                 `reasoning_content` of the assistant's message after it
     {"type": "function_call", "call_id", "name", …}       one of the `tool_calls` of an assistant's message
     {"type": "function_call_output", "call_id", "output"} a message of role "tool"
 
@@ -192,7 +192,7 @@ class ResponsesRequest(Generation):
 
 
 def messages_of(items: Sequence[MessageItem | CallItem | CallOutputItem | ReasoningItem]) -> list[Message]:
-    """The items as messages. Calls in a row are those of one message, as is the reasoning in front of it."""
+    """The items as messages. Consecutive calls are those of one message, as is the reasoning before it."""
     messages: list[Message] = []
     thought = ""  # of the assistant's message that is still to come
     for item in items:

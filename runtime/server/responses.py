@@ -1,4 +1,4 @@
-"""POST /v1/responses: OpenAI's newer face on the same work. Stateless: nothing is stored.
+"""POST /v1/responses: OpenAI's newer API for the same work. Stateless: nothing is stored.
 
 Everything is the chat endpoint's (`response_request`), but for how the answer is shown (`response_items`).
 """

@@ -1,4 +1,4 @@
-"""What the routes share: the engine, the settings, who may use which model, and how answers are pulled.
+"""What the routes share: the engine, the settings, which caller may use which model, and how answers are pulled.
 
 One instance per application; it is handed to each router explicitly.
 """
@@ -156,7 +156,7 @@ class Service:
             raise invalid(text, code="prepare_timeout") from error
 
     def explain(self, error: Exception, request_id: str) -> ApiError:
-        """How an exception is told to the client. A request that failed through no fault of its own is logged."""
+        """An exception as an error for the client. A request that failed through no fault of its own is logged."""
         if isinstance(error, ApiError):
             return error
         if isinstance(error, PhloemError) and not (isinstance(error, RequestError) and error.is_fault):

@@ -42,19 +42,19 @@ class ServerSettings:
             leaves, 8192 at most.
         prepare_timeout: seconds that tokenisation, template and constraint compilation may take.
         drain_timeout: seconds that running requests get to finish after SIGTERM.
-        retry_after: seconds told to clients that are refused because the queue is full.
+        retry_after: seconds of the `Retry-After` that clients get which are refused because the queue is full.
         cors_origins: browser origins that may call the server; empty: none.
         admin: whether `GET /cache` shows the prefix tree (with the beginnings of prompts) and `POST /flush_cache` is
             served.
-        adapter_loading: whether `POST /v1/load_lora_adapter` and `/v1/unload_lora_adapter` are served. Whoever may call
-            them has the server open any folder that it can read.
+        adapter_loading: whether `POST /v1/load_lora_adapter` and `/v1/unload_lora_adapter` are served. A caller
+            of them has the server open any folder that it can read.
         tool_call_format: how the model writes tool calls (see `tool_format`); "auto": as its chat template shows them,
             "none": calls are not looked for in free text.
         reasoning_format: whether answers begin with a thought in tags (see `think`); "auto": as the chat template
             shows, "think": they do, "none": tags are content. Harmony's channels are read whatever it says.
         extra_keys: whether objects under a request's schema may have keys that it does not name, where neither the
             schema nor the request says so; "schema": as JSON Schema has it, they may.
-        metric_names: whose metric names `/metrics` uses beside phloem's own ("vllm" or "sglang").
+        metric_names: whose metric names `/metrics` uses in addition to phloem's own ("vllm" or "sglang").
         otlp_traces_endpoint: where traces of requests are sent (see `tracing`); None: there are none.
         sampling_defaults: what a request is sampled with where it says nothing, by the names of its fields; what is
             not in it is OpenAI's default.

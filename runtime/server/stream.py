@@ -1,4 +1,4 @@
-"""Server-sent events, and leaving: what happens on the way out and when nobody listens any more.
+"""Server-sent events, and leaving: how events are sent, and what happens when the client is gone.
 
 ::
 
@@ -29,7 +29,7 @@ PING = b": ping\n\n"
 
 
 class ClientGone(Exception):
-    """The client closed its connection; there is nobody to answer."""
+    """The client closed its connection; there is no one to answer."""
 
 
 def frame(body: object, event: str | None = None) -> bytes:
@@ -66,7 +66,7 @@ class EventStream(Response):
 
     Args:
         frames: whole events as bytes; its first frame decides whether the answer is a stream or an error.
-        explain: turns an exception of `frames` into what the client is told.
+        explain: turns an exception of `frames` into the error that the client gets.
         failed: the last frames of a stream that has begun and failed.
     """
 
@@ -111,10 +111,10 @@ class EventStream(Response):
         except ClientGone:
             raise
         except Exception as error:
-            told = self._explain(error)
+            found = self._explain(error)
             if not self._started:
-                raise told from error
-            await self._write(send, self._failed(told))
+                raise found from error
+            await self._write(send, self._failed(found))
         async with self._lock:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 

@@ -1,4 +1,4 @@
-"""`<think> … </think>`: a thought in front of the answer, as Qwen 3, QwQ, DeepSeek-R1, SmolLM3 and GLM write it.
+"""`<think> … </think>`: a thought before the answer, as Qwen 3, QwQ, DeepSeek-R1, SmolLM3 and GLM write it.
 
 ::
 
@@ -24,7 +24,7 @@ from .marks import num_held
 from .tool_calls import Content, Piece, Reader, Reasoning
 
 BEGIN, END = "<think>", "</think>"
-GAP = "\n\n"  # what stands between a thought and most constraints behind it
+GAP = "\n\n"  # what stands between a thought and most constraints after it
 _NUM_TAIL = 64  # tokens of a prompt's end, more than a mark and blank lines can take
 _BLANK_LINES = re.compile(r"(?:[^\S\n]*\n)*")
 
@@ -90,8 +90,8 @@ class ThinkReader:
     """Reads one answer.
 
     Args:
-        answer: reads what is behind the thought; None: it is content.
-        has_gap: exactly `GAP` stands behind the thought, and what follows is shown as it stands; else blank lines may.
+        answer: reads what comes after the thought; None: it is content.
+        has_gap: exactly `GAP` stands after the thought, and what follows is shown as it stands; else blank lines may.
     """
 
     def __init__(self, thought: Thought, answer: Reader | None = None, *, has_gap: bool = False) -> None:

@@ -23,12 +23,12 @@ from .think import BEGIN, END, GAP, Thought
 
 
 def has_fixed_gap(spec: ConstraintSpec) -> bool:
-    """Whether exactly `GAP` stands between a thought and this constraint. JSON surely begins with something else."""
+    """Whether exactly `GAP` stands between a thought and this constraint. JSON never begins with it."""
     return spec.kind not in ("json_schema", "json_object")
 
 
-def behind_thought(spec: ConstraintSpec, thought: Thought, special_texts: Collection[str]) -> ConstraintSpec:
-    """The constraint on what is behind the thought.
+def after_thought(spec: ConstraintSpec, thought: Thought, special_texts: Collection[str]) -> ConstraintSpec:
+    """The constraint on what comes after the thought.
 
     Where the model may leave its thought out, a constraint that allows a text beginning with `<think>` is ambiguous.
     """
@@ -39,7 +39,7 @@ def behind_thought(spec: ConstraintSpec, thought: Thought, special_texts: Collec
     return _tag(sequence(before, form_of(spec)), spec)
 
 
-def tags_behind_thought(spec: ConstraintSpec, thought: Thought, special_texts: Collection[str]) -> ConstraintSpec:
+def tags_after_thought(spec: ConstraintSpec, thought: Thought, special_texts: Collection[str]) -> ConstraintSpec:
     """Free text with tags in it (`triggered_tags`, `token_triggered_tags`), none of which is in the thought."""
     tags = form_of(spec)
     form = sequence(_thought(thought, special_texts), tags)

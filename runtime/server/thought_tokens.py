@@ -18,7 +18,7 @@ class ThoughtTokens:
     def __init__(self, thought: Thought, tokenizer: ThinkingTokenizer) -> None:
         self.count = 0
         self._tokenizer = tokenizer
-        self._num_blank = 0  # tokens in front of a thought, if there is one
+        self._num_blank = 0  # tokens before a thought, if there is one
         self._has_begun = thought == "open"
         self._is_over = thought == "closed"
         self._text = ""  # as much of it as may be part of a mark
@@ -80,7 +80,7 @@ TokenCounter = ThoughtTokens | HarmonyTokens
 
 
 class ReasoningTokens:
-    """Counts the tokens of reasoning in the outputs of one request; `new_counter` None: nobody looks for reasoning."""
+    """Counts the tokens of reasoning in the outputs of one request; `new_counter` None: reasoning is not counted."""
 
     def __init__(self, new_counter: Callable[[], TokenCounter] | None) -> None:
         self._new_counter = new_counter

@@ -5,7 +5,7 @@
     text ──► reader ──► pieces     Content("Let me see.")  CallBegun(0, "call_…", "weather")
                                    Arguments(0, '{"city":')  Arguments(0, '"Oslo"}')  Content(" Done.")
 
-A reader is fed the text of one output and told when it ends; whole answers and streams use the same one. It trusts
+A reader is given the text of one output piece by piece; whole answers and streams use the same one. It trusts
 nothing: text that only looks like a call, or is cut short before the name is known, stays content. White space next to
 a call belongs to neither.
 """
@@ -153,10 +153,10 @@ class TagReader:
 
     Args:
         trigger: what every call begins with.
-        names: the tool's name by the text in front of its arguments.
+        names: the tool's name by the text before its arguments.
         end: what follows the arguments.
         arguments: makes a reader for the arguments of a tool.
-        openings: one of these follows the text in front of the arguments, or there is no call.
+        openings: one of these follows the text before the arguments, or there is no call.
     """
 
     def __init__(
@@ -174,8 +174,8 @@ class TagReader:
         self._buffer = ""
         self._num_calls = 0
         self._arguments: ArgumentsText | None = None  # set while inside the arguments
-        self._is_behind = False  # behind the arguments, where `end` is due
-        self._has_content_behind_call = False
+        self._is_after = False  # after the arguments, where `end` is due
+        self._has_content_after_call = False
 
     @property
     def in_call(self) -> bool:
@@ -183,7 +183,7 @@ class TagReader:
 
     @property
     def in_text(self) -> bool:
-        return self._arguments is None and not self._is_behind and self._trigger not in self._buffer
+        return self._arguments is None and not self._is_after and self._trigger not in self._buffer
 
     def push(self, text: str, *, is_last: bool) -> list[Piece]:
         self._buffer += text
@@ -194,7 +194,7 @@ class TagReader:
 
     def _step(self, pieces: list[Piece], is_last: bool) -> bool:
         """One move through the buffer; False if it needs more text."""
-        if self._is_behind:
+        if self._is_after:
             return self._skip_end(is_last)
         if self._arguments is not None:
             return self._read_arguments(self._arguments, pieces, is_last)
@@ -212,14 +212,14 @@ class TagReader:
 
     def _read_content(self, pieces: list[Piece], end: int) -> None:
         text, self._buffer = self._buffer[:end], self._buffer[end:]
-        if self._num_calls and not self._has_content_behind_call:
+        if self._num_calls and not self._has_content_after_call:
             text = text.lstrip()
         if text:
-            self._has_content_behind_call = True
+            self._has_content_after_call = True
             pieces.append(Content(text))
 
     def _begin_call(self, pieces: list[Piece], num_spaces: int, is_last: bool) -> bool:
-        """Reads what stands in front of the arguments; the trigger is there, behind some white space."""
+        """Reads what stands before the arguments; the trigger is there, after some white space."""
         text = self._buffer[num_spaces:]
         for begin, opening, name in self._begins:
             if text.startswith(begin + opening):
@@ -227,7 +227,7 @@ class TagReader:
                 self._arguments = self._new_arguments(name)
                 pieces.append(CallBegun(self._num_calls, new_call_id(), name))
                 self._num_calls += 1
-                self._has_content_behind_call = False
+                self._has_content_after_call = False
                 return True
         if not is_last and any((begin + opening).startswith(text) for begin, opening, _ in self._begins):
             return False
@@ -239,7 +239,7 @@ class TagReader:
         if text:
             pieces.append(Arguments(self._num_calls - 1, text))
         if arguments.is_complete:
-            self._arguments, self._is_behind = None, True
+            self._arguments, self._is_after = None, True
         return arguments.is_complete
 
     def _skip_end(self, is_last: bool) -> bool:
@@ -247,7 +247,7 @@ class TagReader:
             return False
         cut_short = is_last and self._end.startswith(self._buffer)
         self._buffer = "" if cut_short else self._buffer.removeprefix(self._end)
-        self._is_behind = False
+        self._is_after = False
         return True
 
 
@@ -291,7 +291,7 @@ class JsonArguments:
         self._escaped = False
 
     def read(self, text: str, *, is_last: bool) -> tuple[str, str]:
-        """See `ArgumentsText`: the text up to the bracket or quote that closes the value, and what is behind it."""
+        """See `ArgumentsText`: the text up to the bracket or quote that closes the value, and what comes after it."""
         for index, character in enumerate(text):
             if self._escaped:
                 self._escaped = False

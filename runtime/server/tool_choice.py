@@ -5,7 +5,7 @@
     "none" | "auto" | "required"                                              all tools
     {"type": "function", "function": {"name": "f"}}                           a call of f; /v1/responses: {"name": "f"}
     {"type": "allowed_tools", "allowed_tools": {"mode": …, "tools": […]}}     some of them, "auto" or "required";
-                                                                              /v1/responses: mode and tools beside type
+                                                                              /v1/responses: mode and tools next to type
 
 Tools that are not allowed are shown to the model all the same, so that the prompt, and what is cached of it, stays as
 it was: that is what `allowed_tools` is for.

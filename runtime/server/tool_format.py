@@ -48,12 +48,12 @@ class ToolFormat:
         return None if self.style == "json" else xml_marks(cast(XmlStyle, self.style), self.line_breaks)
 
     def content(self, schema: dict[str, Any]) -> dict[str, Any]:
-        """The arguments under a schema as a format of a structural tag. Who does not speak of other keys wants none."""
+        """The arguments under a schema, as a format of a structural tag; keys that it does not mention are excluded."""
         form = {"type": "json_schema", "json_schema": schema, "extra_keys": "never"}
         return form if self.style == "json" else {**form, "style": self.style, "line_breaks": self.line_breaks}
 
     def begin(self, name: str) -> str:
-        """Everything in front of the arguments."""
+        """Everything before the arguments."""
         return f"{self.before_name}{name}{self.before_arguments}"
 
     def parts(self, text: str) -> list[dict[str, str]]:

@@ -76,7 +76,7 @@ def _tagged(tools: list[Tool], tool_format: ToolFormat, *, is_forced: bool, once
     form: Form
     if tool_format.special:
         tags = [
-            {"begin": token(tool_format.trigger), "content": _behind(tool, tool_format), "end": ""} for tool in tools
+            {"begin": token(tool_format.trigger), "content": _after(tool, tool_format), "end": ""} for tool in tools
         ]
         # the text of the trigger is kept out of free text, so that readers know a call when they see one
         excludes = [tool_format.trigger]
@@ -93,7 +93,7 @@ def _apart(
 ) -> ToolPlan:
     """Calls and nothing else, or the answer, if there is one."""
     calls = [
-        sequence(token(tool_format.trigger), _behind(tool, tool_format))
+        sequence(token(tool_format.trigger), _after(tool, tool_format))
         if tool_format.special
         else {"type": "tag", **_tag(tool, tool_format)}
         for tool in tools
@@ -118,8 +118,8 @@ def _tag(tool: Tool, tool_format: ToolFormat) -> Form:
     return {"begin": tool_format.begin(tool.function.name), "content": content, "end": tool_format.end}
 
 
-def _behind(tool: Tool, tool_format: ToolFormat) -> Form:
-    """A call behind its trigger, with special tokens as such."""
+def _after(tool: Tool, tool_format: ToolFormat) -> Form:
+    """A call after its trigger, with special tokens as such."""
     begin = tool_format.begin(tool.function.name).removeprefix(tool_format.trigger)
     content = tool_format.content(parameters_of(tool))
     return sequence(*tool_format.parts(begin), content, *tool_format.parts(tool_format.end))

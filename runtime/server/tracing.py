@@ -96,7 +96,7 @@ def _resource(version: str) -> Resource:
 
 @dataclass(slots=True)
 class _Output:
-    """What is known of one output: moments on `time.monotonic`, and its usage and end as last told."""
+    """What is known of one output: moments on `time.monotonic`, and its usage and end as last reported."""
 
     first_at: float
     last_at: float
@@ -166,20 +166,20 @@ class TracedRecord(RequestRecord):
         return self._calls[0].options.get("adapter") or self._tracing.model_name
 
     def _asked(self, operation: str | None) -> Values:
-        law, spec = self._calls[0].sampling, self._calls[0].spec
+        sampling, spec = self._calls[0].sampling, self._calls[0].spec
         values: Values = {
             "gen_ai.operation.name": operation,
             "gen_ai.provider.name": "phloem",
             "gen_ai.request.model": self._model,
             "gen_ai.response.model": self._model,
-            "gen_ai.request.max_tokens": law.max_tokens,
-            "gen_ai.request.temperature": law.temperature,
-            "gen_ai.request.top_p": law.top_p,
-            "gen_ai.request.top_k": law.top_k if law.top_k > 0 else None,
-            "gen_ai.request.seed": law.seed,
-            "gen_ai.request.frequency_penalty": law.frequency_penalty or None,
-            "gen_ai.request.presence_penalty": law.presence_penalty or None,
-            "gen_ai.request.choice.count": law.n if law.n > 1 else None,
+            "gen_ai.request.max_tokens": sampling.max_tokens,
+            "gen_ai.request.temperature": sampling.temperature,
+            "gen_ai.request.top_p": sampling.top_p,
+            "gen_ai.request.top_k": sampling.top_k if sampling.top_k > 0 else None,
+            "gen_ai.request.seed": sampling.seed,
+            "gen_ai.request.frequency_penalty": sampling.frequency_penalty or None,
+            "gen_ai.request.presence_penalty": sampling.presence_penalty or None,
+            "gen_ai.request.choice.count": sampling.n if sampling.n > 1 else None,
             "gen_ai.output.type": "json" if _is_json(spec) else "text",
             "phloem.constraint": spec.kind if spec is not None else None,
         }

@@ -1,4 +1,4 @@
-"""The rest of a body that nobody reads: a client that is still sending when its answer is ready gets to see the answer.
+"""The unread rest of a request's body: a client that is still sending when its answer is ready gets to see the answer.
 
 ::
 

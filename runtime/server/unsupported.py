@@ -1,7 +1,7 @@
 """Fields of other servers that would change the answer and that this one does not know.
 
-Unknown fields are ignored, as they are elsewhere: most only say who asks, or what for. These say what the answer is to
-be, so a request that leans on one would get another answer than the one that it asked for, and would never be told.
+Unknown fields are ignored, as they are elsewhere: most only say which user asks, or what for. These say what the answer
+is to be: a request that relies on one would get another answer than the one that it asked for, without notice.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class XmlArguments:
         found, self._found = "".join(self._found), []
         return found, "" if is_last and not self.is_complete else text
 
-    # Each of these reads one thing and returns the text behind it, or None if more is needed.
+    # Each of these reads one thing and returns the text after it, or None if more is needed.
 
     def _before_key(self, text: str) -> str | None:
         mark = self._marks.joint * (self._num_keys > 0) + self._marks.before_key
@@ -101,11 +101,11 @@ class XmlArguments:
         found, rest = self._inside.read(text, is_last=False)
         self._found.append(found)
         if self._inside.is_complete:
-            self._read_next = self._behind_value
+            self._read_next = self._after_value
             return rest
         return "" if text else None
 
-    def _behind_value(self, text: str) -> str | None:
+    def _after_value(self, text: str) -> str | None:
         _, mark, rest = text.partition(self._marks.end)
         if not mark:
             return None

@@ -89,12 +89,12 @@ def many_of_a_kind() -> Iterator[tuple[str, Any]]:
     yield "allOf of 12 anyOf of 12", {"allOf": product}
     apart = [{"oneOf": [{"required": [f"a{n}"]}, {"required": [f"b{n}"]}]} for n in range(100)]
     yield "allOf of 100 oneOf of keys", {"type": "object", "allOf": apart}
-    beside = {f"^{chr(97 + n % 26)}.*{chr(97 + n // 26)}$": {"minimum": n} for n in range(60)}
+    many = {f"^{chr(97 + n % 26)}.*{chr(97 + n // 26)}$": {"minimum": n} for n in range(60)}
     yield (
         "patterns of properties, and no others",
         {
             "type": "object",
-            "patternProperties": beside,
+            "patternProperties": many,
             "additionalProperties": False,
             "properties": {f"{chr(97 + n % 26)}{n}": True for n in range(500)},
         },
@@ -105,14 +105,14 @@ def many_of_a_kind() -> Iterator[tuple[str, Any]]:
     )
     for n in (8, 40):
         yield (
-            f"unevaluatedItems behind {n} contains",
+            f"unevaluatedItems after {n} contains",
             {
                 "allOf": [{"contains": {"const": m}} for m in range(n)],
                 "unevaluatedItems": False,
             },
         )
     yield (
-        "unevaluatedProperties behind 8 levels of anyOf",
+        "unevaluatedProperties after 8 levels of anyOf",
         {
             "unevaluatedProperties": False,
             **within(

@@ -209,7 +209,7 @@ def keys() -> Iterator[tuple[str, Any]]:
         },
     )
     yield (
-        "additionalProperties behind 300 patterns",
+        "additionalProperties after 300 patterns",
         {
             "type": "object",
             "patternProperties": {f"[{chr(97 + n % 26)}]{{{1 + n // 26}}}$": True for n in range(300)},
@@ -222,7 +222,7 @@ def keys() -> Iterator[tuple[str, Any]]:
         {"propertyNames": {"enum": [f"k{n}" for n in range(2000)]}, "minProperties": 1999},
     )
     yield (
-        "required of 5,000 behind patterns",
+        "required of 5,000 after patterns",
         {
             "type": "object",
             "required": [f"k{n}" for n in range(5000)],
@@ -269,7 +269,7 @@ def keys() -> Iterator[tuple[str, Any]]:
 
 
 def items() -> Iterator[tuple[str, Any]]:
-    """Arrays: counted, prefixed, told apart."""
+    """Arrays: counted, prefixed, distinct."""
     yield (
         "uniqueItems, contains and prefixItems",
         {
@@ -294,7 +294,7 @@ def items() -> Iterator[tuple[str, Any]]:
         },
     )
     yield (
-        "contains beside minItems 500",
+        "contains with minItems 500",
         {"contains": {"const": 7}, "minContains": 200, "minItems": 500, "maxItems": 600},
     )
     yield (

@@ -1,4 +1,4 @@
-"""Inputs made to take long where nobody asks for the time: large ones of one kind each (see `bombs.py`)."""
+"""Inputs made to take long in places that are not timed: large ones of one kind each (see `bombs.py`)."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def limit_schemas() -> Iterator[tuple[str, Any]]:
     letters = [chr(0x3000 + n) for n in range(40_000)]
     yield "40,000 keys of one letter each", {"properties": dict.fromkeys(letters, True), "required": letters}
     yield (
-        "2,800 keys of one letter each beside a period of 19,000",
+        "2,800 keys of one letter each with a period of 19,000",
         {"properties": dict.fromkeys(letters[:2800], True), "patternProperties": {"^(.{19000})*$": {"minimum": 1}}},
     )
     pairs = [{"not": {"enum": [letters[k + n] + letters[k + n * 7 % 2000] for n in range(2000)]}} for k in (0, 9000)]
@@ -68,7 +68,7 @@ def limit_schemas() -> Iterator[tuple[str, Any]]:
     yield "an enum of 400,000 numbers", {"enum": list(range(400_000))}
     yield "oneOf of 100,000 constants", {"oneOf": [{"const": n} for n in range(100_000)]}
     yield (
-        "200,000 definitions that nobody refers to",
+        "200,000 unused definitions",
         {
             "type": "null",
             "$defs": {f"d{n}": {"$id": f"http://example.com/{n}", "type": "string"} for n in range(200_000)},
@@ -126,11 +126,11 @@ def limit_grammars() -> Iterator[tuple[str, str]]:
     yield "a class of 3,000,000 characters", "root ::= [" + "ab" * 1_500_000 + "]"
     yield "one rule of 300,000 optional letters", "root ::= " + '"a"? ' * 300_000
     yield (
-        "a circle of 20,000 rules",
+        "a cycle of 20,000 rules",
         ("root ::= r0\n" + "\n".join(f'r{n} ::= r{(n + 1) % 20_000} "x" | "{n}"' for n in range(20_000))),
     )
     yield (
-        "a circle of 9,000 rules that never end",
+        "a cycle of 9,000 rules that never end",
         "root ::= r0\n" + "\n".join(f'r{n} ::= "a" r{(n + 1) % 9000}' for n in range(9000)),
     )
     yield "Lark, a pattern of 3,000,000 characters", "start: A\nA: /" + "ab" * 1_500_000 + "/"

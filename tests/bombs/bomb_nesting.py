@@ -1,4 +1,4 @@
-"""Schemas within each other, for who makes some that hurt (see `bombs.py`)."""
+"""Schemas within each other, for the modules of costly schemas (see `bombs.py`)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def within(depth: int, wrap: Callable[[int, Any], Any], innermost: Any = True) -> Any:
-    """A schema inside `depth` others; `wrap` is told the depth."""
+    """A schema inside `depth` others; `wrap` is given the depth."""
     schema = innermost
     for level in range(depth):
         schema = wrap(level, schema)

@@ -22,8 +22,8 @@ def schemas() -> Iterator[tuple[str, Any]]:
     yield "enum of 100,000 numbers", {"enum": list(range(100_000))}
     yield "enum of 10,000 objects", {"enum": [{"a": index, "b": [index]} for index in range(10_000)]}
     yield "mutual $ref", {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}}
-    circle = {f"d{i}": {"allOf": [{"$ref": f"#/$defs/d{(i + 1) % 1000}"}]} for i in range(1000)}
-    yield "circle of 1,000 allOf", {"$ref": "#/$defs/d0", "$defs": circle}
+    cycle = {f"d{i}": {"allOf": [{"$ref": f"#/$defs/d{(i + 1) % 1000}"}]} for i in range(1000)}
+    yield "cycle of 1,000 allOf", {"$ref": "#/$defs/d0", "$defs": cycle}
     chain = {f"d{i}": {"allOf": [{"$ref": f"#/$defs/d{i + 1}"}, {"minimum": i}]} for i in range(1000)}
     yield "chain of 1,000 allOf", {"$ref": "#/$defs/d0", "$defs": {**chain, "d1000": {"type": "integer"}}}
     twice = {f"d{i}": {"allOf": [{"$ref": f"#/$defs/d{i + 1}"}] * 2} for i in range(60)}
@@ -157,7 +157,7 @@ def entangled_schemas() -> Iterator[tuple[str, Any]]:
     )
     keys = {f"a{n}": {"type": "integer"} for n in range(200)}
     yield (
-        "unevaluatedProperties behind 12 anyOf",
+        "unevaluatedProperties after 12 anyOf",
         {
             "anyOf": [{"properties": {f"a{n}": True}} for n in range(12)],
             "properties": keys,
@@ -224,7 +224,7 @@ def webs_of_conditions() -> Iterator[tuple[str, Any]]:
 def ways_back() -> Iterator[tuple[str, Any]]:
     """References that lead back, at once or on the way."""
     loop = {f"d{n}": {"$id": f"u{n}", "$dynamicAnchor": "n", "$dynamicRef": f"u{(n + 1) % 30}#n"} for n in range(30)}
-    yield "circle of 30 $dynamicRef", {"$ref": "u0", "$defs": loop}
+    yield "cycle of 30 $dynamicRef", {"$ref": "u0", "$defs": loop}
     tree = {
         f"d{n}": {
             "$id": f"u{n}",

@@ -55,10 +55,10 @@ def look_arounds() -> Iterator[tuple[str, str]]:
     yield "look-aheads in a loop", "(?:(?=.{0,20}a)(?=.{0,30}b)(?!.{0,25}c).)*"
     yield "look-aheads for words in a loop", "(?:(?!" + "|".join(f"word{n}" for n in range(200)) + ").)*"
     yield "look-behinds of counted classes", r"(?:(?<=[a-m]{3,12})x|(?<![n-z]{2,11})y|[a-z])*"
-    yield "look-behinds and look-aheads, by turns", "(?:(?<=a.{5})(?=b.{5}c)|(?<!d.{4})(?!e.{4}f)[a-z])*"
+    yield "look-behinds and look-aheads, in turn", "(?:(?<=a.{5})(?=b.{5}c)|(?<!d.{4})(?!e.{4}f)[a-z])*"
     yield "a look-ahead for each of 300 letters", "".join(f"(?:(?=.{{0,{n}}}x)a|b)" for n in range(300))
     yield "20 look-aheads in a loop", "(?:" + "".join(f"(?!.{{{n}}}{chr(97 + n)})" for n in range(20)) + ".)*"
-    yield "look-aheads behind options", "|".join(f"(?=.*{chr(97 + n)}.{{5}})(?!.*{n})[a-z]*{n}" for n in range(26))
+    yield "look-aheads after options", "|".join(f"(?=.*{chr(97 + n)}.{{5}})(?!.*{n})[a-z]*{n}" for n in range(26))
     yield "look-aheads to the end in a loop", "(?:a(?=.*b$)|b(?=.*c$)|c(?=[^d]*$)|.)*"
     yield "word boundaries in a loop", r"(?:\b\w{1,30}\b\W{1,30}|\B[a-c]\B)*(?=\b)"
     yield "line anchors in a loop", r"(?ms)(?:^.{0,40}$\n?)*(?=^x)"
@@ -101,8 +101,8 @@ def classes() -> Iterator[tuple[str, str]]:
     yield "20,000 named groups", "".join(f"(?P<n{n}>[a-z]?)" for n in range(20_000))
     yield "flags, on and off", "(?i:a(?-i:b(?s:.(?x: c # d\n)))){0,500}" * 20
     yield "an unclosed class of 200,000", "[" + "a-z" * 66_000
-    yield "an unknown class behind 100,000 letters", "a" * 100_000 + r"\p{Nonsense}"
-    yield "a backreference behind 100,000 groups", "(a)" * 60_000 + r"\1"
+    yield "an unknown class after 100,000 letters", "a" * 100_000 + r"\p{Nonsense}"
+    yield "a backreference after 100,000 groups", "(a)" * 60_000 + r"\1"
     yield "{10000000} of everything", "(?:.{10000000}){10000000}"
     yield "(?:a{0,1000000}b){0,1000000}", "(?:a{0,1000000}b){0,1000000}"
     yield "what overlaps, counted", r"(?:\d{1,3}|[0-5]{2,4}|[3-9a-f]{1,5}){3,90}-(?:[a-f]{1,9}|[c-z]{2,8}){3,90}"
@@ -120,7 +120,7 @@ def grammars() -> Iterator[tuple[str, str]]:
         "\n".join(["root ::= r0", *(f'r{n} ::= r{(n + 1) % 64} "x" | "{n}"' for n in range(64))]),
     )
     hidden = "\n".join(f"r{n} ::= e r{(n + 1) % 60} e | r{n} r{n} | [a-z]" for n in range(60))
-    yield "left recursion hidden behind what may be empty", f'root ::= r0\ne ::= "" | e e\n{hidden}'
+    yield "left recursion hidden after what may be empty", f'root ::= r0\ne ::= "" | e e\n{hidden}'
     yield "e ::= e e | e e e | (e*)*", 'root ::= e\ne ::= e e | e e e | (e*)* | "a"'
     yield "loops of nothing", 'root ::= (((""*)*)*)* a\na ::= (b*)* | ""\nb ::= (a*)* "x"?'
     yield (
@@ -148,7 +148,7 @@ def grammars() -> Iterator[tuple[str, str]]:
         "root ::= r0\n" + "\n".join(f'r{n} ::= {every} | "x{n}"' for n in range(200)),
     )
     yield (
-        "a circle of rules that may be empty",
+        "a cycle of rules that may be empty",
         "\n".join(
             ["root ::= r0", *(f'r{n} ::= r{(n + 1) % 500} r{(n * 3 + 1) % 500} | "" | "{n}"' for n in range(500))]
         ),
@@ -156,7 +156,7 @@ def grammars() -> Iterator[tuple[str, str]]:
     yield "a literal of 1,000,000 characters", 'root ::= "' + "ab" * 500_000 + '"'
     yield "1,000 literals of 1,000 characters", "root ::= " + " | ".join(f'"{"x" * 1000}{n}"' for n in range(1000))
     yield (
-        "10,000 rules that nobody calls",
+        "10,000 unused rules",
         'root ::= "a"\n' + "\n".join(f'r{n} ::= "b" r{n + 1}?' for n in range(10_000)) + '\nr10000 ::= "c"',
     )
     yield "palindromes", 'root ::= p\np ::= "a" p "a" | "b" p "b" | "a" | "b" | ""'
@@ -207,7 +207,7 @@ def more_grammars() -> Iterator[tuple[str, str]]:
     )
     yield "20,000 classes in EBNF", "root ::= " + " ".join(f"[{chr(0x3400 + n)}-{chr(0x9000)}]" for n in range(20_000))
     yield "a class of 100,000 ranges", "root ::= [" + "".join(chr(0x20000 + 2 * n) for n in range(20_000)) + "]+"
-    yield "an unknown rule behind 20,000", "root ::= r0\n" + "\n".join(f'r{n} ::= "a" r{n + 1}' for n in range(20_000))
+    yield "an unknown rule after 20,000", "root ::= r0\n" + "\n".join(f'r{n} ::= "a" r{n + 1}' for n in range(20_000))
     yield "rules without an end", "root ::= r0\n" + "\n".join(f'r{n} ::= "a" r{(n + 1) % 3000}' for n in range(3000))
     yield (
         "GBNF of 2,000 alternatives that begin alike",

@@ -1,4 +1,4 @@
-"""What is wrong with an application is told by name and remedy, before anything is loaded."""
+"""Errors in an application's arguments give the name and the remedy, before anything is loaded."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from phloem.errors import ConfigError
 
 
 @pytest.mark.parametrize(
-    ("args", "told"),
+    ("args", "message"),
     [
         ({"modle": "nano"}, "modle: no argument of phloem.cluster:build; there are: .*model, .*replicas"),
         ({"kv_events_config": "{}"}, "kv_events_config: no argument"),
@@ -25,8 +25,8 @@ from phloem.errors import ConfigError
         ({"otlp_traces_endpoint": "here"}, "otlp_traces_endpoint: 'here' is no address"),
     ],
 )
-def test_arguments_are_checked(args: dict[str, Any], told: str) -> None:
-    with pytest.raises(ConfigError, match=told):
+def test_arguments_are_checked(args: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         build({"model": "nano", **args})
 
 

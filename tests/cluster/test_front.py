@@ -52,7 +52,7 @@ from ..runtime.server.test_openai_client import (  # noqa: F401
     test_a_schema_that_cannot_be_enforced_is_refused_with_its_pointer,
     test_a_stop_string_may_stay_in_the_text,
     test_a_stream_says_the_same_as_an_answer,
-    test_an_agents_loop_goes_on_behind_its_call,
+    test_an_agents_loop_goes_on_after_its_call,
     test_an_answer_parses_into_a_pydantic_class,
     test_echo_scores_a_prompt_as_the_engine_does,
     test_errors_are_those_that_the_client_knows,
@@ -133,7 +133,7 @@ def adapted(folders: dict[str, Path]) -> Iterator[Served]:  # noqa: F811
         yield found
 
 
-def test_traces_are_told_by_the_front(nano: LoadedModel) -> None:  # noqa: F811
+def test_traces_are_sent_by_the_front(nano: LoadedModel) -> None:  # noqa: F811
     exporter = InMemorySpanExporter()
     tracing = Tracing(SimpleSpanProcessor(exporter), ServerSettings(), "1")
     traces = ["0af7651916cd43dd8448eb211c80319c", "1af7651916cd43dd8448eb211c80319c"]

@@ -101,14 +101,14 @@ def test_answers_are_those_of_one_engine(
     way: str,
 ) -> None:
     rng = Random(seed)
-    law = SamplingParams(max_tokens=24, temperature=temperature, seed=seed, n=n, stop=NEVER, logprobs=1)
+    sampling = SamplingParams(max_tokens=24, temperature=temperature, seed=seed, n=n, stop=NEVER, logprobs=1)
     prompt = [rng.randrange(256) for _ in range(rng.randint(LEAST_TOKENS, 90))]
     lone = Fleet(1)
-    truth = lone.run(said(lone.front(), prompt, law, constraint, namespace="salt"))
+    truth = lone.run(said(lone.front(), prompt, sampling, constraint, namespace="salt"))
     pair = Apart(checkpoint, tmp_path_factory.mktemp("blocks"), way)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "PATIENCE", 0.05 if way == "hangs" else 60.0)
-        assert pair.run(said(pair.front(), prompt, law, constraint, namespace="salt")) == truth
+        assert pair.run(said(pair.front(), prompt, sampling, constraint, namespace="salt")) == truth
     assert pair.num_prompts == 1
     loaded = pair.decode.replicas[0].statistics().loaded_tokens
     assert loaded == ((len(prompt) - 1) // 4 * 4 if way == "whole" else 0)

@@ -98,7 +98,7 @@ def test_a_killed_replica_changes_no_answer(cluster: Cluster) -> None:
     assert cluster.metric("phloem_retries_total") > before
 
 
-def test_a_replicas_moments_are_told_on_the_fronts_clock() -> None:
+def test_a_replicas_moments_are_on_the_fronts_clock() -> None:
     """Those of another machine mean nothing here."""
 
     async def replica(*_: object) -> AsyncIterator[Delta]:

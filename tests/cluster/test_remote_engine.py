@@ -97,17 +97,17 @@ async def said(front: RemoteEngine, *request: Any, **options: Any) -> dict[int, 
 @given(st.integers(0, 2**40), st.sampled_from(CONSTRAINTS), st.sampled_from([1, 1, 3]), st.sampled_from([0.0, 1.0]))
 def test_a_death_changes_no_answer(seed: int, constraint: Any, n: int, temperature: float) -> None:
     rng = Random(seed)
-    law = SamplingParams(
+    sampling = SamplingParams(
         max_tokens=24, temperature=temperature, seed=rng.getrandbits(60), n=n, stop=NEVER, ignore_eos=True, logprobs=1
     )
     prompt = [rng.randrange(256) for _ in range(rng.randint(1, 20))]
     quiet, fleet = Fleet(), Fleet()
-    truth = quiet.run(said(quiet.front(), prompt, law, constraint))
+    truth = quiet.run(said(quiet.front(), prompt, sampling, constraint))
     # each output meets fewer deaths than it would be given up at
     fleet.deaths = [rng.choice([None, rng.randrange(20)]) for _ in range(MOST_TRIES - 1)]
     first, deaths = fleet.deaths[0], sum(death is not None for death in fleet.deaths)
     front = fleet.front()
-    assert fleet.run(said(front, prompt, law, constraint)) == truth
+    assert fleet.run(said(front, prompt, sampling, constraint)) == truth
     assert front.num_retries <= deaths and not fleet.num_open
     if first == 0:
         assert front.num_retries
@@ -117,8 +117,8 @@ def test_an_answer_without_a_seed_goes_on_as_the_draw_that_it_was() -> None:
     fleet = Fleet()
     fleet.deaths = [9]
     front = fleet.front()
-    law = SamplingParams(max_tokens=24, stop=NEVER, ignore_eos=True)
-    ((tokens, *_),) = fleet.run(said(front, [1, 2], law)).values()
+    sampling = SamplingParams(max_tokens=24, stop=NEVER, ignore_eos=True)
+    ((tokens, *_),) = fleet.run(said(front, [1, 2], sampling)).values()
     assert len(tokens) == 24 and front.num_retries == 1
 
 
@@ -131,21 +131,21 @@ def test_after_three_deaths_the_request_ends_with_an_error() -> None:
 
 
 def test_dropped_keys_are_not_guessed() -> None:
-    fleet, law = Fleet(), SamplingParams(max_tokens=90, kv_budget=64, stop=NEVER, ignore_eos=True, temperature=0.0)
+    fleet, sampling = Fleet(), SamplingParams(max_tokens=90, kv_budget=64, stop=NEVER, ignore_eos=True, temperature=0.0)
     fleet.deaths = [0]
-    assert len(fleet.run(said(fleet.front(), [1], law))[0][0]) == 90, "nothing was said yet"
+    assert len(fleet.run(said(fleet.front(), [1], sampling))[0][0]) == 90, "nothing was said yet"
     fleet = Fleet()
     fleet.deaths = [3]
     with pytest.raises(EngineStopped, match="kv_budget"):
-        fleet.run(said(fleet.front(), [1], law))
+        fleet.run(said(fleet.front(), [1], sampling))
 
 
 def test_a_refusal_is_the_requests_own_and_no_death() -> None:
     fleet = Fleet()
     front = fleet.front()
     with pytest.raises(RequestError, match="bad_words") as caught:
-        law = SamplingParams(bad_words=("a",))
-        fleet.run(said(front, [1], law, CONSTRAINTS[1]))
+        sampling = SamplingParams(bad_words=("a",))
+        fleet.run(said(front, [1], sampling, CONSTRAINTS[1]))
     assert caught.value.param == "bad_words" and front.num_retries == 0
 
 
@@ -153,8 +153,8 @@ def test_who_leaves_ends_the_request_where_it_is() -> None:
     fleet = Fleet(1)
 
     async def leave() -> None:
-        law = SamplingParams(max_tokens=5000, n=3, stop=NEVER, ignore_eos=True)
-        async with aclosing(fleet.front().generate([1], law)) as deltas:
+        sampling = SamplingParams(max_tokens=5000, n=3, stop=NEVER, ignore_eos=True)
+        async with aclosing(fleet.front().generate([1], sampling)) as deltas:
             async for _ in deltas:
                 break
         for _ in range(500):
@@ -172,8 +172,8 @@ def test_the_next_turn_of_a_chat_begins_with_the_tokens_of_the_reply() -> None:
     fleet, engine = Fleet(1, lambda: Engine.from_loaded(config, loaded)), engine_without_weights(config)
     messages = [{"role": "user", "content": "Hi"}]
     chat = engine.encode_chat(messages)
-    law = SamplingParams(max_tokens=8, temperature=0.0)
-    tokens, text, *_ = fleet.run(said(fleet.front(engine), chat.token_ids, law, conversation=chat.text))[0]
+    sampling = SamplingParams(max_tokens=8, temperature=0.0)
+    tokens, text, *_ = fleet.run(said(fleet.front(engine), chat.token_ids, sampling, conversation=chat.text))[0]
     messages += [{"role": "assistant", "content": text}, {"role": "user", "content": "more"}]
     num_said = len([token for token in tokens if token not in engine.tokenizer.eos_ids])
     assert engine.encode_chat(messages).num_spliced_tokens == len(chat.token_ids) + num_said

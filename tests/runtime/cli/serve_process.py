@@ -18,7 +18,7 @@ class Process:
         self._process = subprocess.Popen([*command, *arguments], stderr=subprocess.PIPE, text=True)
         self.log: list[str] = []
         self._url = ""
-        self._told = threading.Event()
+        self._ready = threading.Event()
         self._reader = threading.Thread(target=self._read)
         self._reader.start()
 
@@ -30,12 +30,12 @@ class Process:
             if found and not self._url:
                 self._url = found[0]
             if "startup complete" in line:
-                self._told.set()
-        self._told.set()
+                self._ready.set()
+        self._ready.set()
 
     @property
     def url(self) -> str:
-        assert self._told.wait(240) and self._url, "".join(self.log)
+        assert self._ready.wait(240) and self._url, "".join(self.log)
         return self._url.removesuffix("/v1")
 
     def connect(self) -> HTTPConnection:

@@ -66,9 +66,9 @@ def test_a_terminal_sees_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_loading_reports_layer_by_layer() -> None:
-    told: list[tuple[int, int]] = []
-    load(EngineConfig(device="cpu"), lambda done, total: told.append((done, total)))
-    assert told == [(index, 4) for index in range(1, 5)]
+    reports: list[tuple[int, int]] = []
+    load(EngineConfig(device="cpu"), lambda done, total: reports.append((done, total)))
+    assert reports == [(index, 4) for index in range(1, 5)]
 
 
 def test_a_hub_id_is_fetched_before_anything_is_loaded(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:

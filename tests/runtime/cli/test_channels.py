@@ -19,7 +19,7 @@ THOUGHT = ["<think>", "\n", "Hm", ".", "\n</thi", "nk>\n\n", "Good ", "day."]
 
 
 class ScriptedEngine:
-    """Says the same to everybody. Special tokens are silent unless they are asked for."""
+    """Gives every request the same answer. Special tokens are silent unless they are asked for."""
 
     def __init__(self, reply: list[str], special: list[str], template: str = "", prompt: str = "") -> None:
         self.tokenizer = SimpleNamespace(

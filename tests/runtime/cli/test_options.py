@@ -41,7 +41,7 @@ def test_the_root_lists_the_commands_and_the_version(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["fly"], "No such command"),
         (["generate"], "prompt"),
@@ -91,10 +91,10 @@ def test_the_root_lists_the_commands_and_the_version(shell: Shell) -> None:
     ],
     ids=lambda value: " ".join(value)[:60] if isinstance(value, list) else "",
 )
-def test_a_mistake_is_one_line_and_exit_code_2(shell: Shell, arguments: Sequence[str], told: str) -> None:
+def test_a_mistake_is_one_line_and_exit_code_2(shell: Shell, arguments: Sequence[str], message: str) -> None:
     assert shell(*arguments) == 2
     assert shell.err.startswith("error: ") and shell.err.count("\n") == 1, shell.err
-    assert told.lower() in shell.err.lower(), shell.err
+    assert message.lower() in shell.err.lower(), shell.err
     assert shell.out == ""
 
 

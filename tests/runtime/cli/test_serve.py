@@ -24,7 +24,7 @@ def server() -> Iterator[Process]:
         process.close()
 
 
-def test_serve_finishes_what_runs_when_it_is_told_to_stop(server: Process, shell: Shell) -> None:
+def test_serve_finishes_what_runs_when_it_is_asked_to_stop(server: Process, shell: Shell) -> None:
     assert shell("inspect", "--cache", server.url, "--api-key", "sk-x") == 0
     assert "pool of 1,024 blocks of 16 tokens" in shell.out
     assert shell("inspect", "--cache", server.url) == 2
@@ -52,7 +52,7 @@ def test_serve_finishes_what_runs_when_it_is_told_to_stop(server: Process, shell
     assert "Traceback" not in "".join(server.log)
 
 
-def test_a_port_in_use_is_told_before_the_model_is_loaded(shell: Shell) -> None:
+def test_a_port_in_use_is_refused_before_the_model_is_loaded(shell: Shell) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         assert shell("serve", "--port", port) == 2

@@ -1,7 +1,7 @@
 """A subscriber to KV events as a router has one, written from the published form of the events.
 
 It uses msgspec, whose structs are how the form is published, and nothing of phloem: a tree of its own, filled by what
-comes over the socket, says which blocks of a prompt the publisher has. What it may not be told is an assertion: a gap,
+comes over the socket, says which blocks of a prompt the publisher has. What must not come fails an assertion: a gap,
 a block twice, a block before its parent, the removal of a block that is not there.
 """
 

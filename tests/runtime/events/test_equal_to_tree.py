@@ -31,8 +31,8 @@ def equals_tree(traffic: Traffic, *, with_salted: bool) -> Callable[[View], bool
     """Whether a subscriber knows of each prompt what the tree has of it, and of no block that the tree has not."""
     expected = []
     for prompt, namespace, adapter in traffic.prompts[-60:]:
-        is_told = with_salted or not namespace
-        cached = traffic.cached(prompt, namespace, adapter) if is_told else 0
+        is_published = with_salted or not namespace
+        cached = traffic.cached(prompt, namespace, adapter) if is_published else 0
         expected.append((prompt, extra_of(namespace, adapter), cached))
     names = traffic.names()
 
@@ -99,14 +99,14 @@ def test_the_positional_form_says_the_same() -> None:
         run(engine, subscriber, 200, lambda traffic: equals_tree(traffic, with_salted=True))
 
 
-def test_of_salted_requests_nothing_is_told_unless_asked() -> None:
+def test_of_salted_requests_nothing_is_published_unless_asked() -> None:
     engine = make_engine(config_of())
     with Subscriber(endpoints(engine)[0]) as subscriber:
         traffic = run(engine, subscriber, 200, lambda traffic: equals_tree(traffic, with_salted=False))
         asked = {bool(namespace) for _, namespace, _ in traffic.prompts}
         assert asked == {False, True}
         said = {key for _, _, extra in subscriber.view.places for key in extra}
-        assert said == {"poet", "clerk"}, "adapters are told, salts are not"
+        assert said == {"poet", "clerk"}, "adapters are published, salts are not"
 
 
 def test_a_salt_that_cannot_be_written_costs_no_other_request_its_events() -> None:

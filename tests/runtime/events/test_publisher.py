@@ -164,7 +164,9 @@ def test_one_that_is_slow_loses_batches_and_nothing_waits_for_it() -> None:
         begun = slow.numbers[-1]
         for number in range(num_batches):
             publisher.publish([entered(number, num_blocks)])
-        while publisher.statistics().num_batches <= begun + num_batches:  # the thread goes on though nobody reads
+        while (
+            publisher.statistics().num_batches <= begun + num_batches
+        ):  # the thread goes on though no subscriber reads
             time.sleep(0.005)
         slow.view.is_complete = False
         slow.drain(200)
@@ -212,7 +214,7 @@ def test_what_finds_no_room_is_dropped_and_counted_and_has_a_number() -> None:
         publisher.close()
 
 
-def test_an_endpoint_that_is_taken_is_told_before_anything_runs() -> None:
+def test_an_endpoint_that_is_taken_is_refused_before_anything_runs() -> None:
     with publishing() as publisher:
         with pytest.raises(
             ConfigError, match=r"endpoint: tcp://127.0.0.1:\d+: the address is in use; choose another port"

@@ -1,4 +1,4 @@
-"""Wrong settings are told by their names, with what would be right, before a model is loaded."""
+"""Errors in settings give the setting's name and what would be right, before a model is loaded."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ WRONG: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("given", "message"), WRONG, ids=lambda value: str(value)[:40])
-def test_what_is_wrong_is_told_by_its_name(given: Any, message: str) -> None:
+def test_errors_name_the_setting(given: Any, message: str) -> None:
     for form in (given, given if isinstance(given, str) else json.dumps(given)):
         with pytest.raises(ConfigError, match=f"^kv_events_config: .*{message}"):
             EngineConfig(model="nano", kv_events_config=form)

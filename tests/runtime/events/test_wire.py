@@ -90,7 +90,7 @@ def test_blocks_that_go() -> None:
 
 
 def test_tiers_below_the_pool() -> None:
-    """A tier may have a block before its tokens are known, and is told then."""
+    """A tier may have a block before its tokens are known; it is published once they are."""
     keys = keys_of(TOKENS)
     facts = [
         TierChanged("DISK", [(keys[0].digest, True)]),

@@ -1,4 +1,4 @@
-"""A run that nobody follows any more ends: its requests are aborted, its threads go."""
+"""A run that no reader follows any more ends: its requests are aborted, its threads go."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def wait_for(condition: Callable[[], bool], seconds: float = 20.0) -> bool:
     return condition()
 
 
-def test_a_reader_of_a_cancelled_run_is_told() -> None:
+def test_a_reader_of_a_cancelled_run_gets_an_error() -> None:
     """Even while the function is busy with something else."""
     backend, busy = stalled(), threading.Event()
 

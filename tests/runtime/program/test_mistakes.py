@@ -288,6 +288,6 @@ def test_what_was_cancelled_names_what_cancelled_it() -> None:
         _ = state["x"]
 
 
-def test_a_choices_method_of_another_kind_is_told_which_there_are() -> None:
+def test_an_unknown_choices_method_is_refused_with_those_there_are() -> None:
     with pytest.raises(ProgramError, match=r"phloem\.greedy_token_selection"):
         ph.select("x", ["a", "b"], choices_method="greedy_token_selection")  # type: ignore[arg-type]

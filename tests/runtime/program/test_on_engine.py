@@ -347,16 +347,16 @@ def test_forks_inside_a_constraint_are_valid(fresh: ph.Engine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("schema", "law"),
+    ("schema", "params"),
     [
         (Picky, {}),
         ({"type": "array", "items": {"type": "integer", "maximum": 9}, "minItems": 3}, {"stop": ","}),
     ],
     ids=["a validator refuses it", "a stop string cuts it"],
 )
-def test_text_that_is_no_value_is_not_lost(engine: ph.Engine, schema: Any, law: dict[str, Any]) -> None:
-    """Nor are the other outputs of the call: the error is for who reads the value."""
-    sampling = ph.SamplingParams(max_tokens=40, temperature=1.0, seed=2, **law)
+def test_text_that_is_no_value_is_not_lost(engine: ph.Engine, schema: Any, params: dict[str, Any]) -> None:
+    """Nor are the other outputs of the call: the error is raised when the value is read."""
+    sampling = ph.SamplingParams(max_tokens=40, temperature=1.0, seed=2, **params)
     completions = engine.generate(["Hello", "A town: "], sampling, ph.json_schema(schema, extra_keys="never"))
     assert [completion.finish_reason for completion in completions] == ["stop", "stop"]
     for completion in completions:
@@ -366,7 +366,7 @@ def test_text_that_is_no_value_is_not_lost(engine: ph.Engine, schema: Any, law: 
 
     @ph.function
     def fill(s: ProgramState) -> None:
-        s += "A town: " + ph.gen("x", json_schema=schema, max_tokens=40, n=2, **law)
+        s += "A town: " + ph.gen("x", json_schema=schema, max_tokens=40, n=2, **params)
 
     state = fill.run(backend=engine, seed=2)
     assert all(state["x"]) and state["x"][0] in state.text()

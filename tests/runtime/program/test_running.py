@@ -1,4 +1,4 @@
-"""Programs run beside their readers: what waits for what, batches, and streams."""
+"""Programs run in parallel with their readers: what waits for what, batches, and streams."""
 
 from __future__ import annotations
 

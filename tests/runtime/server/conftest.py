@@ -28,7 +28,7 @@ PATIENCE = 120.0
 
 @dataclass
 class Served:
-    """A running server and the engine behind it."""
+    """A running server and its engine."""
 
     url: str
     async_engine: AsyncEngine

@@ -25,7 +25,7 @@ def _free_port() -> int:
 
 @contextmanager
 def routing(options: Sequence[str], num_workers: int) -> Iterator[httpx.Client]:
-    """SMG, once it takes requests for so many workers, which `options` name."""
+    """SMG, once it takes requests for `num_workers` workers, which `options` name."""
     port, metrics = str(_free_port()), str(_free_port())
     command = [sys.executable, "-m", "smg.launch_router", "--host", "127.0.0.1", "--port", port]
     command += [

@@ -159,10 +159,10 @@ def test_a_path_that_is_no_adapters_is_refused_with_the_field(adapted: Served, p
         adapted.async_engine.engine.load_adapter("new", path)
 
 
-def test_pipes_circles_and_half_characters_are_refused(adapted: Served, tmp_path: Path) -> None:
-    (tmp_path / "circle").symlink_to(tmp_path / "circle")
+def test_pipes_loops_and_half_characters_are_refused(adapted: Served, tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
     os.mkfifo(tmp_path / "adapter_config.json")  # reading it would wait for a writer
-    for path in (tmp_path, tmp_path / "adapter_config.json", tmp_path / "circle"):
+    for path in (tmp_path, tmp_path / "adapter_config.json", tmp_path / "loop"):
         answer = post(adapted, "/v1/load_lora_adapter", lora_name="new", lora_path=str(path))
         assert (answer.status_code, answer.json()["error"]["param"]) == (400, "lora_path")
     with pytest.raises(ModelError, match="no file can have this name"):

@@ -44,9 +44,9 @@ def test_a_schema_is_laid_out_as_asked_and_closed_unless_the_server_says_otherwi
         ({"strict": False, "extra_keys": "schema"}, (None, "schema")),
         ({"strict": True, "extra_keys": "schema", "whitespace": "flexible"}, ("flexible", "schema")),
     ]:
-        beside = {name: value for name, value in ours.items() if name != "strict"}
+        outside = {name: value for name, value in ours.items() if name != "strict"}
         nested = {"name": "x", "strict": ours["strict"], "schema": {"type": "object"}}
-        asked.chat(response_format={"type": "json_schema", "json_schema": nested, **beside})
+        asked.chat(response_format={"type": "json_schema", "json_schema": nested, **outside})
         spec = asked.engine.calls[-1]["constraint"]
         assert (spec.whitespace, spec.extra_keys) == wanted
     asked.chat(response_format={"type": "json_object", "whitespace": "spaced"})
@@ -278,15 +278,15 @@ def test_tokens_are_shown_whole_and_in_pieces() -> None:
 def test_rules_about_tokens_reach_the_engine() -> None:
     asked = client()
     assert asked.chat(allowed_token_ids=[97, 98], bad_words=["ab"]).status == 200
-    law = asked.engine.calls[0]["sampling"]
-    assert (law.allowed_token_ids, law.bad_words) == ((97, 98), ("ab",))
+    sampling = asked.engine.calls[0]["sampling"]
+    assert (sampling.allowed_token_ids, sampling.bad_words) == ((97, 98), ("ab",))
 
 
 def test_a_budget_of_keys_and_values_reaches_the_engine() -> None:
     asked = client()
     assert asked.chat().status == asked.chat(kv_budget=64, kv_policy="sinks").status == 200
-    laws = [call["sampling"] for call in asked.engine.calls]
-    assert [(law.kv_budget, law.kv_policy) for law in laws] == [(None, "snapkv"), (64, "sinks")]
+    samplings = [call["sampling"] for call in asked.engine.calls]
+    assert [(sampling.kv_budget, sampling.kv_policy) for sampling in samplings] == [(None, "snapkv"), (64, "sinks")]
 
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}

@@ -60,7 +60,7 @@ def test_a_stream_of_many_prompts_keeps_their_texts_apart() -> None:
     assert texts == dict.fromkeys(range(4), "Hello wörld")
 
 
-def test_usage_may_be_told_all_along() -> None:
+def test_usage_may_come_with_every_chunk() -> None:
     events = client().complete(["a", "b"], stream=True, stream_options={"continuous_usage_stats": True}).events()
     counts = [event["usage"]["completion_tokens"] for event in events[:-1]]
     assert counts == sorted(counts) and counts[-1] == 26

@@ -122,7 +122,7 @@ def test_what_is_left_for_a_reader_when_a_connection_is_closed_is_not_kept_for_e
 
 
 def test_connections_without_a_whole_head_are_closed_and_running_requests_are_not() -> None:
-    """Nothing sent; half a head; one that comes byte by byte; half of a second one. A stream runs on beside them."""
+    """Nothing sent; half a head; one that comes byte by byte; half of a second one. A stream runs on meanwhile."""
     slow = FakeAsyncEngine(reply="x" * 30, token_seconds=0.1)
     with loopback(slow, header_timeout=1.0) as served, served.connect(chat(stream=True)) as stream:
         waiting = [served.connect(start) for start in [b"", HEALTH[:-2]] * 20]
@@ -181,7 +181,7 @@ def test_a_client_that_never_reads_loses_its_request_and_its_connection(stream: 
             text = b""
             while not text.endswith(b"[DONE]\n\n\r\n" if stream else b"}}") and (piece := reader.recv(1 << 16)):
                 text += piece
-            assert text.count(b'"bytes":[120],"top_logprobs"') == 4000  # who reads gets everything
+            assert text.count(b'"bytes":[120],"top_logprobs"') == 4000  # a client that reads gets everything
         until(lambda: served.num_open == 0 and engine.num_open == 0)
         assert engine.num_aborted == (4 if stream else 0)
         for made in unread:

@@ -1,4 +1,4 @@
-"""One answer, six faces: chat, responses and messages, whole and streamed, say the same, whatever the model wrote."""
+"""One answer in six forms: chat, responses and messages, whole and streamed, agree, whatever the model wrote."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ def test_all_faces_show_the_same(reply: str, fields: dict[str, Any], tokenizer: 
     if reason == "tool_calls":
         assert complete[-1] and all(isinstance(json.loads(arguments), dict) for _, arguments in shown[2])
     if complete and reason == "stop":
-        assert not complete[-1], "the finish reason tells that a call was cut short"
+        assert not complete[-1], "the finish reason shows that a call was cut short"
 
 
 def test_the_items_of_an_answer_are_the_messages_of_the_next_request() -> None:

@@ -46,7 +46,7 @@ ANSWERS: dict[str, tuple[str, tuple[str, str, list[tuple[str, str]]]]] = {
         ("", "", [("weather", '{"city":"Oslo"}'), ("clock", '{"a":[1]}')]),
     ),
     "preamble": (THOUGHT + PREAMBLE + FINAL, ("They greet.", "One moment.\n\nHello <b>!", [])),
-    "a tool that nobody offered": (THOUGHT + BROWSER + FINAL, ('They greet.\n\n{"q":1}', "Hello <b>!", [])),
+    "a tool that was not offered": (THOUGHT + BROWSER + FINAL, ('They greet.\n\n{"q":1}', "Hello <b>!", [])),
     "no header at all": ("Hello < you", ("", "Hello < you", [])),
     "no header, though it may be one": ("to", ("", "to", [])),
     "nothing": ("", ("", "", [])),
@@ -208,7 +208,7 @@ FINAL_FORMS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("case", FINAL_FORMS)
-def test_a_constraint_holds_in_the_final_message_behind_free_reasoning(case: str) -> None:
+def test_a_constraint_holds_in_the_final_message_after_free_reasoning(case: str) -> None:
     fields, form = FINAL_FORMS[case]
     found, _ = sources(**fields)
     thoughts, final = found["elements"]
@@ -309,7 +309,7 @@ def test_one_of_several_tools_may_be_called_and_a_tag_of_the_callers_own_stays_a
     tag = {"format": {"type": "any_text"}}
     assert http.chat(structural_tag=tag).status == 200
     source = json.loads(http.engine.calls[1]["constraint"].source)
-    assert source["format"] == tag["format"], "who describes the whole answer describes its channels"
+    assert source["format"] == tag["format"], "a request that describes the whole answer describes its channels"
 
 
 def test_beside_a_response_format_there_is_a_call_or_a_final_message_of_that_format() -> None:

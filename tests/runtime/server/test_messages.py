@@ -70,7 +70,7 @@ def test_events_begin_and_end_a_message() -> None:
         ({"tools": [TOOL]}, CALL[:-20], ("end_turn", None)),
     ],
 )
-def test_the_reason_to_stop_is_told(fields: dict[str, Any], reply: str, ending: tuple[str, str | None]) -> None:
+def test_the_reason_to_stop_is_given(fields: dict[str, Any], reply: str, ending: tuple[str, str | None]) -> None:
     asked = client(FakeAsyncEngine(reply=reply), tool_call_format="hermes")
     body = say(asked, **fields).json()
     assert (body["stop_reason"], body["stop_sequence"]) == ending

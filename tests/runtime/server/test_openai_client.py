@@ -60,11 +60,11 @@ def test_the_cache_explains_itself_on_request(openai_client: OpenAI) -> None:
     first = openai_client.chat.completions.create(**ask, messages=once, **explain).usage
     second = openai_client.chat.completions.create(**ask, messages=again, **explain).usage
     assert first is not None and second is not None
-    told = second.prompt_tokens_details.model_dump()["cache_explanation"]
+    found = second.prompt_tokens_details.model_dump()["cache_explanation"]
     assert first.prompt_tokens_details.model_dump()["cache_explanation"]["reason"] == "never_seen"
-    assert told["reason"] == "never_seen" and told["num_cached_tokens"] == second.prompt_tokens_details.cached_tokens
-    assert "Where is the" in told["agreed_text"] and "house" in told["differing_text"]
-    assert "Where is the yellow" in told["agreed_text"] + told["differing_text"]
+    assert found["reason"] == "never_seen" and found["num_cached_tokens"] == second.prompt_tokens_details.cached_tokens
+    assert "Where is the" in found["agreed_text"] and "house" in found["differing_text"]
+    assert "Where is the yellow" in found["agreed_text"] + found["differing_text"]
     usage = openai_client.completions.create(
         model="nano", prompt=["green", "red"], max_tokens=1, extra_body={"explain_cache": True}
     ).usage
@@ -262,7 +262,7 @@ def test_a_client_that_leaves_frees_its_blocks(served: Served, openai_client: Op
         model="nano",
         messages=[{"role": "user", "content": DOCUMENT}],
         stream=True,
-        n=8,  # long enough to notice, on a busy machine too, that nobody listens any more
+        n=8,  # long enough to notice, on a busy machine too, that the client is gone
         max_tokens=3000,
         extra_body={"ignore_eos": True},
     )
@@ -361,7 +361,7 @@ def test_a_stream_that_outlasts_the_drain_ends_with_an_error(nano: LoadedModel) 
     assert not served.async_engine.is_alive
 
 
-def test_an_agents_loop_goes_on_behind_its_call(openai_client: OpenAI) -> None:
+def test_an_agents_loop_goes_on_after_its_call(openai_client: OpenAI) -> None:
     """The bundled model's template knows no calls: its own answer, sent back as it came, must do all the same."""
     parameters = {"type": "object", "properties": {"city": {"type": "string", "maxLength": 9}}, "required": ["city"]}
     tools: Any = [{"type": "function", "function": {"name": "weather", "parameters": parameters}}]

@@ -57,8 +57,8 @@ class StubEngine:
         self.num_steps += self.works
         return Steps(self.num_steps)
 
-    async def generate(self, prompt: list[int], law: SamplingParams, *, is_probe: bool) -> AsyncIterator[Said]:
-        assert is_probe and law.max_tokens == 1 and len(prompt) == 1
+    async def generate(self, prompt: list[int], sampling: SamplingParams, *, is_probe: bool) -> AsyncIterator[Said]:
+        assert is_probe and sampling.max_tokens == 1 and len(prompt) == 1
         self.num_probes += 1
         self.num_open += 1
         try:

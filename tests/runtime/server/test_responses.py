@@ -33,7 +33,7 @@ def test_a_response_has_openais_shape() -> None:
     assert asked.engine.calls[0]["prompt"] == "<system>Be brief.<user>Hi<assistant>"
 
 
-def test_reasoning_belongs_to_the_answer_behind_it_or_to_one_without_words() -> None:
+def test_reasoning_belongs_to_the_answer_after_it_or_to_one_without_words() -> None:
     thoughts = [{"type": "reasoning", "content": [{"type": "reasoning_text", "text": text}]} for text in "abc"]
     user, assistant = {"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yes"}
     messages = (

@@ -1,5 +1,5 @@
 """Thoughts in `<think> … </think>`: what is reasoning and what is content, whole and streamed, however it is cut; and
-constraints, which hold behind them."""
+constraints, which hold after them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ ANSWERS: dict[str, tuple[Thought, str, tuple[str, str]]] = {
     "cut short in the first mark": ("unsaid", "<thi", ("", "<thi")),
     "not quite the mark": ("open", "a </thin> <</think>b", ("a </thin> <", "b")),
     "a second one": ("unsaid", "<think>a</think>b<think>c</think>d", ("a", "b<think>c</think>d")),
-    "cut short behind the thought": ("open", "a</think>\n", ("a", "")),
+    "cut short after the thought": ("open", "a</think>\n", ("a", "")),
     "nothing": ("unsaid", "", ("", "")),
     "nothing but blanks": ("open", " \n", ("", "")),
     "a line of blanks": ("unsaid", " \n", ("", " \n")),
@@ -120,7 +120,7 @@ def test_a_call_in_a_thought_is_no_call(cuts: list[int], thought: Thought) -> No
 
 
 @pytest.mark.parametrize("content", ["\n\na", "", "a\n", "</think>"])
-def test_behind_a_constraint_nothing_but_the_gap_is_left_out(content: str) -> None:
+def test_before_a_constrained_answer_nothing_but_the_gap_is_left_out(content: str) -> None:
     found = gathered(ThinkReader("open", has_gap=True), f"Hm.\n{END}{GAP}{content}")
     assert (found.reasoning, found.content) == ("Hm.", content)
 
@@ -297,7 +297,7 @@ def thinking(value: bool) -> dict[str, Any]:
     return {"chat_template_kwargs": {"enable_thinking": value}}
 
 
-def test_a_constraint_holds_behind_the_thought() -> None:
+def test_a_constraint_holds_after_the_thought() -> None:
     http = asked(REPLY)
     gap, pattern = {"type": "const_string", "value": GAP}, {"type": "regex", "pattern": "[0-9]+"}
     thought, found = form_of(http, regex="[0-9]+", **thinking(True))["elements"]
@@ -330,7 +330,7 @@ def test_a_text_that_is_continued_is_read_as_it_stands() -> None:
     assert (choice["message"]["reasoning_content"], choice["message"]["content"]) == ("Hm.", "Yes.")
 
 
-def test_calls_stand_behind_the_thought() -> None:
+def test_calls_stand_after_the_thought() -> None:
     text = f"<think>\nPerhaps {CALL}\n</think>\n\n{CALL}"
     http = asked(text, tool_call_format="hermes")
     [choice] = http.chat(tools=[WEATHER]).json()["choices"]
@@ -345,7 +345,7 @@ def test_calls_stand_behind_the_thought() -> None:
 
 
 @pytest.mark.parametrize("tool_call_format", ["none", "hermes"])
-def test_a_required_call_stands_behind_a_thought_that_the_prompt_opened(tool_call_format: str) -> None:
+def test_a_required_call_stands_after_a_thought_that_the_prompt_opened(tool_call_format: str) -> None:
     call = CALL if tool_call_format == "hermes" else '{"a":1}'
     fields = {"tools": [WEATHER], "tool_choice": "required"}
     for text, options, reasoning in ((f"Hm.\n{END}{GAP}{call}", thinking(True), "Hm."), (call, {}, None)):

@@ -49,7 +49,7 @@ def test_what_of_a_format_is_a_special_token_is_written_as_that_token() -> None:
         {"type": "const_string", "value": "}\n"},
         {"type": "token", "token": "</tool_call>"},
     ]
-    assert tool_format_of(template, ["</tool_call>"]) is None, "a call that cannot be told from text"
+    assert tool_format_of(template, ["</tool_call>"]) is None, "a call that cannot be distinguished from text"
     mistral = tool_format_of("[TOOL_CALLS]{{ f }}[ARGS]", ["[TOOL_CALLS]", "[ARGS]"])
     assert mistral is not None
     assert [part["type"] for part in mistral.parts(mistral.begin("f"))] == ["token", "const_string", "token"]
@@ -264,7 +264,7 @@ def test_only_allowed_tools_are_called_and_all_are_shown() -> None:
         prompts.add(asked.engine.calls[0]["prompt"])
     assert len(prompts) == 1
     choice = client(FakeAsyncEngine(reply="{}")).chat(tools=[WEATHER, CLOCK], tool_choice=allowed("required", "clock"))
-    assert choice.json()["choices"][0]["finish_reason"] == "tool_calls", "a call of one tool, though nobody named it"
+    assert choice.json()["choices"][0]["finish_reason"] == "tool_calls", "a call of one tool, though it was not named"
 
 
 @pytest.mark.parametrize(

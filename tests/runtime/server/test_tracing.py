@@ -131,11 +131,11 @@ def test_spans_are_in_time_and_under_the_callers(path: str, stream: bool, traced
 @pytest.mark.parametrize("path", PATHS)
 def test_nothing_of_what_is_said_is_in_them(path: str, traced: Traced) -> None:
     traced.post(path, PATHS[path][1] | {"cache_salt": "salt" + SECRET}, **{"x-api-key": SECRET})
-    told = "".join(span.to_json() for span in traced.spans)
-    assert "gen_ai.request.model" in told and SECRET not in told
+    found = "".join(span.to_json() for span in traced.spans)
+    assert "gen_ai.request.model" in found and SECRET not in found
 
 
-def test_cached_tokens_and_why_no_more_of_them_are_told_to_the_trace_alone(traced: Traced) -> None:
+def test_cached_tokens_and_why_no_more_of_them_go_to_the_trace_alone(traced: Traced) -> None:
     body = {"prompt": "a prompt of some length", "max_tokens": 4, "temperature": 0}
     traced.post("/v1/completions", body)
     values = dict(traced.root.attributes or {})
@@ -225,7 +225,7 @@ def test_a_traceparent_that_is_none_begins_a_trace(header: str, traced: Traced) 
     assert traced.root.parent is None
 
 
-def test_errors_are_told_by_their_codes(traced: Traced) -> None:
+def test_errors_appear_by_their_codes(traced: Traced) -> None:
     assert traced.post("/v1/completions", {"prompt": 5}).status == 400
     assert traced.root.name == "POST /v1/completions" and traced.root.status.status_code is StatusCode.UNSET
     assert (traced.root.attributes or {})["http.response.status_code"] == 400

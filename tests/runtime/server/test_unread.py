@@ -1,4 +1,4 @@
-"""The rest of a body that nobody reads, on a clock of its own: for how long, and for how many bytes, it is dropped."""
+"""The unread rest of a body, on a clock of its own: for how long, and for how many bytes, it is dropped."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Skipping(selectors.DefaultSelector):
 def played(headers: dict[str, str], pieces: list[tuple[float, int]], last: str) -> list[tuple[float, bool]]:
     """When each part of an answer was sent, and whether more was to follow.
 
-    pieces: seconds until each comes, and its bytes; last: how the body goes on behind them, "end", "leaves" or
+    pieces: seconds until each comes, and its bytes; last: how the body goes on after them, "end", "leaves" or
     "silence".
     """
     clock, sent = Skipping(), []
@@ -76,7 +76,7 @@ def end_of(pieces: list[tuple[float, int]], last: str) -> float:
     return min(now + IDLE_TIMEOUT, SECONDS) if waits else now
 
 
-GAPS = st.integers(0, 6).map(lambda number: number + 0.25)  # seconds; never as many as a bound has
+GAPS = st.integers(0, 6).map(lambda number: number + 0.25)  # seconds; never exactly a bound
 SIZES = st.sampled_from([1, HALF - 1, HALF, HALF + 1, MAX_DISCARDED_BYTES + 1])
 
 

@@ -246,8 +246,8 @@ def test_a_text_argument_arrives_as_it_is_written() -> None:
     plan = plan_of("qwen3_coder")
     reader = plan.reader()
     reader.push(QWEN.partition("{}")[0], is_last=False)
-    told = [reader.push(word, is_last=False) for word in ("Once", " upon\n", "a", ' "time"')]
-    assert [piece.text for pieces in told for piece in pieces if isinstance(piece, Arguments)] == [
+    read = [reader.push(word, is_last=False) for word in ("Once", " upon\n", "a", ' "time"')]
+    assert [piece.text for pieces in read for piece in pieces if isinstance(piece, Arguments)] == [
         "Once",
         " upon",
         "\\na",
