@@ -5,7 +5,7 @@ to a constraint is where it comes from, and what takes its place.
 
 States are never given up, so an automaton only grows. Before it passes its bound another one takes its place, which
 begins anew with the same network: requests that begin go there at once (`renewed`), those that are on their way once
-little room is left (`change_over`). So the bound is on what one request needs at a time.
+little room is left (`automaton_handover`). So the bound is on what one request needs at a time.
 
     first   second ·····> newest      all that were replaced know the newest one, and none the one that came before it:
       └───────┴──> Line ────┘         one in between lives as long as some cursor is in it

@@ -22,7 +22,7 @@ import numpy as np
 from ..errors import ConstraintTooLarge
 from .automaton.automaton import END
 from .automaton.room import ENDLESS, LAST_WORK, TOO_MUCH_WORK, OutOfWork
-from .change_over import EARLY, NEVER_CHANGED, Renewable, change_early, surely
+from .automaton_handover import EARLY, NEVER_HANDED_OVER, Renewable, hand_over_early, retry_in_renewed
 from .columns import IN_KEY, NEVER
 from .guess import CERTAIN, MARK, OFTEN, ONCE, WORD, Guess
 from .habits import FREE
@@ -45,20 +45,20 @@ class Cursor:
         constraint: what it stands in; another one of the same texts once it has changed over.
         knowledge: of the constraint, where its states belong to.
         circle: who learns from what it takes, and from whom it learns (`habits`).
-        patience: when it changes over; last_change: at how many tokens it last did so at last, and whether to a
-            constraint of its own (see `change_over`).
+        patience: when it changes over; last_handover: at how many tokens it last did so at last, and whether to a
+            constraint of its own (see `automaton_handover`).
     """
 
     __slots__ = (
         "_habits", "_is_plain", "_masks", "_moves", "_num_attempts", "_repeats", "_rows",
-        "_size", "_steps", "_trail", "_written", "circle", "constraint", "knowledge", "last_change", "patience",
+        "_size", "_steps", "_trail", "_written", "circle", "constraint", "knowledge", "last_handover", "patience",
     )  # fmt: skip
 
     def __init__(self, constraint: Renewable, circle: str, trail: Trail, written: Written | None) -> None:
         self.constraint = constraint
         self.knowledge = knowledge = constraint.knowledge
         self.patience = EARLY
-        self.last_change = NEVER_CHANGED
+        self.last_handover = NEVER_HANDED_OVER
         self.circle = circle
         self._habits = knowledge.circles.habits_of(circle)
         self._num_attempts = 0
@@ -116,7 +116,7 @@ class Cursor:
         """The automaton's state, -1 once finished. Equal states have equal futures, but for keys not to be repeated."""
         return self._steps.state
 
-    @surely
+    @retry_in_renewed
     def min_tokens_to_accept(self) -> int:
         """A number of tokens that surely suffices to reach acceptance from here; 0 if accepting."""
         if self.state == FINISHED:
@@ -126,7 +126,7 @@ class Cursor:
             return self.knowledge.completions.bound(self.state)
         return keys.bound(self._key_place(self._written))
 
-    @surely
+    @retry_in_renewed
     def is_within(self, limit: int) -> bool:
         """Whether `limit >= min_tokens_to_accept()`, which is cheaper to ask where there are plenty."""
         if self.state == FINISHED:
@@ -163,13 +163,13 @@ class Cursor:
                 pass  # there may be room elsewhere
         return self._other_row()
 
-    @surely
+    @retry_in_renewed
     def _other_row(self) -> Ints:
         """A row that is not known, or from which something is left out."""
         if self.state == FINISHED:
             return np.zeros(self.knowledge.vocabulary.num_words, np.int32)
         if self._rows.get(self.state) is None:
-            change_early(self, NEVER)
+            hand_over_early(self, NEVER)
         bits = self._masks.row(self.state).bits
         return bits if self._written is None else self._unrepeated(self._written, bits)
 
@@ -186,14 +186,14 @@ class Cursor:
             return row.bits
         return self._other_row_within(remaining)
 
-    @surely
+    @retry_in_renewed
     def _other_row_within(self, remaining: int) -> Ints:
         """A row that is not known, or from which something is left out, within a budget."""
         if self.state == FINISHED:
             return np.zeros(self.knowledge.vocabulary.num_words, np.int32)
         row = self._rows.get(self._steps.state)
         if row is None or row.worst >= remaining:
-            change_early(self, remaining)
+            hand_over_early(self, remaining)
         if self._written is not None:
             return self._unrepeated_within(self._written, remaining)
         return self.knowledge.budget.row(self.state, remaining - 1)
@@ -220,9 +220,9 @@ class Cursor:
         self._num_attempts = 0
         return bits
 
-    @surely
+    @retry_in_renewed
     def _is_made(self, remaining: int, work: int) -> bool:
-        change_early(self, remaining)
+        hand_over_early(self, remaining)
         return self._masks.make(self.state, work)
 
     def _unrepeated(self, written: Written, bits: Ints) -> Ints:
@@ -253,14 +253,14 @@ class Cursor:
             count *= 4
         return found
 
-    @surely
+    @retry_in_renewed
     def forced_bytes(self) -> bytes:
         """The bytes that must come next whatever is chosen (the compressed edge from here); b"" if there are none."""
         if self.state == FINISHED:
             return b""
         return self.knowledge.drafts.run(self.state).data
 
-    @surely
+    @retry_in_renewed
     def draft(self) -> list[int]:
         """The forced bytes in canonical tokens, cut where later bytes could still merge; [] if there are none.
 
@@ -270,7 +270,7 @@ class Cursor:
             return []
         return self.knowledge.drafts.draft(self.state, self._trail.last_tokens(MAX_TAIL_TOKENS))
 
-    @surely
+    @retry_in_renewed
     def draft_within(self, remaining: int) -> list[int]:
         """The beginning of `draft()` that leaves enough of `remaining` tokens to complete the text.
 
@@ -292,7 +292,7 @@ class Cursor:
             return False
         return max(chances[WORD], chances[MARK]) >= floor
 
-    @surely
+    @retry_in_renewed
     def guess_within(
         self,
         remaining: int,
@@ -378,7 +378,7 @@ class Cursor:
             after = self._moves.steps(target) if target else None
         return after
 
-    @surely
+    @retry_in_renewed
     def _found(self, token_id: int) -> int:
         """The state after a token of which the state alone does not say it, or that is refused: then 0."""
         state = self.state
@@ -421,7 +421,7 @@ class Cursor:
     def fork(self) -> Cursor:
         """An independent cursor at the same place. O(1): what was taken so far is shared."""
         other = Cursor(self.constraint, self.circle, self._trail.fork(), self._written)
-        other.patience, other.last_change = self.patience, self.last_change
+        other.patience, other.last_handover = self.patience, self.last_handover
         return other
 
     __copy__ = fork
@@ -435,7 +435,7 @@ class Cursor:
         other = Cursor.first(self.constraint, self.circle)
         if not all(map(other.advance, token_ids)):
             raise ValueError(f"token {other.num_consumed} of {len(token_ids)} is forbidden")
-        other.patience, other.last_change = self.patience, self.last_change
+        other.patience, other.last_handover = self.patience, self.last_handover
         self.become(other)
 
     def become(self, other: Cursor) -> None:

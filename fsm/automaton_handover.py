@@ -1,19 +1,19 @@
-"""Changing over: a cursor whose automaton is filling up goes on in another one, by reading again what it has read.
+"""Automaton handover: a cursor whose automaton is filling up reads its text again in another one, and goes on there.
 
-An automaton is shared, so it may be full because of what others have written. A cursor gives way twice:
+An automaton is shared, so what other requests have added may fill it. A cursor is handed over at two points:
 
-    early      at LITTLE_ROOM, when a row has to be made: to the constraint in which texts begin now, if it gains by it
-    at last    when there is no room left for what was asked (`surely`): there as well, or else to one of its own
+    early      at LITTLE_ROOM, when a row has to be made: to the constraint in which texts begin now, if that gains room
+    last       when a call found no room (`retry_in_renewed`): to that constraint as well, or else to one of its own
 
-In one of its own there are no others. A text that has little room left even there takes the room itself: what it then
-asks too much for ends with ConstraintTooLarge, as if it had been alone from the beginning.
+A constraint of its own holds no other request. A text that leaves little room even there uses up what is left; a call
+that then needs more ends with ConstraintTooLarge, as if the text had been alone from the beginning.
 
-Costs nothing but a comparison where a row has to be made; to read a text again some microseconds per token. Each time
-the automaton that is left has grown by much more than the text alone has need of.
+Cost: one comparison where a row has to be made; some microseconds per token to read a text again. Before each handover
+the automaton that is left has grown by much more than the text alone needs.
 
-Changing over gives no more work away than there was: what is left of an allowance (`Room.allow`) goes along, and
-reading again is bounded by LAST_WORK. At one place of a text a cursor changes over at last at most twice, the second
-time to a constraint of its own: so a question that is asked in parts comes to an end, however often it is asked again.
+A handover does not add to the work allowed: what is left of an allowance (`Automaton.allow`) goes along, and reading
+again is bounded by LAST_WORK. At one place of a text a cursor is handed over at last at most twice, the second time to
+a constraint of its own: so a call that is made in parts ends, however often it is repeated.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .knowledge import Knowledge
 
 LITTLE_ROOM, ENOUGH_ROOM, ALL = 0.75, 0.6, 2.0  # of an automaton's bound on memory, used up
 EARLY, AT_LAST, NO_MORE = 2, 1, 0  # when a cursor changes over: early, only if it must, or not any more
-NEVER_CHANGED = (-1, False)  # as a cursor's last change
+NEVER_HANDED_OVER = (-1, False)  # as a cursor's last change
 
 
 class Renewable(Protocol):
@@ -49,13 +49,13 @@ class Renewable(Protocol):
         """The error with the place of what is at fault behind some tokens."""
 
 
-class Changing(Protocol):
+class HandingOver(Protocol):
     """Who changes over: a `Cursor`."""
 
     constraint: Renewable
     circle: str
     patience: int
-    last_change: tuple[int, bool]
+    last_handover: tuple[int, bool]
 
     @classmethod
     def first(cls, constraint: Renewable, circle: str) -> Self: ...
@@ -67,12 +67,12 @@ class Changing(Protocol):
     def become(self, other: Self) -> None: ...
 
 
-AnyCursor = TypeVar("AnyCursor", bound=Changing)
+AnyCursor = TypeVar("AnyCursor", bound=HandingOver)
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 
-def surely(
+def retry_in_renewed(
     method: Callable[Concatenate[AnyCursor, Arguments], Result],
 ) -> Callable[Concatenate[AnyCursor, Arguments], Result]:
     """A method that is called again elsewhere where there is no room left for it. States are no arguments of it."""
@@ -83,17 +83,19 @@ def surely(
             try:
                 return method(cursor, *args, **named)  # nearly always
             except ConstraintTooLarge as error:
-                if not cursor.constraint.knowledge.automaton.room.is_filled(LITTLE_ROOM) or not change_at_last(cursor):
+                if not cursor.constraint.knowledge.automaton.room.is_filled(LITTLE_ROOM) or not hand_over_at_last(
+                    cursor
+                ):
                     raise _placed(cursor, error) from None
 
     return called
 
 
-def _placed(cursor: Changing, error: ConstraintTooLarge) -> ConstraintTooLarge:
+def _placed(cursor: HandingOver, error: ConstraintTooLarge) -> ConstraintTooLarge:
     return cursor.constraint.placed(error, cursor.last_tokens(cursor.num_consumed))
 
 
-def change_early(cursor: Changing, remaining: int) -> None:
+def hand_over_early(cursor: HandingOver, remaining: int) -> None:
     """Changes over if little room is left, unless that makes nothing better: then not before it must.
 
     Nothing is better where the text itself takes so much room, or where no way to the end within `remaining` tokens is
@@ -102,36 +104,36 @@ def change_early(cursor: Changing, remaining: int) -> None:
     if cursor.patience == EARLY and cursor.constraint.knowledge.automaton.room.is_filled(LITTLE_ROOM):
         cursor.patience = AT_LAST
         place = cursor.num_consumed
-        if cursor.last_change[0] != place and _change(cursor, cursor.constraint.renewed(), remaining, ENOUGH_ROOM):
-            cursor.last_change = (place, False)
+        if cursor.last_handover[0] != place and _hand_over(cursor, cursor.constraint.renewed(), remaining, ENOUGH_ROOM):
+            cursor.last_handover = (place, False)
 
 
-def change_at_last(cursor: Changing) -> bool:
+def hand_over_at_last(cursor: HandingOver) -> bool:
     """Changes over to where there is room: False if the text itself takes it all.
 
     Where that was done at this place of the text already, to a constraint of its own, where nobody else can be faster.
     """
-    place, was_alone = cursor.last_change
+    place, was_alone = cursor.last_handover
     is_again = place == cursor.num_consumed
     if cursor.patience == NO_MORE or (is_again and was_alone):
         return False
     constraint = cursor.constraint
     if not is_again:
         shared = constraint.renewed()
-        if shared is not constraint and _change(cursor, shared, NEVER, ENOUGH_ROOM):
-            cursor.last_change = (cursor.num_consumed, False)
+        if shared is not constraint and _hand_over(cursor, shared, NEVER, ENOUGH_ROOM):
+            cursor.last_handover = (cursor.num_consumed, False)
             return True
-    if not _change(cursor, constraint.another(), NEVER, ALL):
+    if not _hand_over(cursor, constraint.another(), NEVER, ALL):
         return False
-    cursor.last_change = (cursor.num_consumed, True)
+    cursor.last_handover = (cursor.num_consumed, True)
     return True
 
 
-def _change(cursor: Changing, constraint: Renewable, remaining: int, share: float) -> bool:
+def _hand_over(cursor: HandingOver, constraint: Renewable, remaining: int, share: float) -> bool:
     """Reads the text again in another constraint; False, and nothing has changed, if that fills more than a share, or
     takes too much work."""
     moved, room = cursor.first(constraint, cursor.circle), constraint.knowledge.automaton.room
-    moved.patience, moved.last_change = NO_MORE, cursor.last_change
+    moved.patience, moved.last_handover = NO_MORE, cursor.last_handover
     room.allow(LAST_WORK)
     try:
         if not all(map(moved.advance, cursor.last_tokens(cursor.num_consumed))) or not moved.is_within(remaining):
