@@ -25,7 +25,7 @@ from typing import Concatenate, ParamSpec, Protocol, Self, TypeVar
 from ..errors import ConstraintTooLarge
 from .automaton.room import ENDLESS, LAST_WORK, OutOfWork
 from .columns import NEVER
-from .knowledge import Knowledge
+from .language_caches import LanguageCaches
 
 LITTLE_ROOM, ENOUGH_ROOM, ALL = 0.75, 0.6, 2.0  # of an automaton's bound on memory, used up
 EARLY, AT_LAST, NO_MORE = 2, 1, 0  # when a cursor changes over: early, only if it must, or not any more
@@ -36,7 +36,7 @@ class Renewable(Protocol):
     """What a cursor stands in, and may leave for another one of the same texts: a `Constraint`."""
 
     @property
-    def knowledge(self) -> Knowledge:
+    def caches(self) -> LanguageCaches:
         """Whose automaton may fill up."""
 
     def renewed(self) -> Renewable:
@@ -83,9 +83,7 @@ def retry_in_renewed(
             try:
                 return method(cursor, *args, **named)  # nearly always
             except ConstraintTooLarge as error:
-                if not cursor.constraint.knowledge.automaton.room.is_filled(LITTLE_ROOM) or not hand_over_at_last(
-                    cursor
-                ):
+                if not cursor.constraint.caches.automaton.room.is_filled(LITTLE_ROOM) or not hand_over_at_last(cursor):
                     raise _placed(cursor, error) from None
 
     return called
@@ -101,7 +99,7 @@ def hand_over_early(cursor: HandingOver, remaining: int) -> None:
     Nothing is better where the text itself takes so much room, or where no way to the end within `remaining` tokens is
     known of.
     """
-    if cursor.patience == EARLY and cursor.constraint.knowledge.automaton.room.is_filled(LITTLE_ROOM):
+    if cursor.patience == EARLY and cursor.constraint.caches.automaton.room.is_filled(LITTLE_ROOM):
         cursor.patience = AT_LAST
         place = cursor.num_consumed
         if cursor.last_handover[0] != place and _hand_over(cursor, cursor.constraint.renewed(), remaining, ENOUGH_ROOM):
@@ -132,7 +130,7 @@ def hand_over_at_last(cursor: HandingOver) -> bool:
 def _hand_over(cursor: HandingOver, constraint: Renewable, remaining: int, share: float) -> bool:
     """Reads the text again in another constraint; False, and nothing has changed, if that fills more than a share, or
     takes too much work."""
-    moved, room = cursor.first(constraint, cursor.circle), constraint.knowledge.automaton.room
+    moved, room = cursor.first(constraint, cursor.circle), constraint.caches.automaton.room
     moved.patience, moved.last_handover = NO_MORE, cursor.last_handover
     room.allow(LAST_WORK)
     try:
@@ -146,6 +144,6 @@ def _hand_over(cursor: HandingOver, constraint: Renewable, remaining: int, share
         return False
     if not room.is_filled(ENOUGH_ROOM):
         moved.patience = EARLY
-    room.allow(cursor.constraint.knowledge.automaton.room.give_up())
+    room.allow(cursor.constraint.caches.automaton.room.give_up())
     cursor.become(moved)
     return True

@@ -1,7 +1,7 @@
 """Constraint: what a text must look like, compiled once and shared by any number of requests and threads.
 
-What is known of its language is its `Knowledge`, where one request stands in it that request's `Cursor`. What is left
-to a constraint is where it comes from, and what takes its place.
+What has been computed of its language is in its `LanguageCaches`; the place of one request in it is that request's
+`Cursor`. The constraint itself knows its source, and which constraint replaces it.
 
 States are never given up, so an automaton only grows. Before it passes its bound another one takes its place, which
 begins anew with the same network: requests that begin go there at once (`renewed`), those that are on their way once
@@ -25,7 +25,7 @@ from .arguments import check_type
 from .automaton.automaton import Automaton
 from .automaton.room import UNUSED_AUTOMATON_BYTES
 from .cursor import Cursor
-from .knowledge import Knowledge
+from .language_caches import LanguageCaches
 from .masks.mask_store import MaskStore
 from .masks.missing_bytes import check_bytes
 from .network.network import Network
@@ -61,7 +61,7 @@ class Constraint:
         max_automaton_bytes: bound on the automaton's own memory.
 
     Attributes:
-        knowledge: its own, however full; of what has taken its place the cursors know.
+        caches: its own, however full; cursors know those of the constraint that has replaced it.
 
     Raises:
         ConstraintError: it needs bytes that the vocabulary has no token for.
@@ -75,12 +75,12 @@ class Constraint:
         self._source = source
         self.vocabulary = store.vocabulary
         check_bytes(network, self.vocabulary, kind)
-        self.knowledge = Knowledge(network, store, max_automaton_bytes)
+        self.caches = LanguageCaches(network, store, max_automaton_bytes)
 
     @property
     def automaton(self) -> Automaton:
-        """Of its knowledge: states and steps."""
-        return self.knowledge.automaton
+        """States and steps, from its caches."""
+        return self.caches.automaton
 
     # ---------------------------------------------------------------- cursors, and what they are told
 
@@ -99,7 +99,7 @@ class Constraint:
     def renewed(self) -> Constraint:
         """This constraint, or the one that has taken its place since its automaton was half full."""
         newest = self if self._line is None else self._line.newest
-        return newest if not newest.knowledge.automaton.room.is_filled(HALF) else newest._replaced()
+        return newest if not newest.caches.automaton.room.is_filled(HALF) else newest._replaced()
 
     def _replaced(self) -> Constraint:
         """The constraint that has taken the place of this one, or now takes it."""
@@ -115,7 +115,7 @@ class Constraint:
 
     def another(self) -> Constraint:
         """One like this that nobody uses yet, and that is not the newest one."""
-        automaton, store = self.automaton, self.knowledge.masks.store
+        automaton, store = self.automaton, self.caches.masks.store
         other = Constraint(automaton.network, self.kind, self._source, store, automaton.room.max_bytes)
         other._line = self._line
         return other
@@ -131,7 +131,7 @@ class Constraint:
     def accepts(self, text: bytes) -> bool:
         """Whether it is a whole text of the language."""
         check_type("text", text, bytes, "bytes; encode text first")
-        return self.knowledge.accepts(text)
+        return self.caches.accepts(text)
 
     def placed(self, error: ConstraintTooLarge, token_ids: list[int]) -> ConstraintTooLarge:
         """The error of a text that has no room, with the place of what in the schema applies behind its tokens."""
@@ -150,7 +150,7 @@ class Constraint:
 
     @property
     def _num_own_bytes(self) -> int:
-        return OBJECT_BYTES + len(self._source) + self.automaton.network.num_bytes + self.knowledge.num_bytes
+        return OBJECT_BYTES + len(self._source) + self.automaton.network.num_bytes + self.caches.num_bytes
 
     @property
     def num_bytes_unused(self) -> int:

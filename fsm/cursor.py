@@ -43,7 +43,7 @@ class Cursor:
 
     Attributes:
         constraint: what it stands in; another one of the same texts once it has changed over.
-        knowledge: of the constraint, where its states belong to.
+        caches: of the constraint; its states belong to them.
         circle: who learns from what it takes, and from whom it learns (`habits`).
         patience: when it changes over; last_handover: at how many tokens it last did so at last, and whether to a
             constraint of its own (see `automaton_handover`).
@@ -51,31 +51,31 @@ class Cursor:
 
     __slots__ = (
         "_habits", "_is_plain", "_masks", "_moves", "_num_attempts", "_repeats", "_rows",
-        "_size", "_steps", "_trail", "_written", "circle", "constraint", "knowledge", "last_handover", "patience",
+        "_size", "_steps", "_trail", "_written", "caches", "circle", "constraint", "last_handover", "patience",
     )  # fmt: skip
 
     def __init__(self, constraint: Renewable, circle: str, trail: Trail, written: Written | None) -> None:
         self.constraint = constraint
-        self.knowledge = knowledge = constraint.knowledge
+        self.caches = caches = constraint.caches
         self.patience = EARLY
         self.last_handover = NEVER_HANDED_OVER
         self.circle = circle
-        self._habits = knowledge.circles.habits_of(circle)
+        self._habits = caches.circles.habits_of(circle)
         self._num_attempts = 0
-        self._masks = knowledge.masks
-        self._rows = knowledge.masks.rows
+        self._masks = caches.masks
+        self._rows = caches.masks.rows
         # what advance needs, bound once: it is called for every token
-        self._is_plain = knowledge.vocabulary.is_plain
-        self._size = knowledge.vocabulary.size
-        self._repeats = knowledge.repeats
+        self._is_plain = caches.vocabulary.is_plain
+        self._size = caches.vocabulary.size
+        self._repeats = caches.repeats
         self._trail = trail
         self._take_up(written)
-        self._steps = self._moves.steps(trail.last_state(knowledge.automaton.start))
+        self._steps = self._moves.steps(trail.last_state(caches.automaton.start))
 
     @classmethod
     def first(cls, constraint: Renewable, circle: str = "") -> Self:
         """A cursor at the beginning of the text, in this very constraint, however full it is."""
-        repeats = constraint.knowledge.repeats
+        repeats = constraint.caches.repeats
         return cls(constraint, circle, Trail(), None if repeats is None else repeats.at_first)
 
     def _take_up(self, written: Written | None) -> None:
@@ -84,9 +84,9 @@ class Cursor:
         None, nearly always: no key that the automaton does not know of has been written.
         """
         self._written = written
-        moves = self.knowledge.moves
+        moves = self.caches.moves
         if self._repeats is not None and written is not None and written.objects is not None:
-            moves = self.knowledge.key_moves
+            moves = self.caches.key_moves
         self._moves = moves
 
     # ---------------------------------------------------------------- where it stands
@@ -94,7 +94,7 @@ class Cursor:
     @property
     def is_accepting(self) -> bool:
         """The text so far is complete: EOS is allowed now (also after EOS was taken)."""
-        return self.state == FINISHED or self.knowledge.automaton.is_accepting(self.state)
+        return self.state == FINISHED or self.caches.automaton.is_accepting(self.state)
 
     @property
     def is_finished(self) -> bool:
@@ -121,9 +121,9 @@ class Cursor:
         """A number of tokens that surely suffices to reach acceptance from here; 0 if accepting."""
         if self.state == FINISHED:
             return 0
-        keys = self.knowledge.key_budget
+        keys = self.caches.key_budget
         if keys is None or self._written is None:  # nearly always
-            return self.knowledge.completions.bound(self.state)
+            return self.caches.completions.bound(self.state)
         return keys.bound(self._key_place(self._written))
 
     @retry_in_renewed
@@ -131,18 +131,18 @@ class Cursor:
         """Whether `limit >= min_tokens_to_accept()`, which is cheaper to ask where there are plenty."""
         if self.state == FINISHED:
             return True
-        keys = self.knowledge.key_budget
+        keys = self.caches.key_budget
         if keys is None or self._written is None:  # nearly always
-            return self.knowledge.completions.is_within(self.state, limit)
+            return self.caches.completions.is_within(self.state, limit)
         return keys.is_far(self._written, self.state, limit) or keys.bound(self._key_place(self._written)) <= limit
 
     def _text_of(self, count: int) -> bytes:
         """What the last `count` tokens spell."""
-        tokens = self.knowledge.vocabulary.tokens
+        tokens = self.caches.vocabulary.tokens
         return b"".join([tokens[token_id] for token_id in self._trail.last_tokens(count)])
 
     def _key_place(self, written: Written) -> KeyPlace:
-        is_in_key = self.knowledge.automaton.key_place(self.state) == IN_KEY
+        is_in_key = self.caches.automaton.key_place(self.state) == IN_KEY
         return written, self.state, self._typed() if is_in_key else b""
 
     # ---------------------------------------------------------------- what may come next
@@ -167,7 +167,7 @@ class Cursor:
     def _other_row(self) -> Ints:
         """A row that is not known, or from which something is left out."""
         if self.state == FINISHED:
-            return np.zeros(self.knowledge.vocabulary.num_words, np.int32)
+            return np.zeros(self.caches.vocabulary.num_words, np.int32)
         if self._rows.get(self.state) is None:
             hand_over_early(self, NEVER)
         bits = self._masks.row(self.state).bits
@@ -190,13 +190,13 @@ class Cursor:
     def _other_row_within(self, remaining: int) -> Ints:
         """A row that is not known, or from which something is left out, within a budget."""
         if self.state == FINISHED:
-            return np.zeros(self.knowledge.vocabulary.num_words, np.int32)
+            return np.zeros(self.caches.vocabulary.num_words, np.int32)
         row = self._rows.get(self._steps.state)
         if row is None or row.worst >= remaining:
             hand_over_early(self, remaining)
         if self._written is not None:
             return self._unrepeated_within(self._written, remaining)
-        return self.knowledge.budget.row(self.state, remaining - 1)
+        return self.caches.budget.row(self.state, remaining - 1)
 
     def row_soon(self, remaining: int, work: int) -> Ints | None:
         """`row_within`, or None if that takes more than `work` to find out (`Room.allow`): ask again."""
@@ -206,7 +206,7 @@ class Cursor:
             return row.bits
         if row is None and self.state != FINISHED and not self._is_made(remaining, work):
             return None
-        self.knowledge.automaton.room.allow(work if self._num_attempts < MAX_ATTEMPTS else max(work, LAST_WORK))
+        self.caches.automaton.room.allow(work if self._num_attempts < MAX_ATTEMPTS else max(work, LAST_WORK))
         try:
             bits = self.row_within(remaining)
         except OutOfWork:  # what was found out is kept
@@ -216,7 +216,7 @@ class Cursor:
             self._num_attempts += 1
             return None
         finally:
-            self.knowledge.automaton.room.allow(ENDLESS)  # another one if it has changed over
+            self.caches.automaton.room.allow(ENDLESS)  # another one if it has changed over
         self._num_attempts = 0
         return bits
 
@@ -232,9 +232,9 @@ class Cursor:
 
     def _unrepeated_within(self, written: Written, remaining: int) -> Ints:
         """The tokens of the row within a budget that repeat no key."""
-        repeats, keys, row = self._repeats, self.knowledge.key_budget, self._masks.row(self.state)
+        repeats, keys, row = self._repeats, self.caches.key_budget, self._masks.row(self.state)
         assert repeats is not None and keys is not None
-        bits = row.bits if row.worst < remaining else self.knowledge.budget.row(self.state, remaining - 1)
+        bits = row.bits if row.worst < remaining else self.caches.budget.row(self.state, remaining - 1)
         left = repeats.row(written, self.state, bits, self._typed)
         if row.worst + keys.slack(written, row.worst) < remaining:
             return left
@@ -258,7 +258,7 @@ class Cursor:
         """The bytes that must come next whatever is chosen (the compressed edge from here); b"" if there are none."""
         if self.state == FINISHED:
             return b""
-        return self.knowledge.drafts.run(self.state).data
+        return self.caches.drafts.run(self.state).data
 
     @retry_in_renewed
     def draft(self) -> list[int]:
@@ -268,7 +268,7 @@ class Cursor:
         """
         if self.state == FINISHED:
             return []
-        return self.knowledge.drafts.draft(self.state, self._trail.last_tokens(MAX_TAIL_TOKENS))
+        return self.caches.drafts.draft(self.state, self._trail.last_tokens(MAX_TAIL_TOKENS))
 
     @retry_in_renewed
     def draft_within(self, remaining: int) -> list[int]:
@@ -276,10 +276,10 @@ class Cursor:
 
         Canonical tokens may be more than the fewest that spell the same bytes.
         """
-        if self.state == FINISHED or not self.knowledge.drafts.run(self.state).data:
+        if self.state == FINISHED or not self.caches.drafts.run(self.state).data:
             return []  # nearly always
         draft = self.draft()[: max(remaining, 0)]
-        if self._written is None and self.knowledge.automaton.min_bytes(self.state) <= remaining:
+        if self._written is None and self.caches.automaton.min_bytes(self.state) <= remaining:
             return draft  # every token of the draft takes at least one byte off
         return draft[: self.count_allowed(draft, remaining)]
 
@@ -288,7 +288,7 @@ class Cursor:
         count = self._habits.count(self.state)
         if count > 0:
             return chances[OFTEN if count > 1 else ONCE] >= floor
-        if count == FREE or not (looks or self.knowledge.drafts.is_known(self.state)):
+        if count == FREE or not (looks or self.caches.drafts.is_known(self.state)):
             return False
         return max(chances[WORD], chances[MARK]) >= floor
 
@@ -313,7 +313,7 @@ class Cursor:
             floor: the guess ends before the first token up to which all are right less likely than that.
             looks: whether forced text is looked for also where nobody has looked yet, which costs far more.
         """
-        guesses = self.knowledge.guesses
+        guesses = self.caches.guesses
         guess = guesses.find(self.state, self._habits, self._trail, remaining, limit, chances, floor, looks=looks)
         num_allowed = len(self._unrepeated_draft(guess.token_ids, remaining))
         return guess if num_allowed == len(guess.token_ids) else guess.until(num_allowed)
@@ -343,7 +343,7 @@ class Cursor:
             return
         learn = habits.learn
         for index in range(max(0, len(tokens) - count), len(tokens)):
-            before = states[index - 1] if index else self._trail.first_state(self.knowledge.automaton.start)
+            before = states[index - 1] if index else self._trail.first_state(self.caches.automaton.start)
             learn(before, tokens[index], states[index])
 
     # ---------------------------------------------------------------- moving
@@ -388,7 +388,7 @@ class Cursor:
             target = self._moves.step(state, token_id)
             if target > 0:
                 return target
-            if token_id in self.knowledge.vocabulary.eos_ids:
+            if token_id in self.caches.vocabulary.eos_ids:
                 return FINISHED if self.is_accepting else 0
             if target == 0:
                 return 0
@@ -403,9 +403,9 @@ class Cursor:
 
     def _helped(self, state: int, token_id: int) -> int:
         """The state after a token for which the automaton has to grow."""
-        target = self.knowledge.automaton.advance(state, token_id)
+        target = self.caches.automaton.advance(state, token_id)
         if target > 0:
-            self.knowledge.moves.learn(state, token_id, target)
+            self.caches.moves.learn(state, token_id, target)
         return target
 
     def rollback(self, num_tokens: int) -> None:
@@ -416,7 +416,7 @@ class Cursor:
             self._trail.cut(num_tokens)
             if self._written is not None:
                 self._take_up(since(self._written, len(self._trail)))
-            self._steps = self._moves.steps(self._trail.last_state(self.knowledge.automaton.start))
+            self._steps = self._moves.steps(self._trail.last_state(self.caches.automaton.start))
 
     def fork(self) -> Cursor:
         """An independent cursor at the same place. O(1): what was taken so far is shared."""

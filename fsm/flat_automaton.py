@@ -67,7 +67,7 @@ def flatten(
     check_type("constraint", constraint, Constraint, "a compiled Constraint")
     check_at_least("max_states", max_states, 1, "a number of states")
     check_at_least("max_row_bytes", max_row_bytes, 0, "a number of bytes")
-    if constraint.knowledge.repeats is not None:
+    if constraint.caches.repeats is not None:
         return None
     found = _transitions(constraint, max_states)
     if found is None:
@@ -114,7 +114,7 @@ def _rows(constraint: Constraint, states: list[int], max_row_bytes: int) -> tupl
     index_of: dict[bytes, int] = {rows[0].tobytes(): 0}
     row_of, worst = [0], 0
     for state in states[1:]:
-        found = constraint.knowledge.masks.row(state)
+        found = constraint.caches.masks.row(state)
         worst = max(worst, found.worst)
         index = index_of.setdefault(found.bits.tobytes(), len(rows))
         if index == len(rows):

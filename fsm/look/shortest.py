@@ -50,7 +50,7 @@ def shortest(constraint: Constraint) -> Shortest:
 
 
 def _shortest_text(constraint: Constraint) -> tuple[bytes, list[bytes]]:
-    automaton, repeats = constraint.automaton, constraint.knowledge.repeats
+    automaton, repeats = constraint.automaton, constraint.caches.repeats
     state, text, runs = automaton.start, b"", []
     written: Written | None = None
     while not automaton.is_accepting(state) and len(text) <= MAX_LEN:

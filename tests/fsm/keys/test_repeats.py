@@ -216,7 +216,7 @@ def test_what_was_written_under_a_constraint_changes_no_later_text(compiler: Com
                 taken.append(token_id)
                 assert fresh.advance(token_id), text
             assert np.array_equal(cursor.row(), fresh.row()), text
-            bare = seasoned.knowledge.masks.row(cursor.state).bits
+            bare = seasoned.caches.masks.row(cursor.state).bits
             for token_id in set(allowed_ids(bare)) - set(allowed_ids(cursor.row())):
                 refused += 1
                 assert not cursor.fork().advance(token_id), text

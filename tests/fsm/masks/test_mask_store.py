@@ -66,7 +66,7 @@ def test_rows_go_with_their_owner() -> None:
 
 def test_a_forgotten_constraint_takes_its_rows_and_texts_along() -> None:
     compiler = Compiler(mixed_vocabulary(1000, seed=3))
-    store = compiler.json_object().knowledge.masks.store
+    store = compiler.json_object().caches.masks.store
     gc.collect()
     before = store.num_bytes
     constraint = compiler.from_grammar(grammar_of_its_own())

@@ -1,17 +1,17 @@
-"""Knowledge: all that is known of one language over one vocabulary, shared by every text that is written in it.
+"""Language caches: all that has been computed of one language over one vocabulary, shared by all its requests.
 
     automaton      states and steps                      moves      steps taken before, as cursors take them
-    completions    in how many tokens a state ends       drafts     forced text
-    masks          the row of a state                    circles    what was taken before
-    budget         rows within a number of tokens        guesses    what is likely, from both
+    completions    tokens to the end of the text         drafts     forced text
+    masks          the row of a state                    cohorts    what was taken before
+    budget         rows within a number of tokens        guesses    what is likely, from drafts and cohorts
 
-and, where the language has keys or items that no state can know of (else None)
+and, where the language has keys or items that no state can represent (else None)
 
-    repeats, key_budget      keys and strings that must not come twice, and what that costs
+    repeats, key_budget      keys and strings that must not occur twice, and how many tokens that costs
 
-All of it is found when it is first needed, and kept. What no first mask needs is not even made before. No two parts
-refer to each other, and none to this: so an automaton's memory is free when the last one who uses it goes, and does not
-wait for the garbage collector (but for a row that is left half made, which knows who makes it).
+Everything is computed on first use and kept; parts that no first mask needs are built only then. It knows no request.
+The parts hold no references to each other in cycles, nor to this object: an automaton's memory is freed with its last
+user and does not wait for the garbage collector (except for a half-made row, which refers to what makes it).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .moves import Moves, TakeToken
 from .network.network import Network
 
 
-class Knowledge:
+class LanguageCaches:
     """See the module's docstring.
 
     Args:
