@@ -23,7 +23,7 @@ from collections.abc import Callable
 from typing import Concatenate, ParamSpec, Protocol, Self, TypeVar
 
 from ..errors import ConstraintTooLarge
-from .automaton.room import ENDLESS, LAST_WORK, OutOfWork
+from .automaton.limits import ENDLESS, LAST_WORK, OutOfWork
 from .columns import NEVER
 from .language_caches import LanguageCaches
 
@@ -53,12 +53,12 @@ class HandingOver(Protocol):
     """Who changes over: a `Cursor`."""
 
     constraint: Renewable
-    circle: str
+    cohort: str
     patience: int
     last_handover: tuple[int, bool]
 
     @classmethod
-    def first(cls, constraint: Renewable, circle: str) -> Self: ...
+    def first(cls, constraint: Renewable, cohort: str) -> Self: ...
     @property
     def num_consumed(self) -> int: ...
     def last_tokens(self, count: int) -> list[int]: ...
@@ -83,7 +83,7 @@ def retry_in_renewed(
             try:
                 return method(cursor, *args, **named)  # nearly always
             except ConstraintTooLarge as error:
-                if not cursor.constraint.caches.automaton.room.is_filled(LITTLE_ROOM) or not hand_over_at_last(cursor):
+                if not cursor.constraint.caches.automaton.core.is_filled(LITTLE_ROOM) or not hand_over_at_last(cursor):
                     raise _placed(cursor, error) from None
 
     return called
@@ -99,7 +99,7 @@ def hand_over_early(cursor: HandingOver, remaining: int) -> None:
     Nothing is better where the text itself takes so much room, or where no way to the end within `remaining` tokens is
     known of.
     """
-    if cursor.patience == EARLY and cursor.constraint.caches.automaton.room.is_filled(LITTLE_ROOM):
+    if cursor.patience == EARLY and cursor.constraint.caches.automaton.core.is_filled(LITTLE_ROOM):
         cursor.patience = AT_LAST
         place = cursor.num_consumed
         if cursor.last_handover[0] != place and _hand_over(cursor, cursor.constraint.renewed(), remaining, ENOUGH_ROOM):
@@ -130,20 +130,20 @@ def hand_over_at_last(cursor: HandingOver) -> bool:
 def _hand_over(cursor: HandingOver, constraint: Renewable, remaining: int, share: float) -> bool:
     """Reads the text again in another constraint; False, and nothing has changed, if that fills more than a share, or
     takes too much work."""
-    moved, room = cursor.first(constraint, cursor.circle), constraint.caches.automaton.room
+    moved, core = cursor.first(constraint, cursor.cohort), constraint.caches.automaton.core
     moved.patience, moved.last_handover = NO_MORE, cursor.last_handover
-    room.allow(LAST_WORK)
+    core.allow(LAST_WORK)
     try:
         if not all(map(moved.advance, cursor.last_tokens(cursor.num_consumed))) or not moved.is_within(remaining):
             return False
     except (ConstraintTooLarge, OutOfWork):
         return False
     finally:
-        room.allow(ENDLESS)
-    if room.is_filled(share):
+        core.allow(ENDLESS)
+    if core.is_filled(share):
         return False
-    if not room.is_filled(ENOUGH_ROOM):
+    if not core.is_filled(ENOUGH_ROOM):
         moved.patience = EARLY
-    room.allow(cursor.constraint.caches.automaton.room.give_up())
+    core.allow(cursor.constraint.caches.automaton.core.give_up())
     cursor.become(moved)
     return True

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from ..errors import ConstraintTooLarge
 from .arguments import check_type
 from .automaton.automaton import Automaton
-from .automaton.room import UNUSED_AUTOMATON_BYTES
+from .automaton.limits import UNUSED_AUTOMATON_BYTES
 from .cursor import Cursor
 from .language_caches import LanguageCaches
 from .masks.mask_store import MaskStore
@@ -82,24 +82,24 @@ class Constraint:
         """States and steps, from its caches."""
         return self.caches.automaton
 
-    # ---------------------------------------------------------------- cursors, and what they are told
+    # ---------------------------------------------------------------- cursors, and what they ask
 
     @property
     def source(self) -> str:
         """What it was compiled from, for people to read; empty if that is nested too deeply."""
         return unpacked(self._source)
 
-    def cursor(self, circle: str = "") -> Cursor:
+    def cursor(self, cohort: str = "") -> Cursor:
         """A new cursor at the beginning of the text; `renewed` is its constraint.
 
-        circle: cursors of one circle learn from each other what is likely to come next (`Cursor.remember`).
+        cohort: cursors of one cohort share habits, guesses at what comes next (`Cursor.remember`).
         """
-        return Cursor.first(self.renewed(), circle)
+        return Cursor.first(self.renewed(), cohort)
 
     def renewed(self) -> Constraint:
         """This constraint, or the one that has taken its place since its automaton was half full."""
         newest = self if self._line is None else self._line.newest
-        return newest if not newest.caches.automaton.room.is_filled(HALF) else newest._replaced()
+        return newest if not newest.caches.automaton.core.is_filled(HALF) else newest._replaced()
 
     def _replaced(self) -> Constraint:
         """The constraint that has taken the place of this one, or now takes it."""
@@ -116,7 +116,7 @@ class Constraint:
     def another(self) -> Constraint:
         """One like this that nobody uses yet, and that is not the newest one."""
         automaton, store = self.automaton, self.caches.masks.store
-        other = Constraint(automaton.network, self.kind, self._source, store, automaton.room.max_bytes)
+        other = Constraint(automaton.network, self.kind, self._source, store, automaton.core.max_bytes)
         other._line = self._line
         return other
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from ..errors import ConstraintTooLarge
 from .automaton.automaton import END
-from .automaton.room import ENDLESS, LAST_WORK, TOO_MUCH_WORK, OutOfWork
+from .automaton.limits import ENDLESS, LAST_WORK, TOO_MUCH_WORK, OutOfWork
 from .automaton_handover import EARLY, NEVER_HANDED_OVER, Renewable, hand_over_early, retry_in_renewed
 from .columns import IN_KEY, NEVER
 from .guess import CERTAIN, MARK, OFTEN, ONCE, WORD, Guess
@@ -44,23 +44,23 @@ class Cursor:
     Attributes:
         constraint: what it stands in; another one of the same texts once it has changed over.
         caches: of the constraint; its states belong to them.
-        circle: who learns from what it takes, and from whom it learns (`habits`).
+        cohort: the name of the requests that share habits with this one (`habits`).
         patience: when it changes over; last_handover: at how many tokens it last did so at last, and whether to a
             constraint of its own (see `automaton_handover`).
     """
 
     __slots__ = (
         "_habits", "_is_plain", "_masks", "_moves", "_num_attempts", "_repeats", "_rows",
-        "_size", "_steps", "_trail", "_written", "caches", "circle", "constraint", "last_handover", "patience",
+        "_size", "_steps", "_trail", "_written", "caches", "cohort", "constraint", "last_handover", "patience",
     )  # fmt: skip
 
-    def __init__(self, constraint: Renewable, circle: str, trail: Trail, written: Written | None) -> None:
+    def __init__(self, constraint: Renewable, cohort: str, trail: Trail, written: Written | None) -> None:
         self.constraint = constraint
         self.caches = caches = constraint.caches
         self.patience = EARLY
         self.last_handover = NEVER_HANDED_OVER
-        self.circle = circle
-        self._habits = caches.circles.habits_of(circle)
+        self.cohort = cohort
+        self._habits = caches.cohorts.habits_of(cohort)
         self._num_attempts = 0
         self._masks = caches.masks
         self._rows = caches.masks.rows
@@ -73,10 +73,10 @@ class Cursor:
         self._steps = self._moves.steps(trail.last_state(caches.automaton.start))
 
     @classmethod
-    def first(cls, constraint: Renewable, circle: str = "") -> Self:
+    def first(cls, constraint: Renewable, cohort: str = "") -> Self:
         """A cursor at the beginning of the text, in this very constraint, however full it is."""
         repeats = constraint.caches.repeats
-        return cls(constraint, circle, Trail(), None if repeats is None else repeats.at_first)
+        return cls(constraint, cohort, Trail(), None if repeats is None else repeats.at_first)
 
     def _take_up(self, written: Written | None) -> None:
         """Takes up a memory of keys, and the moves that change nothing in it; where the cursor stands comes after.
@@ -199,14 +199,14 @@ class Cursor:
         return self.caches.budget.row(self.state, remaining - 1)
 
     def row_soon(self, remaining: int, work: int) -> Ints | None:
-        """`row_within`, or None if that takes more than `work` to find out (`Room.allow`): ask again."""
+        """`row_within`, or None if that takes more than `work` to find out (`Automaton.allow`): ask again."""
         row = self._rows.get(self._steps.state)
         if row is not None and row.worst < remaining and self._written is None:
             row.is_recent = True  # nearly always
             return row.bits
         if row is None and self.state != FINISHED and not self._is_made(remaining, work):
             return None
-        self.caches.automaton.room.allow(work if self._num_attempts < MAX_ATTEMPTS else max(work, LAST_WORK))
+        self.caches.automaton.core.allow(work if self._num_attempts < MAX_ATTEMPTS else max(work, LAST_WORK))
         try:
             bits = self.row_within(remaining)
         except OutOfWork:  # what was found out is kept
@@ -216,7 +216,7 @@ class Cursor:
             self._num_attempts += 1
             return None
         finally:
-            self.caches.automaton.room.allow(ENDLESS)  # another one if it has changed over
+            self.caches.automaton.core.allow(ENDLESS)  # another one if it has changed over
         self._num_attempts = 0
         return bits
 
@@ -336,7 +336,7 @@ class Cursor:
         return self._trail.last_tokens(count)
 
     def remember(self, count: int) -> None:
-        """Makes habits of the last `count` tokens taken (since a fork), for all of this constraint and circle."""
+        """Makes habits of the last `count` tokens taken (since a fork), for this constraint and cohort."""
         states, tokens, habits = self._trail.states, self._trail.tokens, self._habits
         if count == 1 and len(states) > 1:  # nearly always
             habits.learn(states[-2], tokens[-1], states[-1])
@@ -420,7 +420,7 @@ class Cursor:
 
     def fork(self) -> Cursor:
         """An independent cursor at the same place. O(1): what was taken so far is shared."""
-        other = Cursor(self.constraint, self.circle, self._trail.fork(), self._written)
+        other = Cursor(self.constraint, self.cohort, self._trail.fork(), self._written)
         other.patience, other.last_handover = self.patience, self.last_handover
         return other
 
@@ -432,7 +432,7 @@ class Cursor:
         Raises:
             ConstraintTooLarge, ValueError: it cannot take them again; it is of no more use then.
         """
-        other = Cursor.first(self.constraint, self.circle)
+        other = Cursor.first(self.constraint, self.cohort)
         if not all(map(other.advance, token_ids)):
             raise ValueError(f"token {other.num_consumed} of {len(token_ids)} is forbidden")
         other.patience, other.last_handover = self.patience, self.last_handover

@@ -85,7 +85,7 @@ class Guesses:
         """At most `limit` tokens that are likely to come next, of the `remaining` ones that complete the text.
 
         Args:
-            habits: of the circle.
+            habits: those of the cursor's cohort.
             trail: what was taken up to the state.
         """
         drafts, tokens = self._drafts, self._automaton.vocabulary.tokens

@@ -20,7 +20,7 @@ from functools import cached_property
 
 from .automaton.automaton import Automaton
 from .guess import Guesses
-from .habits import Circles
+from .habits import Cohorts
 from .jump import Drafts
 from .keys.key_budget import KeyBudget
 from .keys.repeats import Repeats
@@ -77,9 +77,9 @@ class LanguageCaches:
         return Drafts(self.automaton)
 
     @cached_property
-    def circles(self) -> Circles:
+    def cohorts(self) -> Cohorts:
         """What was taken before, and by whom."""
-        return Circles()
+        return Cohorts()
 
     @cached_property
     def guesses(self) -> Guesses:
@@ -96,9 +96,9 @@ class LanguageCaches:
     @property
     def num_bytes(self) -> int:
         """Memory of what was found so far. The network is not counted, rows belong to the store, texts to all."""
-        own = self.automaton.room.num_bytes + self.completions.num_bytes
+        own = self.automaton.core.num_bytes + self.completions.num_bytes
         for moves in {self.moves, self.key_moves}:
             own += moves.num_bytes
-        for part in (self.repeats, *map(vars(self).get, ("budget", "key_budget", "drafts", "circles"))):
+        for part in (self.repeats, *map(vars(self).get, ("budget", "key_budget", "drafts", "cohorts"))):
             own += 0 if part is None else part.num_bytes
         return own

@@ -22,7 +22,7 @@ import numpy as np
 
 from ..._core import fsm as core
 from ..automaton.automaton import NO_LIMIT, Automaton
-from ..automaton.room import OutOfWork
+from ..automaton.limits import OutOfWork
 from ..text.alphabet import Ints
 from ..text.text_table import TextTable
 from .completions import Completions
@@ -138,7 +138,7 @@ class Budget:
     ) -> tuple[Ints, int]:
         """`_inside` of one text in which a state stands; below zero if it leaves too little. It may use `scratch`."""
         automaton, (configuration, text, sub, count) = self._automaton, place
-        automaton.room.spend(0)
+        automaton.core.spend(0)
         table = automaton.network.texts[text]
         after = automaton.after_text(state, configuration)
         by_tokens = is_alone and table.is_closed
@@ -148,7 +148,7 @@ class Budget:
         if limit == NO_LIMIT:
             mask = self._masks.text_mask(table, sub, False, count)
             return mask.bits, mask.worst + least
-        automaton.room.charge(WALK_WORK)
+        automaton.core.charge(WALK_WORK)
         if table.counted is not None:
             self._inside_counted(table, sub, count, limit - least, scratch)
             return scratch, limit

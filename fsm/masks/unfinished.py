@@ -1,4 +1,4 @@
-"""Unfinished: what was begun, and waits until more work is allowed (`Room.allow`)."""
+"""Unfinished: what was begun, and waits until more work is allowed (`Automaton.allow`)."""
 
 from __future__ import annotations
 

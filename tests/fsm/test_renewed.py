@@ -54,7 +54,7 @@ def test_a_text_goes_on_in_another_automaton_as_it_would_have_in_the_first(name:
         assert model.advance(token_id)
         rows.append(model.row())
     assert moves > 1
-    assert cursor.constraint.automaton.room.lasting_bytes <= ROOM
+    assert cursor.constraint.automaton.core.lasting_bytes <= ROOM
     ahead = cursor.fork()
     for count in (1, 40, 100):
         cursor.rollback(count)
