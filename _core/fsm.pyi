@@ -397,7 +397,7 @@ class Automaton:
         """The state without its configurations inside items to be remembered, not accepting; 0 if none is left."""
 
     def forced_run(self, state: int, max_bytes: int) -> tuple[bytes, int]:
-        """The bytes that must come next whatever is chosen, and the state behind them."""
+        """The bytes that must come next whatever is chosen, and the state after them."""
 
     # rows of tokens, int32[num_words]; a number returned is 1 + the greatest number of bytes to acceptance after any
     # token that may follow, 0 if there is none

@@ -46,7 +46,7 @@ class Renewable(Protocol):
         """One that nobody uses yet."""
 
     def placed(self, error: ConstraintTooLarge, token_ids: list[int]) -> ConstraintTooLarge:
-        """The error with the place of what is at fault behind some tokens."""
+        """The error with the place in the source of what is at fault after some tokens."""
 
 
 class HandingOver(Protocol):

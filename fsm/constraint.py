@@ -134,7 +134,7 @@ class Constraint:
         return self.caches.accepts(text)
 
     def placed(self, error: ConstraintTooLarge, token_ids: list[int]) -> ConstraintTooLarge:
-        """The error of a text that has no room, with the place of what in the schema applies behind its tokens."""
+        """The error of a text that has no room, with the place of what applies after its tokens in the schema."""
         if self.kind != "json_schema":
             return error
         tokens = self.vocabulary.tokens

@@ -26,7 +26,7 @@ from .trail import Trail
 WORD, MARK, ONCE, OFTEN = range(4)
 CERTAIN = (1.0, 1.0, 1.0, 1.0)
 MAX_UNSURE = 4  # tokens that were seen once only, in one guess
-TAIL_LEN = 8  # tokens of the context that forced text is spelt behind
+TAIL_LEN = 8  # tokens of the context that forced text is spelt after
 NO_MARKS = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz" + bytes(range(0x80, 0x100))
 
 

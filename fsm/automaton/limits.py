@@ -1,8 +1,8 @@
 """Limits: how much memory and how much work one automaton may take. The compiled core keeps to them.
 
 States and stacks are lasting: they are never freed. Rows, which cache steps, have what these leave of the bound on
-memory, and at least a sixteenth of it; the oldest are forgotten. Work is bounded by an allowance of each thread
-(`Automaton.allow`), after which calls raise OutOfWork.
+memory, and at least a sixteenth of it; they are forgotten when it is used up. Work is bounded by an allowance of each
+thread (`Automaton.allow`), after which calls raise OutOfWork.
 """
 
 from __future__ import annotations

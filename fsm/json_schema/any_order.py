@@ -1,7 +1,7 @@
 """Objects whose keys may come in any order, as `AnyOrder`s: one per mode of the conditions (see `conditions`).
 
 Keys that are not named may stand anywhere. The exception are witnesses (keys that must exist among the unnamed ones,
-`not: {additionalProperties: ..}`): behind one of them only named keys and other witnesses may follow, so that no
+`not: {additionalProperties: ..}`): after one of them only named keys and other witnesses may follow, so that no
 repetition of its key can undo it.
 
 Where the values of a key are told apart (`variants`), each variant is a member, and excludes the others. A set tells

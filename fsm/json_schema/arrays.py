@@ -1,7 +1,7 @@
 """Arrays: one branch's facets as an expression.
 
 Plain arrays are a list of fixed items and a repetition. `uniqueItems` of a list is `AnyOrder` over its values; other
-strings are remembered while a text is written (`keys`). `contains`, and `uniqueItems` of few values behind fixed items,
+strings are remembered while a text is written (`keys`). `contains`, and `uniqueItems` of few values after fixed items,
 become right-linear rules, one per state of the count (or per set of values used), which the automaton runs as states.
 So does the negation of `uniqueItems` over few values: one of them comes twice, and which one is left open at first.
 """
@@ -32,7 +32,7 @@ from .parts import ArrayFacet, Contains, Goal
 from .plain import PlainArray
 from .texts import error_at
 
-MAX_UNIQUE = 10  # values of items behind fixed ones
+MAX_UNIQUE = 10  # values of items after fixed ones
 MAX_UNIQUE_LIST = 4096
 MAX_REPEATED = 128  # values of which one must come twice
 
@@ -153,7 +153,7 @@ class ArrayWriter:
     # ---------------------------------------------------------------- uniqueItems
 
     def _repeatable(self, goals: list[Goal], maximum: int | None, pointer: str) -> list[Goal]:
-        """The values, each as a goal, that can be items twice; the last goal is that of all items behind the others."""
+        """The values, each as a goal, that can be items twice; the last goal is that of all items after the others."""
         rest = len(goals) - 1
         pairs = {goals[one] | goals[other]: None for other in range(rest) for one in range(other)}
         if maximum is None or maximum > rest:
@@ -259,7 +259,7 @@ class ArrayWriter:
     def _distinct(self, goals: list[Goal], minimum: int, maximum: int | None, pointer: str) -> Expression | None:
         """Strings that differ: those of the goals but the last, then any number of the last.
 
-        No list may come to a place where all strings have been used up. Behind i items at most i of them have been.
+        No list may come to a place where all strings have been used up. After i items at most i of them have been.
         """
         items: list[Embed] = []
         counts: list[float] = []

@@ -332,7 +332,7 @@ def _split(
     """
     cells: list[tuple[Dfa, frozenset[str], frozenset[str]]] = [(allowed, frozenset(), frozenset())]
     for pattern, is_doubted in patterns:
-        possible, own = pattern_language(pattern, surely=False, compile_time=time), frozenset((pattern,))
+        possible, own = pattern_language(pattern, for_all=False, compile_time=time), frozenset((pattern,))
         split: list[tuple[Dfa, frozenset[str], frozenset[str]]] = []
         for cell, matched, in_doubt in cells:
             time.check(f"{pointer}/patternProperties")

@@ -127,7 +127,7 @@ def _place(frames: list[_Frame], stop: Stop, begin: int) -> Place:
 
 
 def _string_end(text: str, begin: int) -> int:
-    """Behind the closing quote; -1 if there is none."""
+    """After the closing quote; -1 if there is none."""
     index = begin + 1
     while index < len(text):
         if text[index] == '"':

@@ -234,7 +234,7 @@ def _objects(keywords: Keywords) -> tuple[ObjectFacet, ...]:
             clauses += _dependent_names(keywords, keyword)
     patterns = keywords.goal_map("patternProperties") if "patternProperties" in names else {}
     for pattern in patterns:
-        keywords.check_pattern(pattern, f"{keywords.pointer}/patternProperties/{escape(pattern)}", surely=False)
+        keywords.check_pattern(pattern, f"{keywords.pointer}/patternProperties/{escape(pattern)}", for_all=False)
     additional = "additionalProperties" in names
     facet = ObjectFacet(
         keywords.pointer,

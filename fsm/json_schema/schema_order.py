@@ -47,7 +47,7 @@ class SchemaOrder:
     def ordered(self, shape: Shape, required: set[str]) -> Expression | None:
         """The usual object: some keys required, the others optional, no counting.
 
-        Before the first required key, optional members bring their comma behind them; after it, before them.
+        Before the first required key, optional members bring their comma after them; after it, before them.
         """
         layout = self.layout
         comma = layout.comma

@@ -30,7 +30,7 @@ from .digits import GREATER, LESS, compared, multiples, numeric
 MAX_DIGITS = 6
 MAX_WHOLE_DIGITS = 4
 MAX_TRIED_PLACES = 5
-"""Of numbers with more decimal places than this only so many digits are tried, behind zeros."""
+"""Of numbers with more decimal places than this only this many digits are tried, after zeros."""
 MAX_PLACES = 14
 CLOSE = Fraction(1, 2**54)
 MAX_EXACT = 15
@@ -111,8 +111,8 @@ def _octaves(step: Fraction) -> Dfa:
             low += 1
         high = min(high, math.ceil(allowed / abs(error)) - 1)
         if low <= high:
-            before, behind = (low - Fraction(1, 2)) * step, (high + Fraction(1, 2)) * step
-            octave = compared(before, above, with_point=True).intersect(compared(behind, below, with_point=True))
+            before, after = (low - Fraction(1, 2)) * step, (high + Fraction(1, 2)) * step
+            octave = compared(before, above, with_point=True).intersect(compared(after, below, with_point=True))
             found.append(octave)
     while len(found) > 1:
         found.append(found.popleft().union(found.popleft()))
@@ -122,7 +122,7 @@ def _octaves(step: Fraction) -> Dfa:
 def _short(agreed: Ints, places: int, num_zeros: int) -> Dfa:
     """The texts of the numbers index / 10**(places + num_zeros) for which `agreed` is 0 and not -1.
 
-    With zeros, which stand right behind the point, the whole part is 0, and no text ends among the zeros.
+    With zeros, which stand right after the point, the whole part is 0, and no text ends among the zeros.
     """
     alphabet, digits, point, sign = numeric()
     levels, roots, num_nodes = _fractions(agreed, places)
@@ -148,17 +148,17 @@ def _short(agreed: Ints, places: int, num_zeros: int) -> Dfa:
     end = first + num_nodes - 1
     table[end, digits[0]] = end
     accepting[end] = True
-    for nodes, children in levels[:-1]:  # those with more digits come first; right behind the point nothing ends
+    for nodes, children in levels[:-1]:  # those with more digits come first; right after the point nothing ends
         accepting[first + nodes] = (children[:, 0] >= 0) & accepting[first + children[:, 0]]
     return Dfa.from_table(alphabet, table, accepting, start)
 
 
 def _fractions(agreed: Ints, places: int) -> tuple[list[tuple[Ints, Ints]], Ints, int]:
-    """The nodes behind the point.
+    """The nodes after the point.
 
     Returns:
         For each number of digits read, most first: the nodes, and their children [num_nodes, 10] (-1: none). The root
-        of each whole part. The number of nodes; the last one is behind all digits.
+        of each whole part. The number of nodes; the last one is after all digits.
     """
     below = agreed  # node 0: all digits read
     levels: list[tuple[Ints, Ints]] = []

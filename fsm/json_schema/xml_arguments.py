@@ -67,8 +67,8 @@ class XmlArguments:
     @property
     def layout(self) -> Layout:
         """Arguments side by side, each begun by its key."""
-        before, behind = self.spell(self.marks.before_key), self.spell(self.marks.behind_key)
-        return Layout.bare(self.marks.joint.encode(), lambda key: before + key.encode() + behind)
+        before, after = self.spell(self.marks.before_key), self.spell(self.marks.after_key)
+        return Layout.bare(self.marks.joint.encode(), lambda key: before + key.encode() + after)
 
     def noted(self, goal: Goal) -> Expression | None:
         """Stands for the values of a goal until all shapes are known; None if there are none."""
@@ -146,7 +146,7 @@ class XmlArguments:
         return sequence(alternation(*options), Literal(self.spell(marks.end))) if options else None
 
     def _marked(self, goal: Goal, mark: str, names: frozenset[str], own: Dfa) -> list[Expression]:
-        """The values of a goal that have some types, behind the mark that says so."""
+        """The values of a goal that have some types, after the mark that says so."""
         types = sum(TYPES[name] for name in names)
         if types == STRING:
             values = self._raw(goal, own)

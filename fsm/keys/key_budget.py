@@ -122,7 +122,7 @@ class KeyBudget:
         return found
 
     def _tells(self, place: KeyPlace) -> npt.NDArray[np.bool_]:
-        """By token: whether there is more to know of the place behind it than its state."""
+        """By token: whether there is more to know of the place after it than its state."""
         written, state, begun = place
         is_in_key = self._repeats.place(state) == k.IN_KEY
         found: npt.NDArray[np.bool_] = self._repeats.tokens.structure > is_in_key  # brackets in a key are characters
@@ -142,7 +142,7 @@ class KeyBudget:
                     token_id = int(vocabulary.trie.next_same[token_id])
 
     def _after(self, place: KeyPlace, token_id: int) -> KeyPlace:
-        """The place behind a token that repeats no key."""
+        """The place after a token that repeats no key."""
         written, state, begun = place
         target, after, text = self._repeats.follow(written, state, token_id, 0, lambda: begun)
         return after, target, text
@@ -175,7 +175,7 @@ class KeyBudget:
         return best
 
     def _least_beside(self, state: int, groups: Collection[int], extra: int) -> int:
-        """The least number of bytes that suffice behind some byte that is none of these."""
+        """The least number of bytes that suffice after some byte that is none of these."""
         same = (state, extra)
         known = self._ways_on.get(same)
         if known is None:

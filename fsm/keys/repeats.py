@@ -53,7 +53,7 @@ class Step:
     """What a token does from a state.
 
     Attributes:
-        target: the state behind it; 0: it is refused.
+        target: the state after it; 0: it is refused.
         events, begin: as `follow_keys` has them.
         place: `Automaton.key_place` of the target.
     """
@@ -101,7 +101,7 @@ class Repeats:
 
     @cached_property
     def beginners(self) -> Ints:
-        """The row of tokens behind which a text may stand before a key, or in one that they have begun."""
+        """The row of tokens after which a text may stand before a key, or in one that they have begun."""
         found = np.zeros(32 * self._vocabulary.num_words, np.bool_)
         found[[*self.tokens.before, *(token_id for ids in self.tokens.begun.values() for token_id in ids)]] = True
         return np.packbits(found, bitorder="little").view(np.int32)
@@ -221,7 +221,7 @@ class Repeats:
         return self._after(written, others, step, rest, num_tokens, bytes) if step.target else (0, None, b"")
 
     def others(self, state: int, text: bytes) -> int:
-        """The state behind some bytes that end inside an item, as far as that need not differ; 0: none, or a key."""
+        """The state after some bytes that end inside an item, as far as that need not differ; 0: none, or a key."""
         automaton = self._automaton
         if not automaton.network.item_texts:
             return 0

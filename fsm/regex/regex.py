@@ -50,7 +50,7 @@ def regex_to_dfa(
         if texts is not None:
             return literal_dfa(texts)
         dfa = determinise(tree, compile_time=compile_time)
-        dfa = with_empty_text_settled(dfa, pattern, parsed, surely=dialect != "json-schema-possible")
+        dfa = with_empty_text_settled(dfa, pattern, parsed, for_all=dialect != "json-schema-possible")
     except ConstraintTooLarge as error:
         raise _of_pattern(pattern, error) from None
     return dfa.minimised() if dfa.num_states <= MINIMISE_UP_TO else dfa
@@ -85,24 +85,24 @@ def regex_to_expression(pattern: str, *, compile_time: CompileTime = NO_LIMIT) -
             if lazy is not None:
                 return lazy
             dfa = determinise(tree, compile_time=compile_time)
-        dfa = with_empty_text_settled(dfa, pattern, parsed, surely=True)
+        dfa = with_empty_text_settled(dfa, pattern, parsed, for_all=True)
     except ConstraintTooLarge as error:
         raise _of_pattern(pattern, error) from None
     return Embed(dfa.minimised() if dfa.num_states <= MINIMISE_UP_TO else dfa)
 
 
 @remembered(1024)
-def long_run(pattern: str, *, surely: bool = True) -> tuple[Dfa, int, int | None] | None:
+def long_run(pattern: str, *, for_all: bool = True) -> tuple[Dfa, int, int | None] | None:
     """What `^[a-z]{1,60000}$` asks for: only such characters, and how many; None if the pattern is of another kind.
 
-    In the dialect "json-schema" (if not `surely`, "json-schema-possible" but for a last line break), wherever a match
+    In the dialect "json-schema" (if not `for_all`, "json-schema-possible" but for a last line break), wherever a match
     may be.
     """
     if "{" not in pattern:  # nearly always
         return None
-    if not surely and pattern.endswith("$"):
+    if not for_all and pattern.endswith("$"):
         pattern = pattern[:-1] + r"\Z"
-    tree = anchored(parse(pattern, "json-schema" if surely else "json-schema-possible"), search=True)
+    tree = anchored(parse(pattern, "json-schema" if for_all else "json-schema-possible"), search=True)
     if not isinstance(tree, Times):
         return None
     node = folded(tree)

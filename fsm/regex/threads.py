@@ -200,8 +200,8 @@ class Threads:
 
 
 def _look_automata(look: Look, compile_time: CompileTime, depth: int) -> list[Dfa]:
-    """Ahead: what the rest of the text must be, for each kind of character before (one for all if it is the
-    same). Behind: what the text so far must be; what follows cannot be seen from there."""
+    """Look-ahead: what the rest of the text must be, for each kind of character before (one for all if it is the
+    same). Look-behind: what the text so far must be; what follows cannot be seen from there."""
     nfa = build(Concat((look.body, ANY_TEXT) if look.is_ahead else (ANY_TEXT, look.body)), compile_time)
     if not nfa.assertions and not nfa.looks:
         found = [plain_dfa(nfa, compile_time)]

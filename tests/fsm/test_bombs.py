@@ -276,7 +276,7 @@ GRAMMARS: dict[str, tuple[str, str]] = {
 
 REFUSED_GRAMMARS: dict[str, str] = {
     "doublings": "root ::= r0\n" + "\n".join(f"r{n} ::= r{n + 1} r{n + 1}" for n in range(100)) + '\nr100 ::= "a"',
-    "recursion hidden behind nothing": 'root ::= r0\ne ::= "" | e e\n'
+    "recursion hidden after an empty rule": 'root ::= r0\ne ::= "" | e e\n'
     + "\n".join(f"r{n} ::= e r{(n + 1) % 60} e | r{n} r{n} | [a-z]" for n in range(60)),
     "terminals that run into one another": "start: ("
     + " | ".join(f"T{n}" for n in range(60))

@@ -45,7 +45,7 @@ def test_nothing_is_searched_for_meanwhile_and_again_afterwards(collections: lis
 
 def test_a_large_schema_is_compiled_with_one_search_at_the_end(collections: list[int]) -> None:
     Compiler(BYTES).json_schema(WIDE)
-    assert len(collections) <= 2, "right behind the compilation, and perhaps before it"
+    assert len(collections) <= 2, "right after the compilation, and perhaps before it"
 
 
 def test_it_is_on_again_after_an_error() -> None:

@@ -122,7 +122,7 @@ def test_a_budget_leaves_what_its_definition_says(name: str, key_order: str) -> 
 
 
 def check_end(cursor: Cursor) -> None:
-    """Behind the end there is nothing."""
+    """After the end there is nothing."""
     cursor.is_finished or cursor.advance(VOCABULARY.eos_ids[0])
     assert not any(row.any() for row in (cursor.row(), cursor.row_within(9), cursor.row_soon(9, 1)))
     assert cursor.is_within(0) and cursor.min_tokens_to_accept() == 0

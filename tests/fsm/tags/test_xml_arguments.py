@@ -55,7 +55,7 @@ def read_back(text: str, marks: XmlMarks, raw: frozenset[str]) -> dict[str, Any]
     while text:
         mark = marks.joint * bool(found) + marks.before_key
         assert text.startswith(mark), text
-        key, _, text = text[len(mark) :].partition(marks.behind_key)
+        key, _, text = text[len(mark) :].partition(marks.after_key)
         assert key not in found, "no key comes twice"
         is_raw = key in raw
         kind = frozenset[str]()
@@ -94,8 +94,7 @@ def spelt(instance: dict[str, Any], marks: XmlMarks, raw: frozenset[str]) -> str
         return str(value) if key in raw and isinstance(value, str) else written(value)
 
     arguments = (
-        marks.before_key + key + marks.behind_key + value_text(key, value) + marks.end
-        for key, value in instance.items()
+        marks.before_key + key + marks.after_key + value_text(key, value) + marks.end for key, value in instance.items()
     )
     return marks.joint.join(arguments)
 
@@ -252,7 +251,7 @@ def test_a_value_is_what_the_mark_says(style: XmlStyle) -> None:
         constraint = constraint_of({"type": "object", "properties": {"a": {"const": allowed}}}, style)
         for value, (mark, kind) in itertools.product(ANY_OF_ALL, marks.kinds):
             body = value if isinstance(value, str) and "string" in kind else written(value)
-            text = f"{marks.before_key}a{marks.behind_key}{mark}{body}{marks.end}"
+            text = f"{marks.before_key}a{marks.after_key}{mark}{body}{marks.end}"
             is_same = type(value) is type(allowed) and value == allowed
             assert accepts(constraint, text) == (is_same and type_of(value) in kind), text
 
