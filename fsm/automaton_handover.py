@@ -28,29 +28,29 @@ from .columns import NEVER
 from .language_caches import LanguageCaches
 
 LITTLE_ROOM, ENOUGH_ROOM, ALL = 0.75, 0.6, 2.0  # of an automaton's bound on memory, used up
-EARLY, AT_LAST, NO_MORE = 2, 1, 0  # when a cursor changes over: early, only if it must, or not any more
-NEVER_HANDED_OVER = (-1, False)  # as a cursor's last change
+EARLY, AT_LAST, NO_MORE = 2, 1, 0  # when a cursor may be handed over: early, only if it must be, or no more
+NEVER_HANDED_OVER = (-1, False)  # as a cursor's last handover
 
 
 class Renewable(Protocol):
-    """What a cursor stands in, and may leave for another one of the same texts: a `Constraint`."""
+    """What a cursor is in, and may be handed over to: a `Constraint`. All of them have the same texts."""
 
     @property
     def caches(self) -> LanguageCaches:
-        """Whose automaton may fill up."""
+        """Those of the automaton that may fill up."""
 
     def renewed(self) -> Renewable:
-        """Where texts begin now: this one, or what has taken its place."""
+        """Where texts begin now: this one, or the one that has replaced it."""
 
     def another(self) -> Renewable:
-        """One that nobody uses yet."""
+        """A new one, which no request uses yet."""
 
     def placed(self, error: ConstraintTooLarge, token_ids: list[int]) -> ConstraintTooLarge:
         """The error with the place in the source of what is at fault after some tokens."""
 
 
 class HandingOver(Protocol):
-    """Who changes over: a `Cursor`."""
+    """What is handed over: a `Cursor`."""
 
     constraint: Renewable
     cohort: str
@@ -75,7 +75,10 @@ Result = TypeVar("Result")
 def retry_in_renewed(
     method: Callable[Concatenate[AnyCursor, Arguments], Result],
 ) -> Callable[Concatenate[AnyCursor, Arguments], Result]:
-    """A method that is called again elsewhere where there is no room left for it. States are no arguments of it."""
+    """Decorates a method that is called again in another automaton where this one has no room left for it.
+
+    Its arguments must not be states, which are numbers of one automaton.
+    """
 
     @functools.wraps(method)
     def called(cursor: AnyCursor, /, *args: Arguments.args, **named: Arguments.kwargs) -> Result:
@@ -94,10 +97,9 @@ def _placed(cursor: HandingOver, error: ConstraintTooLarge) -> ConstraintTooLarg
 
 
 def hand_over_early(cursor: HandingOver, remaining: int) -> None:
-    """Changes over if little room is left, unless that makes nothing better: then not before it must.
+    """Hands over if little room is left and the other automaton has more; else not before it is necessary.
 
-    Nothing is better where the text itself takes so much room, or where no way to the end within `remaining` tokens is
-    known of.
+    It is no better if the text itself takes the room, or if there no way to the end within `remaining` tokens is known.
     """
     if cursor.patience == EARLY and cursor.constraint.caches.automaton.core.is_filled(LITTLE_ROOM):
         cursor.patience = AT_LAST
@@ -107,9 +109,9 @@ def hand_over_early(cursor: HandingOver, remaining: int) -> None:
 
 
 def hand_over_at_last(cursor: HandingOver) -> bool:
-    """Changes over to where there is room: False if the text itself takes it all.
+    """Hands over to an automaton with room: False if the text itself takes all of it.
 
-    Where that was done at this place of the text already, to a constraint of its own, where nobody else can be faster.
+    A second time at the same place of a text it goes to a constraint of its own, which other requests cannot fill.
     """
     place, was_alone = cursor.last_handover
     is_again = place == cursor.num_consumed
@@ -128,8 +130,8 @@ def hand_over_at_last(cursor: HandingOver) -> bool:
 
 
 def _hand_over(cursor: HandingOver, constraint: Renewable, remaining: int, share: float) -> bool:
-    """Reads the text again in another constraint; False, and nothing has changed, if that fills more than a share, or
-    takes too much work."""
+    """Reads the text again in another constraint; False, with nothing changed, if that fills more than `share` of it
+    or takes too much work."""
     moved, core = cursor.first(constraint, cursor.cohort), constraint.caches.automaton.core
     moved.patience, moved.last_handover = NO_MORE, cursor.last_handover
     core.allow(LAST_WORK)

@@ -41,10 +41,10 @@ class put_off:
 
     def __exit__(self, _: object, error: BaseException | None, traceback: object) -> None:
         del traceback  # it would keep the frames until the search is on again
-        told = error
-        while isinstance(error, PhloemError) and told is not None:
-            told.__traceback__ = None
-            told = told.__context__
+        cause = error
+        while isinstance(error, PhloemError) and cause is not None:
+            cause.__traceback__ = None
+            cause = cause.__context__
         if self._was_on:
             gc.enable()
 

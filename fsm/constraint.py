@@ -3,15 +3,15 @@
 What has been computed of its language is in its `LanguageCaches`; the place of one request in it is that request's
 `Cursor`. The constraint itself knows its source, and which constraint replaces it.
 
-States are never given up, so an automaton only grows. Before it passes its bound another one takes its place, which
-begins anew with the same network: requests that begin go there at once (`renewed`), those that are on their way once
-little room is left (`automaton_handover`). So the bound is on what one request needs at a time.
+States are never freed, so an automaton only grows. Before it passes its bound it is replaced by a new one of the same
+network: new requests go there at once (`renewed`), running ones when little room is left (`automaton_handover`). So the
+bound is on what one request needs at a time.
 
-    first   second ·····> newest      all that were replaced know the newest one, and none the one that came before it:
+    first   second ·····> newest      each that was replaced refers to the newest one, and none to the one before it:
       └───────┴──> Line ────┘         one in between lives as long as some cursor is in it
 
-A constraint that the compiler has dropped lives as long as a cursor of it is in use, and no longer: nothing else that
-is kept (rows, drafts, text automata) refers to it. A request that has ended lets go of its cursor.
+A constraint that the compiler has dropped lives exactly as long as a cursor of it is in use: nothing else that is kept
+(rows, drafts, text automata) refers to it. A request that has ended drops its cursor.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from .placed_error import placed
 from .source import Source, unpacked
 from .text.text_table import TextTable
 
-HALF = 0.5  # of an automaton's room; beyond that no text begins in it
+HALF = 0.5  # of an automaton's bound on memory; beyond that no text begins in it
 OBJECT_BYTES = 24 << 10  # the Python objects of one constraint, measured
 
 
@@ -97,7 +97,7 @@ class Constraint:
         return Cursor.first(self.renewed(), cohort)
 
     def renewed(self) -> Constraint:
-        """This constraint, or the one that has taken its place since its automaton was half full."""
+        """This constraint, or the one that has replaced it since its automaton was half full."""
         newest = self if self._line is None else self._line.newest
         return newest if not newest.caches.automaton.core.is_filled(HALF) else newest._replaced()
 
@@ -114,18 +114,18 @@ class Constraint:
             return self._line.newest
 
     def another(self) -> Constraint:
-        """One like this that nobody uses yet, and that is not the newest one."""
+        """A new one like this, which no request uses yet and which is not the newest one."""
         automaton, store = self.automaton, self.caches.masks.store
         other = Constraint(automaton.network, self.kind, self._source, store, automaton.core.max_bytes)
         other._line = self._line
         return other
 
     def min_tokens(self) -> int:
-        """A number of tokens that surely suffices for a complete text (EOS not counted)."""
+        """A number of tokens that suffices for a complete text (EOS not counted)."""
         return self.cursor().min_tokens_to_accept()
 
     def is_within(self, max_tokens: int) -> bool:
-        """Whether `max_tokens >= min_tokens()`, which is cheaper to ask where there are plenty."""
+        """Whether `max_tokens >= min_tokens()`, which is cheaper if there are many."""
         return self.cursor().is_within(max_tokens)
 
     def accepts(self, text: bytes) -> bool:

@@ -1,7 +1,7 @@
 """Cursor: where one request stands in its constraint, and what may come next.
 
-It is the automaton's state and a trail of those before it, one per token. Rolling back walks along the trail, forking
-shares it. Beside it go the keys written so far that the automaton cannot know (`keys/written.py`), nearly always none.
+It is the automaton's state and a trail of the states before it, one per token. Rolling back walks along the trail,
+forking shares it. With it go the keys written so far that the automaton cannot know (`keys/written.py`), mostly none.
 
     cursor = constraint.cursor()
     while not cursor.is_finished:
@@ -42,11 +42,11 @@ class Cursor:
     """The place of one request in its constraint. Not thread-safe: one request, one thread at a time.
 
     Attributes:
-        constraint: what it stands in; another one of the same texts once it has changed over.
+        constraint: the one that it is in; another one of the same texts after a handover.
         caches: of the constraint; its states belong to them.
         cohort: the name of the requests that share habits with this one (`habits`).
-        patience: when it changes over; last_handover: at how many tokens it last did so at last, and whether to a
-            constraint of its own (see `automaton_handover`).
+        patience: when it may be handed over (see `automaton_handover`).
+        last_handover: the number of tokens at the last handover, and whether it was to a constraint of its own.
     """
 
     __slots__ = (
@@ -118,7 +118,7 @@ class Cursor:
 
     @retry_in_renewed
     def min_tokens_to_accept(self) -> int:
-        """A number of tokens that surely suffices to reach acceptance from here; 0 if accepting."""
+        """A number of tokens that suffices to reach acceptance from here; 0 if accepting."""
         if self.state == FINISHED:
             return 0
         keys = self.caches.key_budget
@@ -128,7 +128,7 @@ class Cursor:
 
     @retry_in_renewed
     def is_within(self, limit: int) -> bool:
-        """Whether `limit >= min_tokens_to_accept()`, which is cheaper to ask where there are plenty."""
+        """Whether `limit >= min_tokens_to_accept()`, which is cheaper if there are many."""
         if self.state == FINISHED:
             return True
         keys = self.caches.key_budget
@@ -174,7 +174,7 @@ class Cursor:
         return bits if self._written is None else self._unrepeated(self._written, bits)
 
     def row_within(self, remaining: int) -> Ints:
-        """As `row`, but only tokens after which `remaining - 1` further tokens surely suffice.
+        """As `row`, but only tokens after which `remaining - 1` further tokens suffice.
 
         Shared and read-only like `row()`, or an array of the caller's own.
         As long as `min_tokens_to_accept() <= remaining` holds before, it is not empty and it holds after any allowed
@@ -216,7 +216,7 @@ class Cursor:
             self._num_attempts += 1
             return None
         finally:
-            self.caches.automaton.core.allow(ENDLESS)  # another one if it has changed over
+            self.caches.automaton.core.allow(ENDLESS)  # another one after a handover
         self._num_attempts = 0
         return bits
 
@@ -284,7 +284,7 @@ class Cursor:
         return draft[: self.count_allowed(draft, remaining)]
 
     def may_guess(self, chances: Sequence[float], floor: float, *, looks: bool) -> bool:
-        """False if `guess_within`, asked the same, surely finds nothing: nearly always, and for a look-up or two."""
+        """False if `guess_within`, asked the same, certainly finds nothing: at the cost of a look-up or two."""
         count = self._habits.count(self.state)
         if count > 0:
             return chances[OFTEN if count > 1 else ONCE] >= floor
@@ -309,9 +309,9 @@ class Cursor:
         where it was last written in other tokens.
 
         Args:
-            chances: how likely a token of each ground is right, in the order of the grounds.
+            chances: how likely a token is right by kind of evidence (`guess`), in the order WORD, MARK, ONCE, OFTEN.
             floor: the guess ends before the first token up to which all are right less likely than that.
-            looks: whether forced text is looked for also where nobody has looked yet, which costs far more.
+            looks: whether forced text is looked for also in states where it is not known yet, which costs far more.
         """
         guesses = self.caches.guesses
         guess = guesses.find(self.state, self._habits, self._trail, remaining, limit, chances, floor, looks=looks)
@@ -361,7 +361,7 @@ class Cursor:
                 after = self._taken(steps, token_id)
                 if after is None:
                     return False
-        trail = self._trail  # another one if it has changed over
+        trail = self._trail  # another one after a handover
         trail.states.append(after.state)
         trail.tokens.append(token_id)
         self._steps = after
@@ -430,7 +430,7 @@ class Cursor:
         """Stands after these tokens, from the beginning, whatever an exception has left half done. O(tokens).
 
         Raises:
-            ConstraintTooLarge, ValueError: it cannot take them again; it is of no more use then.
+            ConstraintTooLarge, ValueError: it cannot take them again; it cannot be used after that.
         """
         other = Cursor.first(self.constraint, self.cohort)
         if not all(map(other.advance, token_ids)):

@@ -80,7 +80,7 @@ def flatten(
     columns, class_of = np.unique(targets, axis=1, return_inverse=True)
     width = 1 + columns.shape[1]
     if width > 256:
-        return None  # a text in UTF-8 never has so many classes of bytes
+        return None  # a text in UTF-8 never has that many classes of bytes
     table = np.concatenate((row_of[:, None], columns * width), axis=1).astype(np.int32)
     classes = (class_of.reshape(-1) + 1).astype(np.uint8)
     return FlatAutomaton(classes, table.ravel(), width, rows, width, np.array(states, np.int32), worst)

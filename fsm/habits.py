@@ -48,7 +48,7 @@ class Habits:
         if known == FREE:
             return
         if known == NEW and len(kept) >= MAX_KEPT:
-            kept.clear()  # else texts that never occur again would fill it for good
+            kept.clear()  # else texts that never occur again would fill it for ever
         if target == state:
             kept[state] = FREE
         elif known == NEW:

@@ -78,7 +78,7 @@ class LanguageCaches:
 
     @cached_property
     def cohorts(self) -> Cohorts:
-        """What was taken before, and by whom."""
+        """What was taken before, by cohort."""
         return Cohorts()
 
     @cached_property

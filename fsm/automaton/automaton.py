@@ -1,11 +1,12 @@
 """Automaton: a network run as a byte automaton whose states and transitions are found when they are first needed.
 
-A *state* is an integer: the interned set of all configurations (position, stack) that the bytes so far allow. 0 is
-dead; 1 (END) is accepting and nothing may follow: there is one such state, since all are interned. Regular
-constraints have finitely many, recursive ones as many as are visited.
+A *state* is an integer: the interned set of all configurations (position, stack) that the bytes so far allow: a subset
+construction on demand, with stacks that share their tails (a graph-structured stack, as Tomita's). 0 is dead; 1 (END)
+is accepting and nothing may follow: there is one such state, since all are interned. Regular constraints have finitely
+many states; of recursive ones those exist that were visited.
 Every state can reach acceptance, so a byte that is not refused is never a dead end.
 
-This class names what the compiled core does (`fsm/core/automaton.h`), which owns states and stacks, rows that remember
+This class names what the compiled core does (`fsm/core/automaton.h`), which owns states and stacks, rows that cache
 steps, and the bound on their memory. It does not know tokens except as byte strings with ids (the trie).
 
 Thread-safe: calls of one automaton are made one at a time, those of different ones may be made at once; a long call

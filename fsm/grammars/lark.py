@@ -10,9 +10,9 @@
     %ignore WS                                  may stand between terminals, before the first, after the last
     value: %json {"type": "integer"}            JSON that is valid under a schema (llguidance's extension)
 
-What a text of terminals looks like in characters is settled in `lexing`. Refused, with their place: templates,
+`lexing` turns texts of terminals into texts of characters. Refused, with their place: templates,
 `%declare`, `%override`, `%extend`, libraries other than `common`, named tokens, and regexes that look beyond
-what they match (``\\b``, ``(?=…)``), since what follows a terminal is not its own. Nothing is read by recursion.
+what they match (``\\b``, ``(?=…)``), since what follows a terminal is not part of it. The parser does not recurse.
 """
 
 from __future__ import annotations

@@ -105,7 +105,7 @@ class Terminal:
 
 
 @dataclass(frozen=True, slots=True)
-class _Beside:
+class _Product:
     """The product of a terminal and obligations: table[state][class], with state 0 dead and 1 first, and the
     obligations left by a match that ends in a state (None: none ends there)."""
 
@@ -149,7 +149,7 @@ class Lexemes:
         self._num_cells = 0
         for name, terminal in terminals.items():
             self._lay_out(name, terminal)
-        self._beside: dict[tuple[str, Obligations], _Beside] = {}
+        self._products: dict[tuple[str, Obligations], _Product] = {}
         self._expressions: dict[object, Expression] = {}
         self._made: frozenset[tuple[str, int]] = frozenset()
         made = set()
@@ -161,7 +161,7 @@ class Lexemes:
                     if not all(self._is_harmless(follower, one) for follower in followers.get(name, ())):
                         made.add(one)
         self._made = frozenset(made)
-        self._beside.clear()
+        self._products.clear()
         self.has_obligations = bool(made)
 
     def _lay_out(self, name: str, terminal: Terminal) -> None:
@@ -243,9 +243,9 @@ class Lexemes:
         dfa = Dfa.from_table(self.alphabet, np.array(run.table, np.int32), np.array(accepting, np.bool_), 1)
         return NOTHING if dfa.is_empty() else Embed(dfa.minimised())
 
-    def _run(self, name: str, before: Obligations) -> _Beside:
+    def _run(self, name: str, before: Obligations) -> _Product:
         """The product of a terminal and obligations; states that cannot end are left out."""
-        found = self._beside.get((name, before))
+        found = self._products.get((name, before))
         if found is not None:
             return found
         table, accepting = self._tables[name], self._accepting[name]
@@ -277,8 +277,8 @@ class Lexemes:
                 f"grammar: terminals such as {name} could run into one another in too many ways; put a character "
                 "between them that belongs to neither"
             )
-        self._beside[name, before] = _live(rows, left)
-        return self._beside[name, before]
+        self._products[name, before] = _live(rows, left)
+        return self._products[name, before]
 
     def _moved(self, obligations: Obligations, class_id: int) -> Obligations | None:
         """The obligations after a character; None if it breaks one."""
@@ -294,7 +294,7 @@ class Lexemes:
         return frozenset(moved)
 
 
-def _live(rows: list[list[int]], left: list[Obligations | None]) -> _Beside:
+def _live(rows: list[list[int]], left: list[Obligations | None]) -> _Product:
     """Without the states from which no match can end: they become 0."""
     sources: list[list[int]] = [[] for _ in rows]
     for state, row in enumerate(rows):
@@ -306,4 +306,4 @@ def _live(rows: list[list[int]], left: list[Obligations | None]) -> _Beside:
             if source not in live:
                 live.add(source)
                 queue.append(source)
-    return _Beside([[target if target in live else 0 for target in row] for row in rows], left)
+    return _Product([[target if target in live else 0 for target in row] for row in rows], left)

@@ -236,7 +236,7 @@ class _Product:
             return self.written(parts[0], before, leaves)
         rest = Sequence(tuple(parts[1:]))
         options = []
-        for after, members in self.told_apart(self.left_by(parts[0], before), rest, leaves):
+        for after, members in self.distinguished(self.left_by(parts[0], before), rest, leaves):
             if leaves is not None and self.left_by(rest, after).isdisjoint(leaves):
                 continue
             first = self.written(parts[0], before, members)
@@ -250,10 +250,10 @@ class _Product:
             )
         )
 
-    def told_apart(
+    def distinguished(
         self, possible: frozenset[Obligations], rest: Expression, leaves: Leaves
     ) -> list[tuple[Obligations, Leaves]]:
-        """The obligations between a part and the rest, in groups that the rest cannot tell apart: one of each, all."""
+        """The obligations between a part and the rest, in groups that the rest cannot distinguish: one of each, all."""
         firsts = self.adjacency.first(rest)
         shows = leaves is not None and self.adjacency.is_nullable(rest)
         groups: dict[Obligations, set[Obligations]] = {}
@@ -279,7 +279,7 @@ class _Product:
             return self.written_all((), before, leaves)
         rest = Repeat(item, max(minimum - 1, 0), None if maximum is None else maximum - 1)
         options: list[Expression] = [self.written_all((), before, leaves)] if minimum == 0 else []
-        for after, members in self.told_apart(self.left_by(item, before), rest, leaves):
+        for after, members in self.distinguished(self.left_by(item, before), rest, leaves):
             if leaves is None or not self.left_by(rest, after).isdisjoint(leaves):
                 key = ("repeat", item, rest.minimum, rest.maximum, after, leaves)
                 follower = self.request(key, "repeat", rest, after, leaves)

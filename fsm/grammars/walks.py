@@ -105,7 +105,7 @@ def mapped(expression: Expression, change: Callable[[Rule], Expression]) -> Expr
 
 
 def renamed(expression: Expression, prefix: str) -> Expression:
-    """`expression` with `prefix` in front of the name of every rule that it refers to."""
+    """`expression` with `prefix` before the name of every rule that it refers to."""
     return mapped(expression, lambda rule: Rule(prefix + rule.name))
 
 

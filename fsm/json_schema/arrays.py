@@ -52,7 +52,7 @@ class ArrayWriter:
             plain list with objects or arrays in it, if each value has one text.
         strings: all values of a goal, each once in a list, and how many they are; None if not all of them are strings.
         constant: the goal of a value.
-        is_impossible: whether surely no value fulfils a goal.
+        is_impossible: whether a goal is certain to have no value.
         states: writes arrays whose items are counted.
     """
 
@@ -202,7 +202,7 @@ class ArrayWriter:
         return self._distinct(goals, minimum, maximum, pointer)
 
     def _differ_anyway(self, goals: list[Goal], maximum: int | None) -> bool:
-        """Whether items surely differ: no value fulfils two of the goals, nor the last if that stands for several."""
+        """Whether items always differ: no value fulfils two of the goals, nor the last if that stands for several."""
         used = goals[:maximum]
         if len(used) > MAX_UNIQUE or ((maximum is None or maximum > len(goals)) and not self.is_impossible(goals[-1])):
             return False
@@ -287,6 +287,6 @@ def not_strings(pointer: str) -> ConstraintError:
     return error_at(
         UnsupportedSchema,
         pointer,
-        f"items that differ may be strings, or out of a list of at most {MAX_UNIQUE_LIST} values ({MAX_UNIQUE} beside "
+        f"items that differ may be strings, or out of a list of at most {MAX_UNIQUE_LIST} values ({MAX_UNIQUE} after "
         "prefixItems or contains); list them, write them as strings, or leave uniqueItems to a later check",
     )

@@ -87,7 +87,7 @@ def _holds(
     required: set[str],
     value: Callable[[str, Goal], tuple[set[object], tuple[set[object], bool]] | None],
 ) -> bool | None:
-    """Whether objects with the required keys surely fulfil a part about constants, or surely do not; None: unknown."""
+    """Whether all objects with the required keys fulfil a part about constants; False: none does; None: unknown."""
     if part.atoms or part.disjunctions or len(part.objects) != 1:
         return None
     if not part.types & OBJECT:

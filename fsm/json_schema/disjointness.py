@@ -26,7 +26,7 @@ PRODUCT_EFFORT, WALK_EFFORT = 20, 4  # a product of automata, a walk through two
 
 
 class Branches(Protocol):
-    """Whoever knows the branches of goals."""
+    """What knows the branches of goals."""
 
     @property
     def in_doubt(self) -> bool:
@@ -54,7 +54,7 @@ class Effort:
             raise error_at(
                 ConstraintTooLarge,
                 f"{pointer}/oneOf",
-                "too many options to be told apart; give each a required key with a constant of its own, or use anyOf",
+                "too many options to distinguish; give each a required key with a constant of its own, or use anyOf",
             )
 
 
@@ -291,7 +291,7 @@ def _strings(left: tuple[Test, ...], right: tuple[Test, ...], time: CompileTime)
 
 
 def _takes_product(left: tuple[Test, ...], right: tuple[Test, ...]) -> bool:
-    """Whether numbers are told apart by nothing less than an automaton."""
+    """Whether only an automaton can distinguish the numbers."""
     is_listed = _among(left) is not None or _among(right) is not None
     return bool(left and right) and not is_listed and not are_far_apart(left, right)
 

@@ -15,7 +15,7 @@ under both the RFC and the checkers in wide use. So some texts that the RFC has 
     relative-json-pointer  numbers with a digit after a zero
     regex                  groups within groups within groups, named groups, look-around
 
-What a negation forbids are these texts, too (`format_language`, not `for_all`).
+A negation forbids these texts, too (`format_language` with `for_all=False`).
 
 A name that is not in `FORMATS` is an annotation. So are those of OpenAPI (`OPENAPI`): JSON Schema does not have them,
 its validators do not look at them, and under `byte` people send other things than base64.

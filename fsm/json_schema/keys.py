@@ -98,7 +98,7 @@ def forbidden_keys(facets: Iterable[ObjectFacet]) -> set[str]:
 
 
 def is_in(keys: Keys, key: str) -> bool:
-    """Whether the key surely belongs to the set, its goal aside."""
+    """Whether the key certainly belongs to the set, its goal aside."""
     return (
         key not in keys.excluded
         and all(is_matched(pattern, key) for pattern in keys.matched)
@@ -128,7 +128,7 @@ def key_language(
     unmatched: tuple[str, ...],
     compile_time: CompileTime = NO_LIMIT,
 ) -> Dfa:
-    """The keys not in `excluded` that are surely matched by all of `matched` and surely by none of `unmatched`."""
+    """The keys not in `excluded` that match all of `matched` and none of `unmatched`, for all validators."""
     language = any_text_except(excluded, compile_time) if excluded else Dfa.any_text()
     for pattern in matched:
         compile_time.check_here()

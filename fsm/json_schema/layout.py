@@ -38,7 +38,7 @@ class Layout:
     """Punctuation of one style. Functions return parts to be put into a `Sequence`.
 
     Attributes:
-        spell_key: a key as it stands in front of its colon.
+        spell_key: a key as it stands before its colon.
         braces: what stands around the members of an object.
     """
 

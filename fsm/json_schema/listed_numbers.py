@@ -1,6 +1,6 @@
 """Numbers that are listed: constants, and the multiples of a step between two bounds if there are few of them.
 
-Each is tried against all tests, by the rules of those who read decimals and of those who read floats.
+Each is tried against all tests, by the rules of validators that read decimals and of those that read floats.
 """
 
 from __future__ import annotations

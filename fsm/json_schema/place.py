@@ -1,7 +1,7 @@
 """Place: where in a JSON value a text stops, and which subschemas apply there.
 
-Made for texts that a constraint has accepted so far, so that they are the beginning of some JSON value; of others it
-says something, but nothing worth knowing.
+For texts that a constraint has accepted so far, which are the beginning of some JSON value; for other texts the result
+means nothing.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Keywords of one type are gathered into tests (strings, numbers) and facets (arrays, objects); `allOf`, `$ref` and
 `not` become atoms; `anyOf`, `oneOf`, `if`, `dependencies` become disjunctions of parts. Subschemas are given
-numbers and not read. Keywords that the draft does not know, and formats that nobody defines, are annotations.
+numbers and not read. Keywords that the draft does not know, and formats that no draft defines, are annotations.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from .parts import Test
 from .texts import is_writable
 
 DENSE_STATES = 8_000
-"""Lengths are a part of the automaton up to so many states; beyond that they are counted beside it."""
+"""Most states of an automaton with lengths in it; beyond that lengths are counted separately."""
 DENSE_LENGTH = 1_000
 SMALL_LENGTH = 16
 """A least length up to this one is always a part of the automaton."""
@@ -37,9 +37,9 @@ MAX_LEAST_LENGTH = 1 << 24
 MAX_PRODUCTS = 200_000
 """States of all the products that the conditions on one string take."""
 MAX_COUNTED = 1 << 20
-"""From so many texts on a language counts as endless."""
+"""A language of this many texts counts as infinite."""
 MAX_LENGTH = 1 << 29
-"""A greatest length from here on is none: nobody can write so much."""
+"""A greatest length of this or more is no bound: no text is that long."""
 
 
 @functools.cache
@@ -58,7 +58,7 @@ def pattern_language(pattern: str, *, for_all: bool = True, compile_time: Compil
     """The strings in which the pattern is found by all validators (or, if not `for_all`, by some; see `regex_syntax`).
 
     Raises:
-        InvalidRegex: the pattern does not parse, is not regular, or no string could satisfy all who read it.
+        InvalidRegex: the pattern does not parse, is not regular, or no string could satisfy all validators.
         ConstraintTooLarge: its automaton is too large, or the time is over.
     """
     return _pattern_language(pattern, for_all, compile_time)
@@ -73,7 +73,7 @@ def _pattern_language(pattern: str, for_all: bool, compile_time: CompileTime) ->
     try:
         other = regex_to_dfa(pattern, search=True, dialect="python", compile_time=compile_time)
     except InvalidRegex:
-        return language  # only those who read ECMA-262 can
+        return language  # only readers of ECMA-262 can
     if not for_all:
         return language.union(other)
     both = language.intersect(other)
@@ -179,7 +179,7 @@ def _expression(
 
 
 def _within(language: Dfa, minimum: int, maximum: int | None) -> Dfa:
-    """The texts of a language that have so many characters."""
+    """The texts of a language with a number of characters between two bounds."""
     lengths = Dfa.length(minimum, maximum)
     return lengths if language is Dfa.any_text() else language.intersect(lengths)
 
@@ -208,12 +208,12 @@ def num_strings(languages: Iterable[Dfa]) -> int | None:
 
 
 def asks_for_lengths(tests: tuple[Test, ...]) -> bool:
-    """Whether some test is about the length, alone or beside others."""
+    """Whether some test is about the length, alone or with others."""
     return _lengths_apart(tests)[0] != tests
 
 
 def are_apart(left: tuple[Test, ...], right: tuple[Test, ...], compile_time: CompileTime = NO_LIMIT) -> bool:
-    """Whether no string that surely passes the tests of one side might pass those of the other.
+    """Whether no string that passes the tests of one side for all validators passes those of the other for some.
 
     Quick where none of them asks for a length, or one lists strings. False may also mean that it is not known.
     """
@@ -249,7 +249,7 @@ def few_strings(tests: tuple[Test, ...], limit: int, compile_time: CompileTime =
 def _listed(tests: tuple[Test, ...]) -> tuple[frozenset[str], tuple[Test, ...]] | None:
     """The strings that pass all tests about lists and lengths, and the other tests; None if no test lists strings.
 
-    So many constants of which some are excluded, one after the other, take no automata.
+    Constants of which some are excluded, one after the other, need no automata.
     """
     allowed = [cast("frozenset[str]", test[1]) for test in tests if test[0] == "among"]
     if not allowed:

@@ -44,7 +44,7 @@ class XmlMarks:
     entities: str = ""
 
     def can_hold(self, key: str) -> bool:
-        """Whether a key can be told from the marks around it."""
+        """Whether a key can be distinguished from the marks around it."""
         mark = self.after_key.strip()[:1]
         return bool(key) and key == key.strip() and not any(character in key for character in mark + self.entities)
 

@@ -5,8 +5,8 @@
     {"name":"Ada","age":-1}
                         ^ '-' is not allowed here; [0-9]
 
-Positions are bytes; `column` and `line` are for people. It asks the automaton only; why a JSON text left its schema
-is `blame`'s business.
+Positions are bytes; `column` and `line` are for people. It asks the automaton only; `blame` finds why a JSON text
+left its schema.
 """
 
 from __future__ import annotations

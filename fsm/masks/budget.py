@@ -35,7 +35,7 @@ MAX_ROW_BYTES = 1 << 20  # of tight rows
 
 
 class _Judging(NamedTuple):
-    """Tokens that are judged: those that surely leave enough, with what is enough for them; the rest, and how far
+    """Tokens that are judged: those that certainly leave enough, with what is enough for them; the rest, and how far
     that is judged."""
 
     inside: Ints
@@ -89,7 +89,7 @@ class Budget:
         return _Judging(inside & row, worst, row & ~(inside | self._automaton.vocabulary.eos_words), core.Judged())
 
     def row(self, state: int, limit: int) -> Ints:
-        """The tokens after which `limit` further tokens surely suffice; EOS as in the row. Read-only, shared."""
+        """The tokens after which `limit` further tokens suffice; EOS as in the row. Read-only, shared."""
         found, eos = self._masks.row(state), self._automaton.vocabulary.eos_words
         row = found.bits
         if found.worst <= limit:
@@ -115,7 +115,7 @@ class Budget:
         return tight
 
     def _inside(self, state: int, limit: int) -> tuple[Ints, int]:
-        """Tokens that stay inside a text and surely leave enough, and how many tokens are enough for all of them."""
+        """Tokens that stay inside a text and certainly leave enough, and how many tokens are enough for all of them."""
         automaton = self._automaton
         texts, is_elsewhere = automaton.texts(state)
         found = self._begun.take((state, limit))
@@ -156,9 +156,9 @@ class Budget:
         return scratch, most + least
 
     def _inside_counted(self, table: TextTable, sub: int, count: int, limit: int, bits: Ints) -> None:
-        """Sets the bits of tokens that stay inside a counted text and surely leave at most `limit` bytes to its end.
+        """Sets the bits of tokens that stay inside a counted text and certainly leave at most `limit` bytes to its end.
 
-        Far from the bounds the language itself is asked. Its bytes are at least as many as the characters, each of
+        Far from the bounds the language itself is asked. It has at least as many bytes as characters, each of
         which counts as a widest one.
         """
         counted, uncounted = table.counted, table.uncounted

@@ -1,7 +1,7 @@
 """Masks: which tokens may come next in a state, as a row of bits.
 
-A token may follow a state if it may follow one of its configurations, so a row is an OR over configurations (those that
-stand alike in a text being one, and what may follow it one state):
+A token may follow a state if it may follow one of its configurations, so a row is an OR over configurations (those in
+the same state of a text are one, with all that may follow the text as one state):
 
     inside a text automaton     tokens that stay inside: depends on (automaton, text state) alone, hence known once
                                 for all constraints of the process; plus tokens that leave it: a walk below the
@@ -12,8 +12,8 @@ So a wide row (inside a JSON string: 128,000 of 131,000 tokens) is one copy and 
 the vocabulary. Long bounded texts share rows as well: states that behave alike for as many characters as the
 longest token has (`alike`) have the same tokens inside.
 
-What was made is kept in a `MaskStore`, where equal rows are one array. A row that takes long can be made in parts, so
-that who has others to serve is not held up by it.
+Rows are kept in a `MaskStore`, where equal rows are one array. A row that takes long can be made in parts, so that the
+requests of the same batch do not wait for it.
 
 Invariant: a row from the store equals a fresh one, bit for bit. Rows are read-only arrays.
 """

@@ -13,7 +13,7 @@ expression can exhaust Python's:
     loop, CLOSE_LOOP  make a counted repetition of an item
     what, CLOSE_SET   make a set of members in any order
 
-Linear in the size of the expressions. What the kinds of nodes mean is told in `network`, which finishes them.
+Linear in the size of the expressions. `network` documents the kinds of nodes, and finishes them.
 """
 
 from __future__ import annotations

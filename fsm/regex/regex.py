@@ -1,11 +1,11 @@
 """Regular expressions as automata over text.
 
-`regex_to_dfa` is the one door. A pattern means a set of whole texts: with `search=False` those that match from end
+`regex_to_dfa` is the only entry. A pattern means a set of whole texts: with `search=False` those that match from end
 to end, with `search=True` (JSON Schema's `pattern`) those in which a match occurs somewhere. Anchors, word
 boundaries and look-arounds are exact in either reading (see `determinise.py`); dialects are described in
 `regex_syntax.py`. Results are cached by (pattern, search, dialect) and shared.
 
-Every step is bounded by counting, and between steps the time is asked for (`compile_time.py`).
+Every step is bounded by counting, and between steps the time is checked (`compile_time.py`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .regex_tree import OPTIONAL_BREAK, PYTHON_END, Assertion, CharSet, Concat, 
 EAGER_POSITIONS = 3_000  # characters of the unfolded pattern; beyond that it is unfolded lazily at once
 EAGER_WORK = 200_000  # positions looked at before a pattern is unfolded lazily instead; some milliseconds
 COUNT_FROM = 64  # repetitions of a character that are counted where a pattern is unfolded lazily
-MANY_TEXTS = 8  # plain options; from so many on they become an automaton directly
+MANY_TEXTS = 8  # plain options; this number or more become an automaton directly
 MINIMISE_UP_TO = 256  # states; beyond that a smaller table is not worth the time
 MOST_FOLDED = 16  # repetitions of repetitions that are taken for one
 

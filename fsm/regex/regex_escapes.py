@@ -1,10 +1,10 @@
 """Reads one escape of a regular expression: the set of characters that a backslash and what follows it stand for.
 
 Functions of the pattern and an offset that give the set and the offset after it; what surrounds the escape
-(groups, quantifiers, classes, which flags hold) is `regex_syntax.py`'s business.
+(groups, quantifiers, classes, flags) is read by `regex_syntax.py`.
 
 Two families of readings differ in \\d \\w \\s and in unknown escapes: Python's and ECMA-262's. For the latter a class
-is asked for twice: with what surely belongs to it, whichever engine reads the pattern, and with what possibly does.
+is asked for twice: with what belongs to it for all engines that may read the pattern, and for any of them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reads a regular expression into a tree (`regex_tree.py`). What it means as an automaton is `regex.py`'s business.
+"""Reads a regular expression into a tree (`regex_tree.py`). `regex.py` makes automata of trees.
 
 Two dialects: "python" (the `re` module: \\w \\d \\s in Unicode) and "json-schema" (ECMA-262: \\w and \\d in ASCII).
 Many validators read the latter with the former's engine. So in "json-schema" a class holds the characters that

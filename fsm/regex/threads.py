@@ -1,6 +1,6 @@
 """The subset construction for graphs with assertions: a state is a set of *threads*.
 
-What a thread must know besides its node is
+A thread consists of its node and
 
     the kind of the character before (start, word, line break …): decides ^ $ \\b together with the next one
     its obligations: look-aheads still open, each as a state of a Dfa over the rest of the text
@@ -226,7 +226,7 @@ def _assertions(tree: Node) -> Iterator[tuple[str, Intervals]]:
 
 
 def _kinds_asked_for(nfa: Nfa) -> tuple[Intervals, Intervals, Intervals]:
-    """The ASCII characters of words, those of any script, and those that end a line; empty where nobody asks."""
+    """The ASCII characters of words, those of any script, and those that end a line; empty where not needed."""
     words: Intervals = ()
     wide: Intervals = ()
     breaks: Intervals = ()

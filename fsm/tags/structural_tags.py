@@ -189,7 +189,7 @@ class _Compiler:
         return any_text({"max_tokens": form.get("max_tokens")}, place, ends)
 
     def tag(self, form: Mapping[str, Any], place: str, ends: Strings) -> Expression:
-        return _followed(sequence(self.begin(form, place), self.behind_begin(form, place)), ends)
+        return _followed(sequence(self.begin(form, place), self.after_begin(form, place)), ends)
 
     def begin(self, form: Mapping[str, Any], place: str) -> Expression:
         begin = form.get("begin")
@@ -197,7 +197,7 @@ class _Compiler:
             return self.token(begin, f"{place}/begin", ())
         return literal(read_string(form, "begin", place))
 
-    def behind_begin(self, form: Mapping[str, Any], place: str) -> Expression:
+    def after_begin(self, form: Mapping[str, Any], place: str) -> Expression:
         """Content and end of a tag, as a rule: a tag can be reached by several ways."""
         end = form.get("end")
         if isinstance(end, Mapping):
@@ -237,7 +237,7 @@ class _Compiler:
                 raise InvalidStructuralTag(
                     f"structural tag, {inner}/begin: expected one of the trigger tokens", pointer=f"{inner}/begin"
                 )
-            tags.append(sequence(begin, self.behind_begin(tag, inner)))
+            tags.append(sequence(begin, self.after_begin(tag, inner)))
         at_least_one = read_flag(form, "at_least_one", place)
         loops = not read_flag(form, "stop_after_first", place)
         return self.token_dispatched(form, tags, place, ends, at_least_one=at_least_one, loops=loops)
@@ -290,7 +290,7 @@ class _Compiler:
                     f"structural tag, {place}/{tags_key}/{index}/begin: {begin!r} begins with no trigger",
                     pointer=f"{place}/{tags_key}/{index}/begin",
                 )
-        bodies = [self.behind_begin(tag, f"{place}/{tags_key}/{i}") for i, tag in enumerate(tags)]
+        bodies = [self.after_begin(tag, f"{place}/{tags_key}/{i}") for i, tag in enumerate(tags)]
 
         def body_after(completed: frozenset[str]) -> Expression:
             starts = sorted(trigger for trigger in completed if trigger in triggers)

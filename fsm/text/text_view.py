@@ -1,4 +1,4 @@
-"""TextView: the arrays of a text automaton, for who walks through it in Python, whatever its table was made from."""
+"""TextView: the arrays of a text automaton, for walks in Python, whatever its table was made from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No search for circles of dead objects while something is compiled, and everything as before when it is done."""
+"""The garbage collector is off while something is compiled, and as before when it is done."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_many_threads_at_once_leave_it_on() -> None:
 
 
 class Made:
-    """Something that can be referred to weakly, in a circle with nothing."""
+    """Something that can be referred to weakly, in no reference cycle."""
 
 
 def fail(made: list[weakref.ref[Made]], kind: type[Exception]) -> None:

@@ -80,7 +80,7 @@ def test_every_guess_is_allowed_and_leaves_enough_to_complete_the_text(constrain
 
 
 @pytest.mark.parametrize("make", [sentencepiece_vocabulary, byte_level_vocabulary])
-def test_a_first_guess_is_the_draft_or_goes_on_behind_it(make: Callable[[], Vocabulary]) -> None:
+def test_a_first_guess_is_the_draft_or_goes_on_after_it(make: Callable[[], Vocabulary]) -> None:
     compiler, source = Compiler(make()), random.Random(4)
     num_drafts = num_longer = 0
     for _ in range(30):

@@ -1,4 +1,4 @@
-"""Rows of steps may be forgotten at any time: whoever has little room for them sees the same masks and texts."""
+"""Rows of steps may be forgotten at any time: masks and texts are the same with little room for them."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def test_a_chain_of_rules_called_twice_each_is_entered_once() -> None:
 
 @settings(max_examples=50, deadline=None)
 @given(st.text("ab", max_size=24))
-def test_palindromes_are_told_from_other_texts(text: str) -> None:
+def test_palindromes_are_distinguished_from_other_texts(text: str) -> None:
     automaton = COMPILER.grammar('root ::= "a" root "a" | "b" root "b" | "a"? | "b"').automaton
     state = automaton.advance_bytes(automaton.start, text.encode())
     assert automaton.is_accepting(state) == (text == text[::-1])

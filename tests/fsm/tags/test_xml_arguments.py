@@ -363,7 +363,7 @@ def test_what_cannot_be_written_as_xml_is_refused_with_its_place(schema: Any, op
 
 
 @pytest.mark.parametrize("schema", [True, {"type": "object"}, {"properties": {}}, {"additionalProperties": True}])
-def test_keys_that_nobody_names_are_not_written(schema: Any) -> None:
+def test_keys_that_are_not_named_are_not_written(schema: Any) -> None:
     constraint = constraint_of(schema)
     assert accepts(constraint, "") and constraint.min_tokens() == 0
     assert not accepts(constraint, "<parameter=a>\nb\n</parameter>")
