@@ -30,7 +30,7 @@ Result = TypeVar("Result")
 
 
 class put_off:
-    """No collection by itself until the block is left; `gc.collect` works as ever."""
+    """No automatic collection until the block is left; `gc.collect` works as before."""
 
     __slots__ = ("_was_on",)
 
@@ -50,7 +50,7 @@ class put_off:
 
 
 def while_put_off(function: Callable[Given, Result]) -> Callable[Given, Result]:
-    """The function, with no collection by itself until it has returned, and its variables are gone."""
+    """The function, with no automatic collection until it has returned and its variables are freed."""
 
     @functools.wraps(function)
     def call(*args: Given.args, **kwargs: Given.kwargs) -> Result:

@@ -74,7 +74,7 @@ class CompileTime:
             raise ConstraintTooLarge(f"{name or pointer or '/'}: {self.complaint}", pointer=pointer)
 
     def over(self, items: Iterable[Item], pointer: str | None = None, name: str = "") -> Iterator[Item]:
-        """The items, asking for the time before the first and now and then: for loops over many small things.
+        """The items, with the time checked before the first and now and then: for loops over many small things.
 
         pointer, name: as `check` has them; without them, as `check_here`.
         """
@@ -93,7 +93,7 @@ class CompileTime:
 
     @property
     def complaint(self) -> str:
-        """What is said where the time was not enough."""
+        """The message when the time was not enough."""
         return (
             f"compiling took {self._max_seconds:g} s of CPU time up to here; make the constraint smaller, or raise "
             "max_compile_seconds"

@@ -237,7 +237,7 @@ class Compiler:
     # ---------------------------------------------------------------- the cache
 
     def _time(self) -> CompileTime:
-        """What there is for a constraint of which nothing has been looked at yet: to read it counts as well."""
+        """The time of a constraint that is not read yet: reading counts as well."""
         return CompileTime(self.limits.max_compile_seconds)
 
     def _compile(

@@ -102,7 +102,7 @@ class Constraint:
         return newest if not newest.caches.automaton.core.is_filled(HALF) else newest._replaced()
 
     def _replaced(self) -> Constraint:
-        """The constraint that has taken the place of this one, or now takes it."""
+        """The constraint that has replaced this one, or a new one that does so now."""
         with self._lock:
             if self._line is None:
                 newest, line = self.another(), self._line_to_here()

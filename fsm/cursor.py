@@ -74,12 +74,12 @@ class Cursor:
 
     @classmethod
     def first(cls, constraint: Renewable, cohort: str = "") -> Self:
-        """A cursor at the beginning of the text, in this very constraint, however full it is."""
+        """A cursor at the beginning of the text, in this constraint itself, however full it is."""
         repeats = constraint.caches.repeats
         return cls(constraint, cohort, Trail(), None if repeats is None else repeats.at_first)
 
     def _take_up(self, written: Written | None) -> None:
-        """Takes up a memory of keys, and the moves that change nothing in it; where the cursor stands comes after.
+        """Sets the memory of keys, and the moves that change nothing in it; its caller sets the state afterwards.
 
         None, nearly always: no key that the automaton does not know of has been written.
         """
@@ -321,7 +321,7 @@ class Cursor:
     def count_allowed(self, token_ids: Sequence[int], remaining: int) -> int:
         """How many of some tokens, one after the other, are allowed and leave enough of `remaining` tokens.
 
-        Fewer, perhaps, where there is no room to find that out.
+        Perhaps fewer, if there is no room to find out.
         """
         ahead, index = self.fork(), 0
         with suppress(ConstraintTooLarge):
@@ -368,7 +368,7 @@ class Cursor:
         return True
 
     def _taken(self, steps: Steps, token_id: int) -> Steps | None:
-        """Where a step leads that is not known; None if it is not allowed."""
+        """Where a step leads that is not cached; None if it is not allowed."""
         try:
             after = self._moves.take(steps, token_id)
         except ConstraintTooLarge:
@@ -380,7 +380,7 @@ class Cursor:
 
     @retry_in_renewed
     def _found(self, token_id: int) -> int:
-        """The state after a token of which the state alone does not say it, or that is refused: then 0."""
+        """The state after a token where the state alone does not determine it; 0 if it is refused."""
         state = self.state
         if state == FINISHED:
             return 0
@@ -427,7 +427,7 @@ class Cursor:
     __copy__ = fork
 
     def restart(self, token_ids: Sequence[int]) -> None:
-        """Stands after these tokens, from the beginning, whatever an exception has left half done. O(tokens).
+        """Begins again and takes these tokens: for a cursor that an exception has left half changed. O(tokens).
 
         Raises:
             ConstraintTooLarge, ValueError: it cannot take them again; it cannot be used after that.
@@ -439,6 +439,6 @@ class Cursor:
         self.become(other)
 
     def become(self, other: Cursor) -> None:
-        """Stands where another one stands, which is not used any more."""
+        """Takes over the place of another cursor, which must not be used any more."""
         for name in self.__slots__:
             setattr(self, name, getattr(other, name))

@@ -146,7 +146,7 @@ def _in_tag(source: Source, grammar: Grammar) -> EmptyLanguage:
 
 
 def _patterns(value: Any, place: str) -> Iterator[tuple[str, str]]:
-    """The patterns of all formats, with their JSON pointers, but for what stands inside of schemas."""
+    """The patterns of all formats, with their JSON pointers, except for those in schemas."""
     if isinstance(value, dict):
         if value.get("type") == "regex" and isinstance(value.get("pattern"), str):
             yield f"{place}/pattern", value["pattern"]

@@ -67,7 +67,7 @@ class KeptConstraints:
 
     @property
     def num_bytes(self) -> int:
-        """What everything weighs, as far as it was asked."""
+        """The bytes of everything, as last measured."""
         return self._num_bytes
 
     def find(self, key: Hashable) -> Constraint | None:
@@ -104,7 +104,7 @@ class KeptConstraints:
             self._let_go(self._kept.popitem(last=False)[1])
 
     def weigh(self) -> int:
-        """What everything weighs now, all asked again."""
+        """The bytes of everything, all measured again."""
         for kept in self._kept.values():
             self._weigh(kept)
         return self._num_bytes

@@ -110,7 +110,7 @@ def renamed(expression: Expression, prefix: str) -> Expression:
 
 
 def first_characters(grammar: Grammar) -> str:
-    """The ASCII characters that the texts of a grammar may begin with; rather too many than too few."""
+    """The ASCII characters that the texts of a grammar may begin with; perhaps more, never fewer."""
     found: set[str] = set()
     seen = {grammar.start}
     pending = [grammar.rules[grammar.start]]

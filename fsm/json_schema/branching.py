@@ -380,7 +380,7 @@ class Branching:
         return proofs.are_tagged(sheet.branch(), goals)
 
     def _tagged(self, options: tuple[Part, ...], context: Branch) -> tuple[Part, ...] | None:
-        """The options, with a key that tells them apart where it is there; None if there is no such key."""
+        """The options, with a key that distinguishes them where it is present; None if there is no such key."""
         tag = self._proofs().tag(context, [frozenset(option.atoms) for option in options])
         if tag is None:
             return None

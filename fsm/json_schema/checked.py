@@ -104,7 +104,7 @@ class Keywords:
         return [goal(item, pointer + str(i), resource) for i, item in enumerate(self.over(value, name))]
 
     def over(self, items: Iterable[Item], name: str) -> Iterator[Item]:
-        """The items of a keyword, asking for the time now and then."""
+        """The items of a keyword, with the time checked now and then."""
         return self.sites.time.over(items, f"{self.pointer}/{name}")
 
     def goal_map(self, name: str) -> dict[str, Goal]:

@@ -114,7 +114,7 @@ class Disjointness:
         return twice
 
     def are_tagged(self, context: Branch, goals: list[Goal]) -> bool:
-        """Whether within the context one key tells all goals apart, having other constants under each of them.
+        """Whether within the context one key distinguishes all goals, having other constants under each of them.
 
         What `within` would prove of every two of them, in time proportional to their number.
         """
@@ -126,7 +126,7 @@ class Disjointness:
         return any(self._is_tag(options, key) for key in sorted(keys))
 
     def tag(self, context: Branch, goals: list[Goal]) -> str | None:
-        """A key that tells all goals apart within the context in objects that have it; None if there is none."""
+        """A key that distinguishes all goals within the context in objects that have it; None if there is none."""
         options = self._facets(context, goals)
         if options is None:
             return None

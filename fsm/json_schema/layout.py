@@ -81,7 +81,7 @@ class Layout:
         return (*comma_parts, Literal(self.spell_key(key)), *self.colon)
 
     def head(self, key: str, value: Expression) -> tuple[bytes, Expression]:
-        """A member as the bytes that tell it from others, and what follows them."""
+        """A member as the bytes that distinguish it from others, and what follows them."""
         if self.blank is None:
             return self.spell_key(key) + self.colon_text, value
         return self.spell_key(key), Sequence((*self.colon, value))

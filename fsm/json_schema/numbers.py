@@ -149,7 +149,7 @@ def _product(tests: tuple[Test, ...], whole: bool, compile_time: CompileTime) ->
 
 @remembered(16)
 def _joint(one: Texts, other: Texts) -> Texts | str:
-    """The texts of both, or why they are too many to tell.
+    """The texts of both, or the error that they are too many to compute.
 
     Kept, failures too: alternatives that are expanded into each other begin with the same tests.
     """

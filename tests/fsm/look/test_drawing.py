@@ -173,7 +173,7 @@ def test_any_rules_are_drawn_as_they_are(body: Expression) -> None:
         for text in SHORT[:127]:
             try:
                 wanted = is_accepted(constraint, text)
-            except ConstraintTooLarge:  # so many ways to nest what may be empty
+            except ConstraintTooLarge:  # too many ways to nest what may be empty
                 assume(False)
             assert rules_accept(drawn, "rule 0", text) == wanted, text
 
