@@ -352,7 +352,7 @@ class Automaton:
         """Whether anything at all may follow."""
 
     def min_bytes(self, state: int) -> int:
-        """Number of bytes that suffices to reach acceptance."""
+        """A number of bytes that suffices to reach acceptance."""
 
     def key_place(self, state: int) -> int:
         """NO_KEY, or BEFORE_KEY or IN_KEY: whether a key, or item, to be remembered may begin here, or has begun."""
