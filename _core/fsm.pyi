@@ -315,7 +315,7 @@ class Vocabulary:
 class Automaton:
     """The states of one network over one vocabulary: `fsm/automaton/automaton.py` says what they are.
 
-    Calls of one automaton are made one at a time, those of different ones may be made at once. A call lets go of the
+    Calls of one automaton are made one at a time, those of different ones may be made at once. A call releases the
     interpreter's lock once it has taken about a millisecond.
 
     Args:
@@ -352,7 +352,7 @@ class Automaton:
         """Whether anything at all may follow."""
 
     def min_bytes(self, state: int) -> int:
-        """Number of bytes that surely suffice to reach acceptance."""
+        """A number of bytes that suffices to reach acceptance."""
 
     def key_place(self, state: int) -> int:
         """NO_KEY, or BEFORE_KEY or IN_KEY: whether a key, or item, to be remembered may begin here, or has begun."""
@@ -397,7 +397,7 @@ class Automaton:
         """The state without its configurations inside items to be remembered, not accepting; 0 if none is left."""
 
     def forced_run(self, state: int, max_bytes: int) -> tuple[bytes, int]:
-        """The bytes that must come next whatever is chosen, and the state behind them."""
+        """The bytes that must come next whatever is chosen, and the state after them."""
 
     # rows of tokens, int32[num_words]; a number returned is 1 + the greatest number of bytes to acceptance after any
     # token that may follow, 0 if there is none
@@ -469,7 +469,7 @@ class Automaton:
         """Whether more than this share of the bound on memory, or of the numbers of stacks, is used up."""
 
     def allow(self, work: int) -> None:
-        """Lets this thread look at so many configurations not yet met before it gets `OutOfWork`; see `ENDLESS`.
+        """Lets this thread look at `work` configurations not yet met before it gets `OutOfWork`; see `ENDLESS`.
 
         100,000 configurations take 10 to 30 ms. One thread at a time may be bounded, and does not bound the others.
         """
@@ -495,7 +495,7 @@ class Judged:
     def __init__(self) -> None: ...
 
 class CompletionBounds:
-    """How many tokens suffice to complete a text; see core/completions.h. One call at a time; the caller sees to it."""
+    """How many tokens suffice to complete a text; see core/completions.h. One call at a time; the caller ensures it."""
 
     def __init__(self, automaton: Automaton) -> None: ...
     @property
@@ -508,7 +508,7 @@ class CompletionBounds:
         """What `tokens` has found of a state, or -1."""
 
     def tokens(self, state: int) -> int:
-        """A number of tokens that surely suffices to reach acceptance. Raises as `Automaton`."""
+        """A number of tokens that suffices to reach acceptance. Raises as `Automaton`."""
 
     def keys(self, state: int) -> int:
         """How many of the keys and strings to be remembered the completion writes. Raises as `Automaton`."""
@@ -555,7 +555,7 @@ def follow_keys(automaton: Automaton, state: int, data: bytes, has_keys: bool) -
 
     Events are (OPENS or CLOSES, 0, 0) for braces and brackets, and (KEY_ENDS or ITEM_ENDS, where its text begins within
     the bytes, or -1 if that is before them, where it ends). has_keys: whether keys are remembered before them. If not,
-    nothing else is told before the first key ends.
+    nothing else is known before the first key ends.
     """
 
 def advance_keys(automaton: Automaton, state: int, token: int, has_keys: bool) -> int:

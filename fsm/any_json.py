@@ -38,7 +38,7 @@ NUMBER = (
     r"-?[1-9](?:\.[0-9]+)?[eE](?:\+?30[0-7]|-3[0-9]{2})|"
     r"-?1(?:\.[0-6][0-9]*|\.7(?:[0-8][0-9]*)?)?[eE]\+?308"
 )
-"""Any spelling of any number that a reader can hold in a float: 1e999 is JSON, but nobody can tell what it is."""
+"""Any spelling of any number that a reader can hold in a float: 1e999 is JSON, but has no value as a float."""
 BLANK = r"( |\n[ \t]{0,16})?"
 
 

@@ -1,4 +1,4 @@
-"""Arguments of what `phloem.fsm` exports: a wrong type or value is told at once, with its name and the remedy."""
+"""Arguments of what `phloem.fsm` exports: a wrong type or value is refused at once, with its name and the remedy."""
 
 from __future__ import annotations
 

@@ -1,19 +1,19 @@
-"""Collection: Python's search for circles of dead objects, put off while one constraint is compiled.
+"""Collection: Python's cyclic garbage collector, put off while one constraint is compiled.
 
-A large description becomes hundreds of thousands of small objects that all die together when the network is laid out,
-none of them in a circle. Searching through them finds nothing, and was a third of the time.
+A large description becomes hundreds of thousands of small objects that are all freed together when the network is laid
+out, none of them in a reference cycle. Collecting among them finds nothing, and was a third of the time.
 
-The switch belongs to the process, so other threads do without the search as well, for as long as one compilation may
-take (`Limits.max_compile_seconds`); what they leave behind is found right after. Several threads may compile at once,
-without a lock and without anything shared: only who found the search on turns it on again, so that it ends as it began,
-and it is on at the latest when all are done. A program that turns it off itself in that very moment finds it on later.
+The switch belongs to the process, so other threads do without the collector as well, for as long as one compilation may
+take (`Limits.max_compile_seconds`); their cycles are found right afterwards. Several threads may compile at once,
+without a lock and without shared state: only a call that found the collector on turns it on again, so it ends as it
+began, and it is on at the latest when all are done. A program that turns it off in that very moment finds it on later.
 
-A refusal would keep all that was made up to there, in the frames that it passed through and in the functions that these
-belong to, and the first search would go through it. So it is told without them: it names its place in the description,
-not in this package. Any other error is a fault of the package, and is left as it is.
+A refusal would keep alive, in the frames of its traceback and in their functions, all that was made up to there, and
+the first collection would go through it. So its traceback is dropped: the error names its place in the description, not
+in this package. Any other error is a fault of the package, and is left as it is.
 
-The first search goes through whatever is new and still alive: 0.13 s for 600,000 objects. So what a compilation makes
-must be gone by then, and what puts the search off is the outermost function that holds such objects (`while_put_off`).
+The first collection goes through all new objects that are still alive: 0.13 s for 600,000. So what a compilation makes
+must be freed by then: `while_put_off` decorates the outermost function that holds such objects.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Result = TypeVar("Result")
 
 
 class put_off:
-    """No collection by itself until the block is left; `gc.collect` works as ever."""
+    """No automatic collection until the block is left; `gc.collect` works as before."""
 
     __slots__ = ("_was_on",)
 
@@ -41,16 +41,16 @@ class put_off:
 
     def __exit__(self, _: object, error: BaseException | None, traceback: object) -> None:
         del traceback  # it would keep the frames until the search is on again
-        told = error
-        while isinstance(error, PhloemError) and told is not None:
-            told.__traceback__ = None
-            told = told.__context__
+        cause = error
+        while isinstance(error, PhloemError) and cause is not None:
+            cause.__traceback__ = None
+            cause = cause.__context__
         if self._was_on:
             gc.enable()
 
 
 def while_put_off(function: Callable[Given, Result]) -> Callable[Given, Result]:
-    """The function, with no collection by itself until it has returned, and its variables are gone."""
+    """The function, with no automatic collection until it has returned and its variables are freed."""
 
     @functools.wraps(function)
     def call(*args: Given.args, **kwargs: Given.kwargs) -> Result:

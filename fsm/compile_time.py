@@ -1,16 +1,16 @@
 """CompileTime: how long one constraint may take to compile, and the error that says so.
 
-Work is bounded by counting it, with constants beside the loops that do it; this is the bound that a user sets. Loops
-over parts of a description ask before each part, naming its place. Time is the processor's, on the compiling thread: a
-busy machine refuses nothing that an idle one takes.
+Work is bounded by counting it, with constants next to the loops that do it; this is the bound that a user sets. Loops
+over parts of a description check it before each part, naming its place. It is CPU time of the compiling thread: a busy
+machine refuses nothing that an idle one accepts.
 
-That time costs a microsecond to ask for, a twentieth of which the time on the wall costs. A thread is never given more
-than has passed on the wall, so as long as this cannot have been enough, nobody asks for the other.
+Reading CPU time costs a microsecond, wall time a twentieth of that. A thread cannot use more CPU time than wall time,
+so CPU time is not read before the limit has passed on the wall.
 
-What is made does not depend on the time that it took. So two times are equal, and a function that keeps what it found
-may be told one: whoever asks the same again finds it, in a time of their own.
+What is compiled does not depend on the time that it took. So all objects of this class are equal, and a function that
+caches its results may take one as an argument: later calls find the result, whatever their own time.
 
-Knows nothing of what is compiled.
+It knows nothing of what is compiled.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from typing import TypeVar
 from ..errors import ConstraintTooLarge
 
 MAX_SECONDS = 0.8
-"""What a constraint may take unless somebody says otherwise: no input is without an answer after a second."""
+"""The default limit of one constraint: every input has an answer within a second."""
 
 
 FEW = 128
-"""So many small things are done between two questions for the time; a power of two."""
+"""Small items between two checks of the time; a power of two."""
 
 Item = TypeVar("Item")
 
@@ -37,10 +37,10 @@ class CompileTime:
     Args:
         max_seconds: None: without end.
         clock: seconds spent so far.
-        wall: seconds, at least as many as `clock` counts.
+        wall: seconds; never fewer than `clock` counts.
     """
 
-    __slots__ = ("_clock", "_end", "_max_seconds", "_surely_until", "_wall")
+    __slots__ = ("_clock", "_earliest_end", "_end", "_max_seconds", "_wall")
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class CompileTime:
         self._clock = clock
         self._wall = wall
         self._end = 0.0 if max_seconds is None else clock() + max_seconds
-        self._surely_until = 0.0 if max_seconds is None else wall() + max_seconds
+        self._earliest_end = 0.0 if max_seconds is None else wall() + max_seconds
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, CompileTime)
@@ -61,9 +61,9 @@ class CompileTime:
         return 0
 
     def check_here(self) -> None:
-        """ConstraintTooLarge without a place if the time is over, for those who do not know where they are.
+        """ConstraintTooLarge without a place if the time is over, for code that does not know its place.
 
-        Whoever called them names the place.
+        Its caller names the place.
         """
         if self._is_over():
             raise ConstraintTooLarge(self.complaint)
@@ -74,7 +74,7 @@ class CompileTime:
             raise ConstraintTooLarge(f"{name or pointer or '/'}: {self.complaint}", pointer=pointer)
 
     def over(self, items: Iterable[Item], pointer: str | None = None, name: str = "") -> Iterator[Item]:
-        """The items, asking for the time before the first and now and then: for loops over many small things.
+        """The items, with the time checked before the first and now and then: for loops over many small things.
 
         pointer, name: as `check` has them; without them, as `check_here`.
         """
@@ -86,24 +86,24 @@ class CompileTime:
             yield item
 
     def most_work(self, max_work: int, work_per_second: int) -> int:
-        """So much of what cannot ask for the time while it runs as there is time for, and `max_work` at the most."""
+        """How much work there is time for, at most `max_work`: for code that cannot check the time while it runs."""
         if self._max_seconds is None:
             return max_work
         return min(max_work, int(max(self._end - self._clock(), 0) * work_per_second))
 
     @property
     def complaint(self) -> str:
-        """What is said where the time was not enough."""
+        """The message when the time was not enough."""
         return (
             f"compiling took {self._max_seconds:g} s of CPU time up to here; make the constraint smaller, or raise "
             "max_compile_seconds"
         )
 
     def _is_over(self) -> bool:
-        if self._max_seconds is None or self._wall() <= self._surely_until:
+        if self._max_seconds is None or self._wall() <= self._earliest_end:
             return False
         left = self._end - self._clock()
-        self._surely_until = self._wall() + left
+        self._earliest_end = self._wall() + left
         return left < 0
 
 

@@ -237,7 +237,7 @@ class Compiler:
     # ---------------------------------------------------------------- the cache
 
     def _time(self) -> CompileTime:
-        """What there is for a constraint of which nothing has been looked at yet: to read it counts as well."""
+        """The time of a constraint that is not read yet: reading counts as well."""
         return CompileTime(self.limits.max_compile_seconds)
 
     def _compile(
@@ -249,7 +249,7 @@ class Compiler:
         with self._lock:
             kept = self._kept.find(key)
             if kept is not None:
-                # one that is half full is left to those who use it: a text that nests deeply must not spoil it for all
+                # one that is half full serves no new requests: a deeply nested text must not fill it for them
                 renewed = kept.renewed()
                 if renewed is not kept:
                     self._kept.put(key, renewed)

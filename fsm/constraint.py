@@ -1,17 +1,17 @@
 """Constraint: what a text must look like, compiled once and shared by any number of requests and threads.
 
-What is known of its language is its `Knowledge`, where one request stands in it that request's `Cursor`. What is left
-to a constraint is where it comes from, and what takes its place.
+What has been computed of its language is in its `LanguageCaches`; the place of one request in it is that request's
+`Cursor`. The constraint itself knows its source, and which constraint replaces it.
 
-States are never given up, so an automaton only grows. Before it passes its bound another one takes its place, which
-begins anew with the same network: requests that begin go there at once (`renewed`), those that are on their way once
-little room is left (`change_over`). So the bound is on what one request needs at a time.
+States are never freed, so an automaton only grows. Before it passes its bound it is replaced by a new one of the same
+network: new requests go there at once (`renewed`), running ones when little room is left (`automaton_handover`). So the
+bound is on what one request needs at a time.
 
-    first   second ·····> newest      all that were replaced know the newest one, and none the one that came before it:
+    first   second ·····> newest      each that was replaced refers to the newest one, and none to the one before it:
       └───────┴──> Line ────┘         one in between lives as long as some cursor is in it
 
-A constraint that the compiler has dropped lives as long as a cursor of it is in use, and no longer: nothing else that
-is kept (rows, drafts, text automata) refers to it. A request that has ended lets go of its cursor.
+A constraint that the compiler has dropped lives exactly as long as a cursor of it is in use: nothing else that is kept
+(rows, drafts, text automata) refers to it. A request that has ended drops its cursor.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from collections.abc import Callable
 from ..errors import ConstraintTooLarge
 from .arguments import check_type
 from .automaton.automaton import Automaton
-from .automaton.room import UNUSED_AUTOMATON_BYTES
+from .automaton.limits import UNUSED_AUTOMATON_BYTES
 from .cursor import Cursor
-from .knowledge import Knowledge
+from .language_caches import LanguageCaches
 from .masks.mask_store import MaskStore
 from .masks.missing_bytes import check_bytes
 from .network.network import Network
@@ -33,7 +33,7 @@ from .placed_error import placed
 from .source import Source, unpacked
 from .text.text_table import TextTable
 
-HALF = 0.5  # of an automaton's room; beyond that no text begins in it
+HALF = 0.5  # of an automaton's bound on memory; beyond that no text begins in it
 OBJECT_BYTES = 24 << 10  # the Python objects of one constraint, measured
 
 
@@ -61,7 +61,7 @@ class Constraint:
         max_automaton_bytes: bound on the automaton's own memory.
 
     Attributes:
-        knowledge: its own, however full; of what has taken its place the cursors know.
+        caches: its own, however full; cursors know those of the constraint that has replaced it.
 
     Raises:
         ConstraintError: it needs bytes that the vocabulary has no token for.
@@ -75,34 +75,34 @@ class Constraint:
         self._source = source
         self.vocabulary = store.vocabulary
         check_bytes(network, self.vocabulary, kind)
-        self.knowledge = Knowledge(network, store, max_automaton_bytes)
+        self.caches = LanguageCaches(network, store, max_automaton_bytes)
 
     @property
     def automaton(self) -> Automaton:
-        """Of its knowledge: states and steps."""
-        return self.knowledge.automaton
+        """States and steps, from its caches."""
+        return self.caches.automaton
 
-    # ---------------------------------------------------------------- cursors, and what they are told
+    # ---------------------------------------------------------------- cursors, and what they ask
 
     @property
     def source(self) -> str:
         """What it was compiled from, for people to read; empty if that is nested too deeply."""
         return unpacked(self._source)
 
-    def cursor(self, circle: str = "") -> Cursor:
+    def cursor(self, cohort: str = "") -> Cursor:
         """A new cursor at the beginning of the text; `renewed` is its constraint.
 
-        circle: cursors of one circle learn from each other what is likely to come next (`Cursor.remember`).
+        cohort: cursors of one cohort share habits, guesses at what comes next (`Cursor.remember`).
         """
-        return Cursor.first(self.renewed(), circle)
+        return Cursor.first(self.renewed(), cohort)
 
     def renewed(self) -> Constraint:
-        """This constraint, or the one that has taken its place since its automaton was half full."""
+        """This constraint, or the one that has replaced it since its automaton was half full."""
         newest = self if self._line is None else self._line.newest
-        return newest if not newest.knowledge.automaton.room.is_filled(HALF) else newest._replaced()
+        return newest if not newest.caches.automaton.core.is_filled(HALF) else newest._replaced()
 
     def _replaced(self) -> Constraint:
-        """The constraint that has taken the place of this one, or now takes it."""
+        """The constraint that has replaced this one, or a new one that does so now."""
         with self._lock:
             if self._line is None:
                 newest, line = self.another(), self._line_to_here()
@@ -114,27 +114,27 @@ class Constraint:
             return self._line.newest
 
     def another(self) -> Constraint:
-        """One like this that nobody uses yet, and that is not the newest one."""
-        automaton, store = self.automaton, self.knowledge.masks.store
-        other = Constraint(automaton.network, self.kind, self._source, store, automaton.room.max_bytes)
+        """A new one like this, which no request uses yet and which is not the newest one."""
+        automaton, store = self.automaton, self.caches.masks.store
+        other = Constraint(automaton.network, self.kind, self._source, store, automaton.core.max_bytes)
         other._line = self._line
         return other
 
     def min_tokens(self) -> int:
-        """A number of tokens that surely suffices for a complete text (EOS not counted)."""
+        """A number of tokens that suffices for a complete text (EOS not counted)."""
         return self.cursor().min_tokens_to_accept()
 
     def is_within(self, max_tokens: int) -> bool:
-        """Whether `max_tokens >= min_tokens()`, which is cheaper to ask where there are plenty."""
+        """Whether `max_tokens >= min_tokens()`, which is cheaper if there are many."""
         return self.cursor().is_within(max_tokens)
 
     def accepts(self, text: bytes) -> bool:
         """Whether it is a whole text of the language."""
         check_type("text", text, bytes, "bytes; encode text first")
-        return self.knowledge.accepts(text)
+        return self.caches.accepts(text)
 
     def placed(self, error: ConstraintTooLarge, token_ids: list[int]) -> ConstraintTooLarge:
-        """The error of a text that has no room, with the place of what in the schema applies behind its tokens."""
+        """The error of a text that has no room, with the place of what applies after its tokens in the schema."""
         if self.kind != "json_schema":
             return error
         tokens = self.vocabulary.tokens
@@ -150,7 +150,7 @@ class Constraint:
 
     @property
     def _num_own_bytes(self) -> int:
-        return OBJECT_BYTES + len(self._source) + self.automaton.network.num_bytes + self.knowledge.num_bytes
+        return OBJECT_BYTES + len(self._source) + self.automaton.network.num_bytes + self.caches.num_bytes
 
     @property
     def num_bytes_unused(self) -> int:

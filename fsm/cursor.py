@@ -1,7 +1,7 @@
 """Cursor: where one request stands in its constraint, and what may come next.
 
-It is the automaton's state and a trail of those before it, one per token. Rolling back walks along the trail, forking
-shares it. Beside it go the keys written so far that the automaton cannot know (`keys/written.py`), nearly always none.
+It is the automaton's state and a trail of the states before it, one per token. Rolling back walks along the trail,
+forking shares it. With it go the keys written so far that the automaton cannot know (`keys/written.py`), mostly none.
 
     cursor = constraint.cursor()
     while not cursor.is_finished:
@@ -21,8 +21,8 @@ import numpy as np
 
 from ..errors import ConstraintTooLarge
 from .automaton.automaton import END
-from .automaton.room import ENDLESS, LAST_WORK, TOO_MUCH_WORK, OutOfWork
-from .change_over import EARLY, NEVER_CHANGED, Renewable, change_early, surely
+from .automaton.limits import ENDLESS, LAST_WORK, TOO_MUCH_WORK, OutOfWork
+from .automaton_handover import EARLY, NEVER_HANDED_OVER, Renewable, hand_over_early, retry_in_renewed
 from .columns import IN_KEY, NEVER
 from .guess import CERTAIN, MARK, OFTEN, ONCE, WORD, Guess
 from .habits import FREE
@@ -42,51 +42,51 @@ class Cursor:
     """The place of one request in its constraint. Not thread-safe: one request, one thread at a time.
 
     Attributes:
-        constraint: what it stands in; another one of the same texts once it has changed over.
-        knowledge: of the constraint, where its states belong to.
-        circle: who learns from what it takes, and from whom it learns (`habits`).
-        patience: when it changes over; last_change: at how many tokens it last did so at last, and whether to a
-            constraint of its own (see `change_over`).
+        constraint: the one that it is in; another one of the same texts after a handover.
+        caches: of the constraint; its states belong to them.
+        cohort: the name of the requests that share habits with this one (`habits`).
+        patience: when it may be handed over (see `automaton_handover`).
+        last_handover: the number of tokens at the last handover, and whether it was to a constraint of its own.
     """
 
     __slots__ = (
         "_habits", "_is_plain", "_masks", "_moves", "_num_attempts", "_repeats", "_rows",
-        "_size", "_steps", "_trail", "_written", "circle", "constraint", "knowledge", "last_change", "patience",
+        "_size", "_steps", "_trail", "_written", "caches", "cohort", "constraint", "last_handover", "patience",
     )  # fmt: skip
 
-    def __init__(self, constraint: Renewable, circle: str, trail: Trail, written: Written | None) -> None:
+    def __init__(self, constraint: Renewable, cohort: str, trail: Trail, written: Written | None) -> None:
         self.constraint = constraint
-        self.knowledge = knowledge = constraint.knowledge
+        self.caches = caches = constraint.caches
         self.patience = EARLY
-        self.last_change = NEVER_CHANGED
-        self.circle = circle
-        self._habits = knowledge.circles.habits_of(circle)
+        self.last_handover = NEVER_HANDED_OVER
+        self.cohort = cohort
+        self._habits = caches.cohorts.habits_of(cohort)
         self._num_attempts = 0
-        self._masks = knowledge.masks
-        self._rows = knowledge.masks.rows
+        self._masks = caches.masks
+        self._rows = caches.masks.rows
         # what advance needs, bound once: it is called for every token
-        self._is_plain = knowledge.vocabulary.is_plain
-        self._size = knowledge.vocabulary.size
-        self._repeats = knowledge.repeats
+        self._is_plain = caches.vocabulary.is_plain
+        self._size = caches.vocabulary.size
+        self._repeats = caches.repeats
         self._trail = trail
         self._take_up(written)
-        self._steps = self._moves.steps(trail.last_state(knowledge.automaton.start))
+        self._steps = self._moves.steps(trail.last_state(caches.automaton.start))
 
     @classmethod
-    def first(cls, constraint: Renewable, circle: str = "") -> Self:
-        """A cursor at the beginning of the text, in this very constraint, however full it is."""
-        repeats = constraint.knowledge.repeats
-        return cls(constraint, circle, Trail(), None if repeats is None else repeats.at_first)
+    def first(cls, constraint: Renewable, cohort: str = "") -> Self:
+        """A cursor at the beginning of the text, in this constraint itself, however full it is."""
+        repeats = constraint.caches.repeats
+        return cls(constraint, cohort, Trail(), None if repeats is None else repeats.at_first)
 
     def _take_up(self, written: Written | None) -> None:
-        """Takes up a memory of keys, and the moves that change nothing in it; where the cursor stands comes after.
+        """Sets the memory of keys, and the moves that change nothing in it; its caller sets the state afterwards.
 
         None, nearly always: no key that the automaton does not know of has been written.
         """
         self._written = written
-        moves = self.knowledge.moves
+        moves = self.caches.moves
         if self._repeats is not None and written is not None and written.objects is not None:
-            moves = self.knowledge.key_moves
+            moves = self.caches.key_moves
         self._moves = moves
 
     # ---------------------------------------------------------------- where it stands
@@ -94,7 +94,7 @@ class Cursor:
     @property
     def is_accepting(self) -> bool:
         """The text so far is complete: EOS is allowed now (also after EOS was taken)."""
-        return self.state == FINISHED or self.knowledge.automaton.is_accepting(self.state)
+        return self.state == FINISHED or self.caches.automaton.is_accepting(self.state)
 
     @property
     def is_finished(self) -> bool:
@@ -116,33 +116,33 @@ class Cursor:
         """The automaton's state, -1 once finished. Equal states have equal futures, but for keys not to be repeated."""
         return self._steps.state
 
-    @surely
+    @retry_in_renewed
     def min_tokens_to_accept(self) -> int:
-        """A number of tokens that surely suffices to reach acceptance from here; 0 if accepting."""
+        """A number of tokens that suffices to reach acceptance from here; 0 if accepting."""
         if self.state == FINISHED:
             return 0
-        keys = self.knowledge.key_budget
+        keys = self.caches.key_budget
         if keys is None or self._written is None:  # nearly always
-            return self.knowledge.completions.bound(self.state)
+            return self.caches.completions.bound(self.state)
         return keys.bound(self._key_place(self._written))
 
-    @surely
+    @retry_in_renewed
     def is_within(self, limit: int) -> bool:
-        """Whether `limit >= min_tokens_to_accept()`, which is cheaper to ask where there are plenty."""
+        """Whether `limit >= min_tokens_to_accept()`, which is cheaper if there are many."""
         if self.state == FINISHED:
             return True
-        keys = self.knowledge.key_budget
+        keys = self.caches.key_budget
         if keys is None or self._written is None:  # nearly always
-            return self.knowledge.completions.is_within(self.state, limit)
+            return self.caches.completions.is_within(self.state, limit)
         return keys.is_far(self._written, self.state, limit) or keys.bound(self._key_place(self._written)) <= limit
 
     def _text_of(self, count: int) -> bytes:
         """What the last `count` tokens spell."""
-        tokens = self.knowledge.vocabulary.tokens
+        tokens = self.caches.vocabulary.tokens
         return b"".join([tokens[token_id] for token_id in self._trail.last_tokens(count)])
 
     def _key_place(self, written: Written) -> KeyPlace:
-        is_in_key = self.knowledge.automaton.key_place(self.state) == IN_KEY
+        is_in_key = self.caches.automaton.key_place(self.state) == IN_KEY
         return written, self.state, self._typed() if is_in_key else b""
 
     # ---------------------------------------------------------------- what may come next
@@ -163,18 +163,18 @@ class Cursor:
                 pass  # there may be room elsewhere
         return self._other_row()
 
-    @surely
+    @retry_in_renewed
     def _other_row(self) -> Ints:
         """A row that is not known, or from which something is left out."""
         if self.state == FINISHED:
-            return np.zeros(self.knowledge.vocabulary.num_words, np.int32)
+            return np.zeros(self.caches.vocabulary.num_words, np.int32)
         if self._rows.get(self.state) is None:
-            change_early(self, NEVER)
+            hand_over_early(self, NEVER)
         bits = self._masks.row(self.state).bits
         return bits if self._written is None else self._unrepeated(self._written, bits)
 
     def row_within(self, remaining: int) -> Ints:
-        """As `row`, but only tokens after which `remaining - 1` further tokens surely suffice.
+        """As `row`, but only tokens after which `remaining - 1` further tokens suffice.
 
         Shared and read-only like `row()`, or an array of the caller's own.
         As long as `min_tokens_to_accept() <= remaining` holds before, it is not empty and it holds after any allowed
@@ -186,27 +186,27 @@ class Cursor:
             return row.bits
         return self._other_row_within(remaining)
 
-    @surely
+    @retry_in_renewed
     def _other_row_within(self, remaining: int) -> Ints:
         """A row that is not known, or from which something is left out, within a budget."""
         if self.state == FINISHED:
-            return np.zeros(self.knowledge.vocabulary.num_words, np.int32)
+            return np.zeros(self.caches.vocabulary.num_words, np.int32)
         row = self._rows.get(self._steps.state)
         if row is None or row.worst >= remaining:
-            change_early(self, remaining)
+            hand_over_early(self, remaining)
         if self._written is not None:
             return self._unrepeated_within(self._written, remaining)
-        return self.knowledge.budget.row(self.state, remaining - 1)
+        return self.caches.budget.row(self.state, remaining - 1)
 
     def row_soon(self, remaining: int, work: int) -> Ints | None:
-        """`row_within`, or None if that takes more than `work` to find out (`Room.allow`): ask again."""
+        """`row_within`, or None if that takes more than `work` to find out (`Automaton.allow`): ask again."""
         row = self._rows.get(self._steps.state)
         if row is not None and row.worst < remaining and self._written is None:
             row.is_recent = True  # nearly always
             return row.bits
         if row is None and self.state != FINISHED and not self._is_made(remaining, work):
             return None
-        self.knowledge.automaton.room.allow(work if self._num_attempts < MAX_ATTEMPTS else max(work, LAST_WORK))
+        self.caches.automaton.core.allow(work if self._num_attempts < MAX_ATTEMPTS else max(work, LAST_WORK))
         try:
             bits = self.row_within(remaining)
         except OutOfWork:  # what was found out is kept
@@ -216,13 +216,13 @@ class Cursor:
             self._num_attempts += 1
             return None
         finally:
-            self.knowledge.automaton.room.allow(ENDLESS)  # another one if it has changed over
+            self.caches.automaton.core.allow(ENDLESS)  # another one after a handover
         self._num_attempts = 0
         return bits
 
-    @surely
+    @retry_in_renewed
     def _is_made(self, remaining: int, work: int) -> bool:
-        change_early(self, remaining)
+        hand_over_early(self, remaining)
         return self._masks.make(self.state, work)
 
     def _unrepeated(self, written: Written, bits: Ints) -> Ints:
@@ -232,9 +232,9 @@ class Cursor:
 
     def _unrepeated_within(self, written: Written, remaining: int) -> Ints:
         """The tokens of the row within a budget that repeat no key."""
-        repeats, keys, row = self._repeats, self.knowledge.key_budget, self._masks.row(self.state)
+        repeats, keys, row = self._repeats, self.caches.key_budget, self._masks.row(self.state)
         assert repeats is not None and keys is not None
-        bits = row.bits if row.worst < remaining else self.knowledge.budget.row(self.state, remaining - 1)
+        bits = row.bits if row.worst < remaining else self.caches.budget.row(self.state, remaining - 1)
         left = repeats.row(written, self.state, bits, self._typed)
         if row.worst + keys.slack(written, row.worst) < remaining:
             return left
@@ -253,14 +253,14 @@ class Cursor:
             count *= 4
         return found
 
-    @surely
+    @retry_in_renewed
     def forced_bytes(self) -> bytes:
         """The bytes that must come next whatever is chosen (the compressed edge from here); b"" if there are none."""
         if self.state == FINISHED:
             return b""
-        return self.knowledge.drafts.run(self.state).data
+        return self.caches.drafts.run(self.state).data
 
-    @surely
+    @retry_in_renewed
     def draft(self) -> list[int]:
         """The forced bytes in canonical tokens, cut where later bytes could still merge; [] if there are none.
 
@@ -268,31 +268,31 @@ class Cursor:
         """
         if self.state == FINISHED:
             return []
-        return self.knowledge.drafts.draft(self.state, self._trail.last_tokens(MAX_TAIL_TOKENS))
+        return self.caches.drafts.draft(self.state, self._trail.last_tokens(MAX_TAIL_TOKENS))
 
-    @surely
+    @retry_in_renewed
     def draft_within(self, remaining: int) -> list[int]:
         """The beginning of `draft()` that leaves enough of `remaining` tokens to complete the text.
 
         Canonical tokens may be more than the fewest that spell the same bytes.
         """
-        if self.state == FINISHED or not self.knowledge.drafts.run(self.state).data:
+        if self.state == FINISHED or not self.caches.drafts.run(self.state).data:
             return []  # nearly always
         draft = self.draft()[: max(remaining, 0)]
-        if self._written is None and self.knowledge.automaton.min_bytes(self.state) <= remaining:
+        if self._written is None and self.caches.automaton.min_bytes(self.state) <= remaining:
             return draft  # every token of the draft takes at least one byte off
         return draft[: self.count_allowed(draft, remaining)]
 
     def may_guess(self, chances: Sequence[float], floor: float, *, looks: bool) -> bool:
-        """False if `guess_within`, asked the same, surely finds nothing: nearly always, and for a look-up or two."""
+        """False if `guess_within`, asked the same, certainly finds nothing: at the cost of a look-up or two."""
         count = self._habits.count(self.state)
         if count > 0:
             return chances[OFTEN if count > 1 else ONCE] >= floor
-        if count == FREE or not (looks or self.knowledge.drafts.is_known(self.state)):
+        if count == FREE or not (looks or self.caches.drafts.is_known(self.state)):
             return False
         return max(chances[WORD], chances[MARK]) >= floor
 
-    @surely
+    @retry_in_renewed
     def guess_within(
         self,
         remaining: int,
@@ -309,11 +309,11 @@ class Cursor:
         where it was last written in other tokens.
 
         Args:
-            chances: how likely a token of each ground is right, in the order of the grounds.
+            chances: how likely a token is right by kind of evidence (`guess`), in the order WORD, MARK, ONCE, OFTEN.
             floor: the guess ends before the first token up to which all are right less likely than that.
-            looks: whether forced text is looked for also where nobody has looked yet, which costs far more.
+            looks: whether forced text is looked for also in states where it is not known yet, which costs far more.
         """
-        guesses = self.knowledge.guesses
+        guesses = self.caches.guesses
         guess = guesses.find(self.state, self._habits, self._trail, remaining, limit, chances, floor, looks=looks)
         num_allowed = len(self._unrepeated_draft(guess.token_ids, remaining))
         return guess if num_allowed == len(guess.token_ids) else guess.until(num_allowed)
@@ -321,7 +321,7 @@ class Cursor:
     def count_allowed(self, token_ids: Sequence[int], remaining: int) -> int:
         """How many of some tokens, one after the other, are allowed and leave enough of `remaining` tokens.
 
-        Fewer, perhaps, where there is no room to find that out.
+        Perhaps fewer, if there is no room to find out.
         """
         ahead, index = self.fork(), 0
         with suppress(ConstraintTooLarge):
@@ -336,14 +336,14 @@ class Cursor:
         return self._trail.last_tokens(count)
 
     def remember(self, count: int) -> None:
-        """Makes habits of the last `count` tokens taken (since a fork), for all of this constraint and circle."""
+        """Makes habits of the last `count` tokens taken (since a fork), for this constraint and cohort."""
         states, tokens, habits = self._trail.states, self._trail.tokens, self._habits
         if count == 1 and len(states) > 1:  # nearly always
             habits.learn(states[-2], tokens[-1], states[-1])
             return
         learn = habits.learn
         for index in range(max(0, len(tokens) - count), len(tokens)):
-            before = states[index - 1] if index else self._trail.first_state(self.knowledge.automaton.start)
+            before = states[index - 1] if index else self._trail.first_state(self.caches.automaton.start)
             learn(before, tokens[index], states[index])
 
     # ---------------------------------------------------------------- moving
@@ -361,14 +361,14 @@ class Cursor:
                 after = self._taken(steps, token_id)
                 if after is None:
                     return False
-        trail = self._trail  # another one if it has changed over
+        trail = self._trail  # another one after a handover
         trail.states.append(after.state)
         trail.tokens.append(token_id)
         self._steps = after
         return True
 
     def _taken(self, steps: Steps, token_id: int) -> Steps | None:
-        """Where a step leads that is not known; None if it is not allowed."""
+        """Where a step leads that is not cached; None if it is not allowed."""
         try:
             after = self._moves.take(steps, token_id)
         except ConstraintTooLarge:
@@ -378,9 +378,9 @@ class Cursor:
             after = self._moves.steps(target) if target else None
         return after
 
-    @surely
+    @retry_in_renewed
     def _found(self, token_id: int) -> int:
-        """The state after a token of which the state alone does not say it, or that is refused: then 0."""
+        """The state after a token where the state alone does not determine it; 0 if it is refused."""
         state = self.state
         if state == FINISHED:
             return 0
@@ -388,7 +388,7 @@ class Cursor:
             target = self._moves.step(state, token_id)
             if target > 0:
                 return target
-            if token_id in self.knowledge.vocabulary.eos_ids:
+            if token_id in self.caches.vocabulary.eos_ids:
                 return FINISHED if self.is_accepting else 0
             if target == 0:
                 return 0
@@ -403,9 +403,9 @@ class Cursor:
 
     def _helped(self, state: int, token_id: int) -> int:
         """The state after a token for which the automaton has to grow."""
-        target = self.knowledge.automaton.advance(state, token_id)
+        target = self.caches.automaton.advance(state, token_id)
         if target > 0:
-            self.knowledge.moves.learn(state, token_id, target)
+            self.caches.moves.learn(state, token_id, target)
         return target
 
     def rollback(self, num_tokens: int) -> None:
@@ -416,29 +416,29 @@ class Cursor:
             self._trail.cut(num_tokens)
             if self._written is not None:
                 self._take_up(since(self._written, len(self._trail)))
-            self._steps = self._moves.steps(self._trail.last_state(self.knowledge.automaton.start))
+            self._steps = self._moves.steps(self._trail.last_state(self.caches.automaton.start))
 
     def fork(self) -> Cursor:
         """An independent cursor at the same place. O(1): what was taken so far is shared."""
-        other = Cursor(self.constraint, self.circle, self._trail.fork(), self._written)
-        other.patience, other.last_change = self.patience, self.last_change
+        other = Cursor(self.constraint, self.cohort, self._trail.fork(), self._written)
+        other.patience, other.last_handover = self.patience, self.last_handover
         return other
 
     __copy__ = fork
 
     def restart(self, token_ids: Sequence[int]) -> None:
-        """Stands after these tokens, from the beginning, whatever an exception has left half done. O(tokens).
+        """Begins again and takes these tokens: for a cursor that an exception has left half changed. O(tokens).
 
         Raises:
-            ConstraintTooLarge, ValueError: it cannot take them again; it is of no more use then.
+            ConstraintTooLarge, ValueError: it cannot take them again; it cannot be used after that.
         """
-        other = Cursor.first(self.constraint, self.circle)
+        other = Cursor.first(self.constraint, self.cohort)
         if not all(map(other.advance, token_ids)):
             raise ValueError(f"token {other.num_consumed} of {len(token_ids)} is forbidden")
-        other.patience, other.last_change = self.patience, self.last_change
+        other.patience, other.last_handover = self.patience, self.last_handover
         self.become(other)
 
     def become(self, other: Cursor) -> None:
-        """Stands where another one stands, which is not used any more."""
+        """Takes over the place of another cursor, which must not be used any more."""
         for name in self.__slots__:
             setattr(self, name, getattr(other, name))

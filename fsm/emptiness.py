@@ -25,7 +25,7 @@ MAX_SECONDS = 0.2
 """Of looking for the place, in all patterns together; what is not known by then is the beginning of a pattern."""
 
 MOST_SHOWN = 12
-"""Rules of a circle; of a longer one those at the ends."""
+"""Rules of a cycle that are named; of a longer one those at its ends."""
 
 
 def empty_language(kind: str, source: Source, grammar: Grammar) -> EmptyLanguage:
@@ -96,13 +96,13 @@ def _in_grammar(text: str, grammar: Grammar) -> EmptyLanguage:
     if name.startswith("%json"):
         problem = "no value is valid under the schema; look for keywords that contradict each other"
     elif cycle:
-        circle = list(dict.fromkeys(map(_written_name, cycle)))
-        circle.append(circle[0])
-        if len(circle) > MOST_SHOWN:
-            circle[MOST_SHOWN // 2 : -MOST_SHOWN // 2] = ["…"]
+        shown = list(dict.fromkeys(map(_written_name, cycle)))
+        shown.append(shown[0])
+        if len(shown) > MOST_SHOWN:
+            shown[MOST_SHOWN // 2 : -MOST_SHOWN // 2] = ["…"]
         problem = (
             f"the rule {name!r} never ends, as every option of it leads back to it "
-            f"({' -> '.join(circle)}); add an option that does not"
+            f"({' -> '.join(shown)}); add an option that does not"
         )
     else:
         problem = (
@@ -146,7 +146,7 @@ def _in_tag(source: Source, grammar: Grammar) -> EmptyLanguage:
 
 
 def _patterns(value: Any, place: str) -> Iterator[tuple[str, str]]:
-    """The patterns of all formats, with their JSON pointers, but for what stands inside of schemas."""
+    """The patterns of all formats, with their JSON pointers, except for those in schemas."""
     if isinstance(value, dict):
         if value.get("type") == "regex" and isinstance(value.get("pattern"), str):
             yield f"{place}/pattern", value["pattern"]

@@ -67,7 +67,7 @@ def flatten(
     check_type("constraint", constraint, Constraint, "a compiled Constraint")
     check_at_least("max_states", max_states, 1, "a number of states")
     check_at_least("max_row_bytes", max_row_bytes, 0, "a number of bytes")
-    if constraint.knowledge.repeats is not None:
+    if constraint.caches.repeats is not None:
         return None
     found = _transitions(constraint, max_states)
     if found is None:
@@ -80,7 +80,7 @@ def flatten(
     columns, class_of = np.unique(targets, axis=1, return_inverse=True)
     width = 1 + columns.shape[1]
     if width > 256:
-        return None  # a text in UTF-8 never has so many classes of bytes
+        return None  # a text in UTF-8 never has that many classes of bytes
     table = np.concatenate((row_of[:, None], columns * width), axis=1).astype(np.int32)
     classes = (class_of.reshape(-1) + 1).astype(np.uint8)
     return FlatAutomaton(classes, table.ravel(), width, rows, width, np.array(states, np.int32), worst)
@@ -114,7 +114,7 @@ def _rows(constraint: Constraint, states: list[int], max_row_bytes: int) -> tupl
     index_of: dict[bytes, int] = {rows[0].tobytes(): 0}
     row_of, worst = [0], 0
     for state in states[1:]:
-        found = constraint.knowledge.masks.row(state)
+        found = constraint.caches.masks.row(state)
         worst = max(worst, found.worst)
         index = index_of.setdefault(found.bits.tobytes(), len(rows))
         if index == len(rows):

@@ -1,9 +1,9 @@
-"""Guess: tokens that are likely to come next, each with the ground on which it was guessed.
+"""Guess: tokens that are likely to come next, each with the kind of evidence for it.
 
 A guess follows habits (`habits`) where there are any, and the canonical tokens of forced text (`jump`) where not, from
 state to state, as far as all of it is likely enough. Every token of it is allowed, and leaves enough of the budget to
-complete the text, but for keys and items that the text has already: these the states do not know. Whether it is right
-is for others to find out.
+complete the text, except for keys and items that the text already has, which the states do not know. Its caller
+verifies whether it is right.
 
 Cost: some look-ups for each token, but tens of microseconds where forced text is met for the first time, since the
 tokeniser has to spell it (`looks`).
@@ -22,11 +22,11 @@ from .masks.completions import Completions
 from .moves import Moves
 from .trail import Trail
 
-# Grounds: forced text with letters or digits in it and without, a habit seen once and more often.
+# Kinds of evidence: forced text with letters or digits in it and without, a habit seen once and more often.
 WORD, MARK, ONCE, OFTEN = range(4)
 CERTAIN = (1.0, 1.0, 1.0, 1.0)
 MAX_UNSURE = 4  # tokens that were seen once only, in one guess
-TAIL_LEN = 8  # tokens of the context that forced text is spelt behind
+TAIL_LEN = 8  # tokens of the context that forced text is spelt after
 NO_MARKS = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz" + bytes(range(0x80, 0x100))
 
 
@@ -35,17 +35,17 @@ class Guess:
     """Tokens that are likely to come next.
 
     Attributes:
-        grounds: why each was guessed.
+        evidence: of what kind it is for each token: WORD, MARK, ONCE or OFTEN.
         has_looked: whether forced text was looked for for the first time, or found again.
     """
 
     token_ids: Sequence[int] = ()
-    grounds: Sequence[int] = ()
+    evidence: Sequence[int] = ()
     has_looked: bool = False
 
     def until(self, count: int) -> Guess:
         """Its first tokens."""
-        return Guess(self.token_ids[:count], self.grounds[:count], self.has_looked)
+        return Guess(self.token_ids[:count], self.evidence[:count], self.has_looked)
 
 
 NOTHING = Guess()
@@ -85,13 +85,13 @@ class Guesses:
         """At most `limit` tokens that are likely to come next, of the `remaining` ones that complete the text.
 
         Args:
-            habits: of the circle.
+            habits: those of the cursor's cohort.
             trail: what was taken up to the state.
         """
         drafts, tokens = self._drafts, self._automaton.vocabulary.tokens
         is_within = self._completions.is_within
         guess: list[int] = []
-        grounds: list[int] = []
+        evidence: list[int] = []
         chance, forced_chance = 1.0, max(chances[WORD], chances[MARK])
         has_looked = False
         limit, num_unsure = min(limit, remaining), 0
@@ -118,20 +118,20 @@ class Guesses:
                 break
             for token_id in found[: limit - len(guess)]:
                 if habit >= 0:
-                    ground = OFTEN if is_sure else ONCE
+                    kind = OFTEN if is_sure else ONCE
                 elif habits.contradicts(state, token_id):
-                    return Guess(guess, grounds, has_looked)
+                    return Guess(guess, evidence, has_looked)
                 else:
-                    ground = MARK if tokens[token_id].translate(None, NO_MARKS) == tokens[token_id] else WORD
-                chance *= chances[ground]
+                    kind = MARK if tokens[token_id].translate(None, NO_MARKS) == tokens[token_id] else WORD
+                chance *= chances[kind]
                 if chance < floor:
-                    return Guess(guess, grounds, has_looked)
+                    return Guess(guess, evidence, has_looked)
                 state = self._after(state, token_id)
                 if not state or not is_within(state, remaining - len(guess) - 1):
-                    return Guess(guess, grounds, has_looked)
+                    return Guess(guess, evidence, has_looked)
                 guess.append(token_id)
-                grounds.append(ground)
-        return Guess(guess, grounds, has_looked) if guess or has_looked else NOTHING
+                evidence.append(kind)
+        return Guess(guess, evidence, has_looked) if guess or has_looked else NOTHING
 
     def _after(self, state: int, token_id: int) -> int:
         """The state after a token, whatever keys were written before; 0 if it is not allowed, or ends the text."""

@@ -1,26 +1,26 @@
-"""Habits: what was written before where an automaton stood in the same state, as a guess at what is written next.
+"""Habits: the token that was last taken in each state of an automaton, as a guess at the next one.
 
 Forced text is certain; much of the rest is only likely: which optional key comes after which, that an object ends, how
-a model spells a key that it was never trained on. What the last texts under a constraint did at a state is kept with a
-small count, as a processor predicts its branches::
+a model spells a key that it was never trained on. The token that the last texts of a constraint took in a state is kept
+with a saturating counter, like that of a processor's branch predictor::
 
     seen for the first time     count 1
     the same token again        count + 1, at most 3
     another token               count - 2; a count below 2 is 0 then, and it is the other token that is kept
-    back to the same state      the inside of a text: nothing is forced there, and nothing guessed ever again
+    back to the same state      the inside of a text: nothing is forced there, and nothing is guessed from then on
 
-A token is guessed while its count is at least 1. So what never repeats itself costs one wrong guess, a fork in the
-road one at times. Equal states have equal futures, so a habit of one request is one of all that share the constraint
-and are of one circle: who sees how fast his text comes sees what was written before, which is not for everybody's eyes.
-It knows no probabilities and no model.
+A token is guessed while its count is at least 1. So a token that never repeats costs one wrong guess, and a place where
+two tokens alternate costs one at times. Equal states have equal futures, so requests can share habits.
+The speed of a reply shows what was guessed, and so what others wrote: habits are shared only within a cohort, the
+requests that may know of each other's text. It knows no probabilities and no model.
 
-Cost: one look into a dictionary for each token learnt and each token guessed. At most MAX_KEPT states, and MAX_CIRCLES.
+Cost: one dictionary look-up per token learnt and per token guessed. At most MAX_KEPT states and MAX_COHORTS cohorts.
 """
 
 from __future__ import annotations
 
 MAX_KEPT = 1 << 14
-MAX_CIRCLES = 16
+MAX_COHORTS = 16
 ENTRY_BYTES = 140  # of a dictionary, with two integers
 MAX_COUNT = 3
 LOSS = 2
@@ -42,13 +42,13 @@ class Habits:
         return ENTRY_BYTES * len(self._kept)
 
     def learn(self, state: int, token_id: int, target: int) -> None:
-        """Takes note of the token taken at a state, and the state it led to."""
+        """Records the token taken at a state, and the state it led to."""
         kept = self._kept
         known = kept.get(state, NEW)
         if known == FREE:
             return
         if known == NEW and len(kept) >= MAX_KEPT:
-            kept.clear()  # else texts that never come again would fill it for good
+            kept.clear()  # else texts that never occur again would fill it for ever
         if target == state:
             kept[state] = FREE
         elif known == NEW:
@@ -74,8 +74,8 @@ class Habits:
         return known >= 0 and known >> 2 != token_id
 
 
-class Circles:
-    """The habits of each circle; those of the circle that came first are forgotten where there are many."""
+class Cohorts:
+    """The habits of each cohort; with more than MAX_COHORTS, those of the oldest are forgotten."""
 
     __slots__ = ("_habits",)
 
@@ -87,11 +87,11 @@ class Circles:
         """Memory of what is kept, roughly."""
         return sum(habits.num_bytes for habits in list(self._habits.values()))
 
-    def habits_of(self, circle: str) -> Habits:
-        """New ones if it has none. Any thread may call."""
-        found = self._habits.get(circle)
+    def habits_of(self, cohort: str) -> Habits:
+        """Those of a cohort; new ones if it has none. Any thread may call."""
+        found = self._habits.get(cohort)
         if found is None:
-            for first in list(self._habits)[: -(MAX_CIRCLES - 1)]:
+            for first in list(self._habits)[: -(MAX_COHORTS - 1)]:
                 self._habits.pop(first, None)
-            found = self._habits.setdefault(circle, Habits())
+            found = self._habits.setdefault(cohort, Habits())
         return found

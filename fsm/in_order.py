@@ -1,8 +1,8 @@
 """Many texts in their order, without keeping other threads waiting.
 
-`sorted` does not let go of the interpreter's lock before it is done, and half a million texts take half a second. So
-runs are sorted, and two of them at a time merged, which is what `sorted` does with two sorted runs. Between two calls
-the time is asked for, and the interpreter lets other threads run.
+`sorted` holds the interpreter's lock until it is done, and half a million texts take half a second. So runs are sorted
+one by one and combined by two-way merges, which is what `sorted` does with two sorted runs. Between two calls the time
+is checked, and the interpreter lets other threads run.
 """
 
 from __future__ import annotations

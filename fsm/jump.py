@@ -1,8 +1,8 @@
 """Jump-forward: forced bytes, and the tokens that spell them.
 
-Where an automaton has one way only, the text is known without asking the model. Sampling it token by token is not
-forced, though: of `name": ` every prefix that is a token is allowed. So the *draft* is what the model's own tokeniser
-makes of the forced bytes, as far as that is the same **whatever comes after them**.
+Where an automaton has only one way on, the text is known without asking the model. Its tokens are not, though: of
+`name": ` every prefix that is a token is allowed. So the *draft* is the model's own tokenisation of the forced bytes,
+as far as that is the same **whatever comes after them**.
 
 **Proof, tokenisers that do not cut a text up beforehand** (sentencepiece; BPE without a splitting pattern). They are
 local (`token_pairs`): in what they write for context + forced + continuation any two neighbours are a possible pair.
@@ -19,7 +19,7 @@ last token, the context is not what the tokeniser would write; then the beginnin
 
 **Proof, tokenisers with a splitting pattern** (byte-level BPE as of GPT-2 and later: `Vocabulary.pieces`). They cut
 the text into pieces, from left to right, and each piece for itself into tokens. Where a piece ends is decided by the
-run of like characters it consists of and a few characters behind (one for the end of a run and `\\s+(?!\\S)`, three
+run of like characters it consists of and the few characters after it (one for the end of a run and `\\s+(?!\\S)`, three
 for `'ll`), and by white space only together with what follows it. So an end of a piece in context + forced stands
 whatever follows, if at least LOOK_AHEAD forced characters follow it, not all of them white space, and if no token
 reaches from there beyond the forced bytes. The tokens up to there are drafted.
@@ -54,7 +54,7 @@ class Run:
 
     Attributes:
         data: the bytes.
-        end: the state behind them.
+        end: the state after them.
     """
 
     data: bytes
@@ -159,7 +159,7 @@ class Drafts:
         return found
 
     def _follow(self, run: Run) -> list[int]:
-        """The bytes that may come next behind a run."""
+        """The bytes that may come next after a run."""
         return [byte for byte, live in enumerate(self._automaton.live_bytes(run.end).tolist()) if live]
 
     def _whole_pieces(self, run: Run, tail: list[int]) -> list[int]:
@@ -184,23 +184,23 @@ class Drafts:
             tail = tail[1:]
 
     def _certain_ends(self, text: str, begin: int, follow: list[int]) -> set[int]:
-        """The byte positions in the text, behind `begin`, at which a piece ends whatever follows the text."""
+        """The byte positions in the text, after `begin`, at which a piece ends whatever follows the text."""
         vocabulary = self._vocabulary
         assert vocabulary.pieces is not None
         data, ends = text.encode(), set()
         for end in vocabulary.pieces(text):
-            behind, position = text[end:], len(text[:end].encode())
+            rest, position = text[end:], len(text[:end].encode())
             if not follow and position > begin:
                 ends.add(position)  # the text ends with the run
                 continue
-            is_decided = position > begin and len(behind) >= LOOK_AHEAD and not behind.isspace()
+            is_decided = position > begin and len(rest) >= LOOK_AHEAD and not rest.isspace()
             if is_decided and not vocabulary.continues(data[position - 1 :], follow):
                 ends.add(position)
         return ends
 
 
 def _spelt(vocabulary: Vocabulary, data: bytes, tail: list[int]) -> list[int]:
-    """The tokens of `data` behind as much of `tail` as the tokeniser writes so."""
+    """The tokens of `data` after as much of `tail` as the tokeniser writes so."""
     if vocabulary.encode is None or not data:
         return []
     while True:
@@ -244,7 +244,7 @@ def _is_inside(data: bytes, begin: int, end: int) -> bool:
 
 
 def _only_path(vocabulary: Vocabulary, data: bytes, lattice: Lattice, before: bytes) -> list[int] | None:
-    """The tokens with which all paths behind `before` begin; None if there is no path."""
+    """The tokens with which all paths after `before` begin; None if there is no path."""
     found: list[int] = []
     position = 0
     while not lattice.is_open[position]:

@@ -1,20 +1,20 @@
-"""The constraints that a compiler keeps: least recently used first out, bounded in bytes, counted as they grow.
+"""The constraints that a compiler keeps: an LRU cache, bounded in bytes, whose entries grow while they are used.
 
-A constraint grows while it is used, so what it weighs has to be asked again. To ask all of them takes tens of
-milliseconds where there are a thousand, and some request would wait for that; so it is done in small change:
+So the bytes of a constraint have to be measured again. To measure a thousand of them takes tens of milliseconds,
+for which some request would wait; so a few are measured at a time:
 
-    put(new)  ── takes `new` for what it weighs before it is used
-              ── every `TURNS` turns weighs
-                     as many of those next in line      (so that everything is weighed again in due course),
-                     those put or found `SOON` turns ago (so that what has just been used is weighed soon)
-              ── and drops the least recently used while all together are too heavy, never the newest
+    put(new)  ── counts `new` with its bytes before it is used
+              ── every `TURNS` turns measures
+                     the same number of the next entries  (so that each is measured again in time),
+                     those put or found `SOON` turns ago  (so that what has just been used is measured soon)
+              ── and drops the least recently used while all together take too much, never the newest
 
-To ask one takes ten microseconds where something else was done before, and two where others have just been asked.
+To measure one takes ten microseconds, and two directly after others.
 
-Text automata that several constraints share are counted once. Knows nothing of how constraints are made.
+Text automata that several constraints share are counted once. It does not know how constraints are made.
 
-Invariant: `num_bytes` is the sum of what each weighed when it was last asked, and of the distinct text automata; at
-most `max_bytes` after every `put`, but for the newest. Not thread-safe: its owner holds a lock.
+Invariant: `num_bytes` is the sum of the bytes of each when it was last measured, and of the distinct text automata; at
+most `max_bytes` after every `put`, except for the newest. Not thread-safe: its owner holds a lock.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class KeptConstraints:
 
     @property
     def num_bytes(self) -> int:
-        """What everything weighs, as far as it was asked."""
+        """The bytes of everything, as last measured."""
         return self._num_bytes
 
     def find(self, key: Hashable) -> Constraint | None:
@@ -104,7 +104,7 @@ class KeptConstraints:
             self._let_go(self._kept.popitem(last=False)[1])
 
     def weigh(self) -> int:
-        """What everything weighs now, all asked again."""
+        """The bytes of everything, all measured again."""
         for kept in self._kept.values():
             self._weigh(kept)
         return self._num_bytes

@@ -1,19 +1,19 @@
-"""Moves: the steps that cursors have taken before, so that taking one again costs one look into a dictionary.
+"""Moves: a cache of the steps that cursors have taken, so that taking one again costs one dictionary look-up.
 
-A compiled step costs a microsecond, most of it for the way into compiled code and back. Texts under one constraint
-repeat themselves (keys, punctuation, the values of enums), and whoever walks on from the same state with the same
-token comes to the same state: states are never renumbered, so what is known stays true.
+A compiled step costs a microsecond, most of it for the call into compiled code and back. Texts under one constraint
+repeat themselves (keys, punctuation, the values of enums), and the same token in the same state always leads to the
+same state: states are never renumbered, so a cached step stays right.
 
     Steps of state 3                     Steps of state 7
       token  912 ───────────────────────>  token 5 ──> ..        what is known beyond a step is linked, so a cursor
       token 4402 ──> Steps of state 9      is_free: no           that goes on holds what it needs next
       is_free: no
 
-Inside of a text almost every token leads back to the state it was taken in, and it is another one each time. Such a
-state is known by a flag: every token of plain characters (`Vocabulary.is_plain`) leads back to it.
+Inside a text almost every token leads back to the state it was taken in, and the tokens differ each time. Such a state
+has a flag instead: every token of plain characters (`Vocabulary.is_plain`) leads back to it.
 
-It knows numbers only: what a step is, and whether it depends on the state alone, is for the function to say that it is
-given. At most MAX_MOVES; then it begins anew, else texts that never come again would fill it for good.
+It knows numbers only: what a step is, and whether it depends on the state alone, is decided by the function that it is
+given. At most MAX_MOVES; then all are dropped, else texts that never occur again would fill it for ever.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Steps(dict[int, "Steps | None"]):
 
     Attributes:
         state: that they are taken from.
-        is_free: whether every token of plain characters leads back to it; None: nobody has asked yet.
+        is_free: whether every token of plain characters leads back to it; None: not known yet.
     """
 
     __slots__ = ("is_free", "state")
@@ -60,7 +60,7 @@ class Moves:
         self._num_moves = 0
 
     def __del__(self) -> None:
-        self._forget()  # steps lead in circles, which would wait for the garbage collector
+        self._forget()  # steps refer to each other in cycles, which would wait for the garbage collector
 
     @property
     def num_bytes(self) -> int:
@@ -108,7 +108,7 @@ class Moves:
         self._num_moves += 1
 
     def _forget(self) -> None:
-        """Begins anew. Whoever stands in steps that are given up goes on to new ones; none of these lead back there."""
+        """Drops all. A cursor in dropped steps goes on to new ones; none of these lead back to the dropped ones."""
         for steps in list(self._known.values()):
             steps.clear()
         self._known = {}

@@ -1,8 +1,8 @@
-"""The place of an error that comes up while a text is written, when nobody looks at the schema any more.
+"""The place in the schema of an error that occurs while a text is written, when the schema itself is no longer in use.
 
-The automaton that has no room for a text knows positions, and no keywords. Where the text stands is read from the text
-itself, and the schema once more: the part of it that applies to that value is the one to be changed. Knows schemas; the
-errors of patterns and grammars stay as they are, for these have one place only.
+An automaton that has no room for a text knows positions, and no keywords. So the text is read to see which value it is
+in, and the schema is read again: the part that applies to that value is the one to change. It knows schemas only; the
+errors of patterns and grammars stay as they are, since these have only one place.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ..errors import ConstraintError, ConstraintTooLarge
 
 
 def placed(error: ConstraintTooLarge, source: str, text: bytes) -> ConstraintTooLarge:
-    """The error with the JSON pointer of what applies behind a text; itself where that is not known.
+    """The error with the JSON pointer of what applies at the end of a text; itself where that is not known.
 
     Args:
         source: the schema as JSON text; empty if it is not kept.

@@ -2,7 +2,7 @@
 
 `dataclass(frozen=True)` assigns each field through `object.__setattr__`, which takes four times as long as an
 assignment; a schema is made of thousands of such objects, and making them was a quarter of compiling it. Here the type
-checker alone forbids to assign to a field, and it is as strict: nothing in the house changes a record.
+checker alone forbids to assign to a field, and it is as strict: nothing in the project changes a record.
 """
 
 from __future__ import annotations

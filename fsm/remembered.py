@@ -1,12 +1,12 @@
-"""remembered: a function that keeps what it found, bounded in results and in bytes.
+"""remembered: a function that caches its results (memoisation), bounded in number and in bytes.
 
-A description asks for the same part again and again, and so does the next one: parts are kept beside the functions that
-make them, for the whole process. `functools.lru_cache` bounds their number alone, and one automaton may take megabytes.
-Here a function also forgets everything as soon as what it found since it last forgot weighs more than `max_bytes`; what
-is asked for once more is then made again. What a constraint holds itself stays with it (see `KeptConstraints`).
+Descriptions ask for the same parts many times: parts are cached by the functions that make them, for the whole process.
+`functools.lru_cache` bounds their number alone, and one automaton may take megabytes. Here a function also drops its
+whole cache as soon as the results since the last drop take more than `max_bytes`; they are then made again when they
+are needed. What a constraint itself holds stays with it (see `KeptConstraints`).
 
 Safe to call from any thread: two that ask for the same at once may both make it. A hit costs what one of `lru_cache`
-costs; a miss walks through what was found once.
+costs; a miss walks once through its result to measure it.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ OBJECT_BYTES = 64  # of any object, roughly
 def remembered(
     max_results: int, max_bytes: int = MAX_BYTES
 ) -> Callable[[Callable[..., Result]], functools._lru_cache_wrapper[Result]]:
-    """Decorates a function of hashable arguments whose results nobody changes, as `functools.lru_cache` does.
+    """Decorates a function of hashable arguments whose results are never changed, as `functools.lru_cache` does.
 
     Args:
-        max_results: so many are kept at the most, the least recently used goes first.
-        max_bytes: so much may weigh what is kept, arguments included (`weight_of`), but for the newest result.
+        max_results: the number kept at most; the least recently used is dropped first.
+        max_bytes: of all results kept, arguments included (`weight_of`), except the newest one.
     """
 
     def decorate(function: Callable[..., Result]) -> functools._lru_cache_wrapper[Result]:

@@ -1,7 +1,7 @@
-"""Source: what a constraint was compiled from, as a key to find it again and as text for people.
+"""Source: what a constraint was compiled from, as a cache key and as text for people.
 
 Texts are their own source. JSON data are packed into bytes by `marshal`, which is five times as fast as writing JSON
-text, and that is only written when somebody reads it.
+text; the text is only written when it is asked for.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def packed(data: Any) -> Source:
         pass
     try:
         return json.dumps(data, ensure_ascii=False)
-    except (RecursionError, TypeError, ValueError):  # what is no JSON is somebody else's to refuse
+    except (RecursionError, TypeError, ValueError):  # what is not JSON is refused elsewhere
         return NOT_PACKED
 
 

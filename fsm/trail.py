@@ -5,7 +5,7 @@
     | t0 t1 t2 ... t9 | <- | a  b | <- | c  d  e |      a cursor appends to and cuts its own part only
     +-----------------+    +------+    +---------+
              ^                  ^      +---+
-             |                  +----- | x |            a fork made behind b
+             |                  +----- | x |            a fork made after b
              |                         +---+
              +-- used: 7               +------+
                  (rolled back to t6)   | y  z |         and one that has rolled back into the shared part

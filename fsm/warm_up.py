@@ -100,10 +100,10 @@ def _use_rarely(constraint: Constraint) -> None:
     automaton.live_bytes(automaton.start)
     automaton.forced_run(automaton.start, 1)
     constraint.vocabulary.tokens_at(b"a", 0, np.zeros(256, np.uint8))
-    constraint.knowledge.masks.fresh_row(automaton.start)
-    if constraint.knowledge.repeats is not None:
-        state, written = constraint.knowledge.repeats.read(None, automaton.start, b'{"a":0,"a', bytes)
+    constraint.caches.masks.fresh_row(automaton.start)
+    if constraint.caches.repeats is not None:
+        state, written = constraint.caches.repeats.read(None, automaton.start, b'{"a":0,"a', bytes)
         if written is not None:
-            constraint.knowledge.repeats.row(written, state, constraint.knowledge.masks.row(state).bits, lambda: b"a")
-            moves = constraint.knowledge.key_moves
+            constraint.caches.repeats.row(written, state, constraint.caches.masks.row(state).bits, lambda: b"a")
+            moves = constraint.caches.key_moves
             moves.take(moves.steps(state), constraint.vocabulary.ids.get(b"a", 0))

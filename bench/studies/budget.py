@@ -114,7 +114,7 @@ def exact(constraint: Constraint, max_states: int) -> int:
         following = set()
         for state in level:
             following.update(
-                np.unique(constraint.automaton.targets(state, constraint.knowledge.masks.row(state).bits)).tolist()
+                np.unique(constraint.automaton.targets(state, constraint.caches.masks.row(state).bits)).tolist()
             )
             if len(seen) + len(following) > 50 * max_states:
                 return -1

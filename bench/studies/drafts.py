@@ -85,7 +85,7 @@ def main() -> int:
                     state = cursor.constraint.automaton.advance_bytes(
                         cursor.constraint.automaton.start, data[:position]
                     )
-                    forced_until = position + len(cursor.constraint.knowledge.drafts.run(state).data)
+                    forced_until = position + len(cursor.constraint.caches.drafts.run(state).data)
                 num_forced += position < forced_until
         times.sort()
         print(

@@ -1,11 +1,12 @@
 """Automaton: a network run as a byte automaton whose states and transitions are found when they are first needed.
 
-A *state* is an integer: the interned set of all configurations (position, stack) that the bytes so far allow. 0 is
-dead; 1 (END) is accepting and nothing may follow: there is one such state, since all are interned. Regular
-constraints have finitely many, recursive ones as many as are visited.
+A *state* is an integer: the interned set of all configurations (position, stack) that the bytes so far allow: a subset
+construction on demand, with stacks that share their tails (a graph-structured stack, as Tomita's). 0 is dead; 1 (END)
+is accepting and nothing may follow: there is one such state, since all are interned. Regular constraints have finitely
+many states; of recursive ones those exist that were visited.
 Every state can reach acceptance, so a byte that is not refused is never a dead end.
 
-This class names what the compiled core does (`fsm/core/automaton.h`), which owns states and stacks, rows that remember
+This class names what the compiled core does (`fsm/core/automaton.h`), which owns states and stacks, rows that cache
 steps, and the bound on their memory. It does not know tokens except as byte strings with ids (the trie).
 
 Thread-safe: calls of one automaton are made one at a time, those of different ones may be made at once; a long call
@@ -20,7 +21,7 @@ from ..._core import fsm as core
 from .. import columns as k
 from ..network.network import Network
 from ..vocabulary.vocabulary import Vocabulary
-from .room import DEFAULT_MAX_BYTES
+from .limits import DEFAULT_MAX_BYTES
 
 END = 1  # the state in which the text is complete and cannot go on
 NO_LIMIT = 1 << 30  # bytes to acceptance: more than any state is away from it
@@ -35,12 +36,11 @@ class Automaton:
         max_bytes: bound on the memory of states and stacks; rows have what these leave of it, at least a sixteenth.
 
     Attributes:
-        core: the automaton itself. Its questions and steps are called there where a microsecond matters.
-        room: the same, as who asks how full it is and how much may be done in it knows it (`_core/fsm.pyi`).
+        core: the compiled automaton (`_core/fsm.pyi`): steps where a microsecond matters, limits of memory and work.
 
     Raises:
         ConstraintTooLarge: the bound is passed, by any method that may find new states.
-        OutOfWork: this thread's allowance is used up. Whatever raised it may be called again: what was found is kept.
+        OutOfWork: this thread's allowance is used up. The call may be repeated: what was found is kept.
     """
 
     def __init__(self, network: Network, vocabulary: Vocabulary, max_bytes: int = DEFAULT_MAX_BYTES) -> None:
@@ -49,9 +49,7 @@ class Automaton:
         texts, is_key = [text.core for text in network.texts], np.zeros(len(network.texts), np.uint8)
         for index in network.key_texts:
             is_key[index] = k.AN_ITEM if index in network.item_texts else k.A_REMEMBERED_KEY
-        self.core = self.room = bound = core.Automaton(
-            vocabulary.core, network.data, network.byte_sets, texts, is_key, max_bytes
-        )
+        self.core = bound = core.Automaton(vocabulary.core, network.data, network.byte_sets, texts, is_key, max_bytes)
         self.start = bound.start
         self.is_accepting, self.key_place = bound.is_accepting, bound.key_place
         self.has_bytes, self.min_bytes = bound.has_bytes, bound.min_bytes

@@ -21,7 +21,7 @@ class Adjacency:
     """Sets of one grammar.
 
     Attributes:
-        followers: for every terminal, those that may stand directly behind it.
+        followers: for every terminal, those that may stand directly after it.
     """
 
     def __init__(self, rules: Mapping[str, Expression], compile_time: CompileTime) -> None:
@@ -101,7 +101,7 @@ class Adjacency:
     def _last_of(self, expression: Expression) -> Names:
         return self._edge(expression, self._last, is_last=True)
 
-    def _note(self, name: str, before: Collection[str], behind: Collection[str]) -> None:
+    def _note(self, name: str, before: Collection[str], after: Collection[str]) -> None:
         for terminal in before:
             self._time.check("", f"grammar, rule {name}")
-            self.followers.setdefault(terminal, set()).update(behind)
+            self.followers.setdefault(terminal, set()).update(after)

@@ -9,10 +9,10 @@
 
 Escapes in literals and classes: ``\\n \\r \\t \\a \\b \\f \\v \\0 \\e \\xHH \\uHHHH \\UHHHHHHHH``, and a backslash
 before punctuation. `.` is any character. A rule goes on until the next ``name ::=``, so alternatives may stand on lines
-of their own. Rules may begin with themselves, in a roundabout way too (`left_recursion`). Nothing is read by recursion.
+of their own. Rules may begin with themselves, directly or indirectly (`left_recursion`). The parser does not recurse.
 
 Refused: llama.cpp's token matches (``<think>``, ``<[1000]>``) and XGrammar's look-ahead ``(= …)`` and `TagDispatch`;
-what they are for is said by structural tags.
+structural tags serve their purpose.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
 
     term ::= name | name "(" args ")"        becomes        term ::= name (nothing | "(" args ")")
 
-The same language with fewer positions to follow at a time: without it, every alternative is inside `name` on its own
-account, and each calls the rule for itself. Knows expressions only.
+The same language with fewer positions to follow at a time (left factoring): without it, every alternative follows
+`name` by itself, and calls the rule again. Knows expressions only.
 """
 
 from __future__ import annotations

@@ -7,12 +7,12 @@
     product: NUMBER ["^" INT~1..3]              [x] and x? are optional; x~3, x~2..5, x{2,5}; groups; recursion
     HEX.2: "0x"i /[0-9a-f]+/i | "a".."f"        terminals are upper case; literals, regexes, ranges, flags
     %import common (NUMBER, INT, WS)
-    %ignore WS                                  may stand between terminals, before the first, behind the last
+    %ignore WS                                  may stand between terminals, before the first, after the last
     value: %json {"type": "integer"}            JSON that is valid under a schema (llguidance's extension)
 
-What a text of terminals looks like in characters is settled in `lexing`. Refused, with their place: templates,
+`lexing` turns texts of terminals into texts of characters. Refused, with their place: templates,
 `%declare`, `%override`, `%extend`, libraries other than `common`, named tokens, and regexes that look beyond
-what they match (``\\b``, ``(?=…)``), since what follows a terminal is not its own. Nothing is read by recursion.
+what they match (``\\b``, ``(?=…)``), since what follows a terminal is not part of it. The parser does not recurse.
 """
 
 from __future__ import annotations
@@ -295,7 +295,7 @@ class _Reader:
         return position + 1
 
     def _tilde(self, tokens: list[Token], position: int) -> tuple[int, int | None, int]:
-        """`~3` or `~2..5`, from behind the tilde on."""
+        """`3` or `2..5` of `~3` or `~2..5`: what follows the tilde."""
         numbers = []
         for index in (position, position + 2):
             numbers += [token.text for token in tokens[index : index + 1] if token.kind == "number"]

@@ -1,6 +1,6 @@
 """The text of a grammar in Lark's notation, cut into tokens, and the characters that a literal means.
 
-Line breaks inside brackets are blank; comments, blanks and continued lines are left out. What stands behind `%json` is
+Line breaks inside brackets are blank; comments, blanks and continued lines are left out. What stands after `%json` is
 one token, whatever is in it. Knows no rules and no terminals.
 """
 

@@ -1,22 +1,23 @@
 """Left recursion taken out of a grammar, exactly: the language stays what it was.
 
 An automaton that reads from left to right cannot begin a rule with itself. Rules that begin with one another form a
-*circle*; each is split into what begins with a rule of the circle and what does not,
+strongly connected *component*; each is split into what begins with a rule of the component and what does not,
 
     A_i = A_1 R_i1 | … | A_n R_in | B_i
 
-which is a linear system, solved by writing down the ways from what a text begins with to the rule it must become::
+which is a system of linear equations, solved by writing down the ways from what a text begins with to the rule that it
+must become (as by Arden's rule)::
 
     A_i      = B_1 way(1, i) | … | B_n way(n, i)
     way(k,i) = R_1k way(1, i) | … | R_nk way(n, i) | nothing, if k = i
 
     expr = expr "+" term | term      becomes      expr = term way,  way = "+" term way | nothing
 
-Rules that may write nothing hide circles (``a = b? a "x"``), so the system is set up for what is not empty, and
-emptiness is carried beside it. In a circle of one rule, ``A way`` is ``B way``, since ways repeat: so
-``e = e "+" e | number`` does not pile up a stack for every ``+``.
+Rules that may be empty hide components (``a = b? a "x"``), so the system is set up for texts that are not empty, and
+whether a rule may be empty is kept separately. In a component of one rule, ``A way`` is ``B way``, since ways repeat:
+so ``e = e "+" e | number`` does not push onto the stack for every ``+``.
 
-It knows expressions only. Python's recursion follows their nesting, which those who read texts bound.
+It knows expressions only. Its recursion follows their nesting, which the parsers of grammars bound.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from ..network.expression import EMPTY_TEXT, Alternation, Embed, Expression, Lit
 from ..text.dfa import Dfa
 from .walks import children, rule_names, strong_components
 
-MAX_CIRCLE = 64  # rules that begin with one another; the ways between them are as many as their square
+MAX_COMPONENT = 64  # rules that begin with one another; the number of ways between them is the square
 MAX_STEPS = 50_000  # of all these ways together
 
 
@@ -45,8 +46,12 @@ def without_left_recursion(rules: Mapping[str, Expression], compile_time: Compil
     for name, body in rules.items():
         compile_time.check("", f"grammar, rule {name}")
         begins[name] = {other: None for other in _beginnings(body, nullable) if other in rules}
-    circles = [circle for circle in strong_components(begins) if len(circle) > 1 or circle[0] in begins[circle[0]]]
-    return _Rewriting(rules, nullable, circles, compile_time).rules if circles else dict(rules)
+    components = [
+        component
+        for component in strong_components(begins)
+        if len(component) > 1 or component[0] in begins[component[0]]
+    ]
+    return _Rewriting(rules, nullable, components, compile_time).rules if components else dict(rules)
 
 
 def with_filled_turns(rules: Mapping[str, Expression], compile_time: CompileTime) -> dict[str, Expression]:
@@ -111,7 +116,7 @@ def _beginnings(body: Expression, nullable: frozenset[str]) -> dict[str, None]:
 
 @dataclass(slots=True)
 class _Parts:
-    """An expression taken apart: whether it may be empty, what follows each rule of the circle that it may begin
+    """An expression taken apart: whether it may be empty, what follows each rule of the component that it may begin
     with (that rule not being empty), and its other texts that are not empty."""
 
     may_be_empty: bool = False
@@ -144,7 +149,7 @@ class _Rewriting:
         self,
         rules: Mapping[str, Expression],
         nullable: frozenset[str],
-        circles: list[list[str]],
+        components: list[list[str]],
         compile_time: CompileTime,
     ) -> None:
         self._time = compile_time
@@ -152,15 +157,15 @@ class _Rewriting:
         self.rules = dict(rules)
         self._old = rules
         self._nullable = nullable
-        self._in_circle = {name for circle in circles for name in circle}
+        self._in_component = {name for component in components for name in component}
         self._pending: list[str] = []
-        for circle in circles:
-            if len(circle) > MAX_CIRCLE:
+        for component in components:
+            if len(component) > MAX_COMPONENT:
                 raise ConstraintTooLarge(
-                    f"grammar: {len(circle)} rules begin with one another ({', '.join(sorted(circle)[:3])} …); "
-                    f"at most {MAX_CIRCLE} can be rewritten"
+                    f"grammar: {len(component)} rules begin with one another ({', '.join(sorted(component)[:3])} …); "
+                    f"at most {MAX_COMPONENT} can be rewritten"
                 )
-            self._open_circle(circle)
+            self._open_component(component)
         self.fill()
 
     def fill(self) -> None:
@@ -182,33 +187,33 @@ class _Rewriting:
             return Repeat(self.turned(expression.item), expression.minimum, expression.maximum)
         return Repeat(self.turned(self._filled(expression.item)), 0, expression.maximum)
 
-    def _open_circle(self, circle: list[str]) -> None:
-        members = frozenset(circle)
-        parts = {name: self._parts(self._old[name], members) for name in circle}
-        for name in circle:
+    def _open_component(self, component: list[str]) -> None:
+        members = frozenset(component)
+        parts = {name: self._parts(self._old[name], members) for name in component}
+        for name in component:
             whole: Expression = Rule(_not_empty(name))
             self.rules[name] = Alternation((whole, EMPTY_TEXT)) if name in self._nullable else whole
-        if len(circle) == 1:
-            self._open_single(circle[0], parts[circle[0]])
+        if len(component) == 1:
+            self._open_single(component[0], parts[component[0]])
             return
-        leads_to: dict[str, dict[str, list[Expression]]] = {name: {} for name in circle}  # from, to -> readings
-        empty_steps: dict[str, dict[str, None]] = {name: {} for name in circle}
-        for name in circle:
+        leads_to: dict[str, dict[str, list[Expression]]] = {name: {} for name in component}  # from, to -> readings
+        empty_steps: dict[str, dict[str, None]] = {name: {} for name in component}
+        for name in component:
             for begun, endings in parts[name].after.items():
                 for ending in endings:
                     taken = self._parts(ending, frozenset())
                     leads_to[begun].setdefault(name, []).extend(taken.others)
                     if taken.may_be_empty:
                         empty_steps[begun][name] = None
-        for name in circle:
+        for name in component:
             self._time.check("", f"grammar, rule {name}")
             beginnings = [
                 _joined(_either(parts[first].others), Rule(_way(first, name)))
-                for first in circle
+                for first in component
                 if parts[first].others
             ]
             self.rules[_not_empty(name)] = _either(beginnings)
-            for first in circle:
+            for first in component:
                 self.rules[_way(first, name)] = self._way_body(first, name, leads_to, empty_steps)
 
     def _way_body(
@@ -258,30 +263,30 @@ class _Rewriting:
         """The texts of an expression that are not empty."""
         return _either(self._parts(expression, frozenset()).others)
 
-    def _parts(self, expression: Expression, circle: frozenset[str]) -> _Parts:
+    def _parts(self, expression: Expression, component: frozenset[str]) -> _Parts:
         found = _Parts()
         if isinstance(expression, Rule):
             found.may_be_empty = expression.name in self._nullable
-            if expression.name in circle:
+            if expression.name in component:
                 found.after[expression.name] = [EMPTY_TEXT]
             else:
                 found.others.append(self._filled_rule(expression.name))
         elif isinstance(expression, Alternation):
             for option in expression.options:
-                parts = self._parts(option, circle)
+                parts = self._parts(option, component)
                 found.add(parts)
                 found.may_be_empty = found.may_be_empty or parts.may_be_empty
         elif isinstance(expression, Sequence):
             found.may_be_empty = True
             for index, part in enumerate(expression.parts):
-                parts = self._parts(part, circle)
+                parts = self._parts(part, component)
                 found.add(parts, expression.parts[index + 1 :])
                 if not parts.may_be_empty:
                     found.may_be_empty = False
                     break
         elif isinstance(expression, Repeat):
             if expression.maximum != 0:
-                parts = self._parts(expression.item, circle)
+                parts = self._parts(expression.item, component)
                 fewer = None if expression.maximum is None else expression.maximum - 1
                 rest = Repeat(expression.item, max(expression.minimum - 1, 0), fewer)
                 found.add(parts, () if fewer == 0 else (rest,))
@@ -298,10 +303,10 @@ class _Rewriting:
 
     def _filled_rule(self, name: str) -> Rule:
         """The rule without the empty text."""
-        if name not in self._nullable and name not in self._in_circle:
+        if name not in self._nullable and name not in self._in_component:
             return Rule(name)
         filled = _not_empty(name)
-        if filled not in self.rules and name not in self._in_circle and name in self._old:
+        if filled not in self.rules and name not in self._in_component and name in self._old:
             self.rules[filled] = EMPTY_TEXT  # until its turn comes
             self._pending.append(name)
         return Rule(filled if name in self._old else name)

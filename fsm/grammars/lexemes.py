@@ -5,7 +5,7 @@ there to an accepting state. It moves with every character and is gone when the 
 terminal that may follow could break, or carry along, are not made at all.
 
 A name that is not a terminal stands for what is written elsewhere (`%json`) and asks for nothing.
-All automata are laid out over one alphabet, so a terminal runs beside any number of obligations in one product.
+All automata share one alphabet, so a terminal and any number of obligations run as one product automaton.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from ..regex.regex_tree import Node, Plain
 from ..text.alphabet import Alphabet
 from ..text.dfa import Dfa
 
-MAX_STATES = 20_000  # of a terminal beside its obligations
-MAX_WORK = 4_000_000  # characters that terminals beside obligations, and each of these, were asked for
+MAX_STATES = 20_000  # of the product of a terminal and its obligations
+MAX_WORK = 4_000_000  # character steps asked of products of terminals and obligations, and of each of these
 MAX_CELLS = 1 << 23  # states of all terminals, times the kinds of characters
 Obligations = frozenset[tuple[str, int]]
 NONE: Obligations = frozenset()
@@ -100,14 +100,14 @@ class Terminal:
 
     @functools.cached_property
     def _after_match(self) -> npt.NDArray[np.bool_]:
-        """For every class of characters whether one may stand behind a match within a longer one."""
+        """For every class of characters whether one may stand after a match within a longer one."""
         return np.asarray(self.dfa.table[self.dfa.accepting].any(axis=0))
 
 
 @dataclass(frozen=True, slots=True)
-class _Beside:
-    """A terminal beside obligations: table[state][class], with state 0 dead and 1 first, and what is left behind by
-    a match that ends in a state (None: none ends there)."""
+class _Product:
+    """The product of a terminal and obligations: table[state][class], with state 0 dead and 1 first, and the
+    obligations left by a match that ends in a state (None: none ends there)."""
 
     table: list[list[int]]
     left: list[Obligations | None]
@@ -118,7 +118,7 @@ class Lexemes:
 
     Args:
         terminals: by name.
-        followers: for a terminal, the names of those that may stand directly behind it.
+        followers: for a terminal, the names of those that may stand directly after it.
         foreign: for names that are no terminals, the characters that their texts may begin with.
 
     Attributes:
@@ -149,7 +149,7 @@ class Lexemes:
         self._num_cells = 0
         for name, terminal in terminals.items():
             self._lay_out(name, terminal)
-        self._beside: dict[tuple[str, Obligations], _Beside] = {}
+        self._products: dict[tuple[str, Obligations], _Product] = {}
         self._expressions: dict[object, Expression] = {}
         self._made: frozenset[tuple[str, int]] = frozenset()
         made = set()
@@ -161,7 +161,7 @@ class Lexemes:
                     if not all(self._is_harmless(follower, one) for follower in followers.get(name, ())):
                         made.add(one)
         self._made = frozenset(made)
-        self._beside.clear()
+        self._products.clear()
         self.has_obligations = bool(made)
 
     def _lay_out(self, name: str, terminal: Terminal) -> None:
@@ -195,7 +195,7 @@ class Lexemes:
         return self.is_harmless(name, frozenset((one,)))
 
     def is_harmless(self, name: str, before: Obligations) -> bool:
-        """Whether the obligations change nothing for a terminal, nor live on behind it."""
+        """Whether the obligations change nothing for a terminal, nor outlive it."""
         if not before or name in self.terminals:
             return not before or self._same(name, before)
         starts = self.alphabet.classes_of(self._foreign[name])
@@ -216,7 +216,7 @@ class Lexemes:
         return True
 
     def left_by(self, name: str, before: Obligations) -> frozenset[Obligations]:
-        """What a terminal can leave behind where these obligations stand before it."""
+        """The obligations that a terminal can leave, given those before it."""
         if name not in self.terminals:
             return frozenset((NONE,)) if self.is_harmless(name, before) else frozenset()
         return frozenset(left for left in self._run(name, before).left if left is not None)
@@ -243,9 +243,9 @@ class Lexemes:
         dfa = Dfa.from_table(self.alphabet, np.array(run.table, np.int32), np.array(accepting, np.bool_), 1)
         return NOTHING if dfa.is_empty() else Embed(dfa.minimised())
 
-    def _run(self, name: str, before: Obligations) -> _Beside:
-        """A terminal beside obligations; states that cannot end are kept out."""
-        found = self._beside.get((name, before))
+    def _run(self, name: str, before: Obligations) -> _Product:
+        """The product of a terminal and obligations; states that cannot end are left out."""
+        found = self._products.get((name, before))
         if found is not None:
             return found
         table, accepting = self._tables[name], self._accepting[name]
@@ -265,7 +265,7 @@ class Lexemes:
                 number = numbers.setdefault((target, moved), len(nodes) + 1)
                 if number > len(nodes):
                     if number > MAX_STATES:
-                        raise ConstraintTooLarge(f"grammar: the terminal {name} is too large beside its neighbours")
+                        raise ConstraintTooLarge(f"grammar: the terminal {name} is too large next to its neighbours")
                     nodes.append((target, moved))
                 row.append(number)
             rows.append(row)
@@ -277,8 +277,8 @@ class Lexemes:
                 f"grammar: terminals such as {name} could run into one another in too many ways; put a character "
                 "between them that belongs to neither"
             )
-        self._beside[name, before] = _live(rows, left)
-        return self._beside[name, before]
+        self._products[name, before] = _live(rows, left)
+        return self._products[name, before]
 
     def _moved(self, obligations: Obligations, class_id: int) -> Obligations | None:
         """The obligations after a character; None if it breaks one."""
@@ -294,7 +294,7 @@ class Lexemes:
         return frozenset(moved)
 
 
-def _live(rows: list[list[int]], left: list[Obligations | None]) -> _Beside:
+def _live(rows: list[list[int]], left: list[Obligations | None]) -> _Product:
     """Without the states from which no match can end: they become 0."""
     sources: list[list[int]] = [[] for _ in rows]
     for state, row in enumerate(rows):
@@ -306,4 +306,4 @@ def _live(rows: list[list[int]], left: list[Obligations | None]) -> _Beside:
             if source not in live:
                 live.add(source)
                 queue.append(source)
-    return _Beside([[target if target in live else 0 for target in row] for row in rows], left)
+    return _Product([[target if target in live else 0 for target in row] for row in rows], left)

@@ -7,16 +7,16 @@
     ab cd     yes
     abcd      no: the first NAME takes all of it, so no text is left for the second one
 
-Read as characters, a terminal followed by what could have made it longer is not that terminal any more. So behind a
-terminal there may be an *obligation*: what follows must not go on to a longer match (`lexemes`). Most obligations can
-never be broken by what may follow in the grammar and are forgotten at once (JSON has none that matter). Those that are
-left become a part of the names of the rules,
+In characters, a terminal followed by text that could have made it longer is no longer that terminal. So a terminal may
+leave an *obligation*: what follows must not complete a longer match (`lexemes`). Most obligations cannot be broken by
+anything that may follow in the grammar and are dropped at once (JSON has none that matter). The others become part of
+the names of rules,
 
     rule [obligations before it → obligations that it may leave]
 
-where those that the rest cannot tell apart are kept together, so that nothing has to be guessed ahead.
-Ignored terminals may stand in front of every other and at the end, as many as like to. Where they run into nothing
-else (JSON), all of them in a row are one terminal.
+where obligations that the rest cannot distinguish are merged, so that nothing has to be guessed ahead.
+Any number of ignored terminals may stand before every other terminal and at the end. Where they can be confused with
+nothing else (JSON), a run of them is one terminal.
 
 Knows expressions, no notation. Python's recursion follows the nesting of expressions, which their readers bound.
 """
@@ -37,9 +37,9 @@ from .walks import mapped, rule_names
 
 MAX_RULES = 10_000  # rules with obligations in their names
 MAX_ROUNDS = 200
-MAX_ASKED = 50_000  # times that it is asked what a rule or terminal leaves behind
+MAX_ASKED = 50_000  # questions about which obligations a rule or terminal leaves
 IGNORED = "%ignore"
-Leaves = frozenset[Obligations] | None  # what may be left behind; None: anything
+Leaves = frozenset[Obligations] | None  # obligations that may be left; None: any
 
 
 def lexed(
@@ -109,7 +109,7 @@ def _is_apart(terminal: Terminal, others: Seq[Terminal], foreign: Mapping[str, s
 
 
 class _Product:
-    """Rules and what they leave behind, from what stands before them.
+    """Rules and the obligations that they leave, given those before them.
 
     `possible` holds, for a rule and the obligations before it, all that it can leave; `rules` gets a rule for all that
     is asked for, by rule, obligations before it and those it may leave.
@@ -139,10 +139,10 @@ class _Product:
                 raise _too_large()
         return Grammar(self.rules, first.name)
 
-    # ---------------------------------------------------------------- what is left behind
+    # ---------------------------------------------------------------- the obligations left
 
     def left_by(self, expression: Expression, before: Obligations) -> frozenset[Obligations]:
-        """What an expression can leave behind, as far as is known."""
+        """The obligations that an expression can leave, as far as is known."""
         if isinstance(expression, Rule):
             self.num_asked += 1
             if self.num_asked > MAX_ASKED:
@@ -184,7 +184,7 @@ class _Product:
         return here
 
     def settle(self) -> None:
-        """Finds what the rules asked about for the first time leave behind: goes round until nothing changes.
+        """Finds the obligations that rules asked about for the first time leave: a fixed point, by iteration.
 
         Those asked about before depend on none of them.
         """
@@ -236,24 +236,24 @@ class _Product:
             return self.written(parts[0], before, leaves)
         rest = Sequence(tuple(parts[1:]))
         options = []
-        for behind, members in self.told_apart(self.left_by(parts[0], before), rest, leaves):
-            if leaves is not None and self.left_by(rest, behind).isdisjoint(leaves):
+        for after, members in self.distinguished(self.left_by(parts[0], before), rest, leaves):
+            if leaves is not None and self.left_by(rest, after).isdisjoint(leaves):
                 continue
             first = self.written(parts[0], before, members)
-            options.append((first, behind))
+            options.append((first, after))
         if len(options) == 1:
             return sequence(options[0][0], self.written_all(parts[1:], options[0][1], leaves))
         return Alternation(
             tuple(
-                Sequence((first, self.request(("rest", rest.parts, behind, leaves), "rest", rest, behind, leaves)))
-                for first, behind in options
+                Sequence((first, self.request(("rest", rest.parts, after, leaves), "rest", rest, after, leaves)))
+                for first, after in options
             )
         )
 
-    def told_apart(
+    def distinguished(
         self, possible: frozenset[Obligations], rest: Expression, leaves: Leaves
     ) -> list[tuple[Obligations, Leaves]]:
-        """The obligations between a part and the rest, in groups that the rest cannot tell apart: one of each, all."""
+        """The obligations between a part and the rest, in groups that the rest cannot distinguish: one of each, all."""
         firsts = self.adjacency.first(rest)
         shows = leaves is not None and self.adjacency.is_nullable(rest)
         groups: dict[Obligations, set[Obligations]] = {}
@@ -279,10 +279,10 @@ class _Product:
             return self.written_all((), before, leaves)
         rest = Repeat(item, max(minimum - 1, 0), None if maximum is None else maximum - 1)
         options: list[Expression] = [self.written_all((), before, leaves)] if minimum == 0 else []
-        for behind, members in self.told_apart(self.left_by(item, before), rest, leaves):
-            if leaves is None or not self.left_by(rest, behind).isdisjoint(leaves):
-                key = ("repeat", item, rest.minimum, rest.maximum, behind, leaves)
-                follower = self.request(key, "repeat", rest, behind, leaves)
+        for after, members in self.distinguished(self.left_by(item, before), rest, leaves):
+            if leaves is None or not self.left_by(rest, after).isdisjoint(leaves):
+                key = ("repeat", item, rest.minimum, rest.maximum, after, leaves)
+                follower = self.request(key, "repeat", rest, after, leaves)
                 options.append(Sequence((self.written(item, before, members), follower)))
         return Alternation(tuple(options))
 

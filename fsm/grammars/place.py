@@ -1,4 +1,4 @@
-"""Where in a grammar text something is wrong, said so that an editor can go there."""
+"""Where in a grammar text something is wrong: line and column, as editors count them."""
 
 from __future__ import annotations
 

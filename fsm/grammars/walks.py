@@ -105,12 +105,12 @@ def mapped(expression: Expression, change: Callable[[Rule], Expression]) -> Expr
 
 
 def renamed(expression: Expression, prefix: str) -> Expression:
-    """`expression` with `prefix` in front of the name of every rule that it refers to."""
+    """`expression` with `prefix` before the name of every rule that it refers to."""
     return mapped(expression, lambda rule: Rule(prefix + rule.name))
 
 
 def first_characters(grammar: Grammar) -> str:
-    """The ASCII characters that the texts of a grammar may begin with; rather too many than too few."""
+    """The ASCII characters that the texts of a grammar may begin with; perhaps more, never fewer."""
     found: set[str] = set()
     seen = {grammar.start}
     pending = [grammar.rules[grammar.start]]

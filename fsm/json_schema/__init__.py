@@ -69,7 +69,7 @@ def schema_to_grammar(
         extra_keys: "schema": keys that are not named are allowed unless the schema forbids them; "never": only where
             the schema says what they may be, or names no key at all (`objects.is_closed`).
         annotations: receives the keywords that are there and not enforced, because they demand nothing.
-        places: receives the JSON pointer of the schema behind each rule that has one, by the rule's name.
+        places: receives, by the name of each rule made from a schema, that schema's JSON pointer.
         compile_time: how long this may take; None: without end.
         prefix: begins the names of all rules but those that every grammar of this layout has, which are the same.
 

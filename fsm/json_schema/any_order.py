@@ -1,10 +1,10 @@
 """Objects whose keys may come in any order, as `AnyOrder`s: one per mode of the conditions (see `conditions`).
 
 Keys that are not named may stand anywhere. The exception are witnesses (keys that must exist among the unnamed ones,
-`not: {additionalProperties: ..}`): behind one of them only named keys and other witnesses may follow, so that no
+`not: {additionalProperties: ..}`): after one of them only named keys and other witnesses may follow, so that no
 repetition of its key can undo it.
 
-Where the values of a key are told apart (`variants`), each variant is a member, and excludes the others. A set tells
+Where the values of a key are distinguished (`variants`), each variant is a member, and excludes the others. A set tells
 its members apart by their texts: a constant belongs to the text of its member, so all but one variant of a key have to
 be constants::
 
@@ -99,7 +99,7 @@ class AnyKeyOrder:
         head = self.layout.head
         required, implied, excluded = mode.required, mode.implied, mode.excluded
         heads = (
-            self._told_apart(shape, mode, keys) if shape.key_of else [(key, *head(key, value)) for key, value in keys]
+            self._by_variant(shape, mode, keys) if shape.key_of else [(key, *head(key, value)) for key, value in keys]
         )
         places: dict[str, list[int]] = {}
         if required or implied or excluded:
@@ -131,7 +131,7 @@ class AnyKeyOrder:
     def _cells(self, cells: tuple[Cell, ...]) -> tuple[Expression, ...]:
         return tuple(Sequence((key, *self.layout.colon, value)) for key, value in cells)
 
-    def _told_apart(self, shape: Shape, mode: Mode, values: list[tuple[str, Expression]]) -> list[Head]:
+    def _by_variant(self, shape: Shape, mode: Mode, values: list[tuple[str, Expression]]) -> list[Head]:
         """Members, no two with the same text. A variant of several constants is as many members, unless it may be owed.
 
         Raises:

@@ -1,7 +1,7 @@
 """Arrays: one branch's facets as an expression.
 
 Plain arrays are a list of fixed items and a repetition. `uniqueItems` of a list is `AnyOrder` over its values; other
-strings are remembered while a text is written (`keys`). `contains`, and `uniqueItems` of few values behind fixed items,
+strings are remembered while a text is written (`keys`). `contains`, and `uniqueItems` of few values after fixed items,
 become right-linear rules, one per state of the count (or per set of values used), which the automaton runs as states.
 So does the negation of `uniqueItems` over few values: one of them comes twice, and which one is left open at first.
 """
@@ -32,7 +32,7 @@ from .parts import ArrayFacet, Contains, Goal
 from .plain import PlainArray
 from .texts import error_at
 
-MAX_UNIQUE = 10  # values of items behind fixed ones
+MAX_UNIQUE = 10  # values of items after fixed ones
 MAX_UNIQUE_LIST = 4096
 MAX_REPEATED = 128  # values of which one must come twice
 
@@ -52,7 +52,7 @@ class ArrayWriter:
             plain list with objects or arrays in it, if each value has one text.
         strings: all values of a goal, each once in a list, and how many they are; None if not all of them are strings.
         constant: the goal of a value.
-        is_impossible: whether surely no value fulfils a goal.
+        is_impossible: whether a goal is certain to have no value.
         states: writes arrays whose items are counted.
     """
 
@@ -153,7 +153,7 @@ class ArrayWriter:
     # ---------------------------------------------------------------- uniqueItems
 
     def _repeatable(self, goals: list[Goal], maximum: int | None, pointer: str) -> list[Goal]:
-        """The values, each as a goal, that can be items twice; the last goal is that of all items behind the others."""
+        """The values, each as a goal, that can be items twice; the last goal is that of all items after the others."""
         rest = len(goals) - 1
         pairs = {goals[one] | goals[other]: None for other in range(rest) for one in range(other)}
         if maximum is None or maximum > rest:
@@ -202,7 +202,7 @@ class ArrayWriter:
         return self._distinct(goals, minimum, maximum, pointer)
 
     def _differ_anyway(self, goals: list[Goal], maximum: int | None) -> bool:
-        """Whether items surely differ: no value fulfils two of the goals, nor the last if that stands for several."""
+        """Whether items always differ: no value fulfils two of the goals, nor the last if that stands for several."""
         used = goals[:maximum]
         if len(used) > MAX_UNIQUE or ((maximum is None or maximum > len(goals)) and not self.is_impossible(goals[-1])):
             return False
@@ -259,7 +259,7 @@ class ArrayWriter:
     def _distinct(self, goals: list[Goal], minimum: int, maximum: int | None, pointer: str) -> Expression | None:
         """Strings that differ: those of the goals but the last, then any number of the last.
 
-        No list may come to a place where all strings have been used up. Behind i items at most i of them have been.
+        No list may come to a place where all strings have been used up. After i items at most i of them have been.
         """
         items: list[Embed] = []
         counts: list[float] = []
@@ -287,6 +287,6 @@ def not_strings(pointer: str) -> ConstraintError:
     return error_at(
         UnsupportedSchema,
         pointer,
-        f"items that differ may be strings, or out of a list of at most {MAX_UNIQUE_LIST} values ({MAX_UNIQUE} beside "
+        f"items that differ may be strings, or out of a list of at most {MAX_UNIQUE_LIST} values ({MAX_UNIQUE} after "
         "prefixItems or contains); list them, write them as strings, or leave uniqueItems to a later check",
     )

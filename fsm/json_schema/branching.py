@@ -7,7 +7,7 @@ disjunction copies the sheet once per option, and a sheet whose types have run o
 
 `oneOf` becomes "this option and none of those that it may overlap"; overlap is ruled out by `disjoint`, so that the
 usual tagged union costs nothing. Where the tag may be missing (a constant with a default value) and there are too many
-options for the objects without it to be told apart, only those with it are kept: the goal is *narrowed*. Nothing is
+options for the objects without it to be distinguished, only those with it are kept: the goal is *narrowed*. Nothing is
 proved from the branches of narrowed goals.
 
 A schema that is an `anyOf` and nothing else has the branches of its options, each of them worked out once, however deep
@@ -43,16 +43,16 @@ from .texts import error_at
 from .unevaluated import closed, is_evaluating, rest_of
 
 MAX_BRANCHES = 2_000
-"""Into so many sheets one goal may be split, whatever is in them."""
+"""Most sheets that one goal may be split into, whatever is in them."""
 MAX_ON_SHEETS = 20_000
 """Into more of them only if together they hold no more than this: unions of some thousand options are cheap."""
 
 FACTORED_FROM = 64
-"""From so many sheets on, conditions on keys and scalars are not worked off any more, but carried by the objects."""
+"""From this number of sheets on, conditions on keys and scalars are no longer worked off but carried by the objects."""
 
 MANY_OPTIONS = 4
 MANY_SHEETS = 32
-"""From so many on, what contradicts a sheet is looked for before it is split."""
+"""From this number on, contradictions of a sheet are looked for before it is split."""
 
 MAX_NESTING = 16
 """Most goals that are expanded within each other to prove options of `oneOf` disjoint."""
@@ -193,11 +193,11 @@ class Branching:
         return self.sites.in_doubt
 
     def is_impossible(self, goal: Goal) -> bool:
-        """Whether surely no value fulfils the goal."""
+        """Whether it is certain that no value fulfils the goal."""
         return self._proofs().is_impossible(goal)
 
     def _proofs(self) -> Disjointness:
-        """Not kept, as it refers to this object: circles wait for the garbage collector."""
+        """Not kept, as it refers to this object: reference cycles wait for the garbage collector."""
         return Disjointness(self, self._disjoint, self._impossible, self._effort, self._time)
 
     def part(self, atom: int) -> Part:
@@ -380,7 +380,7 @@ class Branching:
         return proofs.are_tagged(sheet.branch(), goals)
 
     def _tagged(self, options: tuple[Part, ...], context: Branch) -> tuple[Part, ...] | None:
-        """The options, with a key that tells them apart where it is there; None if there is no such key."""
+        """The options, with a key that distinguishes them where it is present; None if there is no such key."""
         tag = self._proofs().tag(context, [frozenset(option.atoms) for option in options])
         if tag is None:
             return None

@@ -104,7 +104,7 @@ class Keywords:
         return [goal(item, pointer + str(i), resource) for i, item in enumerate(self.over(value, name))]
 
     def over(self, items: Iterable[Item], name: str) -> Iterator[Item]:
-        """The items of a keyword, asking for the time now and then."""
+        """The items of a keyword, with the time checked now and then."""
         return self.sites.time.over(items, f"{self.pointer}/{name}")
 
     def goal_map(self, name: str) -> dict[str, Goal]:
@@ -114,11 +114,11 @@ class Keywords:
             raise self.bad(name, "an object of schemas")
         return self.sites.goals(value, f"{self.pointer}/{name}/", self.site.resource)
 
-    def check_pattern(self, pattern: str, pointer: str, *, surely: bool = True) -> None:
+    def check_pattern(self, pattern: str, pointer: str, *, for_all: bool = True) -> None:
         """Refuses a pattern that has no automaton, here where its place is known."""
         try:
-            language = pattern_language(pattern, surely=surely, compile_time=self.sites.time)
-            if not surely and (language.num_states > SMALL_PATTERN or "(?" in pattern):  # asked for in both readings
+            language = pattern_language(pattern, for_all=for_all, compile_time=self.sites.time)
+            if not for_all and (language.num_states > SMALL_PATTERN or "(?" in pattern):  # asked for in both readings
                 pattern_language(pattern, compile_time=self.sites.time)
         except InvalidRegex as error:
             raise error_at(InvalidSchema if error.is_malformed else UnsupportedSchema, pointer, f"{error}") from error

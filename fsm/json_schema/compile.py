@@ -121,7 +121,7 @@ class SchemaCompiler:
 
     @contextmanager
     def _letting_go(self) -> Iterator[None]:
-        """In the end drops what refers to this object: a circle of a million objects waits for the collector."""
+        """At the end drops what refers to this object: a cycle of a million objects would wait for the collector."""
         try:
             yield
         finally:

@@ -151,9 +151,9 @@ def _relations(clauses: Iterable[Clause], pointer: str) -> tuple[Graph, Graph, s
             apart |= {(first, second), (second, first)}
     implied: dict[str, frozenset[str]] = {}
     num_implied = 0
-    for key, behind in _closed(onward):
-        implied[key] = behind
-        num_implied += len(behind)
+    for key, others in _closed(onward):
+        implied[key] = others
+        num_implied += len(others)
         if num_implied > MAX_IMPLIED:
             message = f"the keys imply one another {MAX_IMPLIED} times or more; let fewer keys depend on one another"
             raise error_at(ConstraintTooLarge, pointer, message)
@@ -170,7 +170,7 @@ def _relations(clauses: Iterable[Clause], pointer: str) -> tuple[Graph, Graph, s
 
 
 def _closed(onward: dict[str, set[str]]) -> Iterator[tuple[str, frozenset[str]]]:
-    """Each key with everything behind it, without the key itself. Sets of keys are the bits of whole numbers."""
+    """Each key with all that it implies, itself excluded. Sets of keys are the bits of whole numbers."""
     names = list(dict.fromkeys((*onward, *(name for others in onward.values() for name in others))))
     number = {name: index for index, name in enumerate(names)}
     steps = [sum(1 << number[name] for name in onward.get(key, ())) for key in names]

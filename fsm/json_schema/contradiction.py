@@ -5,8 +5,8 @@
     {"required": ["a"], "properties": {"a": {"enum": []}}}      /properties/a: it must be there, and nothing can be
     {"allOf": [{"type": "string"}, {"type": "integer"}]}        the root: each option alone has values, both have not
 
-Only asked once a schema is known to be empty, so it may take its time: it compiles the subschemas that must hold, one
-level after the other, and goes down where one is empty by itself. Where none is, the keywords of that place contradict
+Used only when a schema is known to be empty, so it may be slow: it compiles the subschemas that must hold, one level
+after the other, and goes down where one is empty by itself. Where none is, the keywords of that place contradict
 each other. Bounded by `MAX_TRIES` compilations.
 """
 
@@ -46,7 +46,7 @@ def place_of_contradiction(
     site = sites.resolver.root
     tries = 0
     seen: set[str] = set()
-    while site.pointer not in seen:  # a schema that must contain itself is a circle
+    while site.pointer not in seen:  # a schema that must contain itself is a cycle
         seen.add(site.pointer)
         for below in _must_hold(sites, site):
             tries += 1

@@ -87,23 +87,23 @@ def _holds(
     required: set[str],
     value: Callable[[str, Goal], tuple[set[object], tuple[set[object], bool]] | None],
 ) -> bool | None:
-    """Whether objects with the required keys surely fulfil a part about constants, or surely do not; None: unknown."""
+    """Whether all objects with the required keys fulfil a part about constants; False: none does; None: unknown."""
     if part.atoms or part.disjunctions or len(part.objects) != 1:
         return None
     if not part.types & OBJECT:
         return False
     (facet,) = part.objects
-    surely = True
+    is_certain = True
     for key, goal in facet.properties.items():
         compared = value(key, goal) if key in required and goal != NEVER else None
         if compared is None:
-            surely = False
+            is_certain = False
             continue
         own, (asked, is_exact) = compared
         if own.isdisjoint(asked):
             return False
-        surely = surely and is_exact and own <= asked
-    if not surely or facet.witnesses or not names_only(facet):
+        is_certain = is_certain and is_exact and own <= asked
+    if not is_certain or facet.witnesses or not names_only(facet):
         return None
     return (
         True if required_keys((facet,)) == {key for clause in facet.clauses for key, _ in clause} <= required else None

@@ -205,7 +205,7 @@ def _explain(sites: Sites, site: Site, found: list[Demand], annotations: list[An
         elif not is_keyword(name, draft):
             continue  # noted while it was read
         elif alone and name != "$ref":
-            annotations.append(Annotation(pointer, "beside $ref, which up to draft 7 stands alone; not enforced"))
+            annotations.append(Annotation(pointer, "next to $ref, which up to draft 7 stands alone; not enforced"))
         elif name in idle:
             annotations.append(Annotation(pointer, f"about {idle[name]}, which cannot stand here; demands nothing"))
         elif name != "format" or part is None or any(test[0] == "format" for test in part.strings):
@@ -280,5 +280,5 @@ def _product(tests: tuple[Test, ...]) -> str:
     expression = string_expression(tests)
     language = expression.language if isinstance(expression, Embed) else None
     if isinstance(language, Counted):
-        return f"{len(language.language.table) - 3} states, and the characters counted beside them"
+        return f"{len(language.language.table) - 3} states, and the characters counted separately"
     return f"product of {len(language.table) - 3} states" if isinstance(language, JsonStrings) else "product: nothing"

@@ -26,7 +26,7 @@ PRODUCT_EFFORT, WALK_EFFORT = 20, 4  # a product of automata, a walk through two
 
 
 class Branches(Protocol):
-    """Whoever knows the branches of goals."""
+    """What knows the branches of goals."""
 
     @property
     def in_doubt(self) -> bool:
@@ -54,7 +54,7 @@ class Effort:
             raise error_at(
                 ConstraintTooLarge,
                 f"{pointer}/oneOf",
-                "too many options to be told apart; give each a required key with a constant of its own, or use anyOf",
+                "too many options to distinguish; give each a required key with a constant of its own, or use anyOf",
             )
 
 
@@ -114,7 +114,7 @@ class Disjointness:
         return twice
 
     def are_tagged(self, context: Branch, goals: list[Goal]) -> bool:
-        """Whether within the context one key tells all goals apart, having other constants under each of them.
+        """Whether within the context one key distinguishes all goals, having other constants under each of them.
 
         What `within` would prove of every two of them, in time proportional to their number.
         """
@@ -126,7 +126,7 @@ class Disjointness:
         return any(self._is_tag(options, key) for key in sorted(keys))
 
     def tag(self, context: Branch, goals: list[Goal]) -> str | None:
-        """A key that tells all goals apart within the context in objects that have it; None if there is none."""
+        """A key that distinguishes all goals within the context in objects that have it; None if there is none."""
         options = self._facets(context, goals)
         if options is None:
             return None
@@ -291,7 +291,7 @@ def _strings(left: tuple[Test, ...], right: tuple[Test, ...], time: CompileTime)
 
 
 def _takes_product(left: tuple[Test, ...], right: tuple[Test, ...]) -> bool:
-    """Whether numbers are told apart by nothing less than an automaton."""
+    """Whether only an automaton can distinguish the numbers."""
     is_listed = _among(left) is not None or _among(right) is not None
     return bool(left and right) and not is_listed and not are_far_apart(left, right)
 

@@ -111,7 +111,7 @@ class Factoring:
         if disjunction.exclusive:
             return None
         several: list[list[Condition]] = []
-        only: list[Condition] = []  # of options that have one: joined at one go, as there may be very many
+        only: list[Condition] = []  # of options that have one: joined at once, as there may be very many
         for option in disjunction.options:
             self.time.check(option.pointer)
             own = self._of_part(option, depth)

@@ -12,10 +12,10 @@ under both the RFC and the checkers in wide use. So some texts that the RFC has 
     idn-hostname           capitals; scripts from right to left; characters beyond the basic plane; more than 4 labels,
                            or 14 characters in a label that is not ASCII (`idn.py`)
     uri-template           percent-encoded names of variables, lengths of four digits
-    relative-json-pointer  numbers with a digit behind a zero
+    relative-json-pointer  numbers with a digit after a zero
     regex                  groups within groups within groups, named groups, look-around
 
-What a negation forbids are these texts, too (`format_language`, not `surely`).
+A negation forbids these texts, too (`format_language` with `for_all=False`).
 
 A name that is not in `FORMATS` is an annotation. So are those of OpenAPI (`OPENAPI`): JSON Schema does not have them,
 its validators do not look at them, and under `byte` people send other things than base64.
@@ -163,12 +163,12 @@ def is_format(name: str) -> bool:
 
 
 @functools.cache
-def format_language(name: str, *, surely: bool = True) -> Dfa:
-    """The strings of a format for all validators (or, if not `surely`, those that it may have for some).
+def format_language(name: str, *, for_all: bool = True) -> Dfa:
+    """The strings of a format for all validators (or, if not `for_all`, those that it may have for some).
 
     `name` must be one that `is_format` knows.
     """
-    if not surely and name in _POSSIBLE:
+    if not for_all and name in _POSSIBLE:
         return regex_to_dfa(_POSSIBLE[name], search=False, dialect="json-schema").minimised()
     if name == "regex":
         return _plain_regexes()
@@ -198,7 +198,7 @@ def _span(first: str, last: str) -> list[str]:
 
 
 def _ordered_bounds() -> str:
-    """`m,n` with m <= n, of at most two digits each, or of fewer digits before the comma than behind it."""
+    """`m,n` with m <= n, of at most two digits each, or of fewer digits before the comma than after it."""
     options = [r"\d,[1-9]\d{1,2}", r"[1-9]\d,[1-9]\d\d", *(rf"{digit},[{digit}-9]" for digit in range(10))]
     for tens in range(1, 10):
         options += [rf"{tens}{digit},{tens}[{digit}-9]" for digit in range(10)]

@@ -4,7 +4,7 @@ Whether a label is allowed depends on its normal form, on its direction and on t
 which an automaton can tell in general. So only labels are written for which all three hold in any case:
 
     characters    letters and digits of the basic plane that NFKC and case folding leave alone and that are written
-                  from left to right; marks behind them that never compose, none reordered with its neighbour
+                  from left to right; marks after them that never compose, none reordered with its neighbour
     hyphens       neither first nor last, nor third and fourth together
     lengths       MAX_WIDE characters, which take at most 58 in Punycode, or MAX_NARROW in ASCII; MAX_LABELS labels
 

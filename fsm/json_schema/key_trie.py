@@ -49,8 +49,8 @@ def any_text_except(excluded: frozenset[str], compile_time: CompileTime = NO_LIM
     most = MAX_CELLS // alphabet.num_classes
     if len(joined) >= most and _num_beginnings(texts) >= most:
         raise ConstraintTooLarge(
-            f"{len(texts)} keys with {len(characters)} different characters are too many to be told from all others; "
-            "name fewer, or allow no others (additionalProperties: false)"
+            f"{len(texts)} keys with {len(characters)} different characters are too many to distinguish from all others"
+            "; name fewer, or allow no others (additionalProperties: false)"
         )
     compile_time.check_here()
     table, accepting, distance = core.trie_except(symbols, lens, alphabet.num_classes)
@@ -77,7 +77,7 @@ class OtherStrings:
 
     @functools.cached_property
     def _strings(self) -> JsonStrings:
-        """The same language with the same states, for those who look at it."""
+        """The same language with the same states, for callers that read them."""
         return JsonStrings(any_text_except(self._excluded))
 
     @property

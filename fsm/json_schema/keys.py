@@ -20,9 +20,9 @@ FEW_FACETS = 4
 
 
 @remembered(4096)
-def _matched(pattern: str, keys: tuple[str, ...], surely: bool) -> frozenset[str]:
+def _matched(pattern: str, keys: tuple[str, ...], for_all: bool) -> frozenset[str]:
     """The keys in which the pattern is found by all validators, or by some: many take hardly longer than one."""
-    return frozenset(pattern_language(pattern, surely=surely).among(keys))
+    return frozenset(pattern_language(pattern, for_all=for_all).among(keys))
 
 
 def is_matched(pattern: str, key: str) -> bool:
@@ -42,8 +42,8 @@ def goal_of_key(
     goal: Goal = frozenset()
     if matched_by is None:
 
-        def matched_by(pattern: str, surely: bool) -> frozenset[str]:
-            return _matched(pattern, (key,), surely)
+        def matched_by(pattern: str, for_all: bool) -> frozenset[str]:
+            return _matched(pattern, (key,), for_all)
 
     for facet in facets:
         own = facet.properties.get(key)
@@ -64,8 +64,8 @@ def goals_of_keys(facets: Sequence[ObjectFacet], keys: Iterable[str]) -> Callabl
     names = tuple(keys)
 
     @functools.cache  # to look for many keys among those that were looked up before takes as long as they are many
-    def matched_by(pattern: str, surely: bool) -> frozenset[str]:
-        return _matched(pattern, names, surely)
+    def matched_by(pattern: str, for_all: bool) -> frozenset[str]:
+        return _matched(pattern, names, for_all)
 
     if len(facets) <= FEW_FACETS:
         return lambda key: goal_of_key(facets, key, matched_by)
@@ -98,7 +98,7 @@ def forbidden_keys(facets: Iterable[ObjectFacet]) -> set[str]:
 
 
 def is_in(keys: Keys, key: str) -> bool:
-    """Whether the key surely belongs to the set, its goal aside."""
+    """Whether the key certainly belongs to the set, its goal aside."""
     return (
         key not in keys.excluded
         and all(is_matched(pattern, key) for pattern in keys.matched)
@@ -128,12 +128,12 @@ def key_language(
     unmatched: tuple[str, ...],
     compile_time: CompileTime = NO_LIMIT,
 ) -> Dfa:
-    """The keys not in `excluded` that are surely matched by all of `matched` and surely by none of `unmatched`."""
+    """The keys not in `excluded` that match all of `matched` and none of `unmatched`, for all validators."""
     language = any_text_except(excluded, compile_time) if excluded else Dfa.any_text()
     for pattern in matched:
         compile_time.check_here()
         language = language.intersect(pattern_language(pattern, compile_time=compile_time))
     for pattern in unmatched:
         compile_time.check_here()
-        language = language.difference(pattern_language(pattern, surely=False, compile_time=compile_time))
+        language = language.difference(pattern_language(pattern, for_all=False, compile_time=compile_time))
     return language

@@ -38,7 +38,7 @@ class Layout:
     """Punctuation of one style. Functions return parts to be put into a `Sequence`.
 
     Attributes:
-        spell_key: a key as it stands in front of its colon.
+        spell_key: a key as it stands before its colon.
         braces: what stands around the members of an object.
     """
 
@@ -81,7 +81,7 @@ class Layout:
         return (*comma_parts, Literal(self.spell_key(key)), *self.colon)
 
     def head(self, key: str, value: Expression) -> tuple[bytes, Expression]:
-        """A member as the bytes that tell it from others, and what follows them."""
+        """A member as the bytes that distinguish it from others, and what follows them."""
         if self.blank is None:
             return self.spell_key(key) + self.colon_text, value
         return self.spell_key(key), Sequence((*self.colon, value))

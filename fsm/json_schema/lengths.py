@@ -4,7 +4,7 @@
 
     lengths 3 to 5, 9, 12 to 13       one automaton that counts:   o-o-o-@-@-@-o-o-o-@-o-o-@-@
 
-Thousands of alternatives are thousands of counts that run beside each other, for every token of a mask. Bounds that
+Thousands of alternatives are thousands of counts that run in parallel, for every token of a mask. Bounds that
 meet are one span; spans with gaps between them are one automaton, up to a length at which it has not too many states.
 """
 
@@ -25,7 +25,7 @@ Span = tuple[int, int | None]
 """The least and the greatest length; None: there is none."""
 
 FEW = 4
-"""So many spans stay alternatives of their own."""
+"""Most spans that stay alternatives of their own."""
 MAX_LENGTH = 200_000
 """Longest text that an automaton counts."""
 
@@ -78,7 +78,7 @@ def _last(span: Span) -> int:
 
 @remembered(64)
 def texts_of_lengths(spans: tuple[Span, ...]) -> Dfa:
-    """Every text with so many Unicode characters as one of the spans says; they ascend, and do not meet."""
+    """Every text whose number of Unicode characters is in one of the spans; these ascend, and are disjoint."""
     last = _last(spans[-1])
     alphabet, _ = Alphabet.from_sets([])
     table = np.zeros((last + 2, 2), np.int32)

@@ -1,6 +1,6 @@
 """Numbers that are listed: constants, and the multiples of a step between two bounds if there are few of them.
 
-Each is tried against all tests, by the rules of those who read decimals and of those who read floats.
+Each is tried against all tests, by the rules of validators that read decimals and of those that read floats.
 """
 
 from __future__ import annotations
@@ -97,8 +97,8 @@ def are_far_apart(left: tuple[Test, ...], right: tuple[Test, ...]) -> bool:
     )
 
 
-def passes(value: int | float, tests: Iterable[Test], *, surely: bool = True) -> bool:
-    """Whether a constant passes, by the rules of all validators (or, if not `surely`, of some)."""
+def passes(value: int | float, tests: Iterable[Test], *, for_all: bool = True) -> bool:
+    """Whether a constant passes, by the rules of all validators (or, if not `for_all`, of some)."""
     for test in tests:
         kind: Any = test[0]
         argument: Any = test[1] if len(test) > 1 else None
@@ -117,11 +117,11 @@ def passes(value: int | float, tests: Iterable[Test], *, surely: bool = True) ->
             is_so = exact(value) % step == 0
             if not is_even(step):
                 in_floats = divides(step, value)
-                is_so = is_so and in_floats if surely else is_so or in_floats
+                is_so = is_so and in_floats if for_all else is_so or in_floats
         elif kind == "among":
             is_so = value in argument
         else:
-            is_so = not passes(value, argument, surely=not surely)
+            is_so = not passes(value, argument, for_all=not for_all)
         if not is_so:
             return False
     return True

@@ -3,7 +3,7 @@
 Texts come in two kinds. *Plain*: `-12.50`. *Scientific*: `1.5e-07`, as Python and JavaScript write numbers below
 1e-4 and from 1e16 on. A number without tests may be written in any JSON spelling; a tested one in these two, as far
 as the tests can be decided for them. For plain texts the tests are automata; scientific texts come in four sets,
-small and big of either sign, which a test takes as a whole or not at all. Leaving a spelling out is sound, taking a
+small and big of either sign, which a test takes as a whole or not at all. Leaving a spelling out is sound, accepting a
 wrong value is not. No text is written that a reader would take for infinity.
 
 Readers turn fractions and exponents into binary floats. Rounding keeps the order, so `minimum` needs no care; for
@@ -41,7 +41,7 @@ MAX_EXCLUDED = 64
 """Most constants that are taken out of the numbers (whole numbers: any number of them)."""
 
 MAX_LITERALS = 16
-"""Up to so many constants are written out; more are an automaton, which is smaller and shared."""
+"""Most constants that are written out; more are an automaton, which is smaller and shared."""
 
 _LARGE = 2**53
 _TINY = Fraction(1, 10**30)
@@ -149,7 +149,7 @@ def _product(tests: tuple[Test, ...], whole: bool, compile_time: CompileTime) ->
 
 @remembered(16)
 def _joint(one: Texts, other: Texts) -> Texts | str:
-    """The texts of both, or why they are too many to tell.
+    """The texts of both, or the error that they are too many to compute.
 
     Kept, failures too: alternatives that are expanded into each other begin with the same tests.
     """
@@ -342,7 +342,7 @@ def _beyond(number: int | float, direction: int, whole: bool) -> Texts:
 
 
 def _safe_bound(number: int | float, direction: int) -> Fraction:
-    """The bound for those who read it as a decimal and for those who read a float, where whole numbers lie between."""
+    """The bound read as a decimal and read as a float, where whole numbers lie between the two."""
     bound = exact(number)
     if type(number) is int or abs(bound) < _LARGE:
         return bound

@@ -103,7 +103,7 @@ class ObjectWriter:
             first, closed = (*first, matching), False
         only = first[0] if len(first) == 1 else None
         if closed and any([facet.witnesses for facet in first]):
-            return None  # some key that nobody names would have to be there
+            return None  # some key that the schema does not name would have to be there
         if only is not None:
             minimum, maximum, free_names = only.minimum, only.maximum, not only.names
         else:
@@ -122,7 +122,7 @@ class ObjectWriter:
         time.check(pointer)
         asked = asked_atoms(first)
         if asked:
-            return self._told_apart(alternatives, names, asked, others, minimum, maximum)
+            return self._by_variant(alternatives, names, asked, others, minimum, maximum)
         units = units_of(alternatives, time)
         required = None if units is None else {key for key, said in units.items() if True in said}
         possible = {
@@ -144,7 +144,7 @@ class ObjectWriter:
                 members.append((key, self.value(goals(key)) if is_possible else None))
         return Shape(pointer, members, others, alternatives, minimum, maximum, required)
 
-    def _told_apart(
+    def _by_variant(
         self,
         alternatives: list[tuple[ObjectFacet, ...]],
         names: dict[str, None],
@@ -153,16 +153,16 @@ class ObjectWriter:
         minimum: int,
         maximum: int | None,
     ) -> Shape:
-        """The shape of objects with conditions on keys and their values: these are told apart (`variants`)."""
+        """The shape of objects with conditions on keys and their values: these are distinguished (`variants`)."""
         first = alternatives[0]
         pointer, goals, time = first[0].pointer, goals_of_keys(first, names), self.others.time
-        told = {
+        variants_of_key = {
             key: variants(key, goals(key), asked.get(key, []), self.constants, self.is_impossible, pointer, time)
             for key in names
         }
         members: list[tuple[str, Expression | None]] = []
         key_of: dict[str, str] = {}
-        for key, own in told.items():
+        for key, own in variants_of_key.items():
             time.check(pointer)
             is_possible = is_writable(key) and self.others.is_name(first, key)
             for variant in own or [Variant(key, NEVER, frozenset())]:
@@ -177,7 +177,7 @@ class ObjectWriter:
                 for facet in facets
                 for clause in facet.clauses
             ]
-            clauses = clauses_of_variants(conditions, told, pointer, time)
+            clauses = clauses_of_variants(conditions, variants_of_key, pointer, time)
             rewritten.append((ObjectFacet(pointer, {}, clauses=clauses, evaluates=False),))
         units = None if key_of else units_of(rewritten, time)
         required = None if units is None or any(False in said for said in units.values()) else set(units)

@@ -35,7 +35,7 @@ MAX_BESIDE = 1024
 """The same where they are written among named ones in any order; of more the number is bounded."""
 MAX_CELLS = 64
 MAX_WAYS = 5_000
-"""In so many ways named keys are looked for that fulfil conditions “some key …”."""
+"""Most ways of choosing named keys that fulfil conditions “some key …”."""
 
 Cell = tuple[Expression, Expression]
 """A set of keys as JSON strings, and the values they may have."""
@@ -171,10 +171,10 @@ class Others:
     # ---------------------------------------------------------------- cells
 
     def of(self, facets: tuple[ObjectFacet, ...], named: frozenset[str], most_listed: int) -> OtherKeys:
-        """The keys besides the named ones.
+        """The keys other than the named ones.
 
         Args:
-            most_listed: up to so many keys are listed (0: they never are).
+            most_listed: the most keys that are listed (0: they never are).
         """
         if len(facets) == 1 and not (facets[0].patterns or facets[0].names or facets[0].witnesses):  # nearly always
             return self.simple(facets[0].additional, named)
@@ -268,7 +268,7 @@ def _both(one: Dfa, other: Dfa) -> Dfa:
 def _apart(wanted: list[tuple[Dfa, Goal]], pointer: str, time: CompileTime) -> list[list[tuple[Dfa, Goal]]]:
     """Ways in which all of these can have a witness, each with sets of keys that are disjoint.
 
-    Of two sets that overlap, either one key is a witness for both, or there are two keys. These can be told apart
+    Of two sets that overlap, either one key is a witness for both, or there are two keys. These can be distinguished
     if both have the same goal (a key in both sets would do for both) or one has none at all.
     """
     done: list[list[tuple[Dfa, Goal]]] = []
@@ -328,11 +328,11 @@ def _split(
 ) -> list[tuple[Dfa, frozenset[str], frozenset[str]]]:
     """The allowed keys by the set of patterns that match them, and of those in doubt; no empty sets.
 
-    With each pattern stands whether more is asked of keys in doubt than of keys that it surely matches.
+    With each pattern comes whether more is demanded of keys in doubt than of keys that it matches for all validators.
     """
     cells: list[tuple[Dfa, frozenset[str], frozenset[str]]] = [(allowed, frozenset(), frozenset())]
     for pattern, is_doubted in patterns:
-        possible, own = pattern_language(pattern, surely=False, compile_time=time), frozenset((pattern,))
+        possible, own = pattern_language(pattern, for_all=False, compile_time=time), frozenset((pattern,))
         split: list[tuple[Dfa, frozenset[str], frozenset[str]]] = []
         for cell, matched, in_doubt in cells:
             time.check(f"{pointer}/patternProperties")

@@ -150,7 +150,7 @@ class Part:
     atoms: tuple[int, ...] = ()
     disjunctions: tuple[Disjunction, ...] = ()
     own_first: bool = True
-    """Whether the properties of the part itself are written before those behind `atoms` and `disjunctions`."""
+    """Whether the properties of the part itself are written before those that `atoms` and `disjunctions` lead to."""
 
     @property
     def is_simple(self) -> bool:

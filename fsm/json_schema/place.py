@@ -1,7 +1,7 @@
 """Place: where in a JSON value a text stops, and which subschemas apply there.
 
-Made for texts that a constraint has accepted so far, so that they are the beginning of some JSON value; of others it
-says something, but nothing worth knowing.
+For texts that a constraint has accepted so far, which are the beginning of some JSON value; for other texts the result
+means nothing.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def _place(frames: list[_Frame], stop: Stop, begin: int) -> Place:
 
 
 def _string_end(text: str, begin: int) -> int:
-    """Behind the closing quote; -1 if there is none."""
+    """After the closing quote; -1 if there is none."""
     index = begin + 1
     while index < len(text):
         if text[index] == '"':

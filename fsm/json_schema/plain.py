@@ -6,8 +6,8 @@
     {"type": "array", "items": ..}
     {"enum": [{..}, [..], ..]}
 
-A schema that says nothing else, and is not combined with others, is one branch of one shape. So there is nothing to be
-found out by `reading` and `branching`, which would make the same of it in five times as long; they are told apart here.
+A schema that says nothing else, and is not combined with others, is one branch of one shape. So `reading` and
+`branching` have nothing to do, and would take five times as long for the same result; such schemas are recognised here.
 
 Invariant: the grammar writes the same either way, of objects and arrays rule by rule. Constants with objects or arrays
 among them are literals, which share their beginnings: ten thousand of them cost no more than as many strings.

@@ -9,7 +9,7 @@
 Negations of large objects (the other options of a `oneOf`) are long lists of options, nearly all of which contradict
 what the sheet says of the same keys. Tried one after the other, n such lists are as many cases as there are
 combinations; looked at together, mostly one. Costs a look at every option per sheet, so it is done only where there
-are many sheets. Knows sheets of parts that are not worked off; whatever it cannot tell stays as it was.
+are many sheets. Knows sheets of parts that are not worked off; what it cannot decide stays as it was.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ class _Said:
         self._goals: dict[str, Goal] = {}
 
     def may_hold(self, option: Part) -> bool:
-        """False if the option surely contradicts the sheet."""
+        """False if the option certainly contradicts the sheet."""
         types = option.types & self._sheet.types
         if types != OBJECT:
             return is_possible(option, self._sheet)
         return is_possible(option, self._sheet) and all(map(self._may_be, option.objects))
 
     def holds(self, option: Part) -> bool:
-        """Whether the option surely demands nothing that the sheet does not."""
+        """Whether the option certainly demands nothing that the sheet does not."""
         sheet = self._sheet
         if sheet.types & ~option.types or option.disjunctions or not sheet.seen.keys() >= set(option.atoms):
             return False

@@ -2,7 +2,7 @@
 
 Keywords of one type are gathered into tests (strings, numbers) and facets (arrays, objects); `allOf`, `$ref` and
 `not` become atoms; `anyOf`, `oneOf`, `if`, `dependencies` become disjunctions of parts. Subschemas are given
-numbers and not read. Keywords that the draft does not know, and formats that nobody defines, are annotations.
+numbers and not read. Keywords that the draft does not know, and formats that no draft defines, are annotations.
 """
 
 from __future__ import annotations
@@ -234,7 +234,7 @@ def _objects(keywords: Keywords) -> tuple[ObjectFacet, ...]:
             clauses += _dependent_names(keywords, keyword)
     patterns = keywords.goal_map("patternProperties") if "patternProperties" in names else {}
     for pattern in patterns:
-        keywords.check_pattern(pattern, f"{keywords.pointer}/patternProperties/{escape(pattern)}", surely=False)
+        keywords.check_pattern(pattern, f"{keywords.pointer}/patternProperties/{escape(pattern)}", for_all=False)
     additional = "additionalProperties" in names
     facet = ObjectFacet(
         keywords.pointer,

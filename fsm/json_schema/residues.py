@@ -2,7 +2,7 @@
 
     multipleOf 33, not multipleOf 8     264 states, a remainder modulo lcm(33, 8) each
 
-instead of a product of automata that would also tell apart how many digits have been read.
+instead of a product of automata that would also distinguish how many digits have been read.
 """
 
 from __future__ import annotations

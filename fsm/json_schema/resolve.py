@@ -34,7 +34,7 @@ MAX_DEPTH = 4_000
 MAX_VALUES = 2_000_000
 """Most objects and arrays in a schema's text."""
 MAX_SCOPES = 1_000
-"""Most resources, counted once for every way to them that dynamic references tell apart."""
+"""Most resources, counted once for every way to them that dynamic references distinguish."""
 
 _DRAFTS = {
     "draft-03": DRAFT_4,

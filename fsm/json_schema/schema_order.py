@@ -22,7 +22,7 @@ MAX_STATES = 20_000
 MAX_CARRIED = 500_000  # open clauses in all states together
 
 MIN_RUN = 8
-"""From so many keys on, one after the other, that no open clause speaks of, they are no states of their own."""
+"""Runs of this many keys or more that no open clause mentions have no states of their own."""
 
 State = tuple[int, Residue, bool, int, "int | None"]
 
@@ -47,7 +47,7 @@ class SchemaOrder:
     def ordered(self, shape: Shape, required: set[str]) -> Expression | None:
         """The usual object: some keys required, the others optional, no counting.
 
-        Before the first required key, optional members bring their comma behind them; after it, before them.
+        Before the first required key, optional members bring their comma after them; after it, before them.
         """
         layout = self.layout
         comma = layout.comma
@@ -103,7 +103,7 @@ class SchemaOrder:
         return layout.members((alternation(*options),), may_be_empty=True)
 
     def _other(self, shape: Shape, num_owed: int = 0) -> Expression:
-        """One member with a key that is not named; so many of them must be written."""
+        """One member with a key that is not named, of `num_owed` ones that must be written."""
         cells = shape.others.cells if num_owed < 2 else map(as_owed, shape.others.cells)
         return alternation(*(Sequence((key, *self.layout.colon, value)) for key, value in cells))
 
@@ -269,8 +269,8 @@ class SchemaOrder:
 def _asleep(shape: Shape, places: dict[str, int]) -> tuple[Residue, dict[int, frozenset[Clause]]]:
     """What is open before the first key, and the clauses that come up with each key, by its place.
 
-    Of a single alternative a clause need not be carried along before the first of its keys. Several are told apart by
-    their clauses all the way.
+    Of a single alternative a clause need not be carried along before the first of its keys. Several are distinguished
+    by their clauses all the way.
     """
     residue = shape.clauses
     if len(residue) != 1:

@@ -24,7 +24,7 @@ class Shape:
         others: keys not named.
         alternatives: the facets of each alternative; they differ in their clauses only.
         required: the keys that must be there if the clauses say nothing else, else None.
-        key_of: where the values of a key are told apart (`variants`), its members have names of their own, and stand
+        key_of: where the values of a key are distinguished (`variants`), its members have names of their own, and stand
             side by side: the key of each.
     """
 

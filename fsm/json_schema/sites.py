@@ -139,7 +139,7 @@ class Sites:
         return goal
 
     def goals(self, named: dict[str, Any], pointer: str, resource: Resource) -> dict[str, Goal]:
-        """The goals of subschemas by their keys; `pointer`: of all of them, with a slash behind it."""
+        """The goals of subschemas by their keys; `pointer`: of all of them, with a slash after it."""
         found: dict[str, Goal] = {}
         types = self._types
         for key, schema in named.items():
@@ -182,7 +182,7 @@ class Sites:
         return self._goals[number]
 
     def reference(self, site: Site, name: str = "$ref") -> Goal:
-        """The goal behind the `$ref` of a subschema that has other keywords too."""
+        """The goal that the `$ref` of a subschema with other keywords leads to."""
         follow = self.resolver.follow if name == "$ref" else self.resolver.follow_dynamic
         target = follow(site, site.schema[name], name)  # type: ignore[index]  # it has one
         return self.goal(target.schema, target.pointer, target.resource)

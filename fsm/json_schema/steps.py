@@ -1,12 +1,12 @@
-"""Steps that are no binary fractions: `multipleOf: 0.01`, right for readers that compute in decimals and in floats.
+"""Steps that are not binary fractions: `multipleOf: 0.01`, right for readers that compute in decimals and in floats.
 
-Whoever reads 19.99 as a float and divides it by 0.01 gets 1998.9999999999998, and says that it is no multiple; whoever
-reads it as a decimal says that it is one. Which decimals are multiples under both readings follows no rule that an
-automaton could know, so short numbers, of up to six digits, are tried, all of them, and the result is the automaton::
+A validator that reads 19.99 as a float and divides it by 0.01 gets 1998.9999999999998, so it is not a multiple; one
+that reads it as a decimal finds that it is. Which decimals are multiples under both readings follows no rule that an
+automaton could know, so all short numbers, of up to six digits, are tried, and the results make up the automaton::
 
     1 9 . 9 8        whole part: a node for each number     fraction: equal blocks are one node
 
-Beyond these only numbers are written of which it is known how their quotient is rounded (`exact_texts`): those that are
+Longer numbers are written only if it is known how their quotient is rounded (`exact_texts`): those that are
 exact as floats (whole numbers, halves, quarters), and whole numbers so large that every quotient is whole in floats.
 A number that the two readings judge differently is neither a multiple nor none: it is not written.
 """
@@ -30,11 +30,11 @@ from .digits import GREATER, LESS, compared, multiples, numeric
 MAX_DIGITS = 6
 MAX_WHOLE_DIGITS = 4
 MAX_TRIED_PLACES = 5
-"""Of numbers with more decimal places than this only so many digits are tried, behind zeros."""
+"""Of numbers with more decimal places than this only that many digits are tried, after zeros."""
 MAX_PLACES = 14
 CLOSE = Fraction(1, 2**54)
 MAX_EXACT = 15
-"""Whole numbers of at most so many digits are floats."""
+"""Most digits of whole numbers that are all exact as floats."""
 MAX_WHOLE = 18
 """Most digits of whole numbers."""
 MAX_QUOTIENT = 10**20
@@ -60,7 +60,7 @@ def divides(step: Fraction, value: int | float) -> bool:
 def agreed_multiples(numerator: int, places: int) -> Dfa:
     """Decimal texts without exponent of the numbers that all readers take for multiples of numerator / 10**places.
 
-    Only numbers that are tried, of steps with so many digits that all of them are too much for an automaton.
+    Only numbers that are tried, of steps whose digits are too many for an automaton of all numbers.
     """
     found = Dfa.nothing()
     for decimals in range(min(places, MAX_DIGITS - MAX_WHOLE_DIGITS), places + 1):
@@ -111,8 +111,8 @@ def _octaves(step: Fraction) -> Dfa:
             low += 1
         high = min(high, math.ceil(allowed / abs(error)) - 1)
         if low <= high:
-            before, behind = (low - Fraction(1, 2)) * step, (high + Fraction(1, 2)) * step
-            octave = compared(before, above, with_point=True).intersect(compared(behind, below, with_point=True))
+            before, after = (low - Fraction(1, 2)) * step, (high + Fraction(1, 2)) * step
+            octave = compared(before, above, with_point=True).intersect(compared(after, below, with_point=True))
             found.append(octave)
     while len(found) > 1:
         found.append(found.popleft().union(found.popleft()))
@@ -122,7 +122,7 @@ def _octaves(step: Fraction) -> Dfa:
 def _short(agreed: Ints, places: int, num_zeros: int) -> Dfa:
     """The texts of the numbers index / 10**(places + num_zeros) for which `agreed` is 0 and not -1.
 
-    With zeros, which stand right behind the point, the whole part is 0, and no text ends among the zeros.
+    With zeros, which stand right after the point, the whole part is 0, and no text ends among the zeros.
     """
     alphabet, digits, point, sign = numeric()
     levels, roots, num_nodes = _fractions(agreed, places)
@@ -148,17 +148,17 @@ def _short(agreed: Ints, places: int, num_zeros: int) -> Dfa:
     end = first + num_nodes - 1
     table[end, digits[0]] = end
     accepting[end] = True
-    for nodes, children in levels[:-1]:  # those with more digits come first; right behind the point nothing ends
+    for nodes, children in levels[:-1]:  # those with more digits come first; right after the point nothing ends
         accepting[first + nodes] = (children[:, 0] >= 0) & accepting[first + children[:, 0]]
     return Dfa.from_table(alphabet, table, accepting, start)
 
 
 def _fractions(agreed: Ints, places: int) -> tuple[list[tuple[Ints, Ints]], Ints, int]:
-    """The nodes behind the point.
+    """The nodes after the point.
 
     Returns:
         For each number of digits read, most first: the nodes, and their children [num_nodes, 10] (-1: none). The root
-        of each whole part. The number of nodes; the last one is behind all digits.
+        of each whole part. The number of nodes; the last one is after all digits.
     """
     below = agreed  # node 0: all digits read
     levels: list[tuple[Ints, Ints]] = []

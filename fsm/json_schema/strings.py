@@ -29,7 +29,7 @@ from .parts import Test
 from .texts import is_writable
 
 DENSE_STATES = 8_000
-"""Lengths are a part of the automaton up to so many states; beyond that they are counted beside it."""
+"""Most states of an automaton with lengths in it; beyond that lengths are counted separately."""
 DENSE_LENGTH = 1_000
 SMALL_LENGTH = 16
 """A least length up to this one is always a part of the automaton."""
@@ -37,9 +37,9 @@ MAX_LEAST_LENGTH = 1 << 24
 MAX_PRODUCTS = 200_000
 """States of all the products that the conditions on one string take."""
 MAX_COUNTED = 1 << 20
-"""From so many texts on a language counts as endless."""
+"""A language of this many texts counts as infinite."""
 MAX_LENGTH = 1 << 29
-"""A greatest length from here on is none: nobody can write so much."""
+"""A greatest length of this or more is no bound: no text is that long."""
 
 
 @functools.cache
@@ -54,27 +54,27 @@ def any_key() -> Embed:
     return Embed(any_string(), is_key=True)
 
 
-def pattern_language(pattern: str, *, surely: bool = True, compile_time: CompileTime = NO_LIMIT) -> Dfa:
-    """The strings in which the pattern is found by all validators (or, if not `surely`, by some; see `regex_syntax`).
+def pattern_language(pattern: str, *, for_all: bool = True, compile_time: CompileTime = NO_LIMIT) -> Dfa:
+    """The strings in which the pattern is found by all validators (or, if not `for_all`, by some; see `regex_syntax`).
 
     Raises:
-        InvalidRegex: the pattern does not parse, is not regular, or no string could satisfy all who read it.
+        InvalidRegex: the pattern does not parse, is not regular, or no string could satisfy all validators.
         ConstraintTooLarge: its automaton is too large, or the time is over.
     """
-    return _pattern_language(pattern, surely, compile_time)
+    return _pattern_language(pattern, for_all, compile_time)
 
 
 @remembered(1024)
-def _pattern_language(pattern: str, surely: bool, compile_time: CompileTime) -> Dfa:
-    dialect: Dialect = "json-schema" if surely else "json-schema-possible"
+def _pattern_language(pattern: str, for_all: bool, compile_time: CompileTime) -> Dfa:
+    dialect: Dialect = "json-schema" if for_all else "json-schema-possible"
     language = regex_to_dfa(pattern, search=True, dialect=dialect, compile_time=compile_time)
     if not is_read_twice(pattern):  # nearly always
         return language
     try:
         other = regex_to_dfa(pattern, search=True, dialect="python", compile_time=compile_time)
     except InvalidRegex:
-        return language  # only those who read ECMA-262 can
-    if not surely:
+        return language  # only readers of ECMA-262 can
+    if not for_all:
         return language.union(other)
     both = language.intersect(other)
     if both.is_empty() and not (language.is_empty() and other.is_empty()):
@@ -87,23 +87,23 @@ def _pattern_language(pattern: str, surely: bool, compile_time: CompileTime) -> 
     return both
 
 
-def string_language(tests: tuple[Test, ...], *, surely: bool = True, compile_time: CompileTime = NO_LIMIT) -> Dfa:
-    """The strings that pass every test for all validators (or, if not `surely`, for some), as raw text."""
-    return _string_language(tests, surely, compile_time)
+def string_language(tests: tuple[Test, ...], *, for_all: bool = True, compile_time: CompileTime = NO_LIMIT) -> Dfa:
+    """The strings that pass every test for all validators (or, if not `for_all`, for some), as raw text."""
+    return _string_language(tests, for_all, compile_time)
 
 
 @remembered(1024)
-def _string_language(tests: tuple[Test, ...], surely: bool, compile_time: CompileTime) -> Dfa:
+def _string_language(tests: tuple[Test, ...], for_all: bool, compile_time: CompileTime) -> Dfa:
     language = Dfa.any_text()
     listed = _listed(tests)
     if listed is not None:
         texts = list(listed[0])
         for test in _cheapest_first(listed[1]):
-            texts = _passing(test, surely, compile_time).among(texts)
+            texts = _passing(test, for_all, compile_time).among(texts)
         return literal_language(texts)
     num_states = 0
     for test in _cheapest_first(tests):
-        other = _passing(test, surely, compile_time)
+        other = _passing(test, for_all, compile_time)
         compile_time.check_here()
         language = other if language is Dfa.any_text() else language.intersect(other)
         num_states += language.num_states
@@ -155,13 +155,13 @@ def _expression(
     spelt: Callable[[Dfa], Dfa | JsonStrings],
     compile_time: CompileTime,
     *,
-    surely: bool = True,
+    for_all: bool = True,
 ) -> Expression | None:
-    """The strings of a language that pass every test (or, if not `surely`, more than might), spelt in some way."""
-    others, minimum, maximum = _lengths_apart(tests, surely=surely)
+    """The strings of a language that pass every test (or, if not `for_all`, more than might), spelt in some way."""
+    others, minimum, maximum = _lengths_apart(tests, for_all=for_all)
     if _listed(tests) is not None:  # lengths and all
         others = tests
-    language = string_language(others, surely=surely, compile_time=compile_time)
+    language = string_language(others, for_all=for_all, compile_time=compile_time)
     compile_time.check_here()
     if among is not Dfa.any_text():
         language = among if language is Dfa.any_text() else language.intersect(among)
@@ -179,7 +179,7 @@ def _expression(
 
 
 def _within(language: Dfa, minimum: int, maximum: int | None) -> Dfa:
-    """The texts of a language that have so many characters."""
+    """The texts of a language with a number of characters between two bounds."""
     lengths = Dfa.length(minimum, maximum)
     return lengths if language is Dfa.any_text() else language.intersect(lengths)
 
@@ -208,12 +208,12 @@ def num_strings(languages: Iterable[Dfa]) -> int | None:
 
 
 def asks_for_lengths(tests: tuple[Test, ...]) -> bool:
-    """Whether some test is about the length, alone or beside others."""
+    """Whether some test is about the length, alone or with others."""
     return _lengths_apart(tests)[0] != tests
 
 
 def are_apart(left: tuple[Test, ...], right: tuple[Test, ...], compile_time: CompileTime = NO_LIMIT) -> bool:
-    """Whether no string that surely passes the tests of one side might pass those of the other.
+    """Whether no string that passes the tests of one side for all validators passes those of the other for some.
 
     Quick where none of them asks for a length, or one lists strings. False may also mean that it is not known.
     """
@@ -224,10 +224,12 @@ def are_apart(left: tuple[Test, ...], right: tuple[Test, ...], compile_time: Com
             rest != () and _string_language(left + right, False, compile_time).is_empty()
         )
     if asks_for_lengths(left) or asks_for_lengths(right):
-        return _expression(left + right, Dfa.any_text(), _quoted, compile_time, surely=False) is None
+        return _expression(left + right, Dfa.any_text(), _quoted, compile_time, for_all=False) is None
     return all(
-        _string_language(left, surely, compile_time).is_disjoint_from(_string_language(right, not surely, compile_time))
-        for surely in (True, False)
+        _string_language(left, for_all, compile_time).is_disjoint_from(
+            _string_language(right, not for_all, compile_time)
+        )
+        for for_all in (True, False)
     )
 
 
@@ -247,7 +249,7 @@ def few_strings(tests: tuple[Test, ...], limit: int, compile_time: CompileTime =
 def _listed(tests: tuple[Test, ...]) -> tuple[frozenset[str], tuple[Test, ...]] | None:
     """The strings that pass all tests about lists and lengths, and the other tests; None if no test lists strings.
 
-    So many constants of which some are excluded, one after the other, take no automata.
+    Constants of which some are excluded, one after the other, need no automata.
     """
     allowed = [cast("frozenset[str]", test[1]) for test in tests if test[0] == "among"]
     if not allowed:
@@ -271,7 +273,7 @@ def _is_dense(language: Dfa, bound: int) -> bool:
     return bound <= DENSE_LENGTH and (language.num_states - 1) * bound <= DENSE_STATES
 
 
-def _lengths_apart(tests: tuple[Test, ...], *, surely: bool = True) -> tuple[tuple[Test, ...], int, int | None]:
+def _lengths_apart(tests: tuple[Test, ...], *, for_all: bool = True) -> tuple[tuple[Test, ...], int, int | None]:
     """The tests that are not about the length, and the bounds of all the others together."""
     minimum, maximum = 0, MAX_LENGTH
     others: list[Test] = []
@@ -281,8 +283,8 @@ def _lengths_apart(tests: tuple[Test, ...], *, surely: bool = True) -> tuple[tup
             bounds = cast("tuple[int, int | None]", test[1:])
         elif test[0] == "pattern" and (run := long_run(cast(str, test[1]))) is not None:
             low, high = run[1:]
-            others.append(("run" if surely else "possible-run", test[1]))
-            bounds = low, high if surely or high is None else high + 1
+            others.append(("run" if for_all else "possible-run", test[1]))
+            bounds = low, high if for_all or high is None else high + 1
         else:
             others.append(test)
         if bounds is not None:
@@ -309,25 +311,25 @@ def _cheapest_first(tests: tuple[Test, ...]) -> list[Test]:
     return sorted(tests, key=lambda test: order[cast(str, test[0])])
 
 
-def _passing(test: Test, surely: bool, compile_time: CompileTime) -> Dfa:
+def _passing(test: Test, for_all: bool, compile_time: CompileTime) -> Dfa:
     kind: Any = test[0]
     argument: Any = test[1]
     if kind == "pattern":
-        return _pattern_language(argument, surely, compile_time)
+        return _pattern_language(argument, for_all, compile_time)
     if kind == "run":
         run = long_run(argument)
         assert run is not None
         return run[0]
     if kind == "possible-run":
-        run = long_run(argument, surely=False)
+        run = long_run(argument, for_all=False)
         return Dfa.any_text() if run is None else run[0].concatenate(regex_to_dfa(r"\n?"))
     if kind == "length":
         return Dfa.length(argument, cast("int | None", test[2]))
     if kind == "lengths":
         return texts_of_lengths(cast("tuple[Span, ...]", argument))
     if kind == "format":
-        return format_language(argument, surely=surely)
+        return format_language(argument, for_all=for_all)
     if kind == "among":
         return literal_language(argument)
     assert kind == "not", kind
-    return _string_language(argument, not surely, compile_time).complement_utf8()
+    return _string_language(argument, not for_all, compile_time).complement_utf8()

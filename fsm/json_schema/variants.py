@@ -1,12 +1,12 @@
-"""Variants: the values of a key by which of the atoms that conditions ask about they fulfil, as members of their own.
+"""Variants: the values of a key, split by which atoms of conditions they fulfil, each part as a member of its own.
 
 ::
 
     kind: string    conditions on kind = "a", kind = "b"    variants  "a" | "b" | any other string
 
-With these, a condition on keys and their values (`factoring`) is one on which members are there: clauses, as `required`
-is. At most one member of a key is there; whoever writes shapes sees to it (`Shape.key_of`). A key of whose values
-nothing is asked is its own only variant.
+So a condition on keys and their values (`factoring`) becomes one on the presence of members: clauses, like `required`.
+At most one member of a key is present; the writer of shapes ensures it (`Shape.key_of`). A key whose values no
+condition asks about is its own only variant.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def variants(
     pointer: str,
     time: CompileTime,
 ) -> list[Variant]:
-    """All variants of a key; none is surely empty, and each value belongs to one.
+    """All variants of a key; none is certainly empty, and each value belongs to one.
 
     Args:
         goal: of its values.

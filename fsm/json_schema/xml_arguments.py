@@ -10,8 +10,8 @@ is also written raw, unless a reader that tries JSON first would take it for som
 it has quotes. Whether a key can only have strings is asked of all objects of the schema, since a reader does not know
 which of them was meant.
 
-Keys that the schema does not name are not written: an automaton cannot tell those that were written, and what tells
-them in JSON (`fsm/keys`) reads JSON. Where the schema says what their values are, it is refused.
+Keys that the schema does not name are not written: an automaton does not know which were written, and `fsm/keys`, which
+remembers them, reads JSON only. Where the schema says what their values are, it is refused.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ class XmlArguments:
     @property
     def layout(self) -> Layout:
         """Arguments side by side, each begun by its key."""
-        before, behind = self.spell(self.marks.before_key), self.spell(self.marks.behind_key)
-        return Layout.bare(self.marks.joint.encode(), lambda key: before + key.encode() + behind)
+        before, after = self.spell(self.marks.before_key), self.spell(self.marks.after_key)
+        return Layout.bare(self.marks.joint.encode(), lambda key: before + key.encode() + after)
 
     def noted(self, goal: Goal) -> Expression | None:
         """Stands for the values of a goal until all shapes are known; None if there are none."""
@@ -142,11 +142,11 @@ class XmlArguments:
         else:
             value = self.json_value(goal)
             assert value is not None, "it has been noted"
-            options = [value, *self._raw(goal, _told_from_json(marks.closing))]
+            options = [value, *self._raw(goal, _not_json(marks.closing))]
         return sequence(alternation(*options), Literal(self.spell(marks.end))) if options else None
 
     def _marked(self, goal: Goal, mark: str, names: frozenset[str], own: Dfa) -> list[Expression]:
-        """The values of a goal that have some types, behind the mark that says so."""
+        """The values of a goal that have some types, after the mark that says so."""
         types = sum(TYPES[name] for name in names)
         if types == STRING:
             values = self._raw(goal, own)
@@ -174,7 +174,7 @@ def _texts(tests: tuple[Test, ...], among: Dfa, time: CompileTime) -> list[Expre
 
 
 @remembered(64)
-def _told_from_json(closing: str) -> Dfa:
+def _not_json(closing: str) -> Dfa:
     """Text without a closing mark that is not JSON, nor begins like JSON that has an end."""
     return free_text((closing,)).difference(_looks_like_json())
 

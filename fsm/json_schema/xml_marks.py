@@ -26,7 +26,7 @@ LineBreaks = Literal["between", "before", "never"]
 
 @dataclass(frozen=True, slots=True)
 class XmlMarks:
-    """An argument is `before_key`, its key, `behind_key`, its value, `end`.
+    """An argument is `before_key`, its key, `after_key`, its value, `end`.
 
     Attributes:
         closing: what no text between the marks may hold.
@@ -36,7 +36,7 @@ class XmlMarks:
     """
 
     before_key: str
-    behind_key: str
+    after_key: str
     end: str
     closing: str
     joint: str
@@ -44,8 +44,8 @@ class XmlMarks:
     entities: str = ""
 
     def can_hold(self, key: str) -> bool:
-        """Whether a key can be told from the marks around it."""
-        mark = self.behind_key.strip()[:1]
+        """Whether a key can be distinguished from the marks around it."""
+        mark = self.after_key.strip()[:1]
         return bool(key) and key == key.strip() and not any(character in key for character in mark + self.entities)
 
 
@@ -72,11 +72,11 @@ def xml_marks(style: XmlStyle, line_breaks: LineBreaks = "between") -> XmlMarks:
     Args:
         line_breaks: "between" two arguments, or "before" each of them; "never": also none inside of the marks.
     """
-    before_key, behind_key, end = _BROKEN[style]
+    before_key, after_key, end = _BROKEN[style]
     closing = end.strip()
     if line_breaks == "never":
-        behind_key, end = behind_key.replace("\n", ""), closing
+        after_key, end = after_key.replace("\n", ""), closing
     elif line_breaks == "before":
         before_key = f"\n{before_key}"
     joint = "\n" if line_breaks == "between" and style not in _ENTITIES else ""
-    return XmlMarks(before_key, behind_key, end, closing, joint, _KINDS.get(style, ()), _ENTITIES.get(style, ""))
+    return XmlMarks(before_key, after_key, end, closing, joint, _KINDS.get(style, ()), _ENTITIES.get(style, ""))

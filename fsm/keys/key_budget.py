@@ -71,12 +71,12 @@ class KeyBudget:
         return longest + most + self._most_bytes + 1
 
     def is_far(self, written: Written, state: int, limit: int) -> bool:
-        """Whether so many tokens suffice for certain, whatever key the text stands in; cheaper than `bound`."""
+        """Whether `limit` tokens suffice for certain, whatever key the text is in; cheaper than `bound`."""
         min_bytes = self._automaton.min_bytes(state)
         return min_bytes + self.slack(written, min_bytes) <= limit
 
     def bound(self, place: KeyPlace) -> int:
-        """A number of tokens that surely suffices to complete the text."""
+        """A number of tokens that suffices to complete the text."""
         written, state, begun = place
         num_keys = self._completions.num_keys(state)
         if not num_keys or (num_keys == 1 and (written is None or written.objects is None)):
@@ -122,7 +122,7 @@ class KeyBudget:
         return found
 
     def _tells(self, place: KeyPlace) -> npt.NDArray[np.bool_]:
-        """By token: whether there is more to know of the place behind it than its state."""
+        """By token: whether there is more to know of the place after it than its state."""
         written, state, begun = place
         is_in_key = self._repeats.place(state) == k.IN_KEY
         found: npt.NDArray[np.bool_] = self._repeats.tokens.structure > is_in_key  # brackets in a key are characters
@@ -142,7 +142,7 @@ class KeyBudget:
                     token_id = int(vocabulary.trie.next_same[token_id])
 
     def _after(self, place: KeyPlace, token_id: int) -> KeyPlace:
-        """The place behind a token that repeats no key."""
+        """The place after a token that repeats no key."""
         written, state, begun = place
         target, after, text = self._repeats.follow(written, state, token_id, 0, lambda: begun)
         return after, target, text
@@ -165,7 +165,7 @@ class KeyBudget:
             groups: dict[int, list[bytes]] = {}
             for text in below:
                 groups.setdefault(text[len(begun) + num_bytes - 1], []).append(text)
-            best = min(best, num_bytes + self._least_beside(here, groups, extra))
+            best = min(best, num_bytes + self._least_except(here, groups, extra))
             for byte, group in groups.items():
                 if any(len(text) == len(begun) + num_bytes for text in group):  # an item that need not differ?
                     after = self._automaton.advance_bytes(self._repeats.others(here, b""), QUOTE)
@@ -174,8 +174,8 @@ class KeyBudget:
                     pending.append((after, group, num_bytes + 1))
         return best
 
-    def _least_beside(self, state: int, groups: Collection[int], extra: int) -> int:
-        """The least number of bytes that suffice behind some byte that is none of these."""
+    def _least_except(self, state: int, groups: Collection[int], extra: int) -> int:
+        """The least number of bytes that suffice after some byte that is none of these."""
         same = (state, extra)
         known = self._ways_on.get(same)
         if known is None:
@@ -196,7 +196,7 @@ class KeyBudget:
         return self._automaton.min_bytes(state) + extra * num_later
 
     def _extra(self, num_keys: int) -> int:
-        """By how many bytes a key that is none of so many may be longer than a shortest one."""
+        """By how many bytes a key that is none of `num_keys` others may be longer than a shortest one."""
         num_bits = num_keys.bit_length()
         found = self._extras.get(num_bits)
         if found is None:
@@ -236,7 +236,7 @@ def _is_wide(table: TextTable) -> bool:
 
 
 def _extra_bytes(table: TextTable, num_keys: int) -> int:
-    """By how many bytes a key that is none of so many may be longer than a shortest one."""
+    """By how many bytes a key that is none of `num_keys` others may be longer than a shortest one."""
     shortest, extra = table.min_bytes - 2, 0
     if _is_wide(table):
         while PLAIN_CHARACTERS ** (shortest + extra) <= num_keys + table.num_states:
@@ -249,7 +249,7 @@ def _extra_bytes(table: TextTable, num_keys: int) -> int:
     num_ascii, byte_costs = table.arrays[8], table.arrays[6][0]
     steps = [(i, max(int(num_ascii[i]), 1), 1 if num_ascii[i] else int(byte_costs[i])) for i in range(1, quote)]
     ends, found = following[:, quote] != 0, 0
-    # where characters are counted, so many bytes are enough of them, and not too many
+    # where characters are counted, this number of bytes is enough of them, and not too many
     least, most = (0, k.NEVER) if table.counted is None else (shortest, table.counted.maximum or k.NEVER)
     ways: defaultdict[int, Counter[int]] = defaultdict(Counter)  # by number of bytes: how many texts lead to a state
     ways[0][start], num_bytes = 1, 0

@@ -8,15 +8,15 @@ A row of the automaton does not know which keys an object has (`written`). Of it
     in all of these    tokens after which no key is left: where a language of keys ends in few ways (`^[ab]$`), it is
                        not the quote alone that is forbidden, but every byte from which only such keys can be reached
 
-The last one needs a look at the automaton (`keys_left`), which goes through the keys of the object. It needs none if
-whatever has begun can go on without end (`is_endless`), as in "any string", or "any string but these".
+The last case needs the automaton (`keys_left`), which goes through the keys of the object; not where any text that has
+begun can go on without end (`is_endless`), as in "any string", or "any string but these".
 
-An item of a list whose items differ is in everything like a key of an object, but for one thing. A key that comes twice
-is never right; an item is, if the text can be read so that the list is another one, under another alternative of the
-schema. Then only the readings end in which it must differ (`Automaton.without_items`).
+An item of a list whose items must differ is like a key of an object, with one difference. A key that occurs twice is
+never valid; an item is, if the text can also be read under an alternative of the schema that lets items repeat. Then
+only the readings end in which it must differ (`Automaton.without_items`).
 
-Invariant: a token is left out iff no text without a repeated key goes on from it. That an object always may end, or has
-keys left, is seen to by the compiler: it never lets more keys be written than there are.
+Invariant: a token is left out iff no text without a repeated key goes on from it. The compiler ensures that an object
+may always end or has keys left: it never lets more keys be written than there are.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Step:
     """What a token does from a state.
 
     Attributes:
-        target: the state behind it; 0: it is refused.
+        target: the state after it; 0: it is refused.
         events, begin: as `follow_keys` has them.
         place: `Automaton.key_place` of the target.
     """
@@ -111,7 +111,7 @@ class Repeats:
 
     @cached_property
     def beginners(self) -> Ints:
-        """The row of tokens behind which a text may stand before a key, or in one that they have begun."""
+        """The row of tokens after which a text may stand before a key, or in one that they have begun."""
         found = np.zeros(32 * self._vocabulary.num_words, np.bool_)
         found[[*self.tokens.before, *(token_id for ids in self.tokens.begun.values() for token_id in ids)]] = True
         return np.packbits(found, bitorder="little").view(np.int32)
@@ -226,7 +226,7 @@ class Repeats:
         return self._after(written, others, step, rest, num_tokens, bytes) if step.target else (0, None, b"")
 
     def others(self, state: int, text: bytes) -> int:
-        """The state behind some bytes that end inside an item, as far as that need not differ; 0: none, or a key."""
+        """The state after some bytes that end inside an item, as far as that need not differ; 0: none, or a key."""
         automaton = self._automaton
         if not automaton.network.item_texts:
             return 0

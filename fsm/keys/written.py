@@ -141,7 +141,7 @@ def added(
 
 
 def since(version: Written | None, num_tokens: int) -> Written | None:
-    """The version of a memory that held when the text had so many tokens."""
+    """The version of a memory that was current when the text had `num_tokens` tokens."""
     while version is not None and version.num_tokens > num_tokens:
         version = version.before
     return version

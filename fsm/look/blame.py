@@ -1,9 +1,8 @@
 """Blame: why a JSON text leaves its schema at a place.
 
-The automaton knows that a byte is refused, not by whom: all keywords that apply are one automaton there. So each of
-them is asked alone: the keyword is compiled as a schema of its own and reads the value once more. Those that refuse
-the byte are the reasons; of alternatives all must refuse. What has no keyword (order of keys, white space, spelling)
-is told apart first.
+The automaton knows that a byte is refused, not which keyword refuses it: all keywords that apply are one automaton. So
+each of them is compiled as a schema of its own and reads the value once more. Those that refuse the byte are the
+reasons; of alternatives all must refuse. What has no keyword (order of keys, white space, spelling) is checked first.
 """
 
 from __future__ import annotations

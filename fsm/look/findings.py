@@ -1,4 +1,4 @@
-"""Findings: what `explain` finds out about a constraint, as plain data. How it is shown is for `report`."""
+"""Findings: what `explain` finds out about a constraint, as plain data. `report` shows it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Findings:
         demands, annotations: what is enforced how, and what is not since it demands nothing (JSON Schema).
         runs: the different forced runs of at least two bytes, the longest first.
         shortest: the shortest text.
-        min_tokens: a number of tokens that surely suffices; smaller budgets are refused.
+        min_tokens: a number of tokens that suffices; smaller budgets are refused.
         timings, masks: what it took.
         automaton_bytes, row_bytes: memory of its states, and of the rows its walks needed.
         samples: texts from random walks through the mask.

@@ -64,7 +64,7 @@ def _joined(graph: Graph) -> Graph:
     leaving = graph.leaving()
     group = [1 if node in graph.accepting else 0 for node in range(graph.num_nodes)]
     for node in graph.open_nodes:
-        group[node] = node + 2  # of which nobody knows the future
+        group[node] = node + 2  # whose future is not known
     num_groups = len(set(group))
     for _ in range(MAX_ROUNDS):
         numbers: dict[object, int] = {}
@@ -110,7 +110,7 @@ def _parallel(edges: list[Edge], place: list[int]) -> list[Edge]:
             continue
         masks = words.setdefault((target, edge.most), {})
         key = (target, edge.most)
-        # behind a choice of first bytes all but the first can be forced
+        # after a choice of first bytes all but the first can be forced
         forced[key] = min(forced[key], edge.num_forced, len(edge.words[0]) - 1) if key in forced else edge.num_forced
         for first, *rest in edge.words:
             masks[tuple(rest)] = masks.get(tuple(rest), 0) | first
@@ -210,7 +210,7 @@ def _counted(graph: Graph) -> Graph:
             if (node, chain_edge.words) in failed:
                 continue
             chain, is_chain = _chain(table, node, chain_edge)
-            if not is_chain:  # whoever begins further on comes to the same end
+            if not is_chain:  # a chain that begins further on ends in the same place
                 failed.update((member, chain_edge.words) for member in chain)
             elif len(chain) >= COUNTED_FROM:
                 loop = Edge(node, node, chain_edge.words, most=len(chain) - 1)

@@ -61,7 +61,7 @@ class Graph:
 
     Attributes:
         title: of what it is the picture.
-        states: the automaton's state (or the rule's position) behind each node.
+        states: the automaton's state (or the rule's position) after each node.
         accepting: the nodes at which the text (or the rule) may end.
         num_left_out: states that are known and not in this graph.
         is_whole: whether nothing at all was left out.

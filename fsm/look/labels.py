@@ -215,7 +215,7 @@ def byte_class(mask: int) -> str:
 
 
 def joined(ranges: Ranges) -> Ranges:
-    """Sorted, overlapping and adjacent ranges as one; the surrogates, which nobody writes, part nothing."""
+    """Sorted, overlapping and adjacent ranges as one; the surrogates, which no text has, separate nothing."""
     found: Ranges = []
     for first, last in sorted(ranges):
         if found and (first <= found[-1][1] + 1 or (found[-1][1] + 1, first - 1) == SURROGATES):

@@ -81,7 +81,7 @@ def _choose(cursor: Cursor, rng: random.Random, is_late: bool) -> int | None:
     row = cursor.row()
     if is_late or rng.random() < 0.3:
         if cursor.is_accepting:
-            return cursor.knowledge.vocabulary.eos_ids[0]
+            return cursor.caches.vocabulary.eos_ids[0]
         row = cursor.row_within(cursor.min_tokens_to_accept())
     allowed = token_ids_of(row)
     return rng.choice(allowed) if allowed else None

@@ -2,7 +2,7 @@
 
 A rule that calls itself has no end of states, so its states cannot be drawn; its rules can. In such a graph
 
-    → name     pushes the place behind the edge on the stack, writes the rule, and comes back (pops)
+    → name     pushes the place after the edge on the stack, writes the rule, and comes back (pops)
     ‹text›     is a text automaton, run until it accepts
     ‹turns›    is a counted loop, whose body is a graph of its own
 

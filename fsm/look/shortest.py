@@ -50,7 +50,7 @@ def shortest(constraint: Constraint) -> Shortest:
 
 
 def _shortest_text(constraint: Constraint) -> tuple[bytes, list[bytes]]:
-    automaton, repeats = constraint.automaton, constraint.knowledge.repeats
+    automaton, repeats = constraint.automaton, constraint.caches.repeats
     state, text, runs = automaton.start, b"", []
     written: Written | None = None
     while not automaton.is_accepting(state) and len(text) <= MAX_LEN:
@@ -65,7 +65,7 @@ def _shortest_text(constraint: Constraint) -> tuple[bytes, list[bytes]]:
 def _step(
     repeats: Repeats | None, written: Written | None, state: int, text: bytes, ways: list[tuple[bytes, int]]
 ) -> tuple[bytes, int, Written | None]:
-    """The first of some ways on that repeats nothing, with the state and the memory behind it."""
+    """The first of some ways on that repeats nothing, with the state and the memory after it."""
     if repeats is None:
         return *ways[0], None
     for step, _ in ways:
@@ -76,7 +76,7 @@ def _step(
 
 
 def _nearest(automaton: Automaton, state: int) -> list[tuple[bytes, int]]:
-    """The bytes that may follow, the nearest to an end first, letters and digits first, and the states behind them."""
+    """The bytes that may follow, the nearest to an end first, letters and digits first, and the states after them."""
     ways = []
     for byte in automaton.live_bytes(state).nonzero()[0].tolist():
         target = automaton.advance_bytes(state, bytes([byte]))

@@ -5,8 +5,8 @@
     {"name":"Ada","age":-1}
                         ^ '-' is not allowed here; [0-9]
 
-Positions are bytes; `column` and `line` are for people. It asks the automaton only; why a JSON text left its schema
-is `blame`'s business.
+Positions are bytes; `column` and `line` are for people. It asks the automaton only; `blame` finds why a JSON text
+left its schema.
 """
 
 from __future__ import annotations
@@ -79,9 +79,9 @@ def step_through(constraint: Constraint, text: str, rule_names: dict[int, str]) 
     keys: Written | None = None
     for byte in data:
         target = automaton.advance_bytes(state, bytes([byte]))
-        if target and constraint.knowledge.repeats is not None:
+        if target and constraint.caches.repeats is not None:
             before = partial(_begun_string, data[:count])
-            target, keys = constraint.knowledge.repeats.read(keys, state, bytes([byte]), before)
+            target, keys = constraint.caches.repeats.read(keys, state, bytes([byte]), before)
         if target == 0:
             break
         state, count = target, count + 1
@@ -121,7 +121,7 @@ def allowed_label(mask: int) -> str:
 
 
 def _tokens(constraint: Constraint, state: int, forced: bytes) -> tuple[tuple[str, ...], int]:
-    row = constraint.knowledge.masks.row(state).bits
+    row = constraint.caches.masks.row(state).bits
     ids = token_ids_of(row)
     spell = constraint.vocabulary.tokens
     found = list(dict.fromkeys(spell[token_id] for token_id in ids if spell[token_id]))

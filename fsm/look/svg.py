@@ -1,7 +1,7 @@
-"""SVG: graphs as one self-contained picture, legible on light and on dark ground.
+"""SVG: graphs as one self-contained picture, legible on a light and on a dark background.
 
-An arrow without source leads to the start; a double ring: the text may end here; a dashed ring: more leads on than is
-drawn. Certain bytes stand in quotes. Every text has a box of its own (`Picture.texts`), and no two boxes overlap.
+An arrow without source leads to the start; a double ring: the text may end here; a dashed ring: there are more edges
+than are drawn. Certain bytes are in quotes. Every text has its own box (`Picture.texts`), and no two boxes overlap.
 """
 
 from __future__ import annotations

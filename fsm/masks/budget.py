@@ -22,7 +22,7 @@ import numpy as np
 
 from ..._core import fsm as core
 from ..automaton.automaton import NO_LIMIT, Automaton
-from ..automaton.room import OutOfWork
+from ..automaton.limits import OutOfWork
 from ..text.alphabet import Ints
 from ..text.text_table import TextTable
 from .completions import Completions
@@ -35,7 +35,7 @@ MAX_ROW_BYTES = 1 << 20  # of tight rows
 
 
 class _Judging(NamedTuple):
-    """Tokens that are judged: those that surely leave enough, with what is enough for them; the rest, and how far
+    """Tokens that are judged: those that certainly leave enough, with what is enough for them; the rest, and how far
     that is judged."""
 
     inside: Ints
@@ -89,7 +89,7 @@ class Budget:
         return _Judging(inside & row, worst, row & ~(inside | self._automaton.vocabulary.eos_words), core.Judged())
 
     def row(self, state: int, limit: int) -> Ints:
-        """The tokens after which `limit` further tokens surely suffice; EOS as in the row. Read-only, shared."""
+        """The tokens after which `limit` further tokens suffice; EOS as in the row. Read-only, shared."""
         found, eos = self._masks.row(state), self._automaton.vocabulary.eos_words
         row = found.bits
         if found.worst <= limit:
@@ -115,7 +115,7 @@ class Budget:
         return tight
 
     def _inside(self, state: int, limit: int) -> tuple[Ints, int]:
-        """Tokens that stay inside a text and surely leave enough, and how many tokens are enough for all of them."""
+        """Tokens that stay inside a text and certainly leave enough, and how many tokens are enough for all of them."""
         automaton = self._automaton
         texts, is_elsewhere = automaton.texts(state)
         found = self._begun.take((state, limit))
@@ -138,7 +138,7 @@ class Budget:
     ) -> tuple[Ints, int]:
         """`_inside` of one text in which a state stands; below zero if it leaves too little. It may use `scratch`."""
         automaton, (configuration, text, sub, count) = self._automaton, place
-        automaton.room.spend(0)
+        automaton.core.spend(0)
         table = automaton.network.texts[text]
         after = automaton.after_text(state, configuration)
         by_tokens = is_alone and table.is_closed
@@ -148,7 +148,7 @@ class Budget:
         if limit == NO_LIMIT:
             mask = self._masks.text_mask(table, sub, False, count)
             return mask.bits, mask.worst + least
-        automaton.room.charge(WALK_WORK)
+        automaton.core.charge(WALK_WORK)
         if table.counted is not None:
             self._inside_counted(table, sub, count, limit - least, scratch)
             return scratch, limit
@@ -156,9 +156,9 @@ class Budget:
         return scratch, most + least
 
     def _inside_counted(self, table: TextTable, sub: int, count: int, limit: int, bits: Ints) -> None:
-        """Sets the bits of tokens that stay inside a counted text and surely leave at most `limit` bytes to its end.
+        """Sets the bits of tokens that stay inside a counted text and certainly leave at most `limit` bytes to its end.
 
-        Far from the bounds the language itself is asked. Its bytes are at least as many as the characters, each of
+        Far from the bounds the language itself is asked. It has at least as many bytes as characters, each of
         which counts as a widest one.
         """
         counted, uncounted = table.counted, table.uncounted

@@ -3,7 +3,7 @@
 Every byte that is needed is a token (`missing_bytes`), so whatever can be finished in n bytes can be finished in n
 tokens, and mostly in a third of that: each state has one shortest completion in bytes, and the least number of tokens
 that spell it is found by dynamic programming along it (`fsm/core/completions.h`). It is asked only where bytes do not
-settle the matter, so it costs nothing while plenty of tokens are left; then some microseconds for each state that the
+settle the matter, so it costs nothing while many tokens are left; then some microseconds for each state that the
 completion passes through, once.
 
 `bound` is a promise: from a state whose bound is n > 0 some token leads to a state whose bound is below n.
@@ -33,7 +33,7 @@ class Completions:
         return self.core.num_bytes
 
     def bound(self, state: int) -> int:
-        """A number of tokens that surely suffices to reach acceptance; NEVER (1 << 29) if none does."""
+        """A number of tokens that suffices to reach acceptance; NEVER (1 << 29) if none does."""
         known = self.core.known(state)
         if known >= 0 or not state:
             return known if state else NEVER
@@ -46,7 +46,7 @@ class Completions:
             return self.core.keys(state)
 
     def is_within(self, state: int, limit: int) -> bool:
-        """Whether `limit` tokens surely suffice to reach acceptance."""
+        """Whether `limit` tokens suffice to reach acceptance."""
         return self._automaton.min_bytes(state) <= limit or self.bound(state) <= limit
 
     def most_bytes(self, state: int, limit: int) -> int:

@@ -1,4 +1,4 @@
-"""The store of known mask rows: equal rows are one array, the least recently used entries go first, bytes are bounded.
+"""The store of known mask rows: equal rows are one array, entries not used lately are evicted first, bytes are bounded.
 
 Two kinds of entries, each in the dictionary ("shelf") of its owner, which looks it up without asking the store:
 
@@ -8,11 +8,12 @@ Two kinds of entries, each in the dictionary ("shelf") of its owner, which looks
 
     entries ──► arrays of bits, one per distinct content
 
-A shelf goes with its owner: the store keeps no constraint and no text automaton alive. It knows no automata, it is told
-what the rows are.
+A shelf is freed with its owner: the store keeps no constraint and no text automaton alive. It knows no automata; it is
+given the rows.
 
-Least recently used is told by a second chance, so that a hit costs one assignment: entries stand in line in the order
-they were made; a hit marks its entry; an entry that is marked when its turn comes loses the mark and goes to the end.
+Eviction is by second chance (the clock algorithm), which approximates least recently used, so that a hit costs one
+assignment: entries stand in a queue in the order they were made; a hit marks its entry; an entry that is marked when
+its turn comes loses the mark and goes to the end.
 
 Invariant: `num_bytes` is the sum over all entries and distinct arrays, at most `max_bytes` but for the newest entry.
 """
@@ -35,7 +36,7 @@ from ..vocabulary.vocabulary import Vocabulary
 
 FEW_TEXTS = 12  # in which a state stands: more are looked at in parts
 ENTRY_BYTES = 320  # an entry with its places in its shelf and in line
-MAX_CHANCES = 64  # marks taken away for one entry: a long line of marked ones must not hold up whoever needs room
+MAX_CHANCES = 64  # marks removed for one new entry: a long run of marked entries must not delay the one that needs room
 SHARE_STATES = 16  # automata with fewer states are not searched for states that behave alike
 NUM_RECENT = 4  # states of one automaton that a new one is compared with
 MAX_PAIRS = 512  # pairs of states looked at in one comparison
@@ -59,7 +60,7 @@ class Row:
 
     @property
     def num_bytes(self) -> int:
-        """Beside the bits."""
+        """Without the bits."""
         return ENTRY_BYTES
 
 
@@ -86,7 +87,7 @@ class TextMask:
 
     @property
     def num_bytes(self) -> int:
-        """Beside the bits."""
+        """Without the bits."""
         num_bytes = ENTRY_BYTES
         for array in (self.exits, self.starts):
             num_bytes += array.nbytes if array is not None else 0

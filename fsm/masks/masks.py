@@ -1,7 +1,7 @@
 """Masks: which tokens may come next in a state, as a row of bits.
 
-A token may follow a state if it may follow one of its configurations, so a row is an OR over configurations (those that
-stand alike in a text being one, and what may follow it one state):
+A token may follow a state if it may follow one of its configurations, so a row is an OR over configurations (those in
+the same state of a text are one, with all that may follow the text as one state):
 
     inside a text automaton     tokens that stay inside: depends on (automaton, text state) alone, hence known once
                                 for all constraints of the process; plus tokens that leave it: a walk below the
@@ -12,8 +12,8 @@ So a wide row (inside a JSON string: 128,000 of 131,000 tokens) is one copy and 
 the vocabulary. Long bounded texts share rows as well: states that behave alike for as many characters as the
 longest token has (`alike`) have the same tokens inside.
 
-What was made is kept in a `MaskStore`, where equal rows are one array. A row that takes long can be made in parts, so
-that who has others to serve is not held up by it.
+Rows are kept in a `MaskStore`, where equal rows are one array. A row that takes long can be made in parts, so that the
+requests of the same batch do not wait for it.
 
 Invariant: a row from the store equals a fresh one, bit for bit. Rows are read-only arrays.
 """
@@ -30,7 +30,7 @@ import numpy as np
 
 from ...errors import ConstraintTooLarge
 from ..automaton.automaton import END, NO_LIMIT, Automaton
-from ..automaton.room import ENDLESS, LAST_WORK, TOO_MUCH_WORK, OutOfWork
+from ..automaton.limits import ENDLESS, LAST_WORK, TOO_MUCH_WORK, OutOfWork
 from ..text.alphabet import Ints
 from ..text.counted import Counted
 from ..text.text_table import TextTable
@@ -68,7 +68,7 @@ class Masks:
             found = self._some_of(making)
             while found is None:
                 try:
-                    self.automaton.room.spend(0)
+                    self.automaton.core.spend(0)
                 except OutOfWork:
                     self._begun.put(state, making)
                     raise
@@ -78,19 +78,19 @@ class Masks:
         return found
 
     def make(self, state: int, work: int) -> bool:
-        """Makes a row, or a part of it if that takes more than `work` (`Room.allow`). Whether it is known now.
+        """Makes a row, or a part of it if that takes more than `work` (`Automaton.allow`). Whether it is known now.
 
         Raises:
             ConstraintTooLarge: it was asked for too often, or the automaton has grown too large.
         """
-        self.automaton.room.allow(work)
+        self.automaton.core.allow(work)
         try:
             if self._at_once(state) is not None:
                 return True
             making = self._continued(state)
             found = self._some_of(making)
         finally:
-            self.automaton.room.allow(ENDLESS)
+            self.automaton.core.allow(ENDLESS)
         if found is None:
             self._begun.put(state, making)
             return False
@@ -188,7 +188,7 @@ class Masks:
                 if cost:
                     np.bitwise_or(bits, leaving, out=bits)
                 worst = max(worst, cost - 1)
-            if number >= FEW_TEXTS and not automaton.room.charge(TEXT_WORK):
+            if number >= FEW_TEXTS and not automaton.core.charge(TEXT_WORK):
                 yield
         if is_elsewhere:
             rest = automaton.without_texts(state) if texts else state
@@ -199,15 +199,15 @@ class Masks:
 
     def _patiently(self, call: Callable[[], Result]) -> Generator[None, None, Result]:
         """What `call` returns, called again whenever more work is allowed; it may be called any number of times."""
-        room = self.automaton.room
-        num_forgotten = room.num_forgotten
+        core = self.automaton.core
+        num_forgotten = core.num_forgotten
         for _ in range(MAX_ATTEMPTS):
             try:
                 return call()
             except OutOfWork:
                 yield
-            if room.num_forgotten != num_forgotten:  # it may begin anew for ever, as what it found is forgotten
-                room.allow(LAST_WORK)
+            if core.num_forgotten != num_forgotten:  # it may begin anew for ever, as what it found is forgotten
+                core.allow(LAST_WORK)
                 with suppress(OutOfWork):
                     return call()
                 break
@@ -252,7 +252,7 @@ class Masks:
         shelf = self._shelves.get(table) or self._shelf_of(table)
         found = shelf.counted.get((sub, count))
         if found is None or (with_exits and found.exits is None):
-            self.automaton.room.spend(WALK_WORK)
+            self.automaton.core.spend(WALK_WORK)
             bits = np.empty(vocabulary.num_words, np.int32)
             _, in_rest, exits, starts = self.automaton.walk_text(table.core, sub, count, NO_LIMIT, with_exits, bits)
             found = TextMask(bits, worst, exits, starts, in_rest)
@@ -265,7 +265,7 @@ class Masks:
         if known is not None and (known.exits is not None or not with_exits):
             return known
         automaton, vocabulary = self.automaton, self.store.vocabulary
-        automaton.room.spend(WALK_WORK)
+        automaton.core.spend(WALK_WORK)
         bits = np.empty(vocabulary.num_words, np.int32)
         worst, in_rest, exits, starts = automaton.walk_text(table.core, sub, 0, NO_LIMIT, with_exits, bits)
         mask = TextMask(bits, worst, exits, starts, in_rest)

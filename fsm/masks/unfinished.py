@@ -1,4 +1,4 @@
-"""Unfinished: what was begun, and waits until more work is allowed (`Room.allow`)."""
+"""Unfinished: computations that were begun and wait until more work is allowed (`Automaton.allow`)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Value = TypeVar("Value")
 
 
 class Unfinished(Generic[Key, Value]):
-    """The last of it, by what it will be; who goes on with it takes it out. What is dropped begins anew."""
+    """The latest of them, by what they compute. To go on with one, take it out; one that was dropped begins again."""
 
     __slots__ = ("_kept", "_max_kept")
 
@@ -21,13 +21,13 @@ class Unfinished(Generic[Key, Value]):
         self._max_kept = max_kept
 
     def put(self, key: Key, value: Value) -> None:
-        """Puts something off."""
+        """Keeps a computation; the oldest is dropped if there are too many."""
         while len(self._kept) >= self._max_kept:
             self._kept.pop(next(iter(list(self._kept)), key), None)
         self._kept[key] = value
 
     def take(self, key: Key) -> Value | None:
-        """What there is of it; None if it has to begin."""
+        """Removes and returns a computation; None if it has to begin."""
         return self._kept.pop(key, None) if self._kept else None
 
     def values(self) -> list[Value]:

@@ -1,8 +1,8 @@
-"""The tables behind `AnyOrder`: which member a text belongs to, and what has to be known of each of them.
+"""The tables of `AnyOrder`: which member a text belongs to, and what has to be known of each of them.
 
 A set of members that have been written is a run of frames on the stack, 31 members to a frame: a bit for "cannot be
 written (any more)" and a bit for "must still be written"; below them one with two counts if their number is bounded.
-Frames are interned, so only the sets that somebody has met exist. Where a member begins, its text is read with a trie:
+Frames are interned, so only sets that were met exist. Where a member begins, its text is read with a trie:
 
 ::
 
@@ -13,7 +13,7 @@ Frames are interned, so only the sets that somebody has met exist. Where a membe
                            --o--> member 2 (te": follows)
 
 A node of the trie stands for a range of members, first .. end - 1; a byte is let through if one of these can still be
-written. So the place in the trie and the set are all there is to know, however many members there are. Behind the node
+written. So the place in the trie and the set are all there is to know, however many members there are. After the node
 at which a member is alone it is a plain chain of positions, as everywhere else.
 
 This module only builds; `fsm/core/sets.h` runs. Costs a few microseconds per member.

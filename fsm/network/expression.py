@@ -15,8 +15,8 @@ trees of the eight node types below. The automaton reads nothing else.
     AnyOrder(members, ..)  some of the members, each at most once, in any order, with separators between them
 
 This module knows no tokens and no automata: a `Language` is only carried. Nodes are immutable and compare
-by value, a language by identity, so sub-trees may be shared freely. Depth is bounded by memory alone as long
-as nobody hashes, compares or prints a deep tree (Python does these by recursion); nothing in `fsm` does.
+by value, a language by identity, so sub-trees may be shared freely. Depth is bounded by memory alone, except for
+hashing, comparing and printing, which are recursive in Python; `fsm` does none of these to a deep tree.
 """
 
 from __future__ import annotations

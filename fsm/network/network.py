@@ -55,7 +55,7 @@ class Network:
         owes_keys: whether several of them may have to be written (`Embed.is_owed`).
 
     `num_bytes`: memory of the arrays, and roughly of the names.
-    `start` is the entry node. The arrays are views of `data`, made when somebody asks: kind, arg, next_node, cost (by
+    `start` is the entry node. The arrays are views of `data`, made on demand: kind, arg, next_node, cost (by
     node), options, loops (int32[num_loops, 4]: entry node, minimum, maximum (-1: none), cost of one item),
     rule_entries (by number).
     """
@@ -136,7 +136,7 @@ class Network:
 
 
 def build_network(grammar: Grammar, compile_time: CompileTime = NO_LIMIT, max_bytes: int | None = None) -> Network:
-    """Compiles a grammar, in a certain time if one is given, to a network of at most so many bytes.
+    """Compiles a grammar, in a certain time if one is given, to a network of at most `max_bytes`.
 
     Raises:
         InvalidGrammar: a rule is referred to that does not exist, or a rule begins with itself.

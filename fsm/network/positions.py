@@ -13,7 +13,7 @@ expression can exhaust Python's:
     loop, CLOSE_LOOP  make a counted repetition of an item
     what, CLOSE_SET   make a set of members in any order
 
-Linear in the size of the expressions. What the kinds of nodes mean is told in `network`, which finishes them.
+Linear in the size of the expressions. `network` documents the kinds of nodes, and finishes them.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from ..text.language import Language
 
 MAX_NODES = 1 << 20
-MANY_NODES = 1 << 10  # after so many the time is asked for
+MANY_NODES = 1 << 10  # the time is checked once per this many
 MAX_SHORTEST = 1 << 27  # bytes
 MAX_TURNS = 1 << 30
 UNROLL_UP_TO = 3  # repetitions; beyond that a counter on the stack is smaller
@@ -288,7 +288,7 @@ class Positions:
         self.kind += kinds
         self.arg += args
         self.next_node += nexts
-        self.literals += [data[begin:behind] for begin, behind in spans.tolist()]
+        self.literals += [data[begin:end] for begin, end in spans.tolist()]
         self.options += options.tolist()
         found: list[int] = entries.tolist()
         return found
@@ -302,7 +302,7 @@ class Positions:
         if minimum > MAX_SHORTEST:
             raise ConstraintTooLarge(f"a repetition of at least {minimum} times is too long; use smaller counts")
         if maximum is not None and maximum > MAX_TURNS:
-            maximum = None  # nobody can write so much
+            maximum = None  # no text is that long
         unrolls = UNROLL_UP_TO if type(item) in _SIMPLE else 1
         once = ((item,), 1)
         if minimum == 0 and maximum == 1:

@@ -12,8 +12,8 @@ from ..text.literals import literal_dfa
 from .regex_tree import Assertion, Concat, Either, Look, Node, Plain, Times
 
 
-def with_empty_text_settled(dfa: Dfa, pattern: str, tree: Node, *, surely: bool) -> Dfa:
-    """The automaton of a pattern, with the empty text if both readings of it have it (if not `surely`: one has).
+def with_empty_text_settled(dfa: Dfa, pattern: str, tree: Node, *, for_all: bool) -> Dfa:
+    """The automaton of a pattern, with the empty text if both readings of it have it (if not `for_all`: one has).
 
     Args:
         tree: of the pattern, as it was parsed.
@@ -21,7 +21,7 @@ def with_empty_text_settled(dfa: Dfa, pattern: str, tree: Node, *, surely: bool)
     if r"\B" not in pattern:  # nearly always
         return dfa
     readings = _matches_nothing(tree, True), _matches_nothing(tree, False)
-    is_taken = all(readings) if surely else any(readings)
+    is_taken = all(readings) if for_all else any(readings)
     if is_taken == dfa.accepts(""):
         return dfa
     nothing = literal_dfa([""])

@@ -113,7 +113,7 @@ def build(tree: Node, compile_time: CompileTime) -> Nfa:
 def _build_option(
     nfa: Nfa, node: Either, progress: int, begin: int, ends: list[list[int]], stack: list[tuple[Node, int, int]]
 ) -> None:
-    """split -> option, jump to the end; split -> option, jump ...; every option stands behind its split."""
+    """split -> option, jump to the end; split -> option, jump ...; every option stands after its split."""
     if progress == 0:
         ends.append([])
     else:

@@ -1,11 +1,11 @@
 """Regular expressions as automata over text.
 
-`regex_to_dfa` is the one door. A pattern means a set of whole texts: with `search=False` those that match from end
+`regex_to_dfa` is the only entry. A pattern means a set of whole texts: with `search=False` those that match from end
 to end, with `search=True` (JSON Schema's `pattern`) those in which a match occurs somewhere. Anchors, word
 boundaries and look-arounds are exact in either reading (see `determinise.py`); dialects are described in
 `regex_syntax.py`. Results are cached by (pattern, search, dialect) and shared.
 
-Every step is bounded by counting, and between steps the time is asked for (`compile_time.py`).
+Every step is bounded by counting, and between steps the time is checked (`compile_time.py`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .regex_tree import OPTIONAL_BREAK, PYTHON_END, Assertion, CharSet, Concat, 
 EAGER_POSITIONS = 3_000  # characters of the unfolded pattern; beyond that it is unfolded lazily at once
 EAGER_WORK = 200_000  # positions looked at before a pattern is unfolded lazily instead; some milliseconds
 COUNT_FROM = 64  # repetitions of a character that are counted where a pattern is unfolded lazily
-MANY_TEXTS = 8  # plain options; from so many on they become an automaton directly
+MANY_TEXTS = 8  # plain options; this number or more become an automaton directly
 MINIMISE_UP_TO = 256  # states; beyond that a smaller table is not worth the time
 MOST_FOLDED = 16  # repetitions of repetitions that are taken for one
 
@@ -50,7 +50,7 @@ def regex_to_dfa(
         if texts is not None:
             return literal_dfa(texts)
         dfa = determinise(tree, compile_time=compile_time)
-        dfa = with_empty_text_settled(dfa, pattern, parsed, surely=dialect != "json-schema-possible")
+        dfa = with_empty_text_settled(dfa, pattern, parsed, for_all=dialect != "json-schema-possible")
     except ConstraintTooLarge as error:
         raise _of_pattern(pattern, error) from None
     return dfa.minimised() if dfa.num_states <= MINIMISE_UP_TO else dfa
@@ -85,24 +85,24 @@ def regex_to_expression(pattern: str, *, compile_time: CompileTime = NO_LIMIT) -
             if lazy is not None:
                 return lazy
             dfa = determinise(tree, compile_time=compile_time)
-        dfa = with_empty_text_settled(dfa, pattern, parsed, surely=True)
+        dfa = with_empty_text_settled(dfa, pattern, parsed, for_all=True)
     except ConstraintTooLarge as error:
         raise _of_pattern(pattern, error) from None
     return Embed(dfa.minimised() if dfa.num_states <= MINIMISE_UP_TO else dfa)
 
 
 @remembered(1024)
-def long_run(pattern: str, *, surely: bool = True) -> tuple[Dfa, int, int | None] | None:
+def long_run(pattern: str, *, for_all: bool = True) -> tuple[Dfa, int, int | None] | None:
     """What `^[a-z]{1,60000}$` asks for: only such characters, and how many; None if the pattern is of another kind.
 
-    In the dialect "json-schema" (if not `surely`, "json-schema-possible" but for a last line break), wherever a match
+    In the dialect "json-schema" (if not `for_all`, "json-schema-possible" but for a last line break), wherever a match
     may be.
     """
     if "{" not in pattern:  # nearly always
         return None
-    if not surely and pattern.endswith("$"):
+    if not for_all and pattern.endswith("$"):
         pattern = pattern[:-1] + r"\Z"
-    tree = anchored(parse(pattern, "json-schema" if surely else "json-schema-possible"), search=True)
+    tree = anchored(parse(pattern, "json-schema" if for_all else "json-schema-possible"), search=True)
     if not isinstance(tree, Times):
         return None
     node = folded(tree)

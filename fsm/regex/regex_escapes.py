@@ -1,10 +1,10 @@
 """Reads one escape of a regular expression: the set of characters that a backslash and what follows it stand for.
 
-Functions of the pattern and an offset that give the set and the offset behind it; what surrounds the escape
-(groups, quantifiers, classes, which flags hold) is `regex_syntax.py`'s business.
+Functions of the pattern and an offset that give the set and the offset after it; what surrounds the escape
+(groups, quantifiers, classes, flags) is read by `regex_syntax.py`.
 
 Two families of readings differ in \\d \\w \\s and in unknown escapes: Python's and ECMA-262's. For the latter a class
-is asked for twice: with what surely belongs to it, whichever engine reads the pattern, and with what possibly does.
+is asked for twice: with what belongs to it for all engines that may read the pattern, and for any of them.
 """
 
 from __future__ import annotations
@@ -53,16 +53,16 @@ def unsupported(pattern: str, message: str, offset: int) -> InvalidRegex:
 
 
 def read_escape(
-    pattern: str, offset: int, *, in_class: bool, is_python: bool, ascii_only: bool, surely: bool
+    pattern: str, offset: int, *, in_class: bool, is_python: bool, ascii_only: bool, for_all: bool
 ) -> tuple[Intervals, int]:
-    """The set, often of one, that the escape whose backslash stands at `offset` means, and the offset behind it."""
+    """The set, often of one, that the escape whose backslash stands at `offset` means, and the offset after it."""
     position = offset + 1
     c = pattern[position : position + 1]
     if not c:
         raise syntax_error(pattern, "a backslash at the very end", offset)
     position += 1
     if c in "dDwWsS":
-        return _named_class(c, is_python=is_python, ascii_only=ascii_only, surely=surely), position
+        return _named_class(c, is_python=is_python, ascii_only=ascii_only, for_all=for_all), position
     if c in "pP":
         return _property(pattern, offset)
     if c in _CONTROL:
@@ -85,12 +85,12 @@ def read_escape(
     return ((point, point),), position
 
 
-def _named_class(c: str, *, is_python: bool, ascii_only: bool, surely: bool) -> Intervals:
+def _named_class(c: str, *, is_python: bool, ascii_only: bool, for_all: bool) -> Intervals:
     """What \\d \\w \\s, or a capital that asks for the rest, holds."""
     narrow, wide = _CLASSES[c.lower()]
     if is_python:
         intervals = _ASCII_CLASSES[c.lower()] if ascii_only else wide()
-    elif surely == c.islower():
+    elif for_all == c.islower():
         intervals = narrow
     else:
         intervals = tuple(normalised((*wide(), *ECMA_SPACE))) if c in "sS" else wide()

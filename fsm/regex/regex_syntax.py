@@ -1,4 +1,4 @@
-"""Reads a regular expression into a tree (`regex_tree.py`). What it means as an automaton is `regex.py`'s business.
+"""Reads a regular expression into a tree (`regex_tree.py`). `regex.py` makes automata of trees.
 
 Two dialects: "python" (the `re` module: \\w \\d \\s in Unicode) and "json-schema" (ECMA-262: \\w and \\d in ASCII).
 Many validators read the latter with the former's engine. So in "json-schema" a class holds the characters that
@@ -98,7 +98,7 @@ class _Parser:
         self.is_python = dialect == "python"
         self.flags: frozenset[str] = frozenset()
         self.position = 0
-        self.surely = dialect == "json-schema"  # classes hold what belongs to them in both readings, not in either
+        self.for_all = dialect == "json-schema"  # classes hold what belongs to them in both readings, not in either
         self.sets: dict[Intervals, CharSet] = {}
         self.line_breaks: Intervals = PYTHON_LINE_BREAKS if self.is_python else ECMA_LINE_BREAKS
 
@@ -129,7 +129,7 @@ class _Parser:
                 self.position += 1
                 self.flags = level.outer_flags
                 if "!" in level.kind:
-                    self.surely = not self.surely
+                    self.for_all = not self.for_all
                 levels[-1].parts.append(self._quantified(level.close()))
             elif c in " \t\n\r\v\f#" and "x" in self.flags:
                 self._skip_blank()
@@ -185,7 +185,7 @@ class _Parser:
             elif self._flags(offset):
                 return None
         if "!" in kind:
-            self.surely = not self.surely
+            self.for_all = not self.for_all
         within = outer.within if kind == "group" else "behind" if "<" in kind else "ahead"
         if outer.within and within != outer.within:
             raise self.unsupported(
@@ -283,12 +283,12 @@ class _Parser:
         if c == ".":
             if "s" in self.flags:
                 return self._set(((0, MAX_CODE_POINT),))
-            return self._set(tuple(complement(self.line_breaks if self.surely else PYTHON_LINE_BREAKS)))
+            return self._set(tuple(complement(self.line_breaks if self.for_all else PYTHON_LINE_BREAKS)))
         if c in "^$":
             edge = "start" if c == "^" else "end"
             if "m" in self.flags:
                 return Assertion("line_" + edge, self.line_breaks)
-            return PYTHON_END if c == "$" and not self.is_python and not self.surely else Assertion(edge)
+            return PYTHON_END if c == "$" and not self.is_python and not self.for_all else Assertion(edge)
         if c == "[":
             return self._class(offset)
         if c in "*+?":
@@ -309,7 +309,7 @@ class _Parser:
         if self.is_python:
             return Assertion(kind, ASCII_WORD if "a" in self.flags else unicode_word())
         readings = Assertion(kind, ASCII_WORD), Assertion(kind, unicode_word())
-        return Concat(readings) if self.surely else Either(readings)
+        return Concat(readings) if self.for_all else Either(readings)
 
     def _would_repeat(self, offset: int) -> bool:
         position, self.position = self.position, offset
@@ -322,7 +322,7 @@ class _Parser:
         pattern = self.pattern
         negated = pattern.startswith("^", self.position)
         self.position += negated
-        self.surely ^= negated
+        self.for_all ^= negated
         members: list[Interval] = []
         first = True
         while True:
@@ -354,7 +354,7 @@ class _Parser:
                     members.extend((*low, (0x2D, 0x2D), *high))
             else:
                 members.extend(low)
-        self.surely ^= negated
+        self.for_all ^= negated
         intervals = tuple(normalised(members))
         if negated:
             if "i" in self.flags:
@@ -380,6 +380,6 @@ class _Parser:
             in_class=in_class,
             is_python=self.is_python,
             ascii_only=not self.is_python or "a" in self.flags,
-            surely=self.surely,
+            for_all=self.for_all,
         )
         return intervals

@@ -1,6 +1,6 @@
-"""What a regular expression says, as a tree of frozen nodes. How a pattern is read is `regex_syntax.py`'s business.
+"""The syntax tree of a regular expression: frozen nodes. `regex_syntax.py` parses patterns into it.
 
-Nodes compare by identity: trees share parts, and whoever walks them may remember what it found out by `id`.
+Nodes compare by identity: trees share parts, and a walk may cache its results by `id`.
 """
 
 from __future__ import annotations

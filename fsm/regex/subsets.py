@@ -47,7 +47,7 @@ def plain_dfa(nfa: Nfa, compile_time: CompileTime, max_work: int = MAX_WORK) -> 
 
 
 def _refuse_too_many(sets: list[Intervals]) -> None:
-    """ConstraintTooLarge if a table of all sets and all classes of characters that they tell apart would be."""
+    """ConstraintTooLarge if a table of all sets and all classes of characters that they distinguish would be."""
     if 2 * len(sets) * sum(map(len, sets)) <= MAX_PAIRS:  # nearly always
         return
     edges = {edge for intervals in sets for first, last in intervals for edge in (first, last + 1)}

@@ -1,6 +1,6 @@
 """The subset construction for graphs with assertions: a state is a set of *threads*.
 
-What a thread must know besides its node is
+A thread consists of its node and
 
     the kind of the character before (start, word, line break …): decides ^ $ \\b together with the next one
     its obligations: look-aheads still open, each as a state of a Dfa over the rest of the text
@@ -200,8 +200,8 @@ class Threads:
 
 
 def _look_automata(look: Look, compile_time: CompileTime, depth: int) -> list[Dfa]:
-    """Ahead: what the rest of the text must be, for each kind of character before (one for all if it is the
-    same). Behind: what the text so far must be; what follows cannot be seen from there."""
+    """Look-ahead: what the rest of the text must be, for each kind of character before (one for all if it is the
+    same). Look-behind: what the text so far must be; what follows cannot be seen from there."""
     nfa = build(Concat((look.body, ANY_TEXT) if look.is_ahead else (ANY_TEXT, look.body)), compile_time)
     if not nfa.assertions and not nfa.looks:
         found = [plain_dfa(nfa, compile_time)]
@@ -226,7 +226,7 @@ def _assertions(tree: Node) -> Iterator[tuple[str, Intervals]]:
 
 
 def _kinds_asked_for(nfa: Nfa) -> tuple[Intervals, Intervals, Intervals]:
-    """The ASCII characters of words, those of any script, and those that end a line; empty where nobody asks."""
+    """The ASCII characters of words, those of any script, and those that end a line; empty where not needed."""
     words: Intervals = ()
     wide: Intervals = ()
     breaks: Intervals = ()

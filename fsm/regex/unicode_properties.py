@@ -5,7 +5,7 @@ binary properties of ECMA-262 come from `unicode_properties.txt`, which `scripts
 
     script greek|grek og 4 1 3 …
 
-per set, with all its names and, to base 36, by turns how many code points are left out and how many are in it. A
+per set, with all its names and, in base 36, alternately the number of code points outside and inside it. A
 script extension that is the same set as the script has no line. The file is read on first use (1 ms); a set is
 unpacked when it is asked for.
 """

@@ -17,7 +17,7 @@ Strings = tuple[str, ...]
 
 
 def within(place: str, compile_content: Callable[[], Any]) -> Any:
-    """Compiles a content; its errors get the place of the content in front of their own."""
+    """Compiles a content; its errors get the place of the content as a prefix of their own."""
     try:
         return compile_content()
     except ConstraintError as error:

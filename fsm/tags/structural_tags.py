@@ -189,7 +189,7 @@ class _Compiler:
         return any_text({"max_tokens": form.get("max_tokens")}, place, ends)
 
     def tag(self, form: Mapping[str, Any], place: str, ends: Strings) -> Expression:
-        return _followed(sequence(self.begin(form, place), self.behind_begin(form, place)), ends)
+        return _followed(sequence(self.begin(form, place), self.after_begin(form, place)), ends)
 
     def begin(self, form: Mapping[str, Any], place: str) -> Expression:
         begin = form.get("begin")
@@ -197,7 +197,7 @@ class _Compiler:
             return self.token(begin, f"{place}/begin", ())
         return literal(read_string(form, "begin", place))
 
-    def behind_begin(self, form: Mapping[str, Any], place: str) -> Expression:
+    def after_begin(self, form: Mapping[str, Any], place: str) -> Expression:
         """Content and end of a tag, as a rule: a tag can be reached by several ways."""
         end = form.get("end")
         if isinstance(end, Mapping):
@@ -237,7 +237,7 @@ class _Compiler:
                 raise InvalidStructuralTag(
                     f"structural tag, {inner}/begin: expected one of the trigger tokens", pointer=f"{inner}/begin"
                 )
-            tags.append(sequence(begin, self.behind_begin(tag, inner)))
+            tags.append(sequence(begin, self.after_begin(tag, inner)))
         at_least_one = read_flag(form, "at_least_one", place)
         loops = not read_flag(form, "stop_after_first", place)
         return self.token_dispatched(form, tags, place, ends, at_least_one=at_least_one, loops=loops)
@@ -290,9 +290,9 @@ class _Compiler:
                     f"structural tag, {place}/{tags_key}/{index}/begin: {begin!r} begins with no trigger",
                     pointer=f"{place}/{tags_key}/{index}/begin",
                 )
-        bodies = [self.behind_begin(tag, f"{place}/{tags_key}/{i}") for i, tag in enumerate(tags)]
+        bodies = [self.after_begin(tag, f"{place}/{tags_key}/{i}") for i, tag in enumerate(tags)]
 
-        def behind(completed: frozenset[str]) -> Expression:
+        def body_after(completed: frozenset[str]) -> Expression:
             starts = sorted(trigger for trigger in completed if trigger in triggers)
             options = dict.fromkeys(
                 (begin[len(start) :], body)
@@ -305,7 +305,7 @@ class _Compiler:
         first = alternation(*(sequence(literal(b), body) for b, body in zip(begins, bodies, strict=True)))
         return self.dispatched(
             triggers,
-            behind,
+            body_after,
             place,
             ends,
             read_strings(form, "excludes", place),
@@ -320,23 +320,25 @@ class _Compiler:
             self.rules.bodies[name] = self.format(content, f"{inner}/1", ())
             bodies[mark] = Rule(name)
 
-        def behind(completed: frozenset[str]) -> Expression:
+        def body_after(completed: frozenset[str]) -> Expression:
             return alternation(*(bodies[mark] for mark in sorted(completed) if mark in bodies))
 
         loops = read_flag(form, "loop", place, True)
-        return self.dispatched(tuple(bodies), behind, place, ends, read_strings(form, "excludes", place), None, loops)
+        return self.dispatched(
+            tuple(bodies), body_after, place, ends, read_strings(form, "excludes", place), None, loops
+        )
 
     def dispatched(
         self,
         triggers: Strings,
-        behind: Callable[[frozenset[str]], Expression],
+        body_after: Callable[[frozenset[str]], Expression],
         place: str,
         ends: Strings,
         excludes: Strings,
         at_once: Expression | None,
         loops: bool,
     ) -> Expression:
-        """Free text, again and again interrupted by a trigger and what must stand behind it."""
+        """Free text, interrupted any number of times by a trigger and what must follow it."""
         name = f"free text {place} {len(self.rules.bodies)}"
         after = Rule(name) if loops else _followed(EMPTY_TEXT, ends)
         marks = (*triggers, *ends, *excludes)
@@ -344,7 +346,7 @@ class _Compiler:
         for completed in first_marks(tuple(dict.fromkeys(marks))):
             if completed.isdisjoint((*ends, *excludes)):
                 until = Embed(text_until(tuple(dict.fromkeys(marks)), completed))
-                options.append(sequence(until, behind(completed), after))
+                options.append(sequence(until, body_after(completed), after))
         self.rules.bodies[name] = alternation(*options)
         return Rule(name) if at_once is None else sequence(at_once, after)
 

@@ -1,6 +1,6 @@
-"""Alphabet: code points sorted into classes that an automaton cannot tell apart, and their UTF-8 spelling.
+"""Alphabet: code points sorted into classes that an automaton does not distinguish, and their UTF-8 spelling.
 
-A text automaton reads characters, a token is bytes. The alphabet is the joint between both: it cuts the code
+A text automaton reads characters, a token is bytes. The alphabet connects the two: it cuts the code
 points 0 .. 0x10FFFF into intervals, gives every interval a class, and spells the classes as a small byte trie,
 the *template*::
 

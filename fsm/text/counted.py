@@ -1,7 +1,7 @@
 """Counted: a regular language together with bounds on the number of characters, without a product of automata.
 
 A product with "at most 65,535 characters" would have 65,536 times as many states. Instead the states stay those of
-the language, and the number of characters read so far stands beside them (on the stack, see `fsm/core/stacks.h`).
+the language, and the number of characters read so far is kept apart from them (on the stack, see `fsm/core/stacks.h`).
 What has to be known is whether a state can still reach an end in time, that is: which lengths are left from it. The
 lengths from all states together become periodic, so they are kept up to there::
 

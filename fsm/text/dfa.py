@@ -38,7 +38,7 @@ class Dfa:
     """A set of texts. Immutable; shared freely between threads and constraints.
 
     Args:
-        alphabet: the classes of characters that the table tells apart.
+        alphabet: the classes of characters that the table distinguishes.
         table: int32[num_states, num_classes]; row 0 and column 0 are 0.
         accepting: bool[num_states]; False for state 0.
         start: the first state (0: the empty language).

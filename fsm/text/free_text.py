@@ -43,7 +43,7 @@ def first_marks(marks: tuple[str, ...]) -> list[frozenset[str]]:
     """
     if len(marks) * sum(map(len, marks)) > MAX_WORK:
         raise ConstraintTooLarge(
-            f"{len(marks)} marks in free text are too many to be told apart; let one mark stand for several that begin "
+            f"{len(marks)} marks in free text are too many to distinguish; let one mark stand for several that begin "
             "with it"
         )
     together = dict.fromkeys(frozenset(mark for mark in marks if longest.endswith(mark)) for longest in marks)

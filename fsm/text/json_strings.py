@@ -15,7 +15,7 @@ class JsonStrings:
     Each is spelt in exactly one way, that of json.dumps(ensure_ascii=False).
 
     The table is that of the texts with one more class, the bare quote, and two more states, before the opening
-    and behind the closing one; escapes are a matter of spelling (`Alphabet.json_spelling`).
+    and after the closing one; escapes are a matter of spelling (`Alphabet.json_spelling`).
     """
 
     __slots__ = ("__dict__", "accepting", "spelling", "start_state", "table", "texts")

@@ -1,4 +1,4 @@
-"""Language: what the rest of the house needs to know of a text automaton, and its rows by byte.
+"""Language: what the rest of the package needs to know of a text automaton, and its rows by byte.
 
 An automaton over characters, spelt in bytes, has pairs (table state, node of the alphabet's template) as states::
 

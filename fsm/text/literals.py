@@ -21,7 +21,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def fits_a_table(texts: Collection[str]) -> bool:
-    """Whether `literal_dfa` surely can hold the texts."""
+    """Whether the texts certainly fit into a `literal_dfa`."""
     return (sum(map(len, texts)) + 2) * (len(set().union(*texts)) + 2) <= MAX_CELLS
 
 

@@ -116,7 +116,7 @@ def _pack(table: Ints, accepting: Bools, spelling: Spelling, start: int) -> Text
 
 
 def _counted(language: Counted) -> TextTable:
-    """The table of the language behind it, with the bounds in the last fields."""
+    """The table of the language that it counts, with the bounds in the last fields."""
     base, lengths = text_table(language.language), language.lengths
     used = (base.arrays[0] > 0).any(axis=0)
     widest = int(base.arrays[6][0][used].max(initial=1))

@@ -1,4 +1,4 @@
-"""TextView: the arrays of a text automaton, for who walks through it in Python, whatever its table was made from."""
+"""TextView: the arrays of a text automaton, for walks in Python, whatever its table was made from."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ class TextView:
             for byte in range(first, end):
                 follows = int(self.template[0, byte])
                 if follows < 0:
-                    behind = np.bincount([-follows], minlength=len(is_used))
+                    ending = np.bincount([-follows], minlength=len(is_used))
                 else:
-                    behind = self._class_sizes(follows, sizes)
+                    ending = self._class_sizes(follows, sizes)
                 if is_missing[byte]:
-                    lost[byte] = behind
+                    lost[byte] = ending
                 elif follows < 0 or byte >= 0x80:  # an escape takes more bytes than one
-                    known += behind
-            for byte, behind in lost.items():
-                if np.any(is_used & (behind > 0) & (known < least)):
+                    known += ending
+            for byte, ending in lost.items():
+                if np.any(is_used & (ending > 0) & (known < least)):
                     needed |= 1 << byte
         reaches = np.any(self.reach & is_used, axis=1)
         inside = self.template[1:]
@@ -59,7 +59,7 @@ class TextView:
         return needed | mask_of(np.flatnonzero(leads_on.any(axis=0) & is_missing))
 
     def _class_sizes(self, node: int, sizes: dict[int, Sizes]) -> Sizes:
-        """int64[num_classes]: how many characters of each class end behind a node of the template.
+        """int64[num_classes]: how many characters of each class end after a node of the template.
 
         `sizes`: those that are known, and receives more.
         """

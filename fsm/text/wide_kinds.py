@@ -1,4 +1,4 @@
-"""Kinds of characters beyond ASCII: those that patterns tell apart, unions of which are `\\p{L}`, `\\w`, `\\d`, `\\s`.
+"""Kinds of characters beyond ASCII: those that patterns distinguish, unions of which are `\\p{L}`, `\\w`, `\\d`, `\\s`.
 
 A sub-tree of the trie says which kinds occur in it, a state of a text which kinds it lets through as a whole; so a walk
 in the state of a `\\w+` leaves out all sub-trees of letters, in any script. A class of characters that cuts through a

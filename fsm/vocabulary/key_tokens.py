@@ -1,10 +1,10 @@
 """KeyTokens: the tokens of a vocabulary that write the key of a JSON object, or a part of it.
 
-A token that writes a key which its object has already must not be allowed. Which tokens that may be is found out once
-per vocabulary, by the key. Where a token begins nobody knows what was before it, so whatever might be a key in some
-text counts as one here; it is decided elsewhere (`written`) whether it is. It knows tokens only, no automaton.
+A token that writes a key which its object has already must not be allowed. The tokens that may write a key are found
+once per vocabulary, by the key. What comes before a token is not known here, so all that might be a key in some text
+counts as one; whether it is, is decided elsewhere (`written`). It knows tokens only, no automaton.
 
-    "id":        begins before the key `id` and ends behind it
+    "id":        begins before the key `id` and ends after it
     1,"id":2     so does this one, once a value has ended
     ,"id         ends inside a key: `id` and more
 
@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from ..text.alphabet import Ints
 
-# a key begins where the token does, or behind a comma; overlapping readings are found, too
+# a key begins where the token does, or after a comma; overlapping readings are found, too
 _WHOLE_KEY = re.compile(rb'(?=(?:\A|,)\s*"((?:[^"\\]|\\.)*)")', re.DOTALL)
 _BEGUN_KEY = re.compile(rb'(?=(?:\A|,)\s*"((?:[^"\\]|\\.)*\\?)\Z)', re.DOTALL)
 _TWO_KEYS = re.compile(rb'"\s*:.*,\s*"(?:[^"\\]|\\.)*"', re.DOTALL)
@@ -38,9 +38,9 @@ class KeyTokens:
 
     Attributes:
         whole: by the text of a key as it is written between its quotes, the tokens that may write all of it.
-        begun: by the beginning of such a text, the tokens that may end behind it.
+        begun: by the beginning of such a text, the tokens that may end right after it.
         twice: tokens in which two keys of one object, or two items of one list, may end.
-        before: tokens behind which a key may begin.
+        before: tokens after which a key may begin.
         structure: uint8 by token: 2 if it has a quote or a backslash, else 1 if it has a brace or a bracket, else 0.
     """
 

@@ -2,12 +2,12 @@
 
 A tokeniser that merges pairs by priority (BPE), or looks for the likeliest cut (unigram), and cuts nothing up
 beforehand, is local: if it writes ... a b ... anywhere, it writes a b for the two alone. For where it cuts before a
-and behind b, no merge ever crosses those places (no better way crosses them), and all that happened between them
-happens again. So a pair that it does not write for the two alone is found in no text at all.
+and after b, no merge ever crosses those places (no better cut crosses them), and all that happened between them
+happens again. So a pair that it does not write for the two alone occurs in no text at all.
 
-Held possible besides: a pair whose bytes are no whole characters, since it cannot be asked about; and one that is
-written the other way round (as a aa for aaa), since for a likeliest cut both are equally likely and it may take one
-here and the other there. Different tokens of exactly equal likelihood are taken to be no such twins.
+Also held possible: a pair whose bytes are no whole characters, since the tokeniser cannot be asked about it; and one
+that is written in the other order (as a aa for aaa), since for a likeliest cut both are equally likely and either may
+be chosen. Different tokens of exactly equal likelihood are assumed not to be such pairs.
 
 Answers are kept, at most MAX_KEPT of them. Costs one call of the tokeniser for each pair, some microseconds.
 """

@@ -172,7 +172,7 @@ class Vocabulary:
         """Where the tokens end that stand in a text at a position, and whether some reach beyond it into `follow`.
 
         Args:
-            follow: uint8[256], not 0 for the bytes that may come behind the text.
+            follow: uint8[256], not 0 for the bytes that may come after the text.
         """
         return core.token_ends(self._bound_trie, text, begin, follow)
 

@@ -66,7 +66,7 @@ class ToolFormat:
     def with_special(self, texts: Collection[str]) -> ToolFormat | None:
         """The format for a model with these special tokens; None if one of them overlaps the trigger."""
         marks = self.marks
-        inside = f"{marks.before_key} {marks.behind_key} {marks.end}" if marks is not None else ""
+        inside = f"{marks.before_key} {marks.after_key} {marks.end}" if marks is not None else ""
         whole = f"{self.before_name} {self.before_arguments} {inside} {self.end}"
         special = frozenset(text for text in texts if text in whole)
         if special and self.trigger not in special:

@@ -62,7 +62,7 @@ class XmlArguments:
         return text
 
     def _key(self, text: str) -> str | None:
-        key, mark, rest = text.partition(self._marks.behind_key)
+        key, mark, rest = text.partition(self._marks.after_key)
         if not mark:
             return None
         self._found.append(f"{', ' * (self._num_keys > 0)}{json.dumps(key, ensure_ascii=False)}: ")

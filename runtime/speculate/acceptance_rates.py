@@ -37,7 +37,7 @@ class AcceptanceRates:
 
     def observe(self, guess: Guess, decided: Sequence[int]) -> None:
         """Learns from what became of a guess, up to the first token decided otherwise."""
-        for guessed, kind, token_id in zip(guess.token_ids, guess.grounds, decided, strict=False):
+        for guessed, kind, token_id in zip(guess.token_ids, guess.evidence, decided, strict=False):
             is_right = guessed == token_id
             for rates, weight in ((self._own, OWN_WEIGHT), (self._common, COMMON_WEIGHT)):
                 rates[kind] += weight * (is_right - rates[kind])

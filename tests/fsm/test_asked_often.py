@@ -111,7 +111,7 @@ CASES: dict[str, Compile] = {
         "root ::= r0\n" + "\n".join(f'r{n} ::= r{n + 1} r{n + 1} | "{n}"' for n in range(500)) + '\nr500 ::= "z"'
     ),
     "a long rule of Lark's": grammar("start: " + " | ".join(f'"{n}"' for n in range(1500))),
-    "Lark's terminals beside each other": grammar(
+    "Lark's terminals next to each other": grammar(
         "start: A*\nA: /[a-z]+/\n" + "\n".join(f"%ignore /[{chr(0x100 + n)} ]+{n}/" for n in range(12))
     ),
     "many tags": tags(

@@ -45,7 +45,7 @@ def chained(count: int) -> dict[str, Any]:
 
 
 def tagged(count: int) -> list[dict[str, Any]]:
-    """Objects told apart by a constant."""
+    """Objects distinguished by a constant."""
     return [{"properties": {"tag": {"const": index}}, "required": ["tag"]} for index in range(count)]
 
 
@@ -77,7 +77,7 @@ WRITABLE: dict[str, tuple[Any, bytes]] = {
         definitions(60, {"type": "integer"}, lambda ref: {"type": "object", "properties": {"a": ref, "b": ref}}),
         b'{"a":{"b":{}},"b":{"a":{}}}',
     ),
-    "strings told apart by their patterns": (
+    "strings distinguished by their patterns": (
         {"oneOf": [{"type": "string", "pattern": f"^{index};"} for index in range(100)]},
         b'"77;"',
     ),
@@ -104,7 +104,7 @@ WRITABLE: dict[str, tuple[Any, bytes]] = {
         definitions(60, {"type": "null"}, lambda ref: {"anyOf": [ref, {"type": "array", "items": ref}]}),
         b"[[[null,null]]]",
     ),
-    "counts that nobody reaches": (
+    "counts that no text reaches": (
         {"items": {"maxItems": 10**9, "items": {"type": "null"}}, "maxItems": 10**12},
         b"[[]]",
     ),
@@ -140,29 +140,29 @@ REFUSED: dict[str, tuple[Any, type[ConstraintError], str]] = {
     "keys of very many letters": (
         {"properties": {chr(0x3000 + n): {} for n in range(4000)}},
         ConstraintTooLarge,
-        "too many to be told from all others",
+        "too many to distinguish from all others",
     ),
-    "keys of many letters beside a long period": (
+    "keys of many letters and a long period": (
         {"properties": {chr(0x3000 + n): {} for n in range(2800)}, "patternProperties": {"^(.{4000})*$": False}},
         ConstraintTooLarge,
         "a combination of patterns or lengths needs more than 2992 states",
     ),
-    "a circle of references": (
+    "a cycle of references": (
         {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}},
         InvalidSchema,
         "/$defs/a/$ref",
     ),
-    "a circle of allOf": (
+    "a cycle of allOf": (
         definitions(300, {"$ref": "#/$defs/d0"}, lambda ref: {"allOf": [ref]}),
         InvalidSchema,
         "/$defs/d0",
     ),
-    "objects that cannot be told apart": (
+    "objects that cannot be distinguished": (
         {"oneOf": [{"properties": {f"k{index}": {"type": "integer"}}} for index in range(300)]},
         ConstraintTooLarge,
         "/oneOf",
     ),
-    "strings that cannot be told apart in time": (
+    "strings that cannot be distinguished in time": (
         {"oneOf": [{"type": "string", "pattern": f"^{index};"} for index in range(300)]},
         ConstraintTooLarge,
         "/oneOf",
@@ -182,7 +182,7 @@ REFUSED: dict[str, tuple[Any, type[ConstraintError], str]] = {
         ConstraintTooLarge,
         "/not/const: an array of 30000 items one by one is too long",
     ),
-    "more items than anybody can write": ({"minItems": 10**9, "type": "array"}, ConstraintTooLarge, "/minItems"),
+    "more items than a text can have": ({"minItems": 10**9, "type": "array"}, ConstraintTooLarge, "/minItems"),
     "more to contain than can be counted": (
         {"allOf": [{"contains": {"minimum": n}} for n in range(40)]},
         ConstraintTooLarge,
@@ -276,7 +276,7 @@ GRAMMARS: dict[str, tuple[str, str]] = {
 
 REFUSED_GRAMMARS: dict[str, str] = {
     "doublings": "root ::= r0\n" + "\n".join(f"r{n} ::= r{n + 1} r{n + 1}" for n in range(100)) + '\nr100 ::= "a"',
-    "recursion hidden behind nothing": 'root ::= r0\ne ::= "" | e e\n'
+    "recursion hidden after an empty rule": 'root ::= r0\ne ::= "" | e e\n'
     + "\n".join(f"r{n} ::= e r{(n + 1) % 60} e | r{n} r{n} | [a-z]" for n in range(60)),
     "terminals that run into one another": "start: ("
     + " | ".join(f"T{n}" for n in range(60))

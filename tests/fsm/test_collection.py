@@ -1,4 +1,4 @@
-"""No search for circles of dead objects while something is compiled, and everything as before when it is done."""
+"""The garbage collector is off while something is compiled, and as before when it is done."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_nothing_is_searched_for_meanwhile_and_again_afterwards(collections: lis
 
 def test_a_large_schema_is_compiled_with_one_search_at_the_end(collections: list[int]) -> None:
     Compiler(BYTES).json_schema(WIDE)
-    assert len(collections) <= 2, "right behind the compilation, and perhaps before it"
+    assert len(collections) <= 2, "right after the compilation, and perhaps before it"
 
 
 def test_it_is_on_again_after_an_error() -> None:
@@ -75,7 +75,7 @@ def test_many_threads_at_once_leave_it_on() -> None:
 
 
 class Made:
-    """Something that can be referred to weakly, in a circle with nothing."""
+    """Something that can be referred to weakly, in no reference cycle."""
 
 
 def fail(made: list[weakref.ref[Made]], kind: type[Exception]) -> None:

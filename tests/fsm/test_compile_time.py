@@ -32,7 +32,7 @@ SCHEMA: dict[str, Any] = {
 
 def after(num_questions: int) -> CompileTime:
     """Time that is over once it has been asked for so often."""
-    wall = itertools.count(step=num_questions + 1)  # on which so much passes that the other clock has to be asked
+    wall = itertools.count(step=num_questions + 1)  # on which enough passes that the other clock has to be read
     return CompileTime(num_questions, clock=itertools.count().__next__, wall=wall.__next__)
 
 
@@ -205,7 +205,7 @@ def test_the_limit_of_a_compiler_is_that_of_every_front_end(kind: str) -> None:
         compile_it(source)
 
 
-def test_a_compiler_is_told_how_long_it_may_take() -> None:
+def test_the_time_of_a_compiler_can_be_set() -> None:
     with pytest.raises(ConstraintTooLarge, match="raise max_compile_seconds"):
         Compiler(BYTES, limits=Limits(max_compile_seconds=1e-9)).json_schema(SCHEMA)
     assert Compiler(BYTES, limits=Limits(max_compile_seconds=None)).json_schema(SCHEMA)
@@ -234,7 +234,7 @@ def test_to_read_a_description_counts(kind: str, monkeypatch: pytest.MonkeyPatch
         getattr(Compiler(BYTES, limits=Limits(max_compile_seconds=1.0)), kind)(source)
 
 
-def test_a_compiler_is_told_how_much_memory_it_may_take() -> None:
+def test_the_memory_of_a_compiler_can_be_set() -> None:
     with pytest.raises(ConstraintTooLarge, match="raise max_constraint_bytes"):
         Compiler(BYTES, limits=Limits(max_automaton_bytes=1 << 10)).json_schema(SCHEMA)
 

@@ -220,7 +220,7 @@ def test_warming_up_changes_nothing() -> None:
     assert np.array_equal(warm.json_value().cursor().row(), cold.json_value().cursor().row())
 
 
-def test_a_text_that_nests_without_end_spoils_the_constraint_for_nobody_else() -> None:
+def test_a_text_that_nests_without_end_spoils_the_constraint_for_no_other_request() -> None:
     compiler = Compiler(BYTES, limits=Limits(max_automaton_bytes=1 << 20))
     brackets = 'root ::= "[" (root ("," root)*)? "]"'
     cursor = compiler.grammar(brackets).cursor()

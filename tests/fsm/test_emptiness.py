@@ -132,7 +132,7 @@ def test_the_rule_that_is_named_is_one_that_never_ends() -> None:
     assert num_empty > 30
 
 
-def test_a_long_circle_is_told_by_its_ends_and_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_cycle_is_named_by_its_ends_and_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
     search = emptiness._offset
     monkeypatch.setattr(emptiness, "_offset", lambda name, text: asked.append(name) or search(name, text))

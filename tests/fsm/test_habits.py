@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from phloem.fsm import Compiler, Constraint, Vocabulary
-from phloem.fsm.habits import MAX_CIRCLES, MAX_KEPT, Circles, Habits
+from phloem.fsm.habits import MAX_COHORTS, MAX_KEPT, Cohorts, Habits
 
 from .test_jump import WORDS, byte_level_vocabulary, sentencepiece_vocabulary
 from .vocabularies import BYTES, allowed_ids
@@ -80,7 +80,7 @@ def test_every_guess_is_allowed_and_leaves_enough_to_complete_the_text(constrain
 
 
 @pytest.mark.parametrize("make", [sentencepiece_vocabulary, byte_level_vocabulary])
-def test_a_first_guess_is_the_draft_or_goes_on_behind_it(make: Callable[[], Vocabulary]) -> None:
+def test_a_first_guess_is_the_draft_or_goes_on_after_it(make: Callable[[], Vocabulary]) -> None:
     compiler, source = Compiler(make()), random.Random(4)
     num_drafts = num_longer = 0
     for _ in range(30):
@@ -133,7 +133,7 @@ def test_a_habit_is_given_up_once_it_is_refuted() -> None:
     assert habits.guess(7) == (-1, False) and not habits.contradicts(7, 1)
 
 
-def test_nobody_learns_from_another_circle() -> None:
+def test_habits_of_one_cohort_are_not_seen_by_another() -> None:
     constraint = Compiler(BYTES).regex("[ab]{9}")
     ours, theirs = constraint.cursor("ours"), constraint.cursor("theirs")
     assert all(map(ours.advance, b"abba"))
@@ -144,13 +144,13 @@ def test_nobody_learns_from_another_circle() -> None:
     assert fork.guess_within(9, 9).token_ids == list(b"abba")
 
 
-def test_circles_are_few_and_those_that_came_first_go() -> None:
-    circles = Circles()
-    for number in range(3 * MAX_CIRCLES):
-        circles.habits_of(str(number)).learn(1, number, 2)
-    assert circles.habits_of(str(number)).guess(1) == (number, False)
-    assert circles.habits_of("0").guess(1) == (-1, False)
-    assert circles.num_bytes <= 200 * MAX_CIRCLES
+def test_cohorts_are_few_and_the_oldest_are_forgotten() -> None:
+    cohorts = Cohorts()
+    for number in range(3 * MAX_COHORTS):
+        cohorts.habits_of(str(number)).learn(1, number, 2)
+    assert cohorts.habits_of(str(number)).guess(1) == (number, False)
+    assert cohorts.habits_of("0").guess(1) == (-1, False)
+    assert cohorts.num_bytes <= 200 * MAX_COHORTS
 
 
 def test_a_fork_makes_habits_of_what_it_took_where_it_stood() -> None:

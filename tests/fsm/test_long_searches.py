@@ -16,4 +16,4 @@ def test_a_search_that_goes_on_takes_no_longer_breaths(vocabulary: Vocabulary) -
     constraint = Compiler(vocabulary).regex("(?i)" + "ab" * 40_000)
     assert constraint.min_tokens() <= 80_000
     num_looked_at = 4 * 80_000  # of each state its one configuration, and what that leads to
-    assert constraint.knowledge.completions.core.num_breaths >= num_looked_at // FIRST_BREATH  # not twice as long each
+    assert constraint.caches.completions.core.num_breaths >= num_looked_at // FIRST_BREATH  # not twice as long each

@@ -76,5 +76,5 @@ def test_the_inside_of_a_text_is_known_from_its_state() -> None:
         cursor = constraint.cursor()
         for byte in text:
             cursor.advance(byte)  # the first tokens are the bytes
-        free += [constraint.source] if constraint.knowledge.moves.steps(cursor.state).is_free else []
+        free += [constraint.source] if constraint.caches.moves.steps(cursor.state).is_free else []
     assert free == [".*", r"(.|\n)*", '"[^"]*"']

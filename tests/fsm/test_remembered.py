@@ -84,10 +84,10 @@ def test_arrays_and_texts_weigh_what_they_hold_wherever_they_lie() -> None:
     assert weight_of([None, int, len]) == OBJECT_BYTES
 
 
-def test_circles_and_depth_are_weighed() -> None:
-    circle: list[Any] = ["y" * 50]
-    circle.append(circle)
-    assert weight_of(circle) == 50 + 2 * OBJECT_BYTES
+def test_cycles_and_depth_are_weighed() -> None:
+    cyclic: list[Any] = ["y" * 50]
+    cyclic.append(cyclic)
+    assert weight_of(cyclic) == 50 + 2 * OBJECT_BYTES
     deep: Any = []
     for _ in range(100_000):
         deep = [deep]

@@ -1,4 +1,4 @@
-"""An automaton that has grown gives way to another one: texts go on as if there were room without end."""
+"""An automaton that has grown is replaced by another one: texts go on as if room were unlimited."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_text_goes_on_in_another_automaton_as_it_would_have_in_the_first(name:
     rows, max_tokens, moves = [model.row()], wide.min_tokens() + 10, 0
     for used in range(max_tokens):
         if used % 100 == 70:
-            with pytest.raises(ConstraintTooLarge):  # somebody else's text takes all the room
+            with pytest.raises(ConstraintTooLarge):  # another request's text takes all the room
                 cursor.constraint.automaton.advance_bytes(narrow.automaton.start, b'[{"x":' + b"[" * 40_000)
         before = cursor.constraint
         assert np.array_equal(cursor.row(), rows[-1])
@@ -54,7 +54,7 @@ def test_a_text_goes_on_in_another_automaton_as_it_would_have_in_the_first(name:
         assert model.advance(token_id)
         rows.append(model.row())
     assert moves > 1
-    assert cursor.constraint.automaton.room.lasting_bytes <= ROOM
+    assert cursor.constraint.automaton.core.lasting_bytes <= ROOM
     ahead = cursor.fork()
     for count in (1, 40, 100):
         cursor.rollback(count)

@@ -27,7 +27,7 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         "required": ["name", "items"],
         "additionalProperties": False,
     },
-    "keys that nobody names": {
+    "keys that the schema does not name": {
         "type": "object",
         "properties": {"id": {"const": True}},
         "additionalProperties": NAME,
@@ -68,7 +68,7 @@ def within(cursor: Cursor, remaining: int) -> list[int]:
 
 
 def check_run(cursor: Cursor, token_ids: list[int], remaining: int) -> int:
-    """How many of some tokens are allowed, one after another, with so many left."""
+    """How many of some tokens are allowed, one after another, with `remaining` left."""
     ahead = cursor.fork()
     for index, token_id in enumerate(token_ids):
         if token_id not in within(ahead, remaining - index) or not ahead.advance(token_id):
@@ -122,7 +122,7 @@ def test_a_budget_leaves_what_its_definition_says(name: str, key_order: str) -> 
 
 
 def check_end(cursor: Cursor) -> None:
-    """Behind the end there is nothing."""
+    """After the end there is nothing."""
     cursor.is_finished or cursor.advance(VOCABULARY.eos_ids[0])
     assert not any(row.any() for row in (cursor.row(), cursor.row_within(9), cursor.row_soon(9, 1)))
     assert cursor.is_within(0) and cursor.min_tokens_to_accept() == 0

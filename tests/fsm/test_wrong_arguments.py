@@ -108,6 +108,6 @@ ARGUMENTS: list[tuple[Callable[[], object], type[Exception], str]] = [
 
 
 @pytest.mark.parametrize(("call", "error", "name"), ARGUMENTS)
-def test_a_wrong_argument_is_told_by_its_name(call: Callable[[], object], error: type[Exception], name: str) -> None:
+def test_a_wrong_argument_is_refused_by_its_name(call: Callable[[], object], error: type[Exception], name: str) -> None:
     with pytest.raises(error, match=name):
         call()

@@ -105,7 +105,7 @@ def _methods() -> list[Call]:
     """Right calls of methods."""
     calls: list[Call] = []
     for constraint in _compiled():
-        automaton = constraint.knowledge.automaton
+        automaton = constraint.caches.automaton
         bound, text_of = automaton.core, automaton.network.texts
         num_words = automaton.vocabulary.num_words
         state, token = bound.start, 97

@@ -27,7 +27,7 @@ def times(item: Both, low: int, high: int) -> Both:
 
 
 def run(low: int, high: int) -> Both:
-    """Letters whose number is counted beside the automaton."""
+    """Letters whose number is counted outside the automaton."""
     found = counted(regex_to_dfa("[ab]*", search=False), low, high)
     assert found is not None
     return f"[ab]{{{low},{high}}}", Embed(found)

@@ -1,6 +1,6 @@
 """What the mask allows and what `advance` takes are the same while an automaton outgrows its memory again and again.
 
-The patterns have so many states that every walk meets new ones; masks are made in small parts, as an engine makes
+The patterns have enough states that every walk meets new ones; masks are made in small parts, as an engine makes
 them that has others to serve.
 """
 

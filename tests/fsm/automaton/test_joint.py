@@ -69,7 +69,7 @@ def test_a_chain_of_rules_called_twice_each_is_entered_once() -> None:
 
 @settings(max_examples=50, deadline=None)
 @given(st.text("ab", max_size=24))
-def test_palindromes_are_told_from_other_texts(text: str) -> None:
+def test_palindromes_are_distinguished_from_other_texts(text: str) -> None:
     automaton = COMPILER.grammar('root ::= "a" root "a" | "b" root "b" | "a"? | "b"').automaton
     state = automaton.advance_bytes(automaton.start, text.encode())
     assert automaton.is_accepting(state) == (text == text[::-1])
@@ -79,5 +79,5 @@ def test_a_long_text_with_a_reading_for_every_place_in_it_is_written() -> None:
     constraint = COMPILER.grammar('root ::= "a" root "a" | "b" root "b" | "a"? | "b"')
     text = b"ab" * 1000
     state = constraint.automaton.advance_bytes(constraint.automaton.start, text)
-    assert constraint.automaton.room.lasting_bytes < 16 << 20
+    assert constraint.automaton.core.lasting_bytes < 16 << 20
     assert constraint.automaton.is_accepting(constraint.automaton.advance_bytes(state, text[::-1][: len(text)]))

@@ -58,7 +58,7 @@ def test_threads_with_one_automaton_find_what_one_thread_finds() -> None:
 
 @pytest.fixture
 def patient() -> Iterator[None]:
-    """A thread goes on until it lets go of the interpreter's lock by itself."""
+    """A thread goes on until it releases the interpreter's lock by itself."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1000)
     yield
@@ -67,7 +67,7 @@ def patient() -> Iterator[None]:
 
 @pytest.mark.usefixtures("patient")
 def test_a_long_call_lets_other_threads_run() -> None:
-    for _ in range(20):  # whoever gets on first: it is enough that this thread can at all
+    for _ in range(20):  # whichever thread runs first: it is enough that this one can run at all
         automaton = Compiler(BYTES).json_schema({}).automaton
         begun, is_done, met = threading.Event(), threading.Event(), []
 

@@ -1,4 +1,4 @@
-"""Rules that begin with themselves, hidden and roundabout circles included: the language stays what it was."""
+"""Rules that begin with themselves, hidden and indirect cycles included: the language stays what it was."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_random_grammars_write_what_their_rules_derive(grammar: dict[str, Body])
         ("root ::= x\nx ::= root | [a]", "root ::= [a]"),
     ],
 )
-def test_circles_mean_what_a_loop_means(text: str, same: str) -> None:
+def test_cycles_mean_what_a_loop_means(text: str, same: str) -> None:
     assert language(text) == language(same) != set()
 
 
@@ -122,7 +122,7 @@ def test_a_rule_that_writes_nothing_else_is_empty() -> None:
         COMPILER.grammar('root ::= root "a"')
 
 
-def test_a_circle_that_is_too_large_is_refused() -> None:
+def test_a_cycle_that_is_too_large_is_refused() -> None:
     rules = [f"x{n} ::= x{(n + 1) % 80} [a] | [b]" for n in range(80)]
     with pytest.raises(ConstraintTooLarge, match="begin with one another"):
         COMPILER.grammar("root ::= x0\n" + "\n".join(rules))

@@ -85,7 +85,7 @@ INVALID: list[tuple[str, Any, str, str]] = [
     ("a reference to no schema", {"items": {"$ref": "#/title"}, "title": "a"}, "/items/$ref", "no schema"),
     ("a reference to no anchor", {"$ref": "#a"}, "/$ref", "no anchor"),
     ("a reference to itself", {"$ref": "#"}, "/$ref", "itself"),
-    ("a circle of references", {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}},
+    ("a cycle of references", {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}},
      "/$defs/a/$ref", "itself"),
     ("a schema that applies itself", {"$defs": {"a": {"allOf": [{"$ref": "#/$defs/a"}, {"type": "object"}]}},
      "$ref": "#/$defs/a"}, "/$defs/a", "itself"),
@@ -208,7 +208,7 @@ CONTRADICTIONS: dict[str, Any] = {
     },
     "endless": {"$defs": {"n": {"type": "object", "required": ["n"], "properties": {"n": {"$ref": "#/$defs/n"}}}},
                 "$ref": "#/$defs/n"},
-    "endless by turns": {"$defs": {"a": {"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/b"}},
+    "endless in turn": {"$defs": {"a": {"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/b"}},
                                    "b": {"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/a"}}},
                          "$ref": "#/$defs/a"},
 }  # fmt: skip

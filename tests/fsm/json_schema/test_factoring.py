@@ -172,7 +172,7 @@ def test_the_cost_of_every_state_is_exact_where_conditions_are_carried_in_any_or
 
 
 def pairs(number: int, *, side_by_side: bool, names_condition: bool = True) -> dict[str, Any]:
-    """If one key is "on", another one must be there: so many times."""
+    """If one key is "on", another one must be there: `number` such conditions."""
     properties = [(f"k{i}", f"x{i}") for i in range(number)]
     names = [*itertools.chain(*(properties if side_by_side else zip(*properties, strict=True)))]
     rules = [
@@ -285,7 +285,7 @@ def test_two_hundred_conditions_on_one_key_take_a_state_for_each(required: list[
     assert constraint.accepts(b"{}") == (not required)
 
 
-def test_conditions_beside_values_that_are_no_objects() -> None:
+def test_conditions_next_to_values_that_are_not_objects() -> None:
     schema = pairs(12, side_by_side=True)
     del schema["type"]
     constraint = Compiler(BYTES).json_schema(schema)

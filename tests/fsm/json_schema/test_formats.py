@@ -140,7 +140,7 @@ def test_names_that_json_schema_does_not_have_are_annotations(name: str) -> None
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_negation_forbids_what_the_format_may_have(name: str) -> None:
-    sure, possible = format_language(name), format_language(name, surely=False)
+    sure, possible = format_language(name), format_language(name, for_all=False)
     assert sure.difference(possible).is_empty()
     refused = [text for text in NOT_WRITTEN.get(name, ()) if not possible.accepts(text) or sure.accepts(text)]
     assert refused == []

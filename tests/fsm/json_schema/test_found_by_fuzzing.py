@@ -83,7 +83,7 @@ def test_options_of_a_one_of_are_apart_only_if_they_are_for_every_reader() -> No
 
 def test_multiples_that_are_not_written_are_multiples_all_the_same() -> None:
     large = {"oneOf": [{"not": {"maximum": 1e17}}, {"type": "number", "multipleOf": 0.1}]}
-    assert not accepts(large, 10**30)  # both options hold, though no multiple of 0.1 has so many digits here
+    assert not accepts(large, 10**30)  # both options hold, though no multiple of 0.1 has that many digits here
     assert accepts(large, 0.5)
 
 

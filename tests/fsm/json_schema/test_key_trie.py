@@ -68,5 +68,5 @@ def test_the_bound_is_on_beginnings_times_characters(excluded: frozenset[str]) -
         any_text_except.cache_clear()
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(key_trie, "MAX_CELLS", (num_beginnings + more) * num_classes)
-            with pytest.raises(ConstraintTooLarge, match="too many to be told") if is_refused else nullcontext():
+            with pytest.raises(ConstraintTooLarge, match="too many to distinguish") if is_refused else nullcontext():
                 any_text_except(excluded)

@@ -48,7 +48,7 @@ def option(rng: random.Random) -> dict[str, Any]:
 def orders(value: dict[str, Any]) -> list[bytes]:
     """The object with its keys in the order given, and with each of them last.
 
-    Where some key that nobody names must be there, only named keys follow it.
+    Where some key that the schema does not name must be there, only named keys follow it.
     """
     turned = [dict(sorted(value.items(), key=lambda item: item[0] == last)) for last in ("", *value)]
     return [json.dumps(found, separators=(",", ":")).encode() for found in turned]
@@ -75,7 +75,7 @@ def test_one_of_many_objects_allows_what_a_validator_allows() -> None:
     assert num_compiled > 18
 
 
-def test_objects_that_share_most_of_their_keys_are_told_apart_by_the_others() -> None:
+def test_objects_that_share_most_of_their_keys_are_distinguished_by_the_others() -> None:
     shared = {f"s{n}": {"type": "string"} for n in range(9)}
     options = [
         {
@@ -101,7 +101,7 @@ def test_closed_objects_of_one_optional_key_each_exclude_each_other_by_that_key(
     assert not constraint.accepts(b'{"k7":"x"}')
 
 
-def test_a_reference_is_told_from_a_union_of_tagged_objects() -> None:
+def test_a_reference_is_distinguished_from_a_union_of_tagged_objects() -> None:
     tagged = [
         {
             "type": "object",

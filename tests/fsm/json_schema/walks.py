@@ -20,7 +20,7 @@ BYTES = Vocabulary([bytes((byte,)) for byte in range(256)] + [b""], [256])
 COMPILER = Compiler(BYTES)
 SEPARATORS = {"compact": (",", ":"), "spaced": (", ", ": ")}
 MAX_ORDERS = 300
-"""Instances with so many orders of keys are passed over."""
+"""Instances with this many orders of keys are skipped."""
 
 
 def constraint_of(
@@ -138,5 +138,5 @@ def has_object(value: Any) -> bool:
 
 
 def _leaves_orders_out(schema: Any) -> bool:
-    """Whether some key might be demanded that nobody names: no unnamed key may follow that one."""
+    """Whether some key that is not named might be demanded: no other unnamed key may follow it."""
     return any(f'"{word}"' in json.dumps(schema) for word in ("not", "if", "oneOf"))

@@ -103,7 +103,7 @@ class Judge:
                 text += self.tokens[token_id]
 
     def check_walk(self, chance: random.Random, spare: int) -> bytes:
-        """A text within a budget of so many tokens beyond the least ends, and is valid."""
+        """A text within a budget of that many tokens above the least ends, and is valid."""
         cursor, text = self.constraint.cursor(), b""
         for remaining in range(self.constraint.min_tokens() + spare, -1, -1):
             assert cursor.min_tokens_to_accept() <= remaining, text

@@ -35,9 +35,9 @@ SCHEMAS: dict[str, Any] = {
     "two keys, both there": FEW | {"minProperties": 2},
     "few keys of one or two letters": FEW | {"patternProperties": {"^[ab]{1,2}$": ZERO}},
     "keys in which one letter is all that is left": FEW | {"patternProperties": {"^(ab?|b.*)$": ZERO}},
-    "a few beside a named one": FEW | {"properties": {"a": ZERO}, "required": ["a"]},
-    "a few beside optional ones": FEW | {"properties": {"aa": ZERO, "b": ZERO, "ab": ZERO}},
-    "any beside named ones": {"type": "object", "properties": {"a": ZERO, "ab": ZERO}, "additionalProperties": ZERO},
+    "a few and a named one": FEW | {"properties": {"a": ZERO}, "required": ["a"]},
+    "a few and optional ones": FEW | {"properties": {"aa": ZERO, "b": ZERO, "ab": ZERO}},
+    "any and named ones": {"type": "object", "properties": {"a": ZERO, "ab": ZERO}, "additionalProperties": ZERO},
     "escapes": {"type": "object", "additionalProperties": ZERO, "propertyNames": {"pattern": '^["\\\\a]*$'}},
     "short keys": {"type": "object", "additionalProperties": ZERO, "propertyNames": {"maxLength": 1}},
     "objects in objects": {"type": "object", "additionalProperties": {"anyOf": [ZERO, {"$ref": "#"}]}},
@@ -50,7 +50,7 @@ SCHEMAS: dict[str, Any] = {
         "anyOf": [FEW, {"type": "object", "properties": {"a": {"const": "a"}}, "additionalProperties": ZERO}],
     },
     "at least three": {"type": "object", "additionalProperties": ZERO, "minProperties": 3},
-    "at least two beside a named one": {
+    "at least two and a named one": {
         "type": "object", "properties": {"a": ZERO}, "additionalProperties": ZERO, "minProperties": 3,
     },
     "at most two": {"type": "object", "additionalProperties": ZERO, "maxProperties": 2},
@@ -216,7 +216,7 @@ def test_what_was_written_under_a_constraint_changes_no_later_text(compiler: Com
                 taken.append(token_id)
                 assert fresh.advance(token_id), text
             assert np.array_equal(cursor.row(), fresh.row()), text
-            bare = seasoned.knowledge.masks.row(cursor.state).bits
+            bare = seasoned.caches.masks.row(cursor.state).bits
             for token_id in set(allowed_ids(bare)) - set(allowed_ids(cursor.row())):
                 refused += 1
                 assert not cursor.fork().advance(token_id), text
@@ -272,7 +272,7 @@ def test_objects_deep_in_any_value_repeat_no_key_either(compiler: Compiler) -> N
         assert not constraint.accepts(b'{"x":{"d":[{"a":{"b":0,"b":1}}]}}')
 
 
-def test_keys_beside_items_that_differ_lead_to_no_dead_end(compiler: Compiler) -> None:
+def test_keys_next_to_items_that_differ_lead_to_no_dead_end(compiler: Compiler) -> None:
     """A repeated item may be right in another reading; a repeated key is right in none."""
     items = {"type": "array", "items": {"type": "string"}, "uniqueItems": True}
     keys = {"type": "object", "propertyNames": {"enum": ["ab", "ac"]}, "additionalProperties": ZERO}

@@ -30,7 +30,7 @@ SCHEMAS: dict[str, Any] = {
     "strings of one letter": LIST | {"items": {"type": "string", "pattern": '^[\\\\ab"]$|^[\\u0100-\\u2000]$'}},
     "strings in which one letter is all that is left": LIST | {"items": {"type": "string", "pattern": "^(ab?|b.*)$"}},
     "short strings": LIST | {"items": {"type": "string", "maxLength": 1}, "minItems": 2},
-    "behind a fixed one": LIST | {"prefixItems": [{"type": "string", "pattern": "^a"}, A_STRING]},
+    "after a fixed one": LIST | {"prefixItems": [{"type": "string", "pattern": "^a"}, A_STRING]},
     "lists in a list": {"type": "array", "items": LIST, "maxItems": 2},
     "a list, or one that may repeat a little": {
         "anyOf": [LIST, {"type": "array", "items": {"enum": ["a", "aa"]}, "maxItems": 3}]

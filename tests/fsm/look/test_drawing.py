@@ -173,12 +173,12 @@ def test_any_rules_are_drawn_as_they_are(body: Expression) -> None:
         for text in SHORT[:127]:
             try:
                 wanted = is_accepted(constraint, text)
-            except ConstraintTooLarge:  # so many ways to nest what may be empty
+            except ConstraintTooLarge:  # too many ways to nest what may be empty
                 assume(False)
             assert rules_accept(drawn, "rule 0", text) == wanted, text
 
 
-def test_recursion_is_told_from_mere_rules() -> None:
+def test_recursion_is_distinguished_from_mere_rules() -> None:
     assert is_recursive(COMPILER.grammar('root ::= "(" root ")" | "x"').automaton.network)
     assert is_recursive(COMPILER.grammar('root ::= "a" b "c" | "x"\nb ::= "b" root').automaton.network)
     assert is_recursive(COMPILER.json_object().automaton.network)

@@ -47,7 +47,7 @@ WIDE = {
     "many keys in many keys": wide_object(8, wide_object(9), wide_object(3), {"type": "integer"}),
     "many keys in lists": wide_object(3, {"type": "array", "minItems": 6, "items": wide_object(6)}),
     "some keys optional": wide_object(30) | {"required": [name + "0" for name in NAMES]},
-    "a long list beside": wide_object(3, {"type": "array", "minItems": 40, "items": {"type": "integer"}}),
+    "a long list too": wide_object(3, {"type": "array", "minItems": 40, "items": {"type": "integer"}}),
 }
 
 
@@ -104,7 +104,7 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz"
 KEYS = [one + two + last for one in LETTERS for two in LETTERS for last in "ab"]
 
 
-def test_more_keys_than_there_are_cannot_be_asked_for_beside_named_ones() -> None:
+def test_more_keys_than_there_are_cannot_be_asked_for_next_to_named_ones() -> None:
     for key_order in ("schema", "any"):
         with pytest.raises(EmptyLanguage):
             Compiler(BYTES).json_schema(MANY | {"minProperties": len(KEYS) + 2}, key_order=key_order)  # type: ignore[arg-type]
@@ -122,7 +122,11 @@ IN_PARTS: dict[str, Any] = WIDE | {
     "strings of many lengths": {
         "anyOf": [{"type": "string", "minLength": n, "maxLength": n + 1} for n in (0, 3, 9, 30)]
     },
-    "keys that nobody names": {"type": "object", "minProperties": 3, "additionalProperties": {"type": "integer"}},
+    "keys that the schema does not name": {
+        "type": "object",
+        "minProperties": 3,
+        "additionalProperties": {"type": "integer"},
+    },
     "keys of many objects": {"anyOf": [wide_object(3, {"type": "null"}), wide_object(2), {"type": "object"}]},
     "items that differ": {"type": "array", "uniqueItems": True, "minItems": 3, "items": {"type": "string"}},
     "anything": True,
@@ -192,7 +196,7 @@ TIE_PIECES = [
 
 
 @pytest.mark.parametrize("schema", [TIE, {"type": "array", "minItems": 1, "items": TIE}], ids=["one", "list"])
-def test_of_two_shortest_completions_one_may_owe_more_keys_that_nobody_names(schema: dict[str, Any]) -> None:
+def test_of_two_shortest_completions_one_may_owe_more_keys_that_are_not_named(schema: dict[str, Any]) -> None:
     """As few bytes make of `{"c` an object that owes "genus" and "id", or, as `{"colour`, one that owes two keys."""
     constraint = Compiler(small_vocabulary(TIE_PIECES)).json_schema(schema, key_order="any")
     least = constraint.min_tokens()

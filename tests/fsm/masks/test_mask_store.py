@@ -1,4 +1,4 @@
-"""The store of mask rows: what it holds, what it lets go, and that its accounts are right."""
+"""The store of mask rows: what it holds, what it evicts, and that its counts of bytes are right."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_rows_go_with_their_owner() -> None:
 
 def test_a_forgotten_constraint_takes_its_rows_and_texts_along() -> None:
     compiler = Compiler(mixed_vocabulary(1000, seed=3))
-    store = compiler.json_object().knowledge.masks.store
+    store = compiler.json_object().caches.masks.store
     gc.collect()
     before = store.num_bytes
     constraint = compiler.from_grammar(grammar_of_its_own())
@@ -100,15 +100,15 @@ def test_the_accounts_are_right_whatever_happens(happenings: list[tuple[int, int
     store = MaskStore(BYTES, 12 * (ENTRY_BYTES + ROW_BYTES))
     owners = [Owner() for _ in range(4)]
     shelves = [store.shelf_of(owner) for owner in owners]
-    for who, state, content, leaves in happenings:
+    for name, state, content, leaves in happenings:
         if leaves and content == 0:
-            owners[who] = Owner()
-            shelves[who] = store.shelf_of(owners[who])
-        elif state in shelves[who] and leaves:
-            shelves[who][state].is_recent = True
+            owners[name] = Owner()
+            shelves[name] = store.shelf_of(owners[name])
+        elif state in shelves[name] and leaves:
+            shelves[name][state].is_recent = True
         else:
-            store.keep(shelves[who], state, row_of(content))
-            assert shelves[who][state].bits[0] == content
+            store.keep(shelves[name], state, row_of(content))
+            assert shelves[name][state].bits[0] == content
         entries = [row for shelf in shelves for row in shelf.values()]
         arrays = {id(row.bits) for row in entries}
         assert len(arrays) == len({int(row.bits[0]) for row in entries}) == store.num_distinct

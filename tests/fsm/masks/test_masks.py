@@ -80,7 +80,7 @@ def test_rows_are_what_brute_force_says(name: str) -> None:
     constraint = compiled(EXPRESSIONS[name])
     for state in states_of(constraint, seed=len(name), count=12):
         expected = brute_force(constraint, state)
-        found = constraint.knowledge.masks.row(state).bits
+        found = constraint.caches.masks.row(state).bits
         wrong = [constraint.vocabulary.tokens[t] for t in allowed_ids(found ^ expected)]
         assert not wrong, wrong[:10]
 
@@ -94,10 +94,10 @@ def test_rows_within_a_budget_hold_what_can_be_finished(name: str) -> None:
     constraint = compiled(EXPRESSIONS[name])
     automaton, tokens = constraint.automaton, constraint.vocabulary.tokens
     for state in states_of(constraint, seed=1, count=3):
-        full = allowed_ids(constraint.knowledge.masks.row(state).bits)
+        full = allowed_ids(constraint.caches.masks.row(state).bits)
         after = {t: automaton.advance(state, t) for t in full if tokens[t]}
-        bounds = {t: constraint.knowledge.completions.bound(target) for t, target in after.items()}
-        bound = constraint.knowledge.completions.bound(state)
+        bounds = {t: constraint.caches.completions.bound(target) for t, target in after.items()}
+        bound = constraint.caches.completions.bound(state)
         assert bound == 0 or min(bounds.values()) < bound
         costs = {t: automaton.min_bytes(target) for t, target in after.items()}
         assert all(bounds[t] <= costs[t] for t in after)
@@ -109,7 +109,7 @@ def test_rows_within_a_budget_hold_what_can_be_finished(name: str) -> None:
             automaton.min_bytes(state),
             automaton.min_bytes(state) + 40,
         ):
-            found = set(allowed_ids(constraint.knowledge.budget.row(state, limit)))
+            found = set(allowed_ids(constraint.caches.budget.row(state, limit)))
             ends = {t for t in full if not tokens[t]}
             assert found <= ends | {t for t in after if bounds[t] <= limit}
             assert found >= ends | {t for t in after if costs[t] <= limit}
@@ -117,18 +117,18 @@ def test_rows_within_a_budget_hold_what_can_be_finished(name: str) -> None:
                 assert found == ends | {t for t in after if bounds[t] <= limit}
             elif limit == bound - 1:
                 assert any(bounds[t] <= limit for t in found - ends) or not after or not bound
-            assert constraint.knowledge.budget.is_free(state, limit) <= (found == set(full))
+            assert constraint.caches.budget.is_free(state, limit) <= (found == set(full))
 
 
 @pytest.mark.parametrize("name", ["3 to 70 characters", "an address", "dates or text", "no comma, then comma"])
 def test_known_rows_are_fresh_rows(name: str) -> None:
     constraint = compiled(EXPRESSIONS[name])
     states = states_of(constraint, seed=2, count=40)
-    kept = [constraint.knowledge.masks.row(state).bits.copy() for state in states]
+    kept = [constraint.caches.masks.row(state).bits.copy() for state in states]
     for state, row in zip(states, kept, strict=True):
         apart = MaskStore(VOCABULARY, 1 << 30)
-        constraint.knowledge.masks.store = apart
-        assert np.array_equal(constraint.knowledge.masks.fresh_row(state).bits, row)
+        constraint.caches.masks.store = apart
+        assert np.array_equal(constraint.caches.masks.fresh_row(state).bits, row)
 
 
 def test_dropped_rows_are_made_again() -> None:

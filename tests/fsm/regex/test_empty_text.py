@@ -18,7 +18,7 @@ PARTS = (r"\B", r"\b", "a*", "a?", "", r"(?=\B)", r"(?!\B)", r"(?!a)", r"(?:\B)?
 
 def readings(pattern: str) -> set[bool]:
     r"""Whether the empty text is matched if `\B` matches it, and if it does not."""
-    return {re.search(pattern.replace(r"\B", told), "") is not None for told in ("(?:)", "(?!)")}
+    return {re.search(pattern.replace(r"\B", reading), "") is not None for reading in ("(?:)", "(?!)")}
 
 
 def patterns() -> list[str]:

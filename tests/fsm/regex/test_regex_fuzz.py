@@ -73,12 +73,12 @@ def compound(inner: st.SearchStrategy[Pattern], *, looks: bool) -> st.SearchStra
     if looks:
         ahead = st.sampled_from(["(?=%s)", "(?!%s)", "(?!%s$)"]).filter(lambda form: "$" not in form)
         forms.append(st.builds(scoped, ahead, inner))
-        behind = st.lists(fixed, min_size=1, max_size=2)
+        after = st.lists(fixed, min_size=1, max_size=2)
         forms.append(
             st.builds(
                 lambda form, found: both(lambda *texts: form % "".join(texts), *found),
                 st.sampled_from(["(?<=%s)", "(?<!%s)"]),
-                behind,
+                after,
             )
         )
     return st.one_of(forms)
@@ -99,7 +99,7 @@ def spelt(flag: str, pattern: Pattern) -> Pattern:
     ours, theirs = pattern
     if "m" in flag:  # $ is the end of a line for both
         theirs = ours.replace("\\B", "(?!\\b)")
-    # behind (?=), since `re` looks for the first character of a match without the flags of a group: (?a:\W) finds no é
+    # after (?=), since `re` looks for the first character of a match without the flags of a group: (?a:\W) finds no é
     return flag + ours, f"{flag}(?=)(?:{theirs})"
 
 
@@ -149,13 +149,13 @@ def test_what_a_schema_lets_through_re_finds_and_what_it_rules_out_re_does_not(p
     ours, theirs = pattern
     oracle = re.compile(theirs)
     try:
-        surely = regex_to_dfa(ours, search=True)
-        possibly = regex_to_dfa(ours, search=True, dialect="json-schema-possible")
+        certain = regex_to_dfa(ours, search=True)
+        possible = regex_to_dfa(ours, search=True, dialect="json-schema-possible")
     except (ConstraintTooLarge, InvalidRegex):
         return
     for text in texts(seed):
         found = bool(oracle.search(text))
-        assert surely.accepts(text) <= found <= possibly.accepts(text), text
+        assert certain.accepts(text) <= found <= possible.accepts(text), text
 
 
 behinds = st.builds(

@@ -97,22 +97,22 @@ class Definition:
         return self._ended(found, ends)
 
     def _triggered_tags(self, form: Form, at: int, ends: Marks) -> set[int]:
-        def behind(trigger: str, begin: int) -> set[int]:
+        def after_mark(trigger: str, begin: int) -> set[int]:
             return {end for tag in form["tags"] if tag["begin"].startswith(trigger) for end in self.after(tag, begin)}
 
         loops, triggers = not form["stop_after_first"], form["triggers"]
         if not form["at_least_one"]:
-            return self._free({at}, form, triggers, ends, behind, loops=loops)
+            return self._free({at}, form, triggers, ends, after_mark, loops=loops)
         first = self._tags(form, at)
-        return self._free(first, form, triggers, ends, behind, loops=True) if loops else self._ended(first, ends)
+        return self._free(first, form, triggers, ends, after_mark, loops=True) if loops else self._ended(first, ends)
 
     def _dispatch(self, form: Form, at: int, ends: Marks) -> set[int]:
         rules = dict(form["rules"])
 
-        def behind(mark: str, begin: int) -> set[int]:
+        def after_mark(mark: str, begin: int) -> set[int]:
             return self.after(rules[mark], begin + len(mark))
 
-        return self._free({at}, form, rules, ends, behind, loops=form["loop"])
+        return self._free({at}, form, rules, ends, after_mark, loops=form["loop"])
 
     def _free(
         self,
@@ -120,11 +120,11 @@ class Definition:
         form: Form,
         triggers: Collection[str],
         ends: Marks,
-        behind: Callable[[str, int], set[int]],
+        after_mark: Callable[[str, int], set[int]],
         *,
         loops: bool,
     ) -> set[int]:
-        """Free text up to the first mark that is complete; behind a trigger what it announces, and on from there."""
+        """Free text up to the first mark that is complete; after a trigger, what that begins, and on from there."""
         others = {*ends, *form.get("excludes", ())}
         marks, found, pending = {*triggers, *others}, set[int](), list(begins)
         for begin in pending:  # grows
@@ -136,7 +136,7 @@ class Definition:
                 if complete <= set(ends):
                     found.add(place)
                 elif complete.isdisjoint(others):
-                    reached = {end for mark in complete for end in behind(mark, place - len(mark))}
+                    reached = {end for mark in complete for end in after_mark(mark, place - len(mark))}
                     if loops:
                         pending += sorted(reached - set(pending))
                     else:

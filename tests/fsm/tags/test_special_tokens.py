@@ -1,4 +1,4 @@
-"""Special tokens as marks of calls: told from the text of their names, and named with their place where they cannot."""
+"""Special tokens as marks of calls: not the text of their names; an error says where the two cannot be kept apart."""
 
 from __future__ import annotations
 

@@ -232,7 +232,7 @@ def test_masks_agree_with_brute_force_in_free_text_and_inside_tags() -> None:
     text = b'A caf\xc3\xa9. <func <function=weather>{"city":"S\xc3\xa3o \\"P","days":12}</function> <function=count>'
     state = automaton.start
     for byte in text:
-        assert (constraint.knowledge.masks.row(state).bits == brute_force(constraint, state)).all()
+        assert (constraint.caches.masks.row(state).bits == brute_force(constraint, state)).all()
         state = automaton.advance_bytes(state, bytes([byte]))
         assert state
 

@@ -55,7 +55,7 @@ def read_back(text: str, marks: XmlMarks, raw: frozenset[str]) -> dict[str, Any]
     while text:
         mark = marks.joint * bool(found) + marks.before_key
         assert text.startswith(mark), text
-        key, _, text = text[len(mark) :].partition(marks.behind_key)
+        key, _, text = text[len(mark) :].partition(marks.after_key)
         assert key not in found, "no key comes twice"
         is_raw = key in raw
         kind = frozenset[str]()
@@ -94,8 +94,7 @@ def spelt(instance: dict[str, Any], marks: XmlMarks, raw: frozenset[str]) -> str
         return str(value) if key in raw and isinstance(value, str) else written(value)
 
     arguments = (
-        marks.before_key + key + marks.behind_key + value_text(key, value) + marks.end
-        for key, value in instance.items()
+        marks.before_key + key + marks.after_key + value_text(key, value) + marks.end for key, value in instance.items()
     )
     return marks.joint.join(arguments)
 
@@ -252,7 +251,7 @@ def test_a_value_is_what_the_mark_says(style: XmlStyle) -> None:
         constraint = constraint_of({"type": "object", "properties": {"a": {"const": allowed}}}, style)
         for value, (mark, kind) in itertools.product(ANY_OF_ALL, marks.kinds):
             body = value if isinstance(value, str) and "string" in kind else written(value)
-            text = f"{marks.before_key}a{marks.behind_key}{mark}{body}{marks.end}"
+            text = f"{marks.before_key}a{marks.after_key}{mark}{body}{marks.end}"
             is_same = type(value) is type(allowed) and value == allowed
             assert accepts(constraint, text) == (is_same and type_of(value) in kind), text
 
@@ -364,7 +363,7 @@ def test_what_cannot_be_written_as_xml_is_refused_with_its_place(schema: Any, op
 
 
 @pytest.mark.parametrize("schema", [True, {"type": "object"}, {"properties": {}}, {"additionalProperties": True}])
-def test_keys_that_nobody_names_are_not_written(schema: Any) -> None:
+def test_keys_that_are_not_named_are_not_written(schema: Any) -> None:
     constraint = constraint_of(schema)
     assert accepts(constraint, "") and constraint.min_tokens() == 0
     assert not accepts(constraint, "<parameter=a>\nb\n</parameter>")

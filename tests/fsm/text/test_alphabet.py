@@ -19,7 +19,7 @@ def is_surrogate(point: int) -> bool:
 
 
 def probes(found: list[list[Interval]]) -> list[int]:
-    """Code points at and beside every edge."""
+    """Code points at and next to every edge."""
     ends = {point for members in found for interval in members for point in interval}
     near = {point + step for point in (*ends, *EDGES) for step in (-1, 0, 1)}
     return sorted(point for point in near if 0 <= point <= MAX_CODE_POINT)

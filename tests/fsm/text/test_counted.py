@@ -47,18 +47,18 @@ def tokens_of(row: np.ndarray) -> list[int]:
     st.integers(0, 3),
     st.integers(0, 10**6),
 )
-def test_counting_beside_the_automaton_is_the_product(
+def test_counting_outside_the_automaton_is_the_product(
     pattern: str, minimum: int, extra: int | None, quoted: bool, turns: int, seed: int
 ) -> None:
     maximum = None if extra is None else minimum + extra - 1
     texts = regex_to_dfa(pattern)
     product = texts.intersect(Dfa.length(minimum, maximum))
-    beside = counted(JsonStrings(texts) if quoted else texts, minimum, maximum)
-    assert beside is not None
-    assert beside.is_empty() == product.is_empty()
+    separate = counted(JsonStrings(texts) if quoted else texts, minimum, maximum)
+    assert separate is not None
+    assert separate.is_empty() == product.is_empty()
     if product.is_empty():
         return
-    one = constraint(Embed(beside), turns).cursor()
+    one = constraint(Embed(separate), turns).cursor()
     other = constraint(Embed(JsonStrings(product) if quoted else product), turns).cursor()
     rng = random.Random(seed)
     for _ in range(20):
@@ -81,12 +81,12 @@ def test_counting_beside_the_automaton_is_the_product(
 @given(st.sampled_from(PATTERNS), st.integers(0, 5), st.integers(0, 9), st.text(alphabet="aabé\n", max_size=9))
 def test_its_bytes_spell_the_texts_of_the_product(pattern: str, minimum: int, maximum: int, text: str) -> None:
     texts = regex_to_dfa(pattern)
-    beside = counted(JsonStrings(texts), minimum, maximum)
-    assert beside is not None
-    state = beside.start
+    separate = counted(JsonStrings(texts), minimum, maximum)
+    assert separate is not None
+    state = separate.start
     for byte in json.dumps(text, ensure_ascii=False).encode():
-        state = int(beside.row(state)[byte]) if state else 0
-    accepted = state != 0 and beside.is_accepting(state)
+        state = int(separate.row(state)[byte]) if state else 0
+    accepted = state != 0 and separate.is_accepting(state)
     assert accepted == (texts.accepts(text) and minimum <= len(text) <= maximum)
 
 

@@ -211,7 +211,7 @@ def test_under_a_constraint_no_request_learns_from_another_namespace() -> None:
         engine.prepare([1], SamplingParams(), regex("[a-z]{20}"), **options)[0]
         for options in ({"namespace": "ours"}, {"namespace": "theirs"}, {})
     )
-    assert [request.cursor.circle for request in (ours, theirs, common)] == ["ours", "theirs", ""]
+    assert [request.cursor.cohort for request in (ours, theirs, common)] == ["ours", "theirs", ""]
 
 
 def test_nothing_is_asked_of_the_tree_about_another_namespace(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,17 +1,17 @@
-"""Knowledge: all that is known of one language over one vocabulary, shared by every text that is written in it.
+"""Language caches: all that has been computed of one language over one vocabulary, shared by all its requests.
 
     automaton      states and steps                      moves      steps taken before, as cursors take them
-    completions    in how many tokens a state ends       drafts     forced text
-    masks          the row of a state                    circles    what was taken before
-    budget         rows within a number of tokens        guesses    what is likely, from both
+    completions    tokens to the end of the text         drafts     forced text
+    masks          the row of a state                    cohorts    what was taken before
+    budget         rows within a number of tokens        guesses    what is likely, from drafts and cohorts
 
-and, where the language has keys or items that no state can know of (else None)
+and, where the language has keys or items that no state can represent (else None)
 
-    repeats, key_budget      keys and strings that must not come twice, and what that costs
+    repeats, key_budget      keys and strings that must not occur twice, and how many tokens that costs
 
-All of it is found when it is first needed, and kept. What no first mask needs is not even made before. No two parts
-refer to each other, and none to this: so an automaton's memory is free when the last one who uses it goes, and does not
-wait for the garbage collector (but for a row that is left half made, which knows who makes it).
+Everything is computed on first use and kept; parts that no first mask needs are built only then. It knows no request.
+The parts hold no references to each other in cycles, nor to this object: an automaton's memory is freed with its last
+user and does not wait for the garbage collector (except for a half-made row, which refers to what makes it).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from functools import cached_property
 
 from .automaton.automaton import Automaton
 from .guess import Guesses
-from .habits import Circles
+from .habits import Cohorts
 from .jump import Drafts
 from .keys.key_budget import KeyBudget
 from .keys.repeats import Repeats
@@ -32,7 +32,7 @@ from .moves import Moves, TakeToken
 from .network.network import Network
 
 
-class Knowledge:
+class LanguageCaches:
     """See the module's docstring.
 
     Args:
@@ -77,9 +77,9 @@ class Knowledge:
         return Drafts(self.automaton)
 
     @cached_property
-    def circles(self) -> Circles:
-        """What was taken before, and by whom."""
-        return Circles()
+    def cohorts(self) -> Cohorts:
+        """What was taken before, by cohort."""
+        return Cohorts()
 
     @cached_property
     def guesses(self) -> Guesses:
@@ -96,9 +96,9 @@ class Knowledge:
     @property
     def num_bytes(self) -> int:
         """Memory of what was found so far. The network is not counted, rows belong to the store, texts to all."""
-        own = self.automaton.room.num_bytes + self.completions.num_bytes
+        own = self.automaton.core.num_bytes + self.completions.num_bytes
         for moves in {self.moves, self.key_moves}:
             own += moves.num_bytes
-        for part in (self.repeats, *map(vars(self).get, ("budget", "key_budget", "drafts", "circles"))):
+        for part in (self.repeats, *map(vars(self).get, ("budget", "key_budget", "drafts", "cohorts"))):
             own += 0 if part is None else part.num_bytes
         return own
