@@ -513,6 +513,9 @@ class CompletionBounds:
     def keys(self, state: int) -> int:
         """How many of the keys and strings to be remembered the completion writes. Raises as `Automaton`."""
 
+    def later_keys(self, state: int) -> int:
+        """The same without the key that the state is in. Raises as `Automaton`."""
+
     def keep_within(self, state: int, bits: _Ints, limit: int, most_bytes: int, judged: Judged) -> int:
         """Clears the bits of the tokens, all of which may follow, after which `limit` tokens do not suffice.
 

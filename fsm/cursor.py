@@ -27,8 +27,9 @@ from .columns import IN_KEY, NEVER
 from .guess import CERTAIN, MARK, OFTEN, ONCE, WORD, Guess
 from .habits import FREE
 from .jump import MAX_TAIL_TOKENS
-from .keys.key_budget import KeyPlace
+from .keys.key_budget import KeyBudget, KeyPlace
 from .keys.written import Written, in_string, since
+from .masks.mask_store import Row
 from .moves import Steps
 from .text.alphabet import Ints
 from .trail import Trail
@@ -122,7 +123,7 @@ class Cursor:
         if self.state == FINISHED:
             return 0
         keys = self.caches.key_budget
-        if keys is None or self._written is None:  # nearly always
+        if keys is None or (self._written is None and not keys.owes):  # nearly always
             return self.caches.completions.bound(self.state)
         return keys.bound(self._key_place(self._written))
 
@@ -132,7 +133,7 @@ class Cursor:
         if self.state == FINISHED:
             return True
         keys = self.caches.key_budget
-        if keys is None or self._written is None:  # nearly always
+        if keys is None or (self._written is None and not keys.owes):  # nearly always
             return self.caches.completions.is_within(self.state, limit)
         return keys.is_far(self._written, self.state, limit) or keys.bound(self._key_place(self._written)) <= limit
 
@@ -141,7 +142,7 @@ class Cursor:
         tokens = self.caches.vocabulary.tokens
         return b"".join([tokens[token_id] for token_id in self._trail.last_tokens(count)])
 
-    def _key_place(self, written: Written) -> KeyPlace:
+    def _key_place(self, written: Written | None) -> KeyPlace:
         is_in_key = self.caches.automaton.key_place(self.state) == IN_KEY
         return written, self.state, self._typed() if is_in_key else b""
 
@@ -181,10 +182,15 @@ class Cursor:
         token with `remaining - 1`: so a text begun with enough budget always ends complete.
         """
         row = self._rows.get(self._steps.state)
-        if row is not None and row.worst < remaining and self._written is None:
+        if row is not None and self._written is None and self._is_far(row, remaining):
             row.is_recent = True  # nearly always: the budget is far, and the row is known
             return row.bits
         return self._other_row_within(remaining)
+
+    def _is_far(self, row: Row, remaining: int) -> bool:
+        """Whether the budget certainly forbids no token of a row, whatever keys the token ends."""
+        keys = self.caches.key_budget
+        return row.worst < remaining and (keys is None or row.worst + keys.slack(self._written, row.worst) < remaining)
 
     @retry_in_renewed
     def _other_row_within(self, remaining: int) -> Ints:
@@ -194,14 +200,14 @@ class Cursor:
         row = self._rows.get(self._steps.state)
         if row is None or row.worst >= remaining:
             hand_over_early(self, remaining)
-        if self._written is not None:
-            return self._unrepeated_within(self._written, remaining)
+        if self.caches.key_budget is not None:
+            return self._unrepeated_within(self.caches.key_budget, remaining)
         return self.caches.budget.row(self.state, remaining - 1)
 
     def row_soon(self, remaining: int, work: int) -> Ints | None:
         """`row_within`, or None if that takes more than `work` to find out (`Automaton.allow`): ask again."""
         row = self._rows.get(self._steps.state)
-        if row is not None and row.worst < remaining and self._written is None:
+        if row is not None and self._written is None and self._is_far(row, remaining):
             row.is_recent = True  # nearly always
             return row.bits
         if row is None and self.state != FINISHED and not self._is_made(remaining, work):
@@ -230,19 +236,19 @@ class Cursor:
         assert self._repeats is not None
         return self._repeats.row(written, self.state, bits, self._typed)
 
-    def _unrepeated_within(self, written: Written, remaining: int) -> Ints:
-        """The tokens of the row within a budget that repeat no key."""
-        repeats, keys, row = self._repeats, self.caches.key_budget, self._masks.row(self.state)
-        assert repeats is not None and keys is not None
+    def _unrepeated_within(self, keys: KeyBudget, remaining: int) -> Ints:
+        """The tokens of the row within a budget that repeat no key, where keys may have to be remembered.
+
+        A token that ends the first of them counts as well: it may begin the next one, which must be another.
+        """
+        written, row = self._written, self._masks.row(self.state)
         bits = row.bits if row.worst < remaining else self.caches.budget.row(self.state, remaining - 1)
-        left = repeats.row(written, self.state, bits, self._typed)
-        if row.worst + keys.slack(written, row.worst) < remaining:
-            return left
-        return keys.row(self._key_place(written), left, remaining - 1)
+        left = bits if written is None else self._unrepeated(written, bits)
+        return left if self._is_far(row, remaining) else keys.row(self._key_place(written), left, remaining - 1)
 
     def _unrepeated_draft(self, draft: Sequence[int], remaining: int) -> Sequence[int]:
         """The beginning of some tokens that repeats no key and leaves enough of `remaining` tokens."""
-        if self._repeats is None or len(draft) < (2 if self._written is None else 1):
+        if self._repeats is None or not draft:
             return draft
         return draft[: self.count_allowed(draft, remaining)]
 
@@ -279,7 +285,7 @@ class Cursor:
         if self.state == FINISHED or not self.caches.drafts.run(self.state).data:
             return []  # nearly always
         draft = self.draft()[: max(remaining, 0)]
-        if self._written is None and self.caches.automaton.min_bytes(self.state) <= remaining:
+        if self._repeats is None and self.caches.automaton.min_bytes(self.state) <= remaining:
             return draft  # every token of the draft takes at least one byte off
         return draft[: self.count_allowed(draft, remaining)]
 

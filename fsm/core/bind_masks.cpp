@@ -206,6 +206,9 @@ void bind_completions(nb::module_& module) {
       .def("keys", [](Bound& bound, int64_t state) {
         return bound.call(state, [&] { return bound.completions.keys(state); });
       })
+      .def("later_keys", [](Bound& bound, int64_t state) {
+        return bound.call(state, [&] { return bound.completions.later_keys(state); });
+      })
       .def("keep_within", [](Bound& bound, int64_t state, Bits bits, int64_t limit, int64_t most_bytes,
                              Judged& judged) {
         check_bits(bound.self, bits);

@@ -39,6 +39,15 @@ int64_t CompletionBounds::keys(int64_t state) {
   return at(keys_, state) - 1;
 }
 
+int64_t CompletionBounds::later_keys(int64_t state) {
+  while (is_in_key(automaton_, state)) {
+    const Step step = step_nearer(automaton_, state);
+    if (!is_nearer(automaton_, step.state, state)) break;
+    state = step.state;
+  }
+  return keys(state);
+}
+
 void CompletionBounds::note(Counts& counts, int64_t state, int64_t number) {
   if (state >= static_cast<int64_t>(counts.size())) counts.resize(automaton_.states.capacity());
   counts[state] = static_cast<int32_t>(number + 1);

@@ -41,6 +41,8 @@ class CompletionBounds {
   int64_t tokens(int64_t state);
   // How many of the keys and strings that have to be remembered the completion writes. Throws as `Automaton`.
   int64_t keys(int64_t state);
+  // The same without the key that the state is in. Throws as `Automaton`.
+  int64_t later_keys(int64_t state);
   // What `tokens` has found of a state, or -1.
   int64_t known(int64_t state) const { return at(tokens_, state) - 1; }
 

@@ -20,10 +20,6 @@ int64_t ending_key(const Automaton& automaton, int64_t state) {
   return 0;
 }
 
-bool is_in_key(const Automaton& automaton, int64_t state) {
-  return (automaton.states[state].key & PLACE_MASK) == IN_KEY;
-}
-
 struct Reading {
   int64_t state;
   Mode mode;
@@ -146,6 +142,10 @@ void clear_below(const TokenTrie& trie, Bytes path, int32_t* bits) {
     if (node >= end) return;
   }
   clear_tokens(trie, node, trie.ends[node], bits);
+}
+
+bool is_in_key(const Automaton& automaton, int64_t state) {
+  return (automaton.states[state].key & PLACE_MASK) == IN_KEY;
 }
 
 bool ends_key(const Automaton& automaton, int64_t state, uint8_t byte, int64_t target) {

@@ -49,6 +49,9 @@ KeysLeft keys_left(Automaton& automaton, int64_t state, std::span<const Bytes> t
 // Clears the bits of all tokens that begin with some bytes (at least one).
 void clear_below(const TokenTrie& trie, Bytes path, int32_t* bits);
 
+// Whether a state is inside a key, or a string, that has to be remembered.
+bool is_in_key(const Automaton& automaton, int64_t state);
+
 // Whether with a byte a key or a string ends that has to be remembered; target: the state after it.
 bool ends_key(const Automaton& automaton, int64_t state, uint8_t byte, int64_t target);
 

@@ -23,6 +23,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from ..._core import fsm as core
 from .. import columns as k
 from ..automaton.automaton import Automaton
 from ..masks.completions import Completions
@@ -41,13 +42,13 @@ KeyPlace = tuple[Written | None, int, bytes]
 
 
 class KeyBudget:
-    """The bounds of one automaton whose network has keys to be remembered."""
+    """The bounds of one automaton whose network has keys to be remembered; `owes`: several may have to be written."""
 
     def __init__(self, automaton: Automaton, completions: Completions, repeats: Repeats) -> None:
         self._automaton = automaton
         self._completions = completions
         self._repeats = repeats
-        self._owes = automaton.network.owes_keys
+        self.owes = automaton.network.owes_keys
         self._tables = [automaton.network.texts[index] for index in automaton.network.key_texts]
         self._extras: dict[int, int] = {}
         self._ways_on: dict[tuple[int, int], list[tuple[int, bytes]]] = {}
@@ -64,13 +65,13 @@ class KeyBudget:
             longest = max(longest, objects.keys.longest)
             objects = objects.below
         most = self._automaton.vocabulary.max_token_len
-        if self._owes:
+        if self.owes:
             return self._most_bytes + longest + most + num_bytes * self._extra(num_keys + most + num_bytes)
         if self._is_wide and num_keys + most < PLAIN_CHARACTERS:
             return self._most_bytes + 1
         return longest + most + self._most_bytes + 1
 
-    def is_far(self, written: Written, state: int, limit: int) -> bool:
+    def is_far(self, written: Written | None, state: int, limit: int) -> bool:
         """Whether `limit` tokens suffice for certain, whatever key the text is in; cheaper than `bound`."""
         min_bytes = self._automaton.min_bytes(state)
         return min_bytes + self.slack(written, min_bytes) <= limit
@@ -78,14 +79,13 @@ class KeyBudget:
     def bound(self, place: KeyPlace) -> int:
         """A number of tokens that suffices to complete the text."""
         written, state, begun = place
-        num_keys = self._completions.num_keys(state)
+        num_keys, num_later = self._completions.num_keys(state), self._completions.later_keys(state)
         if not num_keys or (num_keys == 1 and (written is None or written.objects is None)):
             return self._completions.bound(state)
         innermost = None if written is None else written.innermost
-        is_last = num_keys == 1 and self._repeats.place(state) == k.IN_KEY
-        if is_last and (innermost is None or not innermost.beginning_with(begun)):
+        if not num_later and (innermost is None or not innermost.beginning_with(begun)):
             return self._completions.bound(state)
-        return self._by_bytes(place, num_keys)
+        return self._by_bytes(place, num_later)
 
     def row(self, place: KeyPlace, left: Ints, limit: int) -> Ints:
         """The tokens after which `limit` further tokens suffice.
@@ -94,38 +94,24 @@ class KeyBudget:
             left: those after which they would, were no key forbidden, and which repeat no key.
         """
         written, state, _ = place
-        targets = self._automaton.targets(state, left if self._owes else left & self._beginners(place))
+        targets = self._automaton.targets(state, left)
         cleared = np.zeros(32 * len(left), np.bool_)
-        alone = np.flatnonzero(targets)
-        if self._owes:
-            alone = np.flatnonzero(self._tells(place)[: len(targets)] & (targets != 0))
-            by_state = targets.copy()
-            by_state[alone] = 0
-            for target in np.unique(by_state[by_state != 0]).tolist():
-                if self.bound((written, target, QUOTE)) > limit:  # a quote: as no key begins
-                    cleared[: len(targets)] |= by_state == target
+        alone = np.flatnonzero(self._tells(place)[: len(targets)] & (targets != 0))
+        by_state = targets.copy()
+        by_state[alone] = 0
+        for target in np.unique(by_state[by_state != 0]).tolist():
+            if self.bound((written, target, QUOTE)) > limit:  # a quote: as no key begins
+                cleared[: len(targets)] |= by_state == target
         for token_id in alone.tolist():
-            if self._owes or self._repeats.place(int(targets[token_id])) != k.NO_KEY:
-                cleared[token_id] = self.bound(self._after(place, token_id)) > limit
+            cleared[token_id] = self.bound(self._after(place, token_id)) > limit
         return left & ~np.packbits(cleared, bitorder="little").view(np.int32) if cleared.any() else left
-
-    def _beginners(self, place: KeyPlace) -> Ints:
-        """The tokens that may lead to a place before or inside a key (and others)."""
-        written, state, begun = place
-        found = self._repeats.beginners
-        innermost = None if written is None else written.innermost
-        if innermost is None or self._repeats.place(state) != k.IN_KEY:
-            return found
-        found = found.copy()
-        for token_id in self._going_along(innermost, begun):
-            found[token_id >> 5] |= np.uint32(1 << (token_id & 31)).astype(np.int32)
-        return found
 
     def _tells(self, place: KeyPlace) -> npt.NDArray[np.bool_]:
         """By token: whether there is more to know of the place after it than its state."""
         written, state, begun = place
         is_in_key = self._repeats.place(state) == k.IN_KEY
-        found: npt.NDArray[np.bool_] = self._repeats.tokens.structure > is_in_key  # brackets in a key are characters
+        is_in_string = is_in_key or core.is_in_string(self._automaton.core, state)
+        found: npt.NDArray[np.bool_] = self._repeats.tokens.structure > is_in_string  # brackets are characters there
         innermost = None if written is None else written.innermost
         if is_in_key and innermost is not None:
             found[list(self._going_along(innermost, begun))] = True
@@ -149,16 +135,15 @@ class KeyBudget:
 
     # ---------------------------------------------------------------- byte by byte
 
-    def _by_bytes(self, place: KeyPlace, num_keys: int) -> int:
+    def _by_bytes(self, place: KeyPlace, num_later: int) -> int:
         """A number of bytes that suffices."""
         written, state, begun = place
         innermost = None if written is None else written.innermost
-        extra = self._extra(num_keys + _num_written(written))
-        if self._repeats.place(state) != k.IN_KEY:
-            return self._automaton.min_bytes(state) + extra * num_keys
-        texts = [] if innermost is None else innermost.beginning_with(begun)
+        is_in_key = self._repeats.place(state) == k.IN_KEY
+        extra = self._extra(num_later + is_in_key + _num_written(written))
+        texts = innermost.beginning_with(begun) if is_in_key and innermost is not None else []
         if not texts:
-            return self._automaton.min_bytes(state) + extra * (num_keys - 1)
+            return self._automaton.min_bytes(state) + extra * num_later
         best, pending = k.NEVER, deque([(state, texts, 1)])  # the nearest first
         while pending and pending[0][2] < best:
             here, below, num_bytes = pending.popleft()
@@ -192,8 +177,7 @@ class KeyBudget:
         """A number of bytes that suffices from a state, where no key has begun as another that is there."""
         if not state:
             return k.NEVER
-        num_later = self._completions.num_keys(state) - (self._repeats.place(state) == k.IN_KEY)
-        return self._automaton.min_bytes(state) + extra * num_later
+        return self._automaton.min_bytes(state) + extra * self._completions.later_keys(state)
 
     def _extra(self, num_keys: int) -> int:
         """By how many bytes a key that is none of `num_keys` others may be longer than a shortest one."""

@@ -109,13 +109,6 @@ class Repeats:
         may_repeat = self._automaton.network.owes_keys or self._vocabulary.key_tokens.twice
         return Written(0, None, None) if may_repeat else None
 
-    @cached_property
-    def beginners(self) -> Ints:
-        """The row of tokens after which a text may stand before a key, or in one that they have begun."""
-        found = np.zeros(32 * self._vocabulary.num_words, np.bool_)
-        found[[*self.tokens.before, *(token_id for ids in self.tokens.begun.values() for token_id in ids)]] = True
-        return np.packbits(found, bitorder="little").view(np.int32)
-
     # ---------------------------------------------------------------- moving
 
     def follow(

@@ -45,6 +45,11 @@ class Completions:
         with self._lock:
             return self.core.keys(state)
 
+    def later_keys(self, state: int) -> int:
+        """The same without the key or string that the state is in."""
+        with self._lock:
+            return self.core.later_keys(state)
+
     def is_within(self, state: int, limit: int) -> bool:
         """Whether `limit` tokens suffice to reach acceptance."""
         return self._automaton.min_bytes(state) <= limit or self.bound(state) <= limit
