@@ -205,14 +205,15 @@ def _is_about_multiples(test: Test, is_whole: bool) -> bool:
 
 
 def number_texts(tests: tuple[Test, ...], limit: int, compile_time: CompileTime = NO_LIMIT) -> list[str] | None:
-    """One text per number that passes, None if they are more than `limit`."""
+    """One text per number that passes, the shortest, None if they are more than `limit`."""
     if not tests or tests == (INTEGER,):
         return None
     plain, scientific = number_language(tests, compile_time)
     texts = None if scientific else plain.texts(limit)
     if texts is None:
         return None
-    return list({Fraction(Decimal(text)): text for text in texts}.values())
+    shortest_last = sorted(texts, key=len, reverse=True)  # 0, not -0
+    return list({Fraction(Decimal(text)): text for text in shortest_last}.values())
 
 
 def step_problem(step: int | float) -> str | None:

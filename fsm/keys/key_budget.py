@@ -222,7 +222,7 @@ def _is_wide(table: TextTable) -> bool:
 def _extra_bytes(table: TextTable, num_keys: int) -> int:
     """By how many bytes a key that is none of `num_keys` others may be longer than a shortest one."""
     shortest, extra = table.min_bytes - 2, 0
-    if _is_wide(table):
+    if not table.arrays:  # any string but some
         while PLAIN_CHARACTERS ** (shortest + extra) <= num_keys + table.num_states:
             extra += 1
         return extra

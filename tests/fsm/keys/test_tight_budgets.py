@@ -1,0 +1,66 @@
+"""Texts whose keys or items must differ end within every budget from the least on, in every layout."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from phloem.fsm import Compiler
+
+from ..vocabularies import BYTES, allowed_ids
+
+PAIRS = {"type": "object", "minProperties": 2}
+SCHEMAS: list[dict[str, Any]] = [
+    {"type": "object"},
+    {"type": "object", "required": ["x"]},
+    {"type": "object", "minProperties": 3, "additionalProperties": PAIRS},
+    {"type": "array", "items": PAIRS, "minItems": 2},
+    {"type": "object", "properties": {"c": {}}, "additionalProperties": {"type": "boolean"}, "minProperties": 2},
+    {
+        "type": "object",
+        "additionalProperties": {
+            "type": "object",
+            "properties": {"c": {"type": "integer"}},
+            "additionalProperties": {"const": 1},
+        },
+        "minProperties": 2,
+    },
+    {"type": "object", "patternProperties": {"^.$": {"type": "object", "minProperties": 1}}},
+    *(
+        {"type": "array", "items": {"type": "string", "pattern": pattern}, "uniqueItems": True, "minItems": 4}
+        for pattern in ("", "a|b", "b$", "^x.*y", "[ab]c", "^.{2}$", "^.?$")
+    ),
+    *(
+        {
+            "type": "object",
+            "patternProperties": {pattern: {"type": "boolean"}},
+            "additionalProperties": False,
+            "minProperties": 3,
+        }
+        for pattern in ("a|b", "b$", "^.$")
+    ),
+]
+LIKED = frozenset(b'{}[]":, abcxy')
+
+
+@pytest.mark.parametrize("whitespace", ["compact", "spaced", "flexible"])
+@pytest.mark.parametrize("schema", SCHEMAS, ids=str)
+def test_what_is_promised_is_kept(schema: dict[str, Any], whitespace: Any) -> None:
+    for key_order in ("schema", "any"):
+        constraint = Compiler(BYTES).json_schema(schema, key_order=key_order, whitespace=whitespace)
+        for seed in range(30):
+            source, cursor, text = random.Random(seed), constraint.cursor(), b""
+            remaining = constraint.min_tokens() + source.choice([0, 0, 1, 2, 3, 5, 8, 12])
+            while not cursor.is_finished:
+                assert cursor.min_tokens_to_accept() <= remaining, text
+                found = allowed_ids(cursor.row_within(remaining))
+                if remaining == 0 and cursor.is_accepting:
+                    break
+                assert found, (text, remaining)
+                liked = [token_id for token_id in found if token_id in LIKED] or found
+                token_id = source.choice(liked if source.random() < 0.9 else found)
+                assert cursor.advance(token_id)
+                text += BYTES.tokens[token_id]
+                remaining -= 1
