@@ -152,5 +152,5 @@ class PrefixRouting:
         """It has ended there, however it did; its replica may be gone."""
         load = self._loads.get(choice.replica)
         if load is not None:
-            load.since -= choice.num_missing
+            load.since = max(load.since - choice.num_missing, -load.reported)  # it may be from before the report
             self.index.remove(choice.replica, EXPECTED, chain[choice.num_matched :])

@@ -118,6 +118,8 @@ class AsyncEngine:
         self._commands: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._sinks: dict[str, tuple[Callable[[Event], None], int]] = {}
         self._stopping = False
+        self._closing = threading.Lock()  # so that no command comes after the last ones are executed
+        self._is_closed = False
         self._fatal: BaseException | None = None
         engine.attach(self)
         self._thread = threading.Thread(target=self._run, name="phloem-step", daemon=True)
@@ -193,8 +195,12 @@ class AsyncEngine:
 
         if threading.current_thread() is self._thread:
             command()
-        else:
-            self._commands.put(command)
+            return future
+        with self._closing:
+            if not self._is_closed:
+                self._commands.put(command)
+                return future
+        future.set_exception(self._stopped())
         return future
 
     def abort(self, request_id: str) -> None:
@@ -353,6 +359,8 @@ class AsyncEngine:
             atexit.unregister(self.stop)
             self.engine.detach()
             self.engine.close()
+            with self._closing:
+                self._is_closed = True
             self._execute_commands()
             for deliver, _ in list(self._sinks.values()):
                 deliver(self._stopped())

@@ -75,6 +75,10 @@ class KVStore:
         ttl: float | None = None,
     ) -> None:
         self._shape = tuple(token_shape)
+        for name, value, kind in (("model", model, str), ("namespace", namespace, str), ("dtype", dtype, torch.dtype)):
+            _check_kind(name, value, kind)
+        for number in (block_size, max_bytes, *self._shape):
+            _check_kind("block_size, max_bytes and token_shape", number, int)
         if block_size < 1 or not self._shape or min(self._shape) < 1:
             raise ConfigError(f"block_size {block_size}, token_shape {self._shape}: all numbers must be at least 1")
         self._dtype = dtype
@@ -91,6 +95,7 @@ class KVStore:
 
     def within(self, namespace: str) -> KVStore:
         """The same store, as another namespace sees it; both end with either."""
+        _check_kind("namespace", namespace, str)
         other = copy.copy(self)
         other._root = root_of(self._fingerprint, namespace)
         return other
@@ -109,6 +114,8 @@ class KVStore:
             RequestError: a token is no int32, or `kv` has another shape or type.
         """
         keys, num_tokens = self._keys(tokens)
+        if not isinstance(kv, Tensor) or kv.layout is not torch.strided or kv.is_meta:
+            raise RequestError(f"kv: expected a tensor with numbers in it, not {type(kv).__name__}")
         if kv.shape != (num_tokens, *self._shape) or kv.dtype != self._dtype:
             raise RequestError(
                 f"kv: expected {self._dtype} {[num_tokens, *self._shape]} for {num_tokens} tokens, got {kv.dtype}"
@@ -173,3 +180,9 @@ class KVStore:
         except ConfigError as error:
             text = str(error).removeprefix("disk_cache: ").removeprefix("shared_cache: ")
             raise ConfigError(f"place: {text}") from error
+
+
+def _check_kind(name: str, value: object, kind: type) -> None:
+    if not isinstance(value, kind) or isinstance(value, bool):
+        expected = {str: "a text", int: "whole numbers"}.get(kind, "a torch.dtype")
+        raise ConfigError(f"{name}: expected {expected}, got {value!r:.100}")

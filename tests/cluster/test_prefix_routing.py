@@ -69,6 +69,8 @@ def test_what_a_replica_reports_takes_the_place_of_what_was_known() -> None:
     routing.report("r0", 0)
     routing.answered(choice, [])
     assert routing.queued("r0") == 0
+    routing.sent(choice, [])
+    assert routing.queued("r0") == 500, "what is sent counts at once, whatever was answered before"
     routing.report("r9", 5)
     assert routing.queued("r9") == 0
 
