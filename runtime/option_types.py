@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import fields
 from numbers import Integral, Real
 from typing import SupportsFloat
 
 from ..errors import RequestError
-from .request import RequestOptions, shown
+from .request import RequestOptions, SamplingParams, shown
 
 _KINDS: dict[str, tuple[type, str]] = {
     "request_id": (str, "a string"),
@@ -31,8 +32,11 @@ def check_options(options: RequestOptions) -> None:
     """
     unknown = options.keys() - RequestOptions.__annotations__.keys()
     if unknown:
-        known = ", ".join(RequestOptions.__annotations__)
-        raise RequestError(f"{min(unknown)}: a request has no such option; there are {known}", param=min(unknown))
+        name, known = min(unknown), ", ".join(RequestOptions.__annotations__)
+        remedy = f"there are {known}"
+        if name in {field.name for field in fields(SamplingParams)}:
+            remedy = f"give it as SamplingParams({name}=…)"
+        raise RequestError(f"{name}: a request has no such option; {remedy}", param=name)
     for name in _KINDS:
         if name in options:
             check_option(name, options.get(name))

@@ -287,6 +287,6 @@ def not_strings(pointer: str) -> ConstraintError:
     return error_at(
         UnsupportedSchema,
         pointer,
-        f"items that differ may be strings, or out of a list of at most {MAX_UNIQUE_LIST} values ({MAX_UNIQUE} after "
-        "prefixItems or contains); list them, write them as strings, or leave uniqueItems to a later check",
+        f"it is supported for strings, and for items out of at most {MAX_UNIQUE_LIST} listed values ({MAX_UNIQUE} with "
+        "prefixItems or contains); list the values, write them as strings, or leave uniqueItems to a later check",
     )
