@@ -18,6 +18,8 @@ Role = Literal["both", "prefill", "decode"]
 
 KV_MEMORY_SHARE = 0.8
 CPU_POOL_BYTES = 256 << 20  # of a KV pool on the CPU, at most, unless another size is given
+MOST_BLOCKS = (1 << 31) - 2  # block ids are int32
+MOST_THREADS = 4096
 LONGEST_TTL = 366 * 86_400.0  # seconds
 TARGET_STEP_SECONDS = {"cpu": 0.1, "cuda": 0.05}
 
@@ -273,6 +275,9 @@ class EngineConfig:
         for name in ("num_blocks", "kv_memory_bytes", "max_model_len", "num_threads"):
             if getattr(self, name) is not None:
                 _check_positive(name, getattr(self, name))
+        for name, most in (("num_blocks", MOST_BLOCKS), ("num_threads", MOST_THREADS)):
+            if (getattr(self, name) or 0) > most:
+                raise ConfigError(f"{name}: {getattr(self, name)} is out of range; it is at most {most}")
         not_negative = ("max_overtakes", "max_pinned_blocks", "max_draft_tokens", "reply_memory_bytes")
         for name in (*not_negative, "host_memory_bytes", "disk_cache_bytes"):
             if (getattr(self, name) or 0) < 0:

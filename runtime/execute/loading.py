@@ -14,7 +14,7 @@ import torch
 
 from ...errors import ConfigError
 from ...kernels import FP8, use_threads
-from ..config import CPU_POOL_BYTES, EngineConfig
+from ..config import CPU_POOL_BYTES, MOST_BLOCKS, EngineConfig
 from ..device import find_device
 from ..models import Adapter, Decoder, ModelConfig, resolve_model
 from ..models.weights import TORCH_TYPES
@@ -158,6 +158,11 @@ def pool_size(config: EngineConfig, model: ModelConfig, dtype: torch.dtype, devi
         raise ConfigError(
             f"kv_memory_bytes: {memory} does not hold one block of {block_bytes} bytes"
             f" ({config.block_size} tokens); raise it or lower block_size"
+        )
+    if memory // block_bytes > MOST_BLOCKS:
+        raise ConfigError(
+            f"kv_memory_bytes: {memory} is {memory // block_bytes} blocks of {block_bytes} bytes; at most {MOST_BLOCKS} "
+            "are numbered; lower it or raise block_size"
         )
     return memory // block_bytes
 
