@@ -161,8 +161,8 @@ def pool_size(config: EngineConfig, model: ModelConfig, dtype: torch.dtype, devi
         )
     if memory // block_bytes > MOST_BLOCKS:
         raise ConfigError(
-            f"kv_memory_bytes: {memory} is {memory // block_bytes} blocks of {block_bytes} bytes; at most {MOST_BLOCKS} "
-            "are numbered; lower it or raise block_size"
+            f"kv_memory_bytes: {memory} is {memory // block_bytes} blocks of {block_bytes} bytes; at most {MOST_BLOCKS}"
+            " are numbered; lower it or raise block_size"
         )
     return memory // block_bytes
 
