@@ -63,13 +63,13 @@ def test_a_plain_generation_loads_nothing_that_only_constraints_chats_or_servers
     own = {
         *("fsm.json_schema", "fsm.grammars.ebnf", "fsm.grammars.lark", "fsm.tags", "fsm.look"),
         *(
-            "runtime.async_engine",
-            "runtime.explaining",
+            "runtime.engine.async_engine",
+            "runtime.explain",
             "runtime.program",
-            "runtime.python_types",
+            "runtime.constrain.python_types",
             "runtime.server.app",
         ),
-        *("runtime.tokenizer.gguf_vocabulary", "runtime.warm_up", "runtime.events.wire"),
+        *("runtime.tokenizer.gguf_vocabulary", "runtime.engine.warmup", "runtime.events.wire"),
     }
     own = {f"phloem.{name}" for name in own}
     assert all(importlib.util.find_spec(name) for name in own)

@@ -98,7 +98,8 @@ class Vocabulary:
         self.is_plain = flags.tobytes()
         self.rest_trie = build_trie(self.tokens, plain == 0)
         roots = self.trie.roots
-        is_missing = (roots < 0) | (self.trie.tokens[roots] < 0)
+        is_missing = roots < 0
+        is_missing[~is_missing] = self.trie.tokens[roots[~is_missing]] < 0
         if special:
             is_missing[list(SPECIAL + DIGITS)] = False
         self.missing_bytes = sum(1 << byte for byte in np.flatnonzero(is_missing).tolist())

@@ -1,4 +1,4 @@
-"""Which block of the pool has which key (`tiers.block_key`), for those that follow what the tree holds.
+"""Which block of the pool has which key (`block_key`), for those that follow what the tree holds.
 
 Knows token ids and keys, no tree and no tier. Belongs to the step's thread. About 100 bytes for each block of the tree;
 a key costs a microsecond, and only blocks that are new to the tree get one.

@@ -8,7 +8,7 @@
     num_tokens, kv = store.get_closest(token_ids)        # of the longest prefix that is there
 
 Blocks of `block_size` tokens are kept under keys that stand for model, namespace and all tokens up to their ends
-(`tiers.block_key`), in host memory, a folder or a store that machines share, by the tiers that engines use. So a prefix
+(`block_key`), in host memory, a folder or a store that machines share, by the tiers that engines use. So a prefix
 is found block by block, and equal beginnings are kept once.
 
 What cannot be read is a miss, and what cannot be written is left out: a store that is gone, slow or full, and entries

@@ -8,7 +8,7 @@
     host, disk, shared ──► pool                            when a request would have to compute them (`loads`)
 
 Tiers that are written through get blocks when they are computed, the others when the pool has no more room for them.
-Belongs to the step's thread. Knows tiers by their one face (`tiers.tier`), fastest first, and blocks by their keys.
+Belongs to the step's thread. Knows tiers by their one face (`tier`), fastest first, and blocks by their keys.
 """
 
 from __future__ import annotations

@@ -191,13 +191,15 @@ NO_MEMORY = """
             attention(q, *caches, plan, scale=0.1)
         except MemoryError:
             num_failed += 1
+        except RuntimeError as error:  # torch's own word for it, before there is a task
+            assert "can't allocate memory" in str(error)
         finally:
             ballast.clear()
             resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
         assert torch.equal(attention(q, *caches, plan, scale=0.1), before)
         assert ONE_TEAM.take(2)
         ONE_TEAM.give_back()
-    assert num_failed > 10, num_failed
+    assert num_failed > 5, num_failed
 """
 
 

@@ -71,7 +71,7 @@ def test_a_report_survives_json_and_prints_its_figures() -> None:
 
 def test_the_tree_is_shown_as_text_or_not_at_all() -> None:
     engine = fake_engine()
-    engine.generate("another tenant's secret", ONE)
+    engine.generate("a secret of another tenant", ONE)
     assert "a secret" in str(engine.cache_report())
     assert "secret" not in str(engine.cache_report(shows_tree=False).as_data())
 

@@ -490,7 +490,7 @@ def test_settings_that_cannot_work_are_refused(checkpoint: Path, tmp_path: Path)
         tiered_engine(checkpoint, tmp_path, prefix_cache=False)
     with pytest.raises(ConfigError, match="host_memory_bytes: 64 does not hold two blocks of 64 bytes"):
         tiered_engine(checkpoint, None, 1)
-    with pytest.raises(ConfigError, match="disk_cache, shared_cache: the model was not loaded from a folder"):
+    with pytest.raises(ConfigError, match="disk_cache: the model was not loaded from a folder"):
         fake_engine(disk_cache=str(tmp_path))
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="cannot be written to"):

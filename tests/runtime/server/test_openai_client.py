@@ -206,7 +206,7 @@ def test_the_end_token_is_among_the_log_probabilities(served: Served, openai_cli
 
 
 def test_echo_scores_a_prompt_as_the_engine_does(served: Served, openai_client: OpenAI) -> None:
-    token_ids = served.async_engine.request_factory.token_ids(DOCUMENT)
+    token_ids = served.async_engine.engine.request_factory.token_ids(DOCUMENT)
     answer = openai_client.completions.create(model="nano", prompt=token_ids, echo=True, logprobs=0, max_tokens=0)
     scores = answer.choices[0].logprobs.token_logprobs
     [expected] = served.async_engine.score(token_ids[:1], [token_ids[1:]])
