@@ -35,9 +35,10 @@ REPLICA = b"ServeReplica:phloem:phloem-replica"
 class Cluster:
     """A running server with several replicas."""
 
-    def __init__(self, url: str, num_replicas: int) -> None:
+    def __init__(self, url: str, num_replicas: int, num_prefill: int) -> None:
         self.url = url
         self.num_replicas = num_replicas
+        self.num_engines = num_replicas + num_prefill  # whose pools the front adds up
 
     def post(self, path: str, body: dict[str, Any]) -> Any:
         return urlopen(
@@ -75,7 +76,7 @@ class Cluster:
     def is_whole(self) -> bool:
         """Whether all replicas are there, and the front has heard of them."""
         num_tokens = self.load()["max_total_num_tokens"]
-        return len(self.replicas()) == self.num_replicas and num_tokens == self.num_replicas * NUM_BLOCKS * 16
+        return len(self.replicas()) == self.num_replicas and num_tokens == self.num_engines * NUM_BLOCKS * 16
 
     def replicas(self) -> list[int]:
         return [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit() and _is_replica(path)]
@@ -89,12 +90,13 @@ def _is_replica(path: Path) -> bool:
 
 
 @contextmanager
-def running_cluster(num_replicas: int, *others: str) -> Iterator[Cluster]:
+def running_cluster(num_replicas: int, *others: str, num_prefill: int = 0) -> Iterator[Cluster]:
     """Starts it, with other options of `phloem serve` too, and ends it as an operator does."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     options = ["--port", str(port), "--replicas", str(num_replicas), "--num-blocks", str(NUM_BLOCKS), *others]
+    options += ["--prefill-replicas", str(num_prefill)]
     server = subprocess.Popen(
         [sys.executable, "-m", "phloem", "serve", "nano", *options, "--num-threads", "1"],
         stdout=subprocess.PIPE,
@@ -102,7 +104,7 @@ def running_cluster(num_replicas: int, *others: str) -> Iterator[Cluster]:
     )
     assert server.stdout is not None
     reader = threading.Thread(target=server.stdout.read)
-    running = Cluster(f"http://127.0.0.1:{port}", num_replicas)
+    running = Cluster(f"http://127.0.0.1:{port}", num_replicas, num_prefill)
     try:
         for line in server.stdout:
             if b"phloem serves nano" in line:

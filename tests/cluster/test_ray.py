@@ -35,7 +35,7 @@ def test_prompts_are_computed_by_some_and_answered_by_others(tmp_path: Path) -> 
     greedy = {"temperature": 0, "ignore_eos": True, "max_tokens": 12, "return_token_ids": True}
     with Engine("nano", device="cpu", num_blocks=1024) as alone:
         truth = alone.generate(prompt, SamplingParams(max_tokens=12, temperature=0.0, ignore_eos=True)).token_ids
-    with running_cluster(1, "--prefill-replicas", "1", "--disk-cache", str(tmp_path)) as apart:
+    with running_cluster(1, "--disk-cache", str(tmp_path), num_prefill=1) as apart:
         answer = apart.complete(prompt, **greedy)
         assert answer["choices"][0]["token_ids"] == list(truth)
         assert answer["usage"]["prompt_tokens_details"]["loaded_tokens"] == 992, "of 1,000, the last block aside"
