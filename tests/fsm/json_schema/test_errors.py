@@ -111,7 +111,7 @@ UNSUPPORTED: list[tuple[str, Any, str, str]] = [
         "unique items that are objects",
         {"items": {"uniqueItems": True, "type": "array", "items": {"type": "object"}}},
         "/items/uniqueItems",
-        "list them, write them as strings",
+        "list the values, write them as strings",
     ),
     ("what only draft 3 knows", {"$schema": DRAFT_3, "properties": {"a": {"type": "string", "disallow": "string"}}},
      "/properties/a/disallow", "write not"),

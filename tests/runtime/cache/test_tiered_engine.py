@@ -82,7 +82,7 @@ EVENT = st.one_of(
 LOADING: list[tuple[str, Any, Any]] = [
     event
     for prompt in (ROOTS[1], list(range(200, 236)), ROOTS[1])
-    for event in (("add", prompt, ""), ("step", 40, None))
+    for event in (("add", prompt, ""), ("step", 40, None), ("settle", None, None))
 ]
 
 
@@ -140,6 +140,9 @@ class Run:
             parent = list(self.said)[first % len(self.said)]
             (child,) = self.engine.fork(parent)
             self.said[child], self.truth[child] = [], self.truth[parent]
+        elif kind == "settle":  # however busy the machine is, what was evicted is written then
+            self.drain()
+            settle(self.engine)
         elif kind == "flush":
             self.engine.flush_cache()
         elif kind == "restart":
