@@ -85,8 +85,10 @@ class EventFeed:
             if self._socket.poll(TICK):
                 with suppress(zmq.Again):
                     for _ in range(1000):
-                        topic, number, payload = self._socket.recv_multipart(zmq.DONTWAIT)
-                        self._take(topic.decode(errors="replace"), int.from_bytes(number, "big"), payload)
+                        parts = self._socket.recv_multipart(zmq.DONTWAIT)
+                        if len(parts) == 3:  # of another kind: from no replica of ours
+                            topic, number, payload = parts
+                            self._take(topic.decode(errors="replace"), int.from_bytes(number, "big"), payload)
 
     def _begin(self, source: Source) -> None:
         self._end(source.replica)

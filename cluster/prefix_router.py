@@ -21,6 +21,7 @@ from .prefix_index import PrefixIndex
 from .prefix_routing import Choice, PrefixRouting
 
 Way = tuple[Choice, Sequence[int]]
+MOST_RANKED = 4096  # requests that are being routed at a time
 
 
 class PrefixRouter(RequestRouter):
@@ -62,6 +63,8 @@ class PrefixRouter(RequestRouter):
             if pending_request is not None:
                 request_id = pending_request.metadata.internal_request_id
                 self._ranked[request_id] = {choice.replica: (choice, chain) for choice in ranked}
+                if len(self._ranked) > MOST_RANKED:  # of one that was cancelled meanwhile nothing more is reported
+                    del self._ranked[next(iter(self._ranked))]
         first = [[by_name[choice.replica]] for choice in ranked]
         known = {choice.replica for choice in ranked}
         return first + [[replica] for name, replica in by_name.items() if name not in known]
