@@ -61,7 +61,7 @@ def object_schemas(draw: st.DrawFn) -> dict[str, Any]:
     return schema
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(object_schemas(), st.randoms(use_true_random=False))
 def test_every_order_of_every_valid_set_of_keys_can_be_written_and_no_other(schema: Any, rng: random.Random) -> None:
     automaton = compiled(schema, "any")
