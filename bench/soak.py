@@ -278,7 +278,10 @@ def main() -> None:
         jump="off" if options.run_ahead else "verified",
     )
     soak = Soak(
-        engine, ph.Engine(options.model, prefix_cache=False, device="cpu", num_blocks=256), options.seed, options.sampled
+        engine,
+        ph.Engine(options.model, prefix_cache=False, device="cpu", num_blocks=256),
+        options.seed,
+        options.sampled,
     )
     warm: list[int] = []
     before = 0

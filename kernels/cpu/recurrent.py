@@ -5,19 +5,17 @@ Inputs of other types are widened to fp32, and outputs rounded to theirs. Widths
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor
 
 from ..._core import kernels as core
+from ..state_rounds import StateRounds
 from .threads import ONE_TEAM, num_cpu_threads
 
-if TYPE_CHECKING:
-    from ..recurrent import StateRounds
 
-
-def convolve(x: Tensor, weight: Tensor, bias: Tensor | None, states: Tensor, plan: StateRounds, *, silu: bool) -> Tensor:
+def convolve(
+    x: Tensor, weight: Tensor, bias: Tensor | None, states: Tensor, plan: StateRounds, *, silu: bool
+) -> Tensor:
     rows, (num_rows, channels) = _rows(x), x.shape
     out = torch.empty(num_rows, channels)
     bias_at = 0 if bias is None else bias.data_ptr()
@@ -48,13 +46,13 @@ def apply_delta_rule(
     if forgets.stride(0) != learns.stride(0):
         forgets, learns = forgets.contiguous(), learns.contiguous()
     out = torch.empty(num_rows, heads, value_dim)
-    inputs = (queries, keys, values, forgets, learns, rate, step_bias, states, out)
+    inputs = (queries.data_ptr(), keys.data_ptr(), values.data_ptr(), forgets.data_ptr(), learns.data_ptr())
+    others = (rate.data_ptr(), step_bias.data_ptr(), states.data_ptr(), out.data_ptr())
     strides = (queries.stride(0), values.stride(0), forgets.stride(0))
+    shape = (heads, key_heads, key_dim, value_dim)
     for segments in plan.rounds:
-        places = (*(tensor.data_ptr() for tensor in inputs), segments.data_ptr(), len(segments), num_rows)
-        core.apply_delta_rule(
-            ONE_TEAM, num_cpu_threads(), *places, *strides, heads, key_heads, key_dim, value_dim
-        )
+        rows = (segments.data_ptr(), len(segments), num_rows)
+        core.apply_delta_rule(ONE_TEAM, num_cpu_threads(), *inputs, *others, *rows, *strides, *shape)
     return out.to(v.dtype)
 
 

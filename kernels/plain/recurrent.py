@@ -6,19 +6,18 @@ once, at the end; states stay fp32.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-if TYPE_CHECKING:
-    from ..recurrent import StateRounds
+from ..state_rounds import StateRounds
 
 NORM_EPS = 1e-6
 
 
-def convolve(x: Tensor, weight: Tensor, bias: Tensor | None, states: Tensor, plan: StateRounds, *, silu: bool) -> Tensor:
+def convolve(
+    x: Tensor, weight: Tensor, bias: Tensor | None, states: Tensor, plan: StateRounds, *, silu: bool
+) -> Tensor:
     """`out[t] = bias + sum over j of weight[j] * x[t - K + 1 + j]` (and SiLU), over the rows of a segment.
 
     What came before the segment's first row is its state, the last K - 1 inputs; zeros where there was nothing.
@@ -29,7 +28,7 @@ def convolve(x: Tensor, weight: Tensor, bias: Tensor | None, states: Tensor, pla
         for begin, end, read, write in segments.tolist():
             before = states[read] if read >= 0 else torch.zeros_like(states[0])
             rows = torch.cat([before, x[begin:end].float()])
-            sums = sum(rows[j : j + end - begin] * weight[j] for j in range(kept + 1))
+            sums = torch.stack([rows[j : j + end - begin] * weight[j] for j in range(kept + 1)]).sum(0)
             sums = sums if bias is None else sums + bias
             out[begin:end] = (F.silu(sums) if silu else sums).to(x.dtype)
             states[write] = rows[len(rows) - kept :]

@@ -6,15 +6,12 @@ that decodes reads and writes each state once. A long prompt is bound by the cha
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-if TYPE_CHECKING:
-    from ..recurrent import StateRounds
+from ..state_rounds import StateRounds
 
 ROWS, CHANNELS, VALUES = 16, 64, 32  # of a program
 
@@ -65,11 +62,13 @@ def convolve_rows(
     tl.store(out_ptr + rows[:, None] * channels + c[None, :], total.to(out_ptr.dtype.element_ty), mask=inside)
     if tl.program_id(1) == 0:
         for j in tl.static_range(KEPT):
-            source = end - KEPT + j + tl.zeros((CHANNELS,), dtype=tl.int64)
-            x = tl.load(x_ptr + source * x_stride + c, mask=fits & (source >= begin), other=0.0).to(tl.float32)
-            place = read * KEPT + KEPT - (begin - source)
-            x += tl.load(states_ptr + place * channels + c, mask=fits & (source < begin) & (place >= 0), other=0.0)
-            tl.store(states_ptr + (write * KEPT + j) * channels + c, x, mask=fits)
+            input_row = end - KEPT + j + tl.zeros((CHANNELS,), dtype=tl.int64)
+            is_new = fits & (input_row >= begin)
+            new = tl.load(x_ptr + input_row * x_stride + c, mask=is_new, other=0.0).to(tl.float32)
+            kept_row = read * KEPT + KEPT - (begin - input_row)
+            is_kept = fits & (input_row < begin) & (kept_row >= 0)
+            new += tl.load(states_ptr + kept_row * channels + c, mask=is_kept, other=0.0)
+            tl.store(states_ptr + (write * KEPT + j) * channels + c, new, mask=fits)
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -129,7 +128,9 @@ def step_heads(
     tl.store(states_ptr + (write * heads + head) * key_dim * value_dim + place, state, mask=inside)
 
 
-def convolve(x: Tensor, weight: Tensor, bias: Tensor | None, states: Tensor, plan: StateRounds, *, silu: bool) -> Tensor:
+def convolve(
+    x: Tensor, weight: Tensor, bias: Tensor | None, states: Tensor, plan: StateRounds, *, silu: bool
+) -> Tensor:
     channels = x.shape[1]
     out = torch.empty_like(x, memory_format=torch.contiguous_format)
     for segments in plan.rounds:

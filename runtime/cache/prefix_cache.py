@@ -148,7 +148,7 @@ class PrefixCache:
         return Donor(donor, num_donated) if num_donated else None
 
     def _lease_to_state(self, request: Request, match: Match, states: StateStore) -> Donor | None:
-        """Leases whole blocks up to the last state of a match, and names the block that the state is in the middle of."""
+        """Leases whole blocks up to the last state of a match; names the block if the state is in the middle of one."""
         point = states.find(match.blocks, match.partial_block, match.num_partial_tokens)
         states.resume(request, point, match.num_tokens)
         if point is None:

@@ -22,9 +22,9 @@ that would have to be computed again without it, times how often it was resumed 
 A state is never changed: a step reads one slot and writes another, so a step that failed, or whose draft was refused,
 has left the state from which it can be computed again; forks and resumed requests share slots without a copy.
 
-Knows blocks and requests; it knows no tree and no tensors. Invariant (`audit`): a slot has as many holders as it counts,
-and a request that has computed anything holds the state at `num_computed_tokens`. Cost: O(points) per step, and O(states)
-where one must go.
+Knows blocks and requests; it knows no tree and no tensors. Invariant (`audit`): a slot has as many holders as it
+counts, and a request that has computed anything holds the state at `num_computed_tokens`. Cost: O(points) per step, and
+O(states) where one must go.
 """
 
 from __future__ import annotations

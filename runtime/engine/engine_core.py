@@ -134,7 +134,8 @@ class EngineCore:
             drafter=Drafter(config.jump, lookups, self.prefix_cache, config.max_draft_tokens, loaded.device.type),
             prefill=prefill,
             on_finish=self._settle,
-            runs_ahead=states is None and (loaded.device.type == "cuda" if config.run_ahead is None else config.run_ahead),
+            runs_ahead=states is None
+            and (loaded.device.type == "cuda" if config.run_ahead is None else config.run_ahead),
             stopwatch=stopwatch,
         )
         self._replies = ReplyMemory(config.reply_memory_bytes)

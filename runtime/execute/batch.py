@@ -96,7 +96,7 @@ class Batch:
         logits_rows: `[R]` int64, which rows these are, extend after extend.
         unread: `[T]` int64, `Extend.unread` of each token; None: all tokens are known. The ids of others are 0.
         adapters: whose rows they are, in their order; rows of the model alone are in none.
-        state_rounds: `[S, 4]` each, the segments of `kernels.recurrent.StateRounds`; empty: the model has no states, or
+        state_rounds: `[S, 4]` each, the segments of `kernels.state_rounds`; empty: the model has no states, or
             none of a request are meant.
     """
 

@@ -29,7 +29,7 @@ from ...kernels import (
     score_keys,
     send,
 )
-from ...kernels.recurrent import ZEROS, plan_states
+from ...kernels.state_rounds import ZEROS, plan_states
 from ..device import on_device
 from ..models import AdaptedRows, Adapter, ModelConfig
 from ..models.decoder import StateStep
@@ -179,7 +179,9 @@ class ModelRunner:
             if batch.unread is not None:
                 fill_in(token_ids, send(batch.unread, self._device), decided, self._decoder.config.vocab_size)
             plan, adapted = self._plan(batch), self._adapted(batch)
-            return self._forward(token_ids, positions, plan, slots, logits_rows, adapted, watch, self._state_step(batch))
+            return self._forward(
+                token_ids, positions, plan, slots, logits_rows, adapted, watch, self._state_step(batch)
+            )
 
     def _state_step(self, batch: Batch) -> StateStep | None:
         if self._states is None:

@@ -91,6 +91,6 @@ def _refuse(config: EngineConfig, model: ModelConfig) -> None:
     for name, is_asked in asked.items():
         if is_asked:
             raise ConfigError(
-                f"{name}: {model.architecture} has layers that keep a state instead of keys and values, for which there "
-                f"is no {'adapter' if name == 'adapters' else 'tier below the pool'} yet; leave it out"
+                f"{name}: {model.architecture} has layers that keep a state instead of keys and values, for which "
+                f"there is no {'adapter' if name == 'adapters' else 'tier below the pool'} yet; leave it out"
             )

@@ -29,7 +29,7 @@ from torch import Tensor
 
 from ...kernels import PLACES, Gate, LinearWeight, LinearWeights, LoraPlan, ops
 from ...kernels.linear_weight import Quantise
-from ...kernels.recurrent import StateRounds
+from ...kernels.state_rounds import StateRounds
 from .config import ModelConfig
 from .delta_net import DeltaNetWeights, read_delta_net
 from .experts import ExpertRules, ExpertsWeights, mixture, read_experts
@@ -187,12 +187,16 @@ class Decoder:
     @property
     def num_weight_bytes(self) -> int:
         """Bytes of all weights on the device, the tied embedding counted once."""
-        parts = {id(part): part for part in (self._embedding, self._lm_head, self._final_norm)}
+        parts: dict[int, Tensor | LinearWeight | LinearWeights] = {
+            id(part): part for part in (self._embedding, self._lm_head, self._final_norm)
+        }
         for _, layer in self._layers:
             for weights in (layer, layer.latent, layer.experts, layer.recurrent):
                 if weights is not None:
                     found = [getattr(weights, name) for name in weights.__slots__]
-                    parts |= {id(part): part for part in found if isinstance(part, (Tensor, LinearWeight, LinearWeights))}
+                    parts |= {
+                        id(part): part for part in found if isinstance(part, (Tensor, LinearWeight, LinearWeights))
+                    }
         return sum(part.nbytes if isinstance(part, Tensor) else part.num_bytes for part in parts.values())
 
     @torch.inference_mode()
@@ -378,7 +382,9 @@ def _read_layer(reader: Reader, base: str, index: int) -> LayerWeights:
         mixer, is_normed, has_sinks = read(reader, o_base, recurrent), False, False
     return LayerWeights(
         input_norm=reader.norm(f"{base}{names.input_norm}.weight", hidden) if pre_norms else None,
-        qkv=reader.linear(base, names.qkv, rows, hidden, config.qkv_bias, order) if latent is None and attends else None,
+        qkv=reader.linear(base, names.qkv, rows, hidden, config.qkv_bias, order)
+        if latent is None and attends
+        else None,
         q_norm=reader.norm(f"{base}{names.q_norm}.weight", q_norm) if is_normed else None,
         k_norm=reader.norm(f"{base}{names.k_norm}.weight", k_norm) if is_normed else None,
         sinks=reader.tensor([f"{base}{names.sinks}"], [config.num_heads], []).float() if has_sinks else None,

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from ...kernels import Gate, LinearWeight, ops
-from ...kernels.recurrent import StateRounds, apply_delta_rule, convolve
+from ...kernels.recurrent import apply_delta_rule, convolve
+from ...kernels.state_rounds import StateRounds
 from .reader import Reader
 from .recurrent_config import RecurrentConfig
 
@@ -39,7 +40,7 @@ class DeltaNetWeights:
         made, rates = ops.linear(normed, self.into), ops.linear(normed, self.rates)
         mixed = convolve(made[:, : config.channels], self.taps, None, states[0], plan, silu=True)
         key_size = config.key_heads * config.key_dim
-        q, k, v = mixed.split([key_size, key_size, config.attended_size], dim=1)
+        q, k, v = torch.split(mixed, [key_size, key_size, config.attended_size], dim=1)
         heads = apply_delta_rule(
             q.view(num_rows, config.key_heads, config.key_dim),
             k.view(num_rows, config.key_heads, config.key_dim),
@@ -82,12 +83,13 @@ def read_delta_net(reader: Reader, base: str, config: RecurrentConfig) -> DeltaN
 def _ungrouped(config: RecurrentConfig) -> Tensor:
     """Rows of `in_proj_qkvz`, which stand key head by key head, so that all queries come first, keys, values, z."""
     each = config.heads // config.key_heads * config.value_dim
+    sizes = [config.key_dim, config.key_dim, each, each]
     rows = torch.arange(config.channels + config.attended_size).view(config.key_heads, -1)
-    return torch.cat([part.flatten() for part in rows.split([config.key_dim, config.key_dim, each, each], dim=1)])
+    return torch.cat([part.flatten() for part in torch.split(rows, sizes, dim=1)])
 
 
 def _ungrouped_rates(config: RecurrentConfig) -> Tensor:
     """The same of `in_proj_ba`: all of b, then all of a."""
     each = config.heads // config.key_heads
     rows = torch.arange(2 * config.heads).view(config.key_heads, -1)
-    return torch.cat([part.flatten() for part in rows.split([each, each], dim=1)])
+    return torch.cat([part.flatten() for part in torch.split(rows, [each, each], dim=1)])

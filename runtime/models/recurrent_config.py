@@ -1,6 +1,6 @@
 """Layers that keep a state instead of keys and values: which they are, and how large a state is.
 
-A state takes the place of all earlier tokens, so its size does not grow with them; see `kernels/recurrent.py`. Knows no
+A state takes the place of all earlier tokens, so its size does not grow with them; see `kernels/state_rounds.py`. Knows no
 tensors. Sources: short convolutions LFM2 (arXiv 2511.23404); Gated DeltaNet arXiv 2412.06464, as Qwen3-Next has it.
 """
 
@@ -56,9 +56,7 @@ class RecurrentConfig:
     value_dim: int = 0
 
     @staticmethod
-    def from_fields(
-        fields: Fields, options: RecurrentOptions, num_layers: int, hidden_size: int
-    ) -> RecurrentConfig:
+    def from_fields(fields: Fields, options: RecurrentOptions, num_layers: int, hidden_size: int) -> RecurrentConfig:
         """Raises ModelError: a number that is missing or odd."""
         layers = _layers(fields, options, num_layers)
         if options.kind == "short_conv":
@@ -93,6 +91,17 @@ class RecurrentConfig:
     def num_state_bytes(self) -> int:
         """Bytes of the state of one sequence, in all layers."""
         return 4 * sum(self.layers) * sum(math.prod(shape) for shape in self.state_shapes)
+
+    @property
+    def num_fp32(self) -> int:
+        """Numbers of a layer that are kept in fp32: the convolution, the heads' rates and their biases, their norm."""
+        convolution = (self.width + self.has_bias) * self.channels
+        return convolution + (2 * self.heads + self.value_dim if self.heads else 0)
+
+    @property
+    def num_biases(self) -> int:
+        """Of a layer's first projection."""
+        return 3 * self.channels * self.has_bias
 
     def shapes(self, hidden_size: int) -> list[tuple[int, int]]:
         """(Outputs, inputs) of a layer's matrices."""

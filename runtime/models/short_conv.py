@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from ...kernels import LinearWeight, ops
-from ...kernels.recurrent import StateRounds, convolve
+from ...kernels.recurrent import convolve
+from ...kernels.state_rounds import StateRounds
 from .reader import Reader
 from .recurrent_config import RecurrentConfig
 

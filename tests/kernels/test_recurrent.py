@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from torch import Tensor
 from phloem.kernels import recurrent
 from phloem.kernels.cpu import recurrent as cpu_recurrent
 from phloem.kernels.plain import recurrent as reference
-from phloem.kernels.recurrent import ZEROS, StateRounds, plan_states
+from phloem.kernels.state_rounds import ZEROS, StateRounds, plan_states
 
 CPU = torch.device("cpu")
 
@@ -49,10 +50,10 @@ def cut_texts(draw: st.DrawFn, most: int = 9) -> Cuts:
     lengths = draw(st.lists(st.integers(1, most), min_size=1, max_size=3))
     begins = np.cumsum([0, *lengths]).tolist()
     rounds: list[list[tuple[int, int, int, int]]] = []
-    for text, (begin, end) in enumerate(zip(begins, begins[1:], strict=False)):
+    for text, (begin, end) in enumerate(pairwise(begins)):
         inner = draw(st.sets(st.integers(begin + 1, max(begin + 1, end - 1)), max_size=3)) if end - begin > 1 else set()
         points = sorted({begin, *inner, end})
-        for number, (first, last) in enumerate(zip(points, points[1:], strict=False)):
+        for number, (first, last) in enumerate(pairwise(points)):
             if number == len(rounds):
                 rounds.append([])
             read = 2 * text + (number - 1) % 2 if number else ZEROS
@@ -62,8 +63,7 @@ def cut_texts(draw: st.DrawFn, most: int = 9) -> Cuts:
 
 def whole(cuts: Cuts) -> Cuts:
     begins = np.cumsum([0, *cuts.lengths]).tolist()
-    ends = zip(begins, begins[1:], strict=False)
-    return Cuts(cuts.lengths, [[(begin, end, ZEROS, 2 * text) for text, (begin, end) in enumerate(ends)]])
+    return Cuts(cuts.lengths, [[(begin, end, ZEROS, 2 * text) for text, (begin, end) in enumerate(pairwise(begins))]])
 
 
 @dataclass(frozen=True)
@@ -165,9 +165,7 @@ def test_convolution_in_triton(device: torch.device, cuts: Cuts, seed: int, chan
 
 @settings(max_examples=8)
 @given(cut_texts(most=5), st.integers(0, 1000), st.integers(1, 2), st.sampled_from([(8, 8), (12, 40)]))
-def test_delta_rule_in_triton(
-    device: torch.device, cuts: Cuts, seed: int, repeats: int, dims: tuple[int, int]
-) -> None:
+def test_delta_rule_in_triton(device: torch.device, cuts: Cuts, seed: int, repeats: int, dims: tuple[int, int]) -> None:
     from phloem.kernels.triton import recurrent as triton_recurrent
 
     job = rule(cuts, seed, 2, repeats, dims, torch.float32)

@@ -58,6 +58,9 @@ class FakeModelConfig:
     def experts_of(self, index: int) -> None:
         return None
 
+    def is_recurrent(self, index: int) -> bool:
+        return False
+
 
 def logits_after(token_ids: Sequence[int]) -> np.ndarray:
     """What the fake model believes after a sequence: a function of every token before, and of nothing else."""

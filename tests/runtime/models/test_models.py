@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from phloem.kernels import ops
-from phloem.kernels.recurrent import ZEROS, StateRounds, plan_states
+from phloem.kernels.state_rounds import ZEROS, StateRounds, plan_states
 from phloem.runtime.execute.recurrent_states import RecurrentStates
 from phloem.runtime.models import Decoder, ModelConfig, resolve_model
 from phloem.runtime.models.decoder import StateStep
