@@ -394,7 +394,7 @@ class Stepper:
         if reason is not None:
             request.output.finish()
             self._end(request, reason)
-            return new_delta(request, self._tokenizer.show)
+            return new_delta(request, self._tokenizer.show, needs_states=self._prefix_cache.states is not None)
         if was_prefill:
             self._prefix_cache.commit(request)
             self._pin_prompt(request)
@@ -404,7 +404,7 @@ class Stepper:
             self._drafter.draft(request)
         else:
             self._drafter.drop(request)
-        return new_delta(request, self._tokenizer.show)
+        return new_delta(request, self._tokenizer.show, needs_states=self._prefix_cache.states is not None)
 
     def _compact(self, batch: Batch) -> None:
         """Drops keys and values of requests that have come to their next compaction (`kv_budget`)."""

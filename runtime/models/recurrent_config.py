@@ -1,7 +1,7 @@
 """Layers that keep a state instead of keys and values: which they are, and how large a state is.
 
-A state takes the place of all earlier tokens, so its size does not grow with them; see `kernels/state_rounds.py`. Knows no
-tensors. Sources: short convolutions LFM2 (arXiv 2511.23404); Gated DeltaNet arXiv 2412.06464, as Qwen3-Next has it.
+A state takes the place of all earlier tokens, so its size does not grow with them; see `kernels/state_rounds.py`. Knows
+no tensors. Sources: short convolutions LFM2 (arXiv 2511.23404); Gated DeltaNet arXiv 2412.06464, as Qwen3-Next has it.
 """
 
 from __future__ import annotations

@@ -78,6 +78,15 @@ def test_where_two_prompts_part_the_third_resumes() -> None:
     assert [cached_tokens(engine, [*shared, 40 + i, 41]) for i in range(3)] == [0, 0, 28]  # whole blocks of 4
 
 
+def test_a_miss_for_want_of_a_state_is_explained() -> None:
+    engine = recurrent_engine(state_interval=0)
+    engine.generate([*range(30), 40, 41], GREEDY)
+    explained = engine.generate([*range(30), 50, 51], GREEDY, explain_cache=True).usage.cache_explanation
+    assert explained is not None
+    assert (explained.reason, explained.num_cached_tokens, explained.num_agreeing_tokens) == ("no_state", 0, 30)
+    assert "what follows is for 30 tokens, but no state of the recurrent layers" in explained.sentence
+
+
 def test_prompts_have_states_at_intervals() -> None:
     engine = recurrent_engine(state_interval=8)
     assert cached_tokens(engine, [*range(30), 40, 41]) == 0
