@@ -16,8 +16,10 @@ A request that finds the keys of n tokens resumes at the last state before n and
 * of all that a request has computed when it ends or is preempted.
 
 If slots run short the state with the lowest rank goes: GreedyDual-Size-Frequency (Cherkasova, 1998) over the tokens
-that would have to be computed again without it, times how often it was resumed at; all states have one size. Marconi
-(arXiv 2411.19379) admits and evicts by the same two thoughts.
+that would have to be computed again without it, times how often it was asked for; all states have one size. Those
+within prompts, which nothing has asked for yet, take the room of others of their kind alone. Where a request went on
+from the end of another, its own end takes that one's place: a chat holds one state, however many turns it has. Marconi
+(arXiv 2411.19379) admits and evicts by branches and by computation saved, too: see `bench/studies/hybrid_cache.py`.
 
 A state is never changed: a step reads one slot and writes another, so a step that failed, or whose draft was refused,
 has left the state from which it can be computed again; forks and resumed requests share slots without a copy.
@@ -38,14 +40,35 @@ from ..request import Request
 NONE = -1  # the slot of a request before its first token: all zeros
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class KeptState:
-    """A state that belongs to a block; cost: tokens from the state before it on."""
+    """A state that belongs to a block.
+
+    Attributes:
+        num_tokens: from the root on.
+        before: the last one on its path when it was kept.
+        num_uses: requests that have resumed there, or are known to want to; 0: only kept because there is room.
+        floor: the highest rank that had been evicted when it was last used.
+        is_end: a request ended here, and none has resumed here yet.
+        is_kept: it was not given up.
+    """
 
     slot: int
-    cost: int
+    num_tokens: int
+    before: KeptState | None
     num_uses: int
-    rank: float
+    floor: float
+    is_end: bool
+    is_kept: bool = True
+
+    @property
+    def rank(self) -> float:
+        """What would have to be computed without it, in tokens, as often as it was used, and the age of that."""
+        before = self.before
+        while before is not None and not before.is_kept:
+            before = before.before
+        self.before = before
+        return self.floor + self.num_uses * (self.num_tokens - (0 if before is None else before.num_tokens))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +89,7 @@ class StatePoint:
 
 
 class StateStore:
-    """Slots 1 to `num_slots - 1`.
+    """Who holds which of `num_slots` slots.
 
     Args:
         interval: tokens; 0: no states within prompts but at branches.
@@ -82,12 +105,13 @@ class StateStore:
         self._block_size = block_size
         self._interval = interval
         self._keeps = keeps
-        self._free = list(range(num_slots - 1, 0, -1))
+        self._free = list(range(num_slots - 1, -1, -1))
         self._holders = [0] * num_slots
         self._kept: dict[int, dict[int, KeptState]] = {}  # by block, by number of its tokens
         self._current: dict[Request, int] = {}
         self._planned: dict[Request, list[StatePoint]] = {}
         self._branch: dict[Request, int] = {}
+        self._resumed: dict[Request, KeptState] = {}
         self._floor = 0.0  # the highest rank that was evicted
 
     @property
@@ -117,7 +141,9 @@ class StateStore:
             start = point.num_tokens
             state = self._kept[point.block][(start - 1) % self._block_size + 1]
             state.num_uses += 1
-            self._rank(state)
+            state.floor = self._floor
+            if state.is_end:
+                self._resumed[request], state.is_end = state, False
             self._hold(request, point.slot)
         if num_keys > start:
             self._branch[request] = num_keys
@@ -133,6 +159,7 @@ class StateStore:
         for point in self._planned.pop(request, []):
             self._drop(point.slot)
         self._branch.pop(request, None)
+        self._resumed.pop(request, None)
 
     # -- a step ------------------------------------------------------------------------------------------------
 
@@ -153,7 +180,8 @@ class StateStore:
         for (request, known, end), slot in zip(requests, last, strict=True):
             points = []
             for number in self._points(request, known, end):
-                if self._free or self._evict():
+                is_needed = number in (known, self._branch.get(request))
+                if self._free or self._evict(only_unused=not is_needed):
                     points.append(StatePoint(number, self._take()))
             self._planned[request] = [*points, StatePoint(end, slot)]
             found.append((self._current.get(request, NONE), self._planned[request]))
@@ -188,14 +216,19 @@ class StateStore:
         for point in reached[:-1]:
             is_wanted = point.num_tokens <= request.num_prompt_tokens
             if is_wanted and self._keeps and not request.is_probe:
-                self._keep(request, point.num_tokens, point.slot)
+                num_uses = int(point.num_tokens == self._branch.get(request))
+                self._keep(request, point.num_tokens, point.slot, num_uses)
             self._drop(point.slot)
 
     def keep_last(self, request: Request) -> None:
-        """The request leaves: its state stays with its last block."""
+        """The request leaves: its state stays with its last block, in place of the end where it alone resumed."""
         slot = self._current.get(request, NONE)
-        if slot != NONE and self._keeps and not request.is_probe:
-            self._keep(request, request.num_computed_tokens, slot)
+        if slot == NONE or not self._keeps or request.is_probe:
+            return
+        self._keep(request, request.num_computed_tokens, slot, 1, is_end=True)
+        last = self._resumed.pop(request, None)
+        if last is not None and last.num_uses <= 2 and last.num_tokens < request.num_computed_tokens:
+            last.num_uses = 0
 
     # -- blocks ------------------------------------------------------------------------------------------------
 
@@ -204,7 +237,7 @@ class StateStore:
         if self._kept:
             for block in blocks:
                 for state in self._kept.pop(block, {}).values():
-                    self._drop(state.slot)
+                    self._give_up(state)
 
     def merge(self, source: int, target: int) -> None:
         """Both blocks hold the same tokens, as far as both are filled: `target` takes over what it does not have."""
@@ -213,7 +246,7 @@ class StateStore:
         kept = self._kept.setdefault(target, {})
         for number, state in self._kept.pop(source).items():
             if number in kept:
-                self._drop(state.slot)
+                self._give_up(state)
             else:
                 kept[number] = state
 
@@ -222,11 +255,12 @@ class StateStore:
         self._current.clear()
         self._planned.clear()
         self._branch.clear()
+        self._resumed.clear()
         known = set(blocks)
         self._kept = {block: states for block, states in self._kept.items() if block in known}
         held = Counter(state.slot for states in self._kept.values() for state in states.values())
         self._holders = [held[slot] for slot in range(self.num_slots)]
-        self._free = [slot for slot in range(self.num_slots - 1, 0, -1) if not held[slot]]
+        self._free = [slot for slot in range(self.num_slots - 1, -1, -1) if not held[slot]]
 
     def audit(self, requests: Iterable[Request]) -> None:
         """Raises AssertionError if a slot is lost, or a request is not where its state is."""
@@ -234,32 +268,30 @@ class StateStore:
         held.update(self._current.values())
         held.update(point.slot for points in self._planned.values() for point in points)
         assert [held[slot] for slot in range(self.num_slots)] == self._holders, "a state's holders are miscounted"
-        assert sorted(self._free) == [slot for slot in range(1, self.num_slots) if not held[slot]], "a state is lost"
+        assert sorted(self._free) == [slot for slot in range(self.num_slots) if not held[slot]], "a state is lost"
         for request in requests:
             has_state, is_begun = request in self._current, request.num_computed_tokens > 0
             assert has_state == is_begun, f"request {request.request_id}: tokens without a state, or the other way"
 
     # -- slots -------------------------------------------------------------------------------------------------
 
-    def _keep(self, request: Request, num_tokens: int, slot: int) -> None:
+    def _keep(self, request: Request, num_tokens: int, slot: int, num_uses: int, *, is_end: bool = False) -> None:
         block = request.blocks[(num_tokens - 1) // self._block_size]
-        kept, number = self._kept.setdefault(block, {}), (num_tokens - 1) % self._block_size + 1
-        if number not in kept:
+        number = (num_tokens - 1) % self._block_size + 1
+        if number not in self._kept.get(block, {}):
             self._holders[slot] += 1
-            kept[number] = KeptState(slot, num_tokens - self._last_before(request, num_tokens), 1, 0.0)
-            self._rank(kept[number])
+            before = self._last_before(request, num_tokens)
+            kept = KeptState(slot, num_tokens, before, num_uses, self._floor, is_end)
+            self._kept.setdefault(block, {})[number] = kept
 
-    def _last_before(self, request: Request, num_tokens: int) -> int:
+    def _last_before(self, request: Request, num_tokens: int) -> KeptState | None:
         """Where a request that needs a state would resume without it."""
         for index in range((num_tokens - 1) // self._block_size, -1, -1):
-            found = [index * self._block_size + number for number in self._kept.get(request.blocks[index], {})]
-            earlier = [number for number in found if number < num_tokens]
+            states = self._kept.get(request.blocks[index], {})
+            earlier = [state for state in states.values() if state.num_tokens < num_tokens]
             if earlier:
-                return max(earlier)
-        return 0
-
-    def _rank(self, state: KeptState) -> None:
-        state.rank = self._floor + state.cost * state.num_uses
+                return max(earlier, key=lambda state: state.num_tokens)
+        return None
 
     def _hold(self, request: Request, slot: int) -> None:
         self._current[request] = slot
@@ -273,22 +305,27 @@ class StateStore:
         self._holders[slot] = 1
         return slot
 
-    def _evict(self) -> bool:
+    def _evict(self, *, only_unused: bool = False) -> bool:
         """Frees a slot, by giving up the state of the lowest rank that no request holds; False if there is none."""
         found = [
             (state.rank, block, number)
             for block, states in self._kept.items()
             for number, state in states.items()
-            if self._holders[state.slot] == 1
+            if self._holders[state.slot] == 1 and not (only_unused and state.num_uses)
         ]
         if not found:
             return False
-        self._floor, block, number = min(found)
-        self._drop(self._kept[block].pop(number).slot)
+        rank, block, number = min(found)
+        self._floor = max(self._floor, rank)
+        self._give_up(self._kept[block].pop(number))
         if not self._kept[block]:
             del self._kept[block]
         self.num_evicted += 1
         return True
+
+    def _give_up(self, state: KeptState) -> None:
+        state.is_kept = False
+        self._drop(state.slot)
 
     def _drop(self, slot: int) -> None:
         if slot != NONE:

@@ -1,6 +1,7 @@
 """The states of recurrent layers, slot by slot. Knows no tokens and no requests; a slot is an index.
 
-Slot 0 belongs to no request: warm-up batches write it. Memory: `num_slots` times `RecurrentConfig.num_state_bytes`.
+Warm-up batches, which come before all requests, write slot 0. Memory: `num_slots` times
+`RecurrentConfig.num_state_bytes`.
 """
 
 from __future__ import annotations
@@ -54,18 +55,18 @@ def allocate_states(config: EngineConfig, loaded: LoadedModel) -> RecurrentState
         return None
     _refuse(config, model)
     state_bytes, running = model.recurrent.num_state_bytes, config.max_running_requests
-    wanted = 1 + 2 * running + max(LEAST_KEPT, KEPT_EACH * running)
+    wanted = 2 * running + max(LEAST_KEPT, KEPT_EACH * running)
     memory = config.state_memory_bytes
     if memory is None:
-        memory = max(CPU_POOL_BYTES, (1 + 2 + LEAST_KEPT) * state_bytes)
+        memory = max(CPU_POOL_BYTES, (2 + LEAST_KEPT) * state_bytes)
         if device.type == "cuda":
             memory = int(torch.cuda.mem_get_info(device)[0] * config.kv_memory_share * GPU_SHARE)
         memory = min(memory, wanted * state_bytes)
     num_slots = memory // state_bytes
-    if num_slots < 3:
+    if num_slots < 2:
         raise ConfigError(
-            f"state_memory_bytes: {memory} does not hold the states of one request, which are 3 of {state_bytes} bytes "
-            f"with the one for warm-up; raise it"
+            f"state_memory_bytes: {memory} does not hold the two states of one request, of {state_bytes} bytes each; "
+            "raise it"
         )
     if most_running(num_slots) < running:
         logger.warning(
@@ -78,7 +79,7 @@ def allocate_states(config: EngineConfig, loaded: LoadedModel) -> RecurrentState
 
 def most_running(num_slots: int) -> int:
     """Requests that n slots are enough for."""
-    return (num_slots - 1) // 2
+    return num_slots // 2
 
 
 def _refuse(config: EngineConfig, model: ModelConfig) -> None:
