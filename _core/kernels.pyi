@@ -97,7 +97,7 @@ def convolve(
 ) -> None:
     """See `Convolution` in `kernels/core/loops.h`; bias 0: none."""
 
-def apply_delta_rule(
+def advance_heads(
     team: Team,
     num_threads: int,
     q: int,
@@ -107,6 +107,9 @@ def apply_delta_rule(
     b: int,
     rate: int,
     step_bias: int,
+    skip: int,
+    least: float,
+    most: float,
     states: int,
     out: int,
     segments: int,
@@ -121,7 +124,7 @@ def apply_delta_rule(
     value_dim: int,
     /,
 ) -> None:
-    """See `DeltaRule` in `kernels/core/loops.h`."""
+    """See `HeadStates` in `kernels/core/loops.h`; b 0: a state space, which alone has a skip."""
 
 def gate_rows(
     gate_up: int, out: int, num_rows: int, width: int, stride: int, kind: int, alpha: float, limit: float, /

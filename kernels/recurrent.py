@@ -51,3 +51,29 @@ def apply_delta_rule(
     if q.shape[2] % 8 == 0 and v.shape[2] % 8 == 0:
         return cpu_recurrent.apply_delta_rule(q, k, v, a, b, rate, step_bias, states, plan)
     return reference.apply_delta_rule(q, k, v, a, b, rate, step_bias, states, plan)
+
+
+def scan_states(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    a: Tensor,
+    rate: Tensor,
+    step_bias: Tensor,
+    skip: Tensor,
+    limits: tuple[float, float],
+    states: Tensor,
+    plan: StateRounds,
+) -> Tensor:
+    """A selective state space: q, k `[T, Hk, Dk]`, v `[T, H, Dv]` -> `[T, H, Dv]`; changes states `[N, H, Dk, Dv]`.
+
+    a `[T, H]`: steps before their softplus, which is kept within limits; rate, step_bias, skip `[H]` fp32. See
+    `reference.scan_states`.
+    """
+    if q.is_cuda:
+        from .triton import recurrent as triton_recurrent
+
+        return triton_recurrent.scan_states(q, k, v, a, rate, step_bias, skip, limits, states, plan)
+    if q.shape[2] % 8 == 0 and v.shape[2] % 8 == 0:
+        return cpu_recurrent.scan_states(q, k, v, a, rate, step_bias, skip, limits, states, plan)
+    return reference.scan_states(q, k, v, a, rate, step_bias, skip, limits, states, plan)

@@ -107,13 +107,17 @@ struct Convolution {
   bool has_silu;
 };
 
-// The gated delta rule (Yang et al., arXiv 2412.06464, equation 10), one token after the other, for each value head:
-//     S = exp(-rate * softplus(a + step_bias)) S;   S = S + k (x) sigmoid(b) (v - S^T k);   out = S^T q
-// q and k have length 1 then; q is divided by sqrt(key_dim) too.
-struct DeltaRule {
+// States that are a matrix for each head, one token after the other, with d = softplus(a + step_bias) within limits.
+// The gated delta rule (Yang et al., arXiv 2412.06464, equation 10), if there is a b; q and k have length 1 then, and q
+// is divided by sqrt(key_dim) too:
+//     S = exp(-rate * d) S;   S = S + k (x) sigmoid(b) (v - S^T k);   out = S^T q
+// A selective state space (Mamba 2: Dao and Gu, arXiv 2405.21060), else:
+//     S = exp(-rate * d) S + k (x) d v;   out = S^T q + skip v
+struct HeadStates {
   const float *q, *k, *v;  // [num_rows, key_heads, key_dim] twice, [num_rows, heads, value_dim]
-  const float *a, *b;      // [num_rows, heads]
-  const float *rate, *step_bias;  // [heads]
+  const float *a, *b;      // [num_rows, heads]; b null: a state space
+  const float *rate, *step_bias, *skip;  // [heads]; skip of a state space alone
+  float least, most;                     // of d
   float *states, *out;     // [slots, heads, key_dim, value_dim]; [num_rows, heads, value_dim], dense
   const int64_t* segments;
   int64_t num_segments, qk_stride, v_stride, ab_stride, heads, key_heads, key_dim, value_dim;  // dims: multiples of 8
@@ -169,7 +173,7 @@ struct Loops {
   void (*scatter_heads)(const Scatter&);
   void (*gate_rows)(const Gate&);
   void (*convolve)(const Lease&, const Convolution&);
-  void (*apply_delta_rule)(const Lease&, const DeltaRule&);
+  void (*advance_heads)(const Lease&, const HeadStates&);
   void (*edit_rows)(const Edits&);
   void (*sample_rows)(const Sampling&);
   void (*report_rows)(const Report&);

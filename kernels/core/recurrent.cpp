@@ -1,4 +1,4 @@
-// What recurrent layers do with a state: short convolutions, and the gated delta rule. Tokens of a segment come one
+// What recurrent layers do with a state: short convolutions, the gated delta rule, state spaces. Tokens of a segment come one
 // after the other and every sum has a fixed order, so neither outputs nor states depend on where a step begins or ends.
 #include "level.h"
 
@@ -63,34 +63,49 @@ float inverse_length(const float* x, int64_t size) {
 
 float softplus(float x) { return x > 20.0f ? x : log1pf(expf(x)); }
 
-// One token's step of one head, for STRIPS vectors of its value from d on: changes the state, and writes the output.
+// One token of one head.
+struct Token {
+  const float *q, *k, *v;
+  float *out;
+  float decay, learnt, skip;
+};
+
+// Its step, for COUNT vectors of its value from d on: changes the state, and writes the output.
 template <int COUNT>
-[[gnu::always_inline]] inline void step_values(const DeltaRule& job, float* state, const float* q, const float* k,
-                                               const float* v, float* out, float decay, float beta, int64_t d) {
-  F8 found[COUNT], read[COUNT];
+[[gnu::always_inline]] inline void step_values(const HeadStates& job, float* state, const Token& token, int64_t d) {
+  F8 change[COUNT], read[COUNT];
 #pragma GCC unroll 4
-  for (int s = 0; s < COUNT; s++) found[s] = read[s] = splat8(0.0f);
-  for (int64_t i = 0; i < job.key_dim; i++) {
+  for (int s = 0; s < COUNT; s++) change[s] = read[s] = splat8(0.0f);
+  if (job.b) {
+    for (int64_t i = 0; i < job.key_dim; i++) {
 #pragma GCC unroll 4
-    for (int s = 0; s < COUNT; s++) found[s] = fma(splat8(k[i]), load8(state + i * job.value_dim + d + 8 * s), found[s]);
+      for (int s = 0; s < COUNT; s++) {
+        change[s] = fma(splat8(token.k[i]), load8(state + i * job.value_dim + d + 8 * s), change[s]);
+      }
+    }
   }
 #pragma GCC unroll 4
-  for (int s = 0; s < COUNT; s++) found[s] = (load8(v + d + 8 * s) - found[s] * splat8(decay)) * splat8(beta);
+  for (int s = 0; s < COUNT; s++) {
+    change[s] = (load8(token.v + d + 8 * s) - change[s] * splat8(token.decay)) * splat8(token.learnt);
+  }
   for (int64_t i = 0; i < job.key_dim; i++) {
 #pragma GCC unroll 4
     for (int s = 0; s < COUNT; s++) {
       float* place = state + i * job.value_dim + d + 8 * s;
-      const F8 changed = fma(splat8(k[i]), found[s], load8(place) * splat8(decay));
+      const F8 changed = fma(splat8(token.k[i]), change[s], load8(place) * splat8(token.decay));
       store8(place, changed);
-      read[s] = fma(splat8(q[i]), changed, read[s]);
+      read[s] = fma(splat8(token.q[i]), changed, read[s]);
     }
   }
 #pragma GCC unroll 4
-  for (int s = 0; s < COUNT; s++) store8(out + d + 8 * s, read[s]);
+  for (int s = 0; s < COUNT; s++) {
+    const F8 past = job.b ? read[s] : fma(splat8(token.skip), load8(token.v + d + 8 * s), read[s]);
+    store8(token.out + d + 8 * s, past);
+  }
 }
 
-void apply_to_head(const void* given, int64_t index) {
-  const DeltaRule& job = *(const DeltaRule*)given;
+void advance_head(const void* given, int64_t index) {
+  const HeadStates& job = *(const HeadStates*)given;
   const Segment segment = segment_of(job.segments, index / job.heads);
   const int64_t head = index % job.heads, key_head = head / (job.heads / job.key_heads);
   const int64_t size = job.key_dim * job.value_dim;
@@ -102,25 +117,26 @@ void apply_to_head(const void* given, int64_t index) {
   }
   Scratch<float> scratch(2 * job.key_dim);
   float *q = scratch.at, *k = scratch.at + job.key_dim;
+  Token token{q, k, nullptr, nullptr, 0.0f, 0.0f, job.skip ? job.skip[head] : 0.0f};
   for (int64_t row = segment.begin; row < segment.end; row++) {
     const float* query = job.q + row * job.qk_stride + key_head * job.key_dim;
     const float* key = job.k + row * job.qk_stride + key_head * job.key_dim;
-    const F8 q_scale = splat8(inverse_length(query, job.key_dim) / sqrtf((float)job.key_dim));
-    const F8 k_scale = splat8(inverse_length(key, job.key_dim));
+    const F8 q_scale = splat8(job.b ? inverse_length(query, job.key_dim) / sqrtf((float)job.key_dim) : 1.0f);
+    const F8 k_scale = splat8(job.b ? inverse_length(key, job.key_dim) : 1.0f);
     for (int64_t i = 0; i < job.key_dim; i += 8) {
       store8(q + i, load8(query + i) * q_scale);
       store8(k + i, load8(key + i) * k_scale);
     }
     const int64_t place = row * job.ab_stride + head;
-    const float decay = expf(-job.rate[head] * softplus(job.a[place] + job.step_bias[head]));
-    const float beta = 1.0f / (1.0f + expf(-job.b[place]));
-    const float* v = job.v + row * job.v_stride + head * job.value_dim;
-    float* out = job.out + (row * job.heads + head) * job.value_dim;
+    const float step = softplus(job.a[place] + job.step_bias[head]);
+    const float taken = larger_of(job.least, smaller_of(step, job.most));
+    token.decay = expf(-job.rate[head] * taken);
+    token.learnt = job.b ? 1.0f / (1.0f + expf(-job.b[place])) : taken;
+    token.v = job.v + row * job.v_stride + head * job.value_dim;
+    token.out = job.out + (row * job.heads + head) * job.value_dim;
     int64_t d = 0;
-    for (; d + 8 * STRIPS <= job.value_dim; d += 8 * STRIPS) {
-      step_values<STRIPS>(job, state, q, k, v, out, decay, beta, d);
-    }
-    for (; d < job.value_dim; d += 8) step_values<1>(job, state, q, k, v, out, decay, beta, d);
+    for (; d + 8 * STRIPS <= job.value_dim; d += 8 * STRIPS) step_values<STRIPS>(job, state, token, d);
+    for (; d < job.value_dim; d += 8) step_values<1>(job, state, token, d);
   }
 }
 
@@ -130,8 +146,8 @@ void convolve(const Lease& team, const Convolution& job) {
   team.share(convolve_channels, &job, job.num_segments * ((job.channels + CHANNELS - 1) / CHANNELS));
 }
 
-void apply_delta_rule(const Lease& team, const DeltaRule& job) {
-  team.share(apply_to_head, &job, job.num_segments * job.heads);
+void advance_heads(const Lease& team, const HeadStates& job) {
+  team.share(advance_head, &job, job.num_segments * job.heads);
 }
 
 }  // namespace phloem::kernels::PHLOEM_LEVEL

@@ -5,6 +5,8 @@ Inputs of other types are widened to fp32, and outputs rounded to theirs. Widths
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -37,22 +39,55 @@ def apply_delta_rule(
     states: Tensor,
     plan: StateRounds,
 ) -> Tensor:
+    return _advance(q, k, v, a, b, rate, step_bias, None, (0.0, math.inf), states, plan)
+
+
+def scan_states(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    a: Tensor,
+    rate: Tensor,
+    step_bias: Tensor,
+    skip: Tensor,
+    limits: tuple[float, float],
+    states: Tensor,
+    plan: StateRounds,
+) -> Tensor:
+    return _advance(q, k, v, a, None, rate, step_bias, skip, limits, states, plan)
+
+
+def _advance(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    a: Tensor,
+    b: Tensor | None,
+    rate: Tensor,
+    step_bias: Tensor,
+    skip: Tensor | None,
+    limits: tuple[float, float],
+    states: Tensor,
+    plan: StateRounds,
+) -> Tensor:
     num_rows, heads, value_dim = v.shape
     _, key_heads, key_dim = q.shape
     queries, keys, values = (_rows(x.flatten(1)) for x in (q, k, v))
-    forgets, learns = _rows(a), _rows(b)
+    forgets = _rows(a)
+    learns = forgets if b is None else _rows(b)
     if queries.stride(0) != keys.stride(0):
         queries, keys = queries.contiguous(), keys.contiguous()
     if forgets.stride(0) != learns.stride(0):
         forgets, learns = forgets.contiguous(), learns.contiguous()
     out = torch.empty(num_rows, heads, value_dim)
-    inputs = (queries.data_ptr(), keys.data_ptr(), values.data_ptr(), forgets.data_ptr(), learns.data_ptr())
-    others = (rate.data_ptr(), step_bias.data_ptr(), states.data_ptr(), out.data_ptr())
+    learns_at, skip_at = (0 if b is None else learns.data_ptr()), (0 if skip is None else skip.data_ptr())
+    inputs = (queries.data_ptr(), keys.data_ptr(), values.data_ptr(), forgets.data_ptr(), learns_at)
+    others = (rate.data_ptr(), step_bias.data_ptr(), skip_at, *limits, states.data_ptr(), out.data_ptr())
     strides = (queries.stride(0), values.stride(0), forgets.stride(0))
     shape = (heads, key_heads, key_dim, value_dim)
     for segments in plan.rounds:
         rows = (segments.data_ptr(), len(segments), num_rows)
-        core.apply_delta_rule(ONE_TEAM, num_cpu_threads(), *inputs, *others, *rows, *strides, *shape)
+        core.advance_heads(ONE_TEAM, num_cpu_threads(), *inputs, *others, *rows, *strides, *shape)
     return out.to(v.dtype)
 
 

@@ -72,5 +72,39 @@ def apply_delta_rule(
     return out
 
 
+def scan_states(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    a: Tensor,
+    rate: Tensor,
+    step_bias: Tensor,
+    skip: Tensor,
+    limits: tuple[float, float],
+    states: Tensor,
+    plan: StateRounds,
+) -> Tensor:
+    """Mamba 2 (Dao and Gu, arXiv 2405.21060): for each token and head, with d = softplus(a + step_bias) within limits,
+
+    `S = exp(-rate * d) S + k (x) d v`, `out = S^T q + skip v`. q and k are called C and B there, and a key head, which
+    serves H / Hk heads that stand next to each other, a group.
+    """
+    out = torch.empty_like(v)
+    repeats = v.shape[1] // q.shape[1]
+    queries, keys = (x.float().repeat_interleave(repeats, 1) for x in (q, k))
+    steps = F.softplus(a.float() + step_bias).clamp(*limits)
+    decay = torch.exp(-rate * steps)
+    for segments in plan.rounds:
+        for begin, end, read, write in segments.tolist():
+            state = states[read].clone() if read >= 0 else torch.zeros_like(states[0])
+            for t in range(begin, end):
+                value = v[t].float()
+                change = value * steps[t, :, None]
+                state = state * decay[t, :, None, None] + keys[t][:, :, None] * change[:, None, :]
+                out[t] = (torch.einsum("hkv,hk->hv", state, queries[t]) + skip[:, None] * value).to(v.dtype)
+            states[write] = state
+    return out
+
+
 def _of_length_one(x: Tensor) -> Tensor:
     return x * torch.rsqrt((x * x).sum(-1, keepdim=True) + NORM_EPS)

@@ -1,10 +1,13 @@
 """The ops of recurrent layers on the device: tokens of a segment one after the other, many channels or heads at once.
 
-A program of the delta rule holds `[Dk, VALUES]` of one head's state in registers for the whole of its segment: a step
-that decodes reads and writes each state once. A long prompt is bound by the chain of its tokens, not by arithmetic.
+A program of the delta rule, or of a state space, holds `[Dk, VALUES]` of one head's state in registers for the whole of
+its segment: a step that decodes reads and writes each state once. A long prompt is bound by the chain of its tokens,
+not by arithmetic.
 """
 
 from __future__ import annotations
+
+import math
 
 import torch
 import triton
@@ -13,7 +16,12 @@ from torch import Tensor
 
 from ..state_rounds import StateRounds
 
-ROWS, CHANNELS, VALUES = 16, 64, 32  # of a program
+ROWS, CHANNELS = 16, 64  # of a program
+
+
+def values_of(keys: int) -> int:
+    """Values of a program that holds the state of n keys in registers."""
+    return 32 if keys <= 128 else 16
 
 
 @triton.jit  # type: ignore[untyped-decorator]  # triton has no types
@@ -80,6 +88,7 @@ def step_heads(
     b_ptr: tl.tensor,
     rate_ptr: tl.tensor,
     step_bias_ptr: tl.tensor,
+    skip_ptr: tl.tensor,
     states_ptr: tl.tensor,
     out_ptr: tl.tensor,
     segments_ptr: tl.tensor,
@@ -93,6 +102,9 @@ def step_heads(
     key_dim: tl.tensor,
     value_dim: tl.tensor,
     q_scale: tl.tensor,
+    least: tl.tensor,
+    most: tl.tensor,
+    IS_DELTA: tl.constexpr,
     KEYS: tl.constexpr,
     VALUES: tl.constexpr,
 ) -> None:
@@ -114,16 +126,21 @@ def step_heads(
         q = tl.load(q_ptr + row * q_stride + key_head * key_dim + i, mask=has_i, other=0.0).to(tl.float32)
         k = tl.load(k_ptr + row * k_stride + key_head * key_dim + i, mask=has_i, other=0.0).to(tl.float32)
         v = tl.load(v_ptr + row * v_stride + head * value_dim + d, mask=has_d, other=0.0).to(tl.float32)
-        q = q * tl.rsqrt(tl.sum(q * q, 0) + 1e-6) * q_scale
-        k = k * tl.rsqrt(tl.sum(k * k, 0) + 1e-6)
         given = tl.load(a_ptr + row * a_stride + head).to(tl.float32) + step_bias
         softplus = tl.where(given > 20.0, given, tl.log(1.0 + tl.exp(tl.minimum(given, 20.0))))
-        decay = tl.exp(-rate * softplus)
-        beta = 1.0 / (1.0 + tl.exp(-tl.load(b_ptr + row * b_stride + head).to(tl.float32)))
-        state = state * decay
-        change = (v - tl.sum(state * k[:, None], 0)) * beta
+        taken = tl.maximum(tl.minimum(softplus, most), least)
+        state = state * tl.exp(-rate * taken)
+        if IS_DELTA:
+            q = q * tl.rsqrt(tl.sum(q * q, 0) + 1e-6) * q_scale
+            k = k * tl.rsqrt(tl.sum(k * k, 0) + 1e-6)
+            learnt = 1.0 / (1.0 + tl.exp(-tl.load(b_ptr + row * b_stride + head).to(tl.float32)))
+            change = (v - tl.sum(state * k[:, None], 0)) * learnt
+        else:
+            change = v * taken
         state = state + k[:, None] * change[None, :]
         out = tl.sum(state * q[:, None], 0)
+        if not IS_DELTA:
+            out += tl.load(skip_ptr + head) * v
         tl.store(out_ptr + (row * heads + head) * value_dim + d, out.to(out_ptr.dtype.element_ty), mask=has_d)
     tl.store(states_ptr + (write * heads + head) * key_dim * value_dim + place, state, mask=inside)
 
@@ -164,27 +181,64 @@ def apply_delta_rule(
     states: Tensor,
     plan: StateRounds,
 ) -> Tensor:
+    return _step(q, k, v, a, b, rate, step_bias, None, (0.0, math.inf), states, plan)
+
+
+def scan_states(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    a: Tensor,
+    rate: Tensor,
+    step_bias: Tensor,
+    skip: Tensor,
+    limits: tuple[float, float],
+    states: Tensor,
+    plan: StateRounds,
+) -> Tensor:
+    return _step(q, k, v, a, None, rate, step_bias, skip, limits, states, plan)
+
+
+def _step(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    a: Tensor,
+    b: Tensor | None,
+    rate: Tensor,
+    step_bias: Tensor,
+    skip: Tensor | None,
+    limits: tuple[float, float],
+    states: Tensor,
+    plan: StateRounds,
+) -> Tensor:
     num_rows, heads, value_dim = v.shape
     key_heads, key_dim = q.shape[1:]
     out = torch.empty(num_rows, heads, value_dim, dtype=v.dtype, device=v.device)
     rows = [x.flatten(1) for x in (q, k, v)]
+    learns = a if b is None else b
+    keys = triton.next_power_of_2(key_dim)
+    values = values_of(keys)
     for segments in plan.rounds:
-        step_heads[(len(segments), heads, triton.cdiv(value_dim, VALUES))](
+        step_heads[(len(segments), heads, triton.cdiv(value_dim, values))](
             *rows,
             a,
-            b,
+            learns,
             rate,
             step_bias,
+            rate if skip is None else skip,
             states,
             out,
             segments,
-            *(x.stride(0) for x in (*rows, a, b)),
+            *(x.stride(0) for x in (*rows, a, learns)),
             heads,
             heads // key_heads,
             key_dim,
             value_dim,
             key_dim**-0.5,
-            KEYS=triton.next_power_of_2(key_dim),
-            VALUES=VALUES,
+            *limits,
+            IS_DELTA=b is not None,
+            KEYS=keys,
+            VALUES=values,
         )
     return out

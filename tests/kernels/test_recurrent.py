@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -88,14 +89,18 @@ def convolution(cuts: Cuts, seed: int, channels: int, width: int, dtype: torch.d
 
 @dataclass(frozen=True)
 class Rule:
-    inputs: tuple[Tensor, ...]  # q, k, v, a, b, rate, step_bias
+    name: str  # of the op
+    inputs: tuple[Any, ...]
     shape: tuple[int, ...]
 
     def states(self) -> Tensor:
         return torch.full(self.shape, 7.0)
 
 
-def rule(cuts: Cuts, seed: int, key_heads: int, repeats: int, dims: tuple[int, int], dtype: torch.dtype) -> Rule:
+def rule(
+    cuts: Cuts, seed: int, key_heads: int, repeats: int, dims: tuple[int, int], dtype: torch.dtype = torch.float32
+) -> Rule:
+    """The delta rule, or a state space."""
     generator = torch.Generator().manual_seed(seed)
     key_dim, value_dim = dims
     heads = key_heads * repeats
@@ -106,7 +111,11 @@ def rule(cuts: Cuts, seed: int, key_heads: int, repeats: int, dims: tuple[int, i
     q, k = (random(cuts.num_rows, key_heads, key_dim).to(dtype) for _ in range(2))
     v = random(cuts.num_rows, heads, value_dim).to(dtype)
     a, b = (random(cuts.num_rows, heads).to(dtype) * 3 for _ in range(2))
-    return Rule((q, k, v, a, b, random(heads).exp(), random(heads)), (cuts.num_slots, heads, key_dim, value_dim))
+    rate, step_bias, shape = random(heads).exp(), random(heads), (cuts.num_slots, heads, key_dim, value_dim)
+    if seed % 2:
+        return Rule("apply_delta_rule", (q, k, v, a, b, rate, step_bias), shape)
+    limits = (0.0, float("inf")) if seed % 4 else (0.1, 1.5)
+    return Rule("scan_states", (q, k, v, a, rate, step_bias, random(heads), limits), shape)
 
 
 @settings(max_examples=60)
@@ -132,14 +141,14 @@ def test_convolution_on_the_cpu(cuts: Cuts, seed: int, channels: int, width: int
     st.sampled_from([(8, 8), (16, 40), (24, 64)]),
     st.sampled_from([torch.float32, torch.bfloat16]),
 )
-def test_delta_rule_on_the_cpu(
+def test_head_states_on_the_cpu(
     cuts: Cuts, seed: int, key_heads: int, repeats: int, dims: tuple[int, int], dtype: torch.dtype
 ) -> None:
     job = rule(cuts, seed, key_heads, repeats, dims, dtype)
     states, expected_states, whole_states = job.states(), job.states(), job.states()
-    out = cpu_recurrent.apply_delta_rule(*job.inputs, states, cuts.plan())
-    expected = reference.apply_delta_rule(*job.inputs, expected_states, cuts.plan())
-    at_once = cpu_recurrent.apply_delta_rule(*job.inputs, whole_states, whole(cuts).plan())
+    out = getattr(cpu_recurrent, job.name)(*job.inputs, states, cuts.plan())
+    expected = getattr(reference, job.name)(*job.inputs, expected_states, cuts.plan())
+    at_once = getattr(cpu_recurrent, job.name)(*job.inputs, whole_states, whole(cuts).plan())
     tolerance = 1e-4 if dtype is torch.float32 else 2e-2
     torch.testing.assert_close(out, expected, rtol=tolerance, atol=tolerance)
     torch.testing.assert_close(states, expected_states, rtol=1e-4, atol=1e-4)
@@ -165,13 +174,16 @@ def test_convolution_in_triton(device: torch.device, cuts: Cuts, seed: int, chan
 
 @settings(max_examples=8)
 @given(cut_texts(most=5), st.integers(0, 1000), st.integers(1, 2), st.sampled_from([(8, 8), (12, 40)]))
-def test_delta_rule_in_triton(device: torch.device, cuts: Cuts, seed: int, repeats: int, dims: tuple[int, int]) -> None:
+def test_head_states_in_triton(
+    device: torch.device, cuts: Cuts, seed: int, repeats: int, dims: tuple[int, int]
+) -> None:
     from phloem.kernels.triton import recurrent as triton_recurrent
 
-    job = rule(cuts, seed, 2, repeats, dims, torch.float32)
+    job = rule(cuts, seed, 2, repeats, dims)
     states, expected_states = job.states().to(device), job.states()
-    out = triton_recurrent.apply_delta_rule(*(x.to(device) for x in job.inputs), states, cuts.plan(device))
-    expected = reference.apply_delta_rule(*job.inputs, expected_states, cuts.plan())
+    given = [x.to(device) if isinstance(x, Tensor) else x for x in job.inputs]
+    out = getattr(triton_recurrent, job.name)(*given, states, cuts.plan(device))
+    expected = getattr(reference, job.name)(*job.inputs, expected_states, cuts.plan())
     torch.testing.assert_close(out.cpu(), expected, rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(states.cpu(), expected_states, rtol=1e-4, atol=1e-4)
 
