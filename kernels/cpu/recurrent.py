@@ -82,12 +82,14 @@ def _advance(
     out = torch.empty(num_rows, heads, value_dim)
     learns_at, skip_at = (0 if b is None else learns.data_ptr()), (0 if skip is None else skip.data_ptr())
     inputs = (queries.data_ptr(), keys.data_ptr(), values.data_ptr(), forgets.data_ptr(), learns_at)
-    others = (rate.data_ptr(), step_bias.data_ptr(), skip_at, *limits, states.data_ptr(), out.data_ptr())
+    constants, places = (rate.data_ptr(), step_bias.data_ptr(), skip_at), (states.data_ptr(), out.data_ptr())
     strides = (queries.stride(0), values.stride(0), forgets.stride(0))
     shape = (heads, key_heads, key_dim, value_dim)
     for segments in plan.rounds:
         rows = (segments.data_ptr(), len(segments), num_rows)
-        core.advance_heads(ONE_TEAM, num_cpu_threads(), *inputs, *others, *rows, *strides, *shape)
+        core.advance_heads(
+            ONE_TEAM, num_cpu_threads(), *inputs, *constants, limits[0], limits[1], *places, *rows, *strides, *shape
+        )
     return out.to(v.dtype)
 
 

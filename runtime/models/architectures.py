@@ -65,7 +65,10 @@ class Architecture:
         gated_attention: queries come with a gate, by whose sigmoid what attention makes is multiplied (Qwen3-Next).
         eps_key: key of `config.json` for the norms' epsilon.
         final_norm: name of the last norm, next to the layers.
-        adjusts_width: `intermediate_size` is what an MLP without a gate would have (LFM2).
+        width_key: key of `config.json` for the MLP's width.
+        positions_key: key that says "rope" where there is one; "": there is.
+        no_experts_key: key of a number of experts that must be 0; "": none.
+        adjusts_width: the MLP's width is what an MLP without a gate would have (LFM2).
     """
 
     names: LayerNames = LayerNames()
@@ -96,6 +99,9 @@ class Architecture:
     gated_attention: bool = False
     eps_key: str = "rms_norm_eps"
     final_norm: str = "norm"
+    width_key: str = "intermediate_size"
+    positions_key: str = ""
+    no_experts_key: str = ""
     adjusts_width: bool = False
 
 
@@ -209,6 +215,16 @@ _QWEN35 = replace(
     gated_attention=True,
 )
 
+_GRANITE = replace(_LLAMA, scale_embedding="embedding_multiplier", multipliers=True)
+_GRANITE_HYBRID = replace(
+    _GRANITE,
+    names=LayerNames(gate_up=("shared_mlp.input_linear",), down="shared_mlp.output_linear"),
+    recurrent=RecurrentOptions("state_space", "mamba.", ("mamba", "linear_attention")),
+    width_key="shared_intermediate_size",
+    positions_key="position_embedding_type",
+    no_experts_key="num_local_experts",
+)
+
 _QWEN2_MOE = ExpertNames(shared="mlp.shared_expert", shared_gate="mlp.shared_expert_gate")
 _GPT_OSS = ExpertOptions(
     ExpertNames(router="mlp.router", stacked="mlp.experts"), normalises=True, linear_biases=True, clamps=(1.702, 7.0)
@@ -223,7 +239,8 @@ ARCHITECTURES: dict[str, Architecture] = {
     "Phi3ForCausalLM": _PHI3,  # Phi-3, Phi-4, Phi-4-mini
     "GemmaForCausalLM": _GEMMA,
     "Gemma2ForCausalLM": _GEMMA2,
-    "GraniteForCausalLM": replace(_LLAMA, scale_embedding="embedding_multiplier", multipliers=True),
+    "GraniteForCausalLM": _GRANITE,
+    "GraniteMoeHybridForCausalLM": _GRANITE_HYBRID,  # Granite 4.0, those without experts
     "Olmo2ForCausalLM": _OLMO2,
     "Olmo3ForCausalLM": replace(_OLMO2, sliding=_all_but_every_fourth, unscaled_windows=True),
     "GlmForCausalLM": _GLM,
@@ -275,6 +292,7 @@ BY_MODEL_TYPE: dict[str, str] = {
     "olmo2": "Olmo2ForCausalLM",
     "olmo3": "Olmo3ForCausalLM",
     "glm": "GlmForCausalLM",
+    "granitemoehybrid": "GraniteMoeHybridForCausalLM",
     "lfm2": "Lfm2ForCausalLM",
     "qwen3_next": "Qwen3NextForCausalLM",
     "qwen3_5_text": "Qwen3_5ForCausalLM",

@@ -195,6 +195,8 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...]) -> ModelConfig
         )
     if options.clip_key and options.clip_key in fields:
         raise ModelError(f"{fields.place}: {options.clip_key}: queries, keys and values are not clipped here")
+    if options.no_experts_key and fields.integer(options.no_experts_key, 0, at_least=0):
+        raise ModelError(f"{fields.place}: {options.no_experts_key}: {architecture} is run without experts only")
     num_layers = fields.integer("num_hidden_layers", at_most=MOST_LAYERS)
     hidden_size = fields.integer("hidden_size", at_most=MOST_WIDTH)
     num_heads = fields.integer("num_attention_heads", at_most=MOST_HEADS)
@@ -254,7 +256,7 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...]) -> ModelConfig
 
 
 def _intermediate_size(fields: Fields, options: Architecture) -> int:
-    key = "block_ff_dim" if "block_ff_dim" in fields else "intermediate_size"
+    key = "block_ff_dim" if "block_ff_dim" in fields else options.width_key
     size = fields.integer(key, at_most=MOST_WIDTH)
     if not options.adjusts_width or not fields.boolean("block_auto_adjust_ff_dim", True):
         return size
@@ -354,6 +356,8 @@ def _ropes(
         local = parameters.section("sliding_attention") if per_type else Fields({}, fields.place)
         ropes.append(read(local, fields.number("rope_local_base_freq", options.local_theta or theta)))
     used = [1 if window and has_local else 0 for window in windows]
+    if options.positions_key and fields.values.get(options.positions_key) != "rope":
+        used = [-1] * len(used)
     keeps = fields.values.get("no_rope_layers")
     if keeps is not None:
         if not isinstance(keeps, list) or len(keeps) != len(windows) or any(keep not in (0, 1) for keep in keeps):

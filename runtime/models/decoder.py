@@ -38,10 +38,18 @@ from .gguf.file import GgufFile, is_gguf
 from .latent import LatentWeights, queries_and_latents, read_latent_weights, values
 from .pair_order import qkv_order
 from .reader import Reader
+from .recurrent_config import RecurrentConfig
 from .rope import rope_table
 from .short_conv import ShortConvWeights, read_short_conv
+from .state_space import StateSpaceWeights, read_state_space
 from .weights import TORCH_TYPES, Checkpoint, open_checkpoint
 
+Mixer = ShortConvWeights | DeltaNetWeights | StateSpaceWeights
+READ_MIXER: dict[str, Callable[[Reader, str, RecurrentConfig], Mixer]] = {
+    "short_conv": read_short_conv,
+    "delta": read_delta_net,
+    "state_space": read_state_space,
+}
 AT_QKV, AT_O, AT_GATE_UP, AT_DOWN = range(len(PLACES))
 ROW_TILE = 256  # about where a product on a GPU stops being bound by reading the weights
 
@@ -75,7 +83,7 @@ class LayerWeights:
     sinks: Tensor | None = None  # [num_heads], fp32
     latent: LatentWeights | None = None  # in place of qkv
     experts: ExpertsWeights | None = None  # in place of gate_up and down
-    recurrent: ShortConvWeights | DeltaNetWeights | None = None  # in place of attention
+    recurrent: Mixer | None = None  # in place of attention
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,12 +382,12 @@ def _read_layer(reader: Reader, base: str, index: int) -> LayerWeights:
     order, pre_norms = qkv_order(config, reader.device), config.options.pre_norms
     recurrent, attends = config.recurrent, not config.is_recurrent(index)
     o_base, o_name, o_size, o_bias = base, names.o, config.attended_size, config.o_bias
-    mixer: ShortConvWeights | DeltaNetWeights | None = None
+    mixer: Mixer | None = None
     if recurrent is not None and not attends:
         o_base, o_name = f"{base}{recurrent.options.base}", "out_proj"
         o_size, o_bias = recurrent.attended_size, recurrent.has_bias
-        read = read_delta_net if recurrent.heads else read_short_conv
-        mixer, is_normed, has_sinks = read(reader, o_base, recurrent), False, False
+        mixer = READ_MIXER[recurrent.options.kind](reader, o_base, recurrent)
+        is_normed = has_sinks = False
     return LayerWeights(
         input_norm=reader.norm(f"{base}{names.input_norm}.weight", hidden) if pre_norms else None,
         qkv=reader.linear(base, names.qkv, rows, hidden, config.qkv_bias, order)

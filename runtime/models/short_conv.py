@@ -37,7 +37,7 @@ class ShortConvWeights:
 def read_short_conv(reader: Reader, base: str, config: RecurrentConfig) -> ShortConvWeights:
     """The tensors below `base`; raises ModelError."""
     channels = config.channels
-    bias = reader.tensor([f"{base}conv.bias"], [channels], []).float() if config.has_bias else None
+    bias = reader.tensor([f"{base}conv.bias"], [channels], []).float() if config.has_conv_bias else None
     taps = reader.tensor([f"{base}conv.weight"], [channels], [1, config.width])
     return ShortConvWeights(
         into=reader.linear(base, ("in_proj",), [3 * channels], reader.config.hidden_size, config.has_bias),

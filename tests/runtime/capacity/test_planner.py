@@ -32,6 +32,7 @@ RECURRENT_CASES = [
     "qwen3-next-attention-last-dense-layer",
     "qwen3.5",
 ]
+RECURRENT_CASES += ["granite-hybrid", "granite-hybrid-groups-rope-biases"]
 EXPERT_CASES += ["qwen2-moe", "qwen2-moe-dense-layers-window", "olmoe-normalised-biases", "gpt-oss"]
 
 

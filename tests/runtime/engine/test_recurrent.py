@@ -24,7 +24,9 @@ from ..recurrent_fake import RecurrentFakeDecoder
 from ..traffic import check_traffic
 from .test_run_ahead import ALL_PARAMS, PROMPTS, ask, params_of, truth
 
-HYBRIDS = [name for name, (kind, _) in CASES.items() if kind.startswith(("Lfm2", "Qwen3Next", "Qwen3_5"))]
+HYBRIDS = [
+    name for name, (kind, _) in CASES.items() if kind.startswith(("Lfm2", "Qwen3Next", "Qwen3_5", "GraniteMoeHybrid"))
+]
 GREEDY = SamplingParams(max_tokens=9, temperature=0.0)
 
 

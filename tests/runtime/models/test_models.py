@@ -104,6 +104,16 @@ DELTA = {
     "layer_types": ["linear_attention", "linear_attention", "full_attention", "linear_attention"],
 }
 
+STATE_SPACE = {
+    "num_hidden_layers": 4,
+    "num_local_experts": 0,
+    "shared_intermediate_size": 40,
+    "mamba_n_heads": 6,
+    "mamba_d_state": 16,
+    "mamba_d_head": 16,
+    "layer_types": ["linear_attention", "linear_attention", "full_attention", "linear_attention"],
+}
+
 # name: (transformers' model class, what differs from SMALL)
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "llama-gqa": ("LlamaForCausalLM", {}),
@@ -276,6 +286,28 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         {**QWEN2_MOE, **DELTA, "layer_types": None, "mlp_only_layers": [1], "linear_num_key_heads": 4},
     ),
     "qwen3.5": ("Qwen3_5ForCausalLM", DELTA),
+    "granite-hybrid": (
+        "GraniteMoeHybridForCausalLM",
+        {
+            **STATE_SPACE,
+            "embedding_multiplier": 3.0,
+            "attention_multiplier": 0.2,
+            "residual_multiplier": 0.4,
+            "logits_scaling": 6.0,
+        },
+    ),
+    "granite-hybrid-groups-rope-biases": (
+        "GraniteMoeHybridForCausalLM",
+        {
+            **STATE_SPACE,
+            "mamba_n_groups": 3,
+            "mamba_proj_bias": True,
+            "position_embedding_type": "rope",
+            "time_step_limit": (0.1, 0.9),
+            "layer_types": ["linear_attention", "full_attention"],
+            "num_hidden_layers": 2,
+        },
+    ),
     "minicpm3": ("MiniCPM3ForCausalLM", {**LATENT, "scale_emb": 3, "dim_model_base": 16, "v_head_dim": None}),
     "minicpm3-longrope": (
         "MiniCPM3ForCausalLM",
