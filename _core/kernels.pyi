@@ -78,6 +78,54 @@ def scatter_heads(
 ) -> None:  # fmt: skip
     """Keys or values of a step into a cache of fp32, or with scales of int8 or fp8; slots int64."""
 
+def convolve(
+    team: Team,
+    num_threads: int,
+    x: int,
+    weight: int,
+    bias: int,
+    states: int,
+    out: int,
+    segments: int,
+    num_segments: int,
+    num_rows: int,
+    x_stride: int,
+    channels: int,
+    width: int,
+    has_silu: bool,
+    /,
+) -> None:
+    """See `Convolution` in `kernels/core/loops.h`; bias 0: none."""
+
+def advance_heads(
+    team: Team,
+    num_threads: int,
+    q: int,
+    k: int,
+    v: int,
+    a: int,
+    b: int,
+    rate: int,
+    step_bias: int,
+    skip: int,
+    least: float,
+    most: float,
+    states: int,
+    out: int,
+    segments: int,
+    num_segments: int,
+    num_rows: int,
+    qk_stride: int,
+    v_stride: int,
+    ab_stride: int,
+    heads: int,
+    key_heads: int,
+    key_dim: int,
+    value_dim: int,
+    /,
+) -> None:
+    """See `HeadStates` in `kernels/core/loops.h`; b 0: a state space, which alone has a skip."""
+
 def gate_rows(
     gate_up: int, out: int, num_rows: int, width: int, stride: int, kind: int, alpha: float, limit: float, /
 ) -> None:

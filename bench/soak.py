@@ -258,6 +258,7 @@ class Soak:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="nano", help="with nano's tokenizer, if another one")
     parser.add_argument("--requests", type=int, default=20_000)
     parser.add_argument("--blocks", type=int, default=64, help="KV blocks of 16 tokens")
     parser.add_argument("--seed", type=int, default=0)
@@ -268,7 +269,7 @@ def main() -> None:
     parser.add_argument("--run-ahead", action="store_true", help="queue forwards before tokens are read, draft nothing")
     options = parser.parse_args()
     engine = ph.Engine(
-        "nano",
+        options.model,
         device="cpu",
         num_blocks=options.blocks,
         max_batch_tokens=256,
@@ -277,7 +278,10 @@ def main() -> None:
         jump="off" if options.run_ahead else "verified",
     )
     soak = Soak(
-        engine, ph.Engine("nano", prefix_cache=False, device="cpu", num_blocks=256), options.seed, options.sampled
+        engine,
+        ph.Engine(options.model, prefix_cache=False, device="cpu", num_blocks=256),
+        options.seed,
+        options.sampled,
     )
     warm: list[int] = []
     before = 0

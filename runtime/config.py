@@ -36,6 +36,8 @@ class EngineSettings(TypedDict, total=False):
     num_blocks: int | None
     kv_memory_bytes: int | None
     kv_memory_share: float
+    state_memory_bytes: int | None
+    state_interval: int
     max_model_len: int | None
     max_batch_tokens: int
     target_step_seconds: float | None
@@ -91,6 +93,10 @@ class EngineConfig:
         kv_memory_bytes: memory for the KV pool; None: `kv_memory_share` of a GPU, at most 256 MiB on the CPU.
         kv_memory_share: which part of what is free on a GPU, once the weights are there, becomes the KV pool; the rest
             is for activations, graphs and neighbours.
+        state_memory_bytes: memory for the states of recurrent layers (LFM2, Qwen3-Next …): two for each running
+            request, and those that are kept with the prefix cache; None: as for the pool, at most half of it on a GPU.
+        state_interval: of a prompt, a state is kept every n tokens, besides its end and where prompts part; 0: no
+            others.
         max_model_len: most tokens of prompt and output together; None: what the model was made for.
         max_batch_tokens: most tokens that one step computes; long prompts are cut into chunks of it.
         target_step_seconds: how long a step may take in which requests decode: so long they wait for their next tokens
@@ -180,6 +186,12 @@ class EngineConfig:
     )
     kv_memory_share: float = setting(
         KV_MEMORY_SHARE, "Share of a GPU's memory left by the weights that the KV pool takes, without --kv-memory."
+    )
+    state_memory_bytes: int | None = setting(
+        None, "Memory for the states of recurrent layers (2GiB, 500M …).", flag="state-memory", size=True
+    )
+    state_interval: int = setting(
+        512, "Tokens of a prompt after which a state of recurrent layers is kept; 0: only at ends and branches."
     )
     max_model_len: int | None = setting(None, "Most tokens of prompt and output together.", "--context-length")
     max_batch_tokens: int = setting(2048, "Most tokens that one step computes.", "--max-num-batched-tokens")
@@ -272,14 +284,14 @@ class EngineConfig:
         _check_positive("max_constraint_bytes", self.max_constraint_bytes)
         if self.max_compile_seconds is not None and not self.max_compile_seconds > 0:
             raise ConfigError(f"max_compile_seconds: {self.max_compile_seconds} is out of range; it must be above 0")
-        for name in ("num_blocks", "kv_memory_bytes", "max_model_len", "num_threads"):
+        for name in ("num_blocks", "kv_memory_bytes", "state_memory_bytes", "max_model_len", "num_threads"):
             if getattr(self, name) is not None:
                 _check_positive(name, getattr(self, name))
         for name, most in (("num_blocks", MOST_BLOCKS), ("num_threads", MOST_THREADS)):
             if (getattr(self, name) or 0) > most:
                 raise ConfigError(f"{name}: {getattr(self, name)} is out of range; it is at most {most}")
         not_negative = ("max_overtakes", "max_pinned_blocks", "max_draft_tokens", "reply_memory_bytes")
-        for name in (*not_negative, "host_memory_bytes", "disk_cache_bytes"):
+        for name in (*not_negative, "host_memory_bytes", "disk_cache_bytes", "state_interval"):
             if (getattr(self, name) or 0) < 0:
                 raise ConfigError(f"{name}: {getattr(self, name)} is out of range; it must not be negative")
         if self.target_step_seconds is not None and not self.target_step_seconds > 0:

@@ -471,6 +471,24 @@ def other_cases(subset: bool) -> Iterator[Case]:
                 yield replace(chosen, max_registers=most_registers(NUM_WARPS))
 
 
+def recurrent_cases(subset: bool) -> Iterator[Case]:
+    from phloem.kernels.triton.recurrent import CHANNELS, ROWS, convolve_rows, step_heads, values_of
+
+    fixed = {"weight_ptr": "*fp32", "bias_ptr": "*fp32", "states_ptr": "*fp32", "segments_ptr": "*i64"}
+    for element, width, silu in [("bf16", 4, True), ("bf16", 3, False), ("fp32", 4, True)][: 1 if subset else 3]:
+        constants = {"WIDTH": width, "HAS_BIAS": not silu, "HAS_SILU": silu, "ROWS": ROWS, "CHANNELS": CHANNELS}
+        types = _pointers(convolve_rows, element, fixed, constants)
+        yield Case(f"convolution {element} of {width}", convolve_rows, types, constants)
+    fixed |= {"rate_ptr": "*fp32", "step_bias_ptr": "*fp32", "skip_ptr": "*fp32"}
+    fixed |= {"q_scale": "fp32", "least": "fp32", "most": "fp32"}
+    for element, key_dim, is_delta in [("bf16", 128, True), ("bf16", 128, False), ("fp32", 256, False)]:
+        if subset and element == "fp32":
+            continue
+        constants = {"IS_DELTA": is_delta, "KEYS": key_dim, "VALUES": values_of(key_dim)}
+        types = _pointers(step_heads, element, fixed, constants)
+        yield Case(f"{'delta rule' if is_delta else 'state space'} {element} D{key_dim}", step_heads, types, constants)
+
+
 def all_cases(subset: bool) -> list[Case]:
     groups = (
         attention_cases,
@@ -482,5 +500,6 @@ def all_cases(subset: bool) -> list[Case]:
         grouped_cases,
         lora_cases,
         other_cases,
+        recurrent_cases,
     )
     return list(chain(*(cases(subset) for cases in groups)))

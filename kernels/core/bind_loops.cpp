@@ -97,6 +97,30 @@ void gate_rows(int64_t gate_up, int64_t out, int64_t num_rows, int64_t width, in
   run_unlocked(8 * num_rows * width, [&] { loops().gate_rows(gate); });
 }
 
+void convolve(Team* team, int64_t num_threads, int64_t x, int64_t weight, int64_t bias, int64_t states, int64_t out,
+              int64_t segments, int64_t num_segments, int64_t num_rows, int64_t x_stride, int64_t channels,
+              int64_t width, bool has_silu) {
+  const Convolution convolution{at<float>(x),          at<float>(weight), at<float>(bias), at<float>(states),
+                                at<float>(out),        at<int64_t>(segments), num_segments, x_stride,
+                                channels,              width,             has_silu};
+  const int64_t work = num_rows * channels * (width + 8);
+  run_unlocked(work, [&] { loops().convolve(Lease(team, work >= WORTH_SHARING ? num_threads : 1), convolution); });
+}
+
+void advance_heads(Team* team, int64_t num_threads, int64_t q, int64_t k, int64_t v, int64_t a, int64_t b, int64_t rate,
+                   int64_t step_bias, int64_t skip, double least, double most, int64_t states, int64_t out,
+                   int64_t segments, int64_t num_segments, int64_t num_rows, int64_t qk_stride, int64_t v_stride,
+                   int64_t ab_stride, int64_t heads, int64_t key_heads, int64_t key_dim, int64_t value_dim) {
+  const HeadStates job{at<float>(q),    at<float>(k),         at<float>(v),      at<float>(a),
+                       at<float>(b),    at<float>(rate),      at<float>(step_bias), at<float>(skip),
+                       (float)least,    (float)most,          at<float>(states), at<float>(out),
+                       at<int64_t>(segments), num_segments,   qk_stride,         v_stride,
+                       ab_stride,       heads,                key_heads,         key_dim,
+                       value_dim};
+  const int64_t work = 3 * num_rows * heads * key_dim * value_dim;
+  run_unlocked(work, [&] { loops().advance_heads(Lease(team, work >= WORTH_SHARING ? num_threads : 1), job); });
+}
+
 void edit_rows(int64_t logits, int64_t num_rows, int64_t vocab_size, int64_t counts, int64_t biases, int64_t count_rows,
                int64_t bias_rows, int64_t repetition, int64_t presence, int64_t frequency, int64_t drafted,
                int64_t num_drafted) {
@@ -186,6 +210,8 @@ void add_loops(nb::module_& module) {
   module.def("rotate_heads", rotate_heads);
   module.def("scatter_heads", scatter_heads);
   module.def("gate_rows", gate_rows);
+  module.def("convolve", convolve);
+  module.def("advance_heads", advance_heads);
   module.def("edit_rows", edit_rows);
   module.def("sample_rows", sample_rows);
   module.def("report_rows", report_rows);

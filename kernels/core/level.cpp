@@ -6,7 +6,8 @@ namespace phloem::kernels::PHLOEM_LEVEL {
 extern const Loops LOOPS;
 constinit const Loops LOOPS = {
     multiply_widened, multiply_int8, multiply_rounded, add_loras, attend,      norm_rows,
-    rotate_heads,     scatter_heads, gate_rows,        edit_rows, sample_rows, report_rows,
+    rotate_heads,     scatter_heads, gate_rows,        convolve,  advance_heads,
+    edit_rows,        sample_rows,   report_rows,
 };
 
 }  // namespace phloem::kernels::PHLOEM_LEVEL

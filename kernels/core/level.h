@@ -16,6 +16,8 @@ void norm_rows(const Norm& norm);
 void rotate_heads(const Rope& rope);
 void scatter_heads(const Scatter& scatter);
 void gate_rows(const Gate& gate);
+void convolve(const Lease& team, const Convolution& convolution);
+void advance_heads(const Lease& team, const HeadStates& heads);
 void edit_rows(const Edits& edits);
 void sample_rows(const Sampling& sampling);
 void report_rows(const Report& report);

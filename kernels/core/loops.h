@@ -93,6 +93,36 @@ struct Gate {
   float alpha, limit;  // of the clamped one
 };
 
+// Recurrent layers: segments [num_segments, 4] name the rows begin to end - 1 of a step that follow one another, the slot
+// of the state before them (-1: zeros) and the slot that the state after them goes to. No segment writes what another
+// one reads or writes.
+
+// A causal convolution of each channel by itself: out[t] = bias + sum over j of weight[j] * x[t - width + 1 + j], and
+// SiLU of that if `has_silu`. The state is the last width - 1 inputs.
+struct Convolution {
+  const float *x, *weight, *bias;  // [num_rows, channels], rows x_stride apart; [width, channels]; [channels] or null
+  float *states, *out;             // [slots, width - 1, channels]; [num_rows, channels]
+  const int64_t* segments;
+  int64_t num_segments, x_stride, channels, width;  // channels: a multiple of 8
+  bool has_silu;
+};
+
+// States that are a matrix for each head, one token after the other, with d = softplus(a + step_bias) within limits.
+// The gated delta rule (Yang et al., arXiv 2412.06464, equation 10), if there is a b; q and k have length 1 then, and q
+// is divided by sqrt(key_dim) too:
+//     S = exp(-rate * d) S;   S = S + k (x) sigmoid(b) (v - S^T k);   out = S^T q
+// A selective state space (Mamba 2: Dao and Gu, arXiv 2405.21060), else:
+//     S = exp(-rate * d) S + k (x) d v;   out = S^T q + skip v
+struct HeadStates {
+  const float *q, *k, *v;  // [num_rows, key_heads, key_dim] twice, [num_rows, heads, value_dim]
+  const float *a, *b;      // [num_rows, heads]; b null: a state space
+  const float *rate, *step_bias, *skip;  // [heads]; skip of a state space alone
+  float least, most;                     // of d
+  float *states, *out;     // [slots, heads, key_dim, value_dim]; [num_rows, heads, value_dim], dense
+  const int64_t* segments;
+  int64_t num_segments, qk_stride, v_stride, ab_stride, heads, key_heads, key_dim, value_dim;  // dims: multiples of 8
+};
+
 // Penalties and biases of `LogitEdits`, added in place to logits [num_rows, vocab_size].
 struct Edits {
   float* logits;
@@ -142,6 +172,8 @@ struct Loops {
   void (*rotate_heads)(const Rope&);
   void (*scatter_heads)(const Scatter&);
   void (*gate_rows)(const Gate&);
+  void (*convolve)(const Lease&, const Convolution&);
+  void (*advance_heads)(const Lease&, const HeadStates&);
   void (*edit_rows)(const Edits&);
   void (*sample_rows)(const Sampling&);
   void (*report_rows)(const Report&);

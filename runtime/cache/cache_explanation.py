@@ -14,7 +14,7 @@ from typing import Literal
 
 from ...radix import Explanation
 
-CacheReason = Literal["complete", "block_rounding", "evicted", "other_namespace", "never_seen", "disabled"]
+CacheReason = Literal["complete", "block_rounding", "evicted", "other_namespace", "never_seen", "no_state", "disabled"]
 SHOWN_TOKENS = 24  # looked at on each side of the divergence …
 SHOWN_CHARS = 40  # characters of them that are shown
 
@@ -29,6 +29,7 @@ class CacheExplanation:
             "evicted": they were here, and went `seconds_since_eviction` ago.
             "other_namespace": they are here, but in a namespace that this request may not read (salt, key).
             "block_rounding": part of the next block agrees, but there was no room to copy it.
+        "no_state": keys and values agree further, but recurrent layers need a state too, and none is kept after this.
             "disabled": the engine runs without a prefix cache.
         num_cached_tokens: prompt tokens that were not computed.
         num_agreeing_tokens: how far the cache agreed with the prompt; at least `num_cached_tokens`.
@@ -57,15 +58,24 @@ class CacheExplanation:
             "evicted": f"what follows was too, but made room for others {self.seconds_since_eviction or 0.0:.1f} s ago",
             "other_namespace": "what follows is cached for others (another salt, key or adapter) and not shared",
             "block_rounding": f"what follows is for {more} tokens, but there was no room to copy their block",
+            "no_state": f"what follows is for {more} tokens, but no state of the recurrent layers is kept after them",
         }
         tokens = "token was" if self.num_cached_tokens == 1 else "tokens were"
         return f"The first {self.num_cached_tokens} {tokens} cached; {follows[self.reason]}."
 
 
 def explain_to_caller(
-    found: Explanation | None, prompt: Sequence[int], num_cached_tokens: int, show: Callable[[Sequence[int]], str]
+    found: Explanation | None,
+    prompt: Sequence[int],
+    num_cached_tokens: int,
+    show: Callable[[Sequence[int]], str],
+    *,
+    needs_states: bool = False,
 ) -> CacheExplanation:
-    """`found`: what the tree said of the tokens that might have been reused; None if there is no tree."""
+    """`found`: what the tree said of the tokens that might have been reused; None if there is no tree.
+
+    needs_states: whether the model has recurrent layers.
+    """
     reason: CacheReason = "disabled"
     agreeing = num_cached_tokens
     seconds = None
@@ -74,7 +84,7 @@ def explain_to_caller(
         if num_cached_tokens >= found.num_tokens:
             reason = "complete"
         elif found.num_agreeing_tokens > num_cached_tokens:
-            reason = "block_rounding"
+            reason = "no_state" if needs_states else "block_rounding"
         elif found.reason == "evicted" and found.evicted_at is not None:
             reason = "evicted"
             seconds = round(max(0.0, found.asked_at - found.evicted_at), 3)

@@ -16,14 +16,15 @@ from __future__ import annotations
 import logging
 import time
 from array import array
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
 from torch import Tensor
 
-from ...radix import NOTHING, BlockCost, BlockPool, Explanation, Pin, RadixTree, equal_cost, pack, unpack
+from ...radix import NOTHING, BlockCost, BlockPool, Explanation, Match, Pin, RadixTree, equal_cost, pack, unpack
+from ..execute.batch import Extend
 from ..execute.kv_cache import KVCache
 from ..kv_compress.budget import first_compaction
 from ..request import Lease, Request
@@ -31,6 +32,7 @@ from .audit import audit_blocks
 from .followers import Followers
 from .prompt_scores import PromptScores
 from .request_scores import keep_scores, recall_scores
+from .state_store import StateStore
 
 logger = logging.getLogger("phloem")
 
@@ -61,8 +63,11 @@ class PrefixCache:
         explain_namespaces: bool = False,
         max_pinned_blocks: int = 0,
         followers: Followers | None = None,
+        states: StateStore | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """states: of a model with recurrent layers, whose cached prefixes can be used from a state on."""
+        self.states = states
         self.block_size = block_size
         self.enabled = enabled
         self.followers = followers
@@ -125,6 +130,8 @@ class PrefixCache:
         recall_scores(self._scores, self.tree, request)
         limit = self._match_limit(request)
         match = self.tree.match(pack(request.token_ids[:limit]), request.namespace)
+        if self.states is not None:
+            return self._lease_to_state(request, match, self.states)
         if match.num_tokens:
             self.tree.lease(match.node)
             request.lease = Lease(match.node, match.num_tokens)
@@ -140,6 +147,25 @@ class PrefixCache:
                     donor, num_donated = other.blocks[len(request.blocks)], num_shared
         return Donor(donor, num_donated) if num_donated else None
 
+    def _lease_to_state(self, request: Request, match: Match, states: StateStore) -> Donor | None:
+        """Leases whole blocks up to the last state of a match; names the block if the state is in the middle of one."""
+        point = states.find(match.blocks, match.partial_block, match.num_partial_tokens)
+        states.resume(request, point, match.num_tokens)
+        if point is None:
+            return None
+        num_blocks, rest = divmod(point.num_tokens, self.block_size)
+        if rest and point.block == match.partial_block and self.tree.is_tail(match.partial_node):
+            self.tree.touch(match.partial_node)
+        if num_blocks < len(match.blocks):
+            num_tokens = num_blocks * self.block_size
+            match = self.tree.match(pack(request.token_ids[:num_tokens]), request.namespace)
+        if num_blocks:
+            self.tree.lease(match.node)
+            request.lease = Lease(match.node, match.num_tokens)
+            request.blocks = array("i", match.blocks)
+        request.num_computed_tokens = num_blocks * self.block_size
+        return Donor(point.block, rest) if rest else None
+
     def continuation(self, request: Request) -> list[int]:
         """What has followed the same tokens in the same namespace before, as far as there is room for it."""
         if not self.enabled:
@@ -154,6 +180,8 @@ class PrefixCache:
             self._kv_cache.copy_block(donor.block, request.blocks[-1])
             self._scores.copy(donor.block, request.blocks[-1], donor.num_tokens)
             request.num_computed_tokens += donor.num_tokens
+        elif self.states is not None:  # the state is that after the donor's tokens
+            self.release(request, keep=False)
 
     def _num_shared_after(self, request: Request, other: Request, limit: int) -> int:
         """Tokens after the matched blocks of `request` that `other` has computed in a block of its own."""
@@ -201,6 +229,20 @@ class PrefixCache:
         Returns False, and changes nothing the request holds, if the blocks cannot be had.
         """
         return self._grow(request, num_tokens)
+
+    def plan_states(self, extends: Sequence[Extend]) -> None:
+        """Slots for the states of a step, of a model with recurrent layers; what an earlier step had left is free."""
+        if self.states is None:
+            return
+        self.states.begin_step()
+        wanted = [(extend.request, extend.start + extend.num_tokens, extend.end) for extend in extends]
+        for extend, (state, points) in zip(extends, self.states.plan(wanted), strict=True):
+            extend.state, extend.state_points = state, [(point.num_tokens, point.slot) for point in points]
+
+    def settle(self, extend: Extend) -> None:
+        """After a step has moved a request on: without the state there it goes back to where there is one."""
+        if self.states is not None:
+            self.states.settle(extend.request, extend.start)
 
     def pin(self, token_ids: Iterable[int], ttl: float, namespace: str) -> Pin:
         """Keeps what is cached of a prefix (whole blocks) for `ttl` seconds; see `RadixTree.pin`."""
@@ -251,6 +293,8 @@ class PrefixCache:
             self._kv_cache.copy_block(source, target)
             self._scores.copy(source, target, self.block_size)
         child.num_computed_tokens = parent.num_computed_tokens
+        if self.states is not None:
+            self.states.fork(parent, child)
         return True
 
     def compact(self, request: Request, places: Tensor) -> None:
@@ -283,7 +327,7 @@ class PrefixCache:
         if duplicates:
             tokens = pack(request.token_ids[: num_blocks * self.block_size])
             kept = self.tree.match(tokens, request.namespace).blocks
-            self._hand_on_scores(request, kept, num_blocks * self.block_size)
+            self._hand_on(request, kept, num_blocks * self.block_size)
             request.blocks[:num_blocks] = array("i", kept)
             self.pool.free(duplicates)
 
@@ -294,10 +338,14 @@ class PrefixCache:
         """
         if keep:
             duplicates = self._hand_over(request, self._num_blocks(request), request.num_computed_tokens)
-            if duplicates and request.prompt_logprobs:
+            if self.states is not None and request.lease is not None:
+                self.states.keep_last(request)
+            if duplicates and (request.prompt_logprobs or self.states is not None):
                 match = self.tree.match(pack(request.token_ids[: request.num_computed_tokens]), request.namespace)
-                self._hand_on_scores(request, [*match.blocks, match.partial_block], request.num_computed_tokens)
+                self._hand_on(request, [*match.blocks, match.partial_block], request.num_computed_tokens)
             self.pool.free(duplicates)
+        if self.states is not None:
+            self.states.end(request)
         held = -(-request.lease.num_tokens // self.block_size) if request.lease else 0
         self.pool.free(request.blocks[held:])
         if request.lease is not None:
@@ -330,6 +378,8 @@ class PrefixCache:
         if self.followers is not None:
             self.followers.remain(kept)
         self.pool.free_all_but(kept)
+        if self.states is not None:
+            self.states.reclaim(kept)
         if self.tiers is not None:
             self.tiers.loads.give_up(requests)
         return num_lost_pins
@@ -366,6 +416,8 @@ class PrefixCache:
         """
         freed = self.tree.clear() if pinned else self.tree.evict(self.tree.num_cached_blocks)
         self.pool.free(freed)
+        if self.states is not None:
+            self.states.forget(freed)
         if self.followers is not None:
             self.followers.flushed(freed)
         return len(freed)
@@ -383,17 +435,22 @@ class PrefixCache:
     def audit(self, requests: Iterable[Request]) -> None:
         """Raises AssertionError if a block is lost, held twice, or held and free."""
         self.tree.audit()
+        requests = list(requests)
         audit_blocks(self.pool, self.tree, requests, self._kept)
+        if self.states is not None:
+            self.states.audit(requests)
 
     def keep_scores(self, request: Request, start: int) -> None:
         """Keeps the log-probabilities of the prompt tokens that have been computed from position `start` on."""
         if self.enabled:
             keep_scores(self._scores, request, start)
 
-    def _hand_on_scores(self, request: Request, kept: list[int], num_tokens: int) -> None:
+    def _hand_on(self, request: Request, kept: list[int], num_tokens: int) -> None:
         """The tree holds the request's tokens under other ids: its blocks learn what was found out about them."""
         for index, (source, target) in enumerate(zip(request.blocks, kept, strict=False)):
             if source != target and target >= 0:
+                if self.states is not None:
+                    self.states.merge(source, target)
                 self._scores.merge(source, target, min(self.block_size, num_tokens - index * self.block_size))
 
     def _match_limit(self, request: Request) -> int:
@@ -427,6 +484,8 @@ class PrefixCache:
             self.pool.free(evicted)
         blocks = self.pool.allocate(num_blocks)
         self._scores.forget(blocks)
+        if self.states is not None:
+            self.states.forget(blocks)
         if self.followers is not None:
             self.followers.forget(blocks)
         return blocks

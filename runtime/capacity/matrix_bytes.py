@@ -132,7 +132,11 @@ def _layer_matrices(config: ModelConfig, index: int) -> Iterator[tuple[int, int,
     def below(*found: str) -> tuple[str, ...]:
         return tuple(f"{base}{name}" for name in found)
 
-    if latent is None:
+    recurrent = config.recurrent if config.is_recurrent(index) else None
+    if recurrent is not None:
+        for outputs, inputs in recurrent.shapes(hidden):
+            yield outputs, inputs, below(recurrent.options.base)
+    elif latent is None:
         yield config.qkv_size, hidden, below(*names.qkv)
     else:
         rank, query_size = latent.query_rank, config.num_heads * latent.query_dim
@@ -142,7 +146,8 @@ def _layer_matrices(config: ModelConfig, index: int) -> Iterator[tuple[int, int,
             yield query_size, rank, below("self_attn.q_b_proj")
         yield config.num_heads * latent.rank, latent.plain_dim, ()
         yield config.num_heads * latent.value_dim, latent.rank, ()
-    yield hidden, config.attended_size, below(names.o)
+    if recurrent is None:
+        yield hidden, config.attended_size, below(names.o)
     if experts is None:
         yield 2 * inner, hidden, below(*names.gate_up)
         yield hidden, inner, below(names.down)

@@ -154,20 +154,22 @@ def plan(
 def _kv_bytes_per_token(config: ModelConfig, dtype: KVNumberType) -> int:
     """What `KVCache` takes: parts of layers and heads, each with a scale where numbers are rounded to a byte."""
     head = config.head_dim * KV_BYTES[dtype] + (KV_SCALE_BYTES if KV_BYTES[dtype] == 1 else 0)
-    return config.num_kv_parts * config.num_layers * config.num_kv_heads * head
+    return config.num_kv_parts * config.num_kv_layers * config.num_kv_heads * head
 
 
 def count_parameters(config: ModelConfig) -> tuple[int, int, int]:
     """(Numbers in norms and the like, kept as fp32; in routers, which are rounded to nothing less; in the rest)."""
     hidden, experts = config.hidden_size, config.experts
-    norms = 2 * hidden * (config.options.pre_norms + config.options.sandwich_norms)
-    norms += config.num_heads * config.options.has_sinks
+    around = 2 * hidden * (config.options.pre_norms + config.options.sandwich_norms)
+    norms = config.num_heads * config.options.has_sinks
     if config.options.qk_norm:
         num_normed_heads = config.num_heads + config.num_kv_heads if config.options.whole_norms else 2
         norms += num_normed_heads * config.head_dim
     if config.latent is not None:
         norms += config.latent.num_norms
-    num_norms, num_routed = config.num_layers * norms + hidden, 0
+    num_norms, num_routed = config.num_layers * around + config.num_kv_layers * norms + hidden, 0
+    if config.recurrent is not None:
+        num_norms += sum(config.recurrent.layers) * config.recurrent.num_fp32
     if experts is not None:
         num_routed = sum(experts.has_experts) * experts.num_scored
         num_norms += num_routed * (experts.options.has_bias or experts.options.linear_biases)
@@ -182,7 +184,9 @@ def count_outputs(config: ModelConfig) -> tuple[int, int]:
     if config.latent is not None:
         num_head_biases = config.latent.num_biases(config.num_heads)
     num_mlps, experts = config.num_layers, config.experts
-    biases = config.num_layers * (num_head_biases + hidden * config.o_bias)
+    biases = config.num_kv_layers * (num_head_biases + hidden * config.o_bias)
+    if config.recurrent is not None and config.recurrent.has_bias:
+        biases += sum(config.recurrent.layers) * (config.recurrent.num_biases + hidden)
     if experts is not None:
         num_mlps -= sum(experts.has_experts)
         num_biases = experts.num_experts * (2 * experts.inner_size + hidden) * experts.options.linear_biases
@@ -226,8 +230,11 @@ def _layer_matrices(config: ModelConfig, index: int, num_experts: int) -> list[t
     heads = [(config.qkv_size, hidden)]
     if config.latent is not None:
         heads = config.latent.shapes(hidden, config.num_heads)
+    mixer = [*heads, (hidden, config.attended_size)]
+    if config.recurrent is not None and config.is_recurrent(index):
+        mixer = config.recurrent.shapes(hidden)
     mlp = [(2 * inner, hidden), (hidden, inner)] if experts is None else experts.shapes(hidden, num_experts)
-    return [*heads, (hidden, config.attended_size), *mlp]
+    return [*mixer, *mlp]
 
 
 def table(capacity: CapacityPlan) -> str:

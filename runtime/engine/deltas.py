@@ -12,14 +12,18 @@ from ..cache.cache_explanation import explain_to_caller
 from ..request import Delta, FinishReason, Request
 
 
-def new_delta(request: Request, show: Callable[[Sequence[int]], str]) -> Delta:
+def new_delta(request: Request, show: Callable[[Sequence[int]], str], *, needs_states: bool = False) -> Delta:
     """What was not reported yet; it counts as reported then.
 
-    show: tokens as text, for explanations.
+    show: tokens as text, for explanations. needs_states: whether the model has recurrent layers.
     """
     if request.explain_cache and request.usage.cache_explanation is None:
         request.usage.cache_explanation = explain_to_caller(
-            request.found, request.token_ids[: request.num_prompt_tokens], request.usage.cached_tokens, show
+            request.found,
+            request.token_ids[: request.num_prompt_tokens],
+            request.usage.cached_tokens,
+            show,
+            needs_states=needs_states,
         )
     first = request.num_delivered
     token_ids = tuple(request.token_ids[request.num_prompt_tokens + first :])

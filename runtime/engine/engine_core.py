@@ -19,6 +19,7 @@ from ...radix import Visit
 from ..cache.cache_report import CacheReport
 from ..cache.prefix_cache import PrefixCache
 from ..cache.reply_memory import Conversation, ReplyMemory
+from ..cache.state_store import StateStore
 from ..cache.traffic_record import TrafficRecord
 from ..config import TARGET_STEP_SECONDS, EngineConfig
 from ..constrain.spec import ConstraintSpec
@@ -28,6 +29,7 @@ from ..execute.cuda_graphs import CudaRecorder
 from ..execute.loading import LoadedModel, allocate_pool
 from ..execute.model_runner import ModelRunner
 from ..execute.prefill_cost import PrefillCost
+from ..execute.recurrent_states import allocate_states, most_running
 from ..execute.warmup_batches import WarmupBatches
 from ..offload.lower_tiers import TierStatistics
 from ..request import Delta, Phase, Request, RequestOptions, SamplingParams
@@ -60,6 +62,7 @@ class EngineCore:
         stopwatch: Callable[[], float] | None = None,
     ) -> None:
         model = loaded.decoder.config
+        states = allocate_states(config, loaded)
         kv_cache = allocate_pool(config, loaded)
         self.block_cost = recompute_cost(model, config.block_size)
         prefill = PrefillCost(self.block_cost, config.block_size)
@@ -83,6 +86,7 @@ class EngineCore:
                 kv_cache.num_blocks // 4 if config.max_pinned_blocks is None else config.max_pinned_blocks
             ),
             followers=make_followers(config, loaded, kv_cache, prefill, self.adapters),
+            states=None if states is None else _state_store(config, states.num_slots),
             clock=clock,
         )
         self.request_factory = RequestFactory(
@@ -94,21 +98,26 @@ class EngineCore:
             pool_len=kv_cache.num_blocks * config.block_size,
             vocab_size=model.vocab_size,
             has_windows=any(0 < layer.window < self.max_model_len for layer in model.layers),
+            has_states=states is not None,
         )
         self._scheduler = Scheduler(
             self.prefix_cache,
             prefill,
             max_batch_tokens=config.max_batch_tokens,
             target_step_seconds=config.target_step_seconds or TARGET_STEP_SECONDS[loaded.device.type],
-            max_running_requests=config.max_running_requests,
+            max_running_requests=(
+                config.max_running_requests
+                if states is None
+                else min(config.max_running_requests, most_running(states.num_slots))
+            ),
             max_overtakes=config.max_overtakes,
             max_wait_seconds=config.max_wait_seconds,
             clock=clock,
         )
-        records = config.cuda_graphs and loaded.device.type == "cuda"
+        records = config.cuda_graphs and loaded.device.type == "cuda" and states is None
         recorder = CudaRecorder(loaded.device) if records else None
         self._runner = ModelRunner(
-            loaded.decoder, kv_cache, loaded.device, recorder, deterministic=config.deterministic
+            loaded.decoder, kv_cache, loaded.device, recorder, deterministic=config.deterministic, states=states
         )
         self._sampler = Sampler(model.vocab_size, tuple(loaded.tokenizer.eos_ids), loaded.device)
         lookups = None
@@ -125,7 +134,8 @@ class EngineCore:
             drafter=Drafter(config.jump, lookups, self.prefix_cache, config.max_draft_tokens, loaded.device.type),
             prefill=prefill,
             on_finish=self._settle,
-            runs_ahead=loaded.device.type == "cuda" if config.run_ahead is None else config.run_ahead,
+            runs_ahead=states is None
+            and (loaded.device.type == "cuda" if config.run_ahead is None else config.run_ahead),
             stopwatch=stopwatch,
         )
         self._replies = ReplyMemory(config.reply_memory_bytes)
@@ -476,3 +486,7 @@ class EngineCore:
         self.prefix_cache.flush(pinned=True)
         self.prefix_cache.close()
         self._traffic.clear()
+
+
+def _state_store(config: EngineConfig, num_slots: int) -> StateStore:
+    return StateStore(num_slots, config.block_size, interval=config.state_interval, keeps=config.prefix_cache)

@@ -46,6 +46,7 @@ class RequestFactory:
         pool_len: tokens that the whole KV pool holds.
         vocab_size: width of the logits; token ids must lie below it.
         has_windows: whether some layers see the latest tokens only.
+        has_states: whether some layers keep a state instead of keys and values.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class RequestFactory:
         pool_len: int,
         vocab_size: int,
         has_windows: bool = False,
+        has_states: bool = False,
     ) -> None:
         self._tokenizer = tokenizer
         self._compiler = compiler
@@ -68,6 +70,7 @@ class RequestFactory:
         self._pool_len = pool_len
         self._vocab_size = vocab_size
         self._has_windows = has_windows
+        self._has_states = has_states
         self._random = random.Random(config.seed if config.seed is not None else secrets.randbits(64))
         self._ids = itertools.count()
 
@@ -84,6 +87,11 @@ class RequestFactory:
             limit = self._max_waiting_requests
             raise RequestError(f"n: {sampling.n} outputs do not fit a queue of {limit} requests", param="n")
         check_options(options)
+        if sampling.kv_budget is not None and self._has_states:
+            raise RequestError(
+                "kv_budget: this model has layers that keep a state of all tokens, dropped keys or not; leave it out",
+                param="kv_budget",
+            )
         if sampling.kv_budget is not None and self._has_windows:
             raise RequestError(
                 "kv_budget: this model has layers with a sliding window, which cannot be found once keys are dropped; "

@@ -369,6 +369,7 @@ class Stepper:
             request.num_computed_tokens -= 1
         self._prefix_cache.keep_scores(request, extend.start)
         if output.is_postponed or not extend.reaches_end:
+            self._prefix_cache.settle(extend)
             self._prefix_cache.commit(request)
             return None
         was_prefill = extend.start < request.num_prompt_tokens
@@ -382,6 +383,7 @@ class Stepper:
         num_new = num_tokens - first_output
         # The KV of accepted drafts is written; of the last token it is not.
         request.num_computed_tokens = num_tokens - 1 if num_new else num_tokens
+        self._prefix_cache.settle(extend)
         if num_new > 1:
             request.usage.jumped_tokens += num_new - 1
         if draft and request.num_predicted:
@@ -392,7 +394,7 @@ class Stepper:
         if reason is not None:
             request.output.finish()
             self._end(request, reason)
-            return new_delta(request, self._tokenizer.show)
+            return new_delta(request, self._tokenizer.show, needs_states=self._prefix_cache.states is not None)
         if was_prefill:
             self._prefix_cache.commit(request)
             self._pin_prompt(request)
@@ -402,7 +404,7 @@ class Stepper:
             self._drafter.draft(request)
         else:
             self._drafter.drop(request)
-        return new_delta(request, self._tokenizer.show)
+        return new_delta(request, self._tokenizer.show, needs_states=self._prefix_cache.states is not None)
 
     def _compact(self, batch: Batch) -> None:
         """Drops keys and values of requests that have come to their next compaction (`kv_budget`)."""

@@ -15,7 +15,7 @@ an extend says where the device finds its token, and holds nothing else.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -41,6 +41,8 @@ class Extend:
         draft: tokens to verify; empty unless the extend reaches the last known token.
         logits_from: first position whose logits are wanted.
         unread: where among the tokens that the step before decides its only one is found; -1: all are known.
+        state: of a model with recurrent layers, the slot of the state after `start` tokens; -1: there are none.
+        state_points: numbers of tokens of the request, rising, and the slots that take the states after them.
     """
 
     request: Request
@@ -49,6 +51,8 @@ class Extend:
     draft: list[int]
     logits_from: int
     unread: int = -1
+    state: int = -1
+    state_points: list[tuple[int, int]] = field(default_factory=list)
 
     @property
     def end(self) -> int:
@@ -92,6 +96,8 @@ class Batch:
         logits_rows: `[R]` int64, which rows these are, extend after extend.
         unread: `[T]` int64, `Extend.unread` of each token; None: all tokens are known. The ids of others are 0.
         adapters: whose rows they are, in their order; rows of the model alone are in none.
+        state_rounds: `[S, 4]` each, the segments of `kernels.state_rounds`; empty: the model has no states, or
+            none of a request are meant.
     """
 
     extends: list[Extend]
@@ -105,6 +111,7 @@ class Batch:
     logits_rows: IntArray
     unread: IntArray | None = None
     adapters: tuple[AdapterRows, ...] = ()
+    state_rounds: tuple[IntArray, ...] = ()
 
     def count_jumped(self) -> int:
         """Drafted tokens that were right so far, of all its requests."""
@@ -162,6 +169,7 @@ class Batch:
             np.array(wanted, np.int64),
             unread[owner] if (unread >= 0).any() else None,
             _adapter_rows(extends, query_starts) if has_adapters else (),
+            _state_rounds(extends, query_starts),
         )
 
 
@@ -179,3 +187,17 @@ def _adapter_rows(extends: Sequence[Extend], query_starts: npt.NDArray[np.int32]
         if adapter is not None:
             found.append(AdapterRows(begin, end, adapter))
     return tuple(found)
+
+
+def _state_rounds(extends: Sequence[Extend], query_starts: npt.NDArray[np.int32]) -> tuple[IntArray, ...]:
+    """Segment i of an extend, which reads what segment i - 1 has written, is in round i."""
+    rounds: list[list[tuple[int, int, int, int]]] = []
+    for extend, first in zip(extends, query_starts.tolist(), strict=False):
+        begin, read = first, extend.state
+        for index, (num_tokens, slot) in enumerate(extend.state_points):
+            if index == len(rounds):
+                rounds.append([])
+            end = first + num_tokens - extend.start
+            rounds[index].append((begin, end, read, slot))
+            begin, read = end, slot
+    return tuple(np.array(segments, np.int64) for segments in rounds)

@@ -118,7 +118,7 @@ def allocate_pool(config: EngineConfig, loaded: LoadedModel) -> KVCache:
     """The KV tensors, as many blocks as the settings or the memory allow."""
     model = loaded.decoder.config
     return KVCache(
-        num_layers=model.num_layers,
+        num_layers=model.num_kv_layers,
         num_blocks=pool_size(config, model, loaded.kv_dtype, loaded.device),
         num_kv_heads=model.num_kv_heads,
         block_size=config.block_size,
@@ -138,7 +138,7 @@ def pool_size(config: EngineConfig, model: ModelConfig, dtype: torch.dtype, devi
     if config.num_blocks is not None:
         return config.num_blocks
     block_bytes = KVCache.bytes_per_block(
-        num_layers=model.num_layers,
+        num_layers=model.num_kv_layers,
         num_kv_heads=model.num_kv_heads,
         block_size=config.block_size,
         head_dim=model.head_dim,

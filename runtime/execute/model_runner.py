@@ -29,11 +29,14 @@ from ...kernels import (
     score_keys,
     send,
 )
+from ...kernels.state_rounds import ZEROS, plan_states
 from ..device import on_device
 from ..models import AdaptedRows, Adapter, ModelConfig
+from ..models.decoder import StateStep
 from .batch import NOWHERE, AdapterRows, Batch
 from .cuda_graphs import CudaGraphs, Recorder, fill_in
 from .kv_cache import KVCache
+from .recurrent_states import SCRATCH, RecurrentStates
 from .warmup_batches import WarmupBatches
 
 Watch = Callable[[int, Tensor], None]  # see `Decoder.forward`
@@ -55,6 +58,7 @@ class DecoderLike(Protocol):
         logits_rows: Tensor | None,
         adapted: AdaptedRows | None = None,
         watch: Watch | None = None,
+        recurrent: StateStep | None = None,
     ) -> Tensor: ...
 
 
@@ -64,6 +68,7 @@ class ModelRunner:
     Args:
         recorder: captures steps of few tokens, which are then replayed; None: every step is launched kernel by kernel.
         deterministic: attention whose bits do not depend on the step; see `plan_attention`.
+        states: of recurrent layers. There is no recorder then.
 
     Attributes:
         num_forwards: forwards run so far.
@@ -78,7 +83,10 @@ class ModelRunner:
         recorder: Recorder | None = None,
         *,
         deterministic: bool = False,
+        states: RecurrentStates | None = None,
     ) -> None:
+        assert states is None or recorder is None
+        self._states = states
         self._decoder = decoder
         self._deterministic = deterministic
         self._kv_cache = kv_cache
@@ -171,7 +179,19 @@ class ModelRunner:
             if batch.unread is not None:
                 fill_in(token_ids, send(batch.unread, self._device), decided, self._decoder.config.vocab_size)
             plan, adapted = self._plan(batch), self._adapted(batch)
-            return self._forward(token_ids, positions, plan, slots, logits_rows, adapted, watch)
+            return self._forward(
+                token_ids, positions, plan, slots, logits_rows, adapted, watch, self._state_step(batch)
+            )
+
+    def _state_step(self, batch: Batch) -> StateStep | None:
+        if self._states is None:
+            return None
+        rounds = batch.state_rounds
+        if not rounds:  # a warm-up batch
+            starts = batch.query_starts.astype(np.int64)
+            slots = np.broadcast_to([ZEROS, SCRATCH], (len(starts) - 1, 2))
+            rounds = (np.column_stack([starts[:-1], starts[1:], slots]),)
+        return StateStep(self._states.layers, plan_states(rounds, self._device))
 
     def _adapted(self, batch: Batch, buffer: FixedBuffer | None = None) -> AdaptedRows | None:
         """buffer: where it shall lie, for a batch of which all logits are wanted."""
@@ -211,7 +231,8 @@ class ModelRunner:
         logits_rows: Tensor | None = None,
         adapted: AdaptedRows | None = None,
         watch: Watch | None = None,
+        recurrent: StateStep | None = None,
     ) -> Tensor:
         step = (token_ids, positions, self._kv_cache, plan, slots, logits_rows)
-        few: dict[str, Any] = {"adapted": adapted, "watch": watch}  # that hardly any step has
+        few: dict[str, Any] = {"adapted": adapted, "watch": watch, "recurrent": recurrent}  # that hardly any step has
         return self._decoder.forward(*step, **{name: one for name, one in few.items() if one is not None})

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from .experts_config import ExpertNames, ExpertOptions
 from .json_file import Fields
+from .recurrent_config import RecurrentOptions
 
 WindowRule = Callable[[Fields, int], list[bool]]
 
@@ -60,6 +61,14 @@ class Architecture:
         local_theta: layers with a window have a rope of their own, with this default base (0: they do not).
         unscaled_windows: they have one of the same base, without its scaling.
         experts: MLPs are mixtures of experts; None: they are not.
+        recurrent: some layers keep a state instead of keys and values; None: none does.
+        gated_attention: queries come with a gate, by whose sigmoid what attention makes is multiplied (Qwen3-Next).
+        eps_key: key of `config.json` for the norms' epsilon.
+        final_norm: name of the last norm, next to the layers.
+        width_key: key of `config.json` for the MLP's width.
+        positions_key: key that says "rope" where there is one; "": there is.
+        no_experts_key: key of a number of experts that must be 0; "": none.
+        adjusts_width: the MLP's width is what an MLP without a gate would have (LFM2).
     """
 
     names: LayerNames = LayerNames()
@@ -86,6 +95,14 @@ class Architecture:
     local_theta: float = 0.0
     unscaled_windows: bool = False
     experts: ExpertOptions | None = None
+    recurrent: RecurrentOptions | None = None
+    gated_attention: bool = False
+    eps_key: str = "rms_norm_eps"
+    final_norm: str = "norm"
+    width_key: str = "intermediate_size"
+    positions_key: str = ""
+    no_experts_key: str = ""
+    adjusts_width: bool = False
 
 
 def _all_layers(fields: Fields, num_layers: int) -> list[bool]:
@@ -168,6 +185,46 @@ _MIXTRAL = ExpertNames(
     router="block_sparse_moe.gate", expert="block_sparse_moe.experts.{}", gate="w1", up="w3", down="w2"
 )
 
+_LFM2 = replace(
+    _LLAMA,
+    names=LayerNames(
+        input_norm="operator_norm",
+        q_norm="self_attn.q_layernorm",
+        k_norm="self_attn.k_layernorm",
+        o="self_attn.out_proj",
+        mlp_norm="ffn_norm",
+        gate_up=("feed_forward.w1", "feed_forward.w3"),
+        down="feed_forward.w2",
+    ),
+    qkv_bias=False,
+    o_bias=False,
+    qk_norm=True,
+    tied=True,
+    recurrent=RecurrentOptions("short_conv", "conv.", ("conv",)),
+    eps_key="norm_eps",
+    final_norm="embedding_norm",
+    adjusts_width=True,
+)
+_QWEN35_RECURRENT = RecurrentOptions("delta", "linear_attn.", ("linear_attention",))
+_QWEN35 = replace(
+    _LLAMA,
+    qk_norm=True,
+    norm_offset=1.0,
+    partial_rotary=0.25,
+    recurrent=_QWEN35_RECURRENT,
+    gated_attention=True,
+)
+
+_GRANITE = replace(_LLAMA, scale_embedding="embedding_multiplier", multipliers=True)
+_GRANITE_HYBRID = replace(
+    _GRANITE,
+    names=LayerNames(gate_up=("shared_mlp.input_linear",), down="shared_mlp.output_linear"),
+    recurrent=RecurrentOptions("state_space", "mamba.", ("mamba", "linear_attention")),
+    width_key="shared_intermediate_size",
+    positions_key="position_embedding_type",
+    no_experts_key="num_local_experts",
+)
+
 _QWEN2_MOE = ExpertNames(shared="mlp.shared_expert", shared_gate="mlp.shared_expert_gate")
 _GPT_OSS = ExpertOptions(
     ExpertNames(router="mlp.router", stacked="mlp.experts"), normalises=True, linear_biases=True, clamps=(1.702, 7.0)
@@ -182,7 +239,8 @@ ARCHITECTURES: dict[str, Architecture] = {
     "Phi3ForCausalLM": _PHI3,  # Phi-3, Phi-4, Phi-4-mini
     "GemmaForCausalLM": _GEMMA,
     "Gemma2ForCausalLM": _GEMMA2,
-    "GraniteForCausalLM": replace(_LLAMA, scale_embedding="embedding_multiplier", multipliers=True),
+    "GraniteForCausalLM": _GRANITE,
+    "GraniteMoeHybridForCausalLM": _GRANITE_HYBRID,  # Granite 4.0, those without experts
     "Olmo2ForCausalLM": _OLMO2,
     "Olmo3ForCausalLM": replace(_OLMO2, sliding=_all_but_every_fourth, unscaled_windows=True),
     "GlmForCausalLM": _GLM,
@@ -210,6 +268,13 @@ ARCHITECTURES: dict[str, Architecture] = {
         sliding=_every_other_if_enabled,
         experts=ExpertOptions(_QWEN2_MOE),
     ),
+    "Lfm2ForCausalLM": _LFM2,
+    "Qwen3NextForCausalLM": replace(
+        _QWEN35,
+        recurrent=replace(_QWEN35_RECURRENT, is_fused=True),
+        experts=ExpertOptions(_QWEN2_MOE, normalises=True),
+    ),
+    "Qwen3_5ForCausalLM": _QWEN35,
     "OlmoeForCausalLM": replace(_LLAMA, qk_norm=True, whole_norms=True, clip_key="clip_qkv", experts=ExpertOptions()),
     "GptOssForCausalLM": replace(_LLAMA, biased=True, has_sinks=True, sliding=_every_other, experts=_GPT_OSS),
     "Gemma3ForCausalLM": replace(_GEMMA2, qk_norm=True, sliding=_all_but_every_nth, local_theta=10_000.0),
@@ -227,6 +292,10 @@ BY_MODEL_TYPE: dict[str, str] = {
     "olmo2": "Olmo2ForCausalLM",
     "olmo3": "Olmo3ForCausalLM",
     "glm": "GlmForCausalLM",
+    "granitemoehybrid": "GraniteMoeHybridForCausalLM",
+    "lfm2": "Lfm2ForCausalLM",
+    "qwen3_next": "Qwen3NextForCausalLM",
+    "qwen3_5_text": "Qwen3_5ForCausalLM",
     "glm4": "Glm4ForCausalLM",
     "youtu": "YoutuForCausalLM",
     "minicpm3": "MiniCPM3ForCausalLM",

@@ -23,6 +23,7 @@ from .gguf.special_ids import end_ids, token_id
 from .gguf.tensor_types import Forms
 from .json_file import MOST_WIDTH, Fields, read_json_object
 from .latent_config import LatentConfig, attention_scale
+from .recurrent_config import RecurrentConfig
 from .rope_config import RopeConfig
 from .weight_format import WeightFormat, read_weight_format
 
@@ -68,6 +69,7 @@ class ModelConfig:
         eos_ids: tokens that end a generation, from `generation_config.json` or else `config.json`; may be empty.
         bos_id: -1: none is named.
         dtype: of the stored weights, where they are not in fewer bits.
+        recurrent: of layers that keep a state; None: all keep keys and values.
         weight_format: of linear maps that are; None: they are in `dtype`, or experts in MXFP4.
     """
 
@@ -99,11 +101,21 @@ class ModelConfig:
     eos_ids: tuple[int, ...]
     bos_id: int
     dtype: NumberType
+    recurrent: RecurrentConfig | None = None
     weight_format: WeightFormat | Forms | None = None
 
     @property
     def num_layers(self) -> int:
         return len(self.layers)
+
+    def is_recurrent(self, index: int) -> bool:
+        """Whether a layer keeps a state instead of keys and values."""
+        return self.recurrent is not None and self.recurrent.layers[index]
+
+    @property
+    def num_kv_layers(self) -> int:
+        """Layers that keep keys and values."""
+        return self.num_layers - (0 if self.recurrent is None else sum(self.recurrent.layers))
 
     def experts_of(self, index: int) -> ExpertsConfig | None:
         """The mixture in place of a layer's MLP; None: it has an MLP."""
@@ -111,8 +123,9 @@ class ModelConfig:
 
     @property
     def qkv_size(self) -> int:
-        """Rows of the fused query, key and value projection, of heads with keys and values of their own."""
-        return (self.num_heads + 2 * self.num_kv_heads) * self.head_dim
+        """Rows of the fused query, key and value projection, of heads with keys and values of their own; and gates."""
+        num_queries = 2 * self.num_heads if self.options.gated_attention else self.num_heads
+        return (num_queries + 2 * self.num_kv_heads) * self.head_dim
 
     @property
     def attended_size(self) -> int:
@@ -182,6 +195,8 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...]) -> ModelConfig
         )
     if options.clip_key and options.clip_key in fields:
         raise ModelError(f"{fields.place}: {options.clip_key}: queries, keys and values are not clipped here")
+    if options.no_experts_key and fields.integer(options.no_experts_key, 0, at_least=0):
+        raise ModelError(f"{fields.place}: {options.no_experts_key}: {architecture} is run without experts only")
     num_layers = fields.integer("num_hidden_layers", at_most=MOST_LAYERS)
     hidden_size = fields.integer("hidden_size", at_most=MOST_WIDTH)
     num_heads = fields.integer("num_attention_heads", at_most=MOST_HEADS)
@@ -201,6 +216,9 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...]) -> ModelConfig
     experts = None
     if options.experts is not None:
         experts = ExpertsConfig.from_fields(fields, options.experts, num_layers, is_mxfp4=is_mxfp4)
+    recurrent = None
+    if options.recurrent is not None:
+        recurrent = RecurrentConfig.from_fields(fields, options.recurrent, num_layers, hidden_size)
     return ModelConfig(
         architecture=architecture,
         options=options,
@@ -209,16 +227,18 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...]) -> ModelConfig
         num_heads=num_heads,
         num_kv_heads=num_kv_heads,
         head_dim=head_dim,
-        intermediate_size=fields.integer("intermediate_size", at_most=MOST_WIDTH),
+        intermediate_size=_intermediate_size(fields, options),
         layers=tuple(map(LayerConfig, windows, rope_of_layer)),
         latent=latent,
         experts=experts,
         ropes=ropes,
-        rms_norm_eps=fields.number("rms_norm_eps", 1e-6),
+        rms_norm_eps=fields.number(options.eps_key, 1e-6),
         qkv_bias=_bias(fields, options, options.qkv_bias),
         o_bias=_bias(fields, options, options.o_bias),
         mlp_bias=fields.boolean("mlp_bias", False),
-        tie_word_embeddings=fields.boolean("tie_word_embeddings", options.tied),
+        tie_word_embeddings=fields.boolean(
+            "tie_embedding" if "tie_embedding" in fields else "tie_word_embeddings", options.tied
+        ),
         activation=activation,
         embedding_scale=_embedding_scale(fields, options, hidden_size),
         residual_scale=_residual_scale(fields, options, num_layers),
@@ -230,8 +250,19 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...]) -> ModelConfig
         eos_ids=_eos_ids(fields, generation_eos, vocab_size),
         bos_id=next(iter(fields.ids("bos_token_id")), -1),
         dtype=_dtype(fields, "bfloat16" if is_mxfp4 or weight_format is not None else "float32"),
+        recurrent=recurrent,
         weight_format=weight_format,
     )
+
+
+def _intermediate_size(fields: Fields, options: Architecture) -> int:
+    key = "block_ff_dim" if "block_ff_dim" in fields else options.width_key
+    size = fields.integer(key, at_most=MOST_WIDTH)
+    if not options.adjusts_width or not fields.boolean("block_auto_adjust_ff_dim", True):
+        return size
+    multiple = fields.integer("block_multiple_of", 256, at_most=MOST_WIDTH)
+    factor = fields.number("block_ffn_dim_multiplier", 1.0)
+    return -(-int(factor * int(2 * size / 3)) // multiple) * multiple
 
 
 def _architecture(fields: Fields) -> str:
@@ -325,6 +356,8 @@ def _ropes(
         local = parameters.section("sliding_attention") if per_type else Fields({}, fields.place)
         ropes.append(read(local, fields.number("rope_local_base_freq", options.local_theta or theta)))
     used = [1 if window and has_local else 0 for window in windows]
+    if options.positions_key and fields.values.get(options.positions_key) != "rope":
+        used = [-1] * len(used)
     keeps = fields.values.get("no_rope_layers")
     if keeps is not None:
         if not isinstance(keeps, list) or len(keeps) != len(windows) or any(keep not in (0, 1) for keep in keeps):

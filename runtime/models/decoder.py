@@ -18,7 +18,7 @@ lets a row's bits depend on the other rows: a token's logits are the same alone,
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,18 +27,29 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from ...kernels import PLACES, Gate, LinearWeight, LoraPlan, ops
+from ...kernels import PLACES, Gate, LinearWeight, LinearWeights, LoraPlan, ops
 from ...kernels.linear_weight import Quantise
+from ...kernels.state_rounds import StateRounds
 from .config import ModelConfig
+from .delta_net import DeltaNetWeights, read_delta_net
 from .experts import ExpertRules, ExpertsWeights, mixture, read_experts
 from .gguf.checkpoint import GgufCheckpoint
 from .gguf.file import GgufFile, is_gguf
 from .latent import LatentWeights, queries_and_latents, read_latent_weights, values
 from .pair_order import qkv_order
 from .reader import Reader
+from .recurrent_config import RecurrentConfig
 from .rope import rope_table
+from .short_conv import ShortConvWeights, read_short_conv
+from .state_space import StateSpaceWeights, read_state_space
 from .weights import TORCH_TYPES, Checkpoint, open_checkpoint
 
+Mixer = ShortConvWeights | DeltaNetWeights | StateSpaceWeights
+READ_MIXER: dict[str, Callable[[Reader, str, RecurrentConfig], Mixer]] = {
+    "short_conv": read_short_conv,
+    "delta": read_delta_net,
+    "state_space": read_state_space,
+}
 AT_QKV, AT_O, AT_GATE_UP, AT_DOWN = range(len(PLACES))
 ROW_TILE = 256  # about where a product on a GPU stops being bound by reading the weights
 
@@ -72,6 +83,20 @@ class LayerWeights:
     sinks: Tensor | None = None  # [num_heads], fp32
     latent: LatentWeights | None = None  # in place of qkv
     experts: ExpertsWeights | None = None  # in place of gate_up and down
+    recurrent: Mixer | None = None  # in place of attention
+
+
+@dataclass(frozen=True, slots=True)
+class StateStep:
+    """What recurrent layers need of a step.
+
+    Attributes:
+        states: by layer, the tensors of its states (`RecurrentConfig.state_shapes`), one entry per slot; changed.
+        rounds: which rows read and write which slots.
+    """
+
+    states: Sequence[tuple[Tensor, ...]]
+    rounds: StateRounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +132,8 @@ class Decoder:
         self.max_positions = max_positions
         self._embedding = embedding
         self._layers = list(zip(config.layers, layers, strict=True))
+        attends = [not config.is_recurrent(index) for index in range(config.num_layers)]
+        self._kv_index = [sum(attends[:index]) for index in range(config.num_layers)]  # of a layer, in the cache
         self._final_norm = final_norm
         self._lm_head = lm_head
         self._rope_tables = [rope_table(rope, max_positions).to(self.device) for rope in config.ropes]
@@ -150,7 +177,8 @@ class Decoder:
                 layers.append(_read_layer(reader, f"{prefix}layers.{index}.", index))
                 if report is not None:
                     report(index + 1, config.num_layers)
-            final_norm = reader.norm(f"{prefix}norm.weight", config.hidden_size) * config.width_scale
+            final_norm = reader.norm(f"{prefix}{config.options.final_norm}.weight", config.hidden_size)
+            final_norm = final_norm * config.width_scale
             lm_head = embedding
             if not config.tie_word_embeddings:
                 lm_head = reader.linear("", ("lm_head",), [config.vocab_size], config.hidden_size, False)
@@ -167,13 +195,16 @@ class Decoder:
     @property
     def num_weight_bytes(self) -> int:
         """Bytes of all weights on the device, the tied embedding counted once."""
-        parts = {id(part): part for part in (self._embedding, self._lm_head, self._final_norm)}
+        parts: dict[int, Tensor | LinearWeight | LinearWeights] = {
+            id(part): part for part in (self._embedding, self._lm_head, self._final_norm)
+        }
         for _, layer in self._layers:
-            groups: list[LayerWeights | LatentWeights | ExpertsWeights | None] = [layer, layer.latent, layer.experts]
-            for weights in groups:
+            for weights in (layer, layer.latent, layer.experts, layer.recurrent):
                 if weights is not None:
-                    found = [getattr(weights, name) for name in weights.__slots__ if name not in ("latent", "experts")]
-                    parts |= {id(part): part for part in found if part is not None}
+                    found = [getattr(weights, name) for name in weights.__slots__]
+                    parts |= {
+                        id(part): part for part in found if isinstance(part, (Tensor, LinearWeight, LinearWeights))
+                    }
         return sum(part.nbytes if isinstance(part, Tensor) else part.num_bytes for part in parts.values())
 
     @torch.inference_mode()
@@ -187,12 +218,14 @@ class Decoder:
         logits_rows: Tensor | None = None,
         adapted: AdaptedRows | None = None,
         watch: Callable[[int, Tensor], None] | None = None,
+        recurrent: StateStep | None = None,
     ) -> Tensor:
         """Computes one step and writes its KV into `kv_cache`.
 
         token_ids, positions, slots `[T]` int64 (slot = block · block_size + offset); logits_rows `[R]` int64: the
         rows whose logits are wanted, None: all. adapted: None where no row goes through an adapter. watch: called in
-        each layer with its index and queries `[T, H, head_dim]`, before they meet the keys. Returns `[R, vocab_size]`,
+        each layer with its index and queries `[T, H, head_dim]`, before they meet the keys. recurrent: the states, of a
+        model with such layers. Returns `[R, vocab_size]`,
         fp32 or, on a GPU, as the last product has them.
         """
         x = self._embedding.rows(token_ids)
@@ -203,13 +236,23 @@ class Decoder:
         normed, residual = x if first is None else ops.rms_norm(x, first, eps), x
         last, scale = len(self._layers) - 1, self.config.residual_scale
         lora = adapted.every if adapted is not None else None
+        no_logits = logits_rows is not None and logits_rows.shape[0] == 0
+        nothing = torch.empty((0, self.config.vocab_size), dtype=torch.float32, device=self.device)
         for index, (_, weights) in enumerate(self._layers):
-            q = self._write_kv(index, normed, positions, kv_cache, slots, lora)
-            if watch is not None:
-                watch(index, q)
-            if index == last and logits_rows is not None and logits_rows.shape[0] == 0:
-                return torch.empty((0, self.config.vocab_size), dtype=torch.float32, device=self.device)
-            attended = self._attend(index, q, kv_cache, plan)
+            if weights.recurrent is not None:
+                assert recurrent is not None
+                attended = weights.recurrent.mix(normed, recurrent.states[index], recurrent.rounds)
+                if index == last and no_logits:
+                    return nothing
+            else:
+                q, gate = self._write_kv(index, normed, positions, kv_cache, slots, lora)
+                if watch is not None:
+                    watch(index, q)
+                if index == last and no_logits:
+                    return nothing
+                attended = self._attend(index, q, kv_cache, plan)
+                if gate is not None:
+                    attended = attended * ops.sigmoid(gate)
             if index == last and logits_rows is not None:
                 attended, residual = attended[logits_rows], residual[logits_rows]
                 lora = adapted.wanted if adapted is not None else None
@@ -240,19 +283,23 @@ class Decoder:
         kv_cache: KVTensors,
         slots: Tensor,
         lora: LoraPlan | None,
-    ) -> Tensor:
-        """Queries `[T, H, head_dim]`; what they meet of these tokens is in the cache of the layer then."""
+    ) -> tuple[Tensor, Tensor | None]:
+        """Queries `[T, H, head_dim]`; what they meet of these tokens is in the cache of the layer then. And the gate of
+        what they will find, `[T, H · head_dim]`; None: there is none."""
         spec, layer = self._layers[index]
-        keys, latent = kv_cache.keys[index], self.config.latent
+        kept = self._kv_index[index]
+        keys, latent = kv_cache.keys[kept], self.config.latent
         if latent is not None and layer.latent is not None:
             table = self._rope_tables[spec.rope]
             q, latents = queries_and_latents(normed, layer.latent, latent, positions, table)
             ops.write_latents(latents, keys[:, 0], slots)
-            return q
+            return q, None
         assert layer.qkv is not None
         config = self.config
         heads = _linear(normed, layer.qkv, lora, index, AT_QKV).view(len(positions), -1, config.head_dim)
-        q, k, v = torch.split(heads, [config.num_heads, config.num_kv_heads, config.num_kv_heads], dim=1)
+        sizes = [config.num_heads, config.num_kv_heads, config.num_kv_heads]
+        gates = [config.num_heads] if config.options.gated_attention else []
+        q, k, v, *gate = torch.split(heads, sizes + gates, dim=1)
         norms, eps = None, config.rms_norm_eps
         if layer.q_norm is not None and layer.k_norm is not None:
             if config.options.whole_norms:
@@ -261,27 +308,29 @@ class Decoder:
             else:
                 norms = layer.q_norm, layer.k_norm
         cos_sin = self._rope_tables[spec.rope] if spec.rope >= 0 else None
-        scales = kv_cache.key_scales[index], kv_cache.value_scales[index]
-        return ops.place_heads(q, k, v, positions, cos_sin, norms, eps, keys, kv_cache.values[index], slots, *scales)
+        scales = kv_cache.key_scales[kept], kv_cache.value_scales[kept]
+        q = ops.place_heads(q, k, v, positions, cos_sin, norms, eps, keys, kv_cache.values[kept], slots, *scales)
+        return q, gate[0].flatten(1) if gate else None
 
     def _attend(self, index: int, q: Tensor, kv_cache: KVTensors, plan: ops.AttentionPlan) -> Tensor:
         """Values of all heads side by side, `[T, attended_size]`."""
         spec, layer = self._layers[index]
-        config, keys = self.config, kv_cache.keys[index]
+        kept, config = self._kv_index[index], self.config
+        keys = kv_cache.keys[kept]
         if config.latent is not None and layer.latent is not None:
             scale, rank = config.attention_scale, config.latent.rank
             return values(ops.latent_attention(q, keys[:, 0], plan, scale=scale, rank=rank), layer.latent)
         return ops.attention(
             q,
             keys,
-            kv_cache.values[index],
+            kv_cache.values[kept],
             plan,
             scale=config.attention_scale,
             window=spec.window,
             soft_cap=config.attention_soft_cap,
             sinks=layer.sinks,
-            k_scales=kv_cache.key_scales[index],
-            v_scales=kv_cache.value_scales[index],
+            k_scales=kv_cache.key_scales[kept],
+            v_scales=kv_cache.value_scales[kept],
         ).flatten(1)
 
     def _mlp(self, index: int, normed: Tensor, slots: Tensor | None, lora: LoraPlan | None) -> Tensor:
@@ -329,15 +378,25 @@ def _read_layer(reader: Reader, base: str, index: int) -> LayerWeights:
     q_size, kv_size = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
     q_norm, k_norm = (q_size, kv_size) if config.options.whole_norms else (config.head_dim, config.head_dim)
     has_sinks = config.options.has_sinks
-    rows = [q_size, kv_size, kv_size] if len(names.qkv) == 3 else [config.qkv_size]
+    rows = [config.qkv_size - 2 * kv_size, kv_size, kv_size] if len(names.qkv) == 3 else [config.qkv_size]
     order, pre_norms = qkv_order(config, reader.device), config.options.pre_norms
+    recurrent, attends = config.recurrent, not config.is_recurrent(index)
+    o_base, o_name, o_size, o_bias = base, names.o, config.attended_size, config.o_bias
+    mixer: Mixer | None = None
+    if recurrent is not None and not attends:
+        o_base, o_name = f"{base}{recurrent.options.base}", "out_proj"
+        o_size, o_bias = recurrent.attended_size, recurrent.has_bias
+        mixer = READ_MIXER[recurrent.options.kind](reader, o_base, recurrent)
+        is_normed = has_sinks = False
     return LayerWeights(
         input_norm=reader.norm(f"{base}{names.input_norm}.weight", hidden) if pre_norms else None,
-        qkv=reader.linear(base, names.qkv, rows, hidden, config.qkv_bias, order) if latent is None else None,
+        qkv=reader.linear(base, names.qkv, rows, hidden, config.qkv_bias, order)
+        if latent is None and attends
+        else None,
         q_norm=reader.norm(f"{base}{names.q_norm}.weight", q_norm) if is_normed else None,
         k_norm=reader.norm(f"{base}{names.k_norm}.weight", k_norm) if is_normed else None,
         sinks=reader.tensor([f"{base}{names.sinks}"], [config.num_heads], []).float() if has_sinks else None,
-        o=reader.linear(base, (names.o,), [hidden], config.attended_size, config.o_bias),
+        o=reader.linear(o_base, (o_name,), [hidden], o_size, o_bias),
         post_attention_norm=reader.norm(f"{base}{names.post_attention_norm}.weight", hidden) if sandwich else None,
         mlp_norm=reader.norm(f"{base}{names.mlp_norm}.weight", hidden) if pre_norms else None,
         gate_up=reader.linear(base, names.gate_up, mlp_rows, hidden, config.mlp_bias) if experts is None else None,
@@ -345,4 +404,5 @@ def _read_layer(reader: Reader, base: str, index: int) -> LayerWeights:
         post_mlp_norm=reader.norm(f"{base}{names.post_mlp_norm}.weight", hidden) if sandwich else None,
         latent=None if latent is None else read_latent_weights(reader, f"{base}self_attn.", latent),
         experts=None if experts is None else read_experts(reader, base, experts),
+        recurrent=mixer,
     )

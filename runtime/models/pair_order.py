@@ -24,10 +24,16 @@ def head_order(config: ModelConfig) -> Tensor | None:
 
 
 def qkv_order(config: ModelConfig, device: torch.device) -> Tensor | None:
-    """The same for the rows of queries, keys and values together, `[qkv_size]`."""
-    order = head_order(config)
-    if order is None:
+    """The same for the rows of queries, keys and values together, and of gates, which come last: `[qkv_size]`.
+
+    A gate is stored after the query of its head.
+    """
+    order, rows = head_order(config), torch.arange(config.qkv_size).view(-1, config.head_dim)
+    if config.options.gated_attention:
+        queries, rest = rows[: 2 * config.num_heads], rows[2 * config.num_heads :]
+        rows = torch.cat([queries[::2], rest, queries[1::2]])
+    elif order is None:
         return None
-    rows = torch.arange(config.qkv_size).view(-1, config.head_dim)
     turned = config.num_heads + config.num_kv_heads
-    return torch.cat([rows[:turned, order], rows[turned:]]).flatten().to(device)
+    first = rows[:turned] if order is None else rows[:turned, order]
+    return torch.cat([first, rows[turned:]]).flatten().to(device)

@@ -264,6 +264,7 @@ class Scheduler:
                 break
         if not extends:
             return None
+        self._prefix_cache.plan_states(extends)
         return Batch.from_extends(extends, self._prefix_cache.block_size)
 
     def _reserve(self, extend: Extend) -> bool:

@@ -44,14 +44,22 @@ class FakeModelConfig:
     attention_soft_cap: float = 0.0
     num_kv_parts: int = 2
     latent: None = None
+    recurrent: None = None
     layers: tuple[LayerConfig, ...] = (LayerConfig(window=0, rope=0),)
     ropes: tuple[RopeConfig, ...] = ()
     vocab_size: int = VOCAB_SIZE
     max_position_embeddings: int = 4096
     dtype: torch.dtype = torch.float64
 
+    @property
+    def num_kv_layers(self) -> int:
+        return self.num_layers
+
     def experts_of(self, index: int) -> None:
         return None
+
+    def is_recurrent(self, index: int) -> bool:
+        return False
 
 
 def logits_after(token_ids: Sequence[int]) -> np.ndarray:

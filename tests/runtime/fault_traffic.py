@@ -26,6 +26,7 @@ from .engine.test_adapters import AdaptedFakeDecoder
 from .fakes import NEVER, fake_engine, greedy_truth
 from .fault_sites import Fault, Interrupt, Watch
 from .kv_compress.test_budget import KeepingDecoder
+from .recurrent_fake import RecurrentFakeDecoder
 
 MOST_STEPS = 300
 FORCED_TEXT = b"abcdefghij"
@@ -283,6 +284,28 @@ def budgets(watch: Watch, _: Path) -> Run:
     return run
 
 
+def states(watch: Watch, _: Path) -> Run:
+    """A model with recurrent layers and few states: prompts that share beginnings, drafts, a fork, an abort."""
+    clock = Clock()
+    few_states = {"state_interval": 5, "state_memory_bytes": 16 * 12, "max_running_requests": 6}
+    engine = fake_engine(clock, RecurrentFakeDecoder(), check_invariants=False, num_blocks=24, **few_states)
+    run = Run(engine, watch, clock)
+    spec = regex("(ab|cd){2,5}(ef)?")
+    for number in range(4):
+        run.add(f"first {number}", [*range(13), number], 6, spec if number % 2 else None)
+    run.step(3)
+    run.fork("first 0", "child")
+    run.add("aborted", [*range(13), 9], 9)
+    run.step(2)
+    run.abort("aborted")
+    for number in range(3):
+        run.add(f"again {number}", [*range(9 + 2 * number), 50], 5, spec, prediction=[97, 98, 99, 100])
+    run.step(2)
+    run.do(lambda: EngineCore.flush_cache(engine))
+    run.add("last", [*range(13), 0], 4)
+    return run
+
+
 def detours(watch: Watch, _: Path) -> Run:
     """While one computes what others wait for, those further on in the line are admitted."""
     clock = Clock()
@@ -293,7 +316,7 @@ def detours(watch: Watch, _: Path) -> Run:
     return run
 
 
-SCENARIOS = (few, adapters, detours, budgets, tiers, guesses, crowd, ahead)
+SCENARIOS = (few, adapters, states, detours, budgets, tiers, guesses, crowd, ahead)
 
 
 def play(scenario: Scenario, watch: Watch) -> tuple[dict[str, Result], set[str], dict[str, str]]:

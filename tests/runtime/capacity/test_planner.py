@@ -25,6 +25,14 @@ from ..models.test_models import CASES, save_random_model
 GIB = 1 << 30
 LATENT_CASES = ["youtu", "youtu-whole-queries", "minicpm3"]
 EXPERT_CASES = ["mixtral", "qwen3-moe", "qwen3-moe-dense-layer", "deepseek-v2", "deepseek-v3"]
+RECURRENT_CASES = [
+    "lfm2",
+    "lfm2-biases-attention-last",
+    "qwen3-next",
+    "qwen3-next-attention-last-dense-layer",
+    "qwen3.5",
+]
+RECURRENT_CASES += ["granite-hybrid", "granite-hybrid-groups-rope-biases"]
 EXPERT_CASES += ["qwen2-moe", "qwen2-moe-dense-layers-window", "olmoe-normalised-biases", "gpt-oss"]
 
 
@@ -50,7 +58,12 @@ def llama_8b(tmp_path: Path) -> ModelConfig:
 
 @pytest.mark.parametrize(
     "case",
-    ["llama-gqa", "llama-mha-tied", "llama-biases", "qwen2", "qwen3", "phi3", "gemma3", *LATENT_CASES, *EXPERT_CASES],
+    [
+        *("llama-gqa", "llama-mha-tied", "llama-biases", "qwen2", "qwen3", "phi3", "gemma3"),
+        *LATENT_CASES,
+        *EXPERT_CASES,
+        *RECURRENT_CASES,
+    ],
 )
 def test_weight_bytes_are_what_loading_takes(tmp_path: Path, case: str) -> None:
     save_random_model(tmp_path, *CASES[case])

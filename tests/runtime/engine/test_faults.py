@@ -97,12 +97,14 @@ def test_the_scenarios_reach_all_that_a_step_does() -> None:
     assert len([site for site in undisturbed(few)[0] if site.is_python]) > 200
     wanted = {"Scheduler._preempt", "PrefixCache.compact", "PrefixCache.adopt", "PrefixCache.partner", "Detours.add"}
     wanted |= {
-        "PrefixCache._hand_on_scores",
+        "PrefixCache._hand_on",
+        "PrefixCache._lease_to_state",
         "PrefixCache.fork",
         "PrefixCache.copy",
         "PrefixCache.pin",
         "Stepper._fail",
     }
+    wanted |= {"StateStore.fork", "StateStore.merge", "StateStore._evict", "StateStore.keep_last", "StateStore.forget"}
     wanted |= {"Stepper._run_ahead", "Drafter.begin_step", "Lookup.expect", "LowerTiers.leaving"}
     assert wanted - reached == set()
 

@@ -6,6 +6,7 @@ import logging
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,10 @@ import pytest
 import torch
 
 from phloem.kernels import ops
+from phloem.kernels.state_rounds import ZEROS, StateRounds, plan_states
+from phloem.runtime.execute.recurrent_states import RecurrentStates
 from phloem.runtime.models import Decoder, ModelConfig, resolve_model
+from phloem.runtime.models.decoder import StateStep
 from phloem.runtime.tokenizer.tokenizer import Tokenizer
 
 SMALL: dict[str, Any] = {
@@ -88,6 +92,26 @@ GPT_OSS = {
     "rope_parameters": {**YARN, "truncate": False},
     # small enough that the clamp is met
     "swiglu_limit": 0.7,
+}
+
+DELTA = {
+    "head_dim": 16,
+    "num_hidden_layers": 4,
+    "linear_num_value_heads": 4,
+    "linear_num_key_heads": 2,
+    "linear_key_head_dim": 16,
+    "linear_value_head_dim": 24,
+    "layer_types": ["linear_attention", "linear_attention", "full_attention", "linear_attention"],
+}
+
+STATE_SPACE = {
+    "num_hidden_layers": 4,
+    "num_local_experts": 0,
+    "shared_intermediate_size": 40,
+    "mamba_n_heads": 6,
+    "mamba_d_state": 16,
+    "mamba_d_head": 16,
+    "layer_types": ["linear_attention", "linear_attention", "full_attention", "linear_attention"],
 }
 
 # name: (transformers' model class, what differs from SMALL)
@@ -236,6 +260,54 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         "GptOssForCausalLM",
         {**GPT_OSS, "layer_types": ["full_attention"] * 3, "num_experts_per_tok": 1, "swiglu_limit": 7.0},
     ),
+    "lfm2": (
+        "Lfm2ForCausalLM",
+        {
+            "num_hidden_layers": 4,
+            "layer_types": ["conv", "full_attention", "conv", "conv"],
+            "block_multiple_of": 16,
+            "eos_token_id": [7],
+        },
+    ),
+    "lfm2-biases-attention-last": (
+        "Lfm2ForCausalLM",
+        {
+            "layer_types": ["conv", "full_attention"],
+            "conv_bias": True,
+            "conv_L_cache": 4,
+            "block_auto_adjust_ff_dim": False,
+            "eos_token_id": [7],
+            "tie_word_embeddings": True,
+        },
+    ),
+    "qwen3-next": ("Qwen3NextForCausalLM", {**QWEN2_MOE, **DELTA}),
+    "qwen3-next-attention-last-dense-layer": (
+        "Qwen3NextForCausalLM",
+        {**QWEN2_MOE, **DELTA, "layer_types": None, "mlp_only_layers": [1], "linear_num_key_heads": 4},
+    ),
+    "qwen3.5": ("Qwen3_5ForCausalLM", DELTA),
+    "granite-hybrid": (
+        "GraniteMoeHybridForCausalLM",
+        {
+            **STATE_SPACE,
+            "embedding_multiplier": 3.0,
+            "attention_multiplier": 0.2,
+            "residual_multiplier": 0.4,
+            "logits_scaling": 6.0,
+        },
+    ),
+    "granite-hybrid-groups-rope-biases": (
+        "GraniteMoeHybridForCausalLM",
+        {
+            **STATE_SPACE,
+            "mamba_n_groups": 3,
+            "mamba_proj_bias": True,
+            "position_embedding_type": "rope",
+            "time_step_limit": (0.1, 0.9),
+            "layer_types": ["linear_attention", "full_attention"],
+            "num_hidden_layers": 2,
+        },
+    ),
     "minicpm3": ("MiniCPM3ForCausalLM", {**LATENT, "scale_emb": 3, "dim_model_base": 16, "v_head_dim": None}),
     "minicpm3-longrope": (
         "MiniCPM3ForCausalLM",
@@ -339,9 +411,15 @@ class PagedRun:
         order = np.random.default_rng(7).permutation(shape[0]).astype(np.int32)
         self.decoder, self.block_size = decoder, block_size
         # garbage in unwritten slots must not show
-        self.keys = [torch.full(shape, 1e4, dtype=decoder.dtype) for _ in config.layers]
-        self.values = [torch.full(shape, 1e4, dtype=decoder.dtype) for _ in config.layers]
-        self.key_scales = self.value_scales = [None] * len(config.layers)
+        self.keys = [torch.full(shape, 1e4, dtype=decoder.dtype) for _ in range(config.num_kv_layers)]
+        self.values = [torch.full(shape, 1e4, dtype=decoder.dtype) for _ in range(config.num_kv_layers)]
+        self.key_scales = self.value_scales = [None] * config.num_kv_layers
+        self.states = None
+        if config.recurrent is not None:
+            self.states = RecurrentStates(config, 2 * num_sequences, torch.device("cpu"))
+            for tensor in chain.from_iterable(self.states.layers):
+                tensor.fill_(1e4)
+        self.slots = [ZEROS] * num_sequences  # of the states of sequences, which go back and forth
         self.tables = order.reshape(num_sequences, blocks_each)
         self.lens = [0] * num_sequences
 
@@ -355,6 +433,7 @@ class PagedRun:
         ]
         for s in sequences:
             self.lens[s] += len(chunks[s])
+        recurrent = None if self.states is None else StateStep(self.states.layers, self._rounds(chunks))
         plan = ops.plan_attention(
             np.cumsum([0, *(len(chunks[s]) for s in sequences)], dtype=np.int32),
             np.array([self.lens[s] for s in sequences], dtype=np.int32),
@@ -372,7 +451,16 @@ class PagedRun:
             plan,
             torch.from_numpy(np.concatenate(slots)).long(),
             None if rows is None else torch.tensor(rows, dtype=torch.long),
+            recurrent=recurrent,
         )
+
+    def _rounds(self, chunks: dict[int, list[int]]) -> StateRounds:
+        segments, end = [], 0
+        for s, chunk in chunks.items():
+            written = 2 * s + (self.slots[s] + 1) % 2
+            segments.append([end, end + len(chunk), self.slots[s], written])
+            self.slots[s], end = written, end + len(chunk)
+        return plan_states([np.array(segments, np.int64)], torch.device("cpu"))
 
     def greedy(self, prompt: list[int], num_tokens: int) -> list[int]:
         self.extend({0: prompt[:5]}, rows=[])

@@ -1,0 +1,79 @@
+"""Ops of recurrent layers: tokens in, and a state that takes the place of the keys and values of all earlier tokens.
+
+Every op has a twin in `plain/recurrent.py`, where its contract is. Tokens of a segment (`state_rounds.py`) come one
+after the other, on all paths: no bit depends on where a step begins or ends.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from .cpu import recurrent as cpu_recurrent
+from .plain import recurrent as reference
+from .state_rounds import StateRounds
+
+
+def convolve(
+    x: Tensor, weight: Tensor, bias: Tensor | None, states: Tensor, plan: StateRounds, *, silu: bool
+) -> Tensor:
+    """A causal convolution of each channel by itself: x `[T, C]` -> `[T, C]`; changes states `[N, K - 1, C]`.
+
+    weight `[K, C]`, bias `[C]`, fp32. See `reference.convolve`.
+    """
+    if x.is_cuda:
+        from .triton import recurrent as triton_recurrent
+
+        return triton_recurrent.convolve(x, weight, bias, states, plan, silu=silu)
+    if x.shape[1] % 8 == 0:
+        return cpu_recurrent.convolve(x, weight, bias, states, plan, silu=silu)
+    return reference.convolve(x, weight, bias, states, plan, silu=silu)
+
+
+def apply_delta_rule(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    a: Tensor,
+    b: Tensor,
+    rate: Tensor,
+    step_bias: Tensor,
+    states: Tensor,
+    plan: StateRounds,
+) -> Tensor:
+    """The gated delta rule: q, k `[T, Hk, Dk]`, v `[T, H, Dv]` -> `[T, H, Dv]`; changes states `[N, H, Dk, Dv]`.
+
+    a, b `[T, H]` say how much is forgotten and learnt; rate, step_bias `[H]` fp32. See `reference.apply_delta_rule`.
+    """
+    if q.is_cuda:
+        from .triton import recurrent as triton_recurrent
+
+        return triton_recurrent.apply_delta_rule(q, k, v, a, b, rate, step_bias, states, plan)
+    if q.shape[2] % 8 == 0 and v.shape[2] % 8 == 0:
+        return cpu_recurrent.apply_delta_rule(q, k, v, a, b, rate, step_bias, states, plan)
+    return reference.apply_delta_rule(q, k, v, a, b, rate, step_bias, states, plan)
+
+
+def scan_states(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    a: Tensor,
+    rate: Tensor,
+    step_bias: Tensor,
+    skip: Tensor,
+    limits: tuple[float, float],
+    states: Tensor,
+    plan: StateRounds,
+) -> Tensor:
+    """A selective state space: q, k `[T, Hk, Dk]`, v `[T, H, Dv]` -> `[T, H, Dv]`; changes states `[N, H, Dk, Dv]`.
+
+    a `[T, H]`: steps before their softplus, which is kept within limits; rate, step_bias, skip `[H]` fp32. See
+    `reference.scan_states`.
+    """
+    if q.is_cuda:
+        from .triton import recurrent as triton_recurrent
+
+        return triton_recurrent.scan_states(q, k, v, a, rate, step_bias, skip, limits, states, plan)
+    if q.shape[2] % 8 == 0 and v.shape[2] % 8 == 0:
+        return cpu_recurrent.scan_states(q, k, v, a, rate, step_bias, skip, limits, states, plan)
+    return reference.scan_states(q, k, v, a, rate, step_bias, skip, limits, states, plan)

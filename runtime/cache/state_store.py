@@ -1,0 +1,334 @@
+"""Which states of recurrent layers are kept, at which tokens of which blocks, and who reads and writes which slot.
+
+A model whose layers are not all attention can go on from token t only where all keys before t *and the state at t* are
+there. Keys are there for every token of the tree; a state is kept where it is likely to be wanted again, and belongs to
+the block that holds the token before it, so it lives no longer than that block::
+
+    blocks of the tree    [system prompt ─────────]┬[question 1 ─────][answer ──]
+    states                                         ●               ●           ●
+                                        two requests parted here   the prompt, but for its last token; the end
+
+A request that finds the keys of n tokens resumes at the last state before n and computes the rest. Kept are states
+
+* where a request found more keys than it could resume at (a branch of the tree: the next one resumes there),
+* of a prompt but for its last token (the same prompt again: the last token is always computed, for its logits),
+* every `interval` tokens of a prompt,
+* of all that a request has computed when it ends or is preempted.
+
+If slots run short the state with the lowest rank goes: GreedyDual-Size-Frequency (Cherkasova, 1998) over the tokens
+that would have to be computed again without it, times how often it was asked for; all states have one size. Those
+within prompts, which nothing has asked for yet, take the room of others of their kind alone. Where a request went on
+from the end of another, its own end takes that one's place: a chat holds one state, however many turns it has. Marconi
+(arXiv 2411.19379) admits and evicts by branches and by computation saved, too: see `bench/studies/hybrid_cache.py`.
+
+A state is never changed: a step reads one slot and writes another, so a step that failed, or whose draft was refused,
+has left the state from which it can be computed again; forks and resumed requests share slots without a copy.
+
+Knows blocks and requests; it knows no tree and no tensors. Invariant (`audit`): a slot has as many holders as it
+counts, and a request that has computed anything holds the state at `num_computed_tokens`. Cost: O(points) per step, and
+O(states) where one must go.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from ..request import Request
+
+NONE = -1  # the slot of a request before its first token: all zeros
+
+
+@dataclass(slots=True, eq=False)
+class KeptState:
+    """A state that belongs to a block.
+
+    Attributes:
+        num_tokens: from the root on.
+        before: the last one on its path when it was kept.
+        num_uses: requests that have resumed there, or are known to want to; 0: only kept because there is room.
+        floor: the highest rank that had been evicted when it was last used.
+        is_end: a request ended here, and none has resumed here yet.
+        is_kept: it was not given up.
+    """
+
+    slot: int
+    num_tokens: int
+    before: KeptState | None
+    num_uses: int
+    floor: float
+    is_end: bool
+    is_kept: bool = True
+
+    @property
+    def rank(self) -> float:
+        """What would have to be computed without it, in tokens, as often as it was used, and the age of that."""
+        before = self.before
+        while before is not None and not before.is_kept:
+            before = before.before
+        self.before = before
+        return self.floor + self.num_uses * (self.num_tokens - (0 if before is None else before.num_tokens))
+
+
+@dataclass(frozen=True, slots=True)
+class ResumePoint:
+    """A state: after `num_tokens` tokens, of which the last is in `block`."""
+
+    num_tokens: int
+    block: int
+    slot: int
+
+
+@dataclass(frozen=True, slots=True)
+class StatePoint:
+    """Where a step writes the state after `num_tokens` tokens of a request."""
+
+    num_tokens: int
+    slot: int
+
+
+class StateStore:
+    """Who holds which of `num_slots` slots.
+
+    Args:
+        interval: tokens; 0: no states within prompts but at branches.
+        keeps: whether states outlive their requests.
+
+    Attributes:
+        num_evicted: states that made room for others.
+    """
+
+    def __init__(self, num_slots: int, block_size: int, *, interval: int, keeps: bool) -> None:
+        self.num_slots = num_slots
+        self.num_evicted = 0
+        self._block_size = block_size
+        self._interval = interval
+        self._keeps = keeps
+        self._free = list(range(num_slots - 1, -1, -1))
+        self._holders = [0] * num_slots
+        self._kept: dict[int, dict[int, KeptState]] = {}  # by block, by number of its tokens
+        self._current: dict[Request, int] = {}
+        self._planned: dict[Request, list[StatePoint]] = {}
+        self._branch: dict[Request, int] = {}
+        self._resumed: dict[Request, KeptState] = {}
+        self._floor = 0.0  # the highest rank that was evicted
+
+    @property
+    def num_kept(self) -> int:
+        """States that outlive their requests."""
+        return sum(map(len, self._kept.values()))
+
+    # -- resuming ----------------------------------------------------------------------------------------------
+
+    def find(self, blocks: Sequence[int], partial_block: int, num_partial_tokens: int) -> ResumePoint | None:
+        """The last state on a path: of whole blocks, and of the first tokens of the block after them."""
+        points = self._kept.get(partial_block, {})
+        within = max((number for number in points if number <= num_partial_tokens), default=0)
+        if within:
+            return ResumePoint(len(blocks) * self._block_size + within, partial_block, points[within].slot)
+        for index in range(len(blocks) - 1, -1, -1):
+            points = self._kept.get(blocks[index], {})
+            if points:
+                within = max(points)
+                return ResumePoint(index * self._block_size + within, blocks[index], points[within].slot)
+        return None
+
+    def resume(self, request: Request, point: ResumePoint | None, num_keys: int) -> None:
+        """The request goes on from a state that was found; num_keys: tokens whose keys were found in whole blocks."""
+        start = 0
+        if point is not None:
+            start = point.num_tokens
+            state = self._kept[point.block][(start - 1) % self._block_size + 1]
+            state.num_uses += 1
+            state.floor = self._floor
+            if state.is_end:
+                self._resumed[request], state.is_end = state, False
+            self._hold(request, point.slot)
+        if num_keys > start:
+            self._branch[request] = num_keys
+
+    def fork(self, parent: Request, child: Request) -> None:
+        """The child goes on from where the parent is."""
+        if parent in self._current:
+            self._hold(child, self._current[parent])
+
+    def end(self, request: Request) -> None:
+        """The request holds nothing any more."""
+        self._drop(self._current.pop(request, NONE))
+        for point in self._planned.pop(request, []):
+            self._drop(point.slot)
+        self._branch.pop(request, None)
+        self._resumed.pop(request, None)
+
+    # -- a step ------------------------------------------------------------------------------------------------
+
+    def begin_step(self) -> None:
+        """What an earlier step has written and nothing has taken is free."""
+        for points in self._planned.values():
+            for point in points:
+                self._drop(point.slot)
+        self._planned.clear()
+
+    def plan(self, requests: Sequence[tuple[Request, int, int]]) -> list[tuple[int, list[StatePoint]]]:
+        """Slots for the states of a step: by request the one that is read, and those that are written, in order.
+
+        Each request computes its known tokens up to the first number, and those of a draft up to the second.
+        """
+        last = [self._take() for _ in requests]
+        found = []
+        for (request, known, end), slot in zip(requests, last, strict=True):
+            points = []
+            for number in self._points(request, known, end):
+                is_needed = number in (known, self._branch.get(request))
+                if self._free or self._evict(only_unused=not is_needed):
+                    points.append(StatePoint(number, self._take()))
+            self._planned[request] = [*points, StatePoint(end, slot)]
+            found.append((self._current.get(request, NONE), self._planned[request]))
+        return found
+
+    def _points(self, request: Request, known: int, end: int) -> list[int]:
+        start, num_prompt, points = request.num_computed_tokens, request.num_prompt_tokens, set()
+        if end > known:
+            points.add(known)  # a draft that is refused falls back to it
+        if self._keeps and not request.is_probe:
+            points |= {self._branch.get(request, 0), num_prompt - 1}
+            if self._interval:
+                first = (start // self._interval + 1) * self._interval
+                points |= set(range(first, min(known, num_prompt) + 1, self._interval))
+        return sorted(number for number in points if start < number <= known and number != end)
+
+    def settle(self, request: Request, start: int) -> None:
+        """After a step: the request is where the last of its states is that is not beyond `num_computed_tokens`.
+
+        start: where the step began.
+        """
+        points = self._planned.pop(request)
+        reached = [point for point in points if point.num_tokens <= request.num_computed_tokens]
+        for point in points[len(reached) :]:
+            self._drop(point.slot)
+        if not reached:
+            request.num_computed_tokens = start
+            return
+        self._drop(self._current.pop(request, NONE))
+        self._current[request] = reached[-1].slot
+        request.num_computed_tokens = reached[-1].num_tokens
+        for point in reached[:-1]:
+            is_wanted = point.num_tokens <= request.num_prompt_tokens
+            if is_wanted and self._keeps and not request.is_probe:
+                num_uses = int(point.num_tokens == self._branch.get(request))
+                self._keep(request, point.num_tokens, point.slot, num_uses)
+            self._drop(point.slot)
+
+    def keep_last(self, request: Request) -> None:
+        """The request leaves: its state stays with its last block, in place of the end where it alone resumed."""
+        slot = self._current.get(request, NONE)
+        if slot == NONE or not self._keeps or request.is_probe:
+            return
+        self._keep(request, request.num_computed_tokens, slot, 1, is_end=True)
+        last = self._resumed.pop(request, None)
+        if last is not None and last.num_uses <= 2 and last.num_tokens < request.num_computed_tokens:
+            last.num_uses = 0
+
+    # -- blocks ------------------------------------------------------------------------------------------------
+
+    def forget(self, blocks: Iterable[int]) -> None:
+        """These blocks will hold other tokens."""
+        if self._kept:
+            for block in blocks:
+                for state in self._kept.pop(block, {}).values():
+                    self._give_up(state)
+
+    def merge(self, source: int, target: int) -> None:
+        """Both blocks hold the same tokens, as far as both are filled: `target` takes over what it does not have."""
+        if source == target or source not in self._kept:
+            return
+        kept = self._kept.setdefault(target, {})
+        for number, state in self._kept.pop(source).items():
+            if number in kept:
+                self._give_up(state)
+            else:
+                kept[number] = state
+
+    def reclaim(self, blocks: Collection[int]) -> None:
+        """After a fault: no request holds anything, and states stay with these blocks alone."""
+        self._current.clear()
+        self._planned.clear()
+        self._branch.clear()
+        self._resumed.clear()
+        known = set(blocks)
+        self._kept = {block: states for block, states in self._kept.items() if block in known}
+        held = Counter(state.slot for states in self._kept.values() for state in states.values())
+        self._holders = [held[slot] for slot in range(self.num_slots)]
+        self._free = [slot for slot in range(self.num_slots - 1, -1, -1) if not held[slot]]
+
+    def audit(self, requests: Iterable[Request]) -> None:
+        """Raises AssertionError if a slot is lost, or a request is not where its state is."""
+        held = Counter(state.slot for states in self._kept.values() for state in states.values())
+        held.update(self._current.values())
+        held.update(point.slot for points in self._planned.values() for point in points)
+        assert [held[slot] for slot in range(self.num_slots)] == self._holders, "a state's holders are miscounted"
+        assert sorted(self._free) == [slot for slot in range(self.num_slots) if not held[slot]], "a state is lost"
+        for request in requests:
+            has_state, is_begun = request in self._current, request.num_computed_tokens > 0
+            assert has_state == is_begun, f"request {request.request_id}: tokens without a state, or the other way"
+
+    # -- slots -------------------------------------------------------------------------------------------------
+
+    def _keep(self, request: Request, num_tokens: int, slot: int, num_uses: int, *, is_end: bool = False) -> None:
+        block = request.blocks[(num_tokens - 1) // self._block_size]
+        number = (num_tokens - 1) % self._block_size + 1
+        if number not in self._kept.get(block, {}):
+            self._holders[slot] += 1
+            before = self._last_before(request, num_tokens)
+            kept = KeptState(slot, num_tokens, before, num_uses, self._floor, is_end)
+            self._kept.setdefault(block, {})[number] = kept
+
+    def _last_before(self, request: Request, num_tokens: int) -> KeptState | None:
+        """Where a request that needs a state would resume without it."""
+        for index in range((num_tokens - 1) // self._block_size, -1, -1):
+            states = self._kept.get(request.blocks[index], {})
+            earlier = [state for state in states.values() if state.num_tokens < num_tokens]
+            if earlier:
+                return max(earlier, key=lambda state: state.num_tokens)
+        return None
+
+    def _hold(self, request: Request, slot: int) -> None:
+        self._current[request] = slot
+        self._holders[slot] += 1
+
+    def _take(self) -> int:
+        """A slot that nothing else holds."""
+        if not self._free and not self._evict():
+            raise AssertionError("there are states for all that may run, and one more for each")
+        slot = self._free.pop()
+        self._holders[slot] = 1
+        return slot
+
+    def _evict(self, *, only_unused: bool = False) -> bool:
+        """Frees a slot, by giving up the state of the lowest rank that no request holds; False if there is none."""
+        found = [
+            (state.rank, block, number)
+            for block, states in self._kept.items()
+            for number, state in states.items()
+            if self._holders[state.slot] == 1 and not (only_unused and state.num_uses)
+        ]
+        if not found:
+            return False
+        rank, block, number = min(found)
+        self._floor = max(self._floor, rank)
+        self._give_up(self._kept[block].pop(number))
+        if not self._kept[block]:
+            del self._kept[block]
+        self.num_evicted += 1
+        return True
+
+    def _give_up(self, state: KeptState) -> None:
+        state.is_kept = False
+        self._drop(state.slot)
+
+    def _drop(self, slot: int) -> None:
+        if slot != NONE:
+            self._holders[slot] -= 1
+            if not self._holders[slot]:
+                self._free.append(slot)

@@ -1,0 +1,187 @@
+"""Layers that keep a state instead of keys and values: which they are, and how large a state is.
+
+A state takes the place of all earlier tokens, so its size does not grow with them; see `kernels/state_rounds.py`. Knows
+no tensors. Sources: short convolutions LFM2 (arXiv 2511.23404); Gated DeltaNet arXiv 2412.06464, as Qwen3-Next
+has it; Mamba 2 arXiv 2405.21060, as Granite 4 has it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from .json_file import MOST_WIDTH, Fields
+
+Kind = Literal["short_conv", "delta", "state_space"]
+MOST_TAPS, MOST_STATE_HEADS = 64, 1 << 12
+
+
+@dataclass(frozen=True, slots=True)
+class RecurrentOptions:
+    """What an architecture means by its recurrent layers.
+
+    Attributes:
+        kind: what they do.
+        base: of their tensors' names, below `model.layers.<i>.`.
+        names: which entries of `layer_types` mean one.
+        is_fused: one matrix makes queries, keys, values and gates, key head by key head (Qwen3-Next).
+    """
+
+    kind: Kind
+    base: str
+    names: tuple[str, ...]
+    is_fused: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RecurrentConfig:
+    """The recurrent layers of a model, all of one shape.
+
+    Attributes:
+        layers: of each layer, whether it is recurrent.
+        width: taps of the convolution: a token meets this many inputs, its own included.
+        channels: of the convolution.
+        has_bias: of the projections.
+        has_conv_bias: of the convolution.
+        heads, key_heads, key_dim, value_dim: of the delta rule and of state spaces, whose state is `[heads, key_dim,
+            value_dim]`; 0 else.
+        step_limits: between which a state space's steps are kept.
+    """
+
+    options: RecurrentOptions
+    layers: tuple[bool, ...]
+    width: int
+    channels: int
+    has_bias: bool = False
+    has_conv_bias: bool = False
+    heads: int = 0
+    key_heads: int = 0
+    key_dim: int = 0
+    value_dim: int = 0
+    step_limits: tuple[float, float] = (0.0, math.inf)
+
+    @staticmethod
+    def from_fields(fields: Fields, options: RecurrentOptions, num_layers: int, hidden_size: int) -> RecurrentConfig:
+        """Raises ModelError: a number that is missing or odd."""
+        layers = _layers(fields, options, num_layers)
+        if options.kind == "short_conv":
+            has_bias = fields.boolean("conv_bias", False)
+            return RecurrentConfig(options, layers, _taps(fields, "conv_L_cache", 3), hidden_size, has_bias, has_bias)
+        if options.kind == "state_space":
+            return _state_space(fields, options, layers, hidden_size)
+        heads = fields.integer("linear_num_value_heads", 32, at_most=MOST_STATE_HEADS)
+        key_heads = fields.integer("linear_num_key_heads", 16, at_most=MOST_STATE_HEADS)
+        if heads % key_heads:
+            raise fields.odd("linear_num_key_heads", f"a divisor of linear_num_value_heads ({heads})")
+        key_dim = fields.integer("linear_key_head_dim", 128, at_most=MOST_WIDTH)
+        value_dim = fields.integer("linear_value_head_dim", 128, at_most=MOST_WIDTH)
+        return RecurrentConfig(
+            options,
+            layers,
+            width=_taps(fields, "linear_conv_kernel_dim", 4),
+            channels=2 * key_heads * key_dim + heads * value_dim,
+            heads=heads,
+            key_heads=key_heads,
+            key_dim=key_dim,
+            value_dim=value_dim,
+        )
+
+    @property
+    def attended_size(self) -> int:
+        """Inputs of a layer's output projection."""
+        return self.heads * self.value_dim if self.heads else self.channels
+
+    @property
+    def state_shapes(self) -> tuple[tuple[int, ...], ...]:
+        """The tensors of one layer's state, fp32: last inputs of the convolution, and the heads' matrices."""
+        convolved = (self.width - 1, self.channels)
+        return (convolved, (self.heads, self.key_dim, self.value_dim)) if self.heads else (convolved,)
+
+    @property
+    def num_state_bytes(self) -> int:
+        """Bytes of the state of one sequence, in all layers."""
+        return 4 * sum(self.layers) * sum(math.prod(shape) for shape in self.state_shapes)
+
+    @property
+    def num_fp32(self) -> int:
+        """Numbers of a layer that are kept in fp32: the convolution, what heads have for themselves, their norm."""
+        convolution = (self.width + self.has_conv_bias) * self.channels
+        heads = {"short_conv": 0, "delta": 2 * self.heads + self.value_dim}
+        return convolution + heads.get(self.options.kind, 3 * self.heads + self.attended_size)
+
+    @property
+    def num_biases(self) -> int:
+        """Of a layer's first projection."""
+        return self.has_bias * self.shapes(self.channels)[0][0]
+
+    def shapes(self, hidden_size: int) -> list[tuple[int, int]]:
+        """(Outputs, inputs) of a layer's matrices."""
+        out = (hidden_size, self.attended_size)
+        if self.options.kind == "short_conv":
+            return [(3 * self.channels, hidden_size), out]
+        if self.options.kind == "delta":
+            return [(self.channels + self.attended_size, hidden_size), (2 * self.heads, hidden_size), out]
+        return [(self.attended_size + self.channels + self.heads, hidden_size), out]
+
+
+def _taps(fields: Fields, key: str, default: int) -> int:
+    width = fields.integer(key, default, at_most=MOST_TAPS)
+    if width < 2:
+        raise fields.odd(key, "at least 2 taps")
+    return width
+
+
+def _state_space(
+    fields: Fields, options: RecurrentOptions, layers: tuple[bool, ...], hidden_size: int
+) -> RecurrentConfig:
+    heads = fields.integer("mamba_n_heads", 128, at_most=MOST_STATE_HEADS)
+    groups = fields.integer("mamba_n_groups", 1, at_most=MOST_STATE_HEADS)
+    if heads % groups:
+        raise fields.odd("mamba_n_groups", f"a divisor of mamba_n_heads ({heads})")
+    inner = fields.integer("mamba_expand", 2, at_most=MOST_WIDTH) * hidden_size
+    named = fields.values.get("mamba_d_head", "auto")
+    value_dim = inner // heads if named == "auto" else fields.integer("mamba_d_head", at_most=MOST_WIDTH)
+    if value_dim * heads != inner:
+        raise fields.odd("mamba_n_heads", f"heads that share mamba_expand · hidden_size ({inner})")
+    key_dim = fields.integer("mamba_d_state", 256, at_most=MOST_WIDTH)
+    return RecurrentConfig(
+        options,
+        layers,
+        width=_taps(fields, "mamba_d_conv", 4),
+        channels=inner + 2 * groups * key_dim,
+        has_bias=fields.boolean("mamba_proj_bias", False),
+        has_conv_bias=fields.boolean("mamba_conv_bias", True),
+        heads=heads,
+        key_heads=groups,
+        key_dim=key_dim,
+        value_dim=value_dim,
+        step_limits=_limits(fields),
+    )
+
+
+def _limits(fields: Fields) -> tuple[float, float]:
+    """`time_step_limit`, in which transformers writes infinity as an object of its own."""
+    found = fields.values.get("time_step_limit") or [0.0, math.inf]
+    if not isinstance(found, list) or len(found) != 2:
+        raise fields.odd("time_step_limit", "two numbers")
+    low, high = (math.inf if one == {"__float__": "Infinity"} else one for one in found)
+    if any(isinstance(one, bool) or not isinstance(one, int | float) for one in (low, high)) or not 0 <= low < high:
+        raise fields.odd("time_step_limit", "two rising numbers")
+    return float(low), float(high)
+
+
+def _layers(fields: Fields, options: RecurrentOptions, num_layers: int) -> tuple[bool, ...]:
+    kinds = fields.values.get("layer_types")
+    if kinds is not None:
+        known = ("full_attention", "attention", *options.names)
+        if not isinstance(kinds, list) or len(kinds) != num_layers or any(kind not in known for kind in kinds):
+            raise fields.odd("layer_types", f"{num_layers} entries of {' or '.join(known)}")
+        return tuple(kind in options.names for kind in kinds)
+    attends = fields.values.get("full_attn_idxs")
+    if isinstance(attends, list):
+        return tuple(index not in attends for index in range(num_layers))
+    if options.kind != "delta":
+        return (options.kind == "state_space",) * num_layers
+    every = fields.integer("full_attention_interval", 4)
+    return tuple((index + 1) % every != 0 for index in range(num_layers))

@@ -1,0 +1,185 @@
+"""Models with recurrent layers in the engine: a prefix is resumed where a state is, and nothing else changes."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from phloem.errors import ConfigError, RequestError
+from phloem.runtime.config import EngineConfig
+from phloem.runtime.engine.engine import Engine
+from phloem.runtime.execute.loading import LoadedModel, load
+from phloem.runtime.request import SamplingParams
+
+from ..fakes import fake_engine
+from ..models.test_models import CASES, Oracle, save_random_model
+from ..recurrent_fake import RecurrentFakeDecoder
+from ..traffic import check_traffic
+from .test_run_ahead import ALL_PARAMS, PROMPTS, ask, params_of, truth
+
+HYBRIDS = [
+    name for name, (kind, _) in CASES.items() if kind.startswith(("Lfm2", "Qwen3Next", "Qwen3_5", "GraniteMoeHybrid"))
+]
+GREEDY = SamplingParams(max_tokens=9, temperature=0.0)
+
+
+def recurrent_engine(**settings: Any) -> Engine:
+    return fake_engine(decoder=RecurrentFakeDecoder(), **settings)
+
+
+@settings(max_examples=120)
+@given(st.data())
+def test_every_state_that_is_read_is_that_of_the_tokens_before(data: st.DataObject) -> None:
+    """Arrivals, aborts, forks, drafts and preemptions at any step, with few blocks and few states."""
+    state_bytes, running = 16, data.draw(st.sampled_from([1, 2, 5]))
+    engine = recurrent_engine(
+        jump=data.draw(st.sampled_from(["off", "verified", "canonical"])),
+        run_ahead=data.draw(st.booleans()),
+        block_size=data.draw(st.sampled_from([1, 4])),
+        num_blocks=data.draw(st.sampled_from([64, 80, 256])),
+        max_batch_tokens=data.draw(st.sampled_from([8, 24, 512])),
+        max_running_requests=running,
+        state_interval=data.draw(st.sampled_from([0, 1, 5, 512])),
+        state_memory_bytes=data.draw(st.sampled_from([2, 3, 2 * running, 2 * running + 9, 99])) * state_bytes,
+    )
+    requests = st.tuples(
+        st.integers(0, len(PROMPTS) - 1),
+        st.integers(0, len(ALL_PARAMS) - 1),
+        st.sampled_from([0, 0, 1, 2]),
+        st.integers(12, 18),
+    )
+    check_traffic(data, engine, requests, ask, lambda one: params_of(one[1], one[3]), truth)
+
+
+def cached_tokens(engine: Engine, prompt: list[int], params: SamplingParams = GREEDY) -> int:
+    return engine.generate(prompt, params).usage.cached_tokens
+
+
+def test_a_prompt_that_comes_again_computes_its_last_token() -> None:
+    engine = recurrent_engine(state_interval=0)
+    assert [cached_tokens(engine, list(range(23))) for _ in range(2)] == [0, 22]
+
+
+def test_the_next_turn_resumes_at_the_end_of_the_last() -> None:
+    engine = recurrent_engine(state_interval=0)
+    first = engine.generate(list(range(23)), GREEDY)
+    computed = 23 + len(first.token_ids) - 1  # the last token of a reply was never computed
+    assert cached_tokens(engine, [*range(23), *first.token_ids, 5, 6]) == computed
+
+
+def test_where_two_prompts_part_the_third_resumes() -> None:
+    engine = recurrent_engine(state_interval=0)
+    shared = list(range(30))
+    assert [cached_tokens(engine, [*shared, 40 + i, 41]) for i in range(3)] == [0, 0, 28]  # whole blocks of 4
+
+
+def test_a_miss_for_want_of_a_state_is_explained() -> None:
+    engine = recurrent_engine(state_interval=0)
+    engine.generate([*range(30), 40, 41], GREEDY)
+    explained = engine.generate([*range(30), 50, 51], GREEDY, explain_cache=True).usage.cache_explanation
+    assert explained is not None
+    assert (explained.reason, explained.num_cached_tokens, explained.num_agreeing_tokens) == ("no_state", 0, 30)
+    assert "what follows is for 30 tokens, but no state of the recurrent layers" in explained.sentence
+
+
+def test_prompts_have_states_at_intervals() -> None:
+    engine = recurrent_engine(state_interval=8)
+    assert cached_tokens(engine, [*range(30), 40, 41]) == 0
+    assert cached_tokens(engine, [*range(30), 50, 51]) == 24
+
+
+def test_without_a_prefix_cache_there_are_no_states_to_keep() -> None:
+    engine = recurrent_engine(prefix_cache=False)
+    assert [cached_tokens(engine, list(range(23))) for _ in range(2)] == [0, 0]
+    assert engine.prefix_cache.states is not None
+    assert engine.prefix_cache.states.num_kept == 0
+
+
+def test_the_state_that_saves_least_goes_first() -> None:
+    """Slots for one request and one kept state: the long prompt's stays."""
+    engine = recurrent_engine(state_interval=0, max_running_requests=1, state_memory_bytes=3 * 16)
+    long, short = list(range(60)), [200, 201, 202]
+    engine.generate(long, SamplingParams(max_tokens=1, temperature=0.0))
+    engine.generate(short, SamplingParams(max_tokens=1, temperature=0.0))
+    assert cached_tokens(engine, [*long, 7]) == 60
+
+
+@pytest.fixture(scope="module", params=HYBRIDS)
+def hybrid(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Oracle]]:
+    class_name, options = CASES[request.param]
+    folder = tmp_path_factory.mktemp("hybrid")
+    yield folder, Oracle(folder, save_random_model(folder, class_name, options))
+
+
+@pytest.fixture
+def loaded(hybrid: tuple[Path, Oracle]) -> LoadedModel:
+    return load(EngineConfig(model=str(hybrid[0]), device="cpu"))
+
+
+def test_a_hit_says_what_a_miss_says_and_transformers_too(hybrid: tuple[Path, Oracle], loaded: LoadedModel) -> None:
+    source = random.Random(3)
+
+    def tokens(count: int) -> list[int]:
+        return [source.randrange(131) for _ in range(count)]
+
+    base = tokens(40)
+    prompts = [base[: source.randrange(5, 40)] + tokens(source.randrange(1, 30)) for _ in range(8)]
+    common = {"device": "cpu", "block_size": 4, "num_blocks": 100, "max_batch_tokens": 24, "check_invariants": True}
+    config = EngineConfig(**common, state_interval=8, max_running_requests=3)  # type: ignore[arg-type]
+    cold = Engine.from_loaded(EngineConfig(**common, prefix_cache=False), loaded)  # type: ignore[arg-type]
+    engine, sampled = Engine.from_loaded(config, loaded), SamplingParams(max_tokens=9, temperature=0.9, seed=5)
+    for params in (GREEDY, GREEDY, sampled):
+        found = engine.generate(prompts, params)
+        assert [one.token_ids for one in found] == [one.token_ids for one in cold.generate(prompts, params)]
+    assert sum(one.usage.cached_tokens for one in found) >= sum(len(prompt) - 1 for prompt in prompts) / 2
+    greedy = engine.generate(prompts[0], GREEDY)
+    hybrid[1].assert_greedy(prompts[0], list(greedy.token_ids))
+    turn = [*prompts[0], *greedy.token_ids, *tokens(5)]
+    again = engine.generate(turn, GREEDY)
+    assert again.usage.cached_tokens == len(prompts[0]) + 8
+    assert again.token_ids == cold.generate(turn, GREEDY).token_ids
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("host_memory_bytes", 1 << 20), ("disk_cache", "folder"), ("adapters", {"a": "folder"})]
+)
+def test_settings_that_do_not_go_with_states_are_refused(name: str, value: object) -> None:
+    with pytest.raises(ConfigError, match=f"{name}: FakeForCausalLM has layers that keep a state"):
+        recurrent_engine(**{name: value})
+
+
+def test_too_little_memory_for_states_is_refused() -> None:
+    with pytest.raises(ConfigError, match="state_memory_bytes: 30 does not hold the two states of one"):
+        recurrent_engine(state_memory_bytes=30)
+
+
+def test_dropped_keys_are_refused() -> None:
+    engine = recurrent_engine()
+    with pytest.raises(RequestError, match="kv_budget: this model has layers that keep a state"):
+        engine.generate([1, 2, 3], SamplingParams(max_tokens=4, kv_budget=64))
+
+
+def test_a_step_that_fails_is_computed_again_from_the_states_before() -> None:
+    engine = recurrent_engine()
+    forward, calls = engine._runner.forward, []
+
+    def sometimes(batch: Any, *rest: Any) -> torch.Tensor:
+        logits = forward(batch, *rest)
+        calls.append(len(batch.extends))
+        if len(calls) % 3 == 1 and len(batch.extends) > 1:
+            raise RuntimeError("the device has hiccups")
+        return logits
+
+    prompts = [list(range(length)) for length in (5, 9, 30)]
+    expected = recurrent_engine(prefix_cache=False).generate(prompts, GREEDY)
+    engine._runner.forward = sometimes  # type: ignore[method-assign]
+    found = engine.generate(prompts, GREEDY)
+    assert [one.token_ids for one in found] == [one.token_ids for one in expected]
+    assert any(count > 1 for count in calls[::3])
