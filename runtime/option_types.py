@@ -40,9 +40,10 @@ def check_options(options: RequestOptions) -> None:
     for name in _KINDS:
         if name in options:
             check_option(name, options.get(name))
-    guard = options.get("stop_guard")
-    if guard is not None and not callable(guard):
-        raise RequestError(f"stop_guard: expected a function, got {shown(guard)}", param="stop_guard")
+    makers: dict[str, object] = {name: options.get(name) for name in ("stop_guard", "thought_limit")}
+    for name, maker in makers.items():
+        if maker is not None and not callable(maker):
+            raise RequestError(f"{name}: expected a function, got {shown(maker)}", param=name)
     deadline_seconds = options.get("deadline_seconds")
     if deadline_seconds is not None and not _as_float(deadline_seconds) > 0:
         text = f"deadline_seconds: {shown(deadline_seconds)} is out of range; it must be above 0"

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .cache.cache_explanation import CacheExplanation
     from .models import Adapter
     from .sample.output_text import OutputText, StopGuard
+    from .sample.thought_limit import ThoughtLimit
     from .sample.token_rules import TokenRules
     from .speculate.acceptance_rates import AcceptanceRates
     from .speculate.lookup import Lookup
@@ -239,6 +240,7 @@ class RequestOptions(TypedDict, total=False):
         deadline_seconds: still waiting so long after it was queued, it fails with `DeadlineExceeded`; None: it waits.
         shows_special: whether special tokens are in the text, by their names.
         stop_guard: makes, for each output, what says where stop strings count; None: everywhere.
+        thought_limit: makes, for each output, the limit of its thought; None: it has none.
         output_ids: what another engine has generated for it already, if it goes on here: its deltas bring what follows,
             and are those that the other engine would have made. With a seed, or at temperature 0; without `kv_budget`
             and with `n` 1. Output `index` of several goes on alone, with the seed `seed_of_output(seed, index)`.
@@ -258,6 +260,7 @@ class RequestOptions(TypedDict, total=False):
     deadline_seconds: float | None
     shows_special: bool
     stop_guard: Callable[[], StopGuard] | None
+    thought_limit: Callable[[], ThoughtLimit] | None
     output_ids: Sequence[int]
     is_probe: bool
 
@@ -420,6 +423,7 @@ class Request:
         found: what the tree said about the prompt just before the request was admitted.
         num_forks: how many forks have been made of it.
         rules: which tokens it may say, besides what its cursor allows; None: all.
+        thought: the limit of its thought; None: it has none.
     """
 
     request_id: str
@@ -460,6 +464,7 @@ class Request:
     ticket: int = 0
     num_forks: int = 0
     rules: TokenRules | None = None
+    thought: ThoughtLimit | None = None
     is_probe: bool = False
 
     @property

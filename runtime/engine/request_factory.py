@@ -117,7 +117,7 @@ class RequestFactory:
         own["adapter"] = adapter = self._adapters.find(own.pop("adapter", None))
         own["namespace"] = namespace = scoped(own.get("namespace", ""), adapter)
         shows_special = own.pop("shows_special", False)
-        new_guard = own.pop("stop_guard", None)
+        new_guard, new_limit = own.pop("stop_guard", None), own.pop("thought_limit", None)
         shows_special |= compiled is not None and compiled.kind == "structural_tag"  # then they mark calls
         prediction = own.pop("prediction", None)
         if prediction is not None:
@@ -145,6 +145,7 @@ class RequestFactory:
                 ),
                 cursor=compiled.cursor(namespace) if compiled is not None else None,
                 rules=rules,
+                thought=new_limit() if new_limit is not None else None,
                 max_tokens=max_tokens,
                 **own,
             )
@@ -215,6 +216,7 @@ class RequestFactory:
             output=parent.output.fork(sampling.stop, includes_stop=sampling.include_stop_str_in_output),
             cursor=parent.cursor.fork() if parent.cursor is not None else None,
             rules=self._rules(sampling, parent.cursor is not None),
+            thought=parent.thought.fork() if parent.thought is not None else None,
             max_tokens=max_tokens,
             adapter=parent.adapter,
             namespace=parent.namespace,

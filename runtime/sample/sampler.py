@@ -72,6 +72,7 @@ class Sampler:
         self._masks = MaskTable(-(-vocab_size // 32), device)
         self._edits = EditTable(vocab_size, device)
         self._vocab_size = vocab_size
+        self._rows_of_one: dict[int, Row] = {}  # of closing marks
         self._goes_on = lru_cache(MAX_STOP_SETS)(partial(_all_but, vocab_size, eos_ids))
         self._device = device
 
@@ -188,7 +189,10 @@ class Sampler:
         num_before_end = sampling.min_tokens - num_output
         goes_on = self._goes_on(sampling.stop_token_ids) if num_before_end > 0 else None
         slots: Sequence[int]
-        if request.rules is not None:
+        due = None if request.thought is None else request.thought.due
+        if due is not None and (cursor is None or _allows(cursor.row_soon(request.max_tokens - num_output, work), due)):
+            slots = [self._masks.slot(self._only(due))]
+        elif request.rules is not None:
             try:
                 slots = self._rule_slots(
                     request, request.rules, extend.draft[: num_decided - 1], num_before_end, goes_on
@@ -219,6 +223,16 @@ class Sampler:
             first += 1
             position += 1
         return len(slots)
+
+    def _only(self, token_id: int) -> Row:
+        """The row of one token."""
+        row = self._rows_of_one.get(token_id)
+        if row is None:
+            row = np.zeros(-(-self._vocab_size // 32), np.int32)
+            row.view(np.uint32)[token_id >> 5] = 1 << (token_id & 31)
+            row.flags.writeable = False
+            self._rows_of_one[token_id] = row
+        return row
 
     def _rule_slots(
         self, request: Request, rules: TokenRules, draft: list[int], num_before_end: int, goes_on: Row | None
@@ -317,6 +331,11 @@ class Sampler:
             edits,
             num_top,
         )
+
+
+def _allows(row: Row | None, token_id: int) -> bool:
+    """Whether a token may come; where the row is not ready, that is for later."""
+    return row is not None and bool(row[token_id >> 5] >> (token_id & 31) & 1)
 
 
 def _without(row: Row, goes_on: Row) -> Row:

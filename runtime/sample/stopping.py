@@ -32,6 +32,8 @@ def append_decided(request: Request, token_ids: Sequence[int], eos_ids: Collecti
         if cursor is not None and not cursor.advance(token_id):
             raise RequestError(f"token {token_id} was chosen against the constraint")
         request.token_ids.append(token_id)
+        if request.thought is not None:
+            request.thought.push(token_id)
         request.usage.completion_tokens += 1
         reason = _reason_to_stop(request, token_id, eos_ids)
         if reason is not None:

@@ -129,9 +129,10 @@ class MessagesToolChoice(Body):
 
 
 class Thinking(Body):
-    """Whether the model thinks. `budget_tokens` is a target in Anthropic's API too; the limit is `max_tokens`."""
+    """Whether the model thinks, and for how many tokens at most."""
 
     type: Literal["enabled", "disabled", "adaptive"]
+    budget_tokens: int | None = Field(None, ge=0)
 
 
 class ContextEdit(Body):
@@ -198,6 +199,7 @@ class CountRequest(Generation):
             add_generation_prompt=not continues,
             continue_final_message=continues,
             reasoning_effort=self.output_config.effort,
+            thinking_token_budget=self.thinking.budget_tokens if self.thinking is not None else None,
             chat_template_kwargs=self._template_options(),
             **{**own, "stop": self.stop_sequences},
         )

@@ -29,7 +29,13 @@ if TYPE_CHECKING:
     from ..engine.engine import Engine
 
 STORE_SECONDS = 5.0  # that the end of an answer waits for the store
-OF_ANSWERS = ("conversation", "prediction", "stop_guard", "output_ids")  # options without a meaning for a prompt
+OF_ANSWERS = (
+    "conversation",
+    "prediction",
+    "stop_guard",
+    "thought_limit",
+    "output_ids",
+)  # options without a meaning for a prompt
 
 
 def answers(engine: AsyncEngine, prompt: Sequence[int], call: EngineCall) -> AsyncGenerator[Delta]:

@@ -16,6 +16,7 @@ from ...errors import RequestError
 from ..cache.reply_memory import Conversation
 from ..constrain.spec import ConstraintSpec, ExtraKeys
 from ..request import RequestOptions, SamplingParams
+from ..sample.thought_limit import ThoughtLimit
 from .constraints import Compilations, Wanted, constraint_of
 from .errors import ApiError, api_error, invalid
 from .harmony import HarmonyReader, speaks_harmony
@@ -132,6 +133,8 @@ def prepare_chat(
     sampling = _sampling(body, budget, logprobs, engine)
     call = _call(chat.token_ids, sampling, wanted, body, api_key, adapter)
     call.options["conversation"] = chat.text
+    if body.thinking_token_budget is not None and thought in ("open", "unsaid"):
+        call.options["thought_limit"] = _thought_limit(engine.tokenizer, body.thinking_token_budget, thought)
     if reader is not None and body.stop and (plan is not None or is_harmony):
         new_reader = reader
         call.options["stop_guard"] = lambda: TextOnly(new_reader())
@@ -141,6 +144,12 @@ def prepare_chat(
         call.options["shows_special"] = True
     counter = _counter(engine.tokenizer, reader, thought, is_harmony=is_harmony)
     return PreparedChat(call, plan, reader or ContentReader, counter)
+
+
+def _thought_limit(tokenizer: Any, budget: int, thought: Thought) -> Callable[[], ThoughtLimit]:
+    closing = [tokenizer.special_ids[END]] if END in tokenizer.special_ids else tokenizer.encode(END)
+    is_open, show = thought == "open", tokenizer.show
+    return lambda: ThoughtLimit(budget, BEGIN, END, closing, is_open=is_open, show=show)
 
 
 def _counter(

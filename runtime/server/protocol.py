@@ -214,6 +214,7 @@ class ChatRequest(Generation):
     continue_final_message: bool = False
     chat_template_kwargs: dict[str, Any] = {}
     reasoning_effort: str | None = Field(None, max_length=32)
+    thinking_token_budget: int | None = Field(None, ge=0)
 
     @model_validator(mode="after")
     def _fields_agree(self) -> ChatRequest:

@@ -154,6 +154,7 @@ class ResponsesRequest(Generation):
     include: list[str] = Field(default_factory=list)
     metadata: dict[str, Any] = Field(default_factory=dict)
     chat_template_kwargs: dict[str, Any] = Field(default_factory=dict)
+    thinking_token_budget: int | None = Field(None, ge=0)
 
     @model_validator(mode="before")
     @classmethod
@@ -177,6 +178,7 @@ class ResponsesRequest(Generation):
             messages=[*instructions, *messages_of(self.input)],
             max_tokens=self.max_output_tokens,
             reasoning_effort=self.reasoning.effort,
+            thinking_token_budget=self.thinking_token_budget,
             tools=[tool.as_chat() for tool in self.tools],
             tool_choice=self.tool_choice,
             parallel_tool_calls=self.parallel_tool_calls,

@@ -35,7 +35,6 @@ HARMLESS: Mapping[str, tuple[Any, ...]] = {
     "skip_special_tokens": (True,),
     "stop_regex": ("", []),
     "tfs_z": (1,),
-    "thinking_token_budget": (),
     "top_a": (0,),
     "truncate_prompt_tokens": (),
     "typical_p": (1,),

@@ -78,6 +78,7 @@ class Drafter:
         if self._jump == "verified" and request.cursor is not None and request.rates is None:
             request.rates = AcceptanceRates(self._common_rates)
         self._force(request)  # a look-up would take up memory while the request waits
+        self._keep_within_thought(request)
 
     def may_draft(self, request: Request) -> bool:
         """Whether there may be drafts for the request, now or soon."""
@@ -98,6 +99,13 @@ class Drafter:
                 request.draft = expected
                 if request.prediction and request.lookup is not None:
                     request.num_predicted = request.lookup.num_predicted
+        self._keep_within_thought(request)
+
+    def _keep_within_thought(self, request: Request) -> None:
+        """Cuts the draft where the limit of the request's thought is to be asked."""
+        most = None if request.thought is None else request.thought.num_free
+        if most is not None and len(request.draft) > most:
+            request.draft, request.guess, request.num_predicted = request.draft[:most], None, 0
 
     def _force(self, request: Request) -> None:
         """Sets what the request's constraint says that is to be verified.
@@ -212,6 +220,8 @@ def _take(request: Request, draft: list[int]) -> list[int]:
             return draft[index:]
         request.token_ids.append(token_id)
         request.output.push(token_id)
+        if request.thought is not None:
+            request.thought.push(token_id)
         request.usage.completion_tokens += 1
         request.usage.drafted_tokens += 1
         request.usage.jumped_tokens += 1

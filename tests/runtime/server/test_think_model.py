@@ -104,3 +104,35 @@ def test_whatever_the_model_thinks_the_answer_is_valid(thinker: LoadedModel) -> 
                 assert response.output_text == free.choices[0].message.content
                 assert response.usage.output_tokens == free.usage.completion_tokens
         assert num_thoughts >= 2, "a prompt that opens the thought is answered with one"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_thoughts_end_within_their_budget_and_answers_are_valid(thinker: LoadedModel, stream: bool) -> None:
+    """With a schema, with a call that is required, and with neither; as a field of chats, responses and messages."""
+    tool = {"type": "function", "function": {"name": "weather", "parameters": CITY}}
+    form = {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}}
+    asked: list[dict[str, Any]] = [{"response_format": form}, {"tools": [tool], "tool_choice": "required"}, {}]
+    with serving(thinker, num_blocks=256, tool_call_format="hermes") as served, served.client() as http:
+        model = http.models.list().data[0].id
+        for budget in (0, 1, 2, 7, 31, 64, 150):
+            for number, options in enumerate(asked):
+                body = {"thinking_token_budget": budget, "chat_template_kwargs": {"thinking": True}, "seed": budget}
+                common: dict[str, Any] = {"model": model, "max_tokens": 225, "extra_body": body, **options}
+                common["messages"] = [{"role": "user", "content": "Hi"}]
+                if stream:
+                    chunks = list(
+                        http.chat.completions.create(**common, stream=True, stream_options={"include_usage": True})
+                    )
+                    usage = chunks[-1].usage
+                    content = "".join(chunk.choices[0].delta.content or "" for chunk in chunks[:-1])
+                else:
+                    answer = http.chat.completions.create(**common)
+                    usage, content = answer.usage, answer.choices[0].message.content
+                    if number == 1:
+                        (call,) = answer.choices[0].message.tool_calls
+                        assert json.loads(call.function.arguments)["city"] in ("Oslo", "Rome")
+                assert usage.completion_tokens_details.reasoning_tokens <= budget + 3 + len(
+                    END
+                )  # a character in bytes, the mark
+                if number == 0:
+                    assert isinstance(json.loads(content)["a"], int)
