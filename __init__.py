@@ -43,6 +43,9 @@ if TYPE_CHECKING:
         RequestError,
         UnsupportedSchema,
     )
+    from phloem.faces.matcher import GrammarMatcher
+    from phloem.faces.vocabulary import Vocabulary
+    from phloem.fsm import Compiler
     from phloem.runtime.config import EngineConfig
     from phloem.runtime.constrain.spec import (
         ConstraintSpec,
@@ -108,10 +111,13 @@ _MODULE_OF = {
         "phloem.errors",
     ),
     **dict.fromkeys(("AsyncEngine", "Stream"), "phloem.runtime.engine.async_engine"),
+    "Compiler": "phloem.fsm",
     "Engine": "phloem.runtime.engine.engine",
     "EngineConfig": "phloem.runtime.config",
     "EngineStatistics": "phloem.runtime.engine.statistics",
     "explain": "phloem.runtime.explain",
+    "GrammarMatcher": "phloem.faces.matcher",
+    "Vocabulary": "phloem.faces.vocabulary",
     "KVStore": "phloem.runtime.offload.kv_store",
     **dict.fromkeys(
         ("ConstraintSpec", "choice", "grammar", "json_object", "json_schema", "regex", "structural_tag"),
@@ -151,6 +157,7 @@ _MODULE_OF = {
 
 __all__ = [
     "AsyncEngine",
+    "Compiler",
     "Completion",
     "ConfigError",
     "ConstraintError",
@@ -166,6 +173,7 @@ __all__ = [
     "Expression",
     "FinishReason",
     "ForkGroup",
+    "GrammarMatcher",
     "InvalidGrammar",
     "InvalidRegex",
     "InvalidSchema",
@@ -184,6 +192,7 @@ __all__ = [
     "TokenLogprob",
     "UnsupportedSchema",
     "Usage",
+    "Vocabulary",
     "__version__",
     "assistant",
     "assistant_begin",

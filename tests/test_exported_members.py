@@ -23,11 +23,11 @@ ROOT = Path(__file__).resolve().parent.parent
 EXPORTED = re.findall(
     r"\w+",
     """
-AsyncEngine Completion ConfigError ConstraintError ConstraintSpec ConstraintTooLarge DeadlineExceeded Delta
+AsyncEngine Compiler Completion ConfigError ConstraintError ConstraintSpec ConstraintTooLarge DeadlineExceeded Delta
 EmptyLanguage Engine EngineConfig EngineStatistics EngineStopped Expression FinishReason ForkGroup
-InvalidGrammar InvalidRegex InvalidSchema InvalidStructuralTag KVStore ModelError PhloemError Program
+GrammarMatcher InvalidGrammar InvalidRegex InvalidSchema InvalidStructuralTag KVStore ModelError PhloemError Program
 ProgramError ProgramState PromptTooLong QueueFull RequestError SamplingParams Stream TokenLogprob
-UnsupportedSchema Usage __version__ assistant assistant_begin assistant_end choice explain function gen gen_int
+UnsupportedSchema Usage Vocabulary __version__ assistant assistant_begin assistant_end choice explain function gen gen_int
 gen_string grammar greedy_token_selection json_object json_schema regex select set_default_backend
 structural_tag system system_begin system_end token_length_normalized unconditional_likelihood_normalized user
 user_begin user_end

@@ -36,7 +36,7 @@ FORBIDDEN_EXTERNAL = {"radix": {"torch", "triton"}, "fsm": {"torch", "triton"}}
 
 
 def _modules() -> list[Path]:
-    return [p for d in (*sorted(GROUND_FLOOR), "runtime", "cluster") for p in sorted((ROOT / d).rglob("*.py"))]
+    return [p for d in (*sorted(GROUND_FLOOR), "runtime", "cluster", "faces") for p in sorted((ROOT / d).rglob("*.py"))]
 
 
 def _imports(path: Path, *, for_types: bool = True) -> list[tuple[str, ...]]:
@@ -72,7 +72,11 @@ def test_imports_stay_on_their_floor(path: Path) -> None:
         if parts[0] in GROUND_FLOOR:
             assert room in {parts[0], "_core", "errors", "json_size"}, f"{path} imports phloem.{room}"
             assert room != "_core" or target[2] == parts[0], f"{path} imports the core of {target[2]}"
+        elif parts[0] == "faces":
+            of_tokenizers = target[:3] == ("phloem", "runtime", "tokenizer")
+            assert room in {"faces", "fsm", "errors"} or of_tokenizers, f"{path} imports phloem.{room}: no engine"
         elif parts[0] == "runtime":
+            assert room != "faces", f"{path} reaches up into faces"
             assert room != "cluster" or parts[:3] == ("runtime", "cli", "serve.py"), f"{path} reaches up into cluster"
         if (
             parts[0] == "runtime"

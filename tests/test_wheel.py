@@ -24,7 +24,7 @@ import phloem
 from phloem import _core
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("radix", "fsm", "kernels", "runtime", "cluster")
+PACKAGES = ("radix", "fsm", "kernels", "runtime", "cluster", "faces")
 OTHERS = (
     "__init__.py",
     "__main__.py",

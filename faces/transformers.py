@@ -1,0 +1,103 @@
+"""Constraints in `transformers`: a logits processor for `model.generate`.
+
+::
+
+    vocabulary = ph.Vocabulary.from_transformers(tokenizer, size=model.config.vocab_size)
+    constraint = ph.Compiler(vocabulary).json_schema(schema)
+    processor = ConstraintProcessor(constraint, max_new_tokens=200)
+    model.generate(**inputs, max_new_tokens=200, logits_processor=[processor])
+
+It keeps no place of its own: which cursor belongs to a row is found by the row's tokens, so beams may be reordered,
+candidates of assisted generation refused, and rows repeated. Knows no model. Cost: one mask per row and step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..errors import ConfigError
+from ..fsm import Constraint, Cursor
+
+
+class ConstraintProcessor:
+    """Forbids what a constraint forbids; for one call of `generate`.
+
+    Args:
+        constraints: one for all prompts, or one for each.
+        max_new_tokens: what `generate` is given; every output is complete within it. None: outputs may be cut short.
+        prompt_length: of `input_ids`, in tokens, padding included; None: as long as they are at the first call.
+
+    Raises:
+        ConfigError: no text is within `max_new_tokens`.
+    """
+
+    def __init__(
+        self,
+        constraints: Constraint | Sequence[Constraint],
+        *,
+        max_new_tokens: int | None = None,
+        prompt_length: int | None = None,
+    ) -> None:
+        self._constraints = [constraints] if isinstance(constraints, Constraint) else list(constraints)
+        for constraint in self._constraints:
+            # transformers counts the end token
+            if max_new_tokens is not None and not constraint.is_within(max_new_tokens - 1):
+                least = constraint.min_tokens() + 1
+                raise ConfigError(f"max_new_tokens: {max_new_tokens} is too little; the shortest text may need {least}")
+        self._max_new_tokens = max_new_tokens
+        self._prompt_length = prompt_length
+        self._cursors: dict[tuple[int, bytes], Cursor] = {}
+
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
+        """input_ids `[rows, length]`, scores `[rows, vocabulary]` -> the scores, -inf for what is forbidden.
+
+        Rows of one prompt stand next to each other, as many for each. A row that has ended is left as it is.
+        """
+        if self._prompt_length is None:
+            self._prompt_length = input_ids.shape[1]
+        written = input_ids[:, self._prompt_length :].cpu().numpy().astype(np.int64)
+        each = len(written) // len(self._constraints)
+        if each * len(self._constraints) != len(written):
+            raise ConfigError(
+                f"constraints: {len(self._constraints)} for {len(written)} rows; give one for each prompt"
+            )
+        found: dict[tuple[int, bytes], Cursor] = {}
+        allowed = np.ones(scores.shape, np.bool_)
+        for row, tokens in enumerate(written):
+            which = row // each
+            cursor = found[which, tokens.tobytes()] = self._cursor(which, tokens)
+            if not cursor.is_finished:
+                allowed[row] = _flags(self._bits(cursor), scores.shape[1])
+        self._cursors = found
+        return scores.masked_fill(torch.from_numpy(~allowed).to(scores.device), -torch.inf)
+
+    def _bits(self, cursor: Cursor) -> np.ndarray:
+        if self._max_new_tokens is None:
+            return cursor.row()
+        return cursor.row_within(self._max_new_tokens - 1 - cursor.num_consumed)
+
+    def _cursor(self, which: int, tokens: np.ndarray) -> Cursor:
+        """Where a row is: what the row without its last token was at the last call, and that token."""
+        known = self._cursors.get((which, tokens.tobytes()))
+        if known is not None:
+            return known
+        before = self._cursors.get((which, tokens[:-1].tobytes())) if len(tokens) else None
+        cursor = self._constraints[which].cursor() if before is None else before.fork()
+        for token_id in tokens[-1:].tolist() if before is not None else tokens.tolist():
+            if cursor.is_finished:
+                break  # padding
+            if not cursor.advance(token_id):
+                raise ConfigError(
+                    f"token {token_id} is not in the constraint; a processor is for one call of generate, and "
+                    "prompt_length is that of its input_ids"
+                )
+        return cursor
+
+
+def _flags(bits: np.ndarray, width: int) -> np.ndarray:
+    flags = np.unpackbits(bits.view(np.uint8), bitorder="little").view(np.bool_)[:width]
+    return flags if len(flags) == width else np.pad(flags, (0, width - len(flags)))

@@ -1,0 +1,127 @@
+"""The constraint engine in XGrammar's words: masks are the engine's own, whatever is rolled back or forked."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import jsonschema
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import phloem as ph
+from phloem.faces import allocate_token_bitmask, fill_bitmasks
+from phloem.fsm import Constraint, Cursor
+
+from ..schemas import random_schemas
+
+VOCABULARY = ph.Vocabulary([*(bytes([byte]) for byte in range(256)), b'{"', b'":', b"true", b"", b"12"], [259])
+COMPILER = ph.Compiler(VOCABULARY)
+EOS = 259
+CONSTRAINTS = [
+    COMPILER.regex("(ab|cd){2,5}(ef)?"),
+    COMPILER.choice(["yes", "no", "maybe so"]),
+    *(COMPILER.json_schema(schema) for schema in random_schemas(seed=3, count=6)),
+]
+
+
+def allowed(bitmask: np.ndarray, row: int = 0) -> list[int]:
+    flags = np.unpackbits(bitmask[row].view(np.uint8), bitorder="little")
+    return np.flatnonzero(flags[: VOCABULARY.size]).tolist()
+
+
+def masks_equal(matcher: ph.GrammarMatcher, cursor: Cursor) -> list[int]:
+    bitmask = allocate_token_bitmask(1, VOCABULARY.size)
+    assert matcher.fill_next_token_bitmask(bitmask)
+    assert np.array_equal(bitmask[0], cursor.row())
+    return allowed(bitmask)
+
+
+@given(st.sampled_from(CONSTRAINTS), st.integers(0, 1000))
+def test_random_walks_with_roll_backs_and_forks(constraint: Constraint, seed: int) -> None:
+    source = random.Random(seed)
+    matcher, taken = ph.GrammarMatcher(constraint), list[int]()
+
+    def fresh() -> Cursor:
+        cursor = constraint.cursor()
+        assert all(map(cursor.advance, taken))
+        return cursor
+
+    for _ in range(40):
+        tokens = masks_equal(matcher, fresh())
+        what = source.random()
+        if what < 0.1 and taken:
+            count = source.randrange(len(taken) + 1)
+            matcher.rollback(count)
+            del taken[len(taken) - count :]
+        elif what < 0.2:
+            other = matcher.fork()
+            assert other.num_tokens == len(taken)
+            if tokens:
+                assert other.accept_token(source.choice(tokens))
+            masks_equal(matcher, fresh())
+        elif what < 0.3:
+            refused = source.choice([t for t in range(VOCABULARY.size) if t not in tokens] or [VOCABULARY.size])
+            assert not matcher.accept_token(refused)
+        elif tokens:
+            taken.append(source.choice(tokens))
+            assert matcher.accept_token(taken[-1])
+        assert matcher.is_terminated() == (bool(taken) and taken[-1] == EOS)
+    matcher.reset()
+    taken.clear()
+    masks_equal(matcher, fresh())
+
+
+@pytest.mark.parametrize("schema", random_schemas(seed=5, count=12))
+def test_within_a_budget_every_text_ends_valid(schema: dict[str, object]) -> None:
+    constraint, source = COMPILER.json_schema(schema), random.Random(1)
+    budget = constraint.min_tokens() + 5
+    matcher, bitmask, text = ph.GrammarMatcher(constraint, max_tokens=budget), allocate_token_bitmask(1, 261), b""
+    while not matcher.is_terminated():
+        matcher.fill_next_token_bitmask(bitmask)
+        token = source.choice(allowed(bitmask))
+        assert matcher.accept_token(token)
+        text += VOCABULARY.tokens[token]
+    assert matcher.num_tokens <= budget + 1
+    jsonschema.validate(json.loads(text), schema)
+
+
+def test_too_small_a_budget_is_refused() -> None:
+    constraint = COMPILER.regex("a{20}")
+    with pytest.raises(ph.ConfigError, match="max_tokens: 19 is too little, the shortest text may need 20"):
+        ph.GrammarMatcher(constraint, max_tokens=19)
+
+
+def test_forced_text_is_found() -> None:
+    matcher = ph.GrammarMatcher(COMPILER.regex("x(über|übel)"))
+    assert matcher.accept_token(ord("x"))
+    assert matcher.find_jump_forward_string() == "übe"
+
+
+def test_a_batch_is_filled_into_a_callers_tensor() -> None:
+    bitmask = torch.zeros(3, 9, dtype=torch.int32)
+    matchers = [ph.GrammarMatcher(constraint) for constraint in CONSTRAINTS[:3]]
+    fill_bitmasks(matchers, bitmask)
+    for row, constraint in enumerate(CONSTRAINTS[:3]):
+        assert np.array_equal(bitmask[row].numpy(), constraint.cursor().row())
+
+
+@pytest.mark.parametrize(
+    ("bitmask", "message"),
+    [
+        (np.zeros((1, 9), np.int64), "expected int32"),
+        (np.zeros(9, np.int32), "expected int32"),
+        (np.zeros((1, 3), np.int32), "rows of 3 words; this vocabulary has 9"),
+    ],
+)
+def test_other_memory_is_refused(bitmask: np.ndarray, message: str) -> None:
+    with pytest.raises(ph.ConfigError, match=message):
+        ph.GrammarMatcher(CONSTRAINTS[0]).fill_next_token_bitmask(bitmask)
+
+
+def test_what_is_no_constraint_is_refused() -> None:
+    with pytest.raises(ph.ConfigError, match="constraint: expected what Compiler makes, got str"):
+        ph.GrammarMatcher("[a-z]+")  # type: ignore[arg-type]
