@@ -48,6 +48,13 @@ class Shape:
         return list(found.items())
 
     @property
+    def counts_others(self) -> bool:
+        """Whether it matters which of the keys that are not named can have a value: some of them must be written."""
+        others = self.others
+        is_counted = others.count is not None or len(others.cells) > 1
+        return others.choices is not None or (self.minimum > 0 and is_counted)
+
+    @property
     def clauses(self) -> Residue:
         """The clauses of each alternative."""
         return clauses_of(self.alternatives)
