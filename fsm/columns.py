@@ -32,7 +32,7 @@ K_BYTE, K_BYTES, K_TEXT, K_SPLIT, K_CALL, K_LOOP, K_RETURN, K_SET, K_KEY = range
 
 # of the tables of `AnyOrder`: what is read of them in Python
 A_MEMBERS, A_NUM_MEMBERS, A_NUM_OTHERS = 4, 5, 14
-SET_WIDTH = 16
+SET_WIDTH = 17
 M_ENTRY = 0
 MEMBER_WIDTH = 9
 

@@ -41,7 +41,7 @@ enum Head {
 
 // A set as `SetBuilder` describes it.
 struct BuiltSet {
-  int32_t option, num_members, num_texts, num_others, minimum, maximum, literal;
+  int32_t option, num_members, num_texts, num_mixed, num_others, minimum, maximum, literal;
 };
 
 // What `Positions` has built, node by node, a literal being one node.
