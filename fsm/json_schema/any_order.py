@@ -85,9 +85,12 @@ class AnyKeyOrder:
             for name, value in keys:
                 key = shape.key_of.get(name)
                 text, body = head(name if key is None else key, value)
-                begun = (text, body) if key is None else (None, Sequence((Literal(text), body)))
-                others = [tuple([places[other] for other in relation.get(name, ())]) for relation in relations]
-                members.append(Member(*begun, name in required, *others))
+                own = None if key is not None else text
+                body = body if key is None else Sequence((Literal(text), body))
+                implied, excluded = (
+                    tuple([places[other] for other in relation.get(name, ())]) for relation in relations
+                )
+                members.append(Member(own, body, name in required, implied, excluded))
         for cells in witnesses:
             members.append(Member(None, alternation(*self._cells(tuple(map(as_owed, cells)))), True, is_last=True))
         cells = shape.others.cells if missing < 2 else tuple(map(as_owed, shape.others.cells))

@@ -5,7 +5,7 @@ Knows expressions only; nothing is walked by recursion.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
@@ -24,6 +24,7 @@ from .expression import (
 )
 
 Found = TypeVar("Found")
+Node = TypeVar("Node", bound=Hashable)
 _LEAVES = frozenset((Literal, ByteSet, Rule, Embed))
 
 
@@ -132,12 +133,15 @@ def rule_names(body: Expression) -> set[str]:
     return {part.name for part in parts_of(body) if isinstance(part, Rule)}
 
 
-def strong_components(edges: Mapping[str, Mapping[str, None]]) -> list[list[str]]:
-    """Tarjan's algorithm: every node in exactly one component, components after those they lead to."""
-    order: dict[str, int] = {}
-    lowest: dict[str, int] = {}
-    open_nodes: dict[str, None] = {}
-    found: list[list[str]] = []
+def strong_components(edges: Mapping[Node, Mapping[Node, None]]) -> list[list[Node]]:
+    """Tarjan's algorithm: every node in exactly one component, components after those they lead to.
+
+    Nodes that an edge leads to and that have no edges of their own are left out.
+    """
+    order: dict[Node, int] = {}
+    lowest: dict[Node, int] = {}
+    open_nodes: dict[Node, None] = {}
+    found: list[list[Node]] = []
     for root in edges:
         path = [(root, iter(edges[root]))] if root not in order else []
         while path:
@@ -151,10 +155,12 @@ def strong_components(edges: Mapping[str, Mapping[str, None]]) -> list[list[str]
                 if path:
                     lowest[path[-1][0]] = min(lowest[path[-1][0]], lowest[node])
                 if lowest[node] == order[node]:
-                    component: list[str] = []
+                    component: list[Node] = []
                     while not component or component[-1] != node:
                         component.append(open_nodes.popitem()[0])
                     found.append(component)
+            elif follower not in edges:
+                continue
             elif follower not in order:
                 path.append((follower, iter(edges[follower])))
             elif follower in open_nodes:
