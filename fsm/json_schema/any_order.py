@@ -12,18 +12,17 @@ from __future__ import annotations
 
 from itertools import combinations
 
-from ...errors import ConstraintTooLarge, UnsupportedSchema
+from ...errors import ConstraintTooLarge
 from ..network.expression import AnyOrder, Expression, Literal, Member, Sequence, alternation
 from ..record import record
 from .conditions import REMEDY, Mode, modes
 from .layout import Layout
-from .others import Cell, Witnesses, as_owed
+from .others import Witnesses, unnamed_members, witness_members
 from .parts import Clause
 from .schema_order import SchemaOrder
 from .shape import Shape
 from .texts import error_at
 
-MAX_WITNESSES = 4
 MAX_PAIRS = 4_000
 """Most pairs of variants that exclude each other, of all keys of one shape."""
 
@@ -70,10 +69,7 @@ class AnyKeyOrder:
         spare = None if maximum is None else maximum - len(mode.required) - len(witnesses)
         if spare is not None and spare < max(missing, 0):
             return None
-        if len(witnesses) > MAX_WITNESSES or (witnesses and missing > 0):
-            raise error_at(
-                UnsupportedSchema, shape.pointer, "minProperties (or too many conditions) on keys that are not named"
-            )
+        last = witness_members(witnesses, self.layout.colon, shape.pointer, missing)
         places = {name: place for place, (name, _) in enumerate(keys)}
         if not mode.required <= places.keys():
             return None
@@ -91,16 +87,11 @@ class AnyKeyOrder:
                     tuple([places[other] for other in relation.get(name, ())]) for relation in relations
                 )
                 members.append(Member(own, body, name in required, implied, excluded))
-        for cells in witnesses:
-            members.append(Member(None, alternation(*self._cells(tuple(map(as_owed, cells)))), True, is_last=True))
-        cells = shape.others.cells if missing < 2 else tuple(map(as_owed, shape.others.cells))
-        unnamed = self._cells(cells) if spare != 0 else ()
+        members += last
+        unnamed = unnamed_members(shape.others.cells, self.layout.colon, missing) if spare != 0 else ()
         if not members and not unnamed:
             return None
         return AnyOrder(tuple(members), unnamed, Sequence(self.layout.comma), shape.minimum, maximum)
-
-    def _cells(self, cells: tuple[Cell, ...]) -> tuple[Expression, ...]:
-        return tuple(Sequence((key, *self.layout.colon, value)) for key, value in cells)
 
 
 def _apart(shape: Shape) -> frozenset[Clause]:
