@@ -49,10 +49,9 @@ class Shape:
 
     @property
     def counts_others(self) -> bool:
-        """Whether it matters which of the keys that are not named can have a value: some of them must be written."""
+        """Whether it matters which of the keys that are not named can have a value: they may come to an end."""
         others = self.others
-        is_counted = others.count is not None or len(others.cells) > 1
-        return others.choices is not None or (self.minimum > 0 and is_counted)
+        return others.choices is not None or others.count is not None or len(others.cells) > 1
 
     @property
     def clauses(self) -> Residue:
