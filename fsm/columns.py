@@ -25,15 +25,14 @@ NEVER = 1 << 29  # a cost that is never paid
     N_START,
     N_NUM_SETS,
     N_MAX_WORDS,
-    N_NUM_CYCLES,
     N_SHORTEST,
-) = range(18)
-NETWORK_HEAD = 18
+) = range(17)
+NETWORK_HEAD = 17
 K_BYTE, K_BYTES, K_TEXT, K_SPLIT, K_CALL, K_LOOP, K_RETURN, K_SET, K_KEY = range(9)
 
 # of the tables of `AnyOrder`: what is read of them in Python
 A_MEMBERS, A_NUM_MEMBERS, A_NUM_OTHERS = 4, 5, 14
-SET_WIDTH = 16
+SET_WIDTH = 17
 M_ENTRY = 0
 MEMBER_WIDTH = 9
 

@@ -10,7 +10,7 @@ import functools
 import json
 import threading
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..errors import (
@@ -30,6 +30,7 @@ from .collection import while_put_off
 from .compile_time import MAX_SECONDS, CompileTime
 from .constraint import Constraint
 from .grammars import Syntax, text_to_grammar
+from .grammars.left_recursion import without_left_recursion
 from .kept_constraints import KeptConstraints
 from .masks.mask_store import MaskStore
 from .network.expression import Alternation, Grammar, Literal
@@ -211,9 +212,12 @@ class Compiler:
         )
 
     def from_grammar(self, grammar: Grammar) -> Constraint:
-        """A grammar built by hand; not cached."""
+        """A grammar built by hand, whose rules may begin with themselves; not cached."""
         check_type("grammar", grammar, Grammar, "a Grammar")
-        return self._build("grammar", "", lambda: grammar, self._time())
+        time = self._time()
+        return self._build(
+            "grammar", "", lambda: replace(grammar, rules=without_left_recursion(grammar.rules, time)), time
+        )
 
     def warm_up(self) -> None:
         """Does once what the first constraints would otherwise wait for.

@@ -140,9 +140,6 @@ std::vector<int32_t> lay_out(Ints packed, Bytes data) {
   settle_sets(laid);
   found[N_START] = laid.entries[0];
   found[N_SHORTEST] = laid.costs[laid.entries[0]];
-  const std::vector<int32_t> cycles = calls_in_cycles(laid, built.text_costs);
-  found[N_NUM_CYCLES] = static_cast<int32_t>(cycles.size() / 2);
-  found.insert(found.end(), cycles.begin(), cycles.end());
   return found;
 }
 

@@ -4,7 +4,7 @@
 
 namespace phloem::fsm {
 
-// Computes places of nodes, costs, tables of sets, and left-recursive rules.
+// Computes places of nodes, costs and tables of sets.
 //
 // packed: int32, a head (how many there are of nodes, literals, options, loops, rules, texts, sets, members,
 // relations), then by node kind, arg and next_node; the lengths of the literals; options; loops (three each); entries,
@@ -14,8 +14,7 @@ namespace phloem::fsm {
 // Throws std::invalid_argument if they contradict each other (`check_packed`).
 //
 // Returns int32: a head (`Head`), and where that says kind, arg, next_node, cost, options, loops, entries and the
-// tables of the sets of the finished network; after them, for each rule that leads to itself without a byte being
-// read, the rule and one that it may begin with.
+// tables of the sets of the finished network.
 std::vector<int32_t> lay_out(Ints packed, Bytes data);
 
 // The head of a network's data: where each array begins (and the last one ends), and a few numbers; as in memory.py.
@@ -36,14 +35,13 @@ enum Head {
   N_START,
   N_NUM_SETS,
   N_MAX_WORDS,
-  N_NUM_CYCLES,
   N_SHORTEST,
   NETWORK_HEAD
 };
 
 // A set as `SetBuilder` describes it.
 struct BuiltSet {
-  int32_t option, num_members, num_texts, num_others, minimum, maximum, literal;
+  int32_t option, num_members, num_texts, num_mixed, num_others, minimum, maximum, literal;
 };
 
 // What `Positions` has built, node by node, a literal being one node.
@@ -118,11 +116,5 @@ void settle_sets(const Laid& laid);
 
 // Fills in the costs of nodes and of the items of loops. `firsts`: as of `Built`, but of the finished nodes.
 void settle_costs(const Laid& laid, Ints text_costs, Ints order, Ints firsts);
-
-// ---- cycles.cpp
-
-// For each rule that leads to itself without a byte being read, the rule and one that it may begin with. Rules that
-// such a rule does not begin with are left out, so that following the pairs ends in a cycle.
-std::vector<int32_t> calls_in_cycles(const Laid& laid, Ints text_costs);
 
 }  // namespace phloem::fsm

@@ -88,7 +88,7 @@ void check_relations(const Built& built) {
 void check_sets(const Built& built) {
   int64_t num_members = 0;
   for (const BuiltSet& set : built.sets) {
-    require(0 <= set.num_texts && set.num_texts <= set.num_members && 0 <= set.num_others && 0 <= set.minimum,
+    require(0 <= set.num_texts && set.num_texts <= set.num_mixed && set.num_mixed <= set.num_members && 0 <= set.num_others && 0 <= set.minimum,
             "has a set with numbers out of range");
     const int64_t num_options = int64_t{3} + set.num_others + set.num_members;
     require(set.option >= 0 && set.option + num_options <= static_cast<int64_t>(built.options.size()),

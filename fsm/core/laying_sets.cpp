@@ -152,7 +152,8 @@ void fill_sets(const Built& built, const Laid& laid) {
     laid.sets[row] = {.node = set.option, .members = first, .num_members = set.num_members, .num_texts = set.num_texts,
                       .num_words = num_words_of(set.num_members), .is_counted = missing > 0 || spare != UNBOUNDED,
                       .spare = spare, .missing = missing, .words = word, .trie = tries.add(set.literal, set.num_texts),
-                      .others = set.option + 3, .num_others = set.num_others, .others_cost = NEVER};
+                      .others = set.option + 3, .num_others = set.num_others, .others_cost = NEVER,
+                      .num_mixed = set.num_mixed};
     word += 2 * num_words_of(set.num_members);
     first += set.num_members;
   }

@@ -23,6 +23,7 @@ struct Set {
   int32_t words;  // from there on in `Network::lists`: what cannot and what must be written of each word at first
   int32_t trie;   // the root of its texts in `Network::tries`
   int32_t others, num_others, others_cost;
+  int32_t num_mixed;  // the members after these are last: nothing that is no member follows one of them
 };
 
 struct Member {

@@ -80,7 +80,8 @@ class Checks {
     require(network_.kinds[set.node] == K_SET && network_.args[set.node] == number, "has a set at a wrong node");
     require(network_.kinds[set.key] == K_KEY && network_.args[set.key] == number, "has a set with a wrong key");
     within({set.members, set.num_members}, num_members_);
-    require(0 <= set.num_texts && set.num_texts <= set.num_members, "has more texts than members");
+    require(0 <= set.num_texts && set.num_texts <= set.num_mixed && set.num_mixed <= set.num_members,
+            "has more texts than members");
     require(int64_t{set.num_words} * WORD_BITS >= set.num_members && set.num_words <= num_lists_ &&
                 (set.is_counted == 0 || set.is_counted == 1), "has too few words for a set");
     within({set.words, 2 * int64_t{set.num_words}}, num_lists_);

@@ -105,7 +105,7 @@ bool Sets::is_any_open(const Set& set, int64_t top, int64_t first, int64_t end) 
 bool Sets::may_write_others(const Set& set, int64_t top) const {
   if (set.num_others == 0 || spare(set, top) <= 0) return false;
   for (int32_t word = set.num_words - 1; word >= 0; --word) {
-    const int32_t begin = std::max(set.num_texts - word * WORD_BITS, 0);
+    const int32_t begin = std::max(set.num_mixed - word * WORD_BITS, 0);
     if (begin < WORD_BITS) {
       const int64_t written = int64_t{stacks_[top].count} & ~int64_t{network_.lists[set.words + 2 * word]};
       if (written >> begin) return false;

@@ -44,7 +44,7 @@ class Sets {
   bool may_end(const Set& set, int64_t top) const;      // whether nothing more is demanded
   // Whether one of the members first .. end - 1 may be written.
   bool is_any_open(const Set& set, int64_t top, int64_t first, int64_t end) const;
-  // Whether something that is no member may be written: not after a member without a text of its own.
+  // Whether something that is no member may be written: not after a member that is last.
   bool may_write_others(const Set& set, int64_t top) const;
   // Bytes to the end of the text once a separator has been written, so that something must follow.
   int64_t cost_of_going_on(const Set& set, int64_t top);

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from ..compile_time import CompileTime
-from ..network.expression import Alternation, Expression, Literal, Repeat, Rule, Sequence
-from .left_recursion import nullable_rules
-from .walks import rule_names
+from ..network.expression import Alternation, Expression, Repeat, Rule, Sequence
+from ..network.walks import is_nullable, least_fixed_point, nullable_rules
 
 Names = frozenset[str]
 NO_NAMES: Names = frozenset()
@@ -28,23 +27,16 @@ class Adjacency:
         self._rules = rules
         self._time = compile_time
         self._nullable = nullable_rules(rules, compile_time)
-        self._first = self._fixed_point(is_last=False)
-        self._last = self._fixed_point(is_last=True)
+        edge = self._edge
+        self._first = least_fixed_point(rules, NO_NAMES, lambda *known: edge(*known, is_last=False), compile_time)
+        self._last = least_fixed_point(rules, NO_NAMES, lambda *known: edge(*known, is_last=True), compile_time)
         self.followers: dict[str, set[str]] = {}
         for name, body in rules.items():
             self._note_pairs(name, body)
 
     def is_nullable(self, expression: Expression) -> bool:
         """Whether the expression may write nothing."""
-        if isinstance(expression, Rule):
-            return expression.name in self._nullable
-        if isinstance(expression, Literal):
-            return not expression.data
-        if isinstance(expression, Repeat):
-            return expression.minimum == 0 or self.is_nullable(expression.item)
-        if isinstance(expression, Sequence):
-            return all(map(self.is_nullable, expression.parts))
-        return isinstance(expression, Alternation) and any(map(self.is_nullable, expression.options))
+        return is_nullable(expression, self._nullable)
 
     def first(self, expression: Expression) -> Names:
         """The terminals that a text of the expression may begin with."""
@@ -64,22 +56,6 @@ class Adjacency:
                 if not self.is_nullable(part):
                     break
         return found
-
-    def _fixed_point(self, *, is_last: bool) -> dict[str, Names]:
-        users: dict[str, list[str]] = {}
-        for name, body in self._rules.items():
-            for used in rule_names(body):
-                users.setdefault(used, []).append(name)
-        known = dict.fromkeys(self._rules, NO_NAMES)
-        pending = dict.fromkeys(self._rules)
-        while pending:
-            name = pending.popitem()[0]
-            self._time.check("", f"grammar, rule {name}")
-            found = self._edge(self._rules[name], known, is_last=is_last)
-            if found != known[name]:
-                known[name] = found
-                pending.update(dict.fromkeys(users.get(name, ())))
-        return known
 
     def _note_pairs(self, name: str, body: Expression) -> None:
         pending = [body]

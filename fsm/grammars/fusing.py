@@ -19,11 +19,11 @@ from collections.abc import Mapping
 from ...errors import ConstraintTooLarge
 from ..compile_time import CompileTime
 from ..network.expression import Alternation, Embed, Expression, Literal, Repeat, Rule, Sequence
+from ..network.walks import children, rule_names, strong_components
 from ..regex.determinise import determinise
 from ..regex.regex import EAGER_POSITIONS, EAGER_WORK, MINIMISE_UP_TO
 from ..regex.regex_tree import Concat, Either, Node, Plain, Times
 from ..text.language import Language
-from .walks import children, rule_names, strong_components
 
 Sized = tuple[Node, int, bool]
 """A tree, the number of positions that it unfolds to, and whether something in it may be written more than once."""

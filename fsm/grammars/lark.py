@@ -24,6 +24,7 @@ from collections.abc import Iterator
 from ...errors import ConstraintError, ConstraintTooLarge, InvalidGrammar, InvalidRegex
 from ..compile_time import CompileTime
 from ..network.expression import Alternation, Expression, Grammar, Repeat, Rule
+from ..network.walks import children, first_characters, renamed, rule_names, strong_components
 from ..regex.regex_syntax import parse
 from ..regex.regex_tree import Assertion, CharSet, Concat, Either, Look, Node, Plain, Times
 from .factoring import factored
@@ -34,7 +35,6 @@ from .left_recursion import without_left_recursion
 from .lexemes import Terminal
 from .lexing import lexed
 from .place import grammar_error
-from .walks import children, first_characters, renamed, rule_names, strong_components
 
 START = "start"
 MAX_NESTING = 64

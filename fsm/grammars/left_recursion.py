@@ -22,14 +22,14 @@ It knows expressions only. Its recursion follows their nesting, which the parser
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ...errors import ConstraintTooLarge
+from ...errors import ConstraintTooLarge, InvalidGrammar
 from ..compile_time import CompileTime
-from ..network.expression import EMPTY_TEXT, Alternation, Embed, Expression, Literal, Repeat, Rule, Sequence
+from ..network.expression import EMPTY_TEXT, Alternation, AnyOrder, Embed, Expression, Literal, Repeat, Rule, Sequence
+from ..network.walks import children, is_nullable, nullable_rules, strong_components
 from ..text.dfa import Dfa
-from .walks import children, rule_names, strong_components
 
 MAX_COMPONENT = 64  # rules that begin with one another; the number of ways between them is the square
 MAX_STEPS = 50_000  # of all these ways together
@@ -40,6 +40,7 @@ def without_left_recursion(rules: Mapping[str, Expression], compile_time: Compil
 
     Raises:
         ConstraintTooLarge: more than 64 rules begin with one another, in too many ways, or the time is over.
+        InvalidGrammar: a rule begins with itself by way of an `AnyOrder`.
     """
     nullable = nullable_rules(rules, compile_time)
     begins = {}
@@ -67,39 +68,7 @@ def with_filled_turns(rules: Mapping[str, Expression], compile_time: CompileTime
     return rewriting.rules
 
 
-def nullable_rules(rules: Mapping[str, Expression], compile_time: CompileTime) -> frozenset[str]:
-    """The rules that may write nothing."""
-    users: dict[str, list[str]] = {}
-    for name, body in rules.items():
-        compile_time.check("", f"grammar, rule {name}")
-        for used in rule_names(body):
-            users.setdefault(used, []).append(name)
-    found: set[str] = set()
-    pending = list(rules)
-    while pending:
-        name = pending.pop()
-        compile_time.check("", f"grammar, rule {name}")
-        if name not in found and _is_nullable(rules[name], found):
-            found.add(name)
-            pending.extend(users.get(name, ()))
-    return frozenset(found)
-
-
-def _is_nullable(expression: Expression, rules: Iterable[str]) -> bool:
-    if isinstance(expression, Rule):
-        return expression.name in rules
-    if isinstance(expression, Literal):
-        return not expression.data
-    if isinstance(expression, Repeat):
-        return expression.minimum == 0 or _is_nullable(expression.item, rules)
-    if isinstance(expression, Sequence):
-        return all(_is_nullable(part, rules) for part in expression.parts)
-    if isinstance(expression, Embed):
-        return expression.language.is_accepting(expression.language.start)
-    return isinstance(expression, Alternation) and any(_is_nullable(option, rules) for option in expression.options)
-
-
-def _beginnings(body: Expression, nullable: frozenset[str]) -> dict[str, None]:
+def _beginnings(body: Expression, nullable: Mapping[str, bool]) -> dict[str, None]:
     """The rules that may stand first in a text of `body`, in order."""
     found: dict[str, None] = {}
     pending = [body]
@@ -107,10 +76,15 @@ def _beginnings(body: Expression, nullable: frozenset[str]) -> dict[str, None]:
         expression = pending.pop()
         if isinstance(expression, Rule):
             found[expression.name] = None
-        for child in children(expression):
-            pending.append(child)
-            if isinstance(expression, Sequence) and not _is_nullable(child, nullable):
-                break
+        elif isinstance(expression, AnyOrder):
+            pending += (*expression.others, *(member.body for member in expression.members if not member.text))
+        elif isinstance(expression, Sequence):
+            for part in expression.parts:
+                pending.append(part)
+                if not is_nullable(part, nullable):
+                    break
+        else:
+            pending += children(expression)
     return found
 
 
@@ -148,7 +122,7 @@ class _Rewriting:
     def __init__(
         self,
         rules: Mapping[str, Expression],
-        nullable: frozenset[str],
+        nullable: Mapping[str, bool],
         components: list[list[str]],
         compile_time: CompileTime,
     ) -> None:
@@ -183,7 +157,7 @@ class _Rewriting:
             return Alternation(tuple(map(self.turned, expression.options)))
         if not isinstance(expression, Repeat):
             return expression
-        if not _is_nullable(expression.item, self._nullable):
+        if not is_nullable(expression.item, self._nullable):
             return Repeat(self.turned(expression.item), expression.minimum, expression.maximum)
         return Repeat(self.turned(self._filled(expression.item)), 0, expression.maximum)
 
@@ -192,7 +166,7 @@ class _Rewriting:
         parts = {name: self._parts(self._old[name], members) for name in component}
         for name in component:
             whole: Expression = Rule(_not_empty(name))
-            self.rules[name] = Alternation((whole, EMPTY_TEXT)) if name in self._nullable else whole
+            self.rules[name] = Alternation((whole, EMPTY_TEXT)) if self._nullable[name] else whole
         if len(component) == 1:
             self._open_single(component[0], parts[component[0]])
             return
@@ -246,7 +220,7 @@ class _Rewriting:
     def _open_single(self, name: str, parts: _Parts) -> None:
         """``A = A R | B``: begin with B, then any number of R; an A at the very end of either is a B there."""
         beginning, way = Rule(f"{name}, begun"), Rule(_way(name, name))
-        again: Expression = Alternation((beginning, EMPTY_TEXT)) if name in self._nullable else beginning
+        again: Expression = Alternation((beginning, EMPTY_TEXT)) if self._nullable[name] else beginning
 
         def ended(expression: Expression) -> Expression:
             flat = expression.parts if isinstance(expression, Sequence) else (expression,)
@@ -266,7 +240,7 @@ class _Rewriting:
     def _parts(self, expression: Expression, component: frozenset[str]) -> _Parts:
         found = _Parts()
         if isinstance(expression, Rule):
-            found.may_be_empty = expression.name in self._nullable
+            found.may_be_empty = self._nullable.get(expression.name, False)
             if expression.name in component:
                 found.after[expression.name] = [EMPTY_TEXT]
             else:
@@ -293,8 +267,13 @@ class _Rewriting:
                 found.may_be_empty = parts.may_be_empty
             found.may_be_empty = found.may_be_empty or expression.minimum == 0
         elif isinstance(expression, Embed):
-            found.may_be_empty = _is_nullable(expression, ())
+            found.may_be_empty = is_nullable(expression, {})
             found.others.append(Embed(_without_empty(expression.language)) if found.may_be_empty else expression)
+        elif isinstance(expression, AnyOrder) and component & _beginnings(expression, self._nullable).keys():
+            raise InvalidGrammar(
+                f"grammar: {', '.join(sorted(component)[:3])}: a rule begins with itself by way of what is written in "
+                "any order; let something stand before it"
+            )
         elif not isinstance(expression, Literal) or expression.data:
             found.others.append(expression)
         else:
@@ -303,7 +282,7 @@ class _Rewriting:
 
     def _filled_rule(self, name: str) -> Rule:
         """The rule without the empty text."""
-        if name not in self._nullable and name not in self._in_component:
+        if not self._nullable.get(name) and name not in self._in_component:
             return Rule(name)
         filled = _not_empty(name)
         if filled not in self.rules and name not in self._in_component and name in self._old:

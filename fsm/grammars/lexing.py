@@ -29,11 +29,11 @@ from collections.abc import Sequence as Seq
 from ...errors import ConstraintTooLarge
 from ..compile_time import CompileTime
 from ..network.expression import EMPTY_TEXT, NOTHING, Alternation, Expression, Grammar, Repeat, Rule, Sequence, sequence
+from ..network.walks import mapped, rule_names
 from ..regex.regex_tree import Either, Times
 from .adjacency import Adjacency
 from .left_recursion import with_filled_turns
 from .lexemes import NONE, Lexemes, Obligations, Terminal
-from .walks import mapped, rule_names
 
 MAX_RULES = 10_000  # rules with obligations in their names
 MAX_ROUNDS = 200

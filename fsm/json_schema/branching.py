@@ -243,9 +243,7 @@ class Branching:
         while pending:
             sheet = pending.pop()
             self._time.check(self.sites.table[min(goal) >> 1].pointer if goal else "")
-            if not self._absorb(sheet) or self._is_void(sheet) or not self._decide(sheet):
-                continue
-            if num_sheets > MANY_SHEETS and not self._prune(sheet):
+            if not self._absorb(sheet) or self._is_void(sheet) or not self._narrow(sheet, num_sheets > MANY_SHEETS):
                 continue
             if factors is not None and sheet.disjunctions:
                 others = factors.split(sheet)
@@ -316,21 +314,15 @@ class Branching:
                 sheet.types &= ~OBJECT
         return not sheet.types
 
-    def _decide(self, sheet: Sheet) -> bool:
-        """Absorbs what the constants of required keys decide; False if nothing is left of the sheet then."""
-        if self.sites.evaluates:
-            return True  # what is evaluated hangs on the options
-        while len(sheet.disjunctions) > 1 and sheet.types == OBJECT and decide(sheet, self.part, self.constants):
-            if not self._absorb(sheet) or self._is_void(sheet):
-                return False
-        return True
-
-    def _prune(self, sheet: Sheet) -> bool:
-        """Absorbs what a sheet leaves no choice about; False if nothing is left of the sheet then."""
+    def _narrow(self, sheet: Sheet, thoroughly: bool) -> bool:
+        """Absorbs what the constants of required keys decide, and if it is done thoroughly whatever else a sheet leaves
+        no choice about; False if nothing is left of the sheet then."""
         if self.sites.evaluates:
             return True  # what is evaluated hangs on the options
         is_impossible = self._proofs().is_impossible
-        while sheet.disjunctions and prune(sheet, is_impossible):
+        while (len(sheet.disjunctions) > 1 and sheet.types == OBJECT and decide(sheet, self.part, self.constants)) or (
+            thoroughly and sheet.disjunctions and prune(sheet, is_impossible)
+        ):
             if not self._absorb(sheet) or self._is_void(sheet):
                 return False
         return True

@@ -9,12 +9,13 @@ from __future__ import annotations
 import functools
 import json
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from operator import itemgetter
 
 from ...errors import ConstraintTooLarge, EmptyLanguage
 from ..any_json import ExtraKeys, KeyOrder
+from ..network.dead_rules import dead_rules
 from ..network.expression import CommonRule, Embed, Expression, Grammar, Literal, Rule, alternation
 from ..text.dfa import Dfa
 from ..text.json_strings import JsonStrings
@@ -30,6 +31,7 @@ from .parts import ANYTHING, ARRAY, NEVER, NUMBER, OBJECT, STRING, Goal
 from .plain import PlainArray, PlainConstants, PlainObject, plain
 from .scalars import ANY_WORD, WORD_LITERALS, WORDS, listed, scalars
 from .schema_order import SchemaOrder
+from .shape import Shape
 from .sites import Sites
 from .strings import (
     any_key,
@@ -74,6 +76,7 @@ class SchemaCompiler:
         self._mixes = key_order == "any"
         self._pending: list[tuple[str, Goal]] = []
         self._count = 0
+        self._counts_others = False
         self._begun: list[tuple[int, Goal]] = []  # goals, and how many rules there were when their bodies were begun
         others = Others(self.value, self.names, self._time)
         self._arrays = ArrayWriter(
@@ -86,10 +89,20 @@ class SchemaCompiler:
             self._branching.is_impossible,
             ItemStates(layout, self.value, self._reserve, self._rules.__setitem__, self._time.check),
         )
-        in_order = SchemaOrder(layout, self._reserve, self._rules.__setitem__, self._time.check)
-        written = in_order.written if key_order == "schema" else AnyKeyOrder(layout, in_order).written
+        written = self._writer_of_shapes(layout)
         tell = self._branching.constants, self._branching.is_impossible
         self._objects = ObjectWriter(self.value, others, written, *tell, extra_keys == "never", self._mixes)
+
+    def _writer_of_shapes(self, layout: Layout) -> Callable[[Shape], Expression | None]:
+        """Writes shapes in the order asked for, and notes whether some of them count keys that are not named."""
+        in_order = SchemaOrder(layout, self._reserve, self._rules.__setitem__, self._time.check)
+        write = AnyKeyOrder(layout, in_order).written if self._mixes else in_order.written
+
+        def written(shape: Shape) -> Expression | None:
+            self._counts_others = self._counts_others or shape.counts_others
+            return write(shape)
+
+        return written
 
     def grammar(self, goal: Goal | None = None) -> Grammar:
         """The grammar of all values that fulfil the whole text, or a goal of its own.
@@ -97,8 +110,9 @@ class SchemaCompiler:
         Raises:
             EmptyLanguage: there are none.
         """
+        root = self._sites.root_goal() if goal is None else goal
         with self._letting_go():
-            return self._finished(self.value(self._sites.root_goal() if goal is None else goal))
+            return self._settled(lambda: self.value(root))
 
     def xml_arguments(self, marks: XmlMarks, spell: Spell) -> Grammar:
         """The grammar of all objects that are valid under the whole text, with XML around their keys and values.
@@ -106,13 +120,14 @@ class SchemaCompiler:
         Raises:
             EmptyLanguage: there are none.
         """
-        with self._letting_go():
+
+        def start() -> Expression | None:
             arguments = self._arguments(marks, spell)
-            in_order = SchemaOrder(arguments.layout, self._reserve, self._rules.__setitem__, self._time.check)
-            options = arguments.written(
-                AnyKeyOrder(arguments.layout, in_order).written if self._mixes else in_order.written
-            )
-            return self._finished(alternation(*options) if options else None)
+            options = arguments.written(self._writer_of_shapes(arguments.layout))
+            return alternation(*options) if options else None
+
+        with self._letting_go():
+            return self._settled(start)
 
     def raw_keys(self, marks: XmlMarks) -> frozenset[str]:
         """The keys of the outermost object that can only have strings."""
@@ -138,6 +153,26 @@ class SchemaCompiler:
         if objects:
             writer.objects(objects)
         return arguments
+
+    def _settled(self, start: Callable[[], Expression | None]) -> Grammar:
+        """The grammar that starts so. Where keys are counted, goals whose rules turn out to be dead have no value.
+
+        Whether a value can be completed is only known once all rules are there; a key whose value cannot must not count
+        as one that may still be written. So all is written again, without what was dead, until nothing more is.
+        """
+        while True:
+            grammar = self._finished(start())
+            if not self._counts_others:
+                return grammar
+            dead = dead_rules(self._rules)
+            impossible = [goal for goal, found in self._known.items() if isinstance(found, Rule) and found.name in dead]
+            if not impossible:
+                return grammar
+            gone = [goal for goal, found in self._known.items() if found is None]
+            self._known = dict.fromkeys((*gone, *impossible))
+            self._rules.clear()
+            self._begun.clear()
+            self._counts_others = False
 
     def _finished(self, start: Expression | None) -> Grammar:
         """The grammar that starts so, once all that is pending is written."""

@@ -13,7 +13,6 @@ each other. Bounded by `MAX_TRIES` compilations.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
 
 from ...errors import ConstraintError, EmptyLanguage
 from ..any_json import ExtraKeys
@@ -21,10 +20,10 @@ from ..compile_time import NO_LIMIT, CompileTime
 from ..network.network import build_network
 from .compile import SchemaCompiler
 from .layout import COMPACT
+from .place import below, options, referred
 from .resolve import Site, check_size
 from .sites import Sites
 from .strings import pattern_language
-from .texts import escape
 
 MAX_TRIES = 100
 
@@ -48,12 +47,12 @@ def place_of_contradiction(
     seen: set[str] = set()
     while site.pointer not in seen:  # a schema that must contain itself is a cycle
         seen.add(site.pointer)
-        for below in _must_hold(sites, site):
+        for inner in _must_hold(sites, site):
             tries += 1
             if tries > MAX_TRIES:
                 return site.pointer
-            if _is_empty(sites, below, extra_keys):
-                site = below
+            if _is_empty(sites, inner, extra_keys):
+                site = inner
                 break
     return f"{site.pointer}/pattern" if _has_impossible_pattern(site, compile_time) else site.pointer
 
@@ -84,33 +83,24 @@ def _must_hold(sites: Sites, site: Site) -> Iterator[Site]:
     schema = site.schema
     if type(schema) is not dict:
         return
-    if isinstance(schema.get("$ref"), str):
-        try:
-            yield sites.resolver.follow(site, schema["$ref"])
-        except ConstraintError:
-            return
+    yield from referred(sites, site)
     for keyword in ("allOf", "anyOf", "oneOf"):
-        options = schema.get(keyword)
-        if isinstance(options, list) and (keyword == "allOf" or len(options) == 1):
-            for index, option in enumerate(options):
-                yield _below(sites, site, option, f"{keyword}/{index}")
+        found = options(sites, site, keyword)
+        if keyword == "allOf" or len(found) == 1:
+            yield from found
     required, properties = schema.get("required"), schema.get("properties")
     if isinstance(required, list) and isinstance(properties, dict):
         for key in required:
             if isinstance(key, str) and key in properties:
-                yield _below(sites, site, properties[key], f"properties/{escape(key)}")
+                yield below(sites, site, "properties", key)
     minimum = schema.get("minItems")
     if type(minimum) is int and minimum > 0:
         for keyword in ("prefixItems", "items"):
             items = schema.get(keyword)
             if isinstance(items, list):
-                for index, item in islice(enumerate(items), minimum):
-                    yield _below(sites, site, item, f"{keyword}/{index}")
+                for index in range(min(len(items), minimum)):
+                    yield below(sites, site, keyword, index)
             elif items is not None and minimum > len(schema.get("prefixItems", ())):
-                yield _below(sites, site, items, keyword)
+                yield below(sites, site, keyword)
     if "contains" in schema and schema.get("minContains", 1) != 0:
-        yield _below(sites, site, schema["contains"], "contains")
-
-
-def _below(sites: Sites, site: Site, schema: object, path: str) -> Site:
-    return sites.resolver.site(schema, f"{site.pointer}/{path}", site.resource)  # type: ignore[arg-type]  # it was read
+        yield below(sites, site, "contains")

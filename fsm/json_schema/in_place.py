@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...errors import InvalidSchema
+from ..network.walks import strong_components
 from .parts import Part
 from .reading import read
 from .sites import Sites
@@ -27,31 +28,21 @@ class InPlace:
     def refuse_endless(self, atom: int) -> None:
         """Refuses a schema that applies itself in place: validating against it would never end.
 
-        A depth-first search over "applies to the same value"; every schema is entered once in all.
-
         Raises:
             InvalidSchema: it does.
         """
-        if atom in self._endful:
-            return
-        path = [atom]
-        rest = [self._applied(atom)]
-        on_path = {atom}
-        while path:
-            if not rest[-1]:
-                rest.pop()
-                done = path.pop()
-                on_path.discard(done)
-                self._endful.add(done)
-                continue
-            other = rest[-1].pop() & ~1
-            if other in on_path:
-                pointer = self._sites.table[other >> 1].pointer
+        edges: dict[int, dict[int, None]] = {}
+        pending = [atom]
+        while pending:
+            one = pending.pop()
+            if one not in edges and one not in self._endful:
+                edges[one] = {other & ~1: None for other in self._applied(one)}
+                pending += edges[one]
+        for component in strong_components(edges):
+            if len(component) > 1 or component[0] in edges[component[0]]:
+                pointer = self._sites.table[min(component) >> 1].pointer
                 raise error_at(InvalidSchema, pointer, "the schema applies itself to the same value, without end")
-            if other not in self._endful:
-                path.append(other)
-                rest.append(self._applied(other))
-                on_path.add(other)
+        self._endful.update(edges)
 
     def _applied(self, atom: int) -> list[int]:
         """The atoms that a schema applies to the value itself."""

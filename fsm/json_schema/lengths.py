@@ -14,15 +14,8 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import numpy as np
-
-from ..remembered import remembered
-from ..text.alphabet import Alphabet
-from ..text.dfa import Dfa
+from ..text.dfa import Span
 from .parts import Test
-
-Span = tuple[int, int | None]
-"""The least and the greatest length; None: there is none."""
 
 FEW = 4
 """Most spans that stay alternatives of their own."""
@@ -74,18 +67,3 @@ def _met(bounds: Iterable[tuple[int, float]]) -> list[Span]:
 def _last(span: Span) -> int:
     """The length from which on nothing changes."""
     return span[0] if span[1] is None else span[1]
-
-
-@remembered(64)
-def texts_of_lengths(spans: tuple[Span, ...]) -> Dfa:
-    """Every text whose number of Unicode characters is in one of the spans; these ascend, and are disjoint."""
-    last = _last(spans[-1])
-    alphabet, _ = Alphabet.from_sets([])
-    table = np.zeros((last + 2, 2), np.int32)
-    table[1:-1, 1] = np.arange(2, last + 2)
-    accepting = np.zeros(last + 2, np.bool_)
-    for minimum, maximum in spans:
-        accepting[minimum + 1 : (last if maximum is None else maximum) + 2] = True
-    if spans[-1][1] is None:
-        table[-1, 1] = last + 1
-    return Dfa.of_live_table(alphabet, table, accepting, 1)

@@ -18,7 +18,7 @@ from dataclasses import replace
 
 from ...errors import ConstraintError, ConstraintTooLarge, UnsupportedSchema
 from ..compile_time import CompileTime
-from ..network.expression import Embed, Expression
+from ..network.expression import Embed, Expression, Member, Sequence, alternation
 from ..record import record
 from ..remembered import remembered
 from ..text.dfa import Dfa
@@ -34,6 +34,7 @@ MAX_LISTED = 64
 MAX_BESIDE = 1024
 """The same where they are written among named ones in any order; of more the number is bounded."""
 MAX_CELLS = 64
+MAX_WITNESSES = 4
 MAX_WAYS = 5_000
 """Most ways of choosing named keys that fulfil conditions “some key …”."""
 
@@ -41,15 +42,35 @@ Cell = tuple[Expression, Expression]
 """A set of keys as JSON strings, and the values they may have."""
 
 
-def as_owed(cell: Cell) -> Cell:
-    """The same cell, several keys of which must be written."""
-    key, value = cell
-    assert isinstance(key, Embed)
-    return replace(key, is_owed=True), value
-
-
 Witnesses = tuple[tuple[Cell, ...], ...]
 """For each set of keys that must have a member: the cells it may come from. No key belongs to two sets."""
+
+
+def unnamed_members(cells: tuple[Cell, ...], colon: tuple[Expression, ...], num_owed: int) -> tuple[Expression, ...]:
+    """A member with a key of each of the cells, of `num_owed` such members that must be written."""
+    found: list[Expression] = []
+    for key, value in cells:
+        if num_owed > 1:
+            assert isinstance(key, Embed)
+            key = replace(key, is_owed=True)
+        found.append(Sequence((key, *colon, value)))
+    return tuple(found)
+
+
+def witness_members(witnesses: Witnesses, colon: tuple[Expression, ...], pointer: str, missing: int) -> list[Member]:
+    """Members that must be written, after all others, each with a key of one of the sets.
+
+    Args:
+        missing: how many others must be written as well.
+
+    Raises:
+        UnsupportedSchema: some must be, or there are more than `MAX_WITNESSES`.
+    """
+    if len(witnesses) > MAX_WITNESSES or (witnesses and missing > 0):
+        message = "minProperties (or too many conditions) on keys that are not named"
+        raise error_at(UnsupportedSchema, pointer, message)
+    own = (alternation(*unnamed_members(cells, colon, 2)) for cells in witnesses)
+    return [Member(None, body, is_required=True, is_last=True) for body in own]
 
 
 @record

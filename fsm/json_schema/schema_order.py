@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from ...errors import ConstraintTooLarge, UnsupportedSchema
-from ..network.expression import EMPTY_TEXT, Expression, Repeat, Rule, Sequence, alternation
+from ...errors import ConstraintTooLarge
+from ..network.expression import EMPTY_TEXT, AnyOrder, Expression, Repeat, Rule, Sequence, alternation
 from ..record import record
 from .conditions import Residue
 from .layout import Layout, Parts
-from .others import Witnesses, as_owed
+from .others import Witnesses, unnamed_members, witness_members
 from .parts import Clause
 from .shape import Members, Shape
 from .texts import error_at
@@ -104,8 +104,7 @@ class SchemaOrder:
 
     def _other(self, shape: Shape, num_owed: int = 0) -> Expression:
         """One member with a key that is not named, of `num_owed` ones that must be written."""
-        cells = shape.others.cells if num_owed < 2 else map(as_owed, shape.others.cells)
-        return alternation(*(Sequence((key, *self.layout.colon, value)) for key, value in cells))
+        return alternation(*unnamed_members(shape.others.cells, self.layout.colon, num_owed))
 
     # ---------------------------------------------------------------- right-linear rules
 
@@ -232,38 +231,16 @@ class SchemaOrder:
         self, shape: Shape, witnesses: Witnesses, written: bool, num_owed: int, left: int | None
     ) -> list[Expression]:
         """Other keys, and last of all the witnesses, so that no repetition can undo them; in any order."""
-        comma, others, colon = self.layout.comma, shape.others, self.layout.colon
+        comma = self.layout.comma
         num_witnesses = len(witnesses)
-        if num_owed > max(num_witnesses, 1) or num_witnesses > 4:
-            raise error_at(
-                UnsupportedSchema, shape.pointer, "minProperties (or too many conditions) on keys that are not named"
-            )
+        last = witness_members(witnesses, self.layout.colon, shape.pointer, num_owed - max(num_witnesses, 1))
         free = None if left is None else left - num_witnesses
         if free is not None and free < 0:
             return []
-        parts: Parts = ()
-        if others.cells and free != 0:
-            other = self._other(shape)
-            if written:
-                parts = (Repeat(Sequence((*comma, other)), 0, free),)
-            else:
-                parts = (Repeat(Sequence((other, *comma)), 0, free),)
-        names: dict[tuple[frozenset[int], bool], str] = {}
-
-        def rule(missing: frozenset[int], follows: bool) -> Rule:
-            name = names.get((missing, follows))
-            if name is None:
-                name = names[missing, follows] = self.reserve()
-                options: list[Expression] = [] if missing else [EMPTY_TEXT]
-                for index in sorted(missing):
-                    rest = rule(missing - {index}, True)
-                    for key, value in map(as_owed, witnesses[index]):
-                        member = (key, *colon, value, rest)
-                        options.append(Sequence((*comma, *member) if follows else member))
-                self.define(name, alternation(*options))
-            return Rule(name)
-
-        return [Sequence((*parts, rule(frozenset(range(num_witnesses)), written)))]
+        parts: Parts = comma if written else ()
+        if shape.others.cells and free != 0:
+            parts = (*parts, Repeat(Sequence((self._other(shape), *comma)), 0, free))
+        return [Sequence((*parts, AnyOrder(tuple(last), (), Sequence(comma))))]
 
 
 def _asleep(shape: Shape, places: dict[str, int]) -> tuple[Residue, dict[int, frozenset[Clause]]]:

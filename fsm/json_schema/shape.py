@@ -48,6 +48,12 @@ class Shape:
         return list(found.items())
 
     @property
+    def counts_others(self) -> bool:
+        """Whether it matters which of the keys that are not named can have a value: they may come to an end."""
+        others = self.others
+        return others.choices is not None or others.count is not None or len(others.cells) > 1
+
+    @property
     def clauses(self) -> Residue:
         """The clauses of each alternative."""
         return clauses_of(self.alternatives)

@@ -20,11 +20,11 @@ from ..regex.regex import long_run, regex_to_dfa
 from ..regex.regex_syntax import Dialect, is_read_twice
 from ..remembered import remembered
 from ..text.counted import Counted, counted
-from ..text.dfa import MAX_STATES, Dfa
+from ..text.dfa import MAX_STATES, Dfa, Span
 from ..text.json_strings import JsonStrings
 from ..text.literals import literal_dfa
 from .formats import format_language
-from .lengths import Span, joined, texts_of_lengths
+from .lengths import joined
 from .parts import Test
 from .texts import is_writable
 
@@ -326,7 +326,7 @@ def _passing(test: Test, for_all: bool, compile_time: CompileTime) -> Dfa:
     if kind == "length":
         return Dfa.length(argument, cast("int | None", test[2]))
     if kind == "lengths":
-        return texts_of_lengths(cast("tuple[Span, ...]", argument))
+        return Dfa.of_lengths(cast("tuple[Span, ...]", argument))
     if kind == "format":
         return format_language(argument, for_all=for_all)
     if kind == "among":

@@ -59,8 +59,8 @@ class SetBuilder:
     Attributes:
         sets: for each BUILT_WIDTH numbers: where among the network's options its nodes will be (the set itself, its
             key, the separator, the others, and what follows the text of each member); how many members there are, how
-            many of these have texts, how many others; minimum and maximum (-1: none); the literal that is the first
-            member's text, which those of the others follow.
+            many of these have texts, how many are not last, how many others; minimum and maximum (-1: none); the
+            literal that is the first member's text, which those of the others follow.
         required: by member, whether it must be written.
         relations: nothing, or by member how many it implies and excludes, and these, by their numbers.
     """
@@ -72,17 +72,27 @@ class SetBuilder:
         self.relations: list[int] = []
 
     def add(self, expression: AnyOrder, first_option: int, first_literal: int) -> list[Member]:
-        """Adds a set; its members in the order in which they are numbered: by their texts, then those without."""
+        """Adds a set; its members in the order of their numbers: by their texts, those without, and those last."""
         members = [member for member in expression.members if member.text is not None]
         members.sort(key=_TEXT)
         num_texts = len(members)
         if num_texts < len(expression.members):
-            members += [member for member in expression.members if member.text is None]
+            others = [member for member in expression.members if member.text is None]
+            members += sorted(others, key=_IS_LAST)
         if self.relations or any([member.implied or member.excluded for member in members]):
             self._relate(expression, members)
         self.required += [member.is_required for member in members]
+        num_mixed = len(members) - sum([member.is_last for member in members])
         maximum = -1 if expression.maximum is None else expression.maximum
-        self.sets += (first_option, len(members), num_texts, len(expression.others), expression.minimum, maximum)
+        self.sets += (
+            first_option,
+            len(members),
+            num_texts,
+            num_mixed,
+            len(expression.others),
+            expression.minimum,
+            maximum,
+        )
         self.sets.append(first_literal)
         self.num_sets += 1
         return members
@@ -97,4 +107,4 @@ class SetBuilder:
             self.relations += [numbers[id(expression.members[other])] for other in others]
 
 
-_TEXT = attrgetter("text")
+_TEXT, _IS_LAST = attrgetter("text"), attrgetter("is_last")

@@ -10,6 +10,7 @@ from collections.abc import Container, Mapping
 from ..columns import NEVER
 from ..text.text_table import text_table
 from .expression import Alternation, AnyOrder, ByteSet, Embed, Expression, Grammar, Repeat, Rule, Sequence
+from .walks import folded, least_fixed_point, parts_of
 
 
 def path_to_nothing(grammar: Grammar, dead: Container[str]) -> tuple[list[str], list[str]]:
@@ -24,7 +25,7 @@ def path_to_nothing(grammar: Grammar, dead: Container[str]) -> tuple[list[str], 
     last = grammar.start
     path = {last: None}  # in order
     while True:
-        needed = [part.name for part in _parts(grammar.rules[last]) if isinstance(part, Rule) and part.name in dead]
+        needed = [part.name for part in parts_of(grammar.rules[last]) if isinstance(part, Rule) and part.name in dead]
         following = next((name for name in needed if name not in path), None)
         if following is None:
             names = list(path)
@@ -35,58 +36,31 @@ def path_to_nothing(grammar: Grammar, dead: Container[str]) -> tuple[list[str], 
 
 def has_impossible_part(expression: Expression) -> bool:
     """Whether some part that calls no rules can never be matched."""
-    return any(isinstance(part, (Embed, ByteSet)) and not _is_live([part], set()) for part in _parts(expression))
+    return any(isinstance(part, (Embed, ByteSet)) and not _is_live(part, {}) for part in parts_of(expression))
 
 
 def dead_rules(rules: Mapping[str, Expression]) -> set[str]:
     """The rules of which no text is ever complete."""
-    parts = {name: _parts(body) for name, body in rules.items()}
-    users: dict[str, list[str]] = {}
-    for name, own in parts.items():
-        for part in own:
-            if isinstance(part, Rule):
-                users.setdefault(part.name, []).append(name)
-    dead, pending = set(rules), list(rules)
-    while pending:
-        name = pending.pop()
-        if name in dead and _is_live(parts[name], dead):
-            dead.discard(name)
-            pending += users.get(name, ())
-    return dead
+    is_live = least_fixed_point(rules, False, _is_live)
+    return {name for name, found in is_live.items() if not found}
 
 
-def _is_live(parts: list[Expression], dead: set[str]) -> bool:
-    """Whether the first of some parts, each of which stands before those that it consists of, has a text."""
-    known: dict[int, bool] = {}
-    for part in reversed(parts):
-        if isinstance(part, Rule):
-            found = part.name not in dead
-        elif isinstance(part, Sequence):
-            found = all(known[id(inner)] for inner in part.parts)
-        elif isinstance(part, Alternation):
-            found = any(known[id(option)] for option in part.options)
-        elif isinstance(part, Repeat):
-            found = part.minimum == 0 or known[id(part.item)]
-        elif isinstance(part, AnyOrder):
-            found = all(known[id(member.body)] for member in part.members if member.is_required)
-        elif isinstance(part, Embed):
-            found = text_table(part.language).min_bytes < NEVER
-        else:
-            found = not isinstance(part, ByteSet) or part.mask != 0
-        known[id(part)] = found
-    return known[id(parts[0])]
+def _is_live(expression: Expression, rules: Mapping[str, bool]) -> bool:
+    """Whether an expression has a text."""
+    return folded(expression, lambda part, inner: _has_text(part, inner, rules))
 
 
-def _parts(expression: Expression) -> list[Expression]:
-    """The expression and all its parts, each before those that it consists of."""
-    found = [expression]
-    for part in found:  # grows meanwhile
-        if isinstance(part, Sequence):
-            found += part.parts
-        elif isinstance(part, Alternation):
-            found += part.options
-        elif isinstance(part, Repeat):
-            found.append(part.item)
-        elif isinstance(part, AnyOrder):
-            found += (*(member.body for member in part.members), *part.others, part.separator)
-    return found
+def _has_text(part: Expression, inner: list[bool], rules: Mapping[str, bool]) -> bool:
+    if isinstance(part, Rule):
+        return rules[part.name]
+    if isinstance(part, Sequence):
+        return all(inner)
+    if isinstance(part, Alternation):
+        return any(inner)
+    if isinstance(part, Repeat):
+        return part.minimum == 0 or inner[0]
+    if isinstance(part, AnyOrder):
+        return all(found for member, found in zip(part.members, inner, strict=False) if member.is_required)
+    if isinstance(part, Embed):
+        return text_table(part.language).min_bytes < NEVER
+    return not isinstance(part, ByteSet) or part.mask != 0

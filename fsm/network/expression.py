@@ -96,8 +96,9 @@ class Member:
 
     Attributes:
         text: what it begins with; no other member begins with the same and ends there. `None`: the body alone, which
-            must not be empty; `others` are not written any more once such a member is.
+            must not be empty, and may be told from others only further on.
         is_required: it must be written.
+        is_last: no `others` are written any more once it is; it has no text.
         implied: members (by index) that must be written if this one is; with all that these imply.
         excluded: members that cannot be written if this one or one that it implies is. Mutual, and a member is
             excluded by another also if one that it implies is.
@@ -108,6 +109,7 @@ class Member:
     is_required: bool = False
     implied: tuple[int, ...] = ()
     excluded: tuple[int, ...] = ()
+    is_last: bool = False
 
 
 @record

@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..._core import fsm as core
-from ...errors import ConstraintTooLarge, EmptyLanguage, InvalidGrammar
+from ...errors import ConstraintTooLarge, EmptyLanguage
 from .. import columns as k
 from ..columns import NEVER
 from ..compile_time import NO_LIMIT, CompileTime
@@ -138,8 +138,11 @@ class Network:
 def build_network(grammar: Grammar, compile_time: CompileTime = NO_LIMIT, max_bytes: int | None = None) -> Network:
     """Compiles a grammar, in a certain time if one is given, to a network of at most `max_bytes`.
 
+    No rule may begin with itself (`grammars/left_recursion.py`): the states of such a rule have endless stacks, so that
+    an automaton refuses to make them.
+
     Raises:
-        InvalidGrammar: a rule is referred to that does not exist, or a rule begins with itself.
+        InvalidGrammar: a rule is referred to that does not exist.
         EmptyLanguage: no text at all satisfies the start rule.
         ConstraintTooLarge: more than 2**20 positions or too many bytes, no text short enough to be written, or the time
             is over.
@@ -171,8 +174,6 @@ def build_network(grammar: Grammar, compile_time: CompileTime = NO_LIMIT, max_by
     if shortest > MAX_SHORTEST:
         message = f"the shortest text that can stand here has more than {MAX_SHORTEST >> 20} MiB; use smaller counts"
         raise _placed(grammar, _innermost_long_rule(network), message)
-    if network.head[k.N_NUM_CYCLES]:
-        _refuse_left_recursion(list(made.numbers), data[network.head[k.N_END] :].reshape(-1, 2).tolist())
     if max_bytes is not None and network.num_bytes > max_bytes:
         message = (
             f"the constraint takes {network.num_bytes >> 10} KiB, and may take {max_bytes >> 10} KiB; no part has "
@@ -240,23 +241,3 @@ def _words_of(masks: Iterable[int]) -> npt.NDArray[np.uint64]:
 
 
 _NO_BYTE_SETS = _words_of([0])
-
-
-def _refuse_left_recursion(names: list[str], calls: list[list[int]]) -> None:
-    """InvalidGrammar: a rule can begin with itself; its states would have endless stacks.
-
-    Args:
-        names: of the rules, by number.
-        calls: (rule, rule that it may begin with), so that every rule here begins with another one here.
-    """
-    begins_with = {caller: called for caller, called in calls}
-    path = {calls[0][0]: None}
-    rule = begins_with[calls[0][0]]
-    while rule not in path:
-        path[rule] = None
-        rule = begins_with[rule]
-    cycle = [names[number] for number in [*list(path)[list(path).index(rule) :], rule]]
-    raise InvalidGrammar(
-        f"the rule {names[rule]!r} can begin with itself ({' -> '.join(cycle)}); "
-        "write the repetition with * or +, or put the recursion last"
-    )

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..grammars.walks import renamed
 from ..network.expression import Expression, Grammar, Rule
+from ..network.walks import renamed
 
 
 class TagRules:

@@ -14,9 +14,9 @@ It does not know patterns, JSON Schema or tokens. Nothing here is written to aft
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from itertools import compress
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Hashable, Sequence
+from itertools import compress, islice
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -32,6 +32,9 @@ Node = TypeVar("Node", bound=Hashable)
 MAX_STATES = 50_000
 MAX_CELLS = 1 << 23  # of a product: states times classes of characters, some tenths of a second
 MAX_LENGTH = 250_000  # of a bounded text, in characters
+
+Span = tuple[int, "int | None"]
+"""The least and the greatest length; None: there is none."""
 
 
 class Dfa:
@@ -77,12 +80,6 @@ class Dfa:
         """The empty language (one shared object)."""
         return _nothing()
 
-    @classmethod
-    def of_live_table(cls, alphabet: Alphabet, table: Ints, accepting: Bools, start: int) -> Dfa:
-        """Takes a table all of whose states but 0 can be reached and can end; joins like classes."""
-        alphabet, table = _join_classes(alphabet, table)
-        return cls(alphabet, table, np.ascontiguousarray(accepting), start)
-
     @staticmethod
     def any_text() -> Dfa:
         """Every valid UTF-8 text (one shared object)."""
@@ -91,7 +88,12 @@ class Dfa:
     @staticmethod
     def length(minimum: int, maximum: int | None) -> Dfa:
         """Every text of `minimum` to `maximum` Unicode characters (code points). Shared by its bounds."""
-        return _length(minimum, maximum)
+        return _nothing() if maximum is not None and maximum < minimum else _of_lengths(((minimum, maximum),))
+
+    @staticmethod
+    def of_lengths(spans: tuple[Span, ...]) -> Dfa:
+        """The same of several spans, ascending and disjoint."""
+        return _of_lengths(spans)
 
     # ---------------------------------------------------------------- the byte automaton (Language)
 
@@ -330,7 +332,7 @@ def explore(
         return _nothing()
     nodes = [dead, start]
     rows = [[0] * alphabet.num_classes]
-    for node in iter(_Growing(nodes)):
+    for node in islice(nodes, 1, None):  # grows meanwhile
         row = []
         for target in step(node):
             number = numbers.get(target)
@@ -345,19 +347,6 @@ def explore(
     table = np.array(rows, np.int32)
     table[:, 0] = 0
     return Dfa.from_table(alphabet, table, accepting, 1)
-
-
-class _Growing(Generic[Node]):
-    """Iterates over a list from index 1 while it grows."""
-
-    def __init__(self, nodes: list[Node]) -> None:
-        self.nodes = nodes
-
-    def __iter__(self) -> Iterator[Node]:
-        index = 1
-        while index < len(self.nodes):
-            yield self.nodes[index]
-            index += 1
 
 
 def _plainness(code_point: int) -> int:
@@ -385,17 +374,15 @@ def _any_text() -> Dfa:
 
 
 @remembered(256)
-def _length(minimum: int, maximum: int | None) -> Dfa:
-    if maximum is not None and maximum < minimum:
-        return Dfa.nothing()
-    last = minimum if maximum is None else maximum
+def _of_lengths(spans: tuple[Span, ...]) -> Dfa:
+    least, most = spans[-1]
+    last = least if most is None else most
     if last > MAX_LENGTH:
         raise ConstraintTooLarge(f"a length of {last} characters passes the bound of {MAX_LENGTH}")
     alphabet, _ = Alphabet.from_sets([])
     table = np.zeros((last + 2, 2), np.int32)
-    table[1:, 1] = np.arange(2, last + 3)
-    table[last + 1, 1] = last + 1 if maximum is None else 0
-    accepting = np.arange(last + 2) > minimum
-    distance = np.maximum(minimum - np.arange(last + 2) + 1, 0).astype(np.int32)
-    distance[0] = -1
-    return Dfa(alphabet, table, accepting, 1, distance)
+    table[1:, 1] = [*range(2, last + 2), last + 1 if most is None else 0]
+    accepting = np.zeros(last + 2, np.bool_)
+    for minimum, maximum in spans:
+        accepting[minimum + 1 : (last if maximum is None else maximum) + 2] = True
+    return Dfa(alphabet, table, accepting, 1)

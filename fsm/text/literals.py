@@ -46,4 +46,4 @@ def literal_dfa(texts: Iterable[str]) -> Dfa:
     table, accepting, start = core.minimal_acyclic(symbols, offsets, len(used) + 2, MAX_CELLS)
     if len(table) == 0:
         raise ConstraintTooLarge(f"{len(ordered)} texts with {len(used)} different characters are too many for a table")
-    return Dfa.of_live_table(Alphabet.apart("".join(map(chr, used))), table, accepting, start)
+    return Dfa.from_table(Alphabet.apart("".join(map(chr, used))), table, accepting, start)

@@ -8,8 +8,20 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from phloem.errors import ConstraintTooLarge, EmptyLanguage
+from phloem.errors import ConstraintTooLarge, EmptyLanguage, InvalidGrammar
 from phloem.fsm import Compiler, Constraint, Vocabulary
+from phloem.fsm.network.expression import (
+    Alternation,
+    AnyOrder,
+    Expression,
+    Grammar,
+    Member,
+    Repeat,
+    Rule,
+    Sequence,
+    literal,
+    optional,
+)
 
 COMPILER = Compiler(Vocabulary([bytes([byte]) for byte in range(256)] + [b""], [256]))
 LONGEST = 4
@@ -102,6 +114,23 @@ def test_random_grammars_write_what_their_rules_derive(grammar: dict[str, Body])
 )
 def test_cycles_mean_what_a_loop_means(text: str, same: str) -> None:
     assert language(text) == language(same) != set()
+
+
+@pytest.mark.parametrize("first", [Rule("s"), Sequence((optional(literal("x")), Rule("t"))), Repeat(Rule("t"), 1, 3)])
+def test_a_grammar_built_by_hand_may_begin_with_itself(first: Expression) -> None:
+    rules: dict[str, Expression] = {"s": Alternation((Sequence((first, literal("a"))), literal("b"))), "t": Rule("s")}
+    constraint = COMPILER.from_grammar(Grammar(rules, "s"))
+    assert all(constraint.accepts(text) for text in (b"b", b"ba", b"baa"))
+    assert not any(constraint.accepts(text) for text in (b"", b"a", b"ab"))
+
+
+def test_members_in_any_order_are_no_way_to_begin_with_oneself() -> None:
+    members = AnyOrder((Member(b"a", Rule("s")),), (), literal(","))
+    rules: dict[str, Expression] = {"s": Alternation((members, literal("b")))}
+    assert COMPILER.from_grammar(Grammar(rules, "s")).accepts(b"aab")
+    others = AnyOrder((), (Rule("s"),), literal(","))
+    with pytest.raises(InvalidGrammar, match="begins with itself"):
+        COMPILER.from_grammar(Grammar({"s": Alternation((others, literal("b")))}, "s"))
 
 
 def test_operators_do_not_pile_up_states() -> None:

@@ -200,14 +200,18 @@ def test_independent_conditions_are_no_cases(number: int, side_by_side: bool, na
     assert verdicts == {True, False}
 
 
-@pytest.mark.parametrize("whitespace", ["compact", "spaced"])
-@pytest.mark.parametrize("number", [10, 60])
+@pytest.mark.parametrize("whitespace", ["compact", "spaced", "flexible"])
+@pytest.mark.parametrize("number", [10, 30])
 def test_independent_conditions_are_no_cases_in_any_order(number: int, whitespace: Whitespace) -> None:
     schema = pairs(number, side_by_side=False)
     schema["properties"] |= {f"k{i}": {"enum": ["on", 1, 12, "off"]} for i in range(0, number, 2)}
+    for rule in schema["allOf"][1::3]:  # neither kind of value is a list of constants
+        (found,) = rule["if"]["properties"].values()
+        found.update(maxLength=2, pattern="o")
+        del found["const"]
     constraint = Compiler(BYTES).json_schema(schema, key_order="any", whitespace=whitespace)
     judge, rng, names = jsonschema.Draft202012Validator(schema), random.Random(6), list(schema["properties"])
-    style, verdicts = "compact" if whitespace == "compact" else "spaced", set()
+    style, verdicts = "spaced" if whitespace == "spaced" else "compact", set()
     for share in (0, 0.5, 0.9, 0.97, 1) * 12:
         chosen = [name for name in names if rng.random() < share]
         instance = {name: rng.choice(("on", "off")) for name in rng.sample(chosen, len(chosen))}
@@ -257,14 +261,11 @@ def test_masks_within_budgets_where_a_value_belongs_to_the_text_of_its_key(extra
 
 
 def test_what_is_refused_in_any_order_names_the_order_that_takes_it() -> None:
-    for schema, whitespace in (
-        (pairs(12, side_by_side=True, names_condition=False), "compact"),
-        (pairs(12, side_by_side=True), "flexible"),
-    ):
-        placed = {"properties": {"here": schema}, "required": ["here"]}
-        with pytest.raises(ConstraintTooLarge, match=r'/properties/here.*key_order="schema"'):
-            Compiler(BYTES).json_schema(placed, key_order="any", whitespace=whitespace)
-        Compiler(BYTES).json_schema(placed, key_order="schema", whitespace=whitespace)
+    schema = pairs(12, side_by_side=True, names_condition=False)
+    placed = {"properties": {"here": schema}, "required": ["here"]}
+    with pytest.raises(ConstraintTooLarge, match=r'/properties/here.*key_order="schema"'):
+        Compiler(BYTES).json_schema(placed, key_order="any")
+    Compiler(BYTES).json_schema(placed, key_order="schema")
 
 
 @pytest.mark.parametrize("required", [[], ["kind"]])

@@ -161,7 +161,7 @@ def test_relations_are_kept_up_and_what_is_implied_is_part_of_the_cost() -> None
 
 def test_a_member_without_a_text_ends_the_others() -> None:
     body = Alternation((Literal(b"p"), Literal(b"x")))
-    members = (Member(b"a", Literal(b"")), Member(None, body, is_required=True))
+    members = (Member(b"a", Literal(b"")), Member(None, body, is_required=True, is_last=True))
     automaton = automaton_of(AnyOrder(members, (Literal(b"x"), Literal(b"y")), Literal(b",")))
     for length in range(1, 5):
         for items in product("axyp", repeat=length):

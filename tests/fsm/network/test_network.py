@@ -1,4 +1,4 @@
-"""The network: its costs and its refusal of left recursion against slow, obvious definitions."""
+"""The network: its costs against slow, obvious definitions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from phloem.errors import ConstraintTooLarge, EmptyLanguage, InvalidGrammar
+from phloem.errors import ConstraintTooLarge, EmptyLanguage
 from phloem.fsm.columns import K_BYTE, K_CALL, K_LOOP, K_RETURN, K_SPLIT, NEVER
 from phloem.fsm.network.expression import Alternation, Expression, Grammar, Literal, Repeat, Rule, Sequence
 from phloem.fsm.network.network import Network, build_network
@@ -60,47 +60,6 @@ def shortest_of_rules(grammar: Grammar) -> dict[str, float]:
         known = after
 
 
-def beginnings(expression: Expression, known: dict[str, float]) -> set[str]:
-    """The rules with which a text of the expression can begin, as far as texts can be completed."""
-    if shortest(expression, known) == float("inf"):
-        return set()
-    if isinstance(expression, Rule):
-        return {expression.name}
-    if isinstance(expression, Alternation):
-        return set().union(*(beginnings(option, known) for option in expression.options))
-    if isinstance(expression, Repeat):
-        return beginnings(expression.item, known)
-    found: set[str] = set()
-    if isinstance(expression, Sequence):
-        for part in expression.parts:
-            found |= beginnings(part, known)
-            if shortest(part, known) > 0:
-                break
-    return found
-
-
-def called(expression: Expression) -> set[str]:
-    """The rules that an expression refers to."""
-    if isinstance(expression, Rule):
-        return {expression.name}
-    if isinstance(expression, Repeat):
-        return called(expression.item)
-    inner = expression.parts if isinstance(expression, Sequence) else getattr(expression, "options", ())
-    return set().union(*map(called, inner))
-
-
-def closure(start: set[str], step: dict[str, set[str]]) -> set[str]:
-    """All that can be reached by one step or more."""
-    found: set[str] = set()
-    pending = [target for name in start for target in step[name]]
-    while pending:
-        name = pending.pop()
-        if name not in found:
-            found.add(name)
-            pending.extend(step[name])
-    return found
-
-
 def costs_by_definition(network: Network) -> list[float]:
     """`Network.cost`, by going round all nodes until nothing changes."""
     cost = [float("inf")] * network.num_nodes
@@ -127,20 +86,13 @@ def costs_by_definition(network: Network) -> list[float]:
 
 @settings(deadline=None)
 @given(GRAMMARS)
-def test_costs_are_the_shortest_ways_and_left_recursion_is_refused(grammar: Grammar) -> None:
+def test_costs_are_the_shortest_ways(grammar: Grammar) -> None:
     known = shortest_of_rules(grammar)
-    reached = {"a"} | closure({"a"}, {name: called(body) for name, body in grammar.rules.items()})
-    begins = {name: beginnings(body, known) for name, body in grammar.rules.items()}
     try:
         network = build_network(grammar)
     except EmptyLanguage:
         assert known["a"] == float("inf")
         return
-    except InvalidGrammar as error:
-        assert "can begin with itself" in str(error)
-        assert any(name in closure({name}, begins) for name in reached if known[name] < float("inf"))
-        return
-    assert not any(name in closure({name}, begins) for name in reached if known[name] < float("inf"))
     assert network.cost[network.start] == known["a"]
     expected = [NEVER if cost == float("inf") else cost for cost in costs_by_definition(network)]
     assert np.minimum(network.cost, NEVER).tolist() == expected

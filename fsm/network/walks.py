@@ -1,0 +1,224 @@
+"""Walks over expressions and rules that several steps need: what refers to what, the same under other names.
+
+Knows expressions only; nothing is walked by recursion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from dataclasses import replace
+from typing import TypeVar
+
+from ..compile_time import NO_LIMIT, CompileTime
+from .expression import (
+    Alternation,
+    AnyOrder,
+    ByteSet,
+    Embed,
+    Expression,
+    Grammar,
+    Literal,
+    Repeat,
+    Rule,
+    Sequence,
+)
+
+Found = TypeVar("Found")
+Node = TypeVar("Node", bound=Hashable)
+_LEAVES = frozenset((Literal, ByteSet, Rule, Embed))
+
+
+def children(expression: Expression) -> tuple[Expression, ...]:
+    """The expressions directly inside of another one."""
+    if type(expression) in _LEAVES:
+        return ()
+    if isinstance(expression, Sequence):
+        return expression.parts
+    if isinstance(expression, Alternation):
+        return expression.options
+    if isinstance(expression, AnyOrder):
+        return (*(member.body for member in expression.members), *expression.others, expression.separator)
+    return (expression.item,) if isinstance(expression, Repeat) else ()
+
+
+def parts_of(expression: Expression) -> list[Expression]:
+    """The expression and all its parts, each before those that it consists of."""
+    found = [expression]
+    for part in found:  # grows meanwhile
+        found += children(part)
+    return found
+
+
+def folded(expression: Expression, found_of: Callable[[Expression, list[Found]], Found]) -> Found:
+    """What is found of an expression, given what is found of its children."""
+    parts = [(expression, children(expression))]
+    for _, inner in parts:  # grows meanwhile
+        parts += [(part, children(part)) for part in inner]
+    known: dict[int, Found] = {}
+    for part, inner in reversed(parts):
+        known[id(part)] = found_of(part, [known[id(child)] for child in inner])
+    return known[id(expression)]
+
+
+def least_fixed_point(
+    rules: Mapping[str, Expression],
+    least: Found,
+    found_of: Callable[[Expression, Mapping[str, Found]], Found],
+    compile_time: CompileTime = NO_LIMIT,
+) -> dict[str, Found]:
+    """What is found of each rule, given what is found of the rules that it refers to; at first `least`.
+
+    Args:
+        found_of: of the body of a rule; grows with what is known of the others.
+    """
+    users: dict[str, list[str]] = {}
+    for name, body in rules.items():
+        compile_time.check("", f"grammar, rule {name}")
+        for used in rule_names(body):
+            users.setdefault(used, []).append(name)
+    known = dict.fromkeys(rules, least)
+    pending = dict.fromkeys(rules)
+    while pending:
+        name = pending.popitem()[0]
+        compile_time.check("", f"grammar, rule {name}")
+        found = found_of(rules[name], known)
+        if found != known[name]:
+            known[name] = found
+            pending.update(dict.fromkeys(users.get(name, ())))
+    return known
+
+
+def is_nullable(expression: Expression, rules: Mapping[str, bool]) -> bool:
+    """Whether an expression may write nothing; looks at no more of it than that takes.
+
+    Args:
+        rules: whether a rule may.
+    """
+    pending: list[tuple[bool, Iterator[Expression]]] = []  # whether all of them must, and those not looked at
+    node: Expression | None = expression
+    while node is not None:
+        found = False
+        if isinstance(node, Sequence):
+            found = True
+            pending.append((True, iter(node.parts)))
+        elif isinstance(node, Alternation):
+            pending.append((False, iter(node.options)))
+        elif isinstance(node, Literal):
+            found = not node.data
+        elif isinstance(node, Rule):
+            found = rules.get(node.name, False)
+        elif isinstance(node, Embed):
+            found = node.language.is_accepting(node.language.start)
+        elif isinstance(node, Repeat):
+            if node.minimum:
+                node = node.item
+                continue
+            found = True
+        node = None
+        while pending and node is None:
+            needs_all, rest = pending[-1]
+            node = next(rest, None) if found is needs_all else None
+            if node is None:
+                pending.pop()
+    return found
+
+
+def nullable_rules(rules: Mapping[str, Expression], compile_time: CompileTime = NO_LIMIT) -> dict[str, bool]:
+    """Of each rule whether it may write nothing."""
+    return least_fixed_point(rules, False, is_nullable, compile_time)
+
+
+def rule_names(body: Expression) -> set[str]:
+    """The rules that an expression refers to."""
+    return {part.name for part in parts_of(body) if isinstance(part, Rule)}
+
+
+def strong_components(edges: Mapping[Node, Mapping[Node, None]]) -> list[list[Node]]:
+    """Tarjan's algorithm: every node in exactly one component, components after those they lead to.
+
+    Nodes that an edge leads to and that have no edges of their own are left out.
+    """
+    order: dict[Node, int] = {}
+    lowest: dict[Node, int] = {}
+    open_nodes: dict[Node, None] = {}
+    found: list[list[Node]] = []
+    for root in edges:
+        path = [(root, iter(edges[root]))] if root not in order else []
+        while path:
+            node, rest = path[-1]
+            if node not in order:
+                order[node] = lowest[node] = len(order)
+                open_nodes[node] = None
+            follower = next(rest, None)
+            if follower is None:
+                path.pop()
+                if path:
+                    lowest[path[-1][0]] = min(lowest[path[-1][0]], lowest[node])
+                if lowest[node] == order[node]:
+                    component: list[Node] = []
+                    while not component or component[-1] != node:
+                        component.append(open_nodes.popitem()[0])
+                    found.append(component)
+            elif follower not in edges:
+                continue
+            elif follower not in order:
+                path.append((follower, iter(edges[follower])))
+            elif follower in open_nodes:
+                lowest[node] = min(lowest[node], order[follower])
+    return found
+
+
+def mapped(expression: Expression, change: Callable[[Rule], Expression]) -> Expression:
+    """`expression` with every reference to a rule put through `change`."""
+
+    def made(node: Expression, inner: list[Expression]) -> Expression:
+        if isinstance(node, Rule):
+            return change(node)
+        if isinstance(node, Sequence):
+            return Sequence(tuple(inner))
+        if isinstance(node, Alternation):
+            return Alternation(tuple(inner))
+        if isinstance(node, Repeat):
+            return Repeat(inner[0], node.minimum, node.maximum)
+        if isinstance(node, AnyOrder):
+            members = tuple([replace(member, body=body) for member, body in zip(node.members, inner, strict=False)])
+            return replace(node, members=members, others=tuple(inner[len(members) : -1]), separator=inner[-1])
+        return node
+
+    return folded(expression, made)
+
+
+def renamed(expression: Expression, prefix: str) -> Expression:
+    """`expression` with `prefix` before the name of every rule that it refers to."""
+    return mapped(expression, lambda rule: Rule(prefix + rule.name))
+
+
+def first_characters(grammar: Grammar) -> str:
+    """The ASCII characters that the texts of a grammar may begin with; perhaps more, never fewer."""
+    found: set[str] = set()
+    seen = {grammar.start}
+    pending = [grammar.rules[grammar.start]]
+    while pending:
+        expression = pending.pop()
+        if isinstance(expression, Literal):
+            found.update(expression.data[:1].decode("ascii", "ignore"))
+        elif isinstance(expression, Embed):
+            row = expression.language.row(expression.language.start)
+            found.update(chr(byte) for byte in range(128) if row[byte])
+        elif isinstance(expression, ByteSet):
+            found.update(chr(byte) for byte in range(128) if expression.mask >> byte & 1)
+        elif isinstance(expression, Rule):
+            if expression.name not in seen:
+                seen.add(expression.name)
+                pending.append(grammar.rules[expression.name])
+        elif isinstance(expression, AnyOrder):
+            found.update((member.text or b"")[:1].decode("ascii", "ignore") for member in expression.members)
+            pending.extend((*expression.others, *(member.body for member in expression.members if not member.text)))
+        elif isinstance(expression, Sequence):
+            for part in expression.parts:
+                pending.append(part)
+                if isinstance(part, ByteSet) or (isinstance(part, Literal) and part.data):
+                    break  # anything else might be empty
+        else:
+            pending.extend(children(expression))
+    return "".join(sorted(found))
