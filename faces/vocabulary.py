@@ -10,17 +10,45 @@ import base64
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from ..errors import ConfigError, ModelError
 from ..fsm import Vocabulary as Tokens
 from ..runtime.tokenizer.sentencepiece_model import SentencePieceModel
 from ..runtime.tokenizer.tokenizer_json import TokenizerJson
 
-if TYPE_CHECKING:
-    import sentencepiece
-    import tiktoken
-    import tokenizers
+
+class BackendTokenizer(Protocol):
+    """What is read of a `tokenizers.Tokenizer`."""
+
+    def to_str(self) -> str: ...
+
+
+class SentencePiece(Protocol):
+    """What is read of a `sentencepiece.SentencePieceProcessor`."""
+
+    def serialized_model_proto(self) -> bytes: ...
+
+
+class Encoding(Protocol):
+    """What is read of a `tiktoken.Encoding`."""
+
+    @property
+    def n_vocab(self) -> int: ...
+
+    @property
+    def eot_token(self) -> int: ...
+
+    @property
+    def special_tokens_set(self) -> set[str]: ...
+
+    _pat_str: str
+
+    def token_byte_values(self) -> list[bytes]: ...
+
+    def encode_single_token(self, text_or_bytes: str | bytes) -> int: ...
+
+    def encode_ordinary(self, text: str) -> list[int]: ...
 
 
 class Vocabulary(Tokens):
@@ -35,7 +63,7 @@ class Vocabulary(Tokens):
 
     @classmethod
     def from_tokenizers(
-        cls, tokenizer: tokenizers.Tokenizer, *, eos_ids: Collection[int], size: int | None = None
+        cls, tokenizer: BackendTokenizer, *, eos_ids: Collection[int], size: int | None = None
     ) -> Vocabulary:
         """Of Hugging Face's `tokenizers`: byte-level BPE, or ▁ with byte fallback."""
         backend = TokenizerJson(json.loads(tokenizer.to_str()), "the tokenizer")
@@ -61,7 +89,7 @@ class Vocabulary(Tokens):
     @classmethod
     def from_sentencepiece(
         cls,
-        model: sentencepiece.SentencePieceProcessor | str | Path,
+        model: SentencePiece | str | Path,
         *,
         eos_ids: Collection[int] | None = None,
         size: int | None = None,
@@ -77,7 +105,7 @@ class Vocabulary(Tokens):
 
     @classmethod
     def from_tiktoken(
-        cls, encoding: tiktoken.Encoding, *, eos_ids: Collection[int] | None = None, size: int | None = None
+        cls, encoding: Encoding, *, eos_ids: Collection[int] | None = None, size: int | None = None
     ) -> Vocabulary:
         """Of tiktoken. Without `eos_ids` its `eot_token` ends a text."""
         token_bytes = [b""] * encoding.n_vocab
@@ -87,11 +115,8 @@ class Vocabulary(Tokens):
         for token_id in special.values():
             token_bytes[token_id] = b""
         ids = [encoding.eot_token] if eos_ids is None else eos_ids
-
-        def encode(text: str) -> list[int]:
-            return encoding.encode(text, disallowed_special=())
-
-        return cls(_padded(token_bytes, size), ids, encode, _pieces_of(encoding._pat_str), special)
+        pieces = _pieces_of(encoding._pat_str)
+        return cls(_padded(token_bytes, size), ids, encoding.encode_ordinary, pieces, special)
 
     @classmethod
     def from_tekken(

@@ -23,7 +23,8 @@ ROOT = Path(__file__).resolve().parent.parent
 EXPORTED = re.findall(
     r"\w+",
     """
-AsyncEngine Compiler Completion ConfigError ConstraintError ConstraintSpec ConstraintTooLarge DeadlineExceeded Delta
+AsyncEngine Compiler Completion ConfigError ConstraintError ConstraintSpec ConstraintTooLarge DeadlineExceeded
+Delta
 EmptyLanguage Engine EngineConfig EngineStatistics EngineStopped Expression FinishReason ForkGroup
 GrammarMatcher InvalidGrammar InvalidRegex InvalidSchema InvalidStructuralTag KVStore ModelError PhloemError Program
 ProgramError ProgramState PromptTooLong QueueFull RequestError SamplingParams Stream TokenLogprob
@@ -100,7 +101,7 @@ def test_a_type_checker_knows_what_comes_back_and_what_may_be_named(name: str) -
         hints = typing.get_type_hints(function, localns={"CacheExplanation": CacheExplanation})
         assert "return" in hints, place
         assert (hints["return"] is typing.Any) == (place in ANY_BY_NATURE), place
-        code = function.__code__
+        code = inspect.unwrap(function).__code__  # type: ignore[arg-type]
         if code.co_flags & inspect.CO_VARKEYWORDS and not place.startswith(("Program.", "gen_")):
             named = code.co_varnames[
                 code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & inspect.CO_VARARGS)
