@@ -13,6 +13,10 @@ What is alive once the tests are collected is left out of Python's garbage colle
 second, and would come so seldom that what tests leave behind (tracebacks, with all that their frames hold) piles up by
 the hundred megabytes. With that, one after each file is cheap.
 
+`--fast` takes a part of the suite that ends in half a minute: of each file the first few functions that are not in
+`slow_tests.txt`, with the first of their parameters and a tenth of Hypothesis's examples. `--record-slow` writes that
+file after a run of the whole suite.
+
 Files whose tests are few and long come first: a worker that met one last would work on while the others have nothing.
 
 At the end the memory of the largest worker is printed: what tests leave behind adds up there.
@@ -28,6 +32,7 @@ import random
 import resource
 import sys
 import zlib
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -44,6 +49,9 @@ torch.set_num_threads(1)
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
 LONG_FILES = {"test_wheel.py", "test_compile.py", "test_serving_properties.py", "test_nano_training.py"}
+SLOW_TESTS = Path(__file__).with_name("slow_tests.txt")
+SLOW_SECONDS = 0.3
+QUICK_PER_FILE = 4
 _PEAKS = pytest.StashKey[list[int]]()  # the most memory of each worker that has ended, bytes
 _ROOT = Path(__file__).resolve().parent.parent
 sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != _ROOT]
@@ -55,13 +63,38 @@ def _no_default_compile_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True, scope="module")
-def _collect_garbage() -> Iterator[None]:
+def _collect_garbage(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
-    gc.collect()
+    if not request.config.getoption("--fast"):
+        gc.collect()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--fast", action="store_true", help="a few quick tests of every file")
+    parser.addoption("--record-slow", action="store_true", help=f"write {SLOW_TESTS.name}, which --fast leaves out")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path.name not in LONG_FILES)
+    if config.getoption("--fast"):
+        kept = list(_quick(items))
+        config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
+        items[:] = kept
+
+
+def _quick(items: list[pytest.Item]) -> Iterator[pytest.Item]:
+    """The first few functions of each file that are not slow, with the first of their parameters."""
+    slow, taken = set(SLOW_TESTS.read_text().splitlines()), defaultdict[Path, set[str]](set)
+    for item in items:
+        name, functions = item.nodeid.partition("[")[0], taken[item.path]
+        if name in slow or name in functions or len(functions) == QUICK_PER_FILE:
+            continue
+        functions.add(name)
+        if found := getattr(getattr(item, "obj", None), "_hypothesis_internal_use_settings", None):
+            item.obj._hypothesis_internal_use_settings = settings(  # type: ignore[attr-defined]
+                found, max_examples=-(-found.max_examples // 10)
+            )
+        yield item
 
 
 def pytest_collection_finish() -> None:
@@ -90,5 +123,9 @@ def pytest_testnodedown(node: Any) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if config.getoption("--record-slow"):
+        reports = [report for kind in ("", "passed") for report in terminalreporter.stats.get(kind, [])]
+        slow = {report.nodeid.partition("[")[0] for report in reports if report.duration >= SLOW_SECONDS}
+        SLOW_TESTS.write_text("".join(f"{name}\n" for name in sorted(slow)))
     if _PEAKS in config.stash:
         terminalreporter.write_line(f"the largest worker took {max(config.stash[_PEAKS]) / 1e9:.2f} GB")
