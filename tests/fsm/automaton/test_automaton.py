@@ -113,7 +113,7 @@ def common_beginning(texts: set[bytes]) -> bytes:
     return next((first[:n] for n in range(len(first), 0, -1) if last.startswith(first[:n])), b"")
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(expressions)
 def test_masks_costs_and_forced_bytes_are_those_of_the_written_out_language(expression: Expression) -> None:
     language = written_out_or_skip(expression)
@@ -169,7 +169,7 @@ def can_be_spelt(text: bytes) -> bool:
     return reached[-1]
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(expressions)
 def test_a_vocabulary_without_all_bytes_is_never_led_into_a_dead_end(expression: Expression) -> None:
     language = written_out_or_skip(expression)

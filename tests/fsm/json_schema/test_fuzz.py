@@ -69,7 +69,7 @@ values = st.recursive(
 )
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
 @given(schemas, KEY_ORDERS, EXTRA_KEYS, st.lists(values, min_size=8, max_size=8))
 def test_exactly_the_valid_instances_can_be_written(
     schema: Any, key_order: KeyOrder, extra_keys: ExtraKeys, instances: list[Any]
@@ -82,7 +82,7 @@ def test_exactly_the_valid_instances_can_be_written(
         check_instance(schema, automaton, instance, key_order, extra_keys, judge)
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
 @given(schemas, KEY_ORDERS, EXTRA_KEYS, st.integers(0, 2**32))
 def test_whatever_is_written_is_valid(schema: Any, key_order: KeyOrder, extra_keys: ExtraKeys, seed: int) -> None:
     automaton = compiled(schema, key_order, extra_keys)

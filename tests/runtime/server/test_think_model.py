@@ -64,7 +64,7 @@ def test_whatever_the_model_thinks_the_answer_is_valid(thinker: LoadedModel) -> 
         common["messages"] = [{"role": "user", "content": "Hi"}]
         form = {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}}
         num_thoughts = 0
-        for seed in range(4):
+        for seed in range(2):
             for options in ({"thinking": True}, {"thinking": False}, {}):
                 common |= {"seed": seed, "extra_body": {"chat_template_kwargs": options}}
                 answer = http.chat.completions.create(**common, response_format=form)
@@ -103,4 +103,4 @@ def test_whatever_the_model_thinks_the_answer_is_valid(thinker: LoadedModel) -> 
                 )
                 assert response.output_text == free.choices[0].message.content
                 assert response.usage.output_tokens == free.usage.completion_tokens
-        assert num_thoughts >= 4, "a prompt that opens the thought is answered with one"
+        assert num_thoughts >= 2, "a prompt that opens the thought is answered with one"
