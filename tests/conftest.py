@@ -13,8 +13,9 @@ What is alive once the tests are collected is left out of Python's garbage colle
 second, and would come so seldom that what tests leave behind (tracebacks, with all that their frames hold) piles up by
 the hundred megabytes. One comes after each file that has left the process much larger.
 
-`--fast` keeps one test of each file, the first that makes no examples, but for those of `SLOW_FILES`, most of which
-start processes: half a minute, in which every room is asked.
+`--fast` takes a part of the suite that ends in half a minute: of each file the first few functions that are not in
+`slow_tests.txt`, with the first of their parameters and a tenth of Hypothesis's examples. `--record-slow` writes that
+file after a run of the whole suite.
 
 Files whose tests are few and long come first: a worker that met one last would work on while the others have nothing.
 
@@ -32,6 +33,7 @@ import random
 import resource
 import sys
 import zlib
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -47,23 +49,11 @@ from phloem.fsm.compile_time import MAX_SECONDS, CompileTime
 torch.set_num_threads(1)
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
-GROWTH = 32 << 20  # bytes that a worker may grow by without a garbage collection
-SLOW_FILES = {
-    *("test_compile.py", "test_wheel.py", "test_nano_training.py", "test_hostile_files.py", "test_smg.py"),
-    *(
-        "test_soak.py",
-        "test_serving_properties.py",
-        "test_faults.py",
-        "test_roles.py",
-        "test_front.py",
-        "test_serve.py",
-    ),
-    *("test_remote_engine.py", "test_prefill_first.py", "test_template_limits.py", "test_template_bombs.py"),
-    *("test_hub.py", "test_step_thread.py", "test_think_model.py", "test_faces.py", "test_wrong_arguments.py"),
-    *("test_soundness.py", "test_fuzz.py", "test_pruning.py", "test_lookup_drafts.py", "test_bench_scripts.py"),
-    *("test_random_programs.py", "test_unicode_properties.py", "test_tiered_models.py", "test_equal_to_tree.py"),
-}
 LONG_FILES = {"test_wheel.py", "test_compile.py", "test_serving_properties.py", "test_nano_training.py"}
+GROWTH = 32 << 20  # bytes that a worker may grow by without a garbage collection
+SLOW_TESTS = Path(__file__).with_name("slow_tests.txt")
+SLOW_SECONDS = 0.3
+QUICK_PER_FILE = 3
 _CALLS = itertools.count()
 _PEAKS = pytest.StashKey[list[int]]()  # the most memory of each worker that has ended, bytes
 _ROOT = Path(__file__).resolve().parent.parent
@@ -80,7 +70,7 @@ def _resident_bytes() -> int:
     try:
         return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
     except OSError:
-        return _largest() + next(_CALLS) * GROWTH
+        return _largest() + next(_CALLS) * 2 * GROWTH
 
 
 def _largest() -> int:
@@ -97,18 +87,31 @@ def _collect_garbage() -> Iterator[None]:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--fast", action="store_true", help="the first test of each file, but of slow ones")
+    parser.addoption("--fast", action="store_true", help="a few quick tests of every file")
+    parser.addoption("--record-slow", action="store_true", help=f"write {SLOW_TESTS.name}, which --fast leaves out")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path.name not in LONG_FILES)
     if config.getoption("--fast"):
-        every = [item for item in items if item.path.name not in SLOW_FILES]
-        every.sort(key=lambda item: hasattr(getattr(item, "obj", None), "hypothesis"))
-        first = {item.path: item for item in reversed(every)}
-        left_out = [item for item in items if first.get(item.path) is not item]
-        items[:] = [item for item in items if first.get(item.path) is item]
-        config.hook.pytest_deselected(items=left_out)
+        kept = list(_quick(items))
+        config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
+        items[:] = kept
+
+
+def _quick(items: list[pytest.Item]) -> Iterator[pytest.Item]:
+    """The first few functions of each file that are not slow, with the first of their parameters."""
+    slow, taken = set(SLOW_TESTS.read_text().splitlines()), defaultdict[Path, set[str]](set)
+    for item in items:
+        name, functions = item.nodeid.partition("[")[0], taken[item.path]
+        if name in slow or name in functions or len(functions) == QUICK_PER_FILE:
+            continue
+        functions.add(name)
+        if found := getattr(getattr(item, "obj", None), "_hypothesis_internal_use_settings", None):
+            item.obj._hypothesis_internal_use_settings = settings(  # type: ignore[attr-defined]
+                found, max_examples=-(-found.max_examples // 10)
+            )
+        yield item
 
 
 def pytest_collection_finish() -> None:
@@ -136,5 +139,9 @@ def pytest_testnodedown(node: Any) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if config.getoption("--record-slow"):
+        reports = [report for kind in ("", "passed") for report in terminalreporter.stats.get(kind, [])]
+        slow = {report.nodeid.partition("[")[0] for report in reports if report.duration >= SLOW_SECONDS}
+        SLOW_TESTS.write_text("".join(f"{name}\n" for name in sorted(slow)))
     if _PEAKS in config.stash:
         terminalreporter.write_line(f"the largest worker took {max(config.stash[_PEAKS]) / 1e9:.2f} GB")

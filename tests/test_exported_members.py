@@ -28,8 +28,8 @@ Delta
 EmptyLanguage Engine EngineConfig EngineStatistics EngineStopped Expression FinishReason ForkGroup
 GrammarMatcher InvalidGrammar InvalidRegex InvalidSchema InvalidStructuralTag KVStore ModelError PhloemError Program
 ProgramError ProgramState PromptTooLong QueueFull RequestError SamplingParams Stream TokenLogprob
-UnsupportedSchema Usage Vocabulary __version__ assistant assistant_begin assistant_end choice explain function gen gen_int
-gen_string grammar greedy_token_selection json_object json_schema regex select set_default_backend
+UnsupportedSchema Usage Vocabulary __version__ assistant assistant_begin assistant_end choice explain function gen
+gen_int gen_string grammar greedy_token_selection json_object json_schema regex select set_default_backend
 structural_tag system system_begin system_end token_length_normalized unconditional_likelihood_normalized user
 user_begin user_end
     """,

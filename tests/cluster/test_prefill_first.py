@@ -83,7 +83,7 @@ class Apart:
             self.prefill.replicas[0].stop()
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=12)
 @given(
     st.integers(0, 2**40),
     st.sampled_from(CONSTRAINTS),

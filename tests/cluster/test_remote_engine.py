@@ -93,7 +93,7 @@ async def said(front: RemoteEngine, *request: Any, **options: Any) -> dict[int, 
     return found
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(st.integers(0, 2**40), st.sampled_from(CONSTRAINTS), st.sampled_from([1, 1, 3]), st.sampled_from([0.0, 1.0]))
 def test_a_death_changes_no_answer(seed: int, constraint: Any, n: int, temperature: float) -> None:
     rng = Random(seed)

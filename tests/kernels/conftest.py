@@ -289,3 +289,33 @@ def products_from_left_to_right() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(interpreter.InterpreterBuilder, "create_dot", dot)
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def language_patched_once() -> Iterator[None]:
+    """The interpreter replaces the language's functions at a launch, and once more at each call of a kernel's helper.
+
+    The second time changes nothing and takes most of a test's time, so it is left out until the launch has ended.
+    """
+    if HAS_GPU:
+        yield
+        return
+    from triton import language
+    from triton.runtime import interpreter
+
+    whole: Callable[[Any], Any] = interpreter._patch_lang
+    patched: set[frozenset[int]] = set()
+
+    def patch_language(fn: Any) -> Any:
+        found = frozenset(id(value) for value in fn.__globals__.values() if value is language or value is language.core)
+        if found in patched:
+            return interpreter._LangPatchScope()  # with nothing to restore
+        patched.add(found)
+        scope = whole(fn)
+        restore = scope.restore
+        scope.restore = lambda: (patched.clear(), restore())
+        return scope
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(interpreter, "_patch_lang", patch_language)
+        yield

@@ -22,7 +22,7 @@ SHAPES: dict[str, Shape] = {  # tokens, experts, chosen, hidden, inner, gate, bi
     "a token": (1, 4, 2, 40, 24, SILU, False),
     "more experts than pairs": (3, 37, 2, 48, 16, SILU, True),
     "an expert for all": (21, 5, 1, 70, 9, GELU, True),
-    "many rows": (90, 3, 2, 33, 80, CLAMPED, False),
+    "many rows": (70, 3, 2, 33, 80, CLAMPED, False),
     "all experts": (6, 6, 6, 64, 40, GELU, False),
     "one expert": (5, 1, 1, 64, 16, SILU, False),
     "gpt-oss": (11, 8, 4, 96, 72, CLAMPED, True),
@@ -186,7 +186,7 @@ def test_triton_agrees_with_float64(shape: Shape, row_tile: int, device: torch.d
     problem.check(problem.run_triton(device, row_tile))
 
 
-@pytest.mark.parametrize("num_tokens", [4, 100], ids=["narrow tiles", "wide tiles"])
+@pytest.mark.parametrize("num_tokens", [4, 70], ids=["narrow tiles", "wide tiles"])
 def test_triton_in_bfloat16_agrees_with_float64(num_tokens: int, device: torch.device, bfloat16: torch.dtype) -> None:
     problem = Problem.random((num_tokens, 4, 2, 160, 48, CLAMPED, True), bfloat16)
     problem.check(problem.run_triton(device))
@@ -203,7 +203,7 @@ def test_rows_of_a_view_are_read_where_they_lie(device: torch.device) -> None:
 FOUR_BITS: dict[str, Shape] = {
     "gpt-oss": (11, 8, 4, 96, 64, CLAMPED, True),
     "a row": (1, 5, 3, 64, 32, CLAMPED, True),
-    "many rows": (150, 3, 2, 160, 96, CLAMPED, True),
+    "many rows": (70, 3, 2, 160, 96, CLAMPED, True),
     "more depth than a tile": (3, 4, 2, 288, 160, SILU, False),
 }
 

@@ -89,7 +89,7 @@ def test_cpu_chains_are_independent(batch: tuple[Array, Array, Array, int]) -> N
                 assert owners.setdefault(token, chain) == chain
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     batch=batches(),
     share=st.booleans(),

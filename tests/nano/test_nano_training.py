@@ -1,12 +1,13 @@
-"""The training script, run for a few seconds: the loss falls, and the folder that it writes is a checkpoint."""
+"""The training script, run for a few steps: the loss falls, and the folder that it writes is a checkpoint."""
 
 from __future__ import annotations
 
 import json
 import sys
-from itertools import pairwise
+from itertools import count, pairwise
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -15,19 +16,22 @@ import phloem as ph
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
 
+import train_nano
 from nano_chat import conversation
 from nano_model import orthogonalised
 from nano_tokenizer import train_tokenizer
-from train_nano import Encoder, Recipe, rate, row_len_of, train
+from train_nano import Encoder, Recipe, rate, row_len_of
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[float]]:
-    """A tiny training of six seconds: its folder and its losses."""
-    folder = tmp_path_factory.mktemp("nano")
+    """A tiny training of a few dozen steps, by a clock that only reading moves: its folder and its losses."""
+    folder, ticks = tmp_path_factory.mktemp("nano"), count()
     recipe = Recipe(minutes=0.1, vocab_size=640, hidden_size=64, intermediate_size=64, num_layers=2, num_heads=2,
                     num_rows=2, num_scored=8)  # fmt: skip
-    return folder, train(recipe, folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(train_nano, "time", SimpleNamespace(monotonic=lambda: next(ticks) / 12))
+        return folder, train_nano.train(recipe, folder)
 
 
 def test_the_loss_falls(trained: tuple[Path, list[float]]) -> None:

@@ -25,7 +25,7 @@ from .models.saved_adapters import save_adapter
 from .models.test_models import save_random_model
 from .tokenizer.test_tokenizer import byte_level_folder
 
-MUTANTS = 300
+MUTANTS = 150
 
 
 @pytest.fixture(scope="module")

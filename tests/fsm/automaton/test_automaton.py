@@ -113,7 +113,7 @@ def common_beginning(texts: set[bytes]) -> bytes:
     return next((first[:n] for n in range(len(first), 0, -1) if last.startswith(first[:n])), b"")
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(expressions)
 def test_masks_costs_and_forced_bytes_are_those_of_the_written_out_language(expression: Expression) -> None:
     language = written_out_or_skip(expression)
@@ -169,7 +169,7 @@ def can_be_spelt(text: bytes) -> bool:
     return reached[-1]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(expressions)
 def test_a_vocabulary_without_all_bytes_is_never_led_into_a_dead_end(expression: Expression) -> None:
     language = written_out_or_skip(expression)
@@ -245,6 +245,13 @@ def test_options_that_cannot_end_are_never_begun() -> None:
     grammar = Grammar({"s": Alternation((Rule("endless"), literal("ok"))), "endless": endless}, "s")
     automaton = Automaton(build_network(grammar), BYTES)
     assert automaton.forced_run(automaton.start, 10)[0] == b"ok"
+
+
+@pytest.mark.parametrize("first", [Rule("s"), Sequence((optional(literal("x")), Rule("t"))), Repeat(Rule("t"), 2, 9)])
+def test_left_recursion_is_refused_with_the_cycle(first: Expression) -> None:
+    rules: dict[str, Expression] = {"s": Alternation((Sequence((first, literal("a"))), literal("b"))), "t": Rule("s")}
+    with pytest.raises(InvalidGrammar, match=r"begin with itself \((s|t) -> "):
+        build_network(Grammar(rules, "s"))
 
 
 def test_an_undefined_rule_is_named() -> None:

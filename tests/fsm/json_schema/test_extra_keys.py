@@ -19,7 +19,7 @@ from .test_soundness import schemas
 from .walks import BYTES, accepts, compiled, judge_of, walk, written
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(object_schemas())
 def test_what_is_left_out_are_the_objects_with_keys_that_are_not_named(schema: Any) -> None:
     automaton = compiled(schema, "any", "never")

@@ -61,7 +61,7 @@ def object_schemas(draw: st.DrawFn) -> dict[str, Any]:
     return schema
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
 @given(object_schemas(), st.randoms(use_true_random=False))
 def test_every_order_of_every_valid_set_of_keys_can_be_written_and_no_other(schema: Any, rng: random.Random) -> None:
     automaton = compiled(schema, "any")
@@ -97,7 +97,7 @@ clauses = st.lists(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(clauses, st.frozensets(st.sampled_from("abcde"), max_size=2), st.booleans())
 def test_modes_are_a_partition_of_what_fulfils_the_clauses(
     found: list[frozenset[tuple[str, bool]]], impossible: frozenset[str], counted: bool

@@ -53,7 +53,7 @@ numbers = (
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     st.dictionaries(
         st.sampled_from(["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "type"]), numbers, min_size=1

@@ -58,7 +58,7 @@ def test_one_of_many_objects_allows_what_a_validator_allows() -> None:
     rng = random.Random(11)
     compiler, universe = Compiler(BYTES), objects()
     num_compiled = 0
-    for _ in range(24):
+    for _ in range(14):
         schema = {"type": "object", "oneOf": [option(rng) for _ in range(rng.randint(3, 9))]}
         judge = jsonschema.Draft202012Validator(schema)
         try:
@@ -72,7 +72,7 @@ def test_one_of_many_objects_allows_what_a_validator_allows() -> None:
         for value in universe:
             taken = [constraint.accepts(text) for text in orders(value)]
             assert any(taken) == judge.is_valid(value), (schema, value)
-    assert num_compiled > 18
+    assert num_compiled > 10
 
 
 def test_objects_that_share_most_of_their_keys_are_distinguished_by_the_others() -> None:

@@ -140,7 +140,7 @@ def check(
         check_instance(schema, automaton, instance, key_order, extra_keys, judge)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
 @given(schemas, st.integers(0, 2**32), KEY_ORDERS, EXTRA_KEYS)
 def test_instances_near_the_border_are_judged_alike(
     schema: Any, seed: int, key_order: KeyOrder, extra_keys: ExtraKeys

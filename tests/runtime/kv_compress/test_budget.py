@@ -142,7 +142,7 @@ def test_kept_tokens_alone_decide(policy: str, prompt_len: int, budget: int, blo
     assert engine.statistics().num_held_blocks == 0
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=20)
 @given(
     st.data(),
     st.sampled_from([1, 4, 16]),

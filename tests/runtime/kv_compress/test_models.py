@@ -141,7 +141,7 @@ def _said(completion: ph.Completion) -> list[tuple[int, float]]:
     return [(chosen.token_id, chosen.logprob) for chosen in completion.logprobs]
 
 
-@settings(deadline=None, max_examples=12)
+@settings(deadline=None, max_examples=6)
 @given(
     st.lists(
         st.tuples(

@@ -44,7 +44,7 @@ def request(ticket: int, token_ids: list[int], **options: object) -> Request:
     return found
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_it_is_the_line_of_its_description(data: st.DataObject) -> None:
     """Arrivals, steps, time, admissions in and out of turn, removals, deadlines, against plain lists."""
