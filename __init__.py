@@ -53,9 +53,10 @@ if TYPE_CHECKING:
         regex,
         structural_tag,
     )
-    from phloem.runtime.engine.async_engine import AsyncEngine, Stream
+    from phloem.runtime.engine.async_engine import AsyncEngine
     from phloem.runtime.engine.engine import Engine
     from phloem.runtime.engine.statistics import EngineStatistics
+    from phloem.runtime.engine.stream import Stream
     from phloem.runtime.explain import explain
     from phloem.runtime.offload.kv_store import KVStore
     from phloem.runtime.program import (
@@ -107,10 +108,11 @@ _MODULE_OF = {
         ),
         "phloem.errors",
     ),
-    **dict.fromkeys(("AsyncEngine", "Stream"), "phloem.runtime.engine.async_engine"),
+    "AsyncEngine": "phloem.runtime.engine.async_engine",
     "Engine": "phloem.runtime.engine.engine",
     "EngineConfig": "phloem.runtime.config",
     "EngineStatistics": "phloem.runtime.engine.statistics",
+    "Stream": "phloem.runtime.engine.stream",
     "explain": "phloem.runtime.explain",
     "KVStore": "phloem.runtime.offload.kv_store",
     **dict.fromkeys(

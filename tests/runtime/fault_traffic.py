@@ -17,8 +17,6 @@ import torch
 
 from phloem.errors import DeadlineExceeded, RequestError
 from phloem.runtime.constrain.spec import regex
-from phloem.runtime.engine.engine import Engine
-from phloem.runtime.engine.engine_core import EngineCore
 from phloem.runtime.execute.adapters import Adapters
 from phloem.runtime.request import Delta, SamplingParams
 
@@ -26,6 +24,7 @@ from .engine.test_adapters import AdaptedFakeDecoder
 from .fakes import NEVER, fake_engine, greedy_truth
 from .fault_sites import Fault, Interrupt, Watch
 from .kv_compress.test_budget import KeepingDecoder
+from .stepped import SteppedEngine
 
 MOST_STEPS = 300
 FORCED_TEXT = b"abcdefghij"
@@ -55,7 +54,7 @@ class Run:
         forked: labels of forks, and what they are forks of.
     """
 
-    engine: Engine
+    engine: SteppedEngine
     watch: Watch
     clock: Clock
     labels: dict[tuple[str, int], str] = field(default_factory=dict)
@@ -71,7 +70,7 @@ class Run:
         prepared = self.engine.prepare(prompt, SamplingParams(max_tokens=max_tokens, **params), constraint, **options)
         try:
             with self.watch.on():
-                EngineCore.enqueue(self.engine, prepared)
+                self.engine.core.enqueue(prepared)
         except (Fault, Interrupt):
             self.failed.add(label)
             return
@@ -87,7 +86,7 @@ class Run:
         request_id, index = next((key for key, name in self.labels.items() if name == parent), ("", 0))
         try:
             with self.watch.on():
-                (child,) = EngineCore.fork(self.engine, request_id, index=index)
+                (child,) = self.engine.core.fork(request_id, index=index)
         except (Fault, Interrupt):
             self.failed.add(label)
             return
@@ -101,7 +100,7 @@ class Run:
         request_id, _ = next((key for key, name in self.labels.items() if name == label), ("", 0))
         for _ in range(2):  # a fault before anything is done is told; then it is done once more
             with suppress(Fault, Interrupt), self.watch.on():
-                EngineCore.abort(self.engine, request_id)
+                self.engine.core.abort(request_id)
         assert not any(one.request_id == request_id for one in self.engine._scheduler.requests)
         self.said.pop(label, None)
         self.failed.discard(label)
@@ -119,7 +118,7 @@ class Run:
             self.clock.now += 1.0
             deltas: list[Delta] = []
             with suppress(Interrupt), self.watch.on():
-                deltas = EngineCore.step(self.engine)
+                deltas = self.engine.core.step()
             for delta in deltas:
                 self.num_charged += isinstance(delta.error, RequestError) and delta.error.is_fault
                 label = self.labels[delta.request_id, delta.index]
@@ -147,7 +146,7 @@ class Run:
         assert statistics.num_failed >= self.num_charged
         assert self.watch.has_raised or not statistics.num_recoveries + statistics.num_failed
         assert statistics.num_evictable_blocks == statistics.num_cached_blocks - statistics.num_pinned_blocks
-        assert EngineCore.step(engine) == []
+        assert engine.core.step() == []
         later = engine.generate(LATER, SamplingParams(max_tokens=3, temperature=0.0, ignore_eos=True))
         if not isinstance(engine._runner._decoder, KeepingDecoder):
             assert list(later.token_ids) == greedy_truth(LATER, 3)
@@ -229,7 +228,7 @@ def guesses(watch: Watch, _: Path) -> Run:
         run.add(f"next {number}", [5, 6, 7, number], 9, spec, temperature=1.0, seed=number, presence_penalty=0.5)
         run.add(f"same {number}", [*range(20 + number)], 6, ignore_eos=False)
     run.step(4)
-    run.do(lambda: EngineCore.flush_cache(engine))
+    run.do(lambda: engine.core.flush_cache())
     return run
 
 
