@@ -10,8 +10,8 @@ hit rate and preemptions are printed. A sample of the requests that ran to their
 without a cache, alone, and must have the same tokens.
 
 An engine remembers replies, recent traffic and constraints up to bounds (`Monitor.kept_bytes`). The warm-up is over
-when what it remembers has stopped growing: replies and traffic have reached their bounds. Resident memory after that must
-not be more than `--tolerance` above the first figure after it.
+when what it remembers has stopped growing: replies and traffic have reached their bounds. Resident memory after that
+must not be more than `--tolerance` above the first figure after it.
 
 Fails if the audit does, if a text differs, if a block is missing at the end, or if memory grows after the warm-up.
 """
