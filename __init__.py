@@ -83,7 +83,8 @@ if TYPE_CHECKING:
         user_begin,
         user_end,
     )
-    from phloem.runtime.request import Completion, Delta, FinishReason, SamplingParams, TokenLogprob, Usage
+    from phloem.runtime.request import Completion, Delta, FinishReason, TokenLogprob, Usage
+    from phloem.runtime.sampling_params import SamplingParams
 
 _MODULE_OF = {
     **dict.fromkeys(
@@ -113,15 +114,14 @@ _MODULE_OF = {
     "EngineConfig": "phloem.runtime.config",
     "EngineStatistics": "phloem.runtime.engine.statistics",
     "Stream": "phloem.runtime.engine.stream",
+    "SamplingParams": "phloem.runtime.sampling_params",
     "explain": "phloem.runtime.explain",
     "KVStore": "phloem.runtime.offload.kv_store",
     **dict.fromkeys(
         ("ConstraintSpec", "choice", "grammar", "json_object", "json_schema", "regex", "structural_tag"),
         "phloem.runtime.constrain.spec",
     ),
-    **dict.fromkeys(
-        ("Completion", "Delta", "FinishReason", "SamplingParams", "TokenLogprob", "Usage"), "phloem.runtime.request"
-    ),
+    **dict.fromkeys(("Completion", "Delta", "FinishReason", "TokenLogprob", "Usage"), "phloem.runtime.request"),
     **dict.fromkeys(
         (
             "Expression",
