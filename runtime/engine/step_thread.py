@@ -84,7 +84,7 @@ class StepThread:
     @property
     def is_alive(self) -> bool:
         """Whether requests are served, or would be if there were any."""
-        return not self._has_ended and (self._thread is None or self._thread.is_alive())
+        return not self._has_ended and self._process in (0, os.getpid())
 
     def call(self, function: Callable[[], Result]) -> Future[Result]:
         """Calls `function` on the step thread between two steps; at once if this is the step thread."""
@@ -153,6 +153,7 @@ class StepThread:
             if thread is None:
                 self._has_ended = True
                 self._core.close()
+                self._refuse_commands()
                 return
         if self._process == os.getpid():
             self._commands.put(Command(lambda: None))
@@ -169,8 +170,12 @@ class StepThread:
                 self._process = os.getpid()
                 thread = threading.Thread(target=self._loop, name="phloem-step", daemon=True)
                 atexit.register(self.stop)
-                thread.start()
-                self._thread = thread
+                self._thread = thread  # first: an interrupted `start` has started it all the same
+                try:
+                    thread.start()
+                except RuntimeError:  # the system gives no more threads
+                    self._thread = None
+                    raise
 
     def _loop(self) -> None:
         try:

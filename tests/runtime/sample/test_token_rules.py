@@ -63,7 +63,7 @@ def test_samples_and_forks_keep_the_rules() -> None:
             [1, 2], SamplingParams(max_tokens=400, seed=1, allowed_token_ids=params.allowed_token_ids)
         )
         next(iter(stream))
-        for child in driven.fork(stream, 2, SamplingParams(max_tokens=300, allowed_token_ids=tuple(b"b"))):
+        for child in stream.fork(2, SamplingParams(max_tokens=300, allowed_token_ids=tuple(b"b"))):
             assert set(child.result().text.lstrip("a").strip("b")) <= {"a", "b"} and child.result().text.endswith("bbb")
         stream.abort()
     finally:
