@@ -158,7 +158,7 @@ class Soak:
         name = self.random.choice(candidates)
         parent = self.open[name]
         sampling = replace(parent.sampling, seed=self.num_started)
-        (child,) = self.engine.fork(name, 1, sampling)
+        (child,) = self.engine.core.fork(name, 1, sampling)
         inherited = list(parent.tokens[0])
         self.open[child] = Open(
             parent.prompt,
