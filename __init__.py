@@ -56,9 +56,10 @@ if TYPE_CHECKING:
         regex,
         structural_tag,
     )
-    from phloem.runtime.engine.async_engine import AsyncEngine, Stream
+    from phloem.runtime.engine.async_engine import AsyncEngine
     from phloem.runtime.engine.engine import Engine
     from phloem.runtime.engine.statistics import EngineStatistics
+    from phloem.runtime.engine.stream import Stream
     from phloem.runtime.explain import explain
     from phloem.runtime.offload.kv_store import KVStore
     from phloem.runtime.program import (
@@ -85,7 +86,8 @@ if TYPE_CHECKING:
         user_begin,
         user_end,
     )
-    from phloem.runtime.request import Completion, Delta, FinishReason, SamplingParams, TokenLogprob, Usage
+    from phloem.runtime.request import Completion, Delta, FinishReason, TokenLogprob, Usage
+    from phloem.runtime.sampling_params import SamplingParams
 
 _MODULE_OF = {
     **dict.fromkeys(
@@ -110,11 +112,13 @@ _MODULE_OF = {
         ),
         "phloem.errors",
     ),
-    **dict.fromkeys(("AsyncEngine", "Stream"), "phloem.runtime.engine.async_engine"),
+    "AsyncEngine": "phloem.runtime.engine.async_engine",
     "Compiler": "phloem.fsm",
     "Engine": "phloem.runtime.engine.engine",
     "EngineConfig": "phloem.runtime.config",
     "EngineStatistics": "phloem.runtime.engine.statistics",
+    "Stream": "phloem.runtime.engine.stream",
+    "SamplingParams": "phloem.runtime.sampling_params",
     "explain": "phloem.runtime.explain",
     "GrammarMatcher": "phloem.faces.matcher",
     "Vocabulary": "phloem.faces.vocabulary",
@@ -123,9 +127,7 @@ _MODULE_OF = {
         ("ConstraintSpec", "choice", "grammar", "json_object", "json_schema", "regex", "structural_tag"),
         "phloem.runtime.constrain.spec",
     ),
-    **dict.fromkeys(
-        ("Completion", "Delta", "FinishReason", "SamplingParams", "TokenLogprob", "Usage"), "phloem.runtime.request"
-    ),
+    **dict.fromkeys(("Completion", "Delta", "FinishReason", "TokenLogprob", "Usage"), "phloem.runtime.request"),
     **dict.fromkeys(
         (
             "Expression",

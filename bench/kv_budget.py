@@ -87,14 +87,14 @@ class Spent:
 def run_engine(engine: ph.Engine, prompts: list[list[int]], setting: Setting, num_tokens: int, spent: Spent) -> None:
     start = time.process_time()
     for prompt in prompts:
-        engine.add(prompt, setting.sampling(num_tokens))
+        engine.core.add(prompt, setting.sampling(num_tokens))
     num_said, began = 0, 0.0
-    while engine.has_work:
-        num_said += sum(len(delta.token_ids) for delta in engine.step())
+    while engine.core.has_work:
+        num_said += sum(len(delta.token_ids) for delta in engine.core.step())
         if not began and num_said >= len(prompts):
             began, num_before = time.process_time(), num_said
             spent.first.append((began - start) / len(prompts))
-        if engine.has_work:
+        if engine.core.has_work:
             state = engine.statistics()
             held = state.num_blocks - state.num_free_blocks - state.num_evictable_blocks
             spent.held = held * engine.config.block_size / len(prompts)
@@ -163,7 +163,7 @@ def needles(tokenizer: Any, length: int, most: int) -> Iterator[tuple[str, list[
 
 def read(engine: ph.Engine, prompt: list[int], following: list[int], setting: Setting) -> torch.Tensor:
     """Logits `[n, vocab_size]` over what is kept: those that decide `following[1:]`. The prompt may be cached."""
-    (request,) = engine.prepare(prompt, setting.sampling(len(following) + 1))
+    (request,) = engine.core.prepare(prompt, setting.sampling(len(following) + 1))
     request.token_ids.extend(following[:-1])
     cache, logits = engine.prefix_cache, []
     cache.lease(request)
@@ -173,10 +173,10 @@ def read(engine: ph.Engine, prompt: list[int], following: list[int], setting: Se
             assert chunk is not None
             extend: Extend = replace(chunk, logits_from=len(prompt))
             assert cache.reserve(request, extend.end), "the pool is too small"
-            logits.append(engine._runner.forward(Batch.from_extends([extend], cache.block_size)).clone())
+            logits.append(engine.core._runner.forward(Batch.from_extends([extend], cache.block_size)).clone())
             request.num_computed_tokens = extend.end
             if extend.end == next_compaction(request):
-                cache.compact(request, engine._stepper._places_kept(request))
+                cache.compact(request, engine.core._stepper._places_kept(request))
     finally:
         cache.release(request)
     return torch.cat(logits)

@@ -212,11 +212,11 @@ def run_engine(engine: ph.Engine, teacher: Teacher, texts: list[Text]) -> Run:
     asked = {}
     for text in texts:
         params = ph.SamplingParams(max_tokens=len(text.answer), temperature=0.0, ignore_eos=True)
-        asked[engine.add(text.prompt, params)] = text
+        asked[engine.core.add(text.prompt, params)] = text
     said: dict[str, list[int]] = {name: [] for name in asked}
     usages, begin = [], 0.0
-    while engine.has_work:
-        for delta in engine.step():
+    while engine.core.has_work:
+        for delta in engine.core.step():
             assert delta.error is None, delta.error
             said[delta.request_id] += delta.token_ids
             if delta.finish_reason is not None:
@@ -357,9 +357,9 @@ def compare_nano(options: argparse.Namespace) -> None:
         while waiting or num_open:  # each that ends makes place for another
             while waiting and num_open < batch:
                 prompt, schema = waiting.pop()
-                engine.add(prompt, params, ph.json_schema(schema) if constrained else None)
+                engine.core.add(prompt, params, ph.json_schema(schema) if constrained else None)
                 num_open += 1
-            for delta in engine.step():
+            for delta in engine.core.step():
                 if delta.finish_reason is not None:
                     done.append(delta.usage)
                     num_open -= 1

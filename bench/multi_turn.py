@@ -132,25 +132,25 @@ def hold(warm: ph.Engine, cold: ph.Engine, model: Any, options: argparse.Namespa
         words = " ".join(random.choice(WORDS) for _ in range(options.message // 3))
         messages.append({"role": "user", "content": words})
         params = ph.SamplingParams(max_tokens=options.reply, temperature=1.2, seed=random.getrandbits(32))
-        with Timer(warm._scheduler, "plan") as plan:
+        with Timer(warm.core._scheduler, "plan") as plan:
             times = [time.process_time()]
             chat = warm.encode_chat(messages, namespace=str(seed))
             times.append(time.process_time())
-            prepared = warm.prepare(chat.token_ids, params, conversation=chat.text, namespace=str(seed))
+            prepared = warm.core.prepare(chat.token_ids, params, conversation=chat.text, namespace=str(seed))
             times.append(time.process_time())
-            warm.enqueue(prepared)
+            warm.core.enqueue(prepared)
             deltas = first_deltas(warm)
             times.append(time.process_time())
             render, prepare, step = (1000 * (after - before) for before, after in itertools.pairwise(times))
             parts = (render, prepare + plan.spent, step - plan.spent)
-        while warm.has_work:
-            deltas += warm.step()
+        while warm.core.has_work:
+            deltas += warm.core.step()
         ids, said = list(chat.token_ids), [token for delta in deltas for token in delta.token_ids]
         cached = deltas[0].usage.cached_tokens
         most = max(len(earlier) - 1, 1)
         anew = common_prefix(pack(warm.tokenizer.apply_chat_template(messages)), pack(earlier)) >> 2
         start = time.process_time()
-        cold.enqueue(cold.prepare(ids, ph.SamplingParams(max_tokens=1)))
+        cold.core.enqueue(cold.core.prepare(ids, ph.SamplingParams(max_tokens=1)))
         first_deltas(cold)
         turns.append(
             Turn(
@@ -175,9 +175,9 @@ def hold(warm: ph.Engine, cold: ph.Engine, model: Any, options: argparse.Namespa
 
 
 def first_deltas(engine: ph.Engine) -> list[Any]:
-    deltas = engine.step()
+    deltas = engine.core.step()
     while not deltas:
-        deltas = engine.step()
+        deltas = engine.core.step()
     return deltas
 
 

@@ -58,10 +58,10 @@ def run_phloem(engine: ph.Engine, prompts: list[list[int]], schemas: list[dict[s
     """All requests at once; answers in order."""
     engine.flush_cache()
     params = ph.SamplingParams(max_tokens=192, temperature=0.0)
-    order = [engine.add(p, params, ph.json_schema(s)) for p, s in zip(prompts, schemas, strict=True)]
+    order = [engine.core.add(p, params, ph.json_schema(s)) for p, s in zip(prompts, schemas, strict=True)]
     deltas: dict[str, list[ph.Delta]] = {request_id: [] for request_id in order}
-    while engine.has_work:
-        for delta in engine.step():
+    while engine.core.has_work:
+        for delta in engine.core.step():
             deltas[delta.request_id].append(delta)
     return [deltas[request_id] for request_id in order]
 

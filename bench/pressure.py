@@ -46,15 +46,15 @@ def serve(
 
     A request that leaves has read its length, though its last step may have brought more: drafts that were right.
     """
-    names = {engine.add(prompt, params): index for index, prompt in enumerate(prompts)}
+    names = {engine.core.add(prompt, params): index for index, prompt in enumerate(prompts)}
     output: list[list[int]] = [[] for _ in prompts]
     most = 0
-    while engine.has_work:
-        for delta in engine.step():
+    while engine.core.has_work:
+        for delta in engine.core.step():
             index = names[delta.request_id]
             output[index] += delta.token_ids
             if delta.finish_reason is None and len(output[index]) >= lengths[index]:
-                engine.abort(delta.request_id)
+                engine.core.abort(delta.request_id)
         most = max(most, engine.statistics().num_running)
     return [tokens[:length] for tokens, length in zip(output, lengths, strict=False)], most
 

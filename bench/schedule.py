@@ -116,9 +116,9 @@ def one_by_one(engine: Engine, prompts: Sequence[list[int]], queue: int, clock: 
         for _ in range(min(2, queue - engine.statistics().num_waiting)):
             prompt = next(coming, None)
             if prompt is not None:
-                engine.add(prompt, NOTHING)
+                engine.core.add(prompt, NOTHING)
         clock.now += seconds
-        num_left -= sum(delta.finish_reason is not None for delta in engine.step())
+        num_left -= sum(delta.finish_reason is not None for delta in engine.core.step())
     return engine.statistics().hit_rate
 
 

@@ -223,14 +223,14 @@ def in_process(model: str, bodies: list[dict[str, Any]], concurrency: int) -> tu
             max_tokens=body["max_tokens"], temperature=0.0, ignore_eos=body.get("ignore_eos", False)
         )
         constraint = ph.json_schema(body["json_schema"]) if "json_schema" in body else None
-        engine.add(tokenizer.apply_chat_template(body["messages"]), sampling, constraint)
+        engine.core.add(tokenizer.apply_chat_template(body["messages"]), sampling, constraint)
 
     def run(wanted: list[dict[str, Any]]) -> int:
         for body in wanted:
             submit(body)
         num_tokens = 0
-        while engine.has_work:
-            num_tokens += sum(len(delta.token_ids) for delta in engine.step())
+        while engine.core.has_work:
+            num_tokens += sum(len(delta.token_ids) for delta in engine.core.step())
         return num_tokens
 
     run(bodies[:8])  # compiles the schemas, warms up

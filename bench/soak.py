@@ -9,9 +9,9 @@ bundled model. Twenty times on the way the accounting of the pool is audited, an
 hit rate and preemptions are printed. A sample of the requests that ran to their end is computed again by an engine
 without a cache, alone, and must have the same tokens.
 
-An engine remembers replies, recent traffic and constraints up to bounds (`Engine.kept_bytes`). The warm-up is over when
-what it remembers has stopped growing: replies and traffic have reached their bounds. Resident memory after that must
-not be more than `--tolerance` above the first figure after it.
+An engine remembers replies, recent traffic and constraints up to bounds (`Monitor.kept_bytes`). The warm-up is over
+when what it remembers has stopped growing: replies and traffic have reached their bounds. Resident memory after that
+must not be more than `--tolerance` above the first figure after it.
 
 Fails if the audit does, if a text differs, if a block is missing at the end, or if memory grows after the warm-up.
 """
@@ -123,7 +123,7 @@ class Soak:
         )
         if constraint is None and random.random() < 0.03:
             sampling = replace(sampling, prompt_logprobs_from=1, logprobs=random.choice([0, 3]))
-        request_id = engine.add(
+        request_id = engine.core.add(
             chat.token_ids,
             sampling,
             constraint,
@@ -147,7 +147,7 @@ class Soak:
         num_tokens = 15 * self.engine.statistics().num_blocks
         prompt = [self.random.randrange(16, self.engine.tokenizer.vocab_size) for _ in range(num_tokens)]
         sampling = ph.SamplingParams(max_tokens=8, temperature=0.0)
-        self.open[self.engine.add(prompt, sampling)] = Open(prompt, sampling, None, [])
+        self.open[self.engine.core.add(prompt, sampling)] = Open(prompt, sampling, None, [])
         self.num_started += 1
 
     def fork(self) -> None:
@@ -158,7 +158,7 @@ class Soak:
         name = self.random.choice(candidates)
         parent = self.open[name]
         sampling = replace(parent.sampling, seed=self.num_started)
-        (child,) = self.engine.fork(name, 1, sampling)
+        (child,) = self.engine.core.fork(name, 1, sampling)
         inherited = list(parent.tokens[0])
         self.open[child] = Open(
             parent.prompt,
@@ -176,7 +176,7 @@ class Soak:
 
     def step(self) -> None:
         """One step of the engine, and the aborts that are due."""
-        for delta in self.engine.step():
+        for delta in self.engine.core.step():
             request = self.open.get(delta.request_id)
             if request is None:
                 continue
@@ -184,7 +184,7 @@ class Soak:
                 if not isinstance(delta.error, ph.DeadlineExceeded):
                     raise delta.error
                 self.tally.num_late += 1
-                self.engine.abort(delta.request_id)
+                self.engine.core.abort(delta.request_id)
                 self._end(delta.request_id)
                 continue
             request.tokens.setdefault(delta.index, []).extend(delta.token_ids)
@@ -199,7 +199,7 @@ class Soak:
             if request.steps_left is not None:
                 request.steps_left -= 1
                 if request.steps_left < 0:
-                    self.engine.abort(request_id)
+                    self.engine.core.abort(request_id)
                     self.tally.num_aborted += 1
                     self._end(request_id)
 
@@ -253,7 +253,7 @@ class Soak:
                 yield self.tally.num_ended
                 due += num_requests // num_reports
         for request_id in list(self.open):
-            self.engine.abort(request_id)
+            self.engine.core.abort(request_id)
 
 
 def main() -> None:
@@ -289,9 +289,9 @@ def main() -> None:
     print(" scores | hit rate | preemptions | evicted blocks | pinned | pins given up |")
     print("|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
     for num_ended in soak.run(options.requests, options.reports, options.seconds):
-        engine.audit()
+        engine.core.audit()
         now, evicted = engine.statistics(), engine.prefix_cache.tree.statistics.num_evicted_blocks
-        kept, resident = engine.kept_bytes(), resident_bytes()
+        kept, resident = engine.core.monitor.kept_bytes(), resident_bytes()
         if warm or (kept.replies > 0.97 * REPLY_BYTES and kept.traffic <= before):
             warm.append(resident)
         before = kept.traffic

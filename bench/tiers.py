@@ -68,13 +68,13 @@ def one_at_a_time(engine: ph.Engine, prompts: Prompts) -> tuple[list[tuple[float
     times, said = [], []
     for prompt in prompts:
         begin, cpu = time.perf_counter(), time.process_time()
-        engine.add(prompt, GREEDY)
-        deltas = engine.step()
+        engine.core.add(prompt, GREEDY)
+        deltas = engine.core.step()
         while not deltas:
-            deltas = engine.step()
+            deltas = engine.core.step()
         times.append((1000 * (time.perf_counter() - begin), 1000 * (time.process_time() - cpu)))
-        while engine.has_work:
-            deltas += engine.step()
+        while engine.core.has_work:
+            deltas += engine.core.step()
         said.append(tuple(token for delta in deltas for token in delta.token_ids))
     return times, said
 

@@ -98,7 +98,7 @@ class RemoteEngine:
                 if delta.finish_reason is not None and options.get("conversation"):
                     whole = array("i", tokens) + array("i", said[delta.index])
                     text = texts[delta.index]
-                    self.engine.remember_reply(options["conversation"], len(tokens) // 4, whole, text, namespace)
+                    self.engine.core.chats.remember(options["conversation"], len(tokens) // 4, whole, text, namespace)
 
     def statistics(self) -> EngineStatistics:
         """The sums over all replicas; state and counters as each has said them last."""

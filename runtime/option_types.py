@@ -8,7 +8,8 @@ from numbers import Integral, Real
 from typing import SupportsFloat
 
 from ..errors import RequestError
-from .request import RequestOptions, SamplingParams, shown
+from .request import RequestOptions
+from .sampling_params import SamplingParams, shown
 
 _KINDS: dict[str, tuple[type, str]] = {
     "request_id": (str, "a string"),

@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from phloem.runtime.engine.async_engine import AsyncEngine
 from phloem.runtime.server import ServerSettings, create_app
 
-from .runtime.fakes import fake_engine
+from .runtime.fakes import threaded_engine
 from .runtime.server.wire import exchange
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -30,7 +30,7 @@ WORDS = {"sum", "by", "le", "rate", "increase", "histogram_quantile", "or", "ins
 @pytest.fixture(scope="module")
 def series() -> dict[str, set[str]]:
     """By name, the labels of what a server shows after a request."""
-    driver = AsyncEngine(fake_engine())
+    driver = AsyncEngine(threaded_engine())
     app = create_app(driver, ServerSettings(tool_call_format="none", reasoning_format="none"))
 
     async def scrape() -> str:

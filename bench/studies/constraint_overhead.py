@@ -91,7 +91,7 @@ class Run:
     ) -> None:
         self._engine = engine
         order = [
-            engine.add(prompt, ph.SamplingParams(max_tokens=limit, temperature=0.0), spec)
+            engine.core.add(prompt, ph.SamplingParams(max_tokens=limit, temperature=0.0), spec)
             for prompt, limit, spec in zip(prompts, limits, specs, strict=True)
         ]
         self._counts = dict.fromkeys(order, 0)
@@ -104,10 +104,10 @@ class Run:
 
     def step(self) -> bool:
         """One step; whether there was one to be done."""
-        if not self._engine.has_work:
+        if not self._engine.core.has_work:
             return False
         begin = time.process_time()
-        deltas = self._engine.step()
+        deltas = self._engine.core.step()
         seconds = time.process_time() - begin
         if self._num_steps:
             self.seconds.append(seconds)
@@ -201,17 +201,17 @@ def print_heavy(num_ordinary: int) -> None:
     texts: dict[str, list[str]] = {}
     for name, pattern in {"(warming up)": None, **HEAVY}.items():
         specs = [schema if index % 2 else None for index in range(num_ordinary)]
-        order = [engine.add(prompt, params, spec) for prompt, spec in zip(prompts, specs, strict=True)]
+        order = [engine.core.add(prompt, params, spec) for prompt, spec in zip(prompts, specs, strict=True)]
         if pattern is not None:
             hot = ph.SamplingParams(max_tokens=2000, temperature=1.0, seed=1)
-            engine.add(prompts[0], hot, ph.regex(pattern), request_id="heavy")
+            engine.core.add(prompts[0], hot, ph.regex(pattern), request_id="heavy")
         found = dict.fromkeys(order, "")
         times: list[float] = []
         num_tokens, end = 0, ""
         num_open = num_ordinary
         for _ in range(400):
             begin = time.process_time()
-            deltas = engine.step()
+            deltas = engine.core.step()
             if num_open:
                 times.append(time.process_time() - begin)
             for delta in deltas:
@@ -225,7 +225,7 @@ def print_heavy(num_ordinary: int) -> None:
                 else:
                     found[delta.request_id] += delta.text
                     num_open -= delta.finish_reason is not None
-        engine.abort("heavy")
+        engine.core.abort("heavy")
         texts[name] = list(found.values())
         if name != "(warming up)":
             times = sorted(times[1:])

@@ -36,20 +36,20 @@ def play(engine: ph.Engine, prompts: list[list[int]], options: argparse.Namespac
     engine.flush_cache()
     arrive_every = options.tokens // (len(prompts) + 1)
     decoding = ph.SamplingParams(max_tokens=options.tokens, temperature=0.0, ignore_eos=True)
-    order = [engine.add([20 + i] * 8, decoding) for i in range(options.decoding)]
+    order = [engine.core.add([20 + i] * 8, decoding) for i in range(options.decoding)]
     decodes = set(order)
     tokens: dict[str, list[int]] = {name: [] for name in order}
     last: dict[str, float] = {}
     arrived: dict[str, float] = {}
     coming = list(prompts)
     start = time.process_time()
-    while engine.has_work:
+    while engine.core.has_work:
         if coming and len(tokens[order[0]]) >= arrive_every * (len(prompts) - len(coming) + 1):
-            name = engine.add(coming.pop(0), ph.SamplingParams(max_tokens=4, temperature=0.0, ignore_eos=True))
+            name = engine.core.add(coming.pop(0), ph.SamplingParams(max_tokens=4, temperature=0.0, ignore_eos=True))
             order.append(name)
             tokens[name] = []
             arrived[name] = time.process_time()
-        deltas = engine.step()
+        deltas = engine.core.step()
         now = time.process_time()
         for delta in deltas:
             name = delta.request_id

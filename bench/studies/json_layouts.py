@@ -32,7 +32,7 @@ def ask(engine: ph.Engine, document: Document, whitespace: Whitespace) -> str:
     asked = f"{document.text}\n\nExtract the {document.kind.name} as JSON with the keys {keys}."
     prompt = engine.tokenizer.apply_chat_template([{"role": "user", "content": asked}])
     constraint = ph.json_schema(document.kind.schema, whitespace=whitespace)
-    return engine.add(prompt, ph.SamplingParams(max_tokens=MAX_TOKENS, temperature=0.0), constraint)
+    return engine.core.add(prompt, ph.SamplingParams(max_tokens=MAX_TOKENS, temperature=0.0), constraint)
 
 
 def measure(engine: ph.Engine, found: list[Document], whitespace: Whitespace) -> str:
@@ -41,8 +41,8 @@ def measure(engine: ph.Engine, found: list[Document], whitespace: Whitespace) ->
     started_at = time.perf_counter()
     order = [ask(engine, document, whitespace) for document in found]
     texts, usages = dict.fromkeys(order, ""), {}
-    while engine.has_work:
-        for delta in engine.step():
+    while engine.core.has_work:
+        for delta in engine.core.step():
             texts[delta.request_id] += delta.text
             usages[delta.request_id] = delta.usage
     seconds = time.perf_counter() - started_at

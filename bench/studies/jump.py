@@ -65,10 +65,10 @@ class Run:
 
     def step(self) -> bool:
         """One step; whether there was one to be done."""
-        if not self.engine.has_work:
+        if not self.engine.core.has_work:
             return False
         begin = time.process_time()
-        deltas = self.engine.step()
+        deltas = self.engine.core.step()
         self.seconds += time.process_time() - begin
         self.num_forwards += 1
         for delta in deltas:
@@ -87,7 +87,7 @@ def answer(
     for engine in engines.values():
         prompt = engine.tokenizer.apply_chat_template([{"role": "user", "content": text}])
         for name, spec in specs.items():
-            engine.add(prompt, params, spec, request_id=name)
+            engine.core.add(prompt, params, spec, request_id=name)
     while any([run.step() for run in runs.values()]):
         pass
     return runs
@@ -146,7 +146,7 @@ def main() -> int:
     for name, schema in read_schemas(options.cases, options.limit).items():
         spec = ph.json_schema(schema)  # type: ignore[arg-type]
         try:
-            trial.prepare(PROMPTS[0], params, spec)
+            trial.core.prepare(PROMPTS[0], params, spec)
         except ph.RequestError:
             refused += 1
         else:

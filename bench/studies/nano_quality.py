@@ -49,9 +49,9 @@ def answers(
     for index, messages in enumerate(chats):
         params = ph.SamplingParams(max_tokens=MAX_TOKENS, temperature=temperature, seed=index)
         constraint = ph.json_schema(schemas[index]) if schemas else None
-        order.append(engine.add(engine.tokenizer.apply_chat_template(messages), params, constraint))
-    while engine.has_work:
-        for delta in engine.step():
+        order.append(engine.core.add(engine.tokenizer.apply_chat_template(messages), params, constraint))
+    while engine.core.has_work:
+        for delta in engine.core.step():
             texts[delta.request_id] = texts.get(delta.request_id, "") + delta.text
     return [texts[request_id] for request_id in order]
 

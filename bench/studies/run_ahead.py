@@ -100,8 +100,8 @@ def simulated(engine: Engine, clock: Clock) -> Iterator[None]:
         clock.queue()
         return logits[: len(batch.logits_rows)]
 
-    engine._runner.forward = forward  # type: ignore[method-assign]
-    engine._stepper._drafter.step_costs = OTHER_STEP_COSTS
+    engine.core._runner.forward = forward  # type: ignore[method-assign]
+    engine.core._stepper._drafter.step_costs = OTHER_STEP_COSTS
     before, choice.Reading = choice.Reading, ClockedReading  # type: ignore[misc]
     import phloem.runtime.sample.sampler as sampler
 
@@ -129,17 +129,17 @@ def milliseconds_per_step(engine: Engine, batch: int, num_steps: int) -> float:
     """Median time from step to step while `batch` requests decode."""
     for index in range(batch):
         sampling = SamplingParams(max_tokens=num_steps + 30, seed=index, ignore_eos=True, stop=("never said",))
-        engine.add([1 + (7 * index + place) % 90 for place in range(PROMPT_LEN)], sampling)
+        engine.core.add([1 + (7 * index + place) % 90 for place in range(PROMPT_LEN)], sampling)
     while engine.statistics().num_running < batch:
-        engine.step()
+        engine.core.step()
     for _ in range(8):  # captures graphs
-        engine.step()
+        engine.core.step()
     marks = [time.perf_counter()]
     for _ in range(num_steps):
-        engine.step()
+        engine.core.step()
         marks.append(time.perf_counter())
-    while engine.has_work:
-        engine.step()
+    while engine.core.has_work:
+        engine.core.step()
     return 1e3 * statistics.median(after - before for before, after in pairwise(marks))
 
 
@@ -176,7 +176,7 @@ def tokens_per_second(engine: Engine, num_chats: int, num_json: int, num_steps: 
     def begin(wants_json: bool) -> None:
         sampling = SamplingParams(max_tokens=120 if wants_json else 400, seed=len(kinds), ignore_eos=not wants_json)
         prompt = [1 + (7 * len(kinds) + place) % 90 for place in range(PROMPT_LEN)]
-        kinds[engine.add(prompt, sampling, ticket if wants_json else None)] = wants_json
+        kinds[engine.core.add(prompt, sampling, ticket if wants_json else None)] = wants_json
 
     for index in range(num_chats + num_json):
         begin(index < num_json)
@@ -184,13 +184,13 @@ def tokens_per_second(engine: Engine, num_chats: int, num_json: int, num_steps: 
     for step in range(2 * num_steps):  # the first half settles what is measured and learnt
         if step == num_steps:
             num_tokens, start = 0, time.perf_counter()
-        for delta in engine.step():
+        for delta in engine.core.step():
             num_tokens += len(delta.token_ids)
             if delta.finish_reason is not None:
                 begin(kinds[delta.request_id])
     seconds = time.perf_counter() - start
     for request_id in kinds:
-        engine.abort(request_id)
+        engine.core.abort(request_id)
     return num_tokens / seconds
 
 

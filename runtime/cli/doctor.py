@@ -99,7 +99,7 @@ def _model() -> str:
     with Engine("nano", num_blocks=64) as engine:
         sampling = SamplingParams(max_tokens=8, temperature=0.0)
         first, again = (engine.chat([{"role": "user", "content": "Hello"}], sampling) for _ in range(2))
-        engine.audit()
+        engine.core.audit()
     _demand(bool(first.text.strip()), "nano answers nothing")
     _demand(first.text == again.text, f"the same question got two answers, {first.text!r} and {again.text!r}")
     _demand(again.usage.cached_tokens > 0, "the prompt was not found in the cache when it came again")

@@ -21,7 +21,8 @@ from .sampling import MaxTokens, Seed, Temperature
 
 if TYPE_CHECKING:
     from ..constrain.spec import ConstraintSpec
-    from ..engine.async_engine import AsyncEngine, Stream
+    from ..engine.engine import Engine
+    from ..engine.stream import Stream
     from ..request import SamplingParams, Usage
 
 SYSTEM = "You read documents. Answer briefly, or give JSON."
@@ -64,14 +65,9 @@ def extract(
     engine = load_engine(model, settings)
     with busy("compiling the schema"):
         engine.request_factory.compile(constraint)
-    from ..engine.async_engine import AsyncEngine
-
-    served = AsyncEngine(engine)
-    try:
-        job = Extraction(served, constraint, sampling, system, asked, names)
+    with engine:
+        job = Extraction(engine, constraint, sampling, system, asked, names)
         job.run(documents)
-    finally:
-        served.stop()
     if stats:
         typer.echo(job.summary(), err=True)
     if job.num_failed:
@@ -163,14 +159,14 @@ class Extraction:
 
     def __init__(
         self,
-        served: AsyncEngine,
+        engine: Engine,
         constraint: ConstraintSpec,
         sampling: SamplingParams,
         system: str,
         instruction: str,
         names: bool,
     ) -> None:
-        self._served = served
+        self._engine = engine
         self._constraint = constraint
         self._sampling = sampling
         self._system = system
@@ -195,8 +191,8 @@ class Extraction:
             {"role": "user", "content": f"{text.strip()}\n\n{self._instruction}"},
         ]
         try:
-            prompt = self._served.engine.tokenizer.apply_chat_template(messages)
-            return self._served.submit(prompt, self._sampling, self._constraint)
+            prompt = self._engine.tokenizer.apply_chat_template(messages)
+            return self._engine.submit(prompt, self._sampling, self._constraint)
         except RequestError as error:
             return error
 

@@ -9,12 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import suppress
-from typing import Protocol
 
-from ...errors import EngineStopped
-from ..request import Delta, SamplingParams
-
-Event = Delta | EngineStopped
+from ..request import Delta, Request, SamplingParams
+from .step_thread import Deliver, Event, StepThread
 
 
 class Inbox:
@@ -33,18 +30,11 @@ class Inbox:
         return await self._events.get()
 
 
-class Owner(Protocol):
-    """Runs the requests of streams; `AsyncEngine` does."""
-
-    def abort(self, request_id: str) -> None: ...
-
-    async def fork_async(
-        self, request_id: str, n: int = 1, sampling: SamplingParams | None = None, *, index: int = 0
-    ) -> list[AsyncStream]: ...
+Prepare = Callable[[], Awaitable[list[Request]]]
 
 
 class AsyncStream:
-    """Iterate it with `async for`.
+    """Iterate it with `async for`. While a stream is kept, so is its engine.
 
     Attributes:
         request_id: under which the engine knows the request; one that was not forked runs from the moment at which its
@@ -52,19 +42,18 @@ class AsyncStream:
     """
 
     def __init__(
-        self,
-        owner: Owner,
-        request_id: str,
-        num_outputs: int,
-        begin: Callable[[], Awaitable[Inbox]],
-        *,
-        is_fork: bool = False,
+        self, steps: StepThread, request_id: str, num_outputs: int, begin: Prepare | Inbox, *, engine: object
     ) -> None:
-        """begin: where the events come in; awaited when the first delta is asked for."""
+        """
+        Args:
+            begin: makes what is queued when the first delta is asked for; or where the deltas of a fork come in.
+            engine: is kept.
+        """
         self.request_id = request_id
-        self._owner = owner
-        self._is_fork = is_fork
-        self._deltas = _receive(owner, request_id, num_outputs, begin)
+        self._steps = steps
+        self._engine = engine
+        self._is_fork = isinstance(begin, Inbox)
+        self._deltas = _receive(steps, request_id, num_outputs, begin)
 
     def __aiter__(self) -> AsyncStream:
         return self
@@ -76,7 +65,7 @@ class AsyncStream:
         """Ends the request if it has not ended, and the iteration."""
         await self._deltas.aclose()
         if self._is_fork:  # it may run though no delta has been asked for
-            self._owner.abort(self.request_id)
+            self._steps.abort(self.request_id)
 
     async def fork(self, n: int = 1, sampling: SamplingParams | None = None, *, index: int = 0) -> list[AsyncStream]:
         """`n` streams that go on from where this request stands now; each begins with all of its output so far.
@@ -86,17 +75,29 @@ class AsyncStream:
         Raises:
             RequestError: the request has not begun or has ended …
         """
-        return await self._owner.fork_async(self.request_id, n, sampling, index=index)
+        loop = asyncio.get_running_loop()
+        children: list[AsyncStream] = []
+
+        def new_sink(request_id: str) -> Deliver:
+            inbox = Inbox(loop)
+            children.append(AsyncStream(self._steps, request_id, 1, inbox, engine=self._engine))
+            return inbox.deliver
+
+        await asyncio.wrap_future(self._steps.fork(self.request_id, n, sampling, index, new_sink))
+        return children
 
 
-async def _receive(
-    owner: Owner, request_id: str, num_open: int, begin: Callable[[], Awaitable[Inbox]]
-) -> AsyncGenerator[Delta]:
-    inbox = await begin()
+async def _receive(steps: StepThread, request_id: str, num_open: int, begin: Prepare | Inbox) -> AsyncGenerator[Delta]:
+    if isinstance(begin, Inbox):
+        inbox = begin
+    else:
+        inbox = Inbox(asyncio.get_running_loop())
+        steps.post(await begin(), inbox.deliver)
     try:
         while num_open:
             event = await inbox.get()
-            if isinstance(event, EngineStopped):
+            if not isinstance(event, Delta):  # it was refused, or it has been ended
+                num_open = 0
                 raise event
             if event.error is not None:
                 raise event.error
@@ -104,4 +105,4 @@ async def _receive(
             yield event
     finally:
         if num_open:
-            owner.abort(request_id)
+            steps.abort(request_id)

@@ -1,61 +1,59 @@
-"""The engine as a caller sees it: whole answers, streams, chats and scores over the stepping core.
+"""The engine as a caller sees it: whole answers, streams, chats and scores.
 
-An engine steps itself inside these calls, which may come from several threads, or one in the middle of another: they
-step one at a time (`engine_lock`), each step is for all requests, and each call gets the deltas of its own requests
-(`delta_router`). While an `AsyncEngine` *drives* the engine, the calls go through that one instead. Knows no tensors
-and no blocks.
+A request is tokenised, compiled and checked on its caller's thread (`RequestFactory`); one thread steps the core for
+all callers (`StepThread`), and each gets the deltas of its own requests (`Stream`; `AsyncStream` for coroutines)::
+
+    generate, stream, chat, score, pin ──► submit ──► StepThread ──► EngineCore
+                                  Stream ◄────────────────┘
+
+So a call only waits: threads may share an engine, Ctrl-C ends the call and aborts its requests, and nothing else. What
+is called after `close`, or waits then, gets `EngineStopped`, as it does if the step thread has died, and in a forked
+process. A call that would have to wait is refused on the step thread itself. An engine that is no longer referred to
+ends its thread, and every engine does when the interpreter exits. Knows no tensors and no blocks.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from numbers import Number
+from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self, TypeGuard, TypeVar, Unpack, cast, overload
+from typing import Self, TypeGuard, TypeVar, Unpack, cast, overload
 
 from ...errors import ConfigError, EngineStopped, RequestError
 from ...radix import Pin
 from ..cache.cache_report import CacheReport, what_if
+from ..cache.reply_memory import Conversation
 from ..config import EngineConfig, EngineSettings
 from ..constrain.spec import ConstraintSpec
 from ..execute.loading import LoadedModel, load
 from ..option_types import check_seconds
 from ..request import Completion, Delta, Request, RequestOptions, SamplingParams, TokenLogprob
-from .collector import Collector, scoring_params
-from .delta_router import DeltaQueue, DeltaRouter
+from .chats import ChatOptions, Message
+from .collector import scoring_params
 from .engine_core import EngineCore
-from .engine_lock import EngineLock
 from .request_factory import Prompt
 from .statistics import EngineStatistics
+from .step_thread import StepThread
+from .stream import Stream
 
-Message = Mapping[str, Any]
-Result = TypeVar("Result")
 T = TypeVar("T")
 
 
-class Driver(Protocol):
-    """Steps an engine on a thread of its own; `AsyncEngine` does."""
+class Engine:
+    """A model that answers. Use it as a context manager, or `close` it. All of it is safe on any thread.
 
-    def run(self, prepared: list[list[Request]], constraints: Sequence[ConstraintSpec | None]) -> list[Completion]: ...
-
-    def submit(
-        self,
-        prompt: Prompt,
-        sampling: SamplingParams | None,
-        constraint: ConstraintSpec | None,
-        **options: Unpack[RequestOptions],
-    ) -> Iterable[Delta]: ...
-
-    def call(self, function: Callable[[], Result]) -> Future[Result]: ...
-
-    def stop(self) -> None: ...
-
-
-class Engine(EngineCore):
-    """A model that answers. Use it as a context manager, or `close` it."""
+    Attributes:
+        core: what the step thread steps; other threads may use of it what says so. Where no call is under way, a
+            measurement may step it instead.
+        step_thread: for what has to be done between two steps.
+        config, model_config, tokenizer, compiler, request_factory, adapters, prefix_cache, max_model_len: those of the
+            core, read-only.
+    """
 
     def __init__(self, model: str = "nano", **settings: Unpack[EngineSettings]) -> None:
         """Loads `model` and allocates the pool; `settings` are the other fields of `EngineConfig`.
@@ -63,8 +61,8 @@ class Engine(EngineCore):
         Raises:
             ConfigError, ModelError: before anything large is allocated.
         """
-        super().__init__(*_load(model, settings))
-        self._begin()
+        core = EngineCore(*_load(model, settings))
+        self._begin(core, StepThread(core))
 
     @classmethod
     def from_loaded(
@@ -74,33 +72,27 @@ class Engine(EngineCore):
         clock: Callable[[], float] = time.monotonic,
         stopwatch: Callable[[], float] | None = None,
     ) -> Self:
-        """An engine on a model that is in memory already.
-
-        Args:
-            clock: seconds; by it requests wait and reach their deadlines, pins end and prefixes age.
-            stopwatch: seconds; by it is measured what prompts cost and what running ahead saves. By default the CPU
-                time of the thread that steps if the model is on the CPU, where other processes must not count, or else
-                `time.monotonic`.
-        """
+        """An engine on a model that is in memory already; see `EngineCore` for the arguments."""
         engine = cls.__new__(cls)
-        EngineCore.__init__(engine, config, loaded, clock, stopwatch)
-        engine._begin()
+        core = EngineCore(config, loaded, clock, stopwatch)
+        engine._begin(core, StepThread(core))
         return engine
 
-    def _begin(self) -> None:
-        self._driver: Driver | None = None
-        self._lock = EngineLock()
-        self._router = DeltaRouter()
+    def _begin(self, core: EngineCore, step_thread: StepThread) -> None:
+        self.core = core
+        self.step_thread = step_thread
+        self.config = core.config
+        self.model_config = core.model_config
+        self.tokenizer = core.tokenizer
+        self.compiler = core.compiler
+        self.request_factory = core.request_factory
+        self.adapters = core.adapters
+        self.prefix_cache = core.prefix_cache
+        self.max_model_len = core.max_model_len
+        # Not waiting: garbage may be collected anywhere. At exit the thread itself sees to its end.
+        weakref.finalize(self, StepThread.stop, self.step_thread, waits=False).atexit = False
 
-    def attach(self, driver: Driver) -> None:
-        """From now on `driver` alone steps this engine."""
-        if self._driver is not None:
-            raise ConfigError("the engine is driven by an AsyncEngine already; use that one, or stop it first")
-        self._driver = driver
-
-    def detach(self) -> None:
-        """Ends `attach`."""
-        self._driver = None
+    # -- requests ----------------------------------------------------------------------------------------------
 
     @overload
     def generate(  # type: ignore[overload-overlap]  # a str is a Sequence[str] too; as one prompt it counts
@@ -131,7 +123,7 @@ class Engine(EngineCore):
         of them.
 
         With a list of prompts `sampling` and `constraint` may be lists of the same length, one for each prompt. With
-        `n > 1` a prompt yields n completions and the result is always a list, in order. `options` are those of `add`. A
+        `n > 1` a prompt yields n completions and the result is always a list, in order. `options`: `RequestOptions`. A
         request that fails raises its error; the others of the call are aborted.
 
         Raises:
@@ -142,89 +134,33 @@ class Engine(EngineCore):
         samplings = _for_each(batch, SamplingParams() if sampling is None else sampling, "sampling", is_one=is_one)
         constraints = _for_each(batch, constraint, "constraint", is_one=is_one)
         prepared = [
-            self.prepare(prompt, params, wanted, **options)
+            self.core.prepare(prompt, params, wanted, **options)
             for prompt, params, wanted in zip(batch, samplings, constraints, strict=True)
         ]
         completions = self._run(prepared, constraints)
         return completions[0] if is_one and samplings[0].n == 1 else completions
 
-    def _run(self, prepared: list[list[Request]], constraints: Sequence[ConstraintSpec | None]) -> list[Completion]:
-        """Enqueues as the queue has room, steps until all are done, keeps order."""
-        if self._driver is not None:
-            return self._driver.run(prepared, constraints)
-        collectors = {
-            requests[0].request_id: Collector(len(requests), constraint)
-            for requests, constraint in zip(prepared, constraints, strict=True)
-        }
-        pending = list(reversed(prepared))
-        under_way: set[str] = set()
-        queue: DeltaQueue = []
-        try:
-            while pending or under_way:
-                if pending:
-                    self._enqueue_what_fits(pending, under_way, queue)
-                for delta in self._next_deltas(queue, under_way, has_more=bool(pending)):
-                    if collectors[delta.request_id].push(delta):
-                        under_way.discard(delta.request_id)
-                        self._router.unregister(delta.request_id)
-            return [completion for collector in collectors.values() for completion in collector.completions()]
-        finally:
-            for request_id in under_way:
-                self.abort(request_id)
-
-    def _enqueue_what_fits(self, pending: list[list[Request]], under_way: set[str], queue: DeltaQueue) -> None:
-        """Takes requests off the end of `pending` while the queue has room."""
-        with self._lock:
-            room = self.config.max_waiting_requests - self._scheduler.num_waiting
-            while pending and len(pending[-1]) <= room:
-                room -= len(pending[-1])
-                request_id = self.enqueue(pending.pop())
-                under_way.add(request_id)
-                self._router.register(request_id, queue)
-
-    def _next_deltas(self, queue: DeltaQueue, request_ids: Iterable[str], *, has_more: bool = False) -> DeltaQueue:
-        """Takes what is in the queue; if it is empty, what a step puts there.
+    def submit(
+        self,
+        prompt: Prompt,
+        sampling: SamplingParams | None = None,
+        constraint: ConstraintSpec | None = None,
+        **options: Unpack[RequestOptions],
+    ) -> Stream:
+        """Starts a request and returns its stream; it goes on whether that is read or not.
 
         Raises:
-            EngineStopped: the engine was closed meanwhile.
-            RequestError: all of these requests were aborted meanwhile, and there are no more.
+            RequestError: the request is refused (see `EngineCore.prepare`), or the queue is full (QueueFull).
         """
-        with self._lock:
-            if not queue:
-                self._router.route(super().step())
-            found = queue[:]
-            queue.clear()
-            if not found and self._closed:
-                raise EngineStopped("the engine is closed")
-            if not found and not has_more and not any(request_id in self._requests for request_id in request_ids):
-                raise RequestError("the request was aborted")
-            others_wait = self._router.has_queued
-        if others_wait:
-            time.sleep(0)  # locks are not fair: without this one thread may go on stepping, and the others starve
-        return found
-
-    def step(self) -> list[Delta]:
-        """Runs one step; returns what it added to requests that were begun with `add`, and what steps of other callers
-        had added to them before."""
-        with self._lock:
-            self._router.route(super().step())
-            return self._router.take_unclaimed()
-
-    def enqueue(self, requests: list[Request]) -> str:
-        """Puts prepared requests into the queue; returns their common id. `step` reports on them."""
-        with self._lock:
-            return super().enqueue(requests)
-
-    def fork(self, request_id: str, n: int = 1, sampling: SamplingParams | None = None, *, index: int = 0) -> list[str]:
-        """See `EngineCore.fork`."""
-        with self._lock:
-            return super().fork(request_id, n, sampling, index=index)
-
-    def abort(self, request_id: str) -> bool:
-        """Ends a request at once; its blocks are free on return. False if it is unknown or finished."""
-        with self._lock:
-            self._router.unregister(request_id)
-            return super().abort(request_id)
+        requests = self.core.prepare(prompt, sampling, constraint, **options)
+        stream = self._stream(requests, constraint)
+        try:
+            self.step_thread.submit(requests, stream.deliver).result()
+        except BaseException as error:
+            if not isinstance(error, Exception):  # Ctrl-C: it may be queued all the same
+                stream.abort()
+            raise
+        return stream
 
     def stream(
         self,
@@ -233,27 +169,17 @@ class Engine(EngineCore):
         constraint: ConstraintSpec | None = None,
         **options: Unpack[RequestOptions],
     ) -> Iterator[Delta]:
-        """Yields one request's deltas as they come; closing the iterator aborts it. An error delta raises."""
-        if self._driver is not None:
-            yield from self._driver.submit(prompt, sampling, constraint, **options)
-            return
-        requests = self.prepare(prompt, sampling, constraint, **options)
-        num_open, queue = len(requests), DeltaQueue()
-        under_way: set[str] = set()
+        """Yields one request's deltas as they come; closing the iterator aborts it. An error delta raises.
+
+        The request begins when the first delta is asked for.
+        """
+        requests = self.core.prepare(prompt, sampling, constraint, **options)
+        stream = self._stream(requests, constraint)
         try:
-            with self._lock:
-                request_id = self.enqueue(requests)
-                under_way.add(request_id)
-                self._router.register(request_id, queue)
-            while num_open:
-                for delta in self._next_deltas(queue, under_way):
-                    if delta.error is not None:
-                        raise delta.error
-                    num_open -= delta.finish_reason is not None
-                    yield delta
+            self.step_thread.post(requests, stream.deliver)
+            yield from stream
         finally:
-            for request_id in under_way:
-                self.abort(request_id)
+            self._end([stream])
 
     def chat(
         self,
@@ -272,6 +198,10 @@ class Engine(EngineCore):
         options["conversation"] = chat.text
         return self.generate(chat.token_ids, sampling, constraint, **options)
 
+    def encode_chat(self, messages: Sequence[Message], **options: Unpack[ChatOptions]) -> Conversation:
+        """A conversation as a prompt; replies of this engine are the very tokens it generated. See `Chats.encode`."""
+        return self.core.chats.encode(messages, **options)
+
     def score(
         self,
         prompt: Prompt,
@@ -281,12 +211,80 @@ class Engine(EngineCore):
         adapter: str | None = None,
     ) -> list[list[TokenLogprob]]:
         """Log-probability of every token of each continuation of the prompt; the prompt is computed once."""
+        prepared = self._scorings(prompt, continuations, namespace, adapter)
+        return [list(completion.prompt_logprobs) for completion in self._run(prepared, [None] * len(prepared))]
+
+    def begin_scores(
+        self,
+        prompt: Prompt,
+        continuations: Sequence[Sequence[int]],
+        *,
+        namespace: str = "",
+        adapter: str | None = None,
+    ) -> list[Stream]:
+        """The requests of `score`, in order: each one's completion has a continuation's `prompt_logprobs`."""
+        prepared = self._scorings(prompt, continuations, namespace, adapter)
+        return self._start(prepared, [None] * len(prepared))
+
+    def _scorings(
+        self, prompt: Prompt, continuations: Sequence[Sequence[int]], namespace: str, adapter: str | None
+    ) -> list[list[Request]]:
         prefix = self.request_factory.token_ids(prompt)
-        prepared = [
-            self.prepare([*prefix, *continuation], scoring_params(len(prefix)), namespace=namespace, adapter=adapter)
+        params = scoring_params(len(prefix))
+        return [
+            self.core.prepare([*prefix, *continuation], params, namespace=namespace, adapter=adapter)
             for continuation in continuations
         ]
-        return [list(completion.prompt_logprobs) for completion in self._run(prepared, [None] * len(prepared))]
+
+    def _start(self, prepared: list[list[Request]], constraints: Sequence[ConstraintSpec | None]) -> list[Stream]:
+        """Streams of requests that are queued as soon as the queue has room for them."""
+        streams = [self._stream(requests, one) for requests, one in zip(prepared, constraints, strict=True)]
+        self.step_thread.post_all([(requests, one.deliver) for requests, one in zip(prepared, streams, strict=True)])
+        return streams
+
+    def _stream(self, requests: list[Request], constraint: ConstraintSpec | None) -> Stream:
+        return Stream(self.step_thread, requests[0].request_id, len(requests), constraint, engine=self)
+
+    def _run(self, prepared: list[list[Request]], constraints: Sequence[ConstraintSpec | None]) -> list[Completion]:
+        """The completions of all, in order. If one fails, the others are aborted."""
+        streams = self._start(prepared, constraints)
+        try:
+            return [completion for stream in streams for completion in stream.completions()]
+        except BaseException:
+            self._end(streams)
+            raise
+
+    def _end(self, streams: Sequence[Stream]) -> None:
+        """Aborts what of them has not ended; its blocks are free on return."""
+        unfinished = [stream for stream in streams if stream.may_run]
+        for stream in unfinished:
+            stream.end()
+        if unfinished:
+            with suppress(EngineStopped):
+                self.step_thread.abort(*(stream.request_id for stream in unfinished)).result()
+
+    # -- adapters and cache ------------------------------------------------------------------------------------
+
+    def load_adapter(self, name: str, folder: str | Path) -> None:
+        """From now on requests may choose the LoRA adapter in a folder (as PEFT saves it) by this name.
+
+        It is read on the caller's thread; steps go on meanwhile.
+
+        Raises:
+            ModelError: the folder cannot be loaded.
+            ConfigError: the name is taken, or the device has no memory for it.
+        """
+        self.adapters.load(name, folder)
+
+    def unload_adapter(self, name: str) -> None:
+        """From now on requests may not choose this adapter; those that have go on to their ends.
+
+        What is cached under it stays until it is evicted, and counts again if the same content is loaded again.
+
+        Raises:
+            ConfigError: no adapter of that name is loaded.
+        """
+        self.adapters.unload(name)
 
     def pin(self, prompt: Prompt, *, ttl: float = 600.0, namespace: str = "", adapter: str | None = None) -> Pin:
         """Computes a prefix, if it is not cached, and keeps it for `ttl` seconds, whether it is used or not.
@@ -302,19 +300,13 @@ class Engine(EngineCore):
         token_ids = self.request_factory.token_ids(prompt)
         kept = self.request_factory.namespace(namespace, adapter)
         self.generate(token_ids, SamplingParams(max_tokens=0), namespace=namespace, adapter=adapter)
-        return self._on_step_thread(lambda: self._stepper.guard(lambda: self.prefix_cache.pin(token_ids, ttl, kept)))
+        return self.step_thread.call(lambda: self.core.pin(token_ids, ttl, kept)).result()
 
     def unpin(self, pin: Pin) -> bool:
         """Ends a pin; False if it held nothing or was given up already. Raises RequestError: it is no `Pin`."""
         if not isinstance(pin, Pin):
             raise RequestError(f"pin: expected what `pin` returned, got {pin!r}", param="pin")
-        return self._on_step_thread(lambda: self._stepper.guard(lambda: self.prefix_cache.tree.unpin(pin)))
-
-    def _on_step_thread(self, function: Callable[[], Result]) -> Result:
-        if self._driver is not None:
-            return self._driver.call(function).result()
-        with self._lock:
-            return function()
+        return self.step_thread.call(lambda: self.core.unpin(pin)).result()
 
     def cache_report(self, *, shows_tree: bool = True, asks_what_if: bool = True) -> CacheReport:
         """What holds the pool, hit rate, evictions, the tree drawn, and what other pools would bring; `print` it.
@@ -322,7 +314,8 @@ class Engine(EngineCore):
         `shows_tree` shows prompts: the first tokens of every run as text. `asks_what_if` replays the recent traffic on
         the calling thread, a second or two; steps go on meanwhile.
         """
-        report, visits = self._on_step_thread(lambda: self.cache_state(shows_tree=shows_tree))
+        found = self.step_thread.call(lambda: self.core.monitor.cache_state(shows_tree=shows_tree))
+        report, visits = found.result()
         if not asks_what_if or not self.config.prefix_cache:
             return report
         curve = what_if(
@@ -330,27 +323,23 @@ class Engine(EngineCore):
             num_blocks=report.num_blocks,
             block_size=report.block_size,
             policy=report.eviction_policy,
-            block_cost=self.block_cost,
+            block_cost=self.core.block_cost,
         )
         return replace(report, what_if=curve)
 
-    def statistics(self) -> EngineStatistics:
-        """State and counters now. Safe on any thread while a driver steps the engine."""
-        if self._driver is None:
-            with self._lock:
-                self.end_expired_pins()
-        return super().statistics()
-
     def flush_cache(self) -> int:
-        """Drops every cached prefix that no running request and no pin holds; returns the number of blocks freed."""
-        return self._on_step_thread(super().flush_cache)
+        """Drops every cached prefix that no running request and no pin holds; see `EngineCore.flush_cache`."""
+        return self.step_thread.call(self.core.flush_cache).result()
+
+    # -- state -------------------------------------------------------------------------------------------------
+
+    def statistics(self) -> EngineStatistics:
+        """State and counters now."""
+        return self.core.statistics()
 
     def close(self) -> None:
-        """Aborts what runs, stops the driver if there is one and drops the cache; `add` raises from now on."""
-        if self._driver is not None:
-            self._driver.stop()
-        with self._lock:
-            super().close()
+        """Aborts what runs, ends the step thread and drops the cache. Waiting callers get `EngineStopped`."""
+        self.step_thread.stop()
 
     def __enter__(self) -> Self:
         return self

@@ -1,29 +1,31 @@
 """The engine's core: requests in, deltas out, one step at a time.
 
-Single-threaded: `enqueue`, `step` and `abort` belong to one thread. `prepare` (tokenising, compiling a constraint) only
-reads and may run on any thread. `Stepper` does the steps; `Engine` puts whole answers on top, `AsyncEngine` a thread
-and streams.
+Single-threaded: all of it belongs to one thread, but for what says that it is safe on any. `prepare` (tokenising,
+compiling a constraint) only reads. `Stepper` does the steps. `Engine` has a thread that steps; a program that wants to
+step by itself, as tests and measurements do, makes a core and needs no engine::
+
+    core = EngineCore(config, load(config))
+    request_id = core.add("Hello", SamplingParams(max_tokens=8))
+    while core.has_work:
+        for delta in core.step():
+            ...
+    core.close()
 """
 
 from __future__ import annotations
 
 import time
-from array import array
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import Any, Unpack
+from collections.abc import Callable, Sequence
+from typing import Unpack
 
 from ...errors import EngineStopped, QueueFull, RequestError
 from ...fsm import Compiler, Limits
-from ...radix import Visit
-from ..cache.cache_report import CacheReport
+from ...radix import Pin
 from ..cache.prefix_cache import PrefixCache
-from ..cache.reply_memory import Conversation, ReplyMemory
 from ..cache.state_store import StateStore
 from ..cache.traffic_record import TrafficRecord
 from ..config import TARGET_STEP_SECONDS, EngineConfig
 from ..constrain.spec import ConstraintSpec
-from ..events.kv_events import EventStatistics
 from ..execute.adapters import Adapters
 from ..execute.cuda_graphs import CudaRecorder
 from ..execute.loading import LoadedModel, allocate_pool
@@ -31,15 +33,16 @@ from ..execute.model_runner import ModelRunner
 from ..execute.prefill_cost import PrefillCost
 from ..execute.recurrent_states import allocate_states, most_running
 from ..execute.warmup_batches import WarmupBatches
-from ..offload.lower_tiers import TierStatistics
 from ..request import Delta, Phase, Request, RequestOptions, SamplingParams
 from ..sample.sampler import Sampler
 from ..schedule.recompute_cost import recompute_cost
 from ..schedule.scheduler import Scheduler
 from ..speculate.draft import Drafter
 from ..speculate.lookup import Lookups
+from .chats import Chats
+from .monitor import Monitor
 from .request_factory import Prompt, RequestFactory
-from .statistics import EngineStatistics, KeptBytes, Totals
+from .statistics import EngineStatistics, Totals
 from .stepper import Stepper
 from .tier_setup import make_followers
 
@@ -50,7 +53,9 @@ class EngineCore:
     """A model, its tokenizer, its KV pool and its queue.
 
     Attributes:
-        config, model_config, tokenizer, compiler, request_factory, adapters: read-only; safe to use from any thread.
+        config, model_config, tokenizer, compiler, request_factory, adapters, chats: read-only; safe to use from any
+            thread.
+        monitor: what is counted; safe on any thread, but for `reset` and `cache_state`.
         block_cost: FLOPs of computing the block that ends at a token; see `recompute_cost`.
     """
 
@@ -61,6 +66,14 @@ class EngineCore:
         clock: Callable[[], float] = time.monotonic,
         stopwatch: Callable[[], float] | None = None,
     ) -> None:
+        """
+        Args:
+            loaded: a model that is in memory already (`load`).
+            clock: seconds; by it requests wait and reach their deadlines, pins end and prefixes age.
+            stopwatch: seconds; by it is measured what prompts cost and what running ahead saves. By default the CPU
+                time of the thread that steps if the model is on the CPU, where other processes must not count, or else
+                `time.monotonic`.
+        """
         model = loaded.decoder.config
         states = allocate_states(config, loaded)
         kv_cache = allocate_pool(config, loaded)
@@ -138,11 +151,23 @@ class EngineCore:
             and (loaded.device.type == "cuda" if config.run_ahead is None else config.run_ahead),
             stopwatch=stopwatch,
         )
-        self._replies = ReplyMemory(config.reply_memory_bytes)
         self._requests: dict[str, list[Request]] = {}
         self._totals = Totals()
-        self._counted_before: EngineStatistics | None = None
         self._traffic = TrafficRecord()
+        self.chats = Chats(loaded.tokenizer, self.request_factory, config.reply_memory_bytes)
+        self.monitor = Monitor(
+            self._scheduler,
+            self._stepper,
+            self._runner,
+            self._sampler,
+            self.prefix_cache,
+            self._totals,
+            self._traffic,
+            config=config,
+            chats=self.chats,
+            compiler=self.compiler,
+            tokenizer=self.tokenizer,
+        )
         self._clock = clock
         self._closed = False
 
@@ -186,53 +211,6 @@ class EngineCore:
         """
         return self.request_factory.prepare(prompt, sampling or SamplingParams(), constraint, **options)
 
-    def encode_chat(
-        self,
-        messages: Sequence[Mapping[str, Any]],
-        *,
-        namespace: str = "",
-        adapter: str | None = None,
-        add_generation_prompt: bool = True,
-        continue_final: bool = False,
-        tools: Sequence[Mapping[str, Any]] | None = None,
-        options: Mapping[str, Any] | None = None,
-    ) -> Conversation:
-        """A conversation as a prompt; replies of this engine are the very tokens it generated. Safe on any thread.
-
-        Give `Conversation.text` to `add` as `conversation`, so that the reply is remembered in turn. The last four
-        arguments are those of `ChatTemplate.render`.
-        """
-        namespace = self.request_factory.namespace(namespace, adapter)
-        pieces = self.tokenizer.chat_template.render(
-            messages,
-            add_generation_prompt=add_generation_prompt,
-            continue_final=continue_final,
-            tools=tools,
-            options=options,
-        )
-        return self._replies.encode(self.tokenizer, pieces, messages, namespace)
-
-    def load_adapter(self, name: str, folder: str | Path) -> None:
-        """From now on requests may choose the LoRA adapter in a folder (as PEFT saves it) by this name.
-
-        It is read on the caller's thread; steps go on meanwhile. Safe on any thread.
-
-        Raises:
-            ModelError: the folder cannot be loaded.
-            ConfigError: the name is taken, or the device has no memory for it.
-        """
-        self.adapters.load(name, folder)
-
-    def unload_adapter(self, name: str) -> None:
-        """From now on requests may not choose this adapter; those that have go on to their ends. Safe on any thread.
-
-        What is cached under it stays until it is evicted, and counts again if the same content is loaded again.
-
-        Raises:
-            ConfigError: no adapter of that name is loaded.
-        """
-        self.adapters.unload(name)
-
     def enqueue(self, requests: list[Request]) -> str:
         """Puts prepared requests into the queue; returns their common id."""
         if self._closed:
@@ -240,7 +218,7 @@ class EngineCore:
         request_id = requests[0].request_id
         if request_id in self._requests:
             raise RequestError(f"request_id: {request_id!r} is in use", param="request_id")
-        if self._scheduler.num_waiting + len(requests) > self.config.max_waiting_requests:
+        if len(requests) > self.num_free_places:
             raise QueueFull(f"{self._scheduler.num_waiting} requests are waiting; try again later")
         self._requests[request_id] = list(requests)
         try:
@@ -285,7 +263,7 @@ class EngineCore:
             raise RequestError(f"request_id: {request_id!r} is not under way", param="request_id")
         if not 0 <= index < len(outputs) or outputs[index].phase is Phase.FINISHED:
             raise RequestError(f"index: output {index} of {request_id!r} is not under way", param="index")
-        if self._scheduler.num_waiting + n > self.config.max_waiting_requests:
+        if n > self.num_free_places:
             raise QueueFull(f"{self._scheduler.num_waiting} requests are waiting; try again later")
         begun: list[str] = []
         try:
@@ -316,7 +294,13 @@ class EngineCore:
 
     @property
     def has_work(self) -> bool:
+        """Whether any request is unfinished, or the next step has something to return."""
         return self._stepper.has_work
+
+    @property
+    def num_free_places(self) -> int:
+        """How many more requests the queue takes."""
+        return self.config.max_waiting_requests - self._scheduler.num_waiting
 
     def step(self) -> list[Delta]:
         """Runs one step; returns what it added to which request. Empty when idle."""
@@ -324,13 +308,6 @@ class EngineCore:
         if self.config.check_invariants:
             self.audit()
         return deltas
-
-    def end_expired_pins(self) -> float:
-        """Ends the pins whose time is over; returns the seconds until the next one's will be (or inf)."""
-        try:
-            return self._stepper.guard(self.prefix_cache.end_expired_pins) - self._clock()
-        except Exception:  # a pin that lasts a little longer costs no request its answer
-            return PIN_RETRY_SECONDS
 
     def _settle(self, request: Request, keeps: bool) -> None:
         """Records what a request that has ended leaves: its statistics, tokens and reply."""
@@ -341,130 +318,28 @@ class EngineCore:
         if request.admitted_before and not request.is_probe:
             self._traffic.add(request)
         if keeps:
-            self._remember_reply(request)
+            self.chats.remember_reply(request)
 
-    def _remember_reply(self, request: Request) -> None:
-        """So that the next turn begins with these tokens."""
-        if request.conversation:
-            self.remember_reply(
-                request.conversation,
-                request.num_prompt_tokens,
-                request.token_ids,
-                request.output.text,
-                request.namespace,
-            )
+    # -- the cache ---------------------------------------------------------------------------------------------
 
-    def remember_reply(
-        self, conversation: str, num_prompt_tokens: int, token_ids: Sequence[int], text: str, namespace: str
-    ) -> None:
-        """Lets the next turn of a conversation begin with these tokens, its prompt and its reply; not if the reply's
-        text was cut (a stop string, half a character). Safe on any thread.
+    def pin(self, token_ids: Sequence[int], ttl: float, namespace: str) -> Pin:
+        """Keeps what is cached of a prefix for `ttl` seconds; see `Engine.pin`. namespace: as the factory writes it."""
+        return self._stepper.guard(lambda: self.prefix_cache.pin(token_ids, ttl, namespace))
 
-        namespace: as `RequestFactory.namespace` writes it.
-        """
-        kept = array("i", token_ids)
-        while len(kept) > num_prompt_tokens and kept[-1] in self.tokenizer.eos_ids:
-            kept.pop()
-        said = kept[num_prompt_tokens:]
-        is_plain = self.tokenizer.decode(said) == text
-        if is_plain or self.tokenizer.shows_marks(said, text):
-            self._replies.remember(conversation, text, kept, namespace, has_marks=not is_plain)
+    def unpin(self, pin: Pin) -> bool:
+        """Ends a pin; False if it held nothing or was given up already."""
+        return self._stepper.guard(lambda: self.prefix_cache.tree.unpin(pin))
 
-    # -- state -------------------------------------------------------------------------------------------------
+    def end_expired_pins(self) -> float:
+        """Ends the pins whose time is over; returns the seconds until the next one's will be (or inf)."""
+        try:
+            return self._stepper.guard(self.prefix_cache.end_expired_pins) - self._clock()
+        except Exception:  # a pin that lasts a little longer costs no request its answer
+            return PIN_RETRY_SECONDS
 
     def statistics(self) -> EngineStatistics:
-        """State and counters now."""
-        counted = self._count()
-        return counted if self._counted_before is None else counted.since(self._counted_before)
-
-    def reset_statistics(self) -> None:
-        """All counters begin at zero, and no traffic has been seen: as if nothing had been asked before."""
-        if self.prefix_cache.tiers is not None:
-            self.prefix_cache.tiers.settle()
-        self._counted_before = self._count()
-        self._traffic.clear()
-
-    def _count(self) -> EngineStatistics:
-        """With counters since the engine was made."""
-        pool, tree = self.prefix_cache.pool, self.prefix_cache.tree
-        num_finished, tokens = self._totals.read()
-        num_waiting_tokens, running_adapters, waiting_adapters = self._totals.waiting()
-        tiers = self.prefix_cache.tiers
-        lower = TierStatistics() if tiers is None else tiers.statistics()
-        events = EventStatistics() if self.prefix_cache.events is None else self.prefix_cache.events.statistics()
-        return EngineStatistics(
-            num_running=len(self._scheduler.running),
-            num_waiting=self._scheduler.num_waiting,
-            num_blocks=pool.num_blocks,
-            block_size=self.config.block_size,
-            num_free_blocks=pool.num_free,
-            num_cached_blocks=tree.num_cached_blocks,
-            num_evictable_blocks=tree.num_evictable_blocks,
-            num_pinned_blocks=tree.num_pinned_blocks,
-            num_steps=self._stepper.num_steps,
-            num_ahead=self._stepper.num_ahead,
-            num_forwards=self._runner.num_forwards,
-            num_computed_tokens=self._runner.num_computed_tokens,
-            num_preemptions=self._scheduler.num_preemptions,
-            num_pins_given_up=self._scheduler.num_pins_given_up,
-            num_finished=num_finished,
-            num_recoveries=self._stepper.num_recoveries,
-            num_failed=self._stepper.num_failed,
-            **tokens,
-            num_stored_blocks=lower.num_stored,
-            num_loaded_blocks=lower.num_loaded,
-            num_unstored_blocks=lower.num_dropped,
-            num_tier_faults=lower.num_faults,
-            num_evicted_blocks=self.prefix_cache.num_evicted_blocks,
-            num_event_batches=events.num_batches,
-            num_dropped_event_batches=events.num_dropped,
-            host_bytes=lower.host_bytes,
-            disk_bytes=lower.disk_bytes,
-            shared_bytes=lower.shared_bytes,
-            num_waiting_tokens=num_waiting_tokens,
-            running_adapters=running_adapters,
-            waiting_adapters=waiting_adapters,
-        )
-
-    def kept_bytes(self) -> KeptBytes:
-        """What is remembered besides KV. Safe on any thread."""
-        return KeptBytes(
-            replies=self._replies.num_bytes,
-            traffic=self._traffic.num_bytes,
-            constraints=self.compiler.num_cached_bytes,
-            sampling_tables=self._sampler.num_table_bytes,
-            prompt_scores=self.prefix_cache.num_score_bytes,
-        )
-
-    def cache_state(self, *, shows_tree: bool = True) -> tuple[CacheReport, list[Visit]]:
-        """The cache at this moment, and the recent traffic that `what_if` is about."""
-        statistics, tree = self.statistics(), self.prefix_cache.tree
-        visits = self._traffic.visits()
-        report = CacheReport(
-            block_size=self.config.block_size,
-            eviction_policy=self.config.eviction_policy,
-            num_blocks=statistics.num_blocks,
-            num_free_blocks=statistics.num_free_blocks,
-            num_evictable_blocks=statistics.num_evictable_blocks,
-            num_leased_blocks=tree.num_leased_blocks,
-            num_pinned_blocks=statistics.num_pinned_blocks,
-            num_held_blocks=statistics.num_held_blocks,
-            prompt_tokens=statistics.prompt_tokens,
-            cached_tokens=statistics.cached_tokens,
-            num_evicted_blocks=statistics.num_evicted_blocks,
-            num_recorded_requests=len(visits),
-            recorded_hit_rate=self._traffic.hit_rate,
-            tree=tree.draw(label=self._label) if shows_tree else None,
-            loaded_tokens=statistics.loaded_tokens,
-            num_stored_blocks=statistics.num_stored_blocks,
-            host_bytes=statistics.host_bytes,
-            disk_bytes=statistics.disk_bytes,
-        )
-        return report, visits
-
-    def _label(self, token_ids: list[int]) -> str:
-        """The beginning of a run, as the drawn tree shows it."""
-        return repr(self.tokenizer.decode([token_id for token_id in token_ids if token_id >= 0]))
+        """State and counters now. Safe on any thread."""
+        return self.monitor.statistics()
 
     def flush_cache(self) -> int:
         """Drops every cached prefix that no running request and no pin holds, and all host memory below the pool;

@@ -28,10 +28,11 @@ from ..execute.adapters import Adapters
 from ..kv_compress.budget import full_at
 from ..models import scoped
 from ..option_types import check_option, check_options
-from ..request import Request, RequestOptions, SamplingParams, TokenLogprob, shown
+from ..request import Request, RequestOptions, SamplingParams, TokenLogprob
 from ..sample.output_text import OutputText
 from ..sample.stopping import append_decided
 from ..sample.token_rules import TokenRules
+from ..sampling_params import shown
 from ..tokenizer.no_tokenizer import refuse_text
 from ..tokenizer.tokenizer import Tokenizer
 
@@ -81,7 +82,7 @@ class RequestFactory:
         constraint: ConstraintSpec | None,
         **options: Unpack[RequestOptions],
     ) -> list[Request]:
-        """`sampling.n` requests under one id; see `Engine.prepare`."""
+        """`sampling.n` requests under one id; see `EngineCore.prepare`."""
         _check_types(sampling, constraint)
         if sampling.n > self._max_waiting_requests:
             limit = self._max_waiting_requests

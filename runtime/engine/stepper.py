@@ -7,19 +7,7 @@
     outputs = sampler.choose(logits, batch)
     deltas  = _commit(batch, outputs)        advance cursors, verify drafts, extend leases, finish, release
 
-On a device that works in parallel with the host (a GPU) forward and sampling are only queued, and the step *runs
-ahead*: before it reads what it has chosen it plans the next one and queues its forward, on tokens that only the device
-knows. So whatever the host does, from reading step k to queueing the sampling of step k + 1, it does while the device
-computes::
-
-    host      sample k │ plan, forward k+1 │ read k, commit, deliver │ masks, sample k+1 │ plan, forward k+2 │ …
-    device    … forward k ────────► sample k ► forward k+1 ────────────────────────────► sample k+1 ► forward k+2 …
-
-Only the forward comes early: masks and penalties are made when all earlier tokens are known, so outputs are those of
-steps that do not run ahead. A request that turns out to have ended is computed once in vain. Its blocks may be given to
-other requests at once, since what those write is queued after that forward. A draft begins after the last token, so a
-step with drafts does not run ahead; where some requests may draft, `overlap_policy` chooses what brings more tokens a
-second.
+Where that pays it runs ahead (`Ahead`): the next step's forward is queued before this one's tokens are read.
 
 Knows the requests that are queued or running, and not where their deltas go. Single-threaded.
 """
@@ -29,7 +17,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 
 from torch import Tensor
@@ -50,6 +38,7 @@ from ..schedule.scheduler import Scheduler
 from ..speculate.draft import Drafter, count_predicted, num_accepted
 from ..speculate.overlap_policy import OverlapPolicy
 from ..tokenizer.tokenizer import Tokenizer
+from .ahead import Ahead
 from .deltas import error_delta, late_error, new_delta
 
 Result = TypeVar("Result")
@@ -57,19 +46,6 @@ Result = TypeVar("Result")
 logger = logging.getLogger("phloem")
 
 LOAD_WAIT_SECONDS = 0.005  # at most, where all wait for a tier: then aborts and new requests are looked at
-
-
-@dataclass(frozen=True, slots=True)
-class Ahead:
-    """A step whose forward is queued: `logits` `[R, vocab_size]` of its batch."""
-
-    batch: Batch
-    logits: Tensor
-
-    @property
-    def is_wanted(self) -> bool:
-        """Whether any of its requests goes on."""
-        return any(extend.request.phase is Phase.RUNNING for extend in self.batch.extends)
 
 
 class Stepper:

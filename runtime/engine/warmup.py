@@ -48,7 +48,7 @@ def warm_up(engine: Engine, parts: tuple[str, ...] = PARTS) -> None:
     """Runs a GPU's warm-up batches and a few small requests of every sort. Afterwards the engine's cache is empty, and
     its statistics and the record of its traffic are as if there had been none."""
     if "sampling" in parts:
-        engine.run_warmup_batches()
+        engine.step_thread.call(engine.core.run_warmup_batches).result()
     filtered = SamplingParams(temperature=1.0, top_k=8, top_p=0.9, min_p=0.01, seed=0)
     plain = [replace(filtered, temperature=0.0), filtered]
     runs: list[tuple[ConstraintSpec | None, SamplingParams]] = []
@@ -66,4 +66,4 @@ def warm_up(engine: Engine, parts: tuple[str, ...] = PARTS) -> None:
             prompts = [[1, 2, 3], list(range(1, 40))]
             engine.generate(prompts, replace(params, max_tokens=needed + 16), spec, namespace=NAMESPACE)
     engine.flush_cache()
-    engine.reset_statistics()
+    engine.step_thread.call(engine.core.monitor.reset).result()

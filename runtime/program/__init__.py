@@ -8,7 +8,7 @@
         s += assistant(gen("tip"))       interpreter.py  runs expressions in order, on a worker
     tip.run(topic="sleep")["tip"]        function.py     run, run_batch, bind
 
-Uses the async engine and the request types, and nothing below.
+Uses the engine and the request types, and nothing below.
 """
 
 from .api import (

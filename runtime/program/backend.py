@@ -1,4 +1,4 @@
-"""From what the user calls a backend to what programs need: one step thread for each engine, and the default.
+"""From what the user calls a backend to what programs need: an engine, its role markers, and the default.
 
 The default backend is the one piece of state that outlives a call in this package; `set_default_backend` is its only
 writer.
@@ -16,15 +16,14 @@ from ..engine.engine import Engine
 from .chat_format import ChatFormat
 from .run import Backend
 
-AnyBackend = Engine | Backend
+AnyBackend = Engine | AsyncEngine | Backend
 
 
 class Backends:
-    """Engines in use by programs: each gets one step thread and one chat format, however often it is named."""
+    """Engines in use by programs: each gets one chat format, however often it is named."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._drivers: WeakKeyDictionary[Engine, AsyncEngine] = WeakKeyDictionary()
         self._formats: WeakKeyDictionary[Backend, ChatFormat] = WeakKeyDictionary()
         self._default: AnyBackend | None = None
 
@@ -35,7 +34,7 @@ class Backends:
         self._default = backend
 
     def resolve(self, backend: AnyBackend | None) -> tuple[Backend, ChatFormat]:
-        """The engine with its step thread, and its role markers.
+        """The engine, and its role markers.
 
         Raises:
             ProgramError: no backend was given and none is set; or it is none.
@@ -43,14 +42,12 @@ class Backends:
         backend = self._default if backend is None else backend
         if backend is None:
             raise ProgramError("no backend: pass backend=engine, or call phloem.set_default_backend(engine)")
+        if isinstance(backend, AsyncEngine):
+            backend = backend.engine
+        if not hasattr(backend, "submit"):
+            raise ProgramError(f"backend: expected a phloem.Engine, got {type(backend).__name__}")
+        found = cast(Backend, backend)
         with self._lock:
-            if isinstance(backend, Engine):
-                driver = self._drivers.get(backend)
-                if driver is None or not driver.is_alive:
-                    driver = self._drivers[backend] = AsyncEngine(backend)
-                backend = cast(Backend, driver)
-            elif not hasattr(backend, "submit"):
-                raise ProgramError(f"backend: expected a phloem.Engine, got {type(backend).__name__}")
-            if backend not in self._formats:
-                self._formats[backend] = ChatFormat(backend.engine.tokenizer)
-            return backend, self._formats[backend]
+            if found not in self._formats:
+                self._formats[found] = ChatFormat(found.tokenizer)
+            return found, self._formats[found]

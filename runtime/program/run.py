@@ -30,18 +30,11 @@ class DeltaStream(Protocol):
     def fork(self, n: int = 1) -> Sequence[DeltaStream]: ...
 
 
-class HasTokenizer(Protocol):
-    """The engine of a backend."""
+class Backend(Protocol):
+    """What programs need of an engine. All methods may be called from any thread; `Engine` is one."""
 
     @property
     def tokenizer(self) -> TextTokenizer: ...
-
-
-class Backend(Protocol):
-    """What programs need of an engine. All methods may be called from any thread; `AsyncEngine` is one."""
-
-    @property
-    def engine(self) -> HasTokenizer: ...
 
     def submit(
         self,
@@ -87,7 +80,7 @@ class Run:
         streams: bool = False,
     ) -> None:
         self.name = name
-        self.tokenizer = backend.engine.tokenizer
+        self.tokenizer = backend.tokenizer
         self.chat_format = chat_format
         self.sampling = sampling
         self.namespace = namespace

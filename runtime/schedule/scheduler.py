@@ -387,11 +387,8 @@ class Scheduler:
         insort(self.running, request, key=lambda running: running.ticket)
 
     def _count_needed(self, namespace: str, tokens: bytes) -> int:
-        """With how many of these tokens a request begins that waits, or was preempted; of half a block or more, the end
-        of it.
-        """
-        waiting, preempted = self._waiting, self._preempted
-        num_needed = max(waiting.count_needed(namespace, tokens), preempted.count_needed(namespace, tokens))
+        """How many of these tokens some waiting request begins with; of half a block or more, up to its end."""
+        num_needed = max(line.count_needed(namespace, tokens) for line in (self._waiting, self._preempted))
         block_size = self._prefix_cache.block_size
         return max(num_needed, (num_needed + block_size // 2) // block_size * block_size)
 
@@ -400,5 +397,5 @@ class Scheduler:
         if self._loads is None:
             return False
         self.current = request
-        room = self._prefix_cache.num_available_blocks
-        return self._loads.delays(request, request.namespace, lambda: self._prefix_cache.look(request), room)
+        cache = self._prefix_cache
+        return self._loads.delays(request, request.namespace, lambda: cache.look(request), cache.num_available_blocks)

@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 from typing_extensions import TypedDict
 
-from ..request import MAX_STOP_STRINGS
+from ..sampling_params import MAX_STOP_STRINGS
 
 MAX_STOP_CHARS = 1024
 MAX_LOGIT_BIAS = 1024

@@ -112,7 +112,7 @@ def admin_router(service: Service) -> APIRouter:
 
     @router.post("/flush_cache", **described(answer(None, "num_freed_blocks")))
     async def flush_cache() -> Response:
-        num_freed = await asyncio.wrap_future(service.async_engine.call(service.engine.flush_cache))
+        num_freed = await asyncio.to_thread(service.engine.flush_cache)
         return _json({"num_freed_blocks": num_freed})
 
     return router

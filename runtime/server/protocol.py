@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from ..request import LEAST_ABOVE_ZERO, LEAST_KV_BUDGET, MAX_LOGPROBS
+from ..sampling_params import LEAST_ABOVE_ZERO, LEAST_KV_BUDGET, MAX_LOGPROBS
 from .fields import BadWord, Content, LogitBias, Prompts, Salt, Schema, SchemaOrText, StopStrings, fault
 from .tool_choice import ToolChoice, ToolChoiceField
 from .unsupported import refuse_unsupported

@@ -26,7 +26,7 @@ from phloem.runtime.request import Delta, SamplingParams
 from phloem.runtime.server.prefill import answers
 from phloem.runtime.server.prepare import EngineCall
 
-from ..runtime.fakes import NEVER, fake_engine
+from ..runtime.fakes import NEVER, threaded_engine
 from .test_remote_engine import CONSTRAINTS, Fleet, said
 
 WAYS = ("whole", "dies", "refuses", "stopped", "nothing", "hangs")
@@ -49,7 +49,7 @@ class Apart:
 
     def __init__(self, checkpoint: Path, blocks: Path, way: str) -> None:
         def make(role: str) -> Engine:
-            return fake_engine(folder=checkpoint, block_size=4, num_blocks=256, disk_cache=str(blocks), role=role)
+            return threaded_engine(folder=checkpoint, block_size=4, num_blocks=256, disk_cache=str(blocks), role=role)
 
         self.way = way
         self.prefill = Fleet(1, lambda: make("prefill"))
@@ -74,7 +74,7 @@ class Apart:
 
     def front(self) -> RemoteEngine:
         send = prefill_first(self.compute, self.decode.send, is_worth_a_prefill)
-        return RemoteEngine(fake_engine(num_blocks=2), send, list)
+        return RemoteEngine(threaded_engine(num_blocks=2), send, list)
 
     def run(self, work: Any) -> Any:
         try:

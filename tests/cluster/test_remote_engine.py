@@ -26,7 +26,7 @@ from phloem.runtime.execute.loading import load
 from phloem.runtime.request import Delta, SamplingParams
 from phloem.runtime.server.prepare import EngineCall
 
-from ..runtime.fakes import NEVER, fake_engine
+from ..runtime.fakes import NEVER, threaded_engine
 
 Result = TypeVar("Result")
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "string"}}, "required": ["a", "b"]}
@@ -41,7 +41,7 @@ class Fleet:
         num_open: calls under way.
     """
 
-    def __init__(self, num_replicas: int = 2, make: Callable[[], Engine] = fake_engine) -> None:
+    def __init__(self, num_replicas: int = 2, make: Callable[[], Engine] = threaded_engine) -> None:
         self.replicas = [AsyncEngine(make()) for _ in range(num_replicas)]
         self.deaths: list[int | None] = []
         self.num_calls = 0
@@ -67,7 +67,7 @@ class Fleet:
             self.num_open -= 1
 
     def front(self, engine: Engine | None = None) -> RemoteEngine:
-        return RemoteEngine(engine or fake_engine(num_blocks=2), self.send, list)
+        return RemoteEngine(engine or threaded_engine(num_blocks=2), self.send, list)
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
         try:
@@ -180,12 +180,12 @@ def test_the_next_turn_of_a_chat_begins_with_the_tokens_of_the_reply() -> None:
 
 
 def test_statistics_are_sums() -> None:
-    engines = [fake_engine() for _ in range(3)]
+    engines = [threaded_engine() for _ in range(3)]
     for number, engine in enumerate(engines):
         engine.generate([1] * (number + 1), SamplingParams(max_tokens=3, temperature=0.0))
     fleet = Fleet(1)
     reports = [asdict(engine.statistics()) for engine in engines]
-    front = RemoteEngine(fake_engine(num_blocks=2), fleet.send, lambda: reports)
+    front = RemoteEngine(threaded_engine(num_blocks=2), fleet.send, lambda: reports)
     found = front.statistics()
     assert (found.prompt_tokens, found.num_finished, found.num_blocks) == (6, 3, 3 * 64)
     assert found.block_size == 4 and found.running_adapters == ()

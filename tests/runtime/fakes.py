@@ -25,6 +25,8 @@ from phloem.runtime.models.rope_config import RopeConfig
 from phloem.runtime.request import SamplingParams
 from phloem.runtime.tokenizer.chat_template import CHATML, ChatTemplate
 
+from .stepped import SteppedEngine
+
 EOS = 256
 VOCAB_SIZE = 257
 
@@ -191,15 +193,22 @@ def fake_engine(
     decoder: FakeDecoder | None = None,
     folder: Path | None = None,
     stopwatch: Callable[[], float] = lambda: 0.0,
+    kind: type[Engine] = SteppedEngine,
     **settings: object,
-) -> Engine:
+) -> Any:
     """An engine over the fake model, which `folder` is said to have come from; every step is audited, and by its
-    stopwatch nothing takes any time unless another is given."""
+    stopwatch nothing takes any time unless another is given. By default its calls step it; an `Engine` has a thread."""
     settings = {"num_blocks": 64, "block_size": 4, "check_invariants": True, "seed": 0, **settings}
     decoder = decoder or FakeDecoder()
     parts = (decoder, ByteTokenizer(), torch.device("cpu"), torch.float64, torch.float64, folder)
     loaded = LoadedModel(*parts)  # type: ignore[arg-type]
-    return Engine.from_loaded(EngineConfig(model="fake", **settings), loaded, clock, stopwatch)  # type: ignore[arg-type]
+    return kind.from_loaded(EngineConfig(model="fake", **settings), loaded, clock, stopwatch)  # type: ignore[arg-type]
+
+
+def threaded_engine(**settings: Any) -> Engine:
+    """The same with a step thread."""
+    engine: Engine = fake_engine(kind=Engine, **settings)
+    return engine
 
 
 NEVER = ("never said",)  # a stop string: with it the length of an output cannot be known

@@ -17,8 +17,6 @@ import torch
 
 from phloem.errors import DeadlineExceeded, RequestError
 from phloem.runtime.constrain.spec import regex
-from phloem.runtime.engine.engine import Engine
-from phloem.runtime.engine.engine_core import EngineCore
 from phloem.runtime.execute.adapters import Adapters
 from phloem.runtime.request import Delta, SamplingParams
 
@@ -27,6 +25,7 @@ from .fakes import NEVER, fake_engine, greedy_truth
 from .fault_sites import Fault, Interrupt, Watch
 from .kv_compress.test_budget import KeepingDecoder
 from .recurrent_fake import RecurrentFakeDecoder
+from .stepped import SteppedEngine
 
 MOST_STEPS = 300
 FORCED_TEXT = b"abcdefghij"
@@ -56,7 +55,7 @@ class Run:
         forked: labels of forks, and what they are forks of.
     """
 
-    engine: Engine
+    engine: SteppedEngine
     watch: Watch
     clock: Clock
     labels: dict[tuple[str, int], str] = field(default_factory=dict)
@@ -72,7 +71,7 @@ class Run:
         prepared = self.engine.prepare(prompt, SamplingParams(max_tokens=max_tokens, **params), constraint, **options)
         try:
             with self.watch.on():
-                EngineCore.enqueue(self.engine, prepared)
+                self.engine.core.enqueue(prepared)
         except (Fault, Interrupt):
             self.failed.add(label)
             return
@@ -88,7 +87,7 @@ class Run:
         request_id, index = next((key for key, name in self.labels.items() if name == parent), ("", 0))
         try:
             with self.watch.on():
-                (child,) = EngineCore.fork(self.engine, request_id, index=index)
+                (child,) = self.engine.core.fork(request_id, index=index)
         except (Fault, Interrupt):
             self.failed.add(label)
             return
@@ -102,7 +101,7 @@ class Run:
         request_id, _ = next((key for key, name in self.labels.items() if name == label), ("", 0))
         for _ in range(2):  # a fault before anything is done is told; then it is done once more
             with suppress(Fault, Interrupt), self.watch.on():
-                EngineCore.abort(self.engine, request_id)
+                self.engine.core.abort(request_id)
         assert not any(one.request_id == request_id for one in self.engine._scheduler.requests)
         self.said.pop(label, None)
         self.failed.discard(label)
@@ -120,7 +119,7 @@ class Run:
             self.clock.now += 1.0
             deltas: list[Delta] = []
             with suppress(Interrupt), self.watch.on():
-                deltas = EngineCore.step(self.engine)
+                deltas = self.engine.core.step()
             for delta in deltas:
                 self.num_charged += isinstance(delta.error, RequestError) and delta.error.is_fault
                 label = self.labels[delta.request_id, delta.index]
@@ -148,7 +147,7 @@ class Run:
         assert statistics.num_failed >= self.num_charged
         assert self.watch.has_raised or not statistics.num_recoveries + statistics.num_failed
         assert statistics.num_evictable_blocks == statistics.num_cached_blocks - statistics.num_pinned_blocks
-        assert EngineCore.step(engine) == []
+        assert engine.core.step() == []
         later = engine.generate(LATER, SamplingParams(max_tokens=3, temperature=0.0, ignore_eos=True))
         if not isinstance(engine._runner._decoder, KeepingDecoder):
             assert list(later.token_ids) == greedy_truth(LATER, 3)
@@ -230,7 +229,7 @@ def guesses(watch: Watch, _: Path) -> Run:
         run.add(f"next {number}", [5, 6, 7, number], 9, spec, temperature=1.0, seed=number, presence_penalty=0.5)
         run.add(f"same {number}", [*range(20 + number)], 6, ignore_eos=False)
     run.step(4)
-    run.do(lambda: EngineCore.flush_cache(engine))
+    run.do(lambda: engine.core.flush_cache())
     return run
 
 
@@ -301,7 +300,7 @@ def states(watch: Watch, _: Path) -> Run:
     for number in range(3):
         run.add(f"again {number}", [*range(9 + 2 * number), 50], 5, spec, prediction=[97, 98, 99, 100])
     run.step(2)
-    run.do(lambda: EngineCore.flush_cache(engine))
+    run.do(engine.core.flush_cache)
     run.add("last", [*range(13), 0], 4)
     return run
 

@@ -103,10 +103,10 @@ def adapted_answers(adapters: dict[str, str], **settings: Any) -> list[Sequence[
     with ph.Engine("nano", num_blocks=1024, adapters=adapters, **settings) as engine:
         for _ in range(2):
             said: dict[str, list[int]] = {
-                engine.add(prompt, GREEDY, adapter=name): [] for prompt in PROMPTS for name in (None, *adapters)
+                engine.core.add(prompt, GREEDY, adapter=name): [] for prompt in PROMPTS for name in (None, *adapters)
             }
-            while engine.has_work:
-                for delta in engine.step():
+            while engine.core.has_work:
+                for delta in engine.core.step():
                     said[delta.request_id] += delta.token_ids
         return list(said.values())
 
@@ -152,7 +152,7 @@ def test_after_a_warm_up_nothing_is_compiled_and_no_decode_step_captured(monkeyp
     prompts = [TRUNK * count + str(count) for count in (1, 2, 4, 8, 1, 1, 3)]
     with ph.Engine("nano", device="cuda", num_blocks=4096, jump="off") as engine:
         warm_up(engine)
-        num_captured = engine._runner._graphs.num_captured
+        num_captured = engine.core._runner._graphs.num_captured
         monkeypatch.setattr(
             triton.knobs.runtime, "jit_post_compile_hook", lambda *, repr, **rest: compiled.append(repr)
         )
@@ -161,4 +161,4 @@ def test_after_a_warm_up_nothing_is_compiled_and_no_decode_step_captured(monkeyp
                 engine.generate(prompts[:count], params)
         engine.generate(prompts, SAMPLED, ph.json_schema(PERSON))
         assert compiled == []
-        assert engine._runner._graphs.num_captured == num_captured > 20
+        assert engine.core._runner._graphs.num_captured == num_captured > 20

@@ -21,7 +21,7 @@ from phloem.runtime.constrain.spec import ConstraintSpec
 from phloem.runtime.engine.async_engine import AsyncEngine
 from phloem.runtime.request import SamplingParams
 
-from .fakes import fake_engine
+from .fakes import threaded_engine
 
 FSM = Path(phloem.__file__).parent / "fsm"
 COMPILES = ("compiler.py", "json_schema", "regex", "grammars", "tags", "network/positions.py", "network/any_order.py")
@@ -66,7 +66,7 @@ def served() -> Iterator[AsyncEngine]:
     Python's garbage collector is off meanwhile: on whichever thread it runs, it closes the generators that a
     compilation elsewhere has left, which counts as a call of them.
     """
-    engine = AsyncEngine(fake_engine(num_blocks=512))
+    engine = AsyncEngine(threaded_engine(num_blocks=512))
     engine.engine.compiler.warm_up()
     for spec in constraints(9):
         engine.submit([9], LIMITS, spec).result()

@@ -84,4 +84,4 @@ def test_the_record_is_bounded_and_forgotten_at_the_end() -> None:
         engine.step()
     assert engine.cache_report(asks_what_if=False).num_recorded_requests == 2000
     engine.close()
-    assert engine.cache_report().num_recorded_requests == 0
+    assert engine.core.monitor.cache_state()[0].num_recorded_requests == 0

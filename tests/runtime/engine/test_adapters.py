@@ -30,6 +30,7 @@ from phloem.runtime.request import Completion, SamplingParams
 from ..fakes import EOS, FakeDecoder, fake_engine, greedy_truth, logits_after
 from ..models.saved_adapters import ALL, merged, save_adapter
 from ..models.test_models import Oracle
+from ..stepped import SteppedEngine
 
 EVERY = r".*_proj"
 GREEDY = SamplingParams(max_tokens=24, temperature=0.0, ignore_eos=True)
@@ -72,15 +73,15 @@ def loaded(saved: Saved) -> Iterator[LoadedModel]:
     torch.set_num_threads(threads)
 
 
-def engine(loaded: LoadedModel, **options: Any) -> Engine:
+def engine(loaded: LoadedModel, **options: Any) -> SteppedEngine:
     config = EngineConfig(device="cpu", check_invariants=True, **options)
-    return Engine.from_loaded(config, loaded, stopwatch=lambda: 0.0)
+    return SteppedEngine.from_loaded(config, loaded, stopwatch=lambda: 0.0)
 
 
 Asked = tuple[str, SamplingParams, str | None]
 
 
-def answers(served: Engine, asked: list[Asked]) -> list[Completion]:
+def answers(served: SteppedEngine, asked: list[Asked]) -> list[Completion]:
     """All at once, each through the adapter that it names."""
     collectors = {served.add(text, params, adapter=name): Collector(1, None) for text, params, name in asked}
     while served.has_work:
@@ -131,13 +132,13 @@ ALL_PARAMS = st.builds(
 
 
 @pytest.fixture(scope="module")
-def lonely(loaded: LoadedModel) -> Engine:
+def lonely(loaded: LoadedModel) -> SteppedEngine:
     """Computes everything anew, for one at a time."""
     return engine(loaded, prefix_cache=False, lookup_drafts=False)
 
 
 @pytest.fixture(scope="module")
-def crowds(loaded: LoadedModel) -> dict[int, Engine]:
+def crowds(loaded: LoadedModel) -> dict[int, SteppedEngine]:
     """By the most tokens of a step; what they remember, they remember for all tests."""
     return {most: engine(loaded, max_batch_tokens=most) for most in (16, 2048)}
 
@@ -145,7 +146,7 @@ def crowds(loaded: LoadedModel) -> dict[int, Engine]:
 @settings(max_examples=12, deadline=None)
 @given(asked=st.lists(st.tuples(st.sampled_from(TEXTS), ALL_PARAMS, NAMES), min_size=2, max_size=9), most=MOST)
 def test_a_mixture_says_the_bits_that_each_says_alone(
-    lonely: Engine, crowds: dict[int, Engine], asked: list[Asked], most: int
+    lonely: SteppedEngine, crowds: dict[int, SteppedEngine], asked: list[Asked], most: int
 ) -> None:
     alone = [lonely.generate(text, params, adapter=name) for text, params, name in asked]
     assert [numbers(one) for one in answers(crowds[most], asked)] == [numbers(one) for one in alone]
@@ -272,7 +273,7 @@ def test_a_name_with_other_content_is_another_adapter(loaded: LoadedModel, saved
     assert cached[:2] == [0, 0] and cached[2] > 0
 
 
-def test_habits_replies_scores_and_pins_are_an_adapters_own(loaded: LoadedModel, lonely: Engine) -> None:
+def test_habits_replies_scores_and_pins_are_an_adapters_own(loaded: LoadedModel, lonely: SteppedEngine) -> None:
     served = engine(loaded)
     chat = [{"role": "user", "content": "Hello!"}]
     reply = served.chat(chat, SamplingParams(max_tokens=6, temperature=1.5, seed=1), adapter="all")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
 import sys
 import threading
 import time
@@ -11,35 +10,25 @@ from collections.abc import Iterator
 
 import pytest
 
-from phloem.errors import ConfigError, EngineStopped, RequestError
+from phloem.errors import EngineStopped, RequestError
 from phloem.runtime.engine.async_engine import AsyncEngine
 from phloem.runtime.request import SamplingParams
 
-from ..fakes import fake_engine, greedy_truth
+from ..fakes import fake_engine, greedy_truth, threaded_engine
 
-LEFT_RUNNING = """
-import atexit
-import phloem as ph
-
-engine = ph.Engine()
-atexit.register(lambda: print("alive" if driver.is_alive else "stopped"))  # the last of all
-driver = ph.AsyncEngine(engine)
-stream = driver.submit("Hi", ph.SamplingParams(max_tokens=3000, ignore_eos=True))
-next(iter(stream))
-"""
 GREEDY = SamplingParams(max_tokens=12, temperature=0.0)
 ENDLESS = SamplingParams(max_tokens=200, temperature=1.0, ignore_eos=True)
 
 
 @pytest.fixture
 def served() -> Iterator[AsyncEngine]:
-    engine = AsyncEngine(fake_engine(num_blocks=512))
+    engine = AsyncEngine(threaded_engine(num_blocks=512))
     yield engine
     engine.stop()
 
 
 def wait_until_idle(served: AsyncEngine) -> None:
-    while served.call(lambda: served.engine.has_work).result(timeout=120):
+    while served.call(lambda: served.engine.core.has_work).result(timeout=120):
         pass
 
 
@@ -175,7 +164,7 @@ def test_a_refused_request_raises_at_its_caller(served: AsyncEngine) -> None:
 
 
 def test_stopping_ends_every_stream() -> None:
-    served = AsyncEngine(fake_engine())
+    served = AsyncEngine(threaded_engine())
     stream = served.submit([1], ENDLESS)
     next(iter(stream))
     served.stop()
@@ -187,8 +176,8 @@ def test_stopping_ends_every_stream() -> None:
 
 
 def test_a_dead_step_thread_tells_its_callers(monkeypatch: pytest.MonkeyPatch) -> None:
-    served = AsyncEngine(fake_engine())
-    monkeypatch.setattr(served.engine._scheduler, "plan", sys.exit)
+    served = AsyncEngine(threaded_engine())
+    monkeypatch.setattr(served.engine.core._scheduler, "plan", sys.exit)
     stream = served.submit([1], GREEDY)
     with pytest.raises(EngineStopped, match="SystemExit"):
         stream.completions()
@@ -199,7 +188,7 @@ def test_scores_equal_the_engines(served: AsyncEngine) -> None:
     assert served.score([1, 2, 3], [[4], [5, 6]]) == fake_engine().score([1, 2, 3], [[4], [5, 6]])
 
 
-def test_a_driven_engine_can_be_used_directly_at_the_same_time(served: AsyncEngine) -> None:
+def test_the_engine_can_be_used_directly_at_the_same_time(served: AsyncEngine) -> None:
     stream = served.submit([9], ENDLESS)
     completions = served.engine.generate([[1], [2]], GREEDY)
     assert [list(c.token_ids) for c in completions] == [greedy_truth([1], 12), greedy_truth([2], 12)]
@@ -214,13 +203,8 @@ def test_the_step_thread_never_waits_for_itself(served: AsyncEngine) -> None:
     assert served.call(lambda: served.call(lambda: 7).result(timeout=120)).result(timeout=120) == 7
 
 
-def test_only_one_thread_drives_an_engine(served: AsyncEngine) -> None:
-    with pytest.raises(ConfigError, match="driven"):
-        AsyncEngine(served.engine)
-
-
-def test_closing_the_engine_stops_its_driver() -> None:
-    served = AsyncEngine(fake_engine())
+def test_closing_the_engine_ends_both_faces() -> None:
+    served = AsyncEngine(threaded_engine())
     served.engine.close()
     assert not served.is_alive
     with pytest.raises(EngineStopped):
@@ -241,11 +225,3 @@ def test_streams_of_forks_begin_with_all_that_was_said_and_end_on_their_own(serv
         stream.fork()
     wait_until_idle(served)
     assert served.statistics().num_held_blocks == 0
-
-
-def test_who_exits_with_requests_under_way_leaves_no_thread_behind() -> None:
-    """A daemon thread inside compiled code would end the process with SIGABRT, now and then."""
-    found = subprocess.run(
-        [sys.executable, "-c", LEFT_RUNNING], capture_output=True, text=True, check=False, timeout=240
-    )
-    assert (found.returncode, found.stdout) == (0, "stopped\n"), found.stderr

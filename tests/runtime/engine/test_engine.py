@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -11,14 +10,13 @@ import numpy as np
 import pytest
 import torch
 
-from phloem.errors import EngineStopped, RequestError
 from phloem.runtime.constrain.spec import regex
-from phloem.runtime.engine.async_engine import AsyncEngine
 from phloem.runtime.engine.engine import Engine
 from phloem.runtime.engine.warmup import warm_up
 from phloem.runtime.request import FinishReason, SamplingParams
 
 from ..fakes import EOS, expect_short_answers, fake_engine, greedy_truth
+from ..stepped import SteppedEngine
 
 GREEDY = SamplingParams(max_tokens=12, temperature=0.0)
 
@@ -241,32 +239,6 @@ def test_an_engine_too_small_for_the_warm_up_starts_all_the_same(settings: dict[
     assert engine.statistics().num_held_blocks == 0
 
 
-def test_threads_that_share_an_engine_get_their_own_answers() -> None:
-    """Each steps for all; none waits for deltas that another has taken."""
-    engine = fake_engine(num_blocks=256)
-    answers: dict[int, list[list[int]]] = {}
-    streamed: dict[int, list[int]] = {}
-
-    def generate(first: int) -> None:
-        batch = [[first, 1], [first, 2, 3]]
-        answers[first] = [list(completion.token_ids) for completion in engine.generate(batch, GREEDY)]
-
-    def stream(first: int) -> None:
-        streamed[first] = [token_id for delta in engine.stream([first], GREEDY) for token_id in delta.token_ids]
-
-    threads = [
-        threading.Thread(target=target, args=(i,), daemon=True) for i in range(8) for target in (generate, stream)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(timeout=60)
-    assert answers == {i: [greedy_truth([i, 1], 12), greedy_truth([i, 2, 3], 12)] for i in range(8)}
-    assert streamed == {i: greedy_truth([i], 12) for i in range(8)}
-    engine.audit()
-    assert engine.statistics().num_held_blocks == 0 and not engine.has_work
-
-
 def test_a_stream_loses_nothing_while_something_else_is_generated() -> None:
     """Nor do requests that `step` is to report on."""
     engine = fake_engine(num_blocks=256)
@@ -285,16 +257,6 @@ def test_a_stream_loses_nothing_while_something_else_is_generated() -> None:
     assert [token_id for delta in reported for token_id in delta.token_ids] == greedy_truth([9], 12)
 
 
-@pytest.mark.parametrize("end", [lambda engine, _: engine.close(), lambda engine, name: engine.abort(name)])
-def test_what_is_ended_elsewhere_ends_here(end: Callable[[Engine, str], Any]) -> None:
-    engine = fake_engine(num_blocks=256)
-    stream = engine.stream([1], GREEDY, request_id="mine")
-    next(stream)
-    end(engine, "mine")
-    with pytest.raises((EngineStopped, RequestError)):
-        list(stream)
-
-
 @pytest.mark.parametrize("make", [np.array, torch.tensor, tuple, lambda ids: [np.int64(i) for i in ids]])
 def test_ids_may_come_in_any_sequence(make: Callable[[list[int]], Any]) -> None:
     engine = fake_engine(num_blocks=256)
@@ -303,10 +265,9 @@ def test_ids_may_come_in_any_sequence(make: Callable[[list[int]], Any]) -> None:
     assert [list(one.token_ids) for one in both] == [greedy_truth([1, 2, 3], 12), greedy_truth([4], 12)]
 
 
-@pytest.mark.parametrize("is_driven", [False, True])
-def test_every_prompt_may_have_a_law_and_a_constraint_of_its_own(is_driven: bool) -> None:
-    engine = fake_engine()
-    driver = AsyncEngine(engine) if is_driven else None
+@pytest.mark.parametrize("kind", [SteppedEngine, Engine])
+def test_every_prompt_may_have_a_law_and_a_constraint_of_its_own(kind: type[Engine]) -> None:
+    engine = fake_engine(kind=kind)
     batch = [[1, 2, 3], [4, 5], [6]]
     all_params = [SamplingParams(max_tokens=n, n=n, temperature=1.0, seed=n) for n in (1, 3, 2)]
     constraints = [None, regex("a{3}|b{3}"), regex("[0-9]{1,2}")]
@@ -315,5 +276,4 @@ def test_every_prompt_may_have_a_law_and_a_constraint_of_its_own(is_driven: bool
     assert [c.text for c in together] == [c.text for found in apart for c in found]
     assert [c.index for c in together] == [0, 0, 1, 2, 0, 1]
     assert [c.parsed for c in together[1:4]] == [c.text for c in together[1:4]] and together[0].parsed is None
-    if driver is not None:
-        driver.stop()
+    engine.close()

@@ -14,7 +14,7 @@ from phloem.errors import RequestError
 from phloem.runtime.engine.async_engine import AsyncEngine
 from phloem.runtime.request import SamplingParams
 
-from ..fakes import fake_engine, greedy_truth
+from ..fakes import fake_engine, greedy_truth, threaded_engine
 from ..fault_sites import Fault, Interrupt, Site, Watch
 from ..fault_traffic import SCENARIOS, Result, Scenario, ahead, budgets, few, play, tiers
 
@@ -143,7 +143,7 @@ def test_faults_are_counted_and_refusals_are_not(monkeypatch: pytest.MonkeyPatch
         engine.add([])
     while engine.has_work:
         engine.step()
-    engine.reset_statistics()
+    engine.monitor.reset()
     with pytest.raises(ZeroDivisionError), monkeypatch.context() as patch:
         patch.setattr(engine._scheduler, "add", lambda request: 1 / 0)
         engine.add([1, 2], GREEDY)
@@ -153,8 +153,8 @@ def test_faults_are_counted_and_refusals_are_not(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("place", ["_scheduler._admit", "_scheduler.plan", "_drafter.begin_step"])
 def test_the_step_thread_survives(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    served = AsyncEngine(fake_engine())
-    owner = served.engine._stepper
+    served = AsyncEngine(threaded_engine())
+    owner = served.engine.core._stepper
     for name in place.split(".")[:-1]:
         owner = getattr(owner, name)
     method, calls = getattr(owner, place.split(".")[-1]), iter(range(1000))

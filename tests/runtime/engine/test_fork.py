@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from phloem.errors import QueueFull, RequestError
 from phloem.runtime.config import EngineConfig
 from phloem.runtime.constrain.spec import json_schema, regex
-from phloem.runtime.engine.engine import Engine
 from phloem.runtime.execute.loading import LoadedModel, load
 from phloem.runtime.request import Delta, FinishReason, SamplingParams
 
 from ..fakes import NEVER, ByteDetokenizer, expect_short_answers, fake_engine
+from ..stepped import SteppedEngine
 
 LENGTH = 24
 
@@ -37,7 +37,7 @@ def truth(token_ids: tuple[int, ...], seed: int, max_tokens: int) -> tuple[int, 
 class Listener:
     """Steps an engine and puts deltas together."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: SteppedEngine) -> None:
         self.engine = engine
         self.tokens: dict[str, list[int]] = {}
         self.text: dict[str, str] = {}
@@ -211,7 +211,7 @@ def test_forks_anywhere_within_json_stay_valid_and_end_as_an_unforked_request_do
         jump=jump,  # type: ignore[arg-type]
         lookup_drafts=False,  # that it takes its steps
     )
-    engine = Engine.from_loaded(config, nano, stopwatch=lambda: 0.0)
+    engine = SteppedEngine.from_loaded(config, nano, stopwatch=lambda: 0.0)
     prompt = nano.tokenizer.apply_chat_template([{"role": "user", "content": "Extract the item as JSON."}])
     greedy = SamplingParams(max_tokens=60, temperature=0.0)
     spec = json_schema(SCHEMA)
@@ -272,7 +272,7 @@ def test_penalties_log_probabilities_and_least_lengths_go_on_counting_from_the_b
     assert tuple(logprobs) == expected.logprobs
 
 
-def refusals(engine: Engine, parent: str) -> Iterator[tuple[str, type[Exception], dict[str, object]]]:
+def refusals(engine: SteppedEngine, parent: str) -> Iterator[tuple[str, type[Exception], dict[str, object]]]:
     yield "n", RequestError, {"n": 0}
     yield "request_id", RequestError, {"request_id": "unknown"}
     yield "index", RequestError, {"index": 1}

@@ -12,12 +12,12 @@ import torch
 
 from phloem.runtime.config import EngineConfig
 from phloem.runtime.constrain.spec import ConstraintSpec, choice, json_object, json_schema, regex
-from phloem.runtime.engine.engine import Engine
 from phloem.runtime.execute.loading import LoadedModel, load
 from phloem.runtime.request import Completion, FinishReason, SamplingParams
 
 from ..fakes import NEVER, expect_short_answers
 from ..schemas import random_schemas
+from ..stepped import SteppedEngine
 
 GREEDY = SamplingParams(max_tokens=24, temperature=0.0)
 
@@ -30,10 +30,10 @@ def nano() -> Iterator[LoadedModel]:
     torch.set_num_threads(threads)
 
 
-def engine(nano: LoadedModel, **settings: object) -> Engine:
+def engine(nano: LoadedModel, **settings: object) -> SteppedEngine:
     """By its stopwatch nothing takes any time, so drafts are the same in every run."""
     config = EngineConfig(device="cpu", check_invariants=True, **settings)  # type: ignore[arg-type]
-    return Engine.from_loaded(config, nano, stopwatch=lambda: 0.0)
+    return SteppedEngine.from_loaded(config, nano, stopwatch=lambda: 0.0)
 
 
 def chats(nano: LoadedModel, count: int, system: str) -> list[list[int]]:
@@ -184,7 +184,7 @@ def advance_somehow(cursor, draft: list[int], source: random.Random) -> bool:  #
     return cursor.advance(token_id) and not cursor.is_finished
 
 
-def run(served: Engine, work: list[tuple[list[int], SamplingParams, ConstraintSpec | None]]) -> list[Completion]:
+def run(served: SteppedEngine, work: list[tuple[list[int], SamplingParams, ConstraintSpec | None]]) -> list[Completion]:
     prompts, all_params, constraints = zip(*work, strict=True)
     return served.generate(list(prompts), all_params, constraints)
 

@@ -39,7 +39,9 @@ def test_warm_up_leaves_no_trace(tiers: bool, tmp_path: Path) -> None:
     with fake_engine(num_blocks=40, **options) as engine:
         before = engine.statistics()
         warm_up(engine)
-        assert engine._count().num_finished > 0 and engine._count().num_evicted_blocks > 0, "it did something"
+        assert engine.monitor._count().num_finished > 0 and engine.monitor._count().num_evicted_blocks > 0, (
+            "it did something"
+        )
         after = engine.statistics()
         assert {name: getattr(after, name) for name in COUNTERS} == dict.fromkeys(COUNTERS, 0)
         assert after.hit_rate == 0.0 and after.num_free_blocks == before.num_free_blocks

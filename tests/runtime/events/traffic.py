@@ -14,12 +14,12 @@ from phloem.kernels import PLACES
 from phloem.kernels.lora import LoraLayers
 from phloem.radix import PinBudgetExceeded, pack
 from phloem.runtime.config import EngineConfig
-from phloem.runtime.engine.engine import Engine
 from phloem.runtime.execute.loading import LoadedModel
 from phloem.runtime.models.adapter import Adapter, scoped
 from phloem.runtime.request import SamplingParams
 
 from ..fakes import ByteTokenizer, FakeDecoder
+from ..stepped import SteppedEngine
 
 SIZE = 4  # tokens per block
 ROOTS = [[*range(9)], [*range(5), *range(50, 64)], [*range(100, 117)]]
@@ -38,15 +38,15 @@ class Decoder(FakeDecoder):
         return super().forward(*step)
 
 
-def make_engine(kv_events_config: dict[str, Any] | None, folder: Path | None = None, **settings: Any) -> Engine:
+def make_engine(kv_events_config: dict[str, Any] | None, folder: Path | None = None, **settings: Any) -> SteppedEngine:
     """An engine over the fake model, with adapters; `folder` is said to be the model's."""
     settings = {"num_blocks": 40, "block_size": SIZE, "check_invariants": True, "seed": 0, **settings}
     config = EngineConfig(model="fake", kv_events_config=kv_events_config, **settings)
     parts = (Decoder(), ByteTokenizer(), torch.device("cpu"), torch.float64, torch.float64, folder, ADAPTERS)
-    return Engine.from_loaded(config, LoadedModel(*parts), stopwatch=lambda: 0.0)  # type: ignore[arg-type]
+    return SteppedEngine.from_loaded(config, LoadedModel(*parts), stopwatch=lambda: 0.0)  # type: ignore[arg-type]
 
 
-def endpoints(engine: Engine) -> tuple[str, str]:
+def endpoints(engine: SteppedEngine) -> tuple[str, str]:
     """Where it publishes, and where it replays ("": nowhere)."""
     assert engine.prefix_cache.events is not None
     publisher: Any = engine.prefix_cache.events.publisher
@@ -61,7 +61,7 @@ class Traffic:
         num_new_trees: how often the tree was given up after a fault.
     """
 
-    def __init__(self, engine: Engine, seed: int) -> None:
+    def __init__(self, engine: SteppedEngine, seed: int) -> None:
         self.engine = engine
         self.random = Random(seed)
         self.prompts: list[tuple[list[int], str, str | None]] = []

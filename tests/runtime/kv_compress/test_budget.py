@@ -24,7 +24,7 @@ from phloem.runtime.engine.engine import Engine
 from phloem.runtime.execute.kv_cache import KVCache
 from phloem.runtime.kv_compress.policy import NUM_SINKS, POLICIES, POOL_WIDTH, WINDOW
 from phloem.runtime.models.config import LayerConfig
-from phloem.runtime.request import KV_POLICIES, SamplingParams
+from phloem.runtime.sampling_params import KV_POLICIES, SamplingParams
 
 from ..fakes import FakeDecoder, FakeModelConfig, expect_short_answers, fake_engine, logits_after
 

@@ -247,5 +247,5 @@ def test_an_engine_generates_and_chats_from_one_file(tmp_path: Path) -> None:
             date = engine.generate("Date: ", SamplingParams(max_tokens=32), ph.regex(r"\d{4}-\d\d-\d\d"))
             answers.append((chat.token_ids, engine.generate("The ", sampling).token_ids))
             assert len(date.text) == 10
-            engine.audit()
+            engine.core.audit()
     assert answers[0] == answers[1]

@@ -433,7 +433,9 @@ class PagedRun:
         ]
         for s in sequences:
             self.lens[s] += len(chunks[s])
-        recurrent = None if self.states is None else StateStep(self.states.layers, self._rounds(chunks))
+        states = {}
+        if self.states is not None:
+            states["recurrent"] = StateStep(self.states.layers, self._rounds(chunks))
         plan = ops.plan_attention(
             np.cumsum([0, *(len(chunks[s]) for s in sequences)], dtype=np.int32),
             np.array([self.lens[s] for s in sequences], dtype=np.int32),
@@ -451,7 +453,7 @@ class PagedRun:
             plan,
             torch.from_numpy(np.concatenate(slots)).long(),
             None if rows is None else torch.tensor(rows, dtype=torch.long),
-            recurrent=recurrent,
+            **states,
         )
 
     def _rounds(self, chunks: dict[int, list[int]]) -> StateRounds:

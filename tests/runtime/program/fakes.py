@@ -197,6 +197,10 @@ class FakeBackend:
         self._reply = reply
         self._lock = threading.Lock()
 
+    @property
+    def tokenizer(self) -> FakeTokenizer:
+        return self.engine.tokenizer
+
     def submit(
         self,
         prompt: Sequence[int],

@@ -326,7 +326,7 @@ def test_forks_inside_a_generation_go_on_from_what_is_written(fresh: ph.Engine, 
     # the prompt, what each wrote itself, and the short ends: a token, "|", and three of four
     assert computed <= infos[0]["prompt_tokens"] + own + in_vain + 3 * 6
     assert state["story"] == ph.function(ask_story).run(backend=fresh, **STORY)["story"]
-    fresh.audit()
+    fresh.core.audit()
 
 
 def ask_story(s: ProgramState) -> None:

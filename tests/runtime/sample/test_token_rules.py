@@ -13,7 +13,7 @@ from phloem.runtime.constrain.spec import regex
 from phloem.runtime.engine.async_engine import AsyncEngine
 from phloem.runtime.request import FinishReason, SamplingParams
 
-from ..fakes import EOS, fake_engine, logits_after
+from ..fakes import EOS, fake_engine, logits_after, threaded_engine
 
 # few tokens are allowed, so that words of them come up
 LETTERS = "abc "
@@ -55,7 +55,7 @@ def test_greedy_output_is_the_likeliest_of_what_may_be_said(
 
 
 def test_samples_and_forks_keep_the_rules() -> None:
-    driven = AsyncEngine(fake_engine())
+    driven = AsyncEngine(threaded_engine())
     params = SamplingParams(max_tokens=200, seed=1, allowed_token_ids=tuple(b"ab"), bad_words=("aa", "bbb"), n=3)
     try:
         texts = [completion.text for completion in driven.submit([1, 2], params).completions()]
@@ -63,7 +63,7 @@ def test_samples_and_forks_keep_the_rules() -> None:
             [1, 2], SamplingParams(max_tokens=400, seed=1, allowed_token_ids=params.allowed_token_ids)
         )
         next(iter(stream))
-        for child in driven.fork(stream, 2, SamplingParams(max_tokens=300, allowed_token_ids=tuple(b"b"))):
+        for child in stream.fork(2, SamplingParams(max_tokens=300, allowed_token_ids=tuple(b"b"))):
             assert set(child.result().text.lstrip("a").strip("b")) <= {"a", "b"} and child.result().text.endswith("bbb")
         stream.abort()
     finally:

@@ -41,10 +41,10 @@ class Served:
         """Waits until nothing runs or waits; the pools must then be balanced."""
         deadline = time.monotonic() + PATIENCE
         engine = self.async_engine.engine
-        while self.async_engine.call(lambda: engine.has_work).result(PATIENCE):
+        while self.async_engine.call(lambda: engine.core.has_work).result(PATIENCE):
             assert time.monotonic() < deadline, "requests are left behind"
             time.sleep(0.01)
-        self.async_engine.call(engine.audit).result(PATIENCE)
+        self.async_engine.call(engine.core.audit).result(PATIENCE)
         statistics = self.async_engine.call(engine.statistics).result(PATIENCE)
         assert statistics.num_held_blocks == 0 and statistics.num_running == statistics.num_waiting == 0
         assert statistics.num_evictable_blocks == statistics.num_cached_blocks

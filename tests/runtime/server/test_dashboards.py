@@ -22,7 +22,7 @@ from phloem.runtime.server import ServerSettings, create_app
 from phloem.runtime.server.metric_tables import Throughput
 from phloem.runtime.server.settings import MetricNames
 
-from ..fakes import fake_engine
+from ..fakes import threaded_engine
 from .wire import Answer, exchange
 
 Wanted = tuple[str, frozenset[str]]
@@ -86,7 +86,7 @@ IDLE = {  # nothing runs or waits when it is looked at
 
 def series_after_traffic(names: MetricNames) -> dict[str, list[tuple[dict[str, str], float]]]:
     """By name: labels and value of each series, when some requests have been answered."""
-    driver = AsyncEngine(fake_engine(num_blocks=64))
+    driver = AsyncEngine(threaded_engine(num_blocks=64))
     settings = ServerSettings(model_name="served", metric_names=names, tool_call_format="none", reasoning_format="none")
     app = create_app(driver, settings)
 

@@ -17,7 +17,7 @@ from phloem.runtime.engine.statistics import COUNTERS
 from phloem.runtime.request import SamplingParams
 from phloem.runtime.server.probe import GLANCE, Probe
 
-from ..fakes import NEVER, FakeDecoder, fake_engine
+from ..fakes import NEVER, FakeDecoder, fake_engine, threaded_engine
 from .fakes import FakeAsyncEngine
 from .wire import client
 
@@ -184,7 +184,7 @@ class GatedDecoder(FakeDecoder):
 def test_an_engine_that_hangs_in_a_step_is_found(is_busy: bool) -> None:
     """In a step of another request, or of the probe itself: that a step was begun is no sign of life."""
     decoder = GatedDecoder()
-    driver = AsyncEngine(fake_engine(decoder=decoder))
+    driver = AsyncEngine(threaded_engine(decoder=decoder))
 
     async def run() -> None:
         if is_busy:
@@ -205,7 +205,7 @@ def test_an_engine_that_hangs_in_a_step_is_found(is_busy: bool) -> None:
 
 def test_a_probe_waits_in_no_queue() -> None:
     """The batch is full of a long request: the probe sees its progress."""
-    driver = AsyncEngine(fake_engine(num_blocks=1024, max_running_requests=1))
+    driver = AsyncEngine(threaded_engine(num_blocks=1024, max_running_requests=1))
     endless = SamplingParams(max_tokens=3000, temperature=0.0, ignore_eos=True, stop=NEVER)
     stream = driver.submit([1, 2, 3], endless)
     try:
@@ -228,7 +228,7 @@ def test_a_probe_is_in_no_sum_and_no_cache() -> None:
     assert after.num_computed_tokens > before.num_computed_tokens
     assert after.num_cached_blocks == before.num_cached_blocks and after.num_free_blocks == before.num_free_blocks
     assert engine.cache_report() == report
-    engine.audit()
+    engine.core.audit()
 
 
 def test_a_probe_that_waits_is_in_no_load() -> None:

@@ -29,7 +29,14 @@ def steps(num_requests: int, rate: float, num_steps: int) -> list[bool]:
     """Whether one of as many requests has a draft, step by step, if drafts are right at that rate."""
     drafter = Drafter("verified", None, SimpleNamespace(), 8, "cpu")  # type: ignore[arg-type]
     request: Any = SimpleNamespace(
-        cursor=ForcedCursor(), rates=None, lookup=None, remaining_tokens=100, draft=[], guess=None, num_predicted=0
+        cursor=ForcedCursor(),
+        rates=None,
+        lookup=None,
+        remaining_tokens=100,
+        draft=[],
+        guess=None,
+        num_predicted=0,
+        thought=None,
     )
     drafter.begin(request)
     found, owed = [], 0.0

@@ -16,11 +16,11 @@ from phloem.errors import RequestError
 from phloem.radix import RadixTree
 from phloem.runtime.config import EngineConfig
 from phloem.runtime.constrain.spec import ConstraintSpec, json_schema, regex
-from phloem.runtime.engine.engine import Engine
 from phloem.runtime.execute.loading import LoadedModel, load
 from phloem.runtime.request import Completion, SamplingParams
 
 from ..fakes import EOS, FakeDecoder, fake_engine
+from ..stepped import SteppedEngine
 from ..traffic import Said, check_traffic, listen
 
 PROSE = b"to be or not to be, that is the question"
@@ -53,7 +53,7 @@ class LoopingDecoder(FakeDecoder):
         return logits
 
 
-def looping_engine(**settings: Any) -> Engine:
+def looping_engine(**settings: Any) -> SteppedEngine:
     return fake_engine(decoder=LoopingDecoder(), **settings)
 
 
@@ -63,7 +63,7 @@ def params_of(which: int, max_tokens: int, seed: int) -> SamplingParams:
     return SamplingParams(max_tokens=max_tokens, seed=seed, **{**params, "min_tokens": at_least})
 
 
-def ask(engine: Engine, asked: Asked) -> str:
+def ask(engine: SteppedEngine, asked: Asked) -> str:
     prompt, which, constraint, max_tokens, seed = asked
     return engine.add(list(PROMPTS[prompt]), params_of(which, max_tokens, seed), CONSTRAINTS[constraint])
 
@@ -162,7 +162,7 @@ def test_texts_that_repeat_much_are_drafted_instead_of_running_ahead() -> None:
     assert completion.usage.jumped_tokens > 100
 
 
-def predicted(engine: Engine, prediction: list[int] | str, max_tokens: int = 60) -> Completion:
+def predicted(engine: SteppedEngine, prediction: list[int] | str, max_tokens: int = 60) -> Completion:
     return engine.generate(list(PROMPTS[0]), params_of(1, max_tokens, 3), prediction=prediction)
 
 
@@ -245,7 +245,7 @@ def test_the_bundled_model_says_the_same_to_the_bit(nano: LoadedModel, temperatu
     found = {}
     for lookup_drafts in (False, True):
         config = EngineConfig(device="cpu", check_invariants=True, lookup_drafts=lookup_drafts)
-        engine = Engine.from_loaded(config, nano, stopwatch=lambda: 0.0)
+        engine = SteppedEngine.from_loaded(config, nano, stopwatch=lambda: 0.0)
         found[lookup_drafts] = engine.generate(prompts, params)
     assert [(c.token_ids, c.text, c.logprobs) for c in found[True]] == [
         (c.token_ids, c.text, c.logprobs) for c in found[False]

@@ -1,0 +1,148 @@
+"""What an engine has done, how full it is and what it keeps, read off its parts.
+
+Knows no callers. Cost: O(requests under way), and for the drawn tree O(nodes).
+"""
+
+from __future__ import annotations
+
+from ...fsm import Compiler
+from ...radix import Visit
+from ..cache.cache_report import CacheReport
+from ..cache.prefix_cache import PrefixCache
+from ..cache.traffic_record import TrafficRecord
+from ..config import EngineConfig
+from ..events.kv_events import EventStatistics
+from ..execute.model_runner import ModelRunner
+from ..offload.lower_tiers import TierStatistics
+from ..sample.sampler import Sampler
+from ..schedule.scheduler import Scheduler
+from ..tokenizer.tokenizer import Tokenizer
+from .chats import Chats
+from .statistics import EngineStatistics, KeptBytes, Totals
+from .stepper import Stepper
+
+
+class Monitor:
+    """Reads only, but for `reset`."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        stepper: Stepper,
+        runner: ModelRunner,
+        sampler: Sampler,
+        prefix_cache: PrefixCache,
+        totals: Totals,
+        traffic: TrafficRecord,
+        *,
+        config: EngineConfig,
+        chats: Chats,
+        compiler: Compiler,
+        tokenizer: Tokenizer,
+    ) -> None:
+        self._scheduler = scheduler
+        self._stepper = stepper
+        self._runner = runner
+        self._sampler = sampler
+        self._prefix_cache = prefix_cache
+        self._totals = totals
+        self._traffic = traffic
+        self._config = config
+        self._chats = chats
+        self._compiler = compiler
+        self._tokenizer = tokenizer
+        self._counted_before: EngineStatistics | None = None
+
+    def statistics(self) -> EngineStatistics:
+        """State and counters now. Safe on any thread."""
+        counted = self._count()
+        return counted if self._counted_before is None else counted.since(self._counted_before)
+
+    def reset(self) -> None:
+        """All counters begin at zero, and no traffic has been seen: as if nothing had been asked before."""
+        if self._prefix_cache.tiers is not None:
+            self._prefix_cache.tiers.settle()
+        self._counted_before = self._count()
+        self._traffic.clear()
+
+    def _count(self) -> EngineStatistics:
+        """With counters since the engine was made."""
+        pool, tree = self._prefix_cache.pool, self._prefix_cache.tree
+        num_finished, tokens = self._totals.read()
+        num_waiting_tokens, running_adapters, waiting_adapters = self._totals.waiting()
+        tiers = self._prefix_cache.tiers
+        lower = TierStatistics() if tiers is None else tiers.statistics()
+        events = EventStatistics() if self._prefix_cache.events is None else self._prefix_cache.events.statistics()
+        return EngineStatistics(
+            num_running=len(self._scheduler.running),
+            num_waiting=self._scheduler.num_waiting,
+            num_blocks=pool.num_blocks,
+            block_size=self._config.block_size,
+            num_free_blocks=pool.num_free,
+            num_cached_blocks=tree.num_cached_blocks,
+            num_evictable_blocks=tree.num_evictable_blocks,
+            num_pinned_blocks=tree.num_pinned_blocks,
+            num_steps=self._stepper.num_steps,
+            num_ahead=self._stepper.num_ahead,
+            num_forwards=self._runner.num_forwards,
+            num_computed_tokens=self._runner.num_computed_tokens,
+            num_preemptions=self._scheduler.num_preemptions,
+            num_pins_given_up=self._scheduler.num_pins_given_up,
+            num_finished=num_finished,
+            num_recoveries=self._stepper.num_recoveries,
+            num_failed=self._stepper.num_failed,
+            **tokens,
+            num_stored_blocks=lower.num_stored,
+            num_loaded_blocks=lower.num_loaded,
+            num_unstored_blocks=lower.num_dropped,
+            num_tier_faults=lower.num_faults,
+            num_evicted_blocks=self._prefix_cache.num_evicted_blocks,
+            num_event_batches=events.num_batches,
+            num_dropped_event_batches=events.num_dropped,
+            host_bytes=lower.host_bytes,
+            disk_bytes=lower.disk_bytes,
+            shared_bytes=lower.shared_bytes,
+            num_waiting_tokens=num_waiting_tokens,
+            running_adapters=running_adapters,
+            waiting_adapters=waiting_adapters,
+        )
+
+    def kept_bytes(self) -> KeptBytes:
+        """What is remembered besides KV. Safe on any thread."""
+        return KeptBytes(
+            replies=self._chats.num_bytes,
+            traffic=self._traffic.num_bytes,
+            constraints=self._compiler.num_cached_bytes,
+            sampling_tables=self._sampler.num_table_bytes,
+            prompt_scores=self._prefix_cache.num_score_bytes,
+        )
+
+    def cache_state(self, *, shows_tree: bool = True) -> tuple[CacheReport, list[Visit]]:
+        """The cache at this moment, and the recent traffic that `what_if` is about."""
+        statistics, tree = self.statistics(), self._prefix_cache.tree
+        visits = self._traffic.visits()
+        report = CacheReport(
+            block_size=self._config.block_size,
+            eviction_policy=self._config.eviction_policy,
+            num_blocks=statistics.num_blocks,
+            num_free_blocks=statistics.num_free_blocks,
+            num_evictable_blocks=statistics.num_evictable_blocks,
+            num_leased_blocks=tree.num_leased_blocks,
+            num_pinned_blocks=statistics.num_pinned_blocks,
+            num_held_blocks=statistics.num_held_blocks,
+            prompt_tokens=statistics.prompt_tokens,
+            cached_tokens=statistics.cached_tokens,
+            num_evicted_blocks=statistics.num_evicted_blocks,
+            num_recorded_requests=len(visits),
+            recorded_hit_rate=self._traffic.hit_rate,
+            tree=tree.draw(label=self._label) if shows_tree else None,
+            loaded_tokens=statistics.loaded_tokens,
+            num_stored_blocks=statistics.num_stored_blocks,
+            host_bytes=statistics.host_bytes,
+            disk_bytes=statistics.disk_bytes,
+        )
+        return report, visits
+
+    def _label(self, token_ids: list[int]) -> str:
+        """The beginning of a run, as the drawn tree shows it."""
+        return repr(self._tokenizer.decode([token_id for token_id in token_ids if token_id >= 0]))
