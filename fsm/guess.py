@@ -36,16 +36,14 @@ class Guess:
 
     Attributes:
         evidence: of what kind it is for each token: WORD, MARK, ONCE or OFTEN.
-        has_looked: whether forced text was looked for for the first time, or found again.
     """
 
     token_ids: Sequence[int] = ()
     evidence: Sequence[int] = ()
-    has_looked: bool = False
 
     def until(self, count: int) -> Guess:
         """Its first tokens."""
-        return Guess(self.token_ids[:count], self.evidence[:count], self.has_looked)
+        return Guess(self.token_ids[:count], self.evidence[:count])
 
 
 NOTHING = Guess()
@@ -93,7 +91,6 @@ class Guesses:
         guess: list[int] = []
         evidence: list[int] = []
         chance, forced_chance = 1.0, max(chances[WORD], chances[MARK])
-        has_looked = False
         limit, num_unsure = min(limit, remaining), 0
         while len(guess) < limit and state > 0:
             habit, is_sure = habits.guess(state)
@@ -106,13 +103,10 @@ class Guesses:
             elif chance * forced_chance < floor or habits.count(state) == FREE:
                 break
             else:
-                is_new = not drafts.is_known(state)
-                if is_new and not looks:
+                if not looks and not drafts.is_known(state):
                     break
                 if not drafts.run(state).data:
-                    has_looked = has_looked or is_new
                     break
-                has_looked = True
                 found = drafts.likely(state, [*trail.last_tokens(TAIL_LEN), *guess][-TAIL_LEN:])
             if not found:
                 break
@@ -120,18 +114,18 @@ class Guesses:
                 if habit >= 0:
                     kind = OFTEN if is_sure else ONCE
                 elif habits.contradicts(state, token_id):
-                    return Guess(guess, evidence, has_looked)
+                    return Guess(guess, evidence)
                 else:
                     kind = MARK if tokens[token_id].translate(None, NO_MARKS) == tokens[token_id] else WORD
                 chance *= chances[kind]
                 if chance < floor:
-                    return Guess(guess, evidence, has_looked)
+                    return Guess(guess, evidence)
                 state = self._after(state, token_id)
                 if not state or not is_within(state, remaining - len(guess) - 1):
-                    return Guess(guess, evidence, has_looked)
+                    return Guess(guess, evidence)
                 guess.append(token_id)
                 evidence.append(kind)
-        return Guess(guess, evidence, has_looked) if guess or has_looked else NOTHING
+        return Guess(guess, evidence) if guess else NOTHING
 
     def _after(self, state: int, token_id: int) -> int:
         """The state after a token, whatever keys were written before; 0 if it is not allowed, or ends the text."""

@@ -16,6 +16,7 @@ Quantisation = Literal["none", "int8", "int4"]
 KVType = Literal["auto", "fp8", "int8"]
 Role = Literal["both", "prefill", "decode"]
 
+MAX_RUNNING_REQUESTS = 256
 KV_MEMORY_SHARE = 0.8
 CPU_POOL_BYTES = 256 << 20  # of a KV pool on the CPU, at most, unless another size is given
 MOST_BLOCKS = (1 << 31) - 2  # block ids are int32
@@ -198,7 +199,7 @@ class EngineConfig:
     target_step_seconds: float | None = setting(
         None, "Seconds of a step while requests decode. Default: 0.1 on a CPU, 0.05 on a GPU; inf: no target."
     )
-    max_running_requests: int = setting(256, "Most sequences in a step.", "--max-num-seqs")
+    max_running_requests: int = setting(MAX_RUNNING_REQUESTS, "Most sequences in a step.", "--max-num-seqs")
     max_waiting_requests: int = setting(
         4096, "Length of the queue; further requests are refused.", "--max-queued-requests"
     )

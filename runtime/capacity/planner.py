@@ -16,10 +16,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ...errors import ConfigError
-from ..config import KV_MEMORY_SHARE, Quantisation
+from ..config import CPU_POOL_BYTES, KV_MEMORY_SHARE, MAX_RUNNING_REQUESTS, Quantisation
 from ..models import ModelConfig
 from ..number_types import BYTES, KV_BYTES, KV_SCALE_BYTES, KVNumberType, NumberType
 from .matrix_bytes import matrix_bytes
+from .state_memory import num_states
 
 CONTEXT_LENS = (1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072)
 
@@ -49,6 +50,8 @@ class CapacityPlan:
         adapter_bytes: of the adapters loaded with it.
         num_kv_parts: 2, keys and values, or 1 where latents are kept instead.
         kv_bytes_per_token: parts · layers · kv_heads · bytes of a head in the KV type, its scale included.
+        num_states, state_bytes: of recurrent layers: how many there are room for, and the bytes of one; 0: none. Each
+            running request takes two.
         memory_bytes: of the device; None: the pool was given.
         pool_bytes: set aside for KV; `num_blocks` whole blocks of it are used.
         prefix_len: the shared prefix assumed by `num_sharing_requests`; only its whole blocks are shared.
@@ -60,6 +63,8 @@ class CapacityPlan:
     adapter_bytes: int
     num_kv_parts: int
     kv_bytes_per_token: int
+    num_states: int
+    state_bytes: int
     block_size: int
     memory_bytes: int | None
     pool_bytes: int
@@ -130,8 +135,16 @@ def plan(
     weight_bytes = 4 * num_norms + (2 if is_short else 4) * num_routers
     weight_bytes += matrices + num_biases * BYTES[weight_dtype]
     adapter_bytes = num_adapter_parameters * BYTES[weight_dtype]
+    free = None
     if device_memory_bytes is not None:
-        pool_bytes = int(max(0, device_memory_bytes - weight_bytes - adapter_bytes) * KV_MEMORY_SHARE)
+        free = max(0, device_memory_bytes - weight_bytes - adapter_bytes)
+    state_bytes = 0 if config.recurrent is None else config.recurrent.num_state_bytes
+    states = 0
+    if state_bytes:
+        shared = None if free is None or on_cpu else free * KV_MEMORY_SHARE
+        states = num_states(state_bytes, MAX_RUNNING_REQUESTS, None, free=shared, least=CPU_POOL_BYTES)
+    if free is not None:
+        pool_bytes = int(max(0, free - states * state_bytes) * KV_MEMORY_SHARE)
     token_bytes = _kv_bytes_per_token(config, kv_dtype)
     block_bytes = block_size * token_bytes
     num_blocks = (pool_bytes or 0) // block_bytes
@@ -142,6 +155,8 @@ def plan(
         adapter_bytes=adapter_bytes,
         num_kv_parts=config.num_kv_parts,
         kv_bytes_per_token=token_bytes,
+        num_states=states,
+        state_bytes=state_bytes,
         block_size=block_size,
         memory_bytes=device_memory_bytes,
         pool_bytes=pool_bytes or 0,
@@ -246,6 +261,11 @@ def table(capacity: CapacityPlan) -> str:
         (
             "KV per token",
             f"{_bytes(capacity.kv_bytes_per_token)} ({capacity.num_kv_parts} × layers × kv_heads × head_dim × bytes)",
+        ),
+        *(
+            [("states", f"{capacity.num_states:,} of {_bytes(capacity.state_bytes)}, two for each running request")]
+            if capacity.num_states
+            else []
         ),
         ("memory", "not given" if capacity.memory_bytes is None else _bytes(capacity.memory_bytes)),
         ("KV pool", f"{_bytes(capacity.pool_bytes)} = {capacity.num_blocks:,} blocks of {capacity.block_size} tokens"),

@@ -77,7 +77,16 @@ def plan(
             count_parameters(folder, config) for folder in folders_by_name(adapter, "--adapter").values()
         ),
     )
-    typer.echo(json.dumps(dataclasses.asdict(capacity), indent=2) if as_json else planner.table(capacity))
+    if as_json:
+        typer.echo(json.dumps(dataclasses.asdict(capacity), indent=2))
+    else:
+        weights = dtype or ("float32" if on_cpu else config.dtype)
+        typer.echo(
+            f"{'device':<14}one {'CPU' if on_cpu else 'GPU'}, weights in {weights}; a model is not cut over several"
+        )
+        typer.echo(planner.table(capacity))
+    if capacity.num_blocks == 0:
+        raise typer.Exit(1)
 
 
 def _here(device: str) -> tuple[int | None, int | None, bool]:

@@ -24,6 +24,7 @@ from ...radix import Pin
 from ..cache.prefix_cache import PrefixCache
 from ..cache.state_store import StateStore
 from ..cache.traffic_record import TrafficRecord
+from ..capacity.state_memory import most_running
 from ..config import TARGET_STEP_SECONDS, EngineConfig
 from ..constrain.spec import ConstraintSpec
 from ..execute.adapters import Adapters
@@ -31,7 +32,7 @@ from ..execute.cuda_graphs import CudaRecorder
 from ..execute.loading import LoadedModel, allocate_pool
 from ..execute.model_runner import ModelRunner
 from ..execute.prefill_cost import PrefillCost
-from ..execute.recurrent_states import allocate_states, most_running
+from ..execute.recurrent_states import allocate_states
 from ..execute.warmup_batches import WarmupBatches
 from ..request import Delta, Phase, Request, RequestOptions, SamplingParams
 from ..sample.sampler import Sampler

@@ -12,15 +12,13 @@ import torch
 from torch import Tensor
 
 from ...errors import ConfigError
+from ..capacity.state_memory import most_running, num_states
 from ..config import CPU_POOL_BYTES, EngineConfig
 from ..models import ModelConfig
 from .loading import LoadedModel
 
 logger = logging.getLogger("phloem.loading")
 SCRATCH = 0
-GPU_SHARE = 0.5  # of what `kv_memory_share` names, for states; the pool of KV has its share of what they leave
-KEPT_EACH = 2  # states for each request that may run, besides the two that it needs
-LEAST_KEPT = 16
 
 
 class RecurrentStates:
@@ -44,9 +42,6 @@ class RecurrentStates:
 def allocate_states(config: EngineConfig, loaded: LoadedModel) -> RecurrentStates | None:
     """As many states as the settings or the memory allow; None: the model has no recurrent layers.
 
-    A running request needs two, the one that a step reads and the one that it writes; the others are kept for requests
-    that share a prefix.
-
     Raises:
         ConfigError: a setting that these models do not go with, or the memory does not hold the states of one request.
     """
@@ -55,17 +50,13 @@ def allocate_states(config: EngineConfig, loaded: LoadedModel) -> RecurrentState
         return None
     _refuse(config, model)
     state_bytes, running = model.recurrent.num_state_bytes, config.max_running_requests
-    wanted = 2 * running + max(LEAST_KEPT, KEPT_EACH * running)
-    memory = config.state_memory_bytes
-    if memory is None:
-        memory = max(CPU_POOL_BYTES, (2 + LEAST_KEPT) * state_bytes)
-        if device.type == "cuda":
-            memory = int(torch.cuda.mem_get_info(device)[0] * config.kv_memory_share * GPU_SHARE)
-        memory = min(memory, wanted * state_bytes)
-    num_slots = memory // state_bytes
+    free = None
+    if device.type == "cuda":
+        free = torch.cuda.mem_get_info(device)[0] * config.kv_memory_share
+    num_slots = num_states(state_bytes, running, config.state_memory_bytes, free=free, least=CPU_POOL_BYTES)
     if num_slots < 2:
         raise ConfigError(
-            f"state_memory_bytes: {memory} does not hold the two states of one request, of {state_bytes} bytes each; "
+            f"state_memory_bytes: the memory does not hold the two states of one request, of {state_bytes} bytes each; "
             "raise it"
         )
     if most_running(num_slots) < running:
@@ -75,11 +66,6 @@ def allocate_states(config: EngineConfig, loaded: LoadedModel) -> RecurrentState
             most_running(num_slots),
         )
     return RecurrentStates(model, num_slots, device)
-
-
-def most_running(num_slots: int) -> int:
-    """Requests that n slots are enough for."""
-    return num_slots // 2
 
 
 def _refuse(config: EngineConfig, model: ModelConfig) -> None:

@@ -219,6 +219,9 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...]) -> ModelConfig
     recurrent = None
     if options.recurrent is not None:
         recurrent = RecurrentConfig.from_fields(fields, options.recurrent, num_layers, hidden_size)
+        if all(recurrent.layers):
+            raise fields.odd("layer_types", "at least one layer that attends")
+        recurrent = recurrent if any(recurrent.layers) else None
     return ModelConfig(
         architecture=architecture,
         options=options,

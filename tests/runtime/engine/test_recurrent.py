@@ -156,7 +156,7 @@ def test_settings_that_do_not_go_with_states_are_refused(name: str, value: objec
 
 
 def test_too_little_memory_for_states_is_refused() -> None:
-    with pytest.raises(ConfigError, match="state_memory_bytes: 30 does not hold the two states of one"):
+    with pytest.raises(ConfigError, match="state_memory_bytes: the memory does not hold the two states of one"):
         recurrent_engine(state_memory_bytes=30)
 
 
