@@ -14,7 +14,8 @@ from typing import Literal
 
 from ...errors import ConfigError, ModelError
 from ..number_types import BYTES, NumberType
-from .architectures import ARCHITECTURES, BY_MODEL_TYPE, Architecture
+from .architecture import Architecture, Curve
+from .architectures import ARCHITECTURES
 from .experts_config import ExpertsConfig
 from .gguf.families import module_forms
 from .gguf.file import GgufFile, is_gguf
@@ -23,6 +24,7 @@ from .gguf.special_ids import end_ids, token_id
 from .gguf.tensor_types import Forms
 from .json_file import MOST_WIDTH, Fields, read_json_object
 from .latent_config import LatentConfig, attention_scale
+from .named_architecture import OTHER_PARTS, named_architecture
 from .recurrent_config import RecurrentConfig
 from .rope_config import RopeConfig
 from .weight_format import WeightFormat, read_weight_format
@@ -69,6 +71,10 @@ class ModelConfig:
         eos_ids: tokens that end a generation, from `generation_config.json` or else `config.json`; may be empty.
         bos_id: -1: none is named.
         dtype: of the stored weights, where they are not in fewer bits.
+        curve: the activation of an MLP without a gate; None: it has one.
+        query_growth: a query at position p is multiplied by `1 + query_growth · log(1 + ⌊p / original⌋)`, with the
+            original context of its rope; 0: it is not.
+        left_aside: parts of names of tensors that are no part of the decoder.
         recurrent: of layers that keep a state; None: all keep keys and values.
         weight_format: of linear maps that are; None: they are in `dtype`, or experts in MXFP4.
     """
@@ -101,6 +107,9 @@ class ModelConfig:
     eos_ids: tuple[int, ...]
     bos_id: int
     dtype: NumberType
+    curve: Curve | None = None
+    query_growth: float = 0.0
+    left_aside: tuple[str, ...] = ()
     recurrent: RecurrentConfig | None = None
     weight_format: WeightFormat | Forms | None = None
 
@@ -126,6 +135,11 @@ class ModelConfig:
         """Rows of the fused query, key and value projection, of heads with keys and values of their own; and gates."""
         num_queries = 2 * self.num_heads if self.options.gated_attention else self.num_heads
         return (num_queries + 2 * self.num_kv_heads) * self.head_dim
+
+    @property
+    def gate_up_size(self) -> int:
+        """Rows of the MLP's first projection."""
+        return self.intermediate_size if self.curve is not None else 2 * self.intermediate_size
 
     @property
     def attended_size(self) -> int:
@@ -185,16 +199,16 @@ def _from_gguf(file: GgufFile) -> ModelConfig:
 
 
 def _from_fields(fields: Fields, generation_eos: tuple[int, ...]) -> ModelConfig:
-    architecture = _architecture(fields)
-    options = ARCHITECTURES[architecture]
+    outer = fields
+    architecture, fields = named_architecture(outer)
+    options = ARCHITECTURES[architecture].of(fields)
     is_mxfp4, weight_format = _is_mxfp4(fields, options), read_weight_format(fields)
-    if weight_format is not None and options.experts is not None and options.experts.names.stacked:
+    single = "" if options.experts is None else options.experts.names.stacked or options.experts.names.fused
+    if weight_format is not None and single:
         raise ModelError(
             f"{fields.place}: quantization_config ({weight_format.method}): experts that are single tensors "
-            f"({options.experts.names.stacked}) are read in MXFP4 and in plain numbers; use the original weights"
+            f"({single}) are read in MXFP4 and in plain numbers; use the original weights"
         )
-    if options.clip_key and options.clip_key in fields:
-        raise ModelError(f"{fields.place}: {options.clip_key}: queries, keys and values are not clipped here")
     if options.no_experts_key and fields.integer(options.no_experts_key, 0, at_least=0):
         raise ModelError(f"{fields.place}: {options.no_experts_key}: {architecture} is run without experts only")
     num_layers = fields.integer("num_hidden_layers", at_most=MOST_LAYERS)
@@ -235,7 +249,7 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...]) -> ModelConfig
         rms_norm_eps=fields.number(options.eps_key, 1e-6),
         qkv_bias=_bias(fields, options, options.qkv_bias),
         o_bias=_bias(fields, options, options.o_bias),
-        mlp_bias=fields.boolean("mlp_bias", False),
+        mlp_bias=_mlp_bias(fields, options),
         tie_word_embeddings=fields.boolean(
             "tie_embedding" if "tie_embedding" in fields else "tie_word_embeddings", options.tied
         ),
@@ -250,6 +264,9 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...]) -> ModelConfig
         eos_ids=_eos_ids(fields, generation_eos, vocab_size),
         bos_id=next(iter(fields.ids("bos_token_id")), -1),
         dtype=_dtype(fields, "bfloat16" if is_mxfp4 or weight_format is not None else "float32"),
+        curve=_curve(fields) if options.gateless else None,
+        query_growth=_query_growth(fields, options),
+        left_aside=(*(OTHER_PARTS if fields is not outer else ()), *_draft_layers(fields, num_layers)),
         recurrent=recurrent,
         weight_format=weight_format,
     )
@@ -265,18 +282,14 @@ def _intermediate_size(fields: Fields, options: Architecture) -> int:
     return -(-int(factor * int(2 * size / 3)) // multiple) * multiple
 
 
-def _architecture(fields: Fields) -> str:
-    named = fields.values.get("architectures") or []
-    model_type = fields.text("model_type", "")
-    if not isinstance(named, list) or not all(isinstance(name, str) for name in named):
-        raise fields.odd("architectures", "a list of names")
-    names: list[str] = [*named, BY_MODEL_TYPE.get(model_type, "")]
-    for name in names:
-        if name in ARCHITECTURES:
-            return name
-    found = ", ".join(named) or model_type or "nothing"
-    known = ", ".join(sorted(ARCHITECTURES))
-    raise ModelError(f"{fields.place}: architecture {found} is not supported; phloem runs {known}")
+def _draft_layers(fields: Fields, num_layers: int) -> list[str]:
+    """Layers after the last, which predict tokens beyond the next (GLM-4.5, DeepSeek-V3)."""
+    num_drafts = fields.integer("num_nextn_predict_layers", 0, at_least=0, at_most=MOST_LAYERS)
+    return [f"layers.{num_layers + index}." for index in range(num_drafts)]
+
+
+def _query_growth(fields: Fields, options: Architecture) -> float:
+    return _rope_section(fields).number("llama_4_scaling_beta", 0.0, above=-1.0) if options.scales_queries else 0.0
 
 
 def _heads(fields: Fields, hidden_size: int, num_heads: int) -> tuple[int, int]:
@@ -312,6 +325,8 @@ def _residual_scale(fields: Fields, options: Architecture, num_layers: int) -> f
 def _width_scale(fields: Fields, options: Architecture, hidden_size: int) -> float:
     if options.multipliers:
         return 1.0 / fields.number("logits_scaling", 1.0)
+    if options.logit_scale:
+        return fields.number("logit_scale", 1.0)
     return fields.number("dim_model_base", hidden_size) / hidden_size if options.width_scale else 1.0
 
 
@@ -344,7 +359,7 @@ def _ropes(
             section,
             theta=theta,
             head_dim=head_dim,
-            partial_rotary=fields.number("partial_rotary_factor", options.partial_rotary),
+            partial_rotary=_partial_rotary(fields, options, head_dim),
             max_positions=max_positions,
             original=fields.integer("original_max_position_embeddings", 0, at_least=0),
         )
@@ -358,6 +373,8 @@ def _ropes(
     used = [1 if window and has_local else 0 for window in windows]
     if options.positions_key and fields.values.get(options.positions_key) != "rope":
         used = [-1] * len(used)
+    if options.unturned and "sliding_window" in fields:
+        used = [rope if window else -1 for rope, window in zip(used, windows, strict=True)]
     keeps = fields.values.get("no_rope_layers")
     if keeps is not None:
         if not isinstance(keeps, list) or len(keeps) != len(windows) or any(keep not in (0, 1) for keep in keeps):
@@ -366,12 +383,24 @@ def _ropes(
     return tuple(ropes), used
 
 
+def _partial_rotary(fields: Fields, options: Architecture, head_dim: int) -> float:
+    if "rotary_dim" in fields:  # MiniMax M2
+        return fields.integer("rotary_dim", at_most=head_dim) / head_dim
+    default = fields.number("rotary_pct", options.partial_rotary)  # GPT-NeoX
+    return fields.number("partial_rotary_factor", default)
+
+
 def _rope_section(fields: Fields) -> Fields:
     return fields.section("rope_parameters" if "rope_parameters" in fields else "rope_scaling")
 
 
 def _bias(fields: Fields, options: Architecture, option: bool | str) -> bool:
     return fields.boolean(option, options.biased) if isinstance(option, str) else option
+
+
+def _mlp_bias(fields: Fields, options: Architecture) -> bool:
+    """Absent, a key that is the MLP's alone means none."""
+    return _bias(fields, options, options.mlp_bias) if options.mlp_bias != "mlp_bias" or "mlp_bias" in fields else False
 
 
 def _is_mxfp4(fields: Fields, options: Architecture) -> bool:
@@ -384,9 +413,29 @@ def _is_mxfp4(fields: Fields, options: Architecture) -> bool:
     return method == "mxfp4"
 
 
+_CURVES: dict[str, Curve] = {
+    "relu": "relu",
+    "relu2": "relu2",
+    "silu": "silu",
+    "swish": "silu",
+    "gelu": "gelu",
+    "xielu": "xielu",
+    **dict.fromkeys(("gelu_new", "gelu_fast", "gelu_pytorch_tanh"), "gelu_tanh"),
+}
+
+
+def _curve(fields: Fields) -> Curve:
+    name = fields.text("hidden_act")
+    if name not in _CURVES:
+        raise fields.odd("hidden_act", f"one of {', '.join(_CURVES)}")
+    return _CURVES[name]
+
+
 def _activation(fields: Fields, options: Architecture) -> Activation:
     if options.gelu:
         return "gelu_tanh"
+    if options.gateless:
+        return "silu"
     name = fields.text("hidden_act", fields.text("hidden_activation", "silu"))
     if name not in ("silu", "swish"):
         raise fields.odd("hidden_act", "silu")

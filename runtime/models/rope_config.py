@@ -58,7 +58,8 @@ class RopeConfig:
         `original` is a top-level `original_max_position_embeddings` (0: none), which Phi-3 has.
         """
         kind = scaling.text("rope_type", scaling.text("type", "default"))
-        kind = "longrope" if kind == "su" else kind
+        # "mrope" (Qwen2-VL) has positions of its own for images; a token of text has the same one in all of them
+        kind = {"su": "longrope", "mrope": "default"}.get(kind, kind)
         if kind not in ROPE_TYPES:
             raise scaling.odd("rope_type", f"one of {', '.join(ROPE_TYPES)}")
         rotary_dim = int(head_dim * scaling.number("partial_rotary_factor", partial_rotary))
