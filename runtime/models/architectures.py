@@ -263,7 +263,11 @@ _GRANITE_MOE = ExpertOptions(
 
 _QWEN2_MOE = ExpertNames(shared="mlp.shared_expert", shared_gate="mlp.shared_expert_gate")
 _GPT_OSS = ExpertOptions(
-    ExpertNames(router="mlp.router", stacked="mlp.experts"), normalises=True, linear_biases=True, clamps=(1.702, 7.0)
+    ExpertNames(router="mlp.router", stacked="mlp.experts"),
+    normalises=True,
+    alternates=True,
+    linear_biases=True,
+    clamps=(1.702, 7.0),
 )
 
 ARCHITECTURES: dict[str, Architecture] = {
@@ -342,6 +346,9 @@ ARCHITECTURES: dict[str, Architecture] = {
     "MiniMaxM2ForCausalLM": _MINIMAX_M2,
     "GraniteMoeForCausalLM": replace(_GRANITE, experts=_GRANITE_MOE),
     "GraniteMoeSharedForCausalLM": replace(_GRANITE, experts=_GRANITE_MOE),
+    "Qwen3VLMoeForConditionalGeneration": replace(
+        _LLAMA, qk_norm=True, experts=ExpertOptions(ExpertNames(stacked="mlp.experts"), normalises=True)
+    ),
     "Gemma3ForCausalLM": replace(_GEMMA2, qk_norm=True, sliding=all_but_every_nth, local_theta=10_000.0),
 }
 

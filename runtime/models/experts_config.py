@@ -55,6 +55,7 @@ class ExpertOptions:
         has_bias: a balancing bias is added to the scores before the choice.
         bias_in_row: that bias is kept as `[1, num_experts]`.
         counts_top: of the best experts of a group that make the group's score.
+        alternates: outputs of gate and up alternate where experts are single tensors.
         linear_biases: router and experts add biases to what their matrices make.
         aliases: keys of `config.json` that stand for others here; a list there has the same number for all layers.
         clamps: the gate is clamped (`kernels.Gate`), with this alpha and limit where none is named; None: it is not.
@@ -66,6 +67,7 @@ class ExpertOptions:
     has_bias: bool = False
     bias_in_row: bool = False
     counts_top: int = 1
+    alternates: bool = False
     linear_biases: bool = False
     clamps: tuple[float, float] | None = None
     aliases: tuple[tuple[str, str], ...] = ()

@@ -8,6 +8,7 @@ missing and the nearest architecture that loads.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from difflib import get_close_matches
 
 from ...errors import ModelError
@@ -22,10 +23,20 @@ WITH_IMAGES: dict[str, str] = {
     "Qwen2VLForConditionalGeneration": "Qwen2ForCausalLM",
     "Qwen2_5_VLForConditionalGeneration": "Qwen2ForCausalLM",
     "Qwen3VLForConditionalGeneration": "Qwen3ForCausalLM",
-    "Qwen3VLMoeForConditionalGeneration": "Qwen3MoeForCausalLM",
+    "Qwen3VLMoeForConditionalGeneration": "Qwen3VLMoeForConditionalGeneration",
     "Glm4vMoeForConditionalGeneration": "Glm4MoeForCausalLM",
-    "Cohere2VisionForConditionalGeneration": "Cohere2ForCausalLM",
-    "AyaVisionForConditionalGeneration": "",
+}
+# what `text_config` leaves out in published checkpoints: transformers' own defaults
+DEFAULTS: dict[str, dict[str, int | float]] = {
+    "Gemma3ForConditionalGeneration": {
+        "vocab_size": 262_208,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 4,
+        "head_dim": 256,
+        "max_position_embeddings": 131_072,
+        "rope_theta": 1_000_000.0,
+        "query_pre_attn_scalar": 256,
+    },
 }
 OTHER_PARTS = ("visual.", "vision_tower.", "vision_model.", "multi_modal_projector.")
 _SHARED = ("quantization_config", "dtype", "torch_dtype", "eos_token_id", "bos_token_id")
@@ -73,26 +84,26 @@ def named_architecture(fields: Fields) -> tuple[str, Fields]:
         raise fields.odd("architectures", "a list of names")
     model_type = fields.text("model_type", "")
     for name in named:
-        if name in ARCHITECTURES:
-            return name, fields
         if name in WITH_IMAGES:
-            part = language_part(fields)
+            part = language_part(fields, DEFAULTS.get(name, {}))
             found = WITH_IMAGES[name] or BY_MODEL_TYPE.get(part.text("model_type", ""), "")
             if not found:
-                raise _refusal(part, name, part.text("model_type", "nothing"))
+                raise _refusal(part, part.text("model_type", "nothing"), "")
             return found, part
+        if name in ARCHITECTURES:
+            return name, fields
     by_type = BY_MODEL_TYPE.get(model_type, "")
     if by_type and not any(_is_other_task(name) for name in named):
         return by_type, fields
     raise _refusal(fields, ", ".join(named) or model_type or "nothing", model_type)
 
 
-def language_part(fields: Fields) -> Fields:
+def language_part(fields: Fields, defaults: Mapping[str, int | float]) -> Fields:
     """`text_config`, with what the configuration says of all parts; the configuration itself if there is none."""
     if "text_config" not in fields:
-        return fields
+        return Fields(fields.values, fields.place)
     section = fields.section("text_config")
-    values = {key: fields.values[key] for key in _SHARED if key in fields} | dict(section.values)
+    values = {**defaults} | {key: fields.values[key] for key in _SHARED if key in fields} | dict(section.values)
     values |= {key: fields.values[key] for key in ("quantization_config", "tie_word_embeddings") if key in fields}
     return Fields(values, section.place)
 

@@ -113,6 +113,11 @@ class Reader:
         assert isinstance(self._checkpoint, Checkpoint)
         return self._checkpoint.read_kept(name, [], STORED_DTYPES, device=self.device).float()
 
+    def has_shape(self, name: str, shape: list[int]) -> bool:
+        """Whether a tensor has this shape, unread; not if it is missing, or in a GGUF file."""
+        found = self._checkpoint
+        return isinstance(found, Checkpoint) and name in found and found.shape_of(name) == shape
+
     def numbers(self, names: Sequence[str], rows: Sequence[int], tail: Sequence[int]) -> Tensor:
         """As `tensor`, but bf16 stays bf16 where products of fp32 are packed, which takes it as it is."""
         if self.device.type == "cpu" and self.dtype is torch.float32 and self._checkpoint.are_bf16(names):
