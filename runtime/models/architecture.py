@@ -185,6 +185,11 @@ def all_but_every_fourth(fields: Fields, num_layers: int) -> list[bool]:
     return [(index + 1) % 4 != 0 for index in range(num_layers)]
 
 
+def all_but_first_of_four(fields: Fields, num_layers: int) -> list[bool]:
+    """CWM."""
+    return [index % 4 != 0 for index in range(num_layers)]
+
+
 def all_but_every_nth(fields: Fields, num_layers: int) -> list[bool]:
     """Gemma 3: five layers with a window, then one without."""
     pattern = fields.integer("sliding_window_pattern", fields.integer("_sliding_window_pattern", 6))

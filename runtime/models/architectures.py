@@ -13,6 +13,7 @@ from .architecture import (
     LayerNames,
     all_but_every_fourth,
     all_but_every_nth,
+    all_but_first_of_four,
     all_layers,
     every_other,
     every_other_if_enabled,
@@ -342,6 +343,15 @@ ARCHITECTURES: dict[str, Architecture] = {
     "MinistralForCausalLM": replace(_LLAMA, qkv_bias=False, o_bias=False, sliding=all_layers),
     "Ministral3ForCausalLM": replace(_LLAMA, qkv_bias=False, o_bias=False, sliding=all_layers, scales_queries=True),
     "Glm4MoeForCausalLM": _GLM4_MOE,  # GLM-4.5, GLM-4.6
+    "Glm4MoeLiteForCausalLM": replace(_LLAMA, is_latent=True, interleaved=True, experts=_DEEPSEEK_V3),  # GLM-4.7-Flash
+    "SolarOpenForCausalLM": replace(_LLAMA, o_bias=False, experts=_DEEPSEEK_V3),
+    "CwmForCausalLM": replace(_LLAMA, qkv_bias=False, o_bias=False, sliding=all_but_first_of_four),
+    "VaultGemmaForCausalLM": replace(
+        _GEMMA, names=LayerNames(mlp_norm="pre_feedforward_layernorm"), sliding=every_other
+    ),
+    "Jais2ForCausalLM": replace(
+        _NEMOTRON, norm_offset=0.0, partial_rotary=1.0, biased=True, mlp_bias="mlp_bias", eps_key="layer_norm_eps"
+    ),
     "Dots1ForCausalLM": replace(_LLAMA, qk_norm=True, sliding=all_layers, experts=_DEEPSEEK_V3),
     "MiniMaxM2ForCausalLM": _MINIMAX_M2,
     "GraniteMoeForCausalLM": replace(_GRANITE, experts=_GRANITE_MOE),
@@ -400,6 +410,11 @@ BY_MODEL_TYPE: dict[str, str] = {
     "ministral": "MinistralForCausalLM",
     "ministral3": "Ministral3ForCausalLM",
     "glm4_moe": "Glm4MoeForCausalLM",
+    "glm4_moe_lite": "Glm4MoeLiteForCausalLM",
+    "solar_open": "SolarOpenForCausalLM",
+    "cwm": "CwmForCausalLM",
+    "vaultgemma": "VaultGemmaForCausalLM",
+    "jais2": "Jais2ForCausalLM",
     "dots1": "Dots1ForCausalLM",
     "minimax_m2": "MiniMaxM2ForCausalLM",
     "granitemoe": "GraniteMoeForCausalLM",

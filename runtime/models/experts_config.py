@@ -162,7 +162,12 @@ def _renamed(fields: Fields, aliases: tuple[tuple[str, str], ...]) -> Fields:
 
 
 def _layers(fields: Fields, num_layers: int) -> tuple[bool, ...]:
-    """Which layers are mixtures: from one on, every n-th, but for those that are listed."""
+    """Which layers are mixtures: those that are named so, or from one on, every n-th, but for those that are listed."""
+    kinds = fields.values.get("mlp_layer_types")
+    if kinds is not None:
+        if not isinstance(kinds, list) or len(kinds) != num_layers or any(k not in ("sparse", "dense") for k in kinds):
+            raise fields.odd("mlp_layer_types", f'{num_layers} entries of "sparse" or "dense"')
+        return tuple(kind == "sparse" for kind in kinds)
     first = fields.integer("first_k_dense_replace", 0, at_least=0)
     dense = fields.values.get("mlp_only_layers") or []
     if not isinstance(dense, list) or any(isinstance(index, bool) or not isinstance(index, int) for index in dense):

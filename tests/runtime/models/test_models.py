@@ -386,6 +386,14 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         "Glm4MoeForCausalLM",
         {**GLM4_MOE, "n_group": 4, "topk_group": 2, "routed_scaling_factor": 2.5},
     ),
+    "glm4.7-flash": ("Glm4MoeLiteForCausalLM", {**DEEPSEEK, "n_group": 1, "topk_group": 1, "num_hidden_layers": 3}),
+    "solar-open": ("SolarOpenForCausalLM", {**GLM4_MOE, "first_k_dense_replace": None}),
+    "cwm": ("CwmForCausalLM", {**ALTERNATING, "head_dim": 16, "rope_parameters": LLAMA3, "eos_token_id": [7]}),
+    "vaultgemma": (
+        "VaultGemmaForCausalLM",
+        {"head_dim": 16, "sliding_window": 9, "query_pre_attn_scalar": 20, "tie_word_embeddings": True},
+    ),
+    "jais2": ("Jais2ForCausalLM", {"head_dim": 16}),
     "dots1": ("Dots1ForCausalLM", {**GLM4_MOE, "sliding_window": 9, "max_window_layers": 1}),
     "minimax-m2": (
         "MiniMaxM2ForCausalLM",
