@@ -607,6 +607,29 @@ def test_a_tokens_logits_are_the_same_bits_however_it_was_computed(oracle: Oracl
     assert torch.equal(found, expected[39:])
 
 
+# LayerNorm, attention beside the MLP, MLPs without a gate, norms after rope, layers without positions
+BLOCKS = [
+    "llama-gqa",
+    "cohere2",
+    "starcoder2",
+    "exaone4",
+    "hunyuan-dense",
+    "apertus",
+    "gpt-neox",
+    "glm4.5",
+    "ministral3",
+]
+
+
+@pytest.mark.parametrize("case", BLOCKS)
+def test_bf16_is_as_near_to_fp32_as_it_is_in_transformers(tmp_path: Path, case: str) -> None:
+    model, token_ids = save_random_model(tmp_path, *CASES[case]), random_ids(40)
+    expected = Oracle(tmp_path, model).logits(token_ids)
+    found = PagedRun(Decoder.from_folder(tmp_path, dtype=torch.bfloat16)).extend({0: token_ids})
+    theirs = Oracle(tmp_path, model.to(torch.bfloat16)).logits(token_ids)
+    assert (found.float() - expected).norm() < 1.5 * (theirs.float() - expected).norm()
+
+
 @pytest.mark.parametrize("prompt", ["Hello, who is there?", "12 <|end|> jackets", "Grüße 東京"])
 def test_the_bundled_model_writes_the_same_text_in_transformers(prompt: str) -> None:
     folder = resolve_model("nano")
