@@ -24,6 +24,7 @@ from .gguf.special_ids import end_ids, token_id
 from .gguf.tensor_types import Forms
 from .json_file import MOST_WIDTH, Fields, read_json_object
 from .latent_config import LatentConfig, attention_scale
+from .layer_config import LayerConfig, read_ropes, read_windows, rope_section
 from .named_architecture import OTHER_PARTS, named_architecture
 from .recurrent_config import RecurrentConfig
 from .rope_config import RopeConfig
@@ -31,19 +32,6 @@ from .weight_format import WeightFormat, read_weight_format
 
 Activation = Literal["silu", "gelu_tanh"]
 MOST_LAYERS, MOST_HEADS, MOST_TOKENS = 1 << 12, 1 << 12, 1 << 24
-
-
-@dataclass(frozen=True, slots=True)
-class LayerConfig:
-    """What differs from layer to layer.
-
-    Attributes:
-        window: a query sees this many keys, itself included; 0: all.
-        rope: index into `ModelConfig.ropes`; -1: the layer has no positions (NoPE).
-    """
-
-    window: int
-    rope: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,15 +205,15 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...]) -> ModelConfig
     latent = _latent(fields, options, hidden_size // num_heads)
     num_kv_heads, head_dim = _heads(fields, hidden_size, num_heads) if latent is None else (1, latent.width)
     max_positions = fields.integer("max_position_embeddings", at_most=MOST_POSITIONS)
-    windows = _windows(fields, options, num_layers)
+    windows = read_windows(fields, options, num_layers)
     rotary_dim = head_dim if latent is None else latent.rotary_dim
-    ropes, rope_of_layer = _ropes(fields, options, windows, rotary_dim, max_positions)
+    ropes, rope_of_layer = read_ropes(fields, options, windows, rotary_dim, max_positions)
     if options.multipliers:
         scale = fields.number("attention_multiplier", 1.0)
     elif latent is None:
         scale = fields.number("query_pre_attn_scalar", float(head_dim)) ** -0.5
     else:
-        scale = attention_scale(latent, _rope_section(fields))
+        scale = attention_scale(latent, rope_section(fields))
     vocab_size, activation = fields.integer("vocab_size", at_most=MOST_TOKENS), _activation(fields, options)
     experts = None
     if options.experts is not None:
@@ -289,7 +277,7 @@ def _draft_layers(fields: Fields, num_layers: int) -> list[str]:
 
 
 def _query_growth(fields: Fields, options: Architecture) -> float:
-    return _rope_section(fields).number("llama_4_scaling_beta", 0.0, above=-1.0) if options.scales_queries else 0.0
+    return rope_section(fields).number("llama_4_scaling_beta", 0.0, above=-1.0) if options.scales_queries else 0.0
 
 
 def _heads(fields: Fields, hidden_size: int, num_heads: int) -> tuple[int, int]:
@@ -328,70 +316,6 @@ def _width_scale(fields: Fields, options: Architecture, hidden_size: int) -> flo
     if options.logit_scale:
         return fields.number("logit_scale", 1.0)
     return fields.number("dim_model_base", hidden_size) / hidden_size if options.width_scale else 1.0
-
-
-_KINDS = ("sliding_attention", "full_attention")
-
-
-def _windows(fields: Fields, options: Architecture, num_layers: int) -> list[int]:
-    window = fields.integer("sliding_window", 0, at_least=0)
-    if options.sliding is None or not window:
-        return [0] * num_layers
-    kinds = fields.values.get("layer_types")
-    if kinds is None:
-        slides = options.sliding(fields, num_layers)
-    elif isinstance(kinds, list) and len(kinds) == num_layers and all(kind in _KINDS for kind in kinds):
-        slides = [kind == "sliding_attention" for kind in kinds]
-    else:
-        raise fields.odd("layer_types", f'{num_layers} entries of "full_attention" or "sliding_attention"')
-    return [window if layer_slides else 0 for layer_slides in slides]
-
-
-def _ropes(
-    fields: Fields, options: Architecture, windows: list[int], head_dim: int, max_positions: int
-) -> tuple[tuple[RopeConfig, ...], list[int]]:
-    """The distinct ropes, and for every layer which one it uses (-1: none)."""
-    parameters = _rope_section(fields)
-    per_type = any(isinstance(value, dict) for value in parameters.values.values())
-
-    def read(section: Fields, theta: float) -> RopeConfig:
-        return RopeConfig.from_fields(
-            section,
-            theta=theta,
-            head_dim=head_dim,
-            partial_rotary=_partial_rotary(fields, options, head_dim),
-            max_positions=max_positions,
-            original=fields.integer("original_max_position_embeddings", 0, at_least=0),
-        )
-
-    theta = fields.number("rope_theta", 10_000.0)
-    ropes = [read(parameters.section("full_attention") if per_type else parameters, theta)]
-    has_local = bool(options.local_theta) or options.unscaled_windows
-    if has_local:
-        local = parameters.section("sliding_attention") if per_type else Fields({}, fields.place)
-        ropes.append(read(local, fields.number("rope_local_base_freq", options.local_theta or theta)))
-    used = [1 if window and has_local else 0 for window in windows]
-    if options.positions_key and fields.values.get(options.positions_key) != "rope":
-        used = [-1] * len(used)
-    if options.unturned and "sliding_window" in fields:
-        used = [rope if window else -1 for rope, window in zip(used, windows, strict=True)]
-    keeps = fields.values.get("no_rope_layers")
-    if keeps is not None:
-        if not isinstance(keeps, list) or len(keeps) != len(windows) or any(keep not in (0, 1) for keep in keeps):
-            raise fields.odd("no_rope_layers", f"{len(windows)} entries, each 1 (positions) or 0 (none)")
-        used = [rope if keep else -1 for rope, keep in zip(used, keeps, strict=True)]
-    return tuple(ropes), used
-
-
-def _partial_rotary(fields: Fields, options: Architecture, head_dim: int) -> float:
-    if "rotary_dim" in fields:  # MiniMax M2
-        return fields.integer("rotary_dim", at_most=head_dim) / head_dim
-    default = fields.number("rotary_pct", options.partial_rotary)  # GPT-NeoX
-    return fields.number("partial_rotary_factor", default)
-
-
-def _rope_section(fields: Fields) -> Fields:
-    return fields.section("rope_parameters" if "rope_parameters" in fields else "rope_scaling")
 
 
 def _bias(fields: Fields, options: Architecture, option: bool | str) -> bool:

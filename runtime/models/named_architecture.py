@@ -12,8 +12,9 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 
 from ...errors import ModelError
-from .architectures import ARCHITECTURES, BY_MODEL_TYPE
+from .architectures import ARCHITECTURES
 from .json_file import Fields
+from .model_types import BY_MODEL_TYPE
 
 # the language model's architecture; "": the one that its `model_type` names
 WITH_IMAGES: dict[str, str] = {

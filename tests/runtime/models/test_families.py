@@ -11,8 +11,9 @@ import warnings
 import pytest
 
 from phloem.errors import ModelError
-from phloem.runtime.models.architectures import ARCHITECTURES, BY_MODEL_TYPE
+from phloem.runtime.models.architectures import ARCHITECTURES
 from phloem.runtime.models.json_file import Fields
+from phloem.runtime.models.model_types import BY_MODEL_TYPE
 from phloem.runtime.models.named_architecture import WITH_IMAGES, named_architecture
 
 from .test_language_parts import CASES as LANGUAGE_PARTS
