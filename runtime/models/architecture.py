@@ -185,6 +185,12 @@ def all_but_every_fourth(fields: Fields, num_layers: int) -> list[bool]:
     return [(index + 1) % 4 != 0 for index in range(num_layers)]
 
 
+def all_but_every_fourth_or_nth(fields: Fields, num_layers: int) -> list[bool]:
+    """Cohere 2, EXAONE 4."""
+    pattern = fields.integer("sliding_window_pattern", 4)
+    return [(index + 1) % pattern != 0 for index in range(num_layers)]
+
+
 def all_but_first_of_four(fields: Fields, num_layers: int) -> list[bool]:
     """CWM."""
     return [index % 4 != 0 for index in range(num_layers)]

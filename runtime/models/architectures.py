@@ -12,6 +12,7 @@ from .architecture import (
     Architecture,
     LayerNames,
     all_but_every_fourth,
+    all_but_every_fourth_or_nth,
     all_but_every_nth,
     all_but_first_of_four,
     all_layers,
@@ -133,7 +134,9 @@ _STARCODER2 = replace(
     eps_key="norm_epsilon",
     sliding=all_layers,
 )
-_EXAONE4 = replace(_OLMO2, qkv_bias=False, o_bias=False, whole_norms=False, sliding=all_but_every_nth, unturned=True)
+_EXAONE4 = replace(
+    _OLMO2, qkv_bias=False, o_bias=False, whole_norms=False, sliding=all_but_every_fourth_or_nth, unturned=True
+)
 _ERNIE = replace(_LLAMA, qkv_bias="use_bias", o_bias="use_bias", mlp_bias="use_bias", tied=True, interleaved=True)
 _HUNYUAN = replace(
     _LLAMA,
@@ -325,7 +328,9 @@ ARCHITECTURES: dict[str, Architecture] = {
     ),
     "GptOssForCausalLM": replace(_LLAMA, biased=True, has_sinks=True, sliding=every_other, experts=_GPT_OSS),
     "CohereForCausalLM": _COHERE,  # Command R
-    "Cohere2ForCausalLM": replace(_COHERE, sliding=all_but_every_nth, unturned=True),  # Command R7B, Command A
+    "Cohere2ForCausalLM": replace(
+        _COHERE, sliding=all_but_every_fourth_or_nth, unturned=True
+    ),  # Command R7B, Command A
     "Starcoder2ForCausalLM": _STARCODER2,
     "Exaone4ForCausalLM": _EXAONE4,
     "SeedOssForCausalLM": replace(_LLAMA, biased=True, o_bias="attention_out_bias"),

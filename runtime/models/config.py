@@ -254,7 +254,7 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...]) -> ModelConfig
         dtype=_dtype(fields, "bfloat16" if is_mxfp4 or weight_format is not None else "float32"),
         curve=_curve(fields) if options.gateless else None,
         query_growth=_query_growth(fields, options),
-        left_aside=(*(OTHER_PARTS if fields is not outer else ()), *_draft_layers(fields, num_layers)),
+        left_aside=_left_aside(fields, options, num_layers) + (OTHER_PARTS if fields is not outer else ()),
         recurrent=recurrent,
         weight_format=weight_format,
     )
@@ -270,10 +270,11 @@ def _intermediate_size(fields: Fields, options: Architecture) -> int:
     return -(-int(factor * int(2 * size / 3)) // multiple) * multiple
 
 
-def _draft_layers(fields: Fields, num_layers: int) -> list[str]:
-    """Layers after the last, which predict tokens beyond the next (GLM-4.5, DeepSeek-V3)."""
+def _left_aside(fields: Fields, options: Architecture, num_layers: int) -> tuple[str, ...]:
+    """Layers that predict tokens beyond the next (GLM-4.5, DeepSeek-V3; ERNIE 4.5), and masks (GPT-NeoX)."""
     num_drafts = fields.integer("num_nextn_predict_layers", 0, at_least=0, at_most=MOST_LAYERS)
-    return [f"layers.{num_layers + index}." for index in range(num_drafts)]
+    masks = (".attention.bias", ".attention.masked_bias") if options.rows_by_head else ()
+    return (*(f"layers.{num_layers + index}." for index in range(num_drafts)), "mtp.", "mtp_", *masks)
 
 
 def _query_growth(fields: Fields, options: Architecture) -> float:

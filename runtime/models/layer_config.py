@@ -56,7 +56,7 @@ def read_ropes(
             original=fields.integer("original_max_position_embeddings", 0, at_least=0),
         )
 
-    theta = fields.number("rope_theta", 10_000.0)
+    theta = fields.number("rope_theta", fields.number("rotary_emb_base", 10_000.0))
     ropes = [read(parameters.section("full_attention") if per_type else parameters, theta)]
     has_local = bool(options.local_theta) or options.unscaled_windows
     if has_local:

@@ -357,6 +357,10 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         },
     ),
     "hunyuan-dense": ("HunYuanDenseV1ForCausalLM", HUNYUAN),
+    "hunyuan-dense-longer-base": (
+        "HunYuanDenseV1ForCausalLM",
+        {**HUNYUAN, "rope_parameters": {"rope_type": "dynamic", "rope_theta": 1e4, "alpha": 50.0, "factor": 1.0}},
+    ),
     "hunyuan-moe": (
         "HunYuanMoEV1ForCausalLM",
         {**HUNYUAN, "num_experts": 5, "moe_topk": [2, 2], "intermediate_size": 32},
