@@ -169,6 +169,12 @@ def if_enabled(fields: Fields, num_layers: int) -> list[bool]:
     return [enabled and index >= first for index in range(num_layers)]
 
 
+def from_max_window_layers(fields: Fields, num_layers: int) -> list[bool]:
+    """dots.llm1."""
+    first = fields.integer("max_window_layers", num_layers, at_least=0)
+    return [index >= first for index in range(num_layers)]
+
+
 def every_other_if_enabled(fields: Fields, num_layers: int) -> list[bool]:
     """Qwen2-MoE: switched on by `use_sliding_window`, and only below layer `max_window_layers`."""
     enabled = fields.boolean("use_sliding_window", False)

@@ -18,6 +18,7 @@ from .architecture import (
     all_layers,
     every_other,
     every_other_if_enabled,
+    from_max_window_layers,
     if_enabled,
 )
 from .experts_config import ExpertNames, ExpertOptions
@@ -357,7 +358,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "Jais2ForCausalLM": replace(
         _NEMOTRON, norm_offset=0.0, partial_rotary=1.0, biased=True, mlp_bias="mlp_bias", eps_key="layer_norm_eps"
     ),
-    "Dots1ForCausalLM": replace(_LLAMA, qk_norm=True, sliding=all_layers, experts=_DEEPSEEK_V3),
+    "Dots1ForCausalLM": replace(_LLAMA, qk_norm=True, sliding=from_max_window_layers, experts=_DEEPSEEK_V3),
     "MiniMaxM2ForCausalLM": _MINIMAX_M2,
     "GraniteMoeForCausalLM": replace(_GRANITE, experts=_GRANITE_MOE),
     "GraniteMoeSharedForCausalLM": replace(_GRANITE, experts=_GRANITE_MOE),
