@@ -149,7 +149,7 @@ def _layer_matrices(config: ModelConfig, index: int) -> Iterator[tuple[int, int,
     if recurrent is None:
         yield hidden, config.attended_size, below(names.o)
     if experts is None:
-        yield 2 * inner, hidden, below(*names.gate_up)
+        yield config.gate_up_size, hidden, below(*names.gate_up)
         yield hidden, inner, below(names.down)
         return
     of = experts.options.names
@@ -160,5 +160,5 @@ def _layer_matrices(config: ModelConfig, index: int) -> Iterator[tuple[int, int,
     if experts.shared_size:
         places, widths = [*places, of.shared], [*widths, experts.shared_size]
     for place, width in zip(places, widths, strict=True):
-        yield 2 * width, hidden, below(f"{place}.{of.gate}", f"{place}.{of.up}")
+        yield 2 * width, hidden, below(*of.gate_up(f"{place}."))
         yield hidden, width, below(f"{place}.{of.down}")

@@ -175,14 +175,15 @@ def _kv_bytes_per_token(config: ModelConfig, dtype: KVNumberType) -> int:
 def count_parameters(config: ModelConfig) -> tuple[int, int, int]:
     """(Numbers in norms and the like, kept as fp32; in routers, which are rounded to nothing less; in the rest)."""
     hidden, experts = config.hidden_size, config.experts
-    around = 2 * hidden * (config.options.pre_norms + config.options.sandwich_norms)
+    numbers_each = 2 * hidden if config.options.norm == "layer" else hidden
+    around = numbers_each * config.options.num_norms + 4 * (config.curve == "xielu")
     norms = config.num_heads * config.options.has_sinks
     if config.options.qk_norm:
         num_normed_heads = config.num_heads + config.num_kv_heads if config.options.whole_norms else 2
         norms += num_normed_heads * config.head_dim
     if config.latent is not None:
         norms += config.latent.num_norms
-    num_norms, num_routed = config.num_layers * around + config.num_kv_layers * norms + hidden, 0
+    num_norms, num_routed = config.num_layers * around + config.num_kv_layers * norms + numbers_each, 0
     if config.recurrent is not None:
         num_norms += sum(config.recurrent.layers) * config.recurrent.num_fp32
     if experts is not None:
@@ -194,19 +195,22 @@ def count_parameters(config: ModelConfig) -> tuple[int, int, int]:
 
 def count_outputs(config: ModelConfig) -> tuple[int, int]:
     """(Rows of all matrices but routers, which have a scale each where weights are int8; numbers in biases)."""
-    hidden, inner = config.hidden_size, config.intermediate_size
+    hidden = config.hidden_size
     num_head_biases = config.qkv_size * config.qkv_bias
     if config.latent is not None:
         num_head_biases = config.latent.num_biases(config.num_heads)
     num_mlps, experts = config.num_layers, config.experts
     biases = config.num_kv_layers * (num_head_biases + hidden * config.o_bias)
+    biases += config.vocab_size * bool(config.options.projection_bias)
     if config.recurrent is not None and config.recurrent.has_bias:
         biases += sum(config.recurrent.layers) * (config.recurrent.num_biases + hidden)
     if experts is not None:
         num_mlps -= sum(experts.has_experts)
         num_biases = experts.num_experts * (2 * experts.inner_size + hidden) * experts.options.linear_biases
         biases += sum(experts.has_experts) * num_biases
-    return sum(outputs for outputs, _ in _matrices(config)), biases + num_mlps * (2 * inner + hidden) * config.mlp_bias
+    return sum(outputs for outputs, _ in _matrices(config)), biases + num_mlps * (
+        config.gate_up_size + hidden
+    ) * config.mlp_bias
 
 
 def _count_mxfp4(config: ModelConfig) -> int:
@@ -248,7 +252,7 @@ def _layer_matrices(config: ModelConfig, index: int, num_experts: int) -> list[t
     mixer = [*heads, (hidden, config.attended_size)]
     if config.recurrent is not None and config.is_recurrent(index):
         mixer = config.recurrent.shapes(hidden)
-    mlp = [(2 * inner, hidden), (hidden, inner)] if experts is None else experts.shapes(hidden, num_experts)
+    mlp = [(config.gate_up_size, hidden), (hidden, inner)] if experts is None else experts.shapes(hidden, num_experts)
     return [*mixer, *mlp]
 
 

@@ -54,7 +54,7 @@ def adapted_places(model: ModelConfig, index: int) -> dict[str, list[Module]]:
     has_heads, has_mlp = model.latent is None, model.experts_of(index) is None
     kv_size = model.num_kv_heads * model.head_dim
     qkv_rows = [model.num_heads * model.head_dim, kv_size, kv_size] if len(names.qkv) == 3 else [model.qkv_size]
-    gate_up_rows = [2 * inner // len(names.gate_up)] * len(names.gate_up)
+    gate_up_rows = [model.gate_up_size // len(names.gate_up)] * len(names.gate_up)
     parts_of: dict[str, tuple[tuple[str, ...], list[int], int]] = {
         "qkv": (names.qkv if has_heads else (), qkv_rows, hidden),
         "o": ((names.o,), [hidden], model.attended_size),

@@ -6,144 +6,30 @@ from the checkpoint's own `config.json` (see `config.py`); this module reads no 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from .architecture import (
+    Architecture,
+    LayerNames,
+    all_but_every_fourth,
+    all_but_every_fourth_or_nth,
+    all_but_every_nth,
+    all_but_first_of_four,
+    all_layers,
+    every_other,
+    every_other_if_enabled,
+    from_max_window_layers,
+    if_enabled,
+)
 from .experts_config import ExpertNames, ExpertOptions
-from .json_file import Fields
 from .recurrent_config import RecurrentOptions
-
-WindowRule = Callable[[Fields, int], list[bool]]
-
-
-@dataclass(frozen=True, slots=True)
-class LayerNames:
-    """Tensor names below `model.layers.<i>.`; several names are stacked, row upon row, in this order."""
-
-    input_norm: str = "input_layernorm"
-    qkv: tuple[str, ...] = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
-    q_norm: str = "self_attn.q_norm"
-    k_norm: str = "self_attn.k_norm"
-    sinks: str = "self_attn.sinks"
-    o: str = "self_attn.o_proj"
-    post_attention_norm: str = ""
-    mlp_norm: str = "post_attention_layernorm"
-    gate_up: tuple[str, ...] = ("mlp.gate_proj", "mlp.up_proj")
-    down: str = "mlp.down_proj"
-    post_mlp_norm: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Architecture:
-    """Options of one architecture.
-
-    Attributes:
-        names: where the tensors of a layer are.
-        qkv_bias, o_bias: True, False, or the key of `config.json` that says.
-        biased: what an absence of that key means.
-        qk_norm: an RMSNorm on every query and key head before RoPE.
-        whole_norms: that norm is one over all query heads together, and one over all key heads.
-        has_sinks: every head has one more logit, learned, that takes part in the softmax and carries no value.
-        clip_key: key of `config.json` that asks for clipped queries, keys and values, which are refused; "": none.
-        pre_norms: a norm before attention and before the MLP (OLMo 2 has none).
-        sandwich_norms: a norm after attention and after the MLP, before the residual sum.
-        norm_offset: added to every norm weight (Gemma stores w - 1).
-        scale_embedding: token embeddings are multiplied by sqrt(hidden_size), or by this key of `config.json`.
-        depth_scale: what a layer adds is multiplied by `scale_depth / sqrt(num_hidden_layers)`.
-        width_scale: the last hidden state is divided by `hidden_size / dim_model_base`.
-        multipliers: `attention_multiplier`, `residual_multiplier` and `logits_scaling` are read (Granite).
-        gelu: the gate is GELU (tanh form) whatever `hidden_act` says; otherwise it must say silu.
-        tied: what an absent `tie_word_embeddings` means.
-        sliding: which layers have a window when the configuration names one but lists no `layer_types`.
-        is_latent: multi-head latent attention.
-        interleaved: the two elements of a rotary pair stand side by side; with latents, if `rope_interleave` is absent.
-        partial_rotary: what an absent `partial_rotary_factor` means.
-        local_theta: layers with a window have a rope of their own, with this default base (0: they do not).
-        unscaled_windows: they have one of the same base, without its scaling.
-        experts: MLPs are mixtures of experts; None: they are not.
-        recurrent: some layers keep a state instead of keys and values; None: none does.
-        gated_attention: queries come with a gate, by whose sigmoid what attention makes is multiplied (Qwen3-Next).
-        eps_key: key of `config.json` for the norms' epsilon.
-        final_norm: name of the last norm, next to the layers.
-        width_key: key of `config.json` for the MLP's width.
-        positions_key: key that says "rope" where there is one; "": there is.
-        no_experts_key: key of a number of experts that must be 0; "": none.
-        adjusts_width: the MLP's width is what an MLP without a gate would have (LFM2).
-    """
-
-    names: LayerNames = LayerNames()
-    qkv_bias: bool | str = "attention_bias"
-    o_bias: bool | str = "attention_bias"
-    biased: bool = False
-    qk_norm: bool = False
-    whole_norms: bool = False
-    has_sinks: bool = False
-    clip_key: str = ""
-    pre_norms: bool = True
-    sandwich_norms: bool = False
-    norm_offset: float = 0.0
-    scale_embedding: bool | str = False
-    depth_scale: bool = False
-    width_scale: bool = False
-    multipliers: bool = False
-    gelu: bool = False
-    tied: bool = False
-    sliding: WindowRule | None = None
-    is_latent: bool = False
-    interleaved: bool = False
-    partial_rotary: float = 1.0
-    local_theta: float = 0.0
-    unscaled_windows: bool = False
-    experts: ExpertOptions | None = None
-    recurrent: RecurrentOptions | None = None
-    gated_attention: bool = False
-    eps_key: str = "rms_norm_eps"
-    final_norm: str = "norm"
-    width_key: str = "intermediate_size"
-    positions_key: str = ""
-    no_experts_key: str = ""
-    adjusts_width: bool = False
-
-
-def _all_layers(fields: Fields, num_layers: int) -> list[bool]:
-    return [True] * num_layers
-
-
-def _if_enabled(fields: Fields, num_layers: int) -> list[bool]:
-    """Qwen: switched on by `use_sliding_window`, and only from layer `max_window_layers` on."""
-    enabled = fields.boolean("use_sliding_window", False)
-    first = fields.integer("max_window_layers", num_layers, at_least=0)
-    return [enabled and index >= first for index in range(num_layers)]
-
-
-def _every_other_if_enabled(fields: Fields, num_layers: int) -> list[bool]:
-    """Qwen2-MoE: switched on by `use_sliding_window`, and only below layer `max_window_layers`."""
-    enabled = fields.boolean("use_sliding_window", False)
-    end = fields.integer("max_window_layers", 28, at_least=0)
-    return [enabled and index % 2 == 0 and index < end for index in range(num_layers)]
-
-
-def _every_other(fields: Fields, num_layers: int) -> list[bool]:
-    return [index % 2 == 0 for index in range(num_layers)]
-
-
-def _all_but_every_fourth(fields: Fields, num_layers: int) -> list[bool]:
-    """OLMo 3."""
-    return [(index + 1) % 4 != 0 for index in range(num_layers)]
-
-
-def _all_but_every_nth(fields: Fields, num_layers: int) -> list[bool]:
-    """Gemma 3: five layers with a window, then one without."""
-    pattern = fields.integer("sliding_window_pattern", fields.integer("_sliding_window_pattern", 6))
-    return [(index + 1) % pattern != 0 for index in range(num_layers)]
-
 
 _LLAMA = Architecture()
 _PHI3 = Architecture(
     names=LayerNames(qkv=("self_attn.qkv_proj",), gate_up=("mlp.gate_up_proj",)),
     qkv_bias=False,
     o_bias=False,
-    sliding=_all_layers,
+    sliding=all_layers,
 )
 _GEMMA = Architecture(norm_offset=1.0, scale_embedding=True, gelu=True, tied=True)
 _GEMMA2 = replace(
@@ -154,7 +40,7 @@ _GEMMA2 = replace(
         post_mlp_norm="post_feedforward_layernorm",
     ),
     sandwich_norms=True,
-    sliding=_every_other,
+    sliding=every_other,
 )
 
 _OLMO2 = replace(
@@ -225,24 +111,183 @@ _GRANITE_HYBRID = replace(
     no_experts_key="num_local_experts",
 )
 
+_COHERE = replace(
+    _LLAMA,
+    names=LayerNames(mlp_norm=""),
+    norm="unbiased_layer",
+    parallel=True,
+    interleaved=True,
+    tied=True,
+    logit_scale=True,
+    eps_key="layer_norm_eps",
+    refused=(("use_qk_norm", "norms of queries and keys over each head apart are missing here"),),
+)
+_STARCODER2 = replace(
+    _LLAMA,
+    names=LayerNames(gate_up=("mlp.c_fc",), down="mlp.c_proj"),
+    qkv_bias="use_bias",
+    o_bias="use_bias",
+    mlp_bias="use_bias",
+    biased=True,
+    norm="layer",
+    gateless=True,
+    tied=True,
+    eps_key="norm_epsilon",
+    sliding=all_layers,
+)
+_EXAONE4 = replace(
+    _OLMO2, qkv_bias=False, o_bias=False, whole_norms=False, sliding=all_but_every_fourth_or_nth, unturned=True
+)
+_ERNIE = replace(_LLAMA, qkv_bias="use_bias", o_bias="use_bias", mlp_bias="use_bias", tied=True, interleaved=True)
+_HUNYUAN = replace(
+    _LLAMA,
+    names=LayerNames(q_norm="self_attn.query_layernorm", k_norm="self_attn.key_layernorm"),
+    qk_norm=True,
+    norms_after_rope=True,
+)
+_GATELESS = ("mlp.up_proj",)
+_APERTUS = replace(
+    _LLAMA,
+    names=LayerNames(input_norm="attention_layernorm", mlp_norm="feedforward_layernorm", gate_up=_GATELESS),
+    qk_norm=True,
+    gateless=True,
+)
+_PHI = replace(
+    _LLAMA,
+    names=LayerNames(o="self_attn.dense", mlp_norm="", gate_up=("mlp.fc1",), down="mlp.fc2"),
+    qkv_bias=True,
+    o_bias=True,
+    mlp_bias=True,
+    norm="layer",
+    parallel=True,
+    gateless=True,
+    partial_rotary=0.5,
+    eps_key="layer_norm_eps",
+    final_norm="final_layernorm",
+    projection_bias=True,
+    refused=(("qk_layernorm", "LayerNorms of queries and keys are missing here"),),
+)
+_NEOX = replace(
+    _LLAMA,
+    names=LayerNames(
+        qkv=("attention.query_key_value",),
+        o="attention.dense",
+        gate_up=("mlp.dense_h_to_4h",),
+        down="mlp.dense_4h_to_h",
+    ),
+    mlp_bias=True,
+    biased=True,
+    norm="layer",
+    parallel="use_parallel_residual",
+    gateless=True,
+    partial_rotary=0.25,
+    eps_key="layer_norm_eps",
+    embedding="embed_in",
+    projection="embed_out",
+    final_norm="final_layer_norm",
+    rows_by_head=True,
+)
+_STABLELM = replace(
+    _LLAMA,
+    qkv_bias="use_qkv_bias",
+    o_bias=False,
+    norm="layer",
+    partial_rotary=0.25,
+    eps_key="layer_norm_eps",
+    refused=(
+        ("qk_layernorm", "LayerNorms of queries and keys are missing here"),
+        ("use_parallel_residual", "attention and MLP one after the other are run, not side by side"),
+    ),
+)
+_NEMOTRON = replace(
+    _LLAMA,
+    names=LayerNames(gate_up=_GATELESS),
+    norm="layer",
+    norm_offset=1.0,
+    gateless=True,
+    partial_rotary=0.5,
+    eps_key="norm_eps",
+)
+
+_DEEPSEEK_V3 = ExpertOptions(scoring="sigmoid", normalises=True, has_bias=True, counts_top=2)
+_GLM4_MOE = replace(
+    _LLAMA,
+    o_bias=False,
+    qk_norm="use_qk_norm",
+    partial_rotary=0.5,
+    experts=_DEEPSEEK_V3,
+)
+_MINIMAX_M2 = replace(
+    _LLAMA,
+    qkv_bias=False,
+    o_bias=False,
+    qk_norm=True,
+    whole_norms=True,
+    experts=ExpertOptions(
+        replace(_MIXTRAL, bias="block_sparse_moe.e_score_correction_bias"),
+        scoring="sigmoid",
+        normalises=True,
+        has_bias=True,
+    ),
+)
+_ERNIE_MOE = ExpertOptions(
+    ExpertNames(bias="mlp.moe_statics.e_score_correction_bias"),
+    normalises=True,
+    has_bias=True,
+    bias_in_row=True,
+    aliases=(
+        ("moe_num_experts", "num_experts"),
+        ("moe_k", "num_experts_per_tok"),
+        ("moe_num_shared_experts", "n_shared_experts"),
+        ("moe_layer_start_index", "first_k_dense_replace"),
+        ("moe_layer_interval", "decoder_sparse_step"),
+    ),
+)
+_HUNYUAN_MOE = ExpertOptions(
+    ExpertNames(router="mlp.gate.wg", shared="mlp.shared_mlp"),
+    normalises=True,
+    aliases=(
+        ("num_experts", "num_experts"),
+        ("moe_topk", "num_experts_per_tok"),
+        ("intermediate_size", "moe_intermediate_size"),
+        ("intermediate_size", "shared_expert_intermediate_size"),
+    ),
+)
+_GRANITE_MOE = ExpertOptions(
+    ExpertNames(
+        router="block_sparse_moe.router.layer",
+        fused="block_sparse_moe",
+        gate="input_linear",
+        up="",
+        down="output_linear",
+        shared="shared_mlp",
+    ),
+    normalises=True,
+    aliases=(("shared_intermediate_size", "shared_expert_intermediate_size"),),
+)
+
 _QWEN2_MOE = ExpertNames(shared="mlp.shared_expert", shared_gate="mlp.shared_expert_gate")
 _GPT_OSS = ExpertOptions(
-    ExpertNames(router="mlp.router", stacked="mlp.experts"), normalises=True, linear_biases=True, clamps=(1.702, 7.0)
+    ExpertNames(router="mlp.router", stacked="mlp.experts"),
+    normalises=True,
+    alternates=True,
+    linear_biases=True,
+    clamps=(1.702, 7.0),
 )
 
 ARCHITECTURES: dict[str, Architecture] = {
     "LlamaForCausalLM": _LLAMA,  # Llama 2 and 3, SmolLM and SmolLM2, TinyLlama, Yi …
-    "MistralForCausalLM": replace(_LLAMA, qkv_bias=False, o_bias=False, sliding=_all_layers),
-    "Qwen2ForCausalLM": replace(_LLAMA, qkv_bias=True, o_bias=False, sliding=_if_enabled),
-    "Qwen3ForCausalLM": replace(_LLAMA, qk_norm=True, sliding=_if_enabled),
-    "SmolLM3ForCausalLM": replace(_LLAMA, tied=True, sliding=_if_enabled),
+    "MistralForCausalLM": replace(_LLAMA, qkv_bias=False, o_bias=False, sliding=all_layers),
+    "Qwen2ForCausalLM": replace(_LLAMA, qkv_bias=True, o_bias=False, sliding=if_enabled),
+    "Qwen3ForCausalLM": replace(_LLAMA, qk_norm=True, sliding=if_enabled),
+    "SmolLM3ForCausalLM": replace(_LLAMA, tied=True, sliding=if_enabled),
     "Phi3ForCausalLM": _PHI3,  # Phi-3, Phi-4, Phi-4-mini
     "GemmaForCausalLM": _GEMMA,
     "Gemma2ForCausalLM": _GEMMA2,
     "GraniteForCausalLM": _GRANITE,
     "GraniteMoeHybridForCausalLM": _GRANITE_HYBRID,  # Granite 4.0, those without experts
     "Olmo2ForCausalLM": _OLMO2,
-    "Olmo3ForCausalLM": replace(_OLMO2, sliding=_all_but_every_fourth, unscaled_windows=True),
+    "Olmo3ForCausalLM": replace(_OLMO2, sliding=all_but_every_fourth, unscaled_windows=True),
     "GlmForCausalLM": _GLM,
     "Glm4ForCausalLM": _GLM4,
     "YoutuForCausalLM": replace(_LLAMA, tied=True, is_latent=True, interleaved=True),
@@ -250,22 +295,22 @@ ARCHITECTURES: dict[str, Architecture] = {
         _LLAMA, tied=True, is_latent=True, scale_embedding="scale_emb", depth_scale=True, width_scale=True
     ),
     "MixtralForCausalLM": replace(
-        _LLAMA, qkv_bias=False, o_bias=False, sliding=_all_layers, experts=ExpertOptions(_MIXTRAL, normalises=True)
+        _LLAMA, qkv_bias=False, o_bias=False, sliding=all_layers, experts=ExpertOptions(_MIXTRAL, normalises=True)
     ),
-    "Qwen3MoeForCausalLM": replace(_LLAMA, qk_norm=True, sliding=_if_enabled, experts=ExpertOptions()),
+    "Qwen3MoeForCausalLM": replace(_LLAMA, qk_norm=True, sliding=if_enabled, experts=ExpertOptions()),
     "DeepseekV2ForCausalLM": replace(_LLAMA, is_latent=True, interleaved=True, experts=ExpertOptions()),
     "DeepseekV3ForCausalLM": replace(
         _LLAMA,
         is_latent=True,
         interleaved=True,
-        experts=ExpertOptions(scoring="sigmoid", normalises=True, has_bias=True, counts_top=2),
+        experts=_DEEPSEEK_V3,
     ),
     "Qwen2MoeForCausalLM": replace(
         _LLAMA,
         qkv_bias="qkv_bias",
         o_bias=False,
         biased=True,
-        sliding=_every_other_if_enabled,
+        sliding=every_other_if_enabled,
         experts=ExpertOptions(_QWEN2_MOE),
     ),
     "Lfm2ForCausalLM": _LFM2,
@@ -275,38 +320,50 @@ ARCHITECTURES: dict[str, Architecture] = {
         experts=ExpertOptions(_QWEN2_MOE, normalises=True),
     ),
     "Qwen3_5ForCausalLM": _QWEN35,
-    "OlmoeForCausalLM": replace(_LLAMA, qk_norm=True, whole_norms=True, clip_key="clip_qkv", experts=ExpertOptions()),
-    "GptOssForCausalLM": replace(_LLAMA, biased=True, has_sinks=True, sliding=_every_other, experts=_GPT_OSS),
-    "Gemma3ForCausalLM": replace(_GEMMA2, qk_norm=True, sliding=_all_but_every_nth, local_theta=10_000.0),
-}
-
-# configurations of bare models, and old ones, name only the type
-BY_MODEL_TYPE: dict[str, str] = {
-    "llama": "LlamaForCausalLM",
-    "mistral": "MistralForCausalLM",
-    "qwen2": "Qwen2ForCausalLM",
-    "qwen3": "Qwen3ForCausalLM",
-    "smollm3": "SmolLM3ForCausalLM",
-    "phi3": "Phi3ForCausalLM",
-    "granite": "GraniteForCausalLM",
-    "olmo2": "Olmo2ForCausalLM",
-    "olmo3": "Olmo3ForCausalLM",
-    "glm": "GlmForCausalLM",
-    "granitemoehybrid": "GraniteMoeHybridForCausalLM",
-    "lfm2": "Lfm2ForCausalLM",
-    "qwen3_next": "Qwen3NextForCausalLM",
-    "qwen3_5_text": "Qwen3_5ForCausalLM",
-    "glm4": "Glm4ForCausalLM",
-    "youtu": "YoutuForCausalLM",
-    "minicpm3": "MiniCPM3ForCausalLM",
-    "mixtral": "MixtralForCausalLM",
-    "qwen3_moe": "Qwen3MoeForCausalLM",
-    "qwen2_moe": "Qwen2MoeForCausalLM",
-    "olmoe": "OlmoeForCausalLM",
-    "gpt_oss": "GptOssForCausalLM",
-    "deepseek_v2": "DeepseekV2ForCausalLM",
-    "deepseek_v3": "DeepseekV3ForCausalLM",
-    "gemma": "GemmaForCausalLM",
-    "gemma2": "Gemma2ForCausalLM",
-    "gemma3_text": "Gemma3ForCausalLM",
+    "OlmoeForCausalLM": replace(
+        _LLAMA,
+        qk_norm=True,
+        whole_norms=True,
+        refused=(("clip_qkv", "queries, keys and values are not clipped here"),),
+        experts=ExpertOptions(),
+    ),
+    "GptOssForCausalLM": replace(_LLAMA, biased=True, has_sinks=True, sliding=every_other, experts=_GPT_OSS),
+    "CohereForCausalLM": _COHERE,  # Command R
+    "Cohere2ForCausalLM": replace(
+        _COHERE, sliding=all_but_every_fourth_or_nth, unturned=True
+    ),  # Command R7B, Command A
+    "Starcoder2ForCausalLM": _STARCODER2,
+    "Exaone4ForCausalLM": _EXAONE4,
+    "SeedOssForCausalLM": replace(_LLAMA, biased=True, o_bias="attention_out_bias"),
+    "Ernie4_5ForCausalLM": _ERNIE,
+    "Ernie4_5_MoeForCausalLM": replace(_ERNIE, experts=_ERNIE_MOE),
+    "HunYuanDenseV1ForCausalLM": _HUNYUAN,
+    "HunYuanMoEV1ForCausalLM": replace(_HUNYUAN, experts=_HUNYUAN_MOE),
+    "ApertusForCausalLM": _APERTUS,
+    "ArceeForCausalLM": replace(_LLAMA, names=LayerNames(gate_up=_GATELESS), gateless=True),
+    "NemotronForCausalLM": _NEMOTRON,  # Nemotron-4, Minitron
+    "PhiForCausalLM": _PHI,  # Phi-1, Phi-1.5, Phi-2
+    "GPTNeoXForCausalLM": _NEOX,  # Pythia
+    "StableLmForCausalLM": _STABLELM,
+    "HeliumForCausalLM": replace(_LLAMA, o_bias=False, interleaved=True),
+    "MinistralForCausalLM": replace(_LLAMA, qkv_bias=False, o_bias=False, sliding=all_layers),
+    "Ministral3ForCausalLM": replace(_LLAMA, qkv_bias=False, o_bias=False, sliding=all_layers, scales_queries=True),
+    "Glm4MoeForCausalLM": _GLM4_MOE,  # GLM-4.5, GLM-4.6
+    "Glm4MoeLiteForCausalLM": replace(_LLAMA, is_latent=True, interleaved=True, experts=_DEEPSEEK_V3),  # GLM-4.7-Flash
+    "SolarOpenForCausalLM": replace(_LLAMA, o_bias=False, experts=_DEEPSEEK_V3),
+    "CwmForCausalLM": replace(_LLAMA, qkv_bias=False, o_bias=False, sliding=all_but_first_of_four),
+    "VaultGemmaForCausalLM": replace(
+        _GEMMA, names=LayerNames(mlp_norm="pre_feedforward_layernorm"), sliding=every_other
+    ),
+    "Jais2ForCausalLM": replace(
+        _NEMOTRON, norm_offset=0.0, partial_rotary=1.0, biased=True, mlp_bias="mlp_bias", eps_key="layer_norm_eps"
+    ),
+    "Dots1ForCausalLM": replace(_LLAMA, qk_norm=True, sliding=from_max_window_layers, experts=_DEEPSEEK_V3),
+    "MiniMaxM2ForCausalLM": _MINIMAX_M2,
+    "GraniteMoeForCausalLM": replace(_GRANITE, experts=_GRANITE_MOE),
+    "GraniteMoeSharedForCausalLM": replace(_GRANITE, experts=_GRANITE_MOE),
+    "Qwen3VLMoeForConditionalGeneration": replace(
+        _LLAMA, qk_norm=True, experts=ExpertOptions(ExpertNames(stacked="mlp.experts"), normalises=True)
+    ),
+    "Gemma3ForCausalLM": replace(_GEMMA2, qk_norm=True, sliding=all_but_every_nth, local_theta=10_000.0),
 }

@@ -14,7 +14,8 @@ from typing import Literal
 
 from ...errors import ConfigError, ModelError
 from ..number_types import BYTES, NumberType
-from .architectures import ARCHITECTURES, BY_MODEL_TYPE, Architecture
+from .architecture import Architecture, Curve
+from .architectures import ARCHITECTURES
 from .experts_config import ExpertsConfig
 from .gguf.families import module_forms
 from .gguf.file import GgufFile, is_gguf
@@ -23,25 +24,14 @@ from .gguf.special_ids import end_ids, token_id
 from .gguf.tensor_types import Forms
 from .json_file import MOST_WIDTH, Fields, read_json_object
 from .latent_config import LatentConfig, attention_scale
+from .layer_config import LayerConfig, read_ropes, read_windows, rope_section
+from .named_architecture import OTHER_PARTS, named_architecture
 from .recurrent_config import RecurrentConfig
 from .rope_config import RopeConfig
 from .weight_format import WeightFormat, read_weight_format
 
 Activation = Literal["silu", "gelu_tanh"]
 MOST_LAYERS, MOST_HEADS, MOST_TOKENS = 1 << 12, 1 << 12, 1 << 24
-
-
-@dataclass(frozen=True, slots=True)
-class LayerConfig:
-    """What differs from layer to layer.
-
-    Attributes:
-        window: a query sees this many keys, itself included; 0: all.
-        rope: index into `ModelConfig.ropes`; -1: the layer has no positions (NoPE).
-    """
-
-    window: int
-    rope: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +59,10 @@ class ModelConfig:
         eos_ids: tokens that end a generation, from `generation_config.json` or else `config.json`; may be empty.
         bos_id: -1: none is named.
         dtype: of the stored weights, where they are not in fewer bits.
+        curve: the activation of an MLP without a gate; None: it has one.
+        query_growth: a query at position p is multiplied by `1 + query_growth · log(1 + ⌊p / original⌋)`, with the
+            original context of its rope; 0: it is not.
+        left_aside: parts of names of tensors that are no part of the decoder.
         recurrent: of layers that keep a state; None: all keep keys and values.
         weight_format: of linear maps that are; None: they are in `dtype`, or experts in MXFP4.
     """
@@ -101,6 +95,9 @@ class ModelConfig:
     eos_ids: tuple[int, ...]
     bos_id: int
     dtype: NumberType
+    curve: Curve | None = None
+    query_growth: float = 0.0
+    left_aside: tuple[str, ...] = ()
     recurrent: RecurrentConfig | None = None
     weight_format: WeightFormat | Forms | None = None
 
@@ -126,6 +123,11 @@ class ModelConfig:
         """Rows of the fused query, key and value projection, of heads with keys and values of their own; and gates."""
         num_queries = 2 * self.num_heads if self.options.gated_attention else self.num_heads
         return (num_queries + 2 * self.num_kv_heads) * self.head_dim
+
+    @property
+    def gate_up_size(self) -> int:
+        """Rows of the MLP's first projection."""
+        return self.intermediate_size if self.curve is not None else 2 * self.intermediate_size
 
     @property
     def attended_size(self) -> int:
@@ -185,16 +187,16 @@ def _from_gguf(file: GgufFile) -> ModelConfig:
 
 
 def _from_fields(fields: Fields, generation_eos: tuple[int, ...]) -> ModelConfig:
-    architecture = _architecture(fields)
-    options = ARCHITECTURES[architecture]
+    outer = fields
+    architecture, fields = named_architecture(outer)
+    options = ARCHITECTURES[architecture].of(fields)
     is_mxfp4, weight_format = _is_mxfp4(fields, options), read_weight_format(fields)
-    if weight_format is not None and options.experts is not None and options.experts.names.stacked:
+    single = "" if options.experts is None else options.experts.names.stacked or options.experts.names.fused
+    if weight_format is not None and single:
         raise ModelError(
             f"{fields.place}: quantization_config ({weight_format.method}): experts that are single tensors "
-            f"({options.experts.names.stacked}) are read in MXFP4 and in plain numbers; use the original weights"
+            f"({single}) are read in MXFP4 and in plain numbers; use the original weights"
         )
-    if options.clip_key and options.clip_key in fields:
-        raise ModelError(f"{fields.place}: {options.clip_key}: queries, keys and values are not clipped here")
     if options.no_experts_key and fields.integer(options.no_experts_key, 0, at_least=0):
         raise ModelError(f"{fields.place}: {options.no_experts_key}: {architecture} is run without experts only")
     num_layers = fields.integer("num_hidden_layers", at_most=MOST_LAYERS)
@@ -203,15 +205,15 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...]) -> ModelConfig
     latent = _latent(fields, options, hidden_size // num_heads)
     num_kv_heads, head_dim = _heads(fields, hidden_size, num_heads) if latent is None else (1, latent.width)
     max_positions = fields.integer("max_position_embeddings", at_most=MOST_POSITIONS)
-    windows = _windows(fields, options, num_layers)
+    windows = read_windows(fields, options, num_layers)
     rotary_dim = head_dim if latent is None else latent.rotary_dim
-    ropes, rope_of_layer = _ropes(fields, options, windows, rotary_dim, max_positions)
+    ropes, rope_of_layer = read_ropes(fields, options, windows, rotary_dim, max_positions)
     if options.multipliers:
         scale = fields.number("attention_multiplier", 1.0)
     elif latent is None:
         scale = fields.number("query_pre_attn_scalar", float(head_dim)) ** -0.5
     else:
-        scale = attention_scale(latent, _rope_section(fields))
+        scale = attention_scale(latent, rope_section(fields))
     vocab_size, activation = fields.integer("vocab_size", at_most=MOST_TOKENS), _activation(fields, options)
     experts = None
     if options.experts is not None:
@@ -238,7 +240,7 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...]) -> ModelConfig
         rms_norm_eps=fields.number(options.eps_key, 1e-6),
         qkv_bias=_bias(fields, options, options.qkv_bias),
         o_bias=_bias(fields, options, options.o_bias),
-        mlp_bias=fields.boolean("mlp_bias", False),
+        mlp_bias=_mlp_bias(fields, options),
         tie_word_embeddings=fields.boolean(
             "tie_embedding" if "tie_embedding" in fields else "tie_word_embeddings", options.tied
         ),
@@ -253,6 +255,9 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...]) -> ModelConfig
         eos_ids=_eos_ids(fields, generation_eos, vocab_size),
         bos_id=next(iter(fields.ids("bos_token_id")), -1),
         dtype=_dtype(fields, "bfloat16" if is_mxfp4 or weight_format is not None else "float32"),
+        curve=_curve(fields) if options.gateless else None,
+        query_growth=_query_growth(fields, options),
+        left_aside=_left_aside(fields, options, num_layers) + (OTHER_PARTS if fields is not outer else ()),
         recurrent=recurrent,
         weight_format=weight_format,
     )
@@ -268,18 +273,15 @@ def _intermediate_size(fields: Fields, options: Architecture) -> int:
     return -(-int(factor * int(2 * size / 3)) // multiple) * multiple
 
 
-def _architecture(fields: Fields) -> str:
-    named = fields.values.get("architectures") or []
-    model_type = fields.text("model_type", "")
-    if not isinstance(named, list) or not all(isinstance(name, str) for name in named):
-        raise fields.odd("architectures", "a list of names")
-    names: list[str] = [*named, BY_MODEL_TYPE.get(model_type, "")]
-    for name in names:
-        if name in ARCHITECTURES:
-            return name
-    found = ", ".join(named) or model_type or "nothing"
-    known = ", ".join(sorted(ARCHITECTURES))
-    raise ModelError(f"{fields.place}: architecture {found} is not supported; phloem runs {known}")
+def _left_aside(fields: Fields, options: Architecture, num_layers: int) -> tuple[str, ...]:
+    """Layers that predict tokens beyond the next (GLM-4.5, DeepSeek-V3; ERNIE 4.5), and masks (GPT-NeoX)."""
+    num_drafts = fields.integer("num_nextn_predict_layers", 0, at_least=0, at_most=MOST_LAYERS)
+    masks = (".attention.bias", ".attention.masked_bias") if options.rows_by_head else ()
+    return (*(f"layers.{num_layers + index}." for index in range(num_drafts)), "mtp.", "mtp_", *masks)
+
+
+def _query_growth(fields: Fields, options: Architecture) -> float:
+    return rope_section(fields).number("llama_4_scaling_beta", 0.0, above=-1.0) if options.scales_queries else 0.0
 
 
 def _heads(fields: Fields, hidden_size: int, num_heads: int) -> tuple[int, int]:
@@ -315,66 +317,18 @@ def _residual_scale(fields: Fields, options: Architecture, num_layers: int) -> f
 def _width_scale(fields: Fields, options: Architecture, hidden_size: int) -> float:
     if options.multipliers:
         return 1.0 / fields.number("logits_scaling", 1.0)
+    if options.logit_scale:
+        return fields.number("logit_scale", 1.0)
     return fields.number("dim_model_base", hidden_size) / hidden_size if options.width_scale else 1.0
-
-
-_KINDS = ("sliding_attention", "full_attention")
-
-
-def _windows(fields: Fields, options: Architecture, num_layers: int) -> list[int]:
-    window = fields.integer("sliding_window", 0, at_least=0)
-    if options.sliding is None or not window:
-        return [0] * num_layers
-    kinds = fields.values.get("layer_types")
-    if kinds is None:
-        slides = options.sliding(fields, num_layers)
-    elif isinstance(kinds, list) and len(kinds) == num_layers and all(kind in _KINDS for kind in kinds):
-        slides = [kind == "sliding_attention" for kind in kinds]
-    else:
-        raise fields.odd("layer_types", f'{num_layers} entries of "full_attention" or "sliding_attention"')
-    return [window if layer_slides else 0 for layer_slides in slides]
-
-
-def _ropes(
-    fields: Fields, options: Architecture, windows: list[int], head_dim: int, max_positions: int
-) -> tuple[tuple[RopeConfig, ...], list[int]]:
-    """The distinct ropes, and for every layer which one it uses (-1: none)."""
-    parameters = _rope_section(fields)
-    per_type = any(isinstance(value, dict) for value in parameters.values.values())
-
-    def read(section: Fields, theta: float) -> RopeConfig:
-        return RopeConfig.from_fields(
-            section,
-            theta=theta,
-            head_dim=head_dim,
-            partial_rotary=fields.number("partial_rotary_factor", options.partial_rotary),
-            max_positions=max_positions,
-            original=fields.integer("original_max_position_embeddings", 0, at_least=0),
-        )
-
-    theta = fields.number("rope_theta", 10_000.0)
-    ropes = [read(parameters.section("full_attention") if per_type else parameters, theta)]
-    has_local = bool(options.local_theta) or options.unscaled_windows
-    if has_local:
-        local = parameters.section("sliding_attention") if per_type else Fields({}, fields.place)
-        ropes.append(read(local, fields.number("rope_local_base_freq", options.local_theta or theta)))
-    used = [1 if window and has_local else 0 for window in windows]
-    if options.positions_key and fields.values.get(options.positions_key) != "rope":
-        used = [-1] * len(used)
-    keeps = fields.values.get("no_rope_layers")
-    if keeps is not None:
-        if not isinstance(keeps, list) or len(keeps) != len(windows) or any(keep not in (0, 1) for keep in keeps):
-            raise fields.odd("no_rope_layers", f"{len(windows)} entries, each 1 (positions) or 0 (none)")
-        used = [rope if keep else -1 for rope, keep in zip(used, keeps, strict=True)]
-    return tuple(ropes), used
-
-
-def _rope_section(fields: Fields) -> Fields:
-    return fields.section("rope_parameters" if "rope_parameters" in fields else "rope_scaling")
 
 
 def _bias(fields: Fields, options: Architecture, option: bool | str) -> bool:
     return fields.boolean(option, options.biased) if isinstance(option, str) else option
+
+
+def _mlp_bias(fields: Fields, options: Architecture) -> bool:
+    """Absent, a key that is the MLP's alone means none."""
+    return _bias(fields, options, options.mlp_bias) if options.mlp_bias != "mlp_bias" or "mlp_bias" in fields else False
 
 
 def _is_mxfp4(fields: Fields, options: Architecture) -> bool:
@@ -387,9 +341,29 @@ def _is_mxfp4(fields: Fields, options: Architecture) -> bool:
     return method == "mxfp4"
 
 
+_CURVES: dict[str, Curve] = {
+    "relu": "relu",
+    "relu2": "relu2",
+    "silu": "silu",
+    "swish": "silu",
+    "gelu": "gelu",
+    "xielu": "xielu",
+    **dict.fromkeys(("gelu_new", "gelu_fast", "gelu_pytorch_tanh"), "gelu_tanh"),
+}
+
+
+def _curve(fields: Fields) -> Curve:
+    name = fields.text("hidden_act")
+    if name not in _CURVES:
+        raise fields.odd("hidden_act", f"one of {', '.join(_CURVES)}")
+    return _CURVES[name]
+
+
 def _activation(fields: Fields, options: Architecture) -> Activation:
     if options.gelu:
         return "gelu_tanh"
+    if options.gateless:
+        return "silu"
     name = fields.text("hidden_act", fields.text("hidden_activation", "silu"))
     if name not in ("silu", "swish"):
         raise fields.odd("hidden_act", "silu")

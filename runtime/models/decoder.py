@@ -31,25 +31,18 @@ from ...kernels import PLACES, Gate, LinearWeight, LinearWeights, LoraPlan, ops
 from ...kernels.linear_weight import Quantise
 from ...kernels.state_rounds import StateRounds
 from .config import ModelConfig
-from .delta_net import DeltaNetWeights, read_delta_net
-from .experts import ExpertRules, ExpertsWeights, mixture, read_experts
+from .experts import ExpertRules, mixture
+from .gateless import bend
 from .gguf.checkpoint import GgufCheckpoint
 from .gguf.file import GgufFile, is_gguf
-from .latent import LatentWeights, queries_and_latents, read_latent_weights, values
-from .pair_order import qkv_order
+from .latent import queries_and_latents, values
+from .layer_weights import LayerWeights, read_layer
+from .norms import LayerNorm, Norm, add_norm, apply_norm, read_norm
 from .reader import Reader
-from .recurrent_config import RecurrentConfig
 from .rope import rope_table
-from .short_conv import ShortConvWeights, read_short_conv
-from .state_space import StateSpaceWeights, read_state_space
 from .weights import TORCH_TYPES, Checkpoint, open_checkpoint
 
-Mixer = ShortConvWeights | DeltaNetWeights | StateSpaceWeights
-READ_MIXER: dict[str, Callable[[Reader, str, RecurrentConfig], Mixer]] = {
-    "short_conv": read_short_conv,
-    "delta": read_delta_net,
-    "state_space": read_state_space,
-}
+PREFIXES = ("", "model.", "model.language_model.", "language_model.model.", "gpt_neox.")  # of all but the projection
 AT_QKV, AT_O, AT_GATE_UP, AT_DOWN = range(len(PLACES))
 ROW_TILE = 256  # about where a product on a GPU stops being bound by reading the weights
 
@@ -64,26 +57,6 @@ class KVTensors(Protocol):
     values: list[Tensor]
     key_scales: list[Tensor] | list[None]
     value_scales: list[Tensor] | list[None]
-
-
-@dataclass(frozen=True, slots=True)
-class LayerWeights:
-    """One layer's weights; norms are fp32 with Gemma's offset added, None where the architecture has none."""
-
-    input_norm: Tensor | None  # None: the layer takes its input as it is
-    qkv: LinearWeight | None  # hidden_size -> (num_heads + 2 · num_kv_heads) · head_dim; None with latents
-    q_norm: Tensor | None  # [head_dim], or of all heads
-    k_norm: Tensor | None
-    o: LinearWeight  # attended_size -> hidden_size
-    post_attention_norm: Tensor | None
-    mlp_norm: Tensor | None
-    gate_up: LinearWeight | None  # hidden_size -> 2 · intermediate_size; None with experts
-    down: LinearWeight | None  # intermediate_size -> hidden_size
-    post_mlp_norm: Tensor | None
-    sinks: Tensor | None = None  # [num_heads], fp32
-    latent: LatentWeights | None = None  # in place of qkv
-    experts: ExpertsWeights | None = None  # in place of gate_up and down
-    recurrent: Mixer | None = None  # in place of attention
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +95,7 @@ class Decoder:
         *,
         embedding: LinearWeight,
         layers: list[LayerWeights],
-        final_norm: Tensor,
+        final_norm: Norm,
         lm_head: LinearWeight,
         max_positions: int,
     ) -> None:
@@ -137,6 +110,10 @@ class Decoder:
         self._final_norm = final_norm
         self._lm_head = lm_head
         self._rope_tables = [rope_table(rope, max_positions).to(self.device) for rope in config.ropes]
+        self._query_scales: Tensor | None = None
+        if config.query_growth:
+            turns = torch.arange(max_positions) // config.ropes[0].original_max_positions
+            self._query_scales = (1 + config.query_growth * torch.log(1.0 + turns)).to(self.device, self.dtype)
         # rounded as transformers rounds it: the factor is an activation
         self._embedding_scale = float(torch.tensor(config.embedding_scale).to(self.dtype))
         self._gate = Gate(config.activation)
@@ -169,19 +146,21 @@ class Decoder:
         folder, device = Path(path), torch.device(device)
         config = ModelConfig.from_folder(folder)
         with _open(folder, config, dtype or TORCH_TYPES[config.dtype]) as checkpoint:
-            prefix = "" if "embed_tokens.weight" in checkpoint else "model."
+            options = config.options
+            prefix = next((each for each in PREFIXES if f"{each}{options.embedding}.weight" in checkpoint), "model.")
             reader = Reader(config, checkpoint, prefix, device, ROW_TILE if deterministic else 0, quantise)
-            embedding = reader.linear(prefix, ("embed_tokens",), [config.vocab_size], config.hidden_size, False)
+            embedding = reader.linear(prefix, (options.embedding,), [config.vocab_size], config.hidden_size, False)
             layers = []
             for index in range(config.num_layers):
-                layers.append(_read_layer(reader, f"{prefix}layers.{index}.", index))
+                layers.append(read_layer(reader, f"{prefix}layers.{index}.", index))
                 if report is not None:
                     report(index + 1, config.num_layers)
-            final_norm = reader.norm(f"{prefix}{config.options.final_norm}.weight", config.hidden_size)
-            final_norm = final_norm * config.width_scale
+            final_norm = read_norm(reader, f"{prefix}{options.final_norm}", config.width_scale)
             lm_head = embedding
             if not config.tie_word_embeddings:
-                lm_head = reader.linear("", ("lm_head",), [config.vocab_size], config.hidden_size, False)
+                base = "language_model." if prefix.startswith("language_model.") else ""
+                size, has_bias = config.vocab_size, bool(options.projection_bias)
+                lm_head = reader.linear(base, (options.projection,), [size], config.hidden_size, has_bias)
             reader.refuse_unread()
         return Decoder(
             config,
@@ -195,7 +174,7 @@ class Decoder:
     @property
     def num_weight_bytes(self) -> int:
         """Bytes of all weights on the device, the tied embedding counted once."""
-        parts: dict[int, Tensor | LinearWeight | LinearWeights] = {
+        parts: dict[int, Tensor | LayerNorm | LinearWeight | LinearWeights] = {
             id(part): part for part in (self._embedding, self._lm_head, self._final_norm)
         }
         for _, layer in self._layers:
@@ -203,7 +182,9 @@ class Decoder:
                 if weights is not None:
                     found = [getattr(weights, name) for name in weights.__slots__]
                     parts |= {
-                        id(part): part for part in found if isinstance(part, (Tensor, LinearWeight, LinearWeights))
+                        id(part): part
+                        for part in found
+                        if isinstance(part, (Tensor, LayerNorm, LinearWeight, LinearWeights))
                     }
         return sum(part.nbytes if isinstance(part, Tensor) else part.num_bytes for part in parts.values())
 
@@ -233,9 +214,10 @@ class Decoder:
             x = x * self._embedding_scale
         eps = self.config.rms_norm_eps
         first = self._layers[0][1].input_norm
-        normed, residual = x if first is None else ops.rms_norm(x, first, eps), x
+        normed, residual = apply_norm(x, first, eps), x
         last, scale = len(self._layers) - 1, self.config.residual_scale
         lora = adapted.every if adapted is not None else None
+        is_parallel = bool(self.config.options.parallel)
         no_logits = logits_rows is not None and logits_rows.shape[0] == 0
         nothing = torch.empty((0, self.config.vocab_size), dtype=torch.float32, device=self.device)
         for index, (_, weights) in enumerate(self._layers):
@@ -254,22 +236,27 @@ class Decoder:
                 if gate is not None:
                     attended = attended * ops.sigmoid(gate)
             if index == last and logits_rows is not None:
-                attended, residual = attended[logits_rows], residual[logits_rows]
+                attended, residual, normed = attended[logits_rows], residual[logits_rows], normed[logits_rows]
                 lora = adapted.wanted if adapted is not None else None
             x = _linear(attended, weights.o, lora, index, AT_O)
             if weights.post_attention_norm is not None:
-                x = ops.rms_norm(x, weights.post_attention_norm, eps)
+                x = apply_norm(x, weights.post_attention_norm, eps)
             if scale != 1.0:
                 x = x * scale
-            normed, residual = _add_norm(x, residual, weights.mlp_norm, eps)
+            if is_parallel:
+                own = weights.mlp_norm
+                normed = normed if own is None else apply_norm(residual, own, eps)
+                residual = x + residual
+            else:
+                normed, residual = add_norm(x, residual, weights.mlp_norm, eps)
             # a caller that wants the logits of all tokens may have padded the step
             x = self._mlp(index, normed, slots if logits_rows is None else None, lora)
             if weights.post_mlp_norm is not None:
-                x = ops.rms_norm(x, weights.post_mlp_norm, eps)
+                x = apply_norm(x, weights.post_mlp_norm, eps)
             if scale != 1.0:
                 x = x * scale
             following = self._final_norm if index == last else self._layers[index + 1][1].input_norm
-            normed, residual = _add_norm(x, residual, following, eps)
+            normed, residual = add_norm(x, residual, following, eps)
         logits, cap = ops.linear(normed, self._lm_head), self.config.logits_soft_cap
         if cap:
             return cap * torch.tanh(logits.float() / cap)
@@ -308,8 +295,15 @@ class Decoder:
             else:
                 norms = layer.q_norm, layer.k_norm
         cos_sin = self._rope_tables[spec.rope] if spec.rope >= 0 else None
+        if config.options.norms_after_rope and norms is not None:
+            if cos_sin is not None:
+                ops.apply_rope(q, k, positions, cos_sin)
+            q, k = ops.rms_norm(q, norms[0], eps), ops.rms_norm(k, norms[1], eps)
+            norms = cos_sin = None
         scales = kv_cache.key_scales[kept], kv_cache.value_scales[kept]
         q = ops.place_heads(q, k, v, positions, cos_sin, norms, eps, keys, kv_cache.values[kept], slots, *scales)
+        if self._query_scales is not None:
+            q = q * self._query_scales[positions][:, None, None]
         return q, gate[0].flatten(1) if gate else None
 
     def _attend(self, index: int, q: Tensor, kv_cache: KVTensors, plan: ops.AttentionPlan) -> Tensor:
@@ -340,16 +334,9 @@ class Decoder:
             return mixture(normed, weights.experts, self._expert_rules, slots)
         assert weights.gate_up is not None
         assert weights.down is not None
-        gate_up = _linear(normed, weights.gate_up, lora, index, AT_GATE_UP)
-        return _linear(ops.gated(gate_up, self._gate), weights.down, lora, index, AT_DOWN)
-
-
-def _add_norm(x: Tensor, residual: Tensor, norm: Tensor | None, eps: float) -> tuple[Tensor, Tensor]:
-    """The sum of both, normed, and as it is; without a norm it is the same tensor twice."""
-    if norm is not None:
-        return ops.add_rms_norm(x, residual, norm, eps)
-    total = x + residual
-    return total, total
+        gate_up, curve = _linear(normed, weights.gate_up, lora, index, AT_GATE_UP), self.config.curve
+        inner = ops.gated(gate_up, self._gate) if curve is None else bend(gate_up, curve, weights.curve)
+        return _linear(inner, weights.down, lora, index, AT_DOWN)
 
 
 def _linear(x: Tensor, weight: LinearWeight, lora: LoraPlan | None, layer: int, place: int) -> Tensor:
@@ -366,43 +353,3 @@ def _open(
     if is_gguf(path):
         return nullcontext(GgufCheckpoint(GgufFile(path), config, dtype))
     return open_checkpoint(path, dtype)
-
-
-def _read_layer(reader: Reader, base: str, index: int) -> LayerWeights:
-    """The tensors below `base` (`model.layers.<i>.`)."""
-    config, names = reader.config, reader.config.options.names
-    hidden, inner = config.hidden_size, config.intermediate_size
-    mlp_rows = [2 * inner // len(names.gate_up)] * len(names.gate_up)
-    sandwich = config.options.sandwich_norms
-    latent, experts, is_normed = config.latent, config.experts_of(index), config.options.qk_norm
-    q_size, kv_size = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
-    q_norm, k_norm = (q_size, kv_size) if config.options.whole_norms else (config.head_dim, config.head_dim)
-    has_sinks = config.options.has_sinks
-    rows = [config.qkv_size - 2 * kv_size, kv_size, kv_size] if len(names.qkv) == 3 else [config.qkv_size]
-    order, pre_norms = qkv_order(config, reader.device), config.options.pre_norms
-    recurrent, attends = config.recurrent, not config.is_recurrent(index)
-    o_base, o_name, o_size, o_bias = base, names.o, config.attended_size, config.o_bias
-    mixer: Mixer | None = None
-    if recurrent is not None and not attends:
-        o_base, o_name = f"{base}{recurrent.options.base}", "out_proj"
-        o_size, o_bias = recurrent.attended_size, recurrent.has_bias
-        mixer = READ_MIXER[recurrent.options.kind](reader, o_base, recurrent)
-        is_normed = has_sinks = False
-    return LayerWeights(
-        input_norm=reader.norm(f"{base}{names.input_norm}.weight", hidden) if pre_norms else None,
-        qkv=reader.linear(base, names.qkv, rows, hidden, config.qkv_bias, order)
-        if latent is None and attends
-        else None,
-        q_norm=reader.norm(f"{base}{names.q_norm}.weight", q_norm) if is_normed else None,
-        k_norm=reader.norm(f"{base}{names.k_norm}.weight", k_norm) if is_normed else None,
-        sinks=reader.tensor([f"{base}{names.sinks}"], [config.num_heads], []).float() if has_sinks else None,
-        o=reader.linear(o_base, (o_name,), [hidden], o_size, o_bias),
-        post_attention_norm=reader.norm(f"{base}{names.post_attention_norm}.weight", hidden) if sandwich else None,
-        mlp_norm=reader.norm(f"{base}{names.mlp_norm}.weight", hidden) if pre_norms else None,
-        gate_up=reader.linear(base, names.gate_up, mlp_rows, hidden, config.mlp_bias) if experts is None else None,
-        down=reader.linear(base, (names.down,), [hidden], inner, config.mlp_bias) if experts is None else None,
-        post_mlp_norm=reader.norm(f"{base}{names.post_mlp_norm}.weight", hidden) if sandwich else None,
-        latent=None if latent is None else read_latent_weights(reader, f"{base}self_attn.", latent),
-        experts=None if experts is None else read_experts(reader, base, experts),
-        recurrent=mixer,
-    )

@@ -73,21 +73,37 @@ def read_experts(reader: Reader, base: str, experts: ExpertsConfig) -> ExpertsWe
         ModelError: a tensor is missing or odd.
     """
     names, hidden = experts.options.names, reader.config.hidden_size
-    gate_up, down = (read_stacked if names.stacked else _read_each)(reader, base, experts)
+    read = read_stacked if names.stacked else _read_fused if names.fused else _read_each
+    gate_up, down = read(reader, base, experts)
     routers, rows = [names.router], [experts.num_experts]
     if experts.num_scored > experts.num_experts:
         routers, rows = [names.router, names.shared_gate], [experts.num_experts, 1]
     shared, shared_base = experts.shared_size, f"{base}{names.shared}."
-    has_bias = experts.options.has_bias
+    has_bias, together = experts.options.has_bias, names.gate_up("")
+    bias_shape = [1, experts.num_experts] if experts.options.bias_in_row else [experts.num_experts]
     return ExpertsWeights(
         router=reader.exact(base, routers, rows, hidden, experts.options.linear_biases),
-        bias=reader.tensor([f"{base}{names.bias}"], [experts.num_experts], []).float() if has_bias else None,
+        bias=reader.tensor([f"{base}{names.bias}"], bias_shape[:1], bias_shape[1:]).flatten().float()
+        if has_bias
+        else None,
         gate_up=gate_up,
         down=down,
-        shared_gate_up=reader.linear(shared_base, (names.gate, names.up), [shared] * 2, hidden, False)
+        shared_gate_up=reader.linear(
+            shared_base, together, [2 * shared // len(together)] * len(together), hidden, False
+        )
         if shared
         else None,
         shared_down=reader.linear(shared_base, (names.down,), [hidden], shared, False) if shared else None,
+    )
+
+
+def _read_fused(reader: Reader, base: str, experts: ExpertsConfig) -> tuple[LinearWeights, LinearWeights]:
+    """Gate and up, and down, of experts whose weights are single tensors, `[E, outputs, inputs]`."""
+    hidden, inner, number = reader.config.hidden_size, experts.inner_size, experts.num_experts
+    base = f"{base}{experts.options.names.fused}"
+    return (
+        reader.packed_each(reader.numbers([f"{base}.input_linear.weight"], [number], [2 * inner, hidden])),
+        reader.packed_each(reader.numbers([f"{base}.output_linear.weight"], [number], [hidden, inner])),
     )
 
 

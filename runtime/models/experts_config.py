@@ -26,6 +26,7 @@ class ExpertNames:
 
     bias, shared, shared_gate: of routers with a balancing bias, of shared experts, and of what weighs those.
     stacked: of all experts together, whose weights are single tensors then; "": each expert has tensors of its own.
+    fused: as stacked, below which are `input_linear.weight` (gate and up) and `output_linear.weight` (Granite).
     """
 
     router: str = "mlp.gate"
@@ -37,6 +38,11 @@ class ExpertNames:
     shared: str = "mlp.shared_experts"
     shared_gate: str = ""
     stacked: str = ""
+    fused: str = ""
+
+    def gate_up(self, prefix: str) -> tuple[str, ...]:
+        """Names of gate and up of what is below `prefix`; one name if they are one tensor."""
+        return tuple(f"{prefix}{name}" for name in (self.gate, self.up) if name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +53,11 @@ class ExpertOptions:
         scoring: of the router's logits.
         normalises: what an absent `norm_topk_prob` means: shares are divided by their sum.
         has_bias: a balancing bias is added to the scores before the choice.
+        bias_in_row: that bias is kept as `[1, num_experts]`.
         counts_top: of the best experts of a group that make the group's score.
+        alternates: outputs of gate and up alternate where experts are single tensors.
         linear_biases: router and experts add biases to what their matrices make.
+        aliases: keys of `config.json` that stand for others here; a list there has the same number for all layers.
         clamps: the gate is clamped (`kernels.Gate`), with this alpha and limit where none is named; None: it is not.
     """
 
@@ -56,9 +65,12 @@ class ExpertOptions:
     scoring: Scoring = "softmax"
     normalises: bool = False
     has_bias: bool = False
+    bias_in_row: bool = False
     counts_top: int = 1
+    alternates: bool = False
     linear_biases: bool = False
     clamps: tuple[float, float] | None = None
+    aliases: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +106,7 @@ class ExpertsConfig:
     @staticmethod
     def from_fields(fields: Fields, options: ExpertOptions, num_layers: int, *, is_mxfp4: bool) -> ExpertsConfig:
         """Raises ModelError: a number that is missing, odd, or contradicts another."""
+        fields = _renamed(fields, options.aliases)
         key = next((name for name in NUMBER_NAMES if name in fields), NUMBER_NAMES[0])
         num_experts, num_chosen = fields.integer(key, at_most=MOST_EXPERTS), fields.integer("num_experts_per_tok")
         if num_chosen > num_experts:
@@ -135,17 +148,37 @@ class ExpertsConfig:
         return [shape for width in widths for shape in ((2 * width, hidden_size), (hidden_size, width))]
 
 
+def _renamed(fields: Fields, aliases: tuple[tuple[str, str], ...]) -> Fields:
+    values = dict(fields.values)
+    for theirs, ours in aliases:
+        value = values.get(theirs)
+        if isinstance(value, list):
+            if not value or any(each != value[0] for each in value):
+                raise fields.odd(theirs, "the same number for all layers")
+            value = value[0]
+        if value is not None:
+            values[ours] = value
+    return Fields(values, fields.place)
+
+
 def _layers(fields: Fields, num_layers: int) -> tuple[bool, ...]:
-    """Which layers are mixtures: from one on, every n-th, but for those that are listed."""
+    """Which layers are mixtures: those that are named so, or from one on, every n-th, but for those that are listed."""
+    kinds = fields.values.get("mlp_layer_types")
+    if kinds is not None:
+        if not isinstance(kinds, list) or len(kinds) != num_layers or any(k not in ("sparse", "dense") for k in kinds):
+            raise fields.odd("mlp_layer_types", f'{num_layers} entries of "sparse" or "dense"')
+        return tuple(kind == "sparse" for kind in kinds)
     first = fields.integer("first_k_dense_replace", 0, at_least=0)
     dense = fields.values.get("mlp_only_layers") or []
     if not isinstance(dense, list) or any(isinstance(index, bool) or not isinstance(index, int) for index in dense):
         raise fields.odd("mlp_only_layers", "a list of layers")
     dense = frozenset(dense)
+    end = fields.integer("moe_layer_end_index", -1, at_least=-1)  # the last one, in Ernie 4.5
+    end = num_layers if end < 0 else end
     step = fields.integer("decoder_sparse_step", 1)
     every = fields.integer("moe_layer_freq", 1)
     return tuple(
-        index >= first and index not in dense and (index + 1) % step == 0 and index % every == 0
+        first <= index <= end and index not in dense and (index + 1) % step == 0 and index % every == 0
         for index in range(num_layers)
     )
 

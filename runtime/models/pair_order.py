@@ -26,12 +26,14 @@ def head_order(config: ModelConfig) -> Tensor | None:
 def qkv_order(config: ModelConfig, device: torch.device) -> Tensor | None:
     """The same for the rows of queries, keys and values together, and of gates, which come last: `[qkv_size]`.
 
-    A gate is stored after the query of its head.
+    A gate is stored after the query of its head; GPT-NeoX stores query, key and value of one head after another.
     """
     order, rows = head_order(config), torch.arange(config.qkv_size).view(-1, config.head_dim)
     if config.options.gated_attention:
         queries, rest = rows[: 2 * config.num_heads], rows[2 * config.num_heads :]
         rows = torch.cat([queries[::2], rest, queries[1::2]])
+    elif config.options.rows_by_head:
+        rows = rows.view(config.num_heads, 3, config.head_dim).transpose(0, 1).reshape(-1, config.head_dim)
     elif order is None:
         return None
     turned = config.num_heads + config.num_kv_heads

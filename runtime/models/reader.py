@@ -28,7 +28,7 @@ from ...kernels.linear_weight import Quantise
 from .config import ModelConfig
 from .gguf.checkpoint import GgufCheckpoint
 from .published import is_published, read_published
-from .weights import Checkpoint
+from .weights import STORED_DTYPES, Checkpoint
 
 # activations are left as they are, and keys and values are kept as the engine's settings say
 ACTIVATION_SCALES = [f".{which}_scale" for which in ("input", "output", "q", "k", "v")]
@@ -108,6 +108,16 @@ class Reader:
         """Tensors of shape `[rows[i], *tail]` stacked along the first axis."""
         return self._checkpoint.read_stacked(names, rows, tail, device=self.device)
 
+    def scalar(self, name: str) -> Tensor:
+        """A number that has no axis, in fp32; no GGUF file has one."""
+        assert isinstance(self._checkpoint, Checkpoint)
+        return self._checkpoint.read_kept(name, [], STORED_DTYPES, device=self.device).float()
+
+    def has_shape(self, name: str, shape: list[int]) -> bool:
+        """Whether a tensor has this shape, unread; not if it is missing, or in a GGUF file."""
+        found = self._checkpoint
+        return isinstance(found, Checkpoint) and name in found and found.shape_of(name) == shape
+
     def numbers(self, names: Sequence[str], rows: Sequence[int], tail: Sequence[int]) -> Tensor:
         """As `tensor`, but bf16 stays bf16 where products of fp32 are packed, which takes it as it is."""
         if self.device.type == "cpu" and self.dtype is torch.float32 and self._checkpoint.are_bf16(names):
@@ -171,7 +181,9 @@ class Reader:
 
     def refuse_unread(self) -> None:
         """An overlooked tensor would make a model that runs and answers nonsense."""
-        ignored = ["rotary_emb."] + (["lm_head.weight"] if self.config.tie_word_embeddings else [])
+        ignored = ["rotary_emb.", *self.config.left_aside]
+        if self.config.tie_word_embeddings:
+            ignored.append(f"{self.config.options.projection}.weight")
         if self.config.weight_format is not None:
             ignored += ACTIVATION_SCALES
         unread = self._checkpoint.unread(ignored)

@@ -58,12 +58,17 @@ class RopeConfig:
         `original` is a top-level `original_max_position_embeddings` (0: none), which Phi-3 has.
         """
         kind = scaling.text("rope_type", scaling.text("type", "default"))
-        kind = "longrope" if kind == "su" else kind
+        # "mrope" (Qwen2-VL) has positions of its own for images; a token of text has the same one in all of them
+        kind = {"su": "longrope", "mrope": "default"}.get(kind, kind)
         if kind not in ROPE_TYPES:
             raise scaling.odd("rope_type", f"one of {', '.join(ROPE_TYPES)}")
         rotary_dim = int(head_dim * scaling.number("partial_rotary_factor", partial_rotary))
         if rotary_dim % 2 or not 0 < rotary_dim <= head_dim:
             raise scaling.odd("partial_rotary_factor", f"a factor that makes an even part of head_dim {head_dim}")
+        if kind == "dynamic" and "alpha" in scaling and rotary_dim > 2:  # Hunyuan: a longer base, once for all lengths
+            kind = "default"
+            theta = scaling.number("rope_theta", theta) * scaling.number("alpha") ** (rotary_dim / (rotary_dim - 2))
+            scaling = Fields({}, scaling.place)
         original = original or scaling.integer("original_max_position_embeddings", max_positions)
         if kind == "longrope":
             default_factor: float | None = max_positions / original

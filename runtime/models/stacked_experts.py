@@ -7,7 +7,8 @@
     gate_up_proj_bias   [E, 2 · inner]                  … and down_proj_…, and the same biases
     down_proj_bias      [E, hidden]
 
-Outputs of gate and up alternate there: gate 0, up 0, gate 1, up 1 …; here all of the gate's come first, as everywhere.
+Outputs of gate and up alternate there: gate 0, up 0, gate 1, up 1 …; here all of the gate's come first, as everywhere,
+and as Qwen3-VL's come in the file, whose matrices may stand the other way round (as transformers saves them).
 """
 
 from __future__ import annotations
@@ -29,8 +30,9 @@ def read_stacked(reader: Reader, base: str, experts: ExpertsConfig) -> tuple[Lin
     """
     hidden, inner, base = reader.config.hidden_size, experts.inner_size, f"{base}{experts.options.names.stacked}."
     alternating = torch.arange(2 * inner, device=reader.device).view(inner, 2).T.flatten()
+    order = alternating if experts.options.alternates else None
     return (
-        _read(reader, f"{base}gate_up_proj", experts, 2 * inner, hidden, alternating),
+        _read(reader, f"{base}gate_up_proj", experts, 2 * inner, hidden, order),
         _read(reader, f"{base}down_proj", experts, hidden, inner, None),
     )
 
@@ -43,6 +45,8 @@ def _read(
     if experts.options.linear_biases:
         bias = _ordered(reader.tensor([f"{name}_bias"], [num_experts], [num_outputs]), order)
     if not experts.is_mxfp4:
+        if order is None and reader.has_shape(name, [num_experts, num_outputs, num_inputs]):
+            return reader.packed_each(reader.tensor([name], [num_experts], [num_outputs, num_inputs]), bias)
         weight = reader.tensor([name], [num_experts], [num_inputs, num_outputs]).transpose(1, 2)
         return reader.packed_each(_ordered(weight, order), bias)
     blocks, scales = (_ordered(part, order) for part in _read_mxfp4(reader, name, num_experts, num_outputs, num_inputs))

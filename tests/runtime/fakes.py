@@ -41,6 +41,7 @@ class FakeModelConfig:
     hidden_size: int = 1
     intermediate_size: int = 1
     qkv_size: int = 3
+    gate_up_size: int = 2
     attended_size: int = 1
     attention_scale: float = 1.0
     attention_soft_cap: float = 0.0

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..architectures import ARCHITECTURES, Architecture
+from ..architecture import Architecture
+from ..architectures import ARCHITECTURES
 from ..experts_config import ExpertNames
 from .file import GgufFile
 from .tensor_types import Forms

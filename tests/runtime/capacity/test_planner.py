@@ -24,6 +24,17 @@ from ..models.test_models import CASES, save_random_model
 
 GIB = 1 << 30
 LATENT_CASES = ["youtu", "youtu-whole-queries", "minicpm3"]
+BLOCK_CASES = [
+    "cohere",
+    "starcoder2",
+    "exaone4",
+    "hunyuan-dense",
+    "apertus",
+    "phi",
+    "gpt-neox",
+    "nemotron-biases",
+    "stablelm",
+]
 EXPERT_CASES = ["mixtral", "qwen3-moe", "qwen3-moe-dense-layer", "deepseek-v2", "deepseek-v3"]
 RECURRENT_CASES = [
     "lfm2",
@@ -33,6 +44,7 @@ RECURRENT_CASES = [
     "qwen3.5",
 ]
 RECURRENT_CASES += ["granite-hybrid", "granite-hybrid-groups-rope-biases"]
+EXPERT_CASES += ["ernie4.5-moe", "hunyuan-moe", "glm4.5", "minimax-m2", "granite-moe-shared"]
 EXPERT_CASES += ["qwen2-moe", "qwen2-moe-dense-layers-window", "olmoe-normalised-biases", "gpt-oss"]
 
 

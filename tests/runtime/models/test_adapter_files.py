@@ -26,6 +26,15 @@ EVERY = r".*\.(" + "|".join(ALL) + ")"
 # name: (model, modules with tensors, ranks and scales by the end of a name, what the configuration says)
 KINDS: dict[str, tuple[str, str, dict[str, int], dict[str, float], dict[str, Any]]] = {
     "glm4": ("glm4", EVERY, {}, {}, {"target_modules": ALL}),
+    "attention and MLP side by side": ("cohere", EVERY, {}, {}, {"target_modules": ALL}),
+    "no gate": (
+        "starcoder2",
+        r".*\.(q_proj|v_proj|c_fc|c_proj)",
+        {},
+        {},
+        {"target_modules": ["q_proj", "v_proj", "c_fc", "c_proj"]},
+    ),
+    "norms after rope": ("hunyuan-dense", EVERY, {}, {}, {"target_modules": ALL}),
     "olmo3": ("olmo3", EVERY, {}, {}, {"target_modules": ALL}),
     "queries and values": ("llama-gqa", QV, {}, {}, {}),
     "all, biases below": ("llama-biases", EVERY, {}, {}, {"target_modules": "all-linear", "r": 9}),
@@ -91,7 +100,7 @@ class AdaptedDecoder:
         self._decoder, self._layers = decoder, layers
         self.config, self.dtype = decoder.config, decoder.dtype
 
-    def forward(self, token_ids: torch.Tensor, *others: Any) -> torch.Tensor:
+    def forward(self, token_ids: torch.Tensor, *others: Any, recurrent: None = None) -> torch.Tensor:
         segments, rows = [LoraSegment(0, len(token_ids), self._layers)], others[-1]
         every = plan_lora(segments, CPU)
         wanted = every if rows is None else plan_lora(narrow_segments(segments, rows.numpy()), CPU)

@@ -114,6 +114,28 @@ STATE_SPACE = {
     "layer_types": ["linear_attention", "linear_attention", "full_attention", "linear_attention"],
 }
 
+ALTERNATING = {"num_hidden_layers": 4, "sliding_window": 9}
+GLM4_MOE = {
+    "n_routed_experts": 8,
+    "n_shared_experts": 1,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 24,
+    "first_k_dense_replace": 1,
+    "n_group": 1,
+    "topk_group": 1,
+    "head_dim": 16,
+}
+HUNYUAN = {"head_dim": 16, "pad_token_id": 0, "eod_token_id": 3}
+GRANITE = {
+    "embedding_multiplier": 3.0,
+    "attention_multiplier": 0.2,
+    "residual_multiplier": 0.4,
+    "logits_scaling": 6.0,
+    "num_local_experts": 5,
+    "num_experts_per_tok": 2,
+    "intermediate_size": 24,
+}
+
 # name: (transformers' model class, what differs from SMALL)
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "llama-gqa": ("LlamaForCausalLM", {}),
@@ -308,6 +330,81 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
             "num_hidden_layers": 2,
         },
     ),
+    "cohere": ("CohereForCausalLM", {"tie_word_embeddings": True}),
+    "cohere-biases": ("CohereForCausalLM", {"attention_bias": True, "logit_scale": 0.3}),
+    "cohere2": ("Cohere2ForCausalLM", {**ALTERNATING, "head_dim": 16, "sliding_window_pattern": 2}),
+    "starcoder2": ("Starcoder2ForCausalLM", {"sliding_window": 9}),
+    "starcoder2-no-biases-tied": ("Starcoder2ForCausalLM", {"use_bias": False, "tie_word_embeddings": True}),
+    "exaone4": ("Exaone4ForCausalLM", {**ALTERNATING, "sliding_window_pattern": 4, "head_dim": 16}),
+    "exaone4-no-windows": (
+        "Exaone4ForCausalLM",
+        {"sliding_window": None, "layer_types": ["full_attention"] * 2, "tie_word_embeddings": True},
+    ),
+    "seed-oss": ("SeedOssForCausalLM", {"head_dim": 16}),
+    "seed-oss-all-biases": ("SeedOssForCausalLM", {"head_dim": 16, "attention_out_bias": True, "mlp_bias": True}),
+    "ernie4.5": ("Ernie4_5ForCausalLM", {"head_dim": 16, "tie_word_embeddings": True}),
+    "ernie4.5-biases": ("Ernie4_5ForCausalLM", {"head_dim": 8, "use_bias": True}),
+    "ernie4.5-moe": (
+        "Ernie4_5_MoeForCausalLM",
+        {
+            "num_hidden_layers": 4,
+            "moe_num_experts": 6,
+            "moe_k": 2,
+            "moe_num_shared_experts": 2,
+            "moe_intermediate_size": 24,
+            "moe_layer_start_index": 1,
+            "moe_layer_end_index": 2,
+        },
+    ),
+    "hunyuan-dense": ("HunYuanDenseV1ForCausalLM", HUNYUAN),
+    "hunyuan-dense-longer-base": (
+        "HunYuanDenseV1ForCausalLM",
+        {**HUNYUAN, "rope_parameters": {"rope_type": "dynamic", "rope_theta": 1e4, "alpha": 50.0, "factor": 1.0}},
+    ),
+    "hunyuan-moe": (
+        "HunYuanMoEV1ForCausalLM",
+        {**HUNYUAN, "num_experts": 5, "moe_topk": [2, 2], "intermediate_size": 32},
+    ),
+    "apertus": ("ApertusForCausalLM", {"head_dim": 16, "num_hidden_layers": 3}),
+    "arcee": ("ArceeForCausalLM", {"head_dim": 16, "mlp_bias": True}),
+    "nemotron": ("NemotronForCausalLM", {"head_dim": 16}),
+    "nemotron-biases": ("NemotronForCausalLM", {"head_dim": 16, "attention_bias": True, "mlp_bias": True}),
+    "phi": ("PhiForCausalLM", {"num_key_value_heads": 6}),
+    "gpt-neox": ("GPTNeoXForCausalLM", {"num_key_value_heads": None, "hidden_size": 96}),
+    "gpt-neox-in-turn-no-biases": (
+        "GPTNeoXForCausalLM",
+        {"num_key_value_heads": None, "hidden_size": 96, "use_parallel_residual": False, "attention_bias": False},
+    ),
+    "stablelm": ("StableLmForCausalLM", {"use_qkv_bias": True, "hidden_size": 96}),
+    "helium": ("HeliumForCausalLM", {"head_dim": 8}),
+    "ministral": ("MinistralForCausalLM", {"head_dim": 16, "sliding_window": 9}),
+    "ministral3": (
+        "Ministral3ForCausalLM",
+        {
+            "head_dim": 16,
+            "rope_parameters": {**YARN, "llama_4_scaling_beta": 0.1, "original_max_position_embeddings": 16},
+        },
+    ),
+    "glm4.5": ("Glm4MoeForCausalLM", {**GLM4_MOE, "attention_bias": True, "use_qk_norm": True}),
+    "glm4.5-air-groups": (
+        "Glm4MoeForCausalLM",
+        {**GLM4_MOE, "n_group": 4, "topk_group": 2, "routed_scaling_factor": 2.5},
+    ),
+    "glm4.7-flash": ("Glm4MoeLiteForCausalLM", {**DEEPSEEK, "n_group": 1, "topk_group": 1, "num_hidden_layers": 3}),
+    "solar-open": ("SolarOpenForCausalLM", {**GLM4_MOE, "first_k_dense_replace": None}),
+    "cwm": ("CwmForCausalLM", {**ALTERNATING, "head_dim": 16, "rope_parameters": LLAMA3, "eos_token_id": [7]}),
+    "vaultgemma": (
+        "VaultGemmaForCausalLM",
+        {"head_dim": 16, "sliding_window": 9, "query_pre_attn_scalar": 20, "tie_word_embeddings": True},
+    ),
+    "jais2": ("Jais2ForCausalLM", {"head_dim": 16}),
+    "dots1": ("Dots1ForCausalLM", {**GLM4_MOE, "sliding_window": 9, "max_window_layers": 1}),
+    "minimax-m2": (
+        "MiniMaxM2ForCausalLM",
+        {"head_dim": 16, "rotary_dim": 8, "num_local_experts": 6, "num_experts_per_tok": 2, "intermediate_size": 24},
+    ),
+    "granite-moe": ("GraniteMoeForCausalLM", {**GRANITE, "tie_word_embeddings": True}),
+    "granite-moe-shared": ("GraniteMoeSharedForCausalLM", {**GRANITE, "shared_intermediate_size": 40}),
     "minicpm3": ("MiniCPM3ForCausalLM", {**LATENT, "scale_emb": 3, "dim_model_base": 16, "v_head_dim": None}),
     "minicpm3-longrope": (
         "MiniCPM3ForCausalLM",
@@ -516,6 +613,29 @@ def test_a_tokens_logits_are_the_same_bits_however_it_was_computed(oracle: Oracl
     assert torch.equal(found, expected[39:])
 
 
+# LayerNorm, attention beside the MLP, MLPs without a gate, norms after rope, layers without positions
+BLOCKS = [
+    "llama-gqa",
+    "cohere2",
+    "starcoder2",
+    "exaone4",
+    "hunyuan-dense",
+    "apertus",
+    "gpt-neox",
+    "glm4.5",
+    "ministral3",
+]
+
+
+@pytest.mark.parametrize("case", BLOCKS)
+def test_bf16_is_as_near_to_fp32_as_it_is_in_transformers(tmp_path: Path, case: str) -> None:
+    model, token_ids = save_random_model(tmp_path, *CASES[case]), random_ids(40)
+    expected = Oracle(tmp_path, model).logits(token_ids)
+    found = PagedRun(Decoder.from_folder(tmp_path, dtype=torch.bfloat16)).extend({0: token_ids})
+    theirs = Oracle(tmp_path, model.to(torch.bfloat16)).logits(token_ids)
+    assert (found.float() - expected).norm() < 1.5 * (theirs.float() - expected).norm()
+
+
 @pytest.mark.parametrize("prompt", ["Hello, who is there?", "12 <|end|> jackets", "Grüße 東京"])
 def test_the_bundled_model_writes_the_same_text_in_transformers(prompt: str) -> None:
     folder = resolve_model("nano")
@@ -534,7 +654,7 @@ def test_the_configuration_is_read_as_transformers_means_it(oracle: Oracle) -> N
     assert config.num_layers == theirs.num_hidden_layers
     latent = config.latent
     if latent is None:
-        assert config.num_kv_heads == theirs.num_key_value_heads
+        assert config.num_kv_heads == getattr(theirs, "num_key_value_heads", None) or theirs.num_attention_heads
         assert config.head_dim == getattr(theirs, "head_dim", None) or theirs.hidden_size // theirs.num_attention_heads
     else:
         assert config.head_dim == theirs.kv_lora_rank + theirs.qk_rope_head_dim

@@ -46,6 +46,10 @@ SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
     "MHA, untied": ("LlamaForCausalLM", {"num_key_value_heads": 4, "tie_word_embeddings": False}),
     "GQA, tied, llama3 rope": ("LlamaForCausalLM", {"num_key_value_heads": 2, "rope_parameters": LLAMA3}),
     "MQA, untied": ("LlamaForCausalLM", {"num_key_value_heads": 1, "tie_word_embeddings": False}),
+    "side by side, windows": (
+        "Cohere2ForCausalLM",
+        {"num_key_value_heads": 2, "sliding_window": 24, "sliding_window_pattern": 2, "logit_scale": 1.0},
+    ),
     "latents, tied": ("YoutuForCausalLM", LATENTS),
     "experts, tied": (
         "MixtralForCausalLM",

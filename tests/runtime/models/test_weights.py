@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from phloem.errors import ModelError
 from phloem.runtime.models import Decoder, ModelConfig, resolve_model
 
-from .test_models import LLAMA3, PagedRun, random_ids, save_random_model
+from .test_models import CASES, LLAMA3, PagedRun, random_ids, save_random_model
 
 
 @pytest.fixture(scope="module")
@@ -194,7 +194,7 @@ BROKEN: dict[str, tuple[Callable[[Path], None], str]] = {
     "deep config": (lambda f: (f / "config.json").write_text("[" * 200_000), "config.json: nested too deeply"),
     "unknown architecture": (
         _config(architectures=["MambaForCausalLM"], model_type="mamba"),
-        "MambaForCausalLM is not supported; phloem runs .*LlamaForCausalLM.*Qwen3ForCausalLM",
+        "MambaForCausalLM is not supported .its recurrent layers .* phloem runs .*LlamaForCausalLM.*Qwen3ForCausalLM",
     ),
     "no layers": (_config(num_hidden_layers=0), "num_hidden_layers: expected an integer of at least 1, found 0"),
     "missing size": (_config(hidden_size=None), "hidden_size: expected an integer of at least 1, found nothing"),
@@ -286,3 +286,21 @@ def test_models_are_found_by_folder_and_by_name(folder: Path) -> None:
             resolve_model(name)
     with pytest.raises(ModelError, match="is a file"):
         resolve_model(folder / "config.json")
+
+
+@pytest.mark.parametrize(
+    ("case", "left_aside"),
+    [
+        ("glm4.5", ["model.layers.2.eh_proj.weight", "model.layers.2.shared_head.head.weight"]),
+        ("ernie4.5-moe", ["model.mtp_block.0.mlp.up_proj.weight", "model.mtp_emb_norm.0.weight"]),
+        ("gpt-neox", ["gpt_neox.layers.0.attention.masked_bias", "gpt_neox.layers.0.attention.rotary_emb.inv_freq"]),
+    ],
+)
+def test_draft_layers_and_masks_are_left_aside(tmp_path: Path, case: str, left_aside: list[str]) -> None:
+    save_random_model(tmp_path, *CASES[case])
+    weights = load_file(tmp_path / "model.safetensors")
+    save_file(weights | {name: torch.zeros(3) for name in left_aside}, tmp_path / "model.safetensors")
+    Decoder.from_folder(tmp_path)
+    save_file(weights | {"model.layers.1.odd.weight": torch.zeros(3)}, tmp_path / "model.safetensors")
+    with pytest.raises(ModelError, match=r"odd\.weight: 1 tensors have no place"):
+        Decoder.from_folder(tmp_path)

@@ -1,0 +1,208 @@
+"""What an architecture is: options that say how it differs from Llama, and the names of its tensors.
+
+The architectures themselves are in `architectures.py`. Knows no tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from ...errors import ModelError
+from .experts_config import ExpertOptions
+from .json_file import Fields
+from .recurrent_config import RecurrentOptions
+
+NormKind = Literal["rms", "layer", "unbiased_layer"]
+Curve = Literal["relu", "relu2", "silu", "gelu", "gelu_tanh", "xielu"]
+WindowRule = Callable[[Fields, int], list[bool]]
+
+
+@dataclass(frozen=True, slots=True)
+class LayerNames:
+    """Tensor names below `model.layers.<i>.`; several names are stacked, row upon row, in this order."""
+
+    input_norm: str = "input_layernorm"
+    qkv: tuple[str, ...] = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
+    q_norm: str = "self_attn.q_norm"
+    k_norm: str = "self_attn.k_norm"
+    sinks: str = "self_attn.sinks"
+    o: str = "self_attn.o_proj"
+    post_attention_norm: str = ""
+    mlp_norm: str = "post_attention_layernorm"
+    gate_up: tuple[str, ...] = ("mlp.gate_proj", "mlp.up_proj")
+    down: str = "mlp.down_proj"
+    post_mlp_norm: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Architecture:
+    """Options of one architecture.
+
+    Attributes:
+        names: where the tensors of a layer are.
+        qkv_bias, o_bias: True, False, or the key of `config.json` that says.
+        biased: what an absence of that key means.
+        mlp_bias: as these, of the MLP.
+        qk_norm: an RMSNorm on every query and key head before RoPE; or the key that says.
+        whole_norms: that norm is one over all query heads together, and one over all key heads.
+        has_sinks: every head has one more logit, learned, that takes part in the softmax and carries no value.
+        norms_after_rope: that norm comes after RoPE (Hunyuan).
+        refused: keys of `config.json` whose features are missing here, and what these are.
+        norm: of hidden states: RMSNorm, or LayerNorm with a bias or without one.
+        parallel: attention and MLP take the same input, or its own norm each, and are added together; or the key that
+            says.
+        pre_norms: a norm before attention and before the MLP (OLMo 2 has none).
+        sandwich_norms: a norm after attention and after the MLP, before the residual sum.
+        norm_offset: added to every norm weight (Gemma stores w - 1).
+        scale_embedding: token embeddings are multiplied by sqrt(hidden_size), or by this key of `config.json`.
+        depth_scale: what a layer adds is multiplied by `scale_depth / sqrt(num_hidden_layers)`.
+        width_scale: the last hidden state is divided by `hidden_size / dim_model_base`.
+        multipliers: `attention_multiplier`, `residual_multiplier` and `logits_scaling` are read (Granite).
+        gelu: the gate is GELU (tanh form) whatever `hidden_act` says; otherwise it must say silu.
+        logit_scale: logits are multiplied by the key of that name (Cohere).
+        gateless: the MLP is `down(activation(up(x)))`, with the activation that `hidden_act` names (`gateless.py`).
+        tied: what an absent `tie_word_embeddings` means.
+        sliding: which layers have a window when the configuration names one but lists no `layer_types`.
+        unturned: where `sliding_window` is named, layers without a window have no positions either.
+        is_latent: multi-head latent attention.
+        interleaved: the two elements of a rotary pair stand side by side; with latents, if `rope_interleave` is absent.
+        partial_rotary: what an absent `partial_rotary_factor` means.
+        local_theta: layers with a window have a rope of their own, with this default base (0: they do not).
+        unscaled_windows: they have one of the same base, without its scaling.
+        experts: MLPs are mixtures of experts; None: they are not.
+        recurrent: some layers keep a state instead of keys and values; None: none does.
+        gated_attention: queries come with a gate, by whose sigmoid what attention makes is multiplied (Qwen3-Next).
+        eps_key: key of `config.json` for the norms' epsilon.
+        embedding: name of the embedding, next to the layers.
+        projection: name of the projection to the vocabulary.
+        projection_bias: True, False, or the key that says whether it has a bias.
+        scales_queries: queries at far positions are scaled up, by `llama_4_scaling_beta` (Ministral 3).
+        rows_by_head: a fused projection makes query, key and value of one head after another (GPT-NeoX).
+        final_norm: name of the last norm, next to the layers.
+        width_key: key of `config.json` for the MLP's width.
+        positions_key: key that says "rope" where there is one; "": there is.
+        no_experts_key: key of a number of experts that must be 0; "": none.
+        adjusts_width: the MLP's width is what an MLP without a gate would have (LFM2).
+    """
+
+    names: LayerNames = LayerNames()
+    qkv_bias: bool | str = "attention_bias"
+    o_bias: bool | str = "attention_bias"
+    biased: bool = False
+    mlp_bias: bool | str = "mlp_bias"
+    qk_norm: bool | str = False
+    whole_norms: bool = False
+    has_sinks: bool = False
+    norms_after_rope: bool = False
+    refused: tuple[tuple[str, str], ...] = ()
+    norm: NormKind = "rms"
+    parallel: bool | str = False
+    pre_norms: bool = True
+    sandwich_norms: bool = False
+    norm_offset: float = 0.0
+    scale_embedding: bool | str = False
+    depth_scale: bool = False
+    width_scale: bool = False
+    multipliers: bool = False
+    gelu: bool = False
+    logit_scale: bool = False
+    gateless: bool = False
+    tied: bool = False
+    sliding: WindowRule | None = None
+    unturned: bool = False
+    is_latent: bool = False
+    interleaved: bool = False
+    partial_rotary: float = 1.0
+    local_theta: float = 0.0
+    unscaled_windows: bool = False
+    experts: ExpertOptions | None = None
+    recurrent: RecurrentOptions | None = None
+    gated_attention: bool = False
+    eps_key: str = "rms_norm_eps"
+    embedding: str = "embed_tokens"
+    projection: str = "lm_head"
+    projection_bias: bool | str = False
+    scales_queries: bool = False
+    rows_by_head: bool = False
+    final_norm: str = "norm"
+    width_key: str = "intermediate_size"
+    positions_key: str = ""
+    no_experts_key: str = ""
+    adjusts_width: bool = False
+
+    @property
+    def num_norms(self) -> int:
+        """Norms of hidden states in one layer."""
+        return (1 + bool(self.names.mlp_norm)) * self.pre_norms + 2 * self.sandwich_norms
+
+    def of(self, fields: Fields) -> Architecture:
+        """The options as a checkpoint has them: without keys of `config.json`, but for biases.
+
+        Raises:
+            ModelError: it asks for what is refused, by the key.
+        """
+        for key, what in self.refused:
+            if fields.values.get(key) not in (None, False, 0):
+                raise ModelError(f"{fields.place}: {key}: {what}")
+
+        def said(option: bool | str) -> bool:
+            return fields.boolean(option, self.biased) if isinstance(option, str) else option
+
+        return replace(
+            self,
+            qk_norm=said(self.qk_norm),
+            parallel=said(self.parallel),
+            projection_bias=said(self.projection_bias),
+        )
+
+
+def all_layers(fields: Fields, num_layers: int) -> list[bool]:
+    return [True] * num_layers
+
+
+def if_enabled(fields: Fields, num_layers: int) -> list[bool]:
+    """Qwen: switched on by `use_sliding_window`, and only from layer `max_window_layers` on."""
+    enabled = fields.boolean("use_sliding_window", False)
+    first = fields.integer("max_window_layers", num_layers, at_least=0)
+    return [enabled and index >= first for index in range(num_layers)]
+
+
+def from_max_window_layers(fields: Fields, num_layers: int) -> list[bool]:
+    """dots.llm1."""
+    first = fields.integer("max_window_layers", num_layers, at_least=0)
+    return [index >= first for index in range(num_layers)]
+
+
+def every_other_if_enabled(fields: Fields, num_layers: int) -> list[bool]:
+    """Qwen2-MoE: switched on by `use_sliding_window`, and only below layer `max_window_layers`."""
+    enabled = fields.boolean("use_sliding_window", False)
+    end = fields.integer("max_window_layers", 28, at_least=0)
+    return [enabled and index % 2 == 0 and index < end for index in range(num_layers)]
+
+
+def every_other(fields: Fields, num_layers: int) -> list[bool]:
+    return [index % 2 == 0 for index in range(num_layers)]
+
+
+def all_but_every_fourth(fields: Fields, num_layers: int) -> list[bool]:
+    """OLMo 3."""
+    return [(index + 1) % 4 != 0 for index in range(num_layers)]
+
+
+def all_but_every_fourth_or_nth(fields: Fields, num_layers: int) -> list[bool]:
+    """Cohere 2, EXAONE 4."""
+    pattern = fields.integer("sliding_window_pattern", 4)
+    return [(index + 1) % pattern != 0 for index in range(num_layers)]
+
+
+def all_but_first_of_four(fields: Fields, num_layers: int) -> list[bool]:
+    """CWM."""
+    return [index % 4 != 0 for index in range(num_layers)]
+
+
+def all_but_every_nth(fields: Fields, num_layers: int) -> list[bool]:
+    """Gemma 3: five layers with a window, then one without."""
+    pattern = fields.integer("sliding_window_pattern", fields.integer("_sliding_window_pattern", 6))
+    return [(index + 1) % pattern != 0 for index in range(num_layers)]

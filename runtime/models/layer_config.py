@@ -1,0 +1,86 @@
+"""What differs from layer to layer: windows and positions, from `config.json`. Knows no tensors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .architecture import Architecture
+from .json_file import Fields
+from .rope_config import RopeConfig
+
+
+@dataclass(frozen=True, slots=True)
+class LayerConfig:
+    """What differs from layer to layer.
+
+    Attributes:
+        window: a query sees this many keys, itself included; 0: all.
+        rope: index into `ModelConfig.ropes`; -1: the layer has no positions (NoPE).
+    """
+
+    window: int
+    rope: int
+
+
+_KINDS = ("sliding_attention", "full_attention")
+
+
+def read_windows(fields: Fields, options: Architecture, num_layers: int) -> list[int]:
+    window = fields.integer("sliding_window", 0, at_least=0)
+    if options.sliding is None or not window:
+        return [0] * num_layers
+    kinds = fields.values.get("layer_types")
+    if kinds is None:
+        slides = options.sliding(fields, num_layers)
+    elif isinstance(kinds, list) and len(kinds) == num_layers and all(kind in _KINDS for kind in kinds):
+        slides = [kind == "sliding_attention" for kind in kinds]
+    else:
+        raise fields.odd("layer_types", f'{num_layers} entries of "full_attention" or "sliding_attention"')
+    return [window if layer_slides else 0 for layer_slides in slides]
+
+
+def read_ropes(
+    fields: Fields, options: Architecture, windows: list[int], head_dim: int, max_positions: int
+) -> tuple[tuple[RopeConfig, ...], list[int]]:
+    """The distinct ropes, and for every layer which one it uses (-1: none)."""
+    parameters = rope_section(fields)
+    per_type = any(isinstance(value, dict) for value in parameters.values.values())
+
+    def read(section: Fields, theta: float) -> RopeConfig:
+        return RopeConfig.from_fields(
+            section,
+            theta=theta,
+            head_dim=head_dim,
+            partial_rotary=_partial_rotary(fields, options, head_dim),
+            max_positions=max_positions,
+            original=fields.integer("original_max_position_embeddings", 0, at_least=0),
+        )
+
+    theta = fields.number("rope_theta", fields.number("rotary_emb_base", 10_000.0))
+    ropes = [read(parameters.section("full_attention") if per_type else parameters, theta)]
+    has_local = bool(options.local_theta) or options.unscaled_windows
+    if has_local:
+        local = parameters.section("sliding_attention") if per_type else Fields({}, fields.place)
+        ropes.append(read(local, fields.number("rope_local_base_freq", options.local_theta or theta)))
+    used = [1 if window and has_local else 0 for window in windows]
+    if options.positions_key and fields.values.get(options.positions_key) != "rope":
+        used = [-1] * len(used)
+    if options.unturned and "sliding_window" in fields:
+        used = [rope if window else -1 for rope, window in zip(used, windows, strict=True)]
+    keeps = fields.values.get("no_rope_layers")
+    if keeps is not None:
+        if not isinstance(keeps, list) or len(keeps) != len(windows) or any(keep not in (0, 1) for keep in keeps):
+            raise fields.odd("no_rope_layers", f"{len(windows)} entries, each 1 (positions) or 0 (none)")
+        used = [rope if keep else -1 for rope, keep in zip(used, keeps, strict=True)]
+    return tuple(ropes), used
+
+
+def _partial_rotary(fields: Fields, options: Architecture, head_dim: int) -> float:
+    if "rotary_dim" in fields:  # MiniMax M2
+        return fields.integer("rotary_dim", at_most=head_dim) / head_dim
+    default = fields.number("rotary_pct", options.partial_rotary)  # GPT-NeoX
+    return fields.number("partial_rotary_factor", default)
+
+
+def rope_section(fields: Fields) -> Fields:
+    return fields.section("rope_parameters" if "rope_parameters" in fields else "rope_scaling")

@@ -1,0 +1,89 @@
+"""The weights of one layer, and how they are read. What they compute is in `decoder.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from ...kernels import LinearWeight
+from .delta_net import DeltaNetWeights, read_delta_net
+from .experts import ExpertsWeights, read_experts
+from .gateless import read_curve
+from .latent import LatentWeights, read_latent_weights
+from .norms import Norm, read_norm
+from .pair_order import qkv_order
+from .reader import Reader
+from .recurrent_config import RecurrentConfig
+from .short_conv import ShortConvWeights, read_short_conv
+from .state_space import StateSpaceWeights, read_state_space
+
+Mixer = ShortConvWeights | DeltaNetWeights | StateSpaceWeights
+READ_MIXER: dict[str, Callable[[Reader, str, RecurrentConfig], Mixer]] = {
+    "short_conv": read_short_conv,
+    "delta": read_delta_net,
+    "state_space": read_state_space,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LayerWeights:
+    """One layer's weights; norms are fp32 with Gemma's offset added, None where the architecture has none."""
+
+    input_norm: Norm | None  # None: the layer takes its input as it is
+    qkv: LinearWeight | None  # hidden_size -> (num_heads + 2 · num_kv_heads) · head_dim; None with latents
+    q_norm: Tensor | None  # [head_dim], or of all heads
+    k_norm: Tensor | None
+    o: LinearWeight  # attended_size -> hidden_size
+    post_attention_norm: Norm | None
+    mlp_norm: Norm | None
+    gate_up: LinearWeight | None  # hidden_size -> 2 · intermediate_size; None with experts
+    down: LinearWeight | None  # intermediate_size -> hidden_size
+    post_mlp_norm: Norm | None
+    sinks: Tensor | None = None  # [num_heads], fp32
+    latent: LatentWeights | None = None  # in place of qkv
+    experts: ExpertsWeights | None = None  # in place of gate_up and down
+    recurrent: Mixer | None = None  # in place of attention
+    curve: Tensor | None = None  # learned numbers of the activation
+
+
+def read_layer(reader: Reader, base: str, index: int) -> LayerWeights:
+    """The tensors below `base` (`model.layers.<i>.`)."""
+    config, names = reader.config, reader.config.options.names
+    hidden, inner = config.hidden_size, config.intermediate_size
+    mlp_rows = [config.gate_up_size // len(names.gate_up)] * len(names.gate_up)
+    sandwich = config.options.sandwich_norms
+    latent, experts, is_normed = config.latent, config.experts_of(index), config.options.qk_norm
+    q_size, kv_size = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
+    q_norm, k_norm = (q_size, kv_size) if config.options.whole_norms else (config.head_dim, config.head_dim)
+    has_sinks = config.options.has_sinks
+    rows = [config.qkv_size - 2 * kv_size, kv_size, kv_size] if len(names.qkv) == 3 else [config.qkv_size]
+    order, pre_norms = qkv_order(config, reader.device), config.options.pre_norms
+    recurrent, attends = config.recurrent, not config.is_recurrent(index)
+    o_base, o_name, o_size, o_bias = base, names.o, config.attended_size, config.o_bias
+    mixer: Mixer | None = None
+    if recurrent is not None and not attends:
+        o_base, o_name = f"{base}{recurrent.options.base}", "out_proj"
+        o_size, o_bias = recurrent.attended_size, recurrent.has_bias
+        mixer = READ_MIXER[recurrent.options.kind](reader, o_base, recurrent)
+        is_normed = has_sinks = False
+    return LayerWeights(
+        input_norm=read_norm(reader, f"{base}{names.input_norm}") if pre_norms else None,
+        qkv=reader.linear(base, names.qkv, rows, hidden, config.qkv_bias, order)
+        if latent is None and attends
+        else None,
+        q_norm=reader.norm(f"{base}{names.q_norm}.weight", q_norm) if is_normed else None,
+        k_norm=reader.norm(f"{base}{names.k_norm}.weight", k_norm) if is_normed else None,
+        sinks=reader.tensor([f"{base}{names.sinks}"], [config.num_heads], []).float() if has_sinks else None,
+        o=reader.linear(o_base, (o_name,), [hidden], o_size, o_bias),
+        post_attention_norm=read_norm(reader, f"{base}{names.post_attention_norm}") if sandwich else None,
+        mlp_norm=read_norm(reader, f"{base}{names.mlp_norm}") if pre_norms and names.mlp_norm else None,
+        gate_up=reader.linear(base, names.gate_up, mlp_rows, hidden, config.mlp_bias) if experts is None else None,
+        down=reader.linear(base, (names.down,), [hidden], inner, config.mlp_bias) if experts is None else None,
+        post_mlp_norm=read_norm(reader, f"{base}{names.post_mlp_norm}") if sandwich else None,
+        latent=None if latent is None else read_latent_weights(reader, f"{base}self_attn.", latent),
+        experts=None if experts is None else read_experts(reader, base, experts),
+        recurrent=mixer,
+        curve=read_curve(reader, base),
+    )

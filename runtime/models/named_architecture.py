@@ -1,0 +1,126 @@
+"""Which architecture a `config.json` names, and the part of it that describes the language model.
+
+Models that read images too (`…ForConditionalGeneration`) are run as their language model alone: its description is in
+`text_config`, and tensors of the other parts are left aside. Whatever is not run is refused by name, with what is
+missing and the nearest architecture that loads.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from difflib import get_close_matches
+
+from ...errors import ModelError
+from .architectures import ARCHITECTURES
+from .json_file import Fields
+from .model_types import BY_MODEL_TYPE
+
+# the language model's architecture; "": the one that its `model_type` names
+WITH_IMAGES: dict[str, str] = {
+    "Gemma3ForConditionalGeneration": "Gemma3ForCausalLM",
+    "Mistral3ForConditionalGeneration": "",
+    "LlavaForConditionalGeneration": "",
+    "Qwen2VLForConditionalGeneration": "Qwen2ForCausalLM",
+    "Qwen2_5_VLForConditionalGeneration": "Qwen2ForCausalLM",
+    "Qwen3VLForConditionalGeneration": "Qwen3ForCausalLM",
+    "Qwen3VLMoeForConditionalGeneration": "Qwen3VLMoeForConditionalGeneration",
+    "Glm4vMoeForConditionalGeneration": "Glm4MoeForCausalLM",
+}
+# what `text_config` leaves out in published checkpoints: transformers' own defaults
+DEFAULTS: dict[str, dict[str, int | float]] = {
+    "Gemma3ForConditionalGeneration": {
+        "vocab_size": 262_208,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 4,
+        "head_dim": 256,
+        "max_position_embeddings": 131_072,
+        "rope_theta": 1_000_000.0,
+        "query_pre_attn_scalar": 256,
+    },
+}
+OTHER_PARTS = ("visual.", "vision_tower.", "vision_model.", "multi_modal_projector.")
+_SHARED = ("quantization_config", "dtype", "torch_dtype", "eos_token_id", "bos_token_id")
+
+# parts of names -> what is missing here
+MISSING: dict[str, str] = {
+    "Eagle": "a draft head is no model; it is no way of speculation here",
+    "Mamba": "its recurrent layers (Mamba without attention, or in another arrangement) are missing here",
+    "FalconH1": "its recurrent layers (Mamba 2 beside attention in one layer) are missing here",
+    "NemotronH": "its recurrent layers (Mamba 2) are missing here",
+    "Jamba": "its recurrent layers (Mamba) are missing here",
+    "Bamba": "its recurrent layers (Mamba 2) are missing here",
+    "Zamba": "its recurrent layers (Mamba) are missing here",
+    "KimiLinear": "its recurrent layers (Kimi Delta Attention) are missing here",
+    "RecurrentGemma": "its recurrent layers (RG-LRU) are missing here",
+    "Rwkv": "its recurrent layers (RWKV) are missing here",
+    "xLSTM": "its recurrent layers (xLSTM) are missing here",
+    "OlmoHybrid": "its recurrent layers are missing here",
+    "MiniMaxForCausalLM": "its recurrent layers (lightning attention) are missing here",
+    "Bailing": "its recurrent layers (lightning attention) are missing here",
+    "Llama4": "attention in chunks with a temperature by position is missing here",
+    "Phimoe": "its router (sparse mixer) is missing here",
+    "BitNet": "linear maps that round their inputs, with norms inside of attention and MLP, are missing here",
+    "Gemma3n": "embeddings per layer and alternating updates are missing here",
+    "Gemma4": "embeddings per layer and keys shared among layers are missing here",
+    "DeepseekV32": "sparse attention by an indexer is missing here",
+    "DeepseekV4": "compressed sparse attention is missing here",
+    "Falcon": "its arrangement of fused heads is missing here",
+    "GPT2": "learned positions are missing here",
+    "OPT": "learned positions are missing here",
+    "GPTBigCode": "learned positions are missing here",
+    "Bloom": "biases by distance (ALiBi) are missing here",
+    "Mpt": "biases by distance (ALiBi) are missing here",
+}
+
+
+def named_architecture(fields: Fields) -> tuple[str, Fields]:
+    """A key of `ARCHITECTURES`, and the fields of the language model.
+
+    Raises:
+        ModelError: nothing that is run is named.
+    """
+    named = fields.values.get("architectures") or []
+    if not isinstance(named, list) or not all(isinstance(name, str) for name in named):
+        raise fields.odd("architectures", "a list of names")
+    model_type = fields.text("model_type", "")
+    for name in named:
+        if name in WITH_IMAGES:
+            part = language_part(fields, DEFAULTS.get(name, {}))
+            found = WITH_IMAGES[name] or BY_MODEL_TYPE.get(part.text("model_type", ""), "")
+            if not found:
+                raise _refusal(part, part.text("model_type", "nothing"), "")
+            return found, part
+        if name in ARCHITECTURES:
+            return name, fields
+    by_type = BY_MODEL_TYPE.get(model_type, "")
+    if by_type and not any(_is_other_task(name) for name in named):
+        return by_type, fields
+    raise _refusal(fields, ", ".join(named) or model_type or "nothing", model_type)
+
+
+def language_part(fields: Fields, defaults: Mapping[str, int | float]) -> Fields:
+    """`text_config`, with what the configuration says of all parts; the configuration itself if there is none."""
+    if "text_config" not in fields:
+        return Fields(fields.values, fields.place)
+    section = fields.section("text_config")
+    values = {**defaults} | {key: fields.values[key] for key in _SHARED if key in fields} | dict(section.values)
+    values |= {key: fields.values[key] for key in ("quantization_config", "tie_word_embeddings") if key in fields}
+    return Fields(values, section.place)
+
+
+def _is_other_task(name: str) -> bool:
+    return bool(re.search(r"For(?!CausalLM$)[A-Z]|Eagle|Medusa|DualEncoder", name))
+
+
+def _refusal(fields: Fields, found: str, model_type: str) -> ModelError:
+    why = next((f" ({what})" for part, what in MISSING.items() if part.lower() in found.lower()), "")
+    if not why and _is_other_task(found):
+        why = " (it is for another task; phloem continues texts)"
+    family = re.sub(r"(For|Model|Eagle).*", "", found)
+    nearest = BY_MODEL_TYPE.get(model_type) or get_close_matches(f"{family}ForCausalLM", ARCHITECTURES, 1, 0.0)[0]
+    known = ", ".join(sorted(ARCHITECTURES))
+    return ModelError(
+        f"{fields.place}: architecture {found} is not supported{why}; the nearest that loads is {nearest}; "
+        f"phloem runs {known}"
+    )

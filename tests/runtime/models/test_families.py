@@ -1,0 +1,150 @@
+"""Which of transformers' causal language models load, and that all others are refused with a reason and a neighbour.
+
+`pytest -s` prints the table.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+
+import pytest
+
+from phloem.errors import ModelError
+from phloem.runtime.models.architectures import ARCHITECTURES
+from phloem.runtime.models.json_file import Fields
+from phloem.runtime.models.model_types import BY_MODEL_TYPE
+from phloem.runtime.models.named_architecture import WITH_IMAGES, named_architecture
+
+from .test_language_parts import CASES as LANGUAGE_PARTS
+from .test_models import CASES
+
+# families of text decoders that many people run; those that do not load are named below
+OFTEN_RUN = [
+    "apertus",
+    "arcee",
+    "bitnet",
+    "cohere",
+    "cohere2",
+    "deepseek_v2",
+    "deepseek_v3",
+    "dots1",
+    "ernie4_5",
+    "ernie4_5_moe",
+    "exaone4",
+    "falcon",
+    "falcon_h1",
+    "gemma",
+    "gemma2",
+    "gemma3_text",
+    "glm",
+    "glm4",
+    "glm4_moe",
+    "gpt2",
+    "gpt_neox",
+    "gpt_oss",
+    "granite",
+    "granitemoe",
+    "granitemoehybrid",
+    "hunyuan_v1_dense",
+    "hunyuan_v1_moe",
+    "lfm2",
+    "llama",
+    "llama4_text",
+    "mamba",
+    "minimax_m2",
+    "mistral",
+    "mixtral",
+    "nemotron",
+    "olmo2",
+    "olmo3",
+    "olmoe",
+    "opt",
+    "phi",
+    "phi3",
+    "phimoe",
+    "qwen2",
+    "qwen2_moe",
+    "qwen3",
+    "qwen3_moe",
+    "qwen3_next",
+    "seed_oss",
+    "smollm3",
+    "stablelm",
+    "starcoder2",
+]
+NOT_LOADED = {"bitnet", "falcon", "falcon_h1", "gpt2", "llama4_text", "mamba", "opt", "phimoe"}
+
+
+def _mapping() -> dict[str, str]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+    return {kind: name for kind, name in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.items() if isinstance(name, str)}
+
+
+def _refusal(architecture: str, model_type: str = "") -> str:
+    """Why it is not run; "": it is."""
+    values = {"architectures": [architecture], "model_type": model_type, "text_config": {"model_type": model_type}}
+    try:
+        named_architecture(Fields(values, "config.json"))
+    except ModelError as error:
+        return str(error)
+    return ""
+
+
+def test_every_causal_language_model_loads_or_is_refused_with_its_neighbour() -> None:
+    loaded, refused = [], {}
+    for kind, name in _mapping().items():
+        message = _refusal(name, kind)
+        if not message:
+            loaded.append(name)
+            continue
+        match = re.match(
+            r"config\.json: architecture (\w+) is not supported( \(.+\))?; the nearest that loads is (\w+); ", message
+        )
+        assert match is not None, message
+        assert match[1] == name
+        assert match[3] in ARCHITECTURES
+        refused[name] = match[2] or " (no entry, nor a block for it)"
+    print(f"\n{len(loaded)} load: {', '.join(sorted(loaded))}")
+    for reason in sorted(set(refused.values())):
+        print(f"refused{reason}: {', '.join(sorted(name for name in refused if refused[name] == reason))}")
+    assert len(loaded) >= 50
+
+
+@pytest.mark.parametrize("kind", OFTEN_RUN)
+def test_families_that_are_often_run(kind: str) -> None:
+    message = _refusal(_mapping().get(kind, ""), kind)
+    assert bool(message) == (kind in NOT_LOADED), message
+    assert not message or "missing here" in message
+
+
+def test_every_architecture_is_compared_with_transformers() -> None:
+    compared = {name for name, _ in CASES.values()} | {name for name, *_ in LANGUAGE_PARTS.values()}
+    assert compared >= set(ARCHITECTURES) | set(WITH_IMAGES)
+    assert set(BY_MODEL_TYPE.values()) <= set(ARCHITECTURES)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "model_type", "nearest"),
+    [
+        ("LlamaForSequenceClassification", "llama", "LlamaForCausalLM"),
+        ("Qwen3ForTokenClassification", "qwen3", "Qwen3ForCausalLM"),
+        ("Qwen2ForRewardModel", "qwen2", "Qwen2ForCausalLM"),
+        ("LlamaForCausalLMEagle3", "llama", "LlamaForCausalLM"),
+        ("EagleLlamaForCausalLM", "llama", "LlamaForCausalLM"),
+        ("BertForMaskedLM", "bert", ""),
+        ("MllamaForConditionalGeneration", "mllama", ""),
+        ("T5ForConditionalGeneration", "t5", ""),
+    ],
+)
+def test_other_tasks_are_refused(architecture: str, model_type: str, nearest: str) -> None:
+    message = _refusal(architecture, model_type)
+    assert f"architecture {architecture} is not supported (" in message
+    assert f"the nearest that loads is {nearest}" in message
+
+
+@pytest.mark.parametrize("architecture", ["LlamaModel", "MyLlamaForCausalLM"])
+def test_a_bare_model_and_one_of_another_name_are_run_by_their_type(architecture: str) -> None:
+    assert _refusal(architecture, "llama") == ""

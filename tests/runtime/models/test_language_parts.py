@@ -1,0 +1,127 @@
+"""Models that read images too, as their language model alone: against transformers, given text."""
+
+from __future__ import annotations
+
+import json
+import logging
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from phloem.errors import ModelError
+from phloem.runtime.models import Decoder, ModelConfig
+
+from .test_models import Oracle, PagedRun, random_ids
+
+TEXT: dict[str, Any] = {
+    "vocab_size": 131,
+    "hidden_size": 48,
+    "intermediate_size": 80,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 6,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 256,
+    "head_dim": 16,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "pad_token_id": 0,
+}
+VISION: dict[str, Any] = {
+    "hidden_size": 32,
+    "intermediate_size": 32,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "image_size": 28,
+    "patch_size": 14,
+    "depth": 1,
+    "embed_dim": 32,
+    "num_heads": 2,
+    "out_hidden_size": 48,
+    "fullatt_block_indexes": [0],
+    "deepstack_visual_indexes": [0],
+}
+EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16}
+SECTIONS = {"rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [1, 1, 2]}}
+GLM_ROPE = {"rope_parameters": {**SECTIONS["rope_parameters"], "partial_rotary_factor": 0.5}}
+GLM = {**EXPERTS, **GLM_ROPE, "n_routed_experts": 4, "n_group": 1, "topk_group": 1, "num_hidden_layers": 3}
+WINDOWS = {"sliding_window": 9, "num_hidden_layers": 4, "layer_types": ["sliding_attention", "full_attention"] * 2}
+
+# name: (transformers' model class, of the language model, of the other part)
+CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "gemma3": ("Gemma3ForConditionalGeneration", WINDOWS, {}),
+    "mistral3": ("Mistral3ForConditionalGeneration", {"model_type": "mistral"}, {"model_type": "pixtral"}),
+    "llava": ("LlavaForConditionalGeneration", {"model_type": "llama"}, {"model_type": "clip_vision_model"}),
+    "qwen2-vl": ("Qwen2VLForConditionalGeneration", {**SECTIONS, "head_dim": 8}, {}),
+    "qwen2.5-vl": ("Qwen2_5_VLForConditionalGeneration", {**SECTIONS, "head_dim": 8}, {}),
+    "qwen3-vl": ("Qwen3VLForConditionalGeneration", {}, {}),
+    "qwen3-vl-moe": ("Qwen3VLMoeForConditionalGeneration", EXPERTS, {}),
+    "glm4.5v": ("Glm4vMoeForConditionalGeneration", GLM, {}),
+}
+
+
+def save_with_images(folder: Path, class_name: str, text: dict[str, Any], vision: dict[str, Any]) -> Any:
+    """A checkpoint of transformers' own making, with every parameter random."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import transformers
+    logging.getLogger("transformers").setLevel(logging.ERROR)
+    torch.manual_seed(7)
+    model_class = getattr(transformers, class_name)
+    config = model_class.config_class(text_config={**TEXT, **text}, vision_config={**VISION, **vision})
+    model = model_class(config).eval()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            is_norm = "norm" in name
+            parameter.normal_(mean=float(is_norm and "gemma" not in config.model_type), std=0.25)
+    model.save_pretrained(folder)
+    return model
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_language_model_continues_texts_as_in_transformers(tmp_path: Path, name: str) -> None:
+    oracle = Oracle(tmp_path, save_with_images(tmp_path, *CASES[name]))
+    decoder, token_ids = Decoder.from_folder(tmp_path), random_ids(60)
+    run = PagedRun(decoder)
+    chunks = [token_ids[:1], token_ids[1:20], token_ids[20:53], *([t] for t in token_ids[53:])]
+    oracle.assert_logits(torch.cat([run.extend({0: chunk}) for chunk in chunks]), token_ids)
+    oracle.assert_greedy(token_ids[:30], PagedRun(decoder).greedy(token_ids[:30], 64))
+
+
+def test_experts_that_stand_as_qwen_publishes_them(tmp_path: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    oracle = Oracle(tmp_path, save_with_images(tmp_path, *CASES["qwen3-vl-moe"]))
+    weights = load_file(tmp_path / "model.safetensors")
+    turned = {name: w.transpose(1, 2).contiguous() if ".experts." in name else w for name, w in weights.items()}
+    save_file(turned, tmp_path / "model.safetensors")
+    token_ids = random_ids(30)
+    oracle.assert_logits(PagedRun(Decoder.from_folder(tmp_path)).extend({0: token_ids}), token_ids)
+
+
+def test_a_language_model_that_is_not_run_is_refused_by_its_type(tmp_path: Path) -> None:
+    values = {"architectures": ["LlavaForConditionalGeneration"], "text_config": {**TEXT, "model_type": "mpt"}}
+    (tmp_path / "config.json").write_text(json.dumps(values))
+    with pytest.raises(ModelError, match=r"text_config: architecture mpt is not supported .*ALiBi.*nearest that loads"):
+        ModelConfig.from_folder(tmp_path)
+
+
+def test_what_a_published_configuration_of_gemma_3_leaves_out(tmp_path: Path) -> None:
+    text = {
+        "hidden_size": 2560,
+        "intermediate_size": 10240,
+        "model_type": "gemma3_text",
+        "num_hidden_layers": 34,
+        "rope_scaling": {"factor": 8.0, "rope_type": "linear"},
+        "sliding_window": 1024,
+    }
+    values = {"architectures": ["Gemma3ForConditionalGeneration"], "text_config": text, "torch_dtype": "bfloat16"}
+    (tmp_path / "config.json").write_text(json.dumps(values))
+    config = ModelConfig.from_folder(tmp_path)
+    assert (config.num_heads, config.num_kv_heads, config.head_dim, config.vocab_size) == (8, 4, 256, 262_208)
+    assert [rope.theta for rope in config.ropes] == [1e6, 1e4]
+    assert [rope.rope_type for rope in config.ropes] == ["linear", "default"]
+    assert config.dtype == "bfloat16"
+    assert [index for index, layer in enumerate(config.layers) if not layer.window] == [5, 11, 17, 23, 29]
