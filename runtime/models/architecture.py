@@ -83,7 +83,7 @@ class Architecture:
         final_norm: name of the last norm, next to the layers.
         width_key: key of `config.json` for the MLP's width.
         positions_key: key that says "rope" where there is one; "": there is.
-        no_experts_key: key of a number of experts that must be 0; "": none.
+        experts_key: key of the number of experts, where that may be 0 and there are MLPs then; "": there are always.
         adjusts_width: the MLP's width is what an MLP without a gate would have (LFM2).
     """
 
@@ -129,7 +129,7 @@ class Architecture:
     final_norm: str = "norm"
     width_key: str = "intermediate_size"
     positions_key: str = ""
-    no_experts_key: str = ""
+    experts_key: str = ""
     adjusts_width: bool = False
 
     @property

@@ -102,14 +102,6 @@ _QWEN35 = replace(
 )
 
 _GRANITE = replace(_LLAMA, scale_embedding="embedding_multiplier", multipliers=True)
-_GRANITE_HYBRID = replace(
-    _GRANITE,
-    names=LayerNames(gate_up=("shared_mlp.input_linear",), down="shared_mlp.output_linear"),
-    recurrent=RecurrentOptions("state_space", "mamba.", ("mamba", "linear_attention")),
-    width_key="shared_intermediate_size",
-    positions_key="position_embedding_type",
-    no_experts_key="num_local_experts",
-)
 
 _COHERE = replace(
     _LLAMA,
@@ -265,6 +257,15 @@ _GRANITE_MOE = ExpertOptions(
     normalises=True,
     aliases=(("shared_intermediate_size", "shared_expert_intermediate_size"),),
 )
+_GRANITE_HYBRID = replace(
+    _GRANITE,
+    names=LayerNames(gate_up=("shared_mlp.input_linear",), down="shared_mlp.output_linear"),
+    recurrent=RecurrentOptions("state_space", "mamba.", ("mamba", "linear_attention")),
+    experts=_GRANITE_MOE,
+    width_key="shared_intermediate_size",
+    positions_key="position_embedding_type",
+    experts_key="num_local_experts",
+)
 
 _QWEN2_MOE = ExpertNames(shared="mlp.shared_expert", shared_gate="mlp.shared_expert_gate")
 _GPT_OSS = ExpertOptions(
@@ -285,7 +286,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "GemmaForCausalLM": _GEMMA,
     "Gemma2ForCausalLM": _GEMMA2,
     "GraniteForCausalLM": _GRANITE,
-    "GraniteMoeHybridForCausalLM": _GRANITE_HYBRID,  # Granite 4.0, those without experts
+    "GraniteMoeHybridForCausalLM": _GRANITE_HYBRID,  # Granite 4.0
     "Olmo2ForCausalLM": _OLMO2,
     "Olmo3ForCausalLM": replace(_OLMO2, sliding=all_but_every_fourth, unscaled_windows=True),
     "GlmForCausalLM": _GLM,
@@ -320,6 +321,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         experts=ExpertOptions(_QWEN2_MOE, normalises=True),
     ),
     "Qwen3_5ForCausalLM": _QWEN35,
+    "Qwen3_5MoeForCausalLM": replace(_QWEN35, experts=ExpertOptions(_QWEN2_MOE, normalises=True)),
     "OlmoeForCausalLM": replace(
         _LLAMA,
         qk_norm=True,

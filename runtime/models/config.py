@@ -197,8 +197,6 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...]) -> ModelConfig
             f"{fields.place}: quantization_config ({weight_format.method}): experts that are single tensors "
             f"({single}) are read in MXFP4 and in plain numbers; use the original weights"
         )
-    if options.no_experts_key and fields.integer(options.no_experts_key, 0, at_least=0):
-        raise ModelError(f"{fields.place}: {options.no_experts_key}: {architecture} is run without experts only")
     num_layers = fields.integer("num_hidden_layers", at_most=MOST_LAYERS)
     hidden_size = fields.integer("hidden_size", at_most=MOST_WIDTH)
     num_heads = fields.integer("num_attention_heads", at_most=MOST_HEADS)
@@ -216,7 +214,8 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...]) -> ModelConfig
         scale = attention_scale(latent, rope_section(fields))
     vocab_size, activation = fields.integer("vocab_size", at_most=MOST_TOKENS), _activation(fields, options)
     experts = None
-    if options.experts is not None:
+    has_experts = not options.experts_key or fields.integer(options.experts_key, 0, at_least=0) > 0
+    if options.experts is not None and has_experts:
         experts = ExpertsConfig.from_fields(fields, options.experts, num_layers, is_mxfp4=is_mxfp4)
     recurrent = None
     if options.recurrent is not None:
@@ -232,7 +231,7 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...]) -> ModelConfig
         num_heads=num_heads,
         num_kv_heads=num_kv_heads,
         head_dim=head_dim,
-        intermediate_size=_intermediate_size(fields, options),
+        intermediate_size=_intermediate_size(fields, options, experts),
         layers=tuple(map(LayerConfig, windows, rope_of_layer)),
         latent=latent,
         experts=experts,
@@ -263,8 +262,11 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...]) -> ModelConfig
     )
 
 
-def _intermediate_size(fields: Fields, options: Architecture) -> int:
+def _intermediate_size(fields: Fields, options: Architecture, experts: ExpertsConfig | None) -> int:
+    """0 where all layers have experts and none is named."""
     key = "block_ff_dim" if "block_ff_dim" in fields else options.width_key
+    if key not in fields and experts is not None and all(experts.has_experts):
+        return 0
     size = fields.integer(key, at_most=MOST_WIDTH)
     if not options.adjusts_width or not fields.boolean("block_auto_adjust_ff_dim", True):
         return size

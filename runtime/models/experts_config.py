@@ -120,7 +120,11 @@ class ExpertsConfig:
             raise fields.odd("n_group", f"a divisor of {key} ({num_experts}), and at least topk_group")
         if num_chosen > num_experts // num_groups * num_chosen_groups:
             raise fields.odd("topk_group", f"groups that hold num_experts_per_tok ({num_chosen}) experts")
-        inner_size = fields.integer("moe_intermediate_size", fields.integer("intermediate_size"), at_most=MOST_WIDTH)
+        inner_size = fields.integer(
+            "moe_intermediate_size",
+            None if "moe_intermediate_size" in fields else fields.integer("intermediate_size"),
+            at_most=MOST_WIDTH,
+        )
         return ExpertsConfig(
             options,
             num_experts,

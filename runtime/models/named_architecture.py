@@ -25,6 +25,8 @@ WITH_IMAGES: dict[str, str] = {
     "Qwen2_5_VLForConditionalGeneration": "Qwen2ForCausalLM",
     "Qwen3VLForConditionalGeneration": "Qwen3ForCausalLM",
     "Qwen3VLMoeForConditionalGeneration": "Qwen3VLMoeForConditionalGeneration",
+    "Qwen3_5ForConditionalGeneration": "Qwen3_5ForCausalLM",
+    "Qwen3_5MoeForConditionalGeneration": "Qwen3_5MoeForCausalLM",
     "Glm4vMoeForConditionalGeneration": "Glm4MoeForCausalLM",
 }
 # what `text_config` leaves out in published checkpoints: transformers' own defaults

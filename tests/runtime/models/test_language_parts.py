@@ -14,7 +14,7 @@ import torch
 from phloem.errors import ModelError
 from phloem.runtime.models import Decoder, ModelConfig
 
-from .test_models import Oracle, PagedRun, random_ids
+from .test_models import DELTA, Oracle, PagedRun, random_ids
 
 TEXT: dict[str, Any] = {
     "vocab_size": 131,
@@ -58,6 +58,12 @@ CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "qwen2.5-vl": ("Qwen2_5_VLForConditionalGeneration", {**SECTIONS, "head_dim": 8}, {}),
     "qwen3-vl": ("Qwen3VLForConditionalGeneration", {}, {}),
     "qwen3-vl-moe": ("Qwen3VLMoeForConditionalGeneration", EXPERTS, {}),
+    "qwen3.5": ("Qwen3_5ForConditionalGeneration", DELTA, {}),
+    "qwen3.5-moe": (
+        "Qwen3_5MoeForConditionalGeneration",
+        {**DELTA, **EXPERTS, "shared_expert_intermediate_size": 24},
+        {},
+    ),
     "glm4.5v": ("Glm4vMoeForConditionalGeneration", GLM, {}),
 }
 

@@ -318,6 +318,11 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
             "logits_scaling": 6.0,
         },
     ),
+    "granite-hybrid-experts": (
+        "GraniteMoeHybridForCausalLM",
+        {**STATE_SPACE, "num_local_experts": 6, "num_experts_per_tok": 2, "intermediate_size": 24},
+    ),
+    "qwen3.5-moe": ("Qwen3_5MoeForCausalLM", {**QWEN2_MOE, **DELTA}),
     "granite-hybrid-groups-rope-biases": (
         "GraniteMoeHybridForCausalLM",
         {
