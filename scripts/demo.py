@@ -13,6 +13,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from random import Random
 
@@ -25,6 +26,7 @@ from rich.table import Table
 from rich.text import Text
 
 import phloem as ph
+from phloem.runtime.engine.engine_core import EngineCore
 from phloem.runtime.execute.loading import LoadedModel, load
 
 SHOP = (
@@ -89,7 +91,7 @@ def extraction_job(document: Document) -> Job:
     return Job(messages, ph.json_schema(document.kind.schema))
 
 
-def serve(engine: ph.Engine, jobs: Sequence[Job]) -> Iterator[None]:
+def serve(engine: EngineCore, jobs: Sequence[Job]) -> Iterator[None]:
     """Runs all jobs in one batch; yields after every step."""
     running = {}
     for job in jobs:
@@ -106,7 +108,7 @@ def serve(engine: ph.Engine, jobs: Sequence[Job]) -> Iterator[None]:
         yield
 
 
-def stream(console: Console, engine: ph.Engine, jobs: Sequence[Job], show: Callable[[], RenderableType]) -> None:
+def stream(console: Console, engine: EngineCore, jobs: Sequence[Job], show: Callable[[], RenderableType]) -> None:
     """Serves the jobs and shows how the answers grow; without a terminal, the end only."""
     if not console.is_terminal:
         list(serve(engine, jobs))
@@ -120,7 +122,7 @@ def stream(console: Console, engine: ph.Engine, jobs: Sequence[Job], show: Calla
 # -- the two scenes ------------------------------------------------------------------------------------------------
 
 
-def chat(console: Console, engine: ph.Engine) -> None:
+def chat(console: Console, engine: EngineCore) -> None:
     """Several users ask at the same time."""
     console.rule(f"A chat: {len(USERS)} users, one system prompt")
     console.print(Text(SHOP, "italic"))
@@ -137,7 +139,7 @@ def chat(console: Console, engine: ph.Engine) -> None:
     console.print("  [cyan]cached[/]: prompt tokens that were computed for another user")
 
 
-def extract(console: Console, engine: ph.Engine) -> None:
+def extract(console: Console, engine: EngineCore) -> None:
     """Documents of four kinds become JSON."""
     console.rule("JSON from documents, always valid under the schema")
     found = list(documents(seed=23, count=len(SHOWN_KINDS), kinds=SHOWN_KINDS))
@@ -188,7 +190,7 @@ def workload(num_chats: int, num_documents: int) -> list[Job]:
     return chats + [extraction_job(document) for document in documents(seed=77, count=num_documents)]
 
 
-def measure(engine: ph.Engine, measurement: Measurement, jobs: Sequence[Job], clock: Callable[[], float]) -> None:
+def measure(engine: EngineCore, measurement: Measurement, jobs: Sequence[Job], clock: Callable[[], float]) -> None:
     """One repetition, from an empty cache."""
     engine.flush_cache()
     begin = clock()
@@ -206,7 +208,7 @@ def compare(console: Console, model: str, loaded: LoadedModel) -> None:
     num_repeats = NUM_REPEATS if is_nano else 0
     console.rule(f"The same work four times: {num_chats} chats, {num_documents} documents")
     engines = [
-        ph.Engine.from_loaded(
+        EngineCore(
             ph.EngineConfig(
                 model=model,
                 prefix_cache=prefix_cache,
@@ -279,7 +281,7 @@ def main(model: str = "nano") -> None:
     # the bundled model is so small that threads would only wait for each other
     config = ph.EngineConfig(model=model, num_threads=1 if model == "nano" else None)
     loaded = load(config)
-    with ph.Engine.from_loaded(config, loaded) as engine:
+    with closing(EngineCore(config, loaded)) as engine:
         device = "GPU" if torch.cuda.is_available() else "CPU"
         layers = f"{engine.model_config.num_layers} layers"
         console.print(f"\n[bold]phloem {ph.__version__}[/]  model {model}, {layers}, on the {device}\n")

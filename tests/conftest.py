@@ -50,7 +50,7 @@ torch.set_num_threads(1)
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
 LONG_FILES = {"test_wheel.py", "test_compile.py", "test_serving_properties.py", "test_nano_training.py"}
-GROWTH = 32 << 20  # bytes that a worker may grow by without a garbage collection
+GROWTH = 8 << 20  # bytes that a worker may grow by without a garbage collection
 SLOW_TESTS = Path(__file__).with_name("slow_tests.txt")
 SLOW_SECONDS = 0.3
 QUICK_PER_FILE = 3

@@ -164,7 +164,7 @@ class SchemaCompiler:
             grammar = self._finished(start())
             if not self._counts_others:
                 return grammar
-            dead = dead_rules(self._rules)
+            dead = dead_rules(self._rules, self._time)
             impossible = [goal for goal, found in self._known.items() if isinstance(found, Rule) and found.name in dead]
             if not impossible:
                 return grammar

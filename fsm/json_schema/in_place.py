@@ -38,7 +38,7 @@ class InPlace:
             if one not in edges and one not in self._endful:
                 edges[one] = {other & ~1: None for other in self._applied(one)}
                 pending += edges[one]
-        for component in strong_components(edges):
+        for component in self._sites.time.over(strong_components(edges, self._sites.time)):
             if len(component) > 1 or component[0] in edges[component[0]]:
                 pointer = self._sites.table[min(component) >> 1].pointer
                 raise error_at(InvalidSchema, pointer, "the schema applies itself to the same value, without end")

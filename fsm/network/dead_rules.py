@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Container, Mapping
 
 from ..columns import NEVER
+from ..compile_time import NO_LIMIT, CompileTime
 from ..text.text_table import text_table
 from .expression import Alternation, AnyOrder, ByteSet, Embed, Expression, Grammar, Repeat, Rule, Sequence
 from .walks import folded, least_fixed_point, parts_of
@@ -39,15 +40,19 @@ def has_impossible_part(expression: Expression) -> bool:
     return any(isinstance(part, (Embed, ByteSet)) and not _is_live(part, {}) for part in parts_of(expression))
 
 
-def dead_rules(rules: Mapping[str, Expression]) -> set[str]:
+def dead_rules(rules: Mapping[str, Expression], compile_time: CompileTime = NO_LIMIT) -> set[str]:
     """The rules of which no text is ever complete."""
-    is_live = least_fixed_point(rules, False, _is_live)
-    return {name for name, found in is_live.items() if not found}
+
+    def is_live(expression: Expression, known: Mapping[str, bool]) -> bool:
+        return _is_live(expression, known, compile_time)
+
+    found = least_fixed_point(rules, False, is_live, compile_time)
+    return {name for name, has_text in found.items() if not has_text}
 
 
-def _is_live(expression: Expression, rules: Mapping[str, bool]) -> bool:
+def _is_live(expression: Expression, rules: Mapping[str, bool], compile_time: CompileTime = NO_LIMIT) -> bool:
     """Whether an expression has a text."""
-    return folded(expression, lambda part, inner: _has_text(part, inner, rules))
+    return folded(expression, lambda part, inner: _has_text(part, inner, rules), compile_time)
 
 
 def _has_text(part: Expression, inner: list[bool], rules: Mapping[str, bool]) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
-from ..compile_time import NO_LIMIT, CompileTime
+from ..compile_time import FEW, NO_LIMIT, CompileTime
 from .expression import (
     Alternation,
     AnyOrder,
@@ -41,21 +41,25 @@ def children(expression: Expression) -> tuple[Expression, ...]:
     return (expression.item,) if isinstance(expression, Repeat) else ()
 
 
-def parts_of(expression: Expression) -> list[Expression]:
+def parts_of(expression: Expression, compile_time: CompileTime = NO_LIMIT) -> list[Expression]:
     """The expression and all its parts, each before those that it consists of."""
     found = [expression]
-    for part in found:  # grows meanwhile
+    for part in compile_time.over(found):  # grows meanwhile
         found += children(part)
     return found
 
 
-def folded(expression: Expression, found_of: Callable[[Expression, list[Found]], Found]) -> Found:
+def folded(
+    expression: Expression,
+    found_of: Callable[[Expression, list[Found]], Found],
+    compile_time: CompileTime = NO_LIMIT,
+) -> Found:
     """What is found of an expression, given what is found of its children."""
     parts = [(expression, children(expression))]
-    for _, inner in parts:  # grows meanwhile
+    for _, inner in compile_time.over(parts):  # grows meanwhile
         parts += [(part, children(part)) for part in inner]
     known: dict[int, Found] = {}
-    for part, inner in reversed(parts):
+    for part, inner in compile_time.over(reversed(parts)):
         known[id(part)] = found_of(part, [known[id(child)] for child in inner])
     return known[id(expression)]
 
@@ -68,23 +72,28 @@ def least_fixed_point(
 ) -> dict[str, Found]:
     """What is found of each rule, given what is found of the rules that it refers to; at first `least`.
 
+    Rules come after those that they refer to, so each is looked at once but in a cycle.
+
     Args:
         found_of: of the body of a rule; grows with what is known of the others.
     """
+    edges: dict[str, dict[str, None]] = {}
     users: dict[str, list[str]] = {}
     for name, body in rules.items():
-        compile_time.check("", f"grammar, rule {name}")
-        for used in rule_names(body):
+        edges[name] = dict.fromkeys(rule_names(body, compile_time))
+        for used in edges[name]:
             users.setdefault(used, []).append(name)
     known = dict.fromkeys(rules, least)
-    pending = dict.fromkeys(rules)
-    while pending:
-        name = pending.popitem()[0]
-        compile_time.check("", f"grammar, rule {name}")
-        found = found_of(rules[name], known)
-        if found != known[name]:
-            known[name] = found
-            pending.update(dict.fromkeys(users.get(name, ())))
+    for component in strong_components(edges, compile_time):
+        inside = frozenset(component)
+        pending = dict.fromkeys(component)
+        while pending:
+            name = pending.popitem()[0]
+            compile_time.check("", f"grammar, rule {name}")
+            found = found_of(rules[name], known)
+            if found != known[name]:
+                known[name] = found
+                pending.update(dict.fromkeys(user for user in users.get(name, ()) if user in inside))
     return known
 
 
@@ -128,12 +137,14 @@ def nullable_rules(rules: Mapping[str, Expression], compile_time: CompileTime = 
     return least_fixed_point(rules, False, is_nullable, compile_time)
 
 
-def rule_names(body: Expression) -> set[str]:
+def rule_names(body: Expression, compile_time: CompileTime = NO_LIMIT) -> set[str]:
     """The rules that an expression refers to."""
-    return {part.name for part in parts_of(body) if isinstance(part, Rule)}
+    return {part.name for part in compile_time.over(parts_of(body, compile_time)) if isinstance(part, Rule)}
 
 
-def strong_components(edges: Mapping[Node, Mapping[Node, None]]) -> list[list[Node]]:
+def strong_components(
+    edges: Mapping[Node, Mapping[Node, None]], compile_time: CompileTime = NO_LIMIT
+) -> list[list[Node]]:
     """Tarjan's algorithm: every node in exactly one component, components after those they lead to.
 
     Nodes that an edge leads to and that have no edges of their own are left out.
@@ -147,6 +158,8 @@ def strong_components(edges: Mapping[Node, Mapping[Node, None]]) -> list[list[No
         while path:
             node, rest = path[-1]
             if node not in order:
+                if len(order) % FEW == 0:
+                    compile_time.check_here()
                 order[node] = lowest[node] = len(order)
                 open_nodes[node] = None
             follower = next(rest, None)

@@ -17,7 +17,7 @@ from phloem.fsm import Compiler, Constraint
 from phloem.fsm.json_schema import XmlMarks, XmlStyle, raw_keys, xml_marks
 from phloem.fsm.tags.structural_tags import structural_tag_to_grammar
 
-from ..json_schema.strategies import FEW, KEY_ORDERS, keywords
+from ..json_schema.strategies import FEW, KEY_ORDERS, keywords, without_dependencies
 from ..json_schema.walks import accepts, judge_of, walk, written
 from ..vocabularies import BYTES, brute_force, mixed_vocabulary, random_walk
 
@@ -132,7 +132,7 @@ RAW_B = {"a": True, "b": {"type": "string"}, "c": True}
 @example(RAW_B, {"required": ["b"]}, [{"a": None, "b": 1}, {"a": None, "b": "1"}], ("qwen_xml", "between"), "any")
 @example(RAW_B, {"required": ["b"]}, [{"b": [1]}, {"b": None}, {"a": "1"}], ("deepseek_xml", "never"), "schema")
 @given(
-    st.fixed_dictionaries(dict.fromkeys("abc", VALUES)),
+    st.fixed_dictionaries(dict.fromkeys("abc", VALUES)).map(without_dependencies),
     st.fixed_dictionaries({}, optional=COUNTS),
     st.lists(OBJECTS, min_size=4, max_size=8),
     FORMS,
