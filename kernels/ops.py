@@ -20,9 +20,9 @@ from .cpu import sample as cpu_sample
 from .cpu.attention import cpu_attention
 from .cpu.experts import mix_by_expert
 from .cpu.linear import cpu_linear
+from .cpu.readable import has_bytes, is_plain
 from .expert_choice import ExpertChoice
 from .gate import SILU, Gate
-from .kv_format import is_quantised
 from .linear_weight import LinearWeight, pack_linear, tiled_linear
 from .linear_weights import LinearWeights, batched_linear_heads, pack_linears
 from .logit_edits import LogitEdits
@@ -63,26 +63,6 @@ __all__ = [
     "write_kv",
     "write_latents",
 ]
-
-
-def _is_plain(*tensors: Tensor) -> bool:
-    """What the compiled CPU loops read: fp32, rows of whole vectors, dense last axis."""
-    for tensor in tensors:  # asked hundreds of times a step, where a generator costs twice as much
-        if tensor.dtype is not torch.float32 or tensor.shape[-1] % 8:
-            return False
-        if not tensor.is_contiguous() and tensor.stride(-1) != 1:
-            return False
-    return True
-
-
-def _has_bytes(k_cache: Tensor, v_cache: Tensor, k_scales: Tensor, v_scales: Tensor) -> bool:
-    """Whether these are int8 or fp8 caches as the compiled CPU loops read them, with dense scales."""
-    caches = (k_cache, v_cache)
-    return (
-        all(is_quantised(c.dtype) and c.stride(-1) == 1 and c.shape[-1] % 8 == 0 for c in caches)
-        and k_scales.is_contiguous()
-        and v_scales.is_contiguous()
-    )
 
 
 def linear(x: Tensor, weight: LinearWeight) -> Tensor:
@@ -170,7 +150,7 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
         from .triton import norm as triton_norm
 
         return triton_norm.rms_norm(x, weight, eps)
-    if _is_plain(x, weight):
+    if is_plain(x, weight):
         return cpu_elementwise.rms_norm(x, weight, eps)
     return reference.rms_norm(x, weight, eps)
 
@@ -181,7 +161,7 @@ def add_rms_norm(x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> tup
         from .triton import norm as triton_norm
 
         return triton_norm.add_rms_norm(x, residual, weight, eps)
-    if x.dim() == 2 and _is_plain(x, residual, weight):
+    if x.dim() == 2 and is_plain(x, residual, weight):
         return cpu_elementwise.add_rms_norm(x, residual, weight, eps)
     return reference.add_rms_norm(x, residual, weight, eps)
 
@@ -192,7 +172,7 @@ def apply_rope(q: Tensor, k: Tensor, positions: Tensor, cos_sin: Tensor) -> None
         from .triton import rope as triton_rope
 
         return triton_rope.apply_rope(q, k, positions, cos_sin)
-    if _is_plain(q, k) and cos_sin.shape[1] % 16 == 0 and cos_sin.is_contiguous():
+    if is_plain(q, k) and cos_sin.shape[1] % 16 == 0 and cos_sin.is_contiguous():
         return cpu_elementwise.apply_rope(q, k, positions.contiguous(), cos_sin)
     return reference.apply_rope(q, k, positions, cos_sin)
 
@@ -203,7 +183,7 @@ def gated(gate_up: Tensor, gate: Gate = SILU) -> Tensor:
         from .triton import gate as triton_gate
 
         return triton_gate.gated(gate_up, gate)
-    if _is_plain(gate_up) and gate_up.shape[-1] % 16 == 0:
+    if is_plain(gate_up) and gate_up.shape[-1] % 16 == 0:
         return cpu_elementwise.gated(gate_up, gate)
     return reference.gated(gate_up, gate)
 
@@ -223,11 +203,11 @@ def write_kv(
 
         return triton_heads.write_kv(k, v, k_cache, v_cache, slots, k_scales, v_scales)
     if k_scales is not None and v_scales is not None:
-        if _is_plain(k, v) and _has_bytes(k_cache, v_cache, k_scales, v_scales):
+        if is_plain(k, v) and has_bytes(k_cache, v_cache, k_scales, v_scales):
             scales = (k_scales, v_scales)
             return cpu_elementwise.write_kv(k, v, k_cache, v_cache, slots.contiguous(), *scales)
         return reference.write_kv(k, v, k_cache, v_cache, slots, k_scales, v_scales)
-    if _is_plain(k, v, k_cache, v_cache) and k_cache.stride() == v_cache.stride():
+    if is_plain(k, v, k_cache, v_cache) and k_cache.stride() == v_cache.stride():
         return cpu_elementwise.write_kv(k, v, k_cache, v_cache, slots.contiguous())
     return reference.write_kv(k, v, k_cache, v_cache, slots)
 
@@ -297,11 +277,11 @@ def attention(
             k_scales=k_scales,
             v_scales=v_scales,
         )
-    is_known = _is_plain(q) and k_cache.stride() == v_cache.stride()
+    is_known = is_plain(q) and k_cache.stride() == v_cache.stride()
     if k_scales is not None and v_scales is not None:
-        is_known = is_known and _has_bytes(k_cache, v_cache, k_scales, v_scales)
+        is_known = is_known and has_bytes(k_cache, v_cache, k_scales, v_scales)
     else:
-        is_known = is_known and _is_plain(k_cache, v_cache)
+        is_known = is_known and is_plain(k_cache, v_cache)
     if plan.cpu_work is not None and is_known:
         return cpu_attention(
             plan.cpu_work,
@@ -348,7 +328,7 @@ def latent_attention(q: Tensor, cache: Tensor, plan: AttentionPlan, *, scale: fl
         from .triton import latent as triton_latent
 
         return triton_latent.latent_attention(plan.cuda_work, q, cache, scale=scale, rank=rank)
-    if plan.cpu_work is not None and _is_plain(q, cache):
+    if plan.cpu_work is not None and is_plain(q, cache):
         stored = cache[:, None]
         out = cpu_attention(
             plan.cpu_work,

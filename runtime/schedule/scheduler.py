@@ -397,5 +397,5 @@ class Scheduler:
         if self._loads is None:
             return False
         self.current = request
-        cache = self._prefix_cache
-        return self._loads.delays(request, request.namespace, lambda: cache.look(request), cache.num_available_blocks)
+        room = self._prefix_cache.num_available_blocks
+        return self._loads.delays(request, request.namespace, lambda: self._prefix_cache.look(request), room)

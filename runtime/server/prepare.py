@@ -16,14 +16,13 @@ from ...errors import RequestError
 from ..cache.reply_memory import Conversation
 from ..constrain.spec import ConstraintSpec, ExtraKeys
 from ..request import RequestOptions, SamplingParams
-from ..sample.thought_limit import ThoughtLimit
 from .constraints import Compilations, Wanted, constraint_of
 from .errors import ApiError, api_error, invalid
 from .harmony import HarmonyReader, speaks_harmony
 from .harmony_form import after_reasoning, harmony_plan
 from .protocol import ChatRequest, CompletionRequest, Generation, TokenizeRequest
 from .stops import TextOnly
-from .think import BEGIN, END, ThinkReader, Thought, is_inside_thought, thought_at_end
+from .think import BEGIN, END, ThinkReader, Thought, is_inside_thought, thought_at_end, thought_limit
 from .think_form import after_thought, has_fixed_gap, tags_after_thought
 from .thought_tokens import HarmonyTokens, ThoughtTokens, TokenCounter
 from .tool_calls import ContentReader, Reader
@@ -134,7 +133,7 @@ def prepare_chat(
     call = _call(chat.token_ids, sampling, wanted, body, api_key, adapter)
     call.options["conversation"] = chat.text
     if body.thinking_token_budget is not None and thought in ("open", "unsaid"):
-        call.options["thought_limit"] = _thought_limit(engine.tokenizer, body.thinking_token_budget, thought)
+        call.options["thought_limit"] = thought_limit(engine.tokenizer, body.thinking_token_budget, thought)
     if reader is not None and body.stop and (plan is not None or is_harmony):
         new_reader = reader
         call.options["stop_guard"] = lambda: TextOnly(new_reader())
@@ -144,12 +143,6 @@ def prepare_chat(
         call.options["shows_special"] = True
     counter = _counter(engine.tokenizer, reader, thought, is_harmony=is_harmony)
     return PreparedChat(call, plan, reader or ContentReader, counter)
-
-
-def _thought_limit(tokenizer: Any, budget: int, thought: Thought) -> Callable[[], ThoughtLimit]:
-    closing = [tokenizer.special_ids[END]] if END in tokenizer.special_ids else tokenizer.encode(END)
-    is_open, show = thought == "open", tokenizer.show
-    return lambda: ThoughtLimit(budget, BEGIN, END, closing, is_open=is_open, show=show)
 
 
 def _counter(

@@ -20,6 +20,7 @@ from contextlib import suppress
 from typing import Literal, Protocol
 
 from ...errors import RequestError
+from ..sample.thought_limit import ThoughtLimit
 from .marks import num_held
 from .tool_calls import Content, Piece, Reader, Reasoning
 
@@ -79,6 +80,13 @@ def thought_at_end(tokenizer: ThinkingTokenizer, prompt_ids: Sequence[int]) -> T
     if end.endswith(END):
         return "closed"
     return "open" if end.endswith(BEGIN) else "unsaid"
+
+
+def thought_limit(tokenizer: ThinkingTokenizer, budget: int, thought: Thought) -> Callable[[], ThoughtLimit]:
+    """Makes the limit of a thought of at most `budget` tokens, for each output."""
+    closing = [tokenizer.special_ids[END]] if END in tokenizer.special_ids else tokenizer.encode(END)
+    is_open, show = thought == "open", tokenizer.show
+    return lambda: ThoughtLimit(budget, BEGIN, END, closing, is_open=is_open, show=show)
 
 
 def is_inside_thought(beginning: str) -> bool:
