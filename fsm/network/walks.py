@@ -9,6 +9,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
+from ...errors import ConstraintTooLarge
 from ..compile_time import FEW, NO_LIMIT, CompileTime
 from .expression import (
     Alternation,
@@ -79,21 +80,25 @@ def least_fixed_point(
     """
     edges: dict[str, dict[str, None]] = {}
     users: dict[str, list[str]] = {}
-    for name, body in rules.items():
-        edges[name] = dict.fromkeys(rule_names(body, compile_time))
-        for used in edges[name]:
-            users.setdefault(used, []).append(name)
     known = dict.fromkeys(rules, least)
-    for component in strong_components(edges, compile_time):
-        inside = frozenset(component)
-        pending = dict.fromkeys(component)
-        while pending:
-            name = pending.popitem()[0]
-            compile_time.check("", f"grammar, rule {name}")
-            found = found_of(rules[name], known)
-            if found != known[name]:
-                known[name] = found
-                pending.update(dict.fromkeys(user for user in users.get(name, ()) if user in inside))
+    name = next(iter(rules), "")
+    try:
+        for name, body in rules.items():
+            edges[name] = dict.fromkeys(rule_names(body, compile_time))
+            for used in edges[name]:
+                users.setdefault(used, []).append(name)
+        for component in strong_components(edges, compile_time):
+            inside = frozenset(component)
+            pending = dict.fromkeys(component)
+            while pending:
+                name = pending.popitem()[0]
+                compile_time.check_here()
+                found = found_of(rules[name], known)
+                if found != known[name]:
+                    known[name] = found
+                    pending.update(dict.fromkeys(user for user in users.get(name, ()) if user in inside))
+    except ConstraintTooLarge as error:
+        raise ConstraintTooLarge(f"grammar, rule {name}: {error}") from None
     return known
 
 
