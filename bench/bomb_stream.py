@@ -25,8 +25,8 @@ from typing import Any
 
 import phloem as ph
 from phloem.errors import PhloemError
+from phloem.runtime.engine import gc_tuning
 from phloem.runtime.engine.async_engine import SWITCH_SECONDS, AsyncEngine
-from phloem.runtime.engine.engine import gc_tuning
 
 LOOK_EVERY = 0.005  # seconds
 ALONE = 1.0  # seconds of the stream alone

@@ -10,19 +10,23 @@ from pathlib import Path
 
 import pytest
 
-BENCH = Path(__file__).resolve().parents[1] / "bench" / "studies"
+ROOT = Path(__file__).resolve().parents[1]
+BENCH = ROOT / "bench" / "studies"
 # scripts in one process, as torch takes long to load: what each exits with, and what it says on stderr
 ENDS = """
 import contextlib, io, json, runpy, sys
+path = sys.path[1:]
 for script, *options in json.loads(sys.argv[1]):
-    sys.argv[:], sys.path[0] = [script, *options], script.rpartition("/")[0]
-    code, said = None, io.StringIO()
-    with contextlib.redirect_stderr(said):
+    sys.argv[:], sys.path[:] = [script, *options], [script.rpartition("/")[0], *path]
+    code, said, shown = None, io.StringIO(), io.StringIO()
+    with contextlib.redirect_stderr(said), contextlib.redirect_stdout(shown):
         try:
             runpy.run_path(script, run_name="__main__")
         except SystemExit as ended:
             code = ended.code
-    print(json.dumps([code, said.getvalue()]))
+        except ModuleNotFoundError as error:  # of a peer
+            code = error.name
+    print(json.dumps([code, said.getvalue(), shown.getvalue()]))
 """
 
 
@@ -44,6 +48,21 @@ def test_without_a_gpu_they_say_so() -> None:
     assert (done.returncode, done.stderr) == (0, ""), "no traceback"
     ends = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(ends) == len(scripts)
-    for code, said in ends:  # `sys.exit(a sentence)` is written to stderr at the end, and the status is 1
+    for code, said, _ in ends:  # `sys.exit(a sentence)` is written to stderr at the end, and the status is 1
         assert not said and isinstance(code, str)
         assert "no CUDA device" in code and "\n" not in code
+
+
+def test_every_script_finds_what_it_imports_and_says_how_it_is_run() -> None:
+    """Packages of peers may be missing; modules of the project may not."""
+    scripts = [path for path in sorted((ROOT / "bench").rglob("*.py")) if "__main__" in path.read_text()]
+    assert len(scripts) > 40
+    done = run("-c", ENDS, json.dumps([(str(script), "--help") for script in scripts]))
+    assert (done.returncode, done.stderr) == (0, ""), "no traceback"
+    own = {path.stem for folder in ("bench", "scripts", "tests") for path in (ROOT / folder).rglob("*.py")}
+    for script, line in zip(scripts, done.stdout.splitlines(), strict=True):
+        code, said, shown = json.loads(line)
+        if isinstance(code, str):
+            assert code.partition(".")[0] not in {"phloem", "runtime", *own}, (script.name, code)
+        else:
+            assert code in (0, None) and "usage:" in shown, (script.name, code, said)

@@ -10,9 +10,9 @@ host in between (tokens to the host, cursors, rows back to the device), over bat
 
 from __future__ import annotations
 
+import argparse
 import random
 import statistics
-import sys
 import time
 from collections.abc import Callable
 
@@ -139,10 +139,10 @@ def print_steps(vocabulary: Vocabulary, num_rows: int) -> None:
 
 
 def main() -> None:
-    if len(sys.argv) > 1:
-        vocabulary = made_up(int(sys.argv[1]))
-    else:
-        vocabulary = Tokenizer.from_folder(resolve_model("nano")).vocabulary()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("num_tokens", type=int, nargs="?", help="of a made-up vocabulary")
+    num_tokens = parser.parse_args().num_tokens
+    vocabulary = made_up(num_tokens) if num_tokens else Tokenizer.from_folder(resolve_model("nano")).vocabulary()
     print_tables(vocabulary)
     if torch.cuda.is_available():
         print(f"\n{torch.cuda.get_device_name()}, torch {torch.__version__}")

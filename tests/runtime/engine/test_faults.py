@@ -65,7 +65,7 @@ def what_is_wrong(scenario: Scenario, site: Site, at: int, error: type[BaseExcep
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
 def test_a_fault_at_any_call_costs_at_most_one_request(scenario: Scenario) -> None:
     """Each site once, at one of its calls; of those that only larger scenarios reach a third, and of calls of functions
-    in C a tenth. `bench/faults.py` tries all."""
+    in C a tenth. `bench/studies/faults.py` tries all."""
     calls, _ = undisturbed(scenario)
     sites = new_sites(scenario)
     in_python = [site for site in sites if site.is_python]

@@ -1,6 +1,7 @@
 """Requests that keep a budget of keys and values after long prompts: speed, memory and quality, side by side.
 
-    OMP_NUM_THREADS=1 python bench/kv_budget.py --model FOLDER [--lengths 2048,8000] [--budgets 256,1024] [--peer]
+    OMP_NUM_THREADS=1 python bench/studies/kv_budget.py --model FOLDER [--lengths 2048,8000]
+        [--budgets 256,1024] [--peer]
 
 Three tables, all on one thread, whole cache and budgets in turns:
 
@@ -36,12 +37,14 @@ from random import Random
 from typing import Any
 
 import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from cpu_decode import SMOLLM_135M, machine
 
 import phloem as ph
 from phloem.runtime.execute.batch import Batch, Extend
 from phloem.runtime.kv_compress.budget import next_compaction
-from phloem.runtime.kv_compress.policy import NUM_SINKS, WINDOW
+from phloem.runtime.kv_compress.policy import NUM_SINKS, WINDOW, places_kept
 from phloem.runtime.schedule.share import share
 
 MODULES = (
@@ -176,7 +179,7 @@ def read(engine: ph.Engine, prompt: list[int], following: list[int], setting: Se
             logits.append(engine.core._runner.forward(Batch.from_extends([extend], cache.block_size)).clone())
             request.num_computed_tokens = extend.end
             if extend.end == next_compaction(request):
-                cache.compact(request, engine.core._stepper._places_kept(request))
+                cache.compact(request, places_kept(request, engine.core._runner.score_keys))
     finally:
         cache.release(request)
     return torch.cat(logits)
@@ -310,7 +313,7 @@ def main() -> None:
         folder = Path(args.model) if args.model else random_checkpoint(Path(made))
         peer = Peer(folder) if args.peer else None
         commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
-        print(f"python bench/kv_budget.py {' '.join(sys.argv[1:])}".replace(str(args.model), "FOLDER"))
+        print(f"python bench/studies/kv_budget.py {' '.join(sys.argv[1:])}".replace(str(args.model), "FOLDER"))
         print(f"{machine()}, {torch.get_num_threads()} thread(s), torch {torch.__version__}, ", end="")
         print(f"{peer.name + ', ' if peer else ''}commit {commit.stdout.strip() or 'unknown'}", flush=True)
         pool = (max(args.batches) + 1) * (max(args.lengths) + 1024)

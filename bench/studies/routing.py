@@ -1,6 +1,6 @@
 """What routing by prefixes is worth with many replicas: simulated, with the class that routes on Ray Serve.
 
-    python bench/routing.py [--replicas 8 64 512] [--requests 40] [--seed 1]
+    python bench/studies/routing.py [--replicas 8 64 512] [--requests 40] [--seed 1]
 
 Each replica computes one prompt after the other, 10,000 tokens a second, has room for 4,000 blocks of 16 tokens and
 evicts what was used longest ago. Requests come at random, so that all replicas together would be busy for 80 % of the

@@ -1,7 +1,7 @@
 """Does NVIDIA Dynamo's KV indexer know, after every step, what the prefix tree has?
 
     python -m venv /tmp/dynamo && /tmp/dynamo/bin/pip install . pyzmq msgpack ai-dynamo-runtime
-    /tmp/dynamo/bin/python bench/dynamo_indexer.py [--steps 1000] [--seeds 3]
+    /tmp/dynamo/bin/python bench/studies/dynamo_indexer.py [--steps 1000] [--seeds 3]
 
 An engine over a fake model publishes KV events; the indexer (`SelectionService` of ai-dynamo-runtime, in this process,
 over sockets of 127.0.0.1) subscribes late and asks for a replay. Traffic is that of `tests/runtime/events/`: requests
@@ -21,13 +21,14 @@ from collections import Counter
 from importlib.metadata import version
 from pathlib import Path
 
-from cpu_decode import commit
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "tests")]
 os.environ.setdefault("DYN_LOG", "error")
 
-from runtime.events.test_dynamo import LOCAL, indexer_of, wait_until_equal
-from runtime.events.traffic import Traffic, make_engine
+import dynamo._core  # noqa: E402, F401  (missing: an error here, where a test would be skipped)
+from cpu_decode import commit  # noqa: E402
+from runtime.events.test_dynamo import LOCAL, indexer_of, wait_until_equal  # noqa: E402
+from runtime.events.traffic import Traffic, make_engine  # noqa: E402
 
 
 def run(form: str, salted: bool, seed: int, num_steps: int) -> str:
@@ -58,7 +59,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     options = parser.parse_args()
     logging.disable(logging.CRITICAL)  # faults are made on purpose
-    print(f"python bench/dynamo_indexer.py {' '.join(sys.argv[1:])}; commit {commit()}")
+    print(f"python bench/studies/dynamo_indexer.py {' '.join(sys.argv[1:])}; commit {commit()}")
     print(f"ai-dynamo-runtime {version('ai-dynamo-runtime')}\n")
     columns = ["steps", "batches", "evicted", "flushes", "faults", "new trees", "salted", "adapters", "agreed"]
     print("form   salts  seed " + " ".join(f"{column:>9}" for column in columns))

@@ -1,4 +1,4 @@
-"""A router for `bench/ray_replicas.py`: Ray Serve's consistent hashing, of a prompt's beginning instead of a session.
+"""A router for `ray_replicas.py`: Ray Serve's consistent hashing, of a prompt's beginning instead of a session.
 
 Imported by Ray's processes, by this name.
 """

@@ -1,6 +1,6 @@
 """Time between tokens of streams while long prompts come in: prefill and decode apart, and together.
 
-    python bench/disaggregated.py [--streams 16] [--tokens 300] [--prompts 6] [--length 4000] [--rounds 3]
+    python bench/studies/disaggregated.py [--streams 16] [--tokens 300] [--prompts 6] [--length 4000] [--rounds 3]
 
 Two servers of the bundled model, each with one thread on a core of its own (`taskset`), in two ways that alternate over
 the rounds, on the same requests:
@@ -33,9 +33,11 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from pathlib import Path
 from random import Random
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from cpu_decode import commit
 
 COMMAND = [sys.executable, "-c", "from phloem.runtime.cli import main; main()", "serve", "nano", "--port", "0"]

@@ -1,6 +1,6 @@
 """An exception at every call of every site of a step, one at a time: what does it cost?
 
-    python bench/faults.py [--calls 3] [--scenario crowd]
+    python bench/studies/faults.py [--calls 3] [--scenario crowd]
 
 The runs and the checks are those of `tests/runtime/engine/test_faults.py`, which tries a part of the sites at one call
 each. Here all are tried, at their first call, at their last, and at some between; each once with a fault and, where a
@@ -15,11 +15,11 @@ import sys
 import warnings
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 
+from runtime.engine.test_faults import new_sites, undisturbed, what_is_wrong
 from runtime.fault_sites import Fault, Interrupt
 from runtime.fault_traffic import SCENARIOS
-from runtime.test_faults import new_sites, undisturbed, what_is_wrong
 
 
 def main() -> None:

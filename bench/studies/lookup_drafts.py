@@ -1,6 +1,6 @@
 """Drafts by look-up: tokens per second of decoding with and without, and transformers' prompt look-up, in turns.
 
-    OMP_NUM_THREADS=1 python bench/lookup_drafts.py [--rounds 3] [--tokens 128] [--prompt 320] [--skip-nano]
+    OMP_NUM_THREADS=1 python bench/studies/lookup_drafts.py [--rounds 3] [--tokens 128] [--prompt 320] [--skip-nano]
 
 How many drafted tokens are right depends on the text, not on what computes it; what a step costs depends on the model.
 So a random model of SmolLM-135M's shape is *taught* real texts: it computes everything, and then the logit of the token
@@ -42,7 +42,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from cpu_decode import SMOLLM_135M, commit, machine
 
 import phloem as ph
 from phloem.kernels import AttentionPlan
@@ -50,9 +49,10 @@ from phloem.runtime.config import EngineConfig
 from phloem.runtime.execute.kv_cache import KVCache
 from phloem.runtime.execute.loading import load
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "scripts"))
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "scripts")]
 
+from cpu_decode import SMOLLM_135M, commit, machine  # noqa: E402
 from nano_text import SYSTEM_PROMPT, documents  # noqa: E402
 
 MODULES = ("textwrap", "heapq", "shlex", "fnmatch", "csv", "contextlib", "argparse", "calendar")

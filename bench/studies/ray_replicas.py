@@ -1,8 +1,8 @@
 """Replicas on Ray Serve for real: what routing by prefixes hits, and whether requests survive their replica.
 
     pip install '.[ray]'
-    python bench/ray_replicas.py routing [--replicas 2 4] [--requests 120]
-    python bench/ray_replicas.py deaths [--kills 10]
+    python bench/studies/ray_replicas.py routing [--replicas 2 4] [--requests 120]
+    python bench/studies/ray_replicas.py deaths [--kills 10]
 
 Both use the bundled model on this machine, and count; times on it say nothing.
 
@@ -34,10 +34,11 @@ from random import Random
 from typing import Any
 from urllib.request import Request, urlopen
 
-from cpu_decode import commit
-
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "tests"))
+sys.path[:0] = [str(HERE.parent), str(HERE.parents[1] / "tests")]
+
+from cpu_decode import commit  # noqa: E402
+
 BLOCK = 16
 NUM_BLOCKS = 512  # of a replica
 PORT = 8765
@@ -217,7 +218,7 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    print(f"python bench/ray_replicas.py {' '.join(sys.argv[1:])}; commit {commit()}\n")
+    print(f"python bench/studies/ray_replicas.py {' '.join(sys.argv[1:])}; commit {commit()}\n")
     (routing if options.what == "routing" else deaths)(options)
 
 

@@ -1,6 +1,6 @@
 """What publishing KV events costs an engine.
 
-    OMP_NUM_THREADS=1 python bench/kv_events.py [--pairs 150] [--requests 4]
+    OMP_NUM_THREADS=1 python bench/studies/kv_events.py [--pairs 150] [--requests 4]
 
 One engine on the bundled model serves the same requests twice, once with its events published to a subscriber in
 another process, and once as if they had not been asked for (the prefix cache reports nothing, no block has a key).
@@ -25,9 +25,11 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 from random import Random
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from cpu_decode import commit
 
 import phloem as ph
@@ -149,7 +151,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=150)
     parser.add_argument("--requests", type=int, default=4, help="in a round")
     options = parser.parse_args()
-    print(f"python bench/kv_events.py {' '.join(sys.argv[1:])}; commit {commit()}\n")
+    print(f"python bench/studies/kv_events.py {' '.join(sys.argv[1:])}; commit {commit()}\n")
     print("          pairs   tokens per CPU-second     cost %  95 % interval   step % thread %")
     print("                      without         with")
     for kind in ("prompts", "chats"):
