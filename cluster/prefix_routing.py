@@ -7,8 +7,8 @@
 So a long match is worth a wait, and not a much longer one than it saves: a system prompt that every request begins with
 does not pull all of them to one replica, and a busy replica loses only those requests for which another is cheaper. A
 token that is computed counts for more than one that is waited for, since it is one more in the queue of those that come
-later; by how much was tried with `bench/studies/routing.py`: with 1 eight equal prompts that come at once are computed on eight
-replicas, with 2 and 3 answers come no sooner than with 1.5.
+later; by how much was tried with `bench/studies/routing.py`: with 1 eight equal prompts that come at once are computed
+on eight replicas, with 2 and 3 answers come no sooner than with 1.5.
 
 Of the replicas that match equally much, only a few are looked at, chosen at random; where none matches, these are the
 two of the *power of two choices* (Mitzenmacher, 2001). Else all of a large cluster would go to the one that was idle

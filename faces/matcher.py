@@ -67,7 +67,9 @@ class GrammarMatcher:
             raise ConfigError(f"bitmask: rows of {len(row)} words; this vocabulary has {len(bits)}")
         row[: len(bits)] = bits
         row[len(bits) :] = 0
-        return True
+        words, rest = divmod(self._cursor.constraint.vocabulary.size, 32)
+        allows_all = (bits[:words] == -1).all() and (rest == 0 or int(bits[words]) & (1 << rest) - 1 == (1 << rest) - 1)
+        return not allows_all
 
     def rollback(self, num_tokens: int = 1) -> None:
         """Takes back the last tokens. Raises ValueError: there are fewer."""

@@ -1,8 +1,8 @@
 """Tree and pool joined into leases: which blocks a request may read, and which it may write.
 
-Knows requests (their token ranges and blocks) and the radix tree; it knows no model. KV moves in three cases only: the
-copy of a partly matching block on admission (copy-on-write), the change of a duplicate block for the tree's own, and
-the copy of what a request with a `kv_budget` keeps.
+Knows requests (their token ranges and blocks) and the radix tree; it knows no model. KV is copied in four cases only: a
+partly matching block on admission (copy-on-write), what a fork does not share, what a request with a `kv_budget` keeps,
+and what tiers bring. A duplicate block is exchanged for the tree's own by its id.
 It notifies `followers` (tiers below the pool, KV events) of blocks that enter and leave the tree, and takes in what
 tiers bring.
 
@@ -121,7 +121,8 @@ class PrefixCache:
 
         At least one token (more where prompt log-probabilities are wanted) stays uncomputed, since logits come
         from computing. If the next block agrees in part, its donor is returned, for `copy`: of the tree, or of one of
-        the `running` requests, whose last block is not in the tree yet.
+        the `running` requests, whose last block is not in the tree yet. With states a donor is the block within which
+        the state is, of the tree only; `copy` must follow, as the request holds the state after the donor's tokens.
         """
         assert not request.blocks and request.lease is None
         request.num_computed_tokens = 0
@@ -317,7 +318,7 @@ class PrefixCache:
         """Frees the request's own blocks after token `num_tokens` (a rejected draft's)."""
         keep = -(-(num_tokens - request.num_dropped_tokens) // self.block_size)
         if keep < len(request.blocks):
-            self.pool.free(request.blocks[keep:])
+            self._free(request.blocks[keep:])
             del request.blocks[keep:]
 
     def commit(self, request: Request) -> None:
@@ -329,7 +330,7 @@ class PrefixCache:
             kept = self.tree.match(tokens, request.namespace).blocks
             self._hand_on(request, kept, num_blocks * self.block_size)
             request.blocks[:num_blocks] = array("i", kept)
-            self.pool.free(duplicates)
+            self._free(duplicates)
 
     def release(self, request: Request, *, keep: bool = True) -> None:
         """Takes everything back: computed KV goes into the tree (`keep`), the rest is freed, the lease ends.
@@ -343,11 +344,11 @@ class PrefixCache:
             if duplicates and (request.prompt_logprobs or self.states is not None):
                 match = self.tree.match(pack(request.token_ids[: request.num_computed_tokens]), request.namespace)
                 self._hand_on(request, [*match.blocks, match.partial_block], request.num_computed_tokens)
-            self.pool.free(duplicates)
+            self._free(duplicates)
         if self.states is not None:
             self.states.end(request)
         held = -(-request.lease.num_tokens // self.block_size) if request.lease else 0
-        self.pool.free(request.blocks[held:])
+        self._free(request.blocks[held:])
         if request.lease is not None:
             self.tree.release(request.lease.node)
         _hold_nothing(request)
@@ -415,9 +416,7 @@ class PrefixCache:
         Host memory below the pool is emptied too; what is on a disk stays there.
         """
         freed = self.tree.clear() if pinned else self.tree.evict(self.tree.num_cached_blocks)
-        self.pool.free(freed)
-        if self.states is not None:
-            self.states.forget(freed)
+        self._free(freed)
         if self.followers is not None:
             self.followers.flushed(freed)
         return len(freed)
@@ -438,7 +437,7 @@ class PrefixCache:
         requests = list(requests)
         audit_blocks(self.pool, self.tree, requests, self._kept)
         if self.states is not None:
-            self.states.audit(requests)
+            self.states.audit(requests, {*self.tree.blocks(), *(block for one in requests for block in one.blocks)})
 
     def keep_scores(self, request: Request, start: int) -> None:
         """Keeps the log-probabilities of the prompt tokens that have been computed from position `start` on."""
@@ -481,14 +480,17 @@ class PrefixCache:
             evicted = self.tree.evict(short, spare=self._count_needed)
             if self.followers is not None:
                 self.followers.leaving(evicted)
-            self.pool.free(evicted)
+            self._free(evicted)
         blocks = self.pool.allocate(num_blocks)
         self._scores.forget(blocks)
-        if self.states is not None:
-            self.states.forget(blocks)
         if self.followers is not None:
             self.followers.forget(blocks)
         return blocks
+
+    def _free(self, blocks: Sequence[int]) -> None:
+        self.pool.free(blocks)
+        if self.states is not None:
+            self.states.forget(blocks)
 
 
 def _hold_nothing(request: Request) -> None:

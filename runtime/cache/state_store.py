@@ -2,7 +2,7 @@
 
 A model whose layers are not all attention can go on from token t only where all keys before t *and the state at t* are
 there. Keys are there for every token of the tree; a state is kept where it is likely to be wanted again, and belongs to
-the block that holds the token before it, so it lives no longer than that block::
+the block that holds the token before it; when that block is freed the state is given up::
 
     blocks of the tree    [system prompt ─────────]┬[question 1 ─────][answer ──]
     states                                         ●               ●           ●
@@ -17,16 +17,16 @@ A request that finds the keys of n tokens resumes at the last state before n and
 
 If slots run short the state with the lowest rank goes: GreedyDual-Size-Frequency (Cherkasova, 1998) over the tokens
 that would have to be computed again without it, times how often it was asked for; all states have one size. Those
-within prompts, which nothing has asked for yet, take the room of others of their kind alone. Where a request went on
+within prompts that nothing has asked for yet only take the slots of other such states. Where a request went on
 from the end of another, its own end takes that one's place: a chat holds one state, however many turns it has. Marconi
 (arXiv 2411.19379) admits and evicts by branches and by computation saved, too: see `bench/studies/hybrid_cache.py`.
 
 A state is never changed: a step reads one slot and writes another, so a step that failed, or whose draft was refused,
 has left the state from which it can be computed again; forks and resumed requests share slots without a copy.
 
-Knows blocks and requests; it knows no tree and no tensors. Invariant (`audit`): a slot has as many holders as it
-counts, and a request that has computed anything holds the state at `num_computed_tokens`. Cost: O(points) per step, and
-O(states) where one must go.
+Knows blocks and requests; it knows no tree and no tensors. Probes leave no trace. Invariant (`audit`): a slot has
+as many holders as it counts, a state's block is in the tree or of a request, and a request that has computed anything
+holds the state at `num_computed_tokens`. Cost: O(points) per step, and O(states) where one must go.
 """
 
 from __future__ import annotations
@@ -61,9 +61,11 @@ class KeptState:
     is_end: bool
     is_kept: bool = True
 
-    @property
     def rank(self) -> float:
-        """What would have to be computed without it, in tokens, as often as it was used, and the age of that."""
+        """What would have to be computed without it, in tokens, times its uses, plus the floor when last used.
+
+        `before` is moved on to the last state that was not given up.
+        """
         before = self.before
         while before is not None and not before.is_kept:
             before = before.before
@@ -108,7 +110,7 @@ class StateStore:
         self._free = list(range(num_slots - 1, -1, -1))
         self._holders = [0] * num_slots
         self._kept: dict[int, dict[int, KeptState]] = {}  # by block, by number of its tokens
-        self._current: dict[Request, int] = {}
+        self._current: dict[Request, StatePoint] = {}
         self._planned: dict[Request, list[StatePoint]] = {}
         self._branch: dict[Request, int] = {}
         self._resumed: dict[Request, KeptState] = {}
@@ -140,11 +142,12 @@ class StateStore:
         if point is not None:
             start = point.num_tokens
             state = self._kept[point.block][(start - 1) % self._block_size + 1]
-            state.num_uses += 1
-            state.floor = self._floor
-            if state.is_end:
-                self._resumed[request], state.is_end = state, False
-            self._hold(request, point.slot)
+            if not request.is_probe:
+                state.num_uses += 1
+                state.floor = self._floor
+                if state.is_end:
+                    self._resumed[request], state.is_end = state, False
+            self._hold(request, StatePoint(start, point.slot))
         if num_keys > start:
             self._branch[request] = num_keys
 
@@ -155,7 +158,7 @@ class StateStore:
 
     def end(self, request: Request) -> None:
         """The request holds nothing any more."""
-        self._drop(self._current.pop(request, NONE))
+        self._leave(request)
         for point in self._planned.pop(request, []):
             self._drop(point.slot)
         self._branch.pop(request, None)
@@ -184,7 +187,8 @@ class StateStore:
                 if self._free or self._evict(only_unused=not is_needed):
                     points.append(StatePoint(number, self._take()))
             self._planned[request] = [*points, StatePoint(end, slot)]
-            found.append((self._current.get(request, NONE), self._planned[request]))
+            current = self._current.get(request)
+            found.append((NONE if current is None else current.slot, self._planned[request]))
         return found
 
     def _points(self, request: Request, known: int, end: int) -> list[int]:
@@ -210,22 +214,22 @@ class StateStore:
         if not reached:
             request.num_computed_tokens = start
             return
-        self._drop(self._current.pop(request, NONE))
-        self._current[request] = reached[-1].slot
+        self._leave(request)
+        self._current[request] = reached[-1]
         request.num_computed_tokens = reached[-1].num_tokens
         for point in reached[:-1]:
             is_wanted = point.num_tokens <= request.num_prompt_tokens
             if is_wanted and self._keeps and not request.is_probe:
                 num_uses = int(point.num_tokens == self._branch.get(request))
-                self._keep(request, point.num_tokens, point.slot, num_uses)
+                self._keep(request, point, num_uses)
             self._drop(point.slot)
 
     def keep_last(self, request: Request) -> None:
         """The request leaves: its state stays with its last block, in place of the end where it alone resumed."""
-        slot = self._current.get(request, NONE)
-        if slot == NONE or not self._keeps or request.is_probe:
+        current = self._current.get(request)
+        if current is None or not self._keeps or request.is_probe:
             return
-        self._keep(request, request.num_computed_tokens, slot, 1, is_end=True)
+        self._keep(request, current, 1, is_end=True)
         last = self._resumed.pop(request, None)
         if last is not None and last.num_uses <= 2 and last.num_tokens < request.num_computed_tokens:
             last.num_uses = 0
@@ -233,7 +237,7 @@ class StateStore:
     # -- blocks ------------------------------------------------------------------------------------------------
 
     def forget(self, blocks: Iterable[int]) -> None:
-        """These blocks will hold other tokens."""
+        """These blocks are free."""
         if self._kept:
             for block in blocks:
                 for state in self._kept.pop(block, {}).values():
@@ -256,26 +260,38 @@ class StateStore:
         self._planned.clear()
         self._branch.clear()
         self._resumed.clear()
-        known = set(blocks)
-        self._kept = {block: states for block, states in self._kept.items() if block in known}
+        for block in self._kept.keys() - set(blocks):
+            for state in self._kept.pop(block).values():
+                state.is_kept = False
         held = Counter(state.slot for states in self._kept.values() for state in states.values())
         self._holders = [held[slot] for slot in range(self.num_slots)]
         self._free = [slot for slot in range(self.num_slots - 1, -1, -1) if not held[slot]]
 
-    def audit(self, requests: Iterable[Request]) -> None:
-        """Raises AssertionError if a slot is lost, or a request is not where its state is."""
+    def audit(self, requests: Iterable[Request], blocks: Collection[int]) -> None:
+        """Raises AssertionError if a slot is lost, or a state or a request is not where it should be.
+
+        blocks: those that are in the tree or of a request.
+        """
+        assert self._kept.keys() <= set(blocks), "a state of a free block"
+        for states in self._kept.values():
+            for number, state in states.items():
+                assert number == (state.num_tokens - 1) % self._block_size + 1, "a state that is filed at another token"
+                assert state.is_kept, "a state that was given up"
         held = Counter(state.slot for states in self._kept.values() for state in states.values())
-        held.update(self._current.values())
+        held.update(point.slot for point in self._current.values())
         held.update(point.slot for points in self._planned.values() for point in points)
         assert [held[slot] for slot in range(self.num_slots)] == self._holders, "a state's holders are miscounted"
         assert sorted(self._free) == [slot for slot in range(self.num_slots) if not held[slot]], "a state is lost"
         for request in requests:
-            has_state, is_begun = request in self._current, request.num_computed_tokens > 0
-            assert has_state == is_begun, f"request {request.request_id}: tokens without a state, or the other way"
+            point = self._current.get(request, StatePoint(0, NONE))
+            assert point.num_tokens == request.num_computed_tokens, (
+                f"request {request.request_id}: not at its state"
+            )
 
     # -- slots -------------------------------------------------------------------------------------------------
 
-    def _keep(self, request: Request, num_tokens: int, slot: int, num_uses: int, *, is_end: bool = False) -> None:
+    def _keep(self, request: Request, point: StatePoint, num_uses: int, *, is_end: bool = False) -> None:
+        num_tokens, slot = point.num_tokens, point.slot
         block = request.blocks[(num_tokens - 1) // self._block_size]
         number = (num_tokens - 1) % self._block_size + 1
         if number not in self._kept.get(block, {}):
@@ -293,9 +309,14 @@ class StateStore:
                 return max(earlier, key=lambda state: state.num_tokens)
         return None
 
-    def _hold(self, request: Request, slot: int) -> None:
-        self._current[request] = slot
-        self._holders[slot] += 1
+    def _hold(self, request: Request, point: StatePoint) -> None:
+        self._current[request] = point
+        self._holders[point.slot] += 1
+
+    def _leave(self, request: Request) -> None:
+        point = self._current.pop(request, None)
+        if point is not None:
+            self._drop(point.slot)
 
     def _take(self) -> int:
         """A slot that nothing else holds."""
@@ -308,7 +329,7 @@ class StateStore:
     def _evict(self, *, only_unused: bool = False) -> bool:
         """Frees a slot, by giving up the state of the lowest rank that no request holds; False if there is none."""
         found = [
-            (state.rank, block, number)
+            (state.rank(), block, number)
             for block, states in self._kept.items()
             for number, state in states.items()
             if self._holders[state.slot] == 1 and not (only_unused and state.num_uses)
@@ -328,7 +349,6 @@ class StateStore:
         self._drop(state.slot)
 
     def _drop(self, slot: int) -> None:
-        if slot != NONE:
-            self._holders[slot] -= 1
-            if not self._holders[slot]:
-                self._free.append(slot)
+        self._holders[slot] -= 1
+        if not self._holders[slot]:
+            self._free.append(slot)

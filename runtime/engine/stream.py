@@ -42,6 +42,7 @@ class Stream:
         self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()  # may ring without an event, never the other way
         self._wakes_at_end_only = False
         self._is_aborted = False
+        self._error: BaseException | None = None
         self.may_run = True
         self._num_open = num_outputs
         self._collector = Collector(num_outputs, constraint)
@@ -54,9 +55,11 @@ class Stream:
                 if not isinstance(event, Delta):  # it was refused, or it has been ended
                     self._num_open = 0
                     self.may_run = False
+                    self._error = event
                     raise event
                 if event.error is not None:
                     self.abort()
+                    self._error = event.error
                     raise event.error
                 self._collector.push(event)
                 self._num_open -= event.finish_reason is not None
@@ -64,10 +67,12 @@ class Stream:
                 yield event
 
     def completions(self) -> list[Completion]:
-        """Waits for the end; one completion per output. Raises RequestError if the stream was aborted."""
+        """Waits for the end; one completion per output. Raises as iterating does; RequestError if aborted."""
         self._wakes_at_end_only = True
         for _ in self:
             pass
+        if self._error is not None:
+            raise self._error
         if self._is_aborted:
             raise RequestError("the request was aborted")
         return self._collector.completions()

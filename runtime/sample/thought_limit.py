@@ -53,7 +53,8 @@ class ThoughtLimit:
         self._is_over = False
         self._count = 0
         self._num_closed = 0  # tokens of the closing mark that were written because they were due
-        self._text = ""  # before the thought, all of it; within, as much as may be part of a mark, or of an end
+        self._text = ""  # before the thought, all of it; within, as much as may be part of a mark
+        self._is_sentence_end = False  # but for spaces, the thought so far ends like a sentence
 
     @property
     def due(self) -> int | None:
@@ -76,7 +77,10 @@ class ThoughtLimit:
         if self._is_over:
             return
         is_due = self.due == token_id
-        self._text += self._show([token_id])
+        shown = self._show([token_id])
+        self._text += shown
+        if shown.strip(" "):
+            self._is_sentence_end = shown.rstrip(" ").endswith(SENTENCE_ENDS)
         if not self._is_open:
             begun = self._text.lstrip()
             self._is_open = begun.startswith(self._begin)
@@ -95,8 +99,8 @@ class ThoughtLimit:
         """The limit of a copy of the output."""
         twin = ThoughtLimit(self._budget, self._begin, self._end, self._closing, is_open=self._is_open, show=self._show)
         twin._is_over, twin._count, twin._num_closed = self._is_over, self._count, self._num_closed
-        twin._text = self._text
+        twin._text, twin._is_sentence_end = self._text, self._is_sentence_end
         return twin
 
     def _is_at_end(self) -> bool:
-        return self._count >= self._budget - self._window and self._text.rstrip(" ").endswith(SENTENCE_ENDS)
+        return self._count >= self._budget - self._window and self._is_sentence_end

@@ -134,6 +134,15 @@ def test_what_is_ended_elsewhere_ends_here(engine: Engine, end: str) -> None:
         list(stream)
 
 
+def test_a_stream_that_failed_fails_again(engine: Engine) -> None:
+    stream = engine.submit([1], ENDLESS, request_id="mine")
+    next(iter(stream))
+    engine.step_thread.abort("mine")
+    for _ in range(2):
+        with pytest.raises(RequestError):
+            stream.completions()
+
+
 @pytest.mark.parametrize("what", ["generate", "stream", "score", "pin", "flush_cache", "submit"])
 def test_after_close_every_call_is_refused(engine: Engine, what: str) -> None:
     calls: dict[str, Callable[[], object]] = {

@@ -35,7 +35,8 @@ def allowed(bitmask: np.ndarray, row: int = 0) -> list[int]:
 
 def masks_equal(matcher: ph.GrammarMatcher, cursor: Cursor) -> list[int]:
     bitmask = allocate_token_bitmask(1, VOCABULARY.size)
-    assert matcher.fill_next_token_bitmask(bitmask)
+    must_be_applied = matcher.fill_next_token_bitmask(bitmask)
+    assert must_be_applied == (len(allowed(bitmask)) < VOCABULARY.size)
     assert np.array_equal(bitmask[0], cursor.row())
     return allowed(bitmask)
 

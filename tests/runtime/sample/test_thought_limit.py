@@ -13,7 +13,7 @@ from phloem.runtime.sample.thought_limit import MOST_WINDOW, SENTENCE_ENDS, Thou
 from ..fakes import fake_engine
 
 BEGIN, END = "<think>", "</think>"
-PIECES = ["a", " b", ".", "!\n", "。", "</", "think>", END, BEGIN, "\n", "<"]
+PIECES = ["a", " b", ".", "!\n", "。", "</", "think>", END, BEGIN, "\n", "<", "        "]
 CLOSINGS = [(7,), (5, 6)]  # the mark as one token, or as two
 
 
