@@ -284,9 +284,7 @@ class StateStore:
         assert sorted(self._free) == [slot for slot in range(self.num_slots) if not held[slot]], "a state is lost"
         for request in requests:
             point = self._current.get(request, StatePoint(0, NONE))
-            assert point.num_tokens == request.num_computed_tokens, (
-                f"request {request.request_id}: not at its state"
-            )
+            assert point.num_tokens == request.num_computed_tokens, f"request {request.request_id}: not at its state"
 
     # -- slots -------------------------------------------------------------------------------------------------
 
