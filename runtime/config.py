@@ -61,6 +61,7 @@ class EngineSettings(TypedDict, total=False):
     reply_memory_bytes: int
     jump: JumpMode
     lookup_drafts: bool
+    speculative_model: str | None
     max_draft_tokens: int
     max_compile_seconds: float | None
     max_constraint_bytes: int
@@ -141,6 +142,9 @@ class EngineConfig:
             model would have chosen (output identical to "off"); "canonical": take it unseen; "off": sample every token.
         lookup_drafts: draft what followed the same tokens before, where that pays: in the prompt, in the output, in the
             prefix tree, in a request's `prediction`. The output is the same with and without.
+        speculative_model: a smaller checkpoint of the same vocabulary (folder, GGUF file or hub id) that drafts what
+            constraint and look-ups leave open, where that pays; None: none. The output is the same with and without.
+            Its keys and values lie in the same blocks, so the pool has fewer of them in the same memory.
         max_draft_tokens: longest draft in tokens.
         max_compile_seconds: CPU time that compiling one constraint may take; None: only its work is bounded, by
             counting it. Constraints are compiled on the thread that brings the request, never on the one that steps.
@@ -255,6 +259,9 @@ class EngineConfig:
     lookup_drafts: bool = setting(
         True, "Draft what followed the same tokens earlier in the prompt or the output, where that pays."
     )
+    speculative_model: str | None = setting(
+        None, "A smaller model of the same vocabulary that drafts, where that pays: folder, GGUF file or hub id."
+    )
     max_draft_tokens: int = setting(
         64, "Longest run of tokens that is drafted and verified in one step.", "--speculative-num-draft-tokens"
     )
@@ -301,6 +308,8 @@ class EngineConfig:
             raise ConfigError(f"max_wait_seconds: {self.max_wait_seconds} is out of range; it must not be negative")
         if not 0 < self.kv_memory_share <= 1:
             raise ConfigError(f"kv_memory_share: {self.kv_memory_share} is out of range; it must be in (0, 1]")
+        if self.speculative_model is not None and self.max_draft_tokens == 0:
+            raise ConfigError("speculative_model: it drafts, and max_draft_tokens is 0; leave out one of the two")
         if self.disk_cache == "":
             raise ConfigError("disk_cache: an empty name; give a folder, or None")
         if self.shared_cache_ttl is not None and not 0 < self.shared_cache_ttl <= LONGEST_TTL:

@@ -39,7 +39,7 @@ from phloem.runtime.execute.loading import LoadedModel
 from phloem.runtime.models import resolve_model
 from phloem.runtime.request import SamplingParams
 from phloem.runtime.sample import sampler_output as choice
-from phloem.runtime.speculate.draft import OTHER_STEP_COSTS
+from phloem.runtime.speculate.step_costs import OTHER_STEP_COSTS
 from phloem.runtime.tokenizer.tokenizer import Tokenizer
 
 TINY = QWEN3_0_6B | {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 1}

@@ -25,6 +25,7 @@ from torch import Tensor
 
 from ...radix import NOTHING, BlockCost, BlockPool, Explanation, Match, Pin, RadixTree, equal_cost, pack, unpack
 from ..execute.batch import Extend
+from ..execute.draft_kv import DraftKV
 from ..execute.kv_cache import KVCache
 from ..kv_compress.budget import first_compaction
 from ..request import Lease, Request
@@ -64,10 +65,16 @@ class PrefixCache:
         max_pinned_blocks: int = 0,
         followers: Followers | None = None,
         states: StateStore | None = None,
+        draft_kv: DraftKV | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """states: of a model with recurrent layers, whose cached prefixes can be used from a state on."""
+        """
+        Args:
+            states: of a model with recurrent layers, whose cached prefixes can be used from a state on.
+            draft_kv: KV of a draft model in the same blocks, which goes where theirs goes.
+        """
         self.states = states
+        self._draft_kv = draft_kv
         self.block_size = block_size
         self.enabled = enabled
         self.followers = followers
@@ -178,8 +185,7 @@ class PrefixCache:
         """Copies what a donor has after the leased blocks, if there is room: so hits are exact to the token."""
         if self._grow(request, request.num_computed_tokens + 1):
             # The donor may just have been evicted to make room: its KV is untouched until the next forward.
-            self._kv_cache.copy_block(donor.block, request.blocks[-1])
-            self._scores.copy(donor.block, request.blocks[-1], donor.num_tokens)
+            self._copy_block(donor.block, request.blocks[-1], donor.num_tokens)
             request.num_computed_tokens += donor.num_tokens
         elif self.states is not None:  # the state is that after the donor's tokens
             self.release(request, keep=False)
@@ -291,8 +297,7 @@ class PrefixCache:
             self.release(child, keep=False)
             return False
         for source, target in zip(parent.blocks[shared:], child.blocks[shared:], strict=False):
-            self._kv_cache.copy_block(source, target)
-            self._scores.copy(source, target, self.block_size)
+            self._copy_block(source, target, self.block_size)
         child.num_computed_tokens = parent.num_computed_tokens
         if self.states is not None:
             self.states.fork(parent, child)
@@ -471,6 +476,13 @@ class PrefixCache:
             self._kv_cache.scatter(request.blocks, self._kept.pop(request))
         return True
 
+    def _copy_block(self, source: int, target: int, num_tokens: int) -> None:
+        """Copies the first tokens of a block, with all that is known of them."""
+        self._kv_cache.copy_block(source, target)
+        self._scores.copy(source, target, num_tokens)
+        if self._draft_kv is not None:
+            self._draft_kv.copy(source, target, num_tokens)
+
     def _allocate(self, num_blocks: int) -> list[int] | None:
         """Takes n blocks, evicting if it must; None if they cannot be had."""
         short = num_blocks - self.pool.num_free
@@ -483,6 +495,8 @@ class PrefixCache:
             self._free(evicted)
         blocks = self.pool.allocate(num_blocks)
         self._scores.forget(blocks)
+        if self._draft_kv is not None:
+            self._draft_kv.forget(blocks)
         if self.followers is not None:
             self.followers.forget(blocks)
         return blocks

@@ -29,7 +29,7 @@ from ..config import TARGET_STEP_SECONDS, EngineConfig
 from ..constrain.spec import ConstraintSpec
 from ..execute.adapters import Adapters
 from ..execute.cuda_graphs import CudaRecorder
-from ..execute.loading import LoadedModel, allocate_pool
+from ..execute.loading import LoadedModel, allocate_draft_kv, allocate_pool
 from ..execute.model_runner import ModelRunner
 from ..execute.prefill_cost import PrefillCost
 from ..execute.recurrent_states import allocate_states
@@ -41,6 +41,7 @@ from ..schedule.scheduler import Scheduler
 from ..speculate.draft import Drafter
 from ..speculate.lookup import Lookups
 from .chats import Chats
+from .draft_setup import make_model_drafter
 from .monitor import Monitor
 from .request_factory import Prompt, RequestFactory
 from .statistics import EngineStatistics, Totals
@@ -78,6 +79,7 @@ class EngineCore:
         model = loaded.decoder.config
         states = allocate_states(config, loaded)
         kv_cache = allocate_pool(config, loaded)
+        draft_kv = allocate_draft_kv(config, loaded, kv_cache.num_blocks)
         self.block_cost = recompute_cost(model, config.block_size)
         prefill = PrefillCost(self.block_cost, config.block_size)
         self.config = config
@@ -101,6 +103,7 @@ class EngineCore:
             ),
             followers=make_followers(config, loaded, kv_cache, prefill, self.adapters),
             states=None if states is None else _state_store(config, states.num_slots),
+            draft_kv=draft_kv,
             clock=clock,
         )
         self.request_factory = RequestFactory(
@@ -145,7 +148,14 @@ class EngineCore:
             self._sampler,
             self.prefix_cache,
             loaded.tokenizer,
-            drafter=Drafter(config.jump, lookups, self.prefix_cache, config.max_draft_tokens, loaded.device.type),
+            drafter=Drafter(
+                config.jump,
+                lookups,
+                self.prefix_cache,
+                config.max_draft_tokens,
+                loaded.device.type,
+                make_model_drafter(config, loaded, draft_kv, stopwatch),
+            ),
             prefill=prefill,
             on_finish=self._settle,
             runs_ahead=states is None

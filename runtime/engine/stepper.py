@@ -36,6 +36,7 @@ from ..sample.sampler_output import SamplerOutput, UnreadOutputs, cause_of
 from ..sample.stopping import append_decided
 from ..schedule.scheduler import Scheduler
 from ..speculate.draft import Drafter, count_predicted, num_accepted
+from ..speculate.model_drafter import ModelDrafter
 from ..speculate.overlap_policy import OverlapPolicy
 from ..tokenizer.tokenizer import Tokenizer
 from .ahead import Ahead
@@ -96,7 +97,9 @@ class Stepper:
         self._deltas: list[Delta] = []  # that no step has returned yet
         self._is_suspicious = False  # the last step had a fault, or was interrupted
         self._is_committing = False  # what requests have said is being changed
-        self._busy = self._waited = 0.0  # seconds of the step under way: the device had work, the host had none
+        self._drafts = True  # the next step may have drafts, unless it runs ahead
+        # seconds of the step under way: the device had work, the host had none, the draft model was asked
+        self._busy = self._waited = self._drafting = 0.0
         self.num_steps = 0
         self.num_ahead = 0
         self.num_recoveries = 0
@@ -213,6 +216,10 @@ class Stepper:
         begin = self._stopwatch()
         self._prefix_cache.end_expired_pins()
         ahead = self._take_ahead()
+        self._drafting = 0.0
+        if ahead is None and self._drafts and self._drafter.model is not None:
+            self._draft_by_model(self._drafter.model)
+            self._drafting = self._stopwatch() - begin
         batch = self._scheduler.plan() if ahead is None else ahead.batch
         if batch is None:
             if self._loads is not None:
@@ -224,6 +231,7 @@ class Stepper:
                 num_drafting = sum(self._drafter.may_draft(extend.request) for extend in batch.extends)
             num_jumped = batch.count_jumped() if num_drafting else 0
             drafts = not self._runs_ahead or not self._overlap_policy.prefers_ahead(len(batch.extends), num_drafting)
+            self._drafts = drafts
             outputs = self._compute(batch, None if ahead is None else ahead.logits, drafts=drafts)
             self._is_committing = True
             self._commit(batch, outputs, drafts=drafts)
@@ -239,6 +247,16 @@ class Stepper:
         for request in self._scheduler.take_late():
             self._fail(request, late_error(request))
 
+    def _draft_by_model(self, model: ModelDrafter) -> None:
+        """Lets the draft model say what may follow, of all requests that have or find room for it."""
+        charged, turns = self._scheduler.current, []
+        for turn in model.plan(self._scheduler.running):
+            self._scheduler.current = turn.request
+            if self._prefix_cache.reserve(turn.request, turn.num_needed):
+                turns.append(turn)
+        self._scheduler.current = charged
+        model.draft(turns)
+
     def _learn(self, batch: Batch, begin: float, num_drafting: int, num_jumped: int, *, was_ahead: bool) -> None:
         """Learns what a step cost that began at `begin`; num_jumped: accepted drafted tokens of its requests then."""
         seconds = self._stopwatch() - begin
@@ -247,9 +265,11 @@ class Stepper:
         if was_ahead or self._ahead is not None:
             self._overlap_policy.observe_ahead(len(batch.extends), num_drafting)
             return
+        if self._drafter.model is not None and not prompts:
+            self._drafter.model.observe_step(len(batch.extends), len(batch.token_ids), seconds - self._drafting)
         if self._runs_ahead:
             num_jumped = batch.count_jumped() - num_jumped if num_drafting else 0
-            host = seconds - self._waited
+            host = seconds - self._drafting - self._waited
             self._overlap_policy.observe_in_turn(seconds, self._busy, host, num_drafting, num_jumped)
 
     def _end(self, request: Request, reason: FinishReason, *, keeps: bool = True) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
@@ -20,6 +20,7 @@ from ..models import Adapter, Decoder, ModelConfig, resolve_model
 from ..models.weights import TORCH_TYPES
 from ..tokenizer.tokenizer import Tokenizer
 from .adapters import load_adapter
+from .draft_kv import DraftKV
 from .kv_cache import KVCache
 
 logger = logging.getLogger("phloem.loading")
@@ -31,8 +32,8 @@ KV_DTYPES = {"fp8": FP8, "int8": torch.int8}
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """A decoder on its device, its tokenizer, and adapters by name; `folder` is where the first two came
-    from, if they came from one."""
+    """A decoder on its device, its tokenizer, adapters by name, and a draft model's decoder; `folder` is where the
+    first two came from, if they came from one."""
 
     decoder: Decoder
     tokenizer: Tokenizer
@@ -41,6 +42,7 @@ class LoadedModel:
     kv_dtype: torch.dtype
     folder: Path | None = None
     adapters: Mapping[str, Adapter] = field(default_factory=dict)
+    draft_decoder: Decoder | None = None
 
 
 def load(config: EngineConfig, report: Callable[[int, int], None] | None = None) -> LoadedModel:
@@ -49,7 +51,8 @@ def load(config: EngineConfig, report: Callable[[int, int], None] | None = None)
     report: called with the numbers of layers that are loaded and of all layers.
 
     Raises:
-        ConfigError: an unknown device or dtype, or a context that is longer than the model's.
+        ConfigError: an unknown device or dtype, a context that is longer than the model's, or a draft model that does
+            not go with it.
         ModelError: the checkpoint cannot be loaded.
     """
     device = find_device(config.device)
@@ -64,6 +67,7 @@ def load(config: EngineConfig, report: Callable[[int, int], None] | None = None)
     dtype = _dtype(config.dtype, model, device)
     kv_dtype = KV_DTYPES.get(config.kv_dtype, dtype)
     model.check_kv_type(config.kv_dtype)
+    draft = _draft_config(config, model)
     if kv_dtype == FP8 and device.type == "cuda" and torch.cuda.get_device_capability(device) < (8, 9):
         raise ConfigError('kv_dtype: "fp8" needs a GPU of compute capability 8.9 or above; use "int8"')
     if config.quantise != "none" and (device.type, dtype) != ("cpu", torch.float32):
@@ -97,7 +101,56 @@ def load(config: EngineConfig, report: Callable[[int, int], None] | None = None)
             "%s: no tokenizer.json and no tokenizer.model: token ids go in and come out, and no text", folder
         )
     _tell_of_long_ropes(model, decoder.max_positions)
-    return LoadedModel(decoder, tokenizer, device, dtype, kv_dtype, folder, adapters)
+    loaded = LoadedModel(decoder, tokenizer, device, dtype, kv_dtype, folder, adapters)
+    return loaded if draft is None else replace(loaded, draft_decoder=_load_draft(config, loaded, draft))
+
+
+def _draft_config(config: EngineConfig, model: ModelConfig) -> ModelConfig | None:
+    """What the draft model is, if there is to be one.
+
+    Raises:
+        ConfigError: it has another number of token ids, or one of the two has recurrent layers, whose states cannot be
+            taken back token by token.
+    """
+    name = config.speculative_model
+    if name is None:
+        return None
+    draft = ModelConfig.from_folder(resolve_model(name))
+    for one, which in ((model, "the model"), (draft, name)):
+        if one.recurrent is not None:
+            raise ConfigError(f"speculative_model: {which} has recurrent layers, with which no drafts go; leave it out")
+    if draft.vocab_size != model.vocab_size:
+        raise ConfigError(
+            f"speculative_model: {name} has {draft.vocab_size} token ids, the model has {model.vocab_size}; take a "
+            "smaller model of the same family"
+        )
+    draft.check_kv_type(config.kv_dtype)
+    return draft
+
+
+def _load_draft(config: EngineConfig, loaded: LoadedModel, draft: ModelConfig) -> Decoder:
+    """The draft model, in the types of the model.
+
+    Raises:
+        ConfigError: its tokens are others.
+    """
+    assert config.speculative_model is not None
+    folder = resolve_model(config.speculative_model)
+    tokens, its = (one.vocabulary().tokens for one in (loaded.tokenizer, Tokenizer.from_folder(folder)))
+    first = next((index for index, pair in enumerate(zip(tokens, its, strict=True)) if pair[0] != pair[1]), None)
+    if first is not None:
+        raise ConfigError(
+            f"speculative_model: {config.speculative_model} has another vocabulary: token {first} is {its[first]!r}, "
+            f"the model's is {tokens[first]!r}; take a smaller model of the same family"
+        )
+    return Decoder.from_folder(
+        folder,
+        device=loaded.device,
+        dtype=loaded.dtype,
+        max_positions=min(config.max_model_len or draft.max_position_embeddings, draft.max_position_embeddings),
+        deterministic=config.deterministic,
+        quantise=config.quantise,
+    )
 
 
 def _tell_of_long_ropes(model: ModelConfig, max_positions: int) -> None:
@@ -115,11 +168,23 @@ def _tell_of_long_ropes(model: ModelConfig, max_positions: int) -> None:
 
 
 def allocate_pool(config: EngineConfig, loaded: LoadedModel) -> KVCache:
-    """The KV tensors, as many blocks as the settings or the memory allow."""
-    model = loaded.decoder.config
+    """The KV tensors, as many blocks as the settings or the memory allow, a draft model's counted."""
+    model, draft = loaded.decoder.config, loaded.draft_decoder
+    num_blocks = pool_size(config, model, loaded.kv_dtype, loaded.device, None if draft is None else draft.config)
+    return _tensors(config, loaded, model, num_blocks)
+
+
+def allocate_draft_kv(config: EngineConfig, loaded: LoadedModel, num_blocks: int) -> DraftKV | None:
+    """KV tensors of the draft model, for each block of the pool; None without one."""
+    if loaded.draft_decoder is None:
+        return None
+    return DraftKV(_tensors(config, loaded, loaded.draft_decoder.config, num_blocks))
+
+
+def _tensors(config: EngineConfig, loaded: LoadedModel, model: ModelConfig, num_blocks: int) -> KVCache:
     return KVCache(
         num_layers=model.num_kv_layers,
-        num_blocks=pool_size(config, model, loaded.kv_dtype, loaded.device),
+        num_blocks=num_blocks,
         num_kv_heads=model.num_kv_heads,
         block_size=config.block_size,
         head_dim=model.head_dim,
@@ -129,21 +194,31 @@ def allocate_pool(config: EngineConfig, loaded: LoadedModel) -> KVCache:
     )
 
 
-def pool_size(config: EngineConfig, model: ModelConfig, dtype: torch.dtype, device: torch.device) -> int:
-    """Number of KV blocks: as set, or what the memory set aside for the pool holds.
+def pool_size(
+    config: EngineConfig,
+    model: ModelConfig,
+    dtype: torch.dtype,
+    device: torch.device,
+    draft: ModelConfig | None = None,
+) -> int:
+    """Number of KV blocks: as set, or what the memory set aside for the pool holds of the model and of its draft model.
 
     Raises:
         ConfigError: the memory does not hold a single block.
     """
     if config.num_blocks is not None:
         return config.num_blocks
-    block_bytes = KVCache.bytes_per_block(
-        num_layers=model.num_kv_layers,
-        num_kv_heads=model.num_kv_heads,
-        block_size=config.block_size,
-        head_dim=model.head_dim,
-        dtype=dtype,
-        num_parts=model.num_kv_parts,
+    block_bytes = sum(
+        KVCache.bytes_per_block(
+            num_layers=one.num_kv_layers,
+            num_kv_heads=one.num_kv_heads,
+            block_size=config.block_size,
+            head_dim=one.head_dim,
+            dtype=dtype,
+            num_parts=one.num_kv_parts,
+        )
+        for one in (model, draft)
+        if one is not None
     )
     memory = config.kv_memory_bytes
     if memory is None:

@@ -1,9 +1,9 @@
-"""Acceptance rates: how often drafted tokens of a constraint were right, by the evidence on which they were guessed.
+"""Acceptance rates: how often drafted tokens were right, by the evidence on which they were guessed.
 
-Kinds of evidence are those of `fsm/guess.py`: forced words, forced punctuation, what was taken once before, and more
-often. For each there is a moving average of the request and one of all requests, and what is expected is the mean of
-both: many requests that begin together learn from each other at once. All begin high, since optimism is put right soon
-and pessimism is not. Knows no costs.
+Kinds of evidence are those of `fsm/guess.py`, for constraints: forced words, forced punctuation, what was taken once
+before, and more often; and what a draft model says. For each there is a moving average of the request and one of all
+requests, and what is expected is the mean of both: many requests that begin together learn from each other at once. All
+begin high, since optimism is put right soon and pessimism is not. Knows no costs.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from collections.abc import Sequence
 
 from ...fsm import Guess
 
-NUM_KINDS = 4
+MODEL = 4  # the kind of evidence that a draft model gives
+NUM_KINDS = 5
 FIRST_RATE = 0.8
 OWN_WEIGHT, COMMON_WEIGHT = 0.15, 0.05  # of a token in the averages
 

@@ -14,7 +14,7 @@ on any.
 
 A drafted token costs as much as any token of the forward, and one that is right saves its request a step. What both
 cost depends on the kind of device and on how many requests share a step, and is held to be constant otherwise
-(`STEP_COSTS`). How often drafted tokens are right is learnt (`acceptance_rates`, and the rate of each look-up), and
+(`step_costs`). How often drafted tokens are right is learnt (`acceptance_rates`, and the rate of each look-up), and
 drafts are made only where they are expected to save more than they cost. This module knows requests and cursors, no
 tensors.
 """
@@ -29,12 +29,9 @@ from ..config import JumpMode
 from ..request import Request
 from .acceptance_rates import AcceptanceRates, first_rates
 from .lookup import Lookups
+from .model_drafter import ModelDrafter
+from .step_costs import step_costs
 
-# A step of B requests that computes R tokens takes about fixed + B x host + R times a token's cost, the unit. On one
-# CPU core a step of the bundled model takes 1.1 ms + B x 35 us + 50 us for each token, and one of SmolLM-135M 26 ms +
-# 1.5 ms for each token; the weights that a GPU reads in one forward serve hundreds of tokens.
-STEP_COSTS = {"cpu": (22.0, 0.7)}
-OTHER_STEP_COSTS = (256.0, 0.5)
 # What is saved must exceed what it costs by half: both are estimates, and a step that a request is spared shortens the
 # work of all only if another request takes its place. A look-up's draft that looks worth it is more often luck.
 MARGIN, LOOKUP_MARGIN = 1.5, 2.0
@@ -51,6 +48,7 @@ class Drafter:
 
     Args:
         lookups: finds what texts repeat; None: nothing is looked up.
+        model: drafts what constraint and look-up leave open; None: nothing does.
         prefix_cache: knows what followed the tokens of a request in other requests.
         max_draft_tokens: of one draft.
         device_type: of which the costs are.
@@ -63,19 +61,22 @@ class Drafter:
         prefix_cache: PrefixCache,
         max_draft_tokens: int,
         device_type: str,
+        model: ModelDrafter | None = None,
     ) -> None:
         self._jump = jump
         self._lookups = lookups
+        self.model = model
         self._prefix_cache = prefix_cache
         self._max_draft_tokens = max_draft_tokens
-        self.step_costs = STEP_COSTS.get(device_type, OTHER_STEP_COSTS)
+        self.step_costs = step_costs(device_type)
         self._common_rates = first_rates()
         self._num_untried = 0  # steps of requests since the last trial
         self.begin_step(1, 0.0)
 
     def begin(self, request: Request) -> None:
         """Readies a request that is new, and drafts for its first step."""
-        if self._jump == "verified" and request.cursor is not None and request.rates is None:
+        learns = self.model is not None or (self._jump == "verified" and request.cursor is not None)
+        if learns and request.rates is None:
             request.rates = AcceptanceRates(self._common_rates)
         self._force(request)  # a look-up would take up memory while the request waits
         self._keep_within_thought(request)
@@ -83,6 +84,8 @@ class Drafter:
     def may_draft(self, request: Request) -> bool:
         """Whether there may be drafts for the request, now or soon."""
         if self._jump != "off" and request.cursor is not None:
+            return True
+        if self.model is not None and self.model.may_draft(request):
             return True
         return request.lookup is not None and request.lookup.pays
 
@@ -113,7 +116,7 @@ class Drafter:
         Canonical forced text joins the output at once instead, unseen. But stop strings, `min_tokens` and
         log-probabilities need every token decided, so with them it goes the verified way.
         """
-        request.draft = []
+        request.draft, request.guess = [], None
         if self._jump == "off":
             return
         if self._jump == "verified":
@@ -131,10 +134,12 @@ class Drafter:
 
     def settle(self, request: Request, decided: Sequence[int], num_new: int) -> None:
         """Learns from a step of the request: `decided` is what follows, and `num_new` tokens joined the output."""
-        if request.rates is not None and request.cursor is not None:
-            if request.guess is not None:
-                request.rates.observe(request.guess, decided)
+        if request.rates is not None and request.guess is not None:
+            request.rates.observe(request.guess, decided)
+        if self._jump == "verified" and request.cursor is not None:
             request.cursor.remember(num_new)
+        if self.model is not None:
+            self.model.settle(request, num_new)
 
     def begin_step(self, num_requests: int, seconds: float) -> None:
         """From here on drafts are for steps of as many requests, which take about `seconds`; 0: not known yet."""
@@ -160,7 +165,6 @@ class Drafter:
     def _guess(self, request: Request) -> list[int]:
         """Likely tokens, as far as they are worth it."""
         cursor, rates, remaining = request.cursor, request.rates, request.remaining_tokens
-        request.guess = None
         if cursor is None or rates is None:
             return []
         chances, price, limit = rates.chances(), MARGIN * self._row_price, self._max_draft_tokens

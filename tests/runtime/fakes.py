@@ -195,6 +195,7 @@ def fake_engine(
     folder: Path | None = None,
     stopwatch: Callable[[], float] = lambda: 0.0,
     kind: type[Engine] = SteppedEngine,
+    draft_decoder: FakeDecoder | None = None,
     **settings: object,
 ) -> Any:
     """An engine over the fake model, which `folder` is said to have come from; every step is audited, and by its
@@ -202,7 +203,7 @@ def fake_engine(
     settings = {"num_blocks": 64, "block_size": 4, "check_invariants": True, "seed": 0, **settings}
     decoder = decoder or FakeDecoder()
     parts = (decoder, ByteTokenizer(), torch.device("cpu"), torch.float64, torch.float64, folder)
-    loaded = LoadedModel(*parts)  # type: ignore[arg-type]
+    loaded = LoadedModel(*parts, draft_decoder=draft_decoder)  # type: ignore[arg-type]
     return kind.from_loaded(EngineConfig(model="fake", **settings), loaded, clock, stopwatch)  # type: ignore[arg-type]
 
 

@@ -8,7 +8,7 @@ import statistics
 import pytest
 
 from phloem.fsm import Guess
-from phloem.runtime.speculate.acceptance_rates import FIRST_RATE, AcceptanceRates, first_rates
+from phloem.runtime.speculate.acceptance_rates import FIRST_RATE, NUM_KINDS, AcceptanceRates, first_rates
 
 
 def played(common: list[float], rate: float, num_tokens: int, seed: int = 0) -> AcceptanceRates:
@@ -24,7 +24,7 @@ def test_chances_become_what_they_are(rate: float) -> None:
     common = first_rates()
     found = [played(common, rate, 60, seed).chances() for seed in range(20)]
     assert statistics.mean(chances[0] for chances in found) == pytest.approx(rate, abs=0.1)
-    assert all(chances[1:] == [FIRST_RATE] * 3 for chances in found), "not tried yet"
+    assert all(chances[1:] == [FIRST_RATE] * (NUM_KINDS - 1) for chances in found), "not tried yet"
 
 
 def test_a_request_begins_with_what_others_have_seen_and_ends_with_what_it_sees_itself() -> None:

@@ -1,0 +1,41 @@
+"""From settings to what drafts by a model; nothing without one. Knows no requests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..config import TARGET_STEP_SECONDS, EngineConfig
+from ..execute.draft_kv import DraftKV
+from ..execute.loading import LoadedModel
+from ..execute.model_runner import ModelRunner
+from ..execute.prefill_cost import PrefillCost
+from ..sample.sampler import Sampler
+from ..schedule.recompute_cost import recompute_cost
+from ..speculate.model_drafter import ModelDrafter
+
+
+def make_model_drafter(
+    config: EngineConfig, loaded: LoadedModel, kv: DraftKV | None, stopwatch: Callable[[], float]
+) -> ModelDrafter | None:
+    """None without a draft model. Its steps are launched kernel by kernel on a GPU, too.
+
+    kv: its keys and values, in the blocks of the pool.
+    """
+    decoder = loaded.draft_decoder
+    if decoder is None or kv is None:
+        return None
+    device, model = loaded.device, decoder.config
+    eos_ids = tuple(loaded.tokenizer.eos_ids)
+    return ModelDrafter(
+        ModelRunner(decoder, kv.kv_cache, device, deterministic=config.deterministic),
+        Sampler(model.vocab_size, eos_ids, device),
+        kv,
+        PrefillCost(recompute_cost(model, config.block_size), config.block_size),
+        max_len=min(config.max_model_len or model.max_position_embeddings, model.max_position_embeddings),
+        max_draft_tokens=config.max_draft_tokens,
+        max_batch_tokens=config.max_batch_tokens,
+        target_seconds=config.target_step_seconds or TARGET_STEP_SECONDS[device.type],
+        device_type=device.type,
+        eos_ids=eos_ids,
+        stopwatch=stopwatch,
+    )

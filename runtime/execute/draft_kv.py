@@ -1,0 +1,55 @@
+"""Keys and values of a draft model, in the blocks of the model's pool, and how much of each block they fill.
+
+Block b of the pool holds the KV of both models for the same tokens, so leases, forks, copies, evictions and rollbacks
+need no books of their own. What the draft model has not computed, be it that it did not draft then or that the block
+came from a tier below the pool, is *missing*, and computed when it next drafts there::
+
+    tokens of a request   │ block 7 │ block 3 │ block 9 │
+    model                  ████████  ████████  █████░░░
+    draft model            ████████  ███░░░░░  ░░░░░░░░     count: one block and three tokens
+
+Invariant: the first `filled[b]` places of block b hold the draft model's KV of the tokens that the block's owner has
+there, if it does so of all blocks before. Only known tokens are counted, never drafted ones that are not verified.
+Knows blocks, no requests and no model.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+
+import numpy as np
+
+from .kv_cache import KVCache
+
+
+class DraftKV:
+    """kv_cache: tensors of the draft model, with as many blocks of the same size as the pool has."""
+
+    def __init__(self, kv_cache: KVCache) -> None:
+        self.kv_cache = kv_cache
+        self._filled = np.zeros(kv_cache.num_blocks, np.int32)
+
+    def forget(self, blocks: Sequence[int]) -> None:
+        """These blocks will hold other tokens."""
+        self._filled[blocks] = 0
+
+    def copy(self, source: int, target: int, num_tokens: int) -> None:
+        """`target` gets the first `num_tokens` tokens of a block, as far as they are there."""
+        self.kv_cache.copy_block(source, target)
+        self._filled[target] = min(int(self._filled[source]), num_tokens)
+
+    def count(self, blocks: array[int]) -> int:
+        """How many of the first tokens in `blocks` (int32) the draft model has computed."""
+        filled = self._filled[np.frombuffer(blocks, np.int32)]
+        short = np.flatnonzero(filled < self.kv_cache.block_size)
+        if not len(short):
+            return len(blocks) * self.kv_cache.block_size
+        return int(short[0] * self.kv_cache.block_size + filled[short[0]])
+
+    def record(self, blocks: array[int], start: int, end: int) -> None:
+        """Tokens [start, end) in `blocks` are computed, after all before them."""
+        size = self.kv_cache.block_size
+        for index in range(start // size, -(-end // size)):
+            block = blocks[index]
+            self._filled[block] = max(int(self._filled[block]), min(size, end - index * size))

@@ -1,0 +1,379 @@
+"""With a draft model every request says what it says without, whatever else is asked of it, in fewer steps."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from phloem.errors import ConfigError
+from phloem.runtime.config import EngineConfig
+from phloem.runtime.constrain.spec import ConstraintSpec, json_schema, regex
+from phloem.runtime.execute.loading import LoadedModel, load
+from phloem.runtime.models import resolve_model
+from phloem.runtime.request import SamplingParams
+
+from ..fakes import EOS, NEVER, FakeDecoder, expect_short_answers, fake_engine, greedy_truth, logits_after
+from ..stepped import SteppedEngine
+from ..traffic import Said, check_traffic, listen
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"a": {"type": "string", "maxLength": 12}, "b": {"type": "array", "items": {"enum": ["to", "be"]}}},
+    "required": ["a", "b"],
+}
+CONSTRAINTS: list[ConstraintSpec | None] = [None, regex("[a-e ]{0,30}(be|is)"), json_schema(SCHEMA)]
+ALL_PARAMS: list[dict[str, Any]] = [
+    {"temperature": 0.0, "ignore_eos": True},
+    {"temperature": 0.8, "top_p": 0.9},
+    {"temperature": 1.0, "frequency_penalty": 0.5, "repetition_penalty": 1.1, "min_tokens": 9},
+    {"temperature": 0.0, "logprobs": 2, "stop": ("e t", "\x07\x07", "q")},
+    {"temperature": 0.7, "top_k": 3, "logit_bias": {EOS: 4.0, 101: 2.0}, "logprobs": 0},
+    {"temperature": 0.0, "prompt_logprobs_from": 1, "logprobs": 1},
+    {"temperature": 1.0, "stop_token_ids": (113, 40, 7), "min_p": 0.1},
+    {"temperature": 1.0, "allowed_token_ids": tuple(range(30, 70))},
+]
+PROMPTS = [tuple(b"to be or not to be, that is the question"), tuple(b"be or not to be"), tuple(range(20)), (7,) * 21]
+Asked = tuple[int, int, int, int, int]  # prompt, parameters, constraint, max_tokens, seed
+
+
+class NoisyDecoder(FakeDecoder):
+    """Believes nearly what the fake model believes."""
+
+    def believed(self, context: list[int]) -> np.ndarray:
+        noise: np.ndarray = logits_after([*context, 1])
+        return logits_after(context) + 0.5 * noise
+
+
+class OtherDecoder(FakeDecoder):
+    """Believes something else."""
+
+    def believed(self, context: list[int]) -> np.ndarray:
+        return logits_after([*context, 2])
+
+
+class ConfusedDecoder(FakeDecoder):
+    """Fails now and then."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.num_calls = 0
+
+    def forward(self, *args: Any) -> torch.Tensor:
+        self.num_calls += 1
+        if self.num_calls % 3 == 0:
+            raise RuntimeError("confused")
+        return super().forward(*args)
+
+
+DRAFTERS = {"same": FakeDecoder, "noisy": NoisyDecoder, "other": OtherDecoder, "confused": ConfusedDecoder}
+
+
+def engine_with(drafter: str | None, *, length: int = 0, **settings: Any) -> SteppedEngine:
+    """length: of all drafts, whether that pays or not; 0: as it pays."""
+    engine: SteppedEngine = fake_engine(draft_decoder=None if drafter is None else DRAFTERS[drafter](), **settings)
+    if length:
+        model = engine._stepper._drafter.model
+        model._best_length = lambda request, chance, limit: max(0, min(limit, length))
+        model._pays = lambda *asked: True
+    return engine
+
+
+def params_of(which: int, max_tokens: int, seed: int) -> SamplingParams:
+    params = ALL_PARAMS[which]
+    at_least = min(params.get("min_tokens", 0), max_tokens)
+    return SamplingParams(max_tokens=max_tokens, seed=seed, **{**params, "min_tokens": at_least})
+
+
+def ask(engine: SteppedEngine, asked: Asked) -> str:
+    prompt, which, constraint, max_tokens, seed = asked
+    return engine.add(list(PROMPTS[prompt]), params_of(which, max_tokens, seed), CONSTRAINTS[constraint])
+
+
+@cache
+def truth(asked: Asked) -> Said:
+    """What a request says alone, one token after the other, without a cache."""
+    engine = engine_with(None, prefix_cache=False, jump="off", lookup_drafts=False)
+    ask(engine, asked)
+    (said,) = listen(engine).values()
+    assert engine.statistics().drafted_tokens == 0
+    return said
+
+
+def is_possible(asked: Asked) -> bool:
+    """Token rules and constraints exclude each other."""
+    return not ("allowed_token_ids" in ALL_PARAMS[asked[1]] and asked[2])
+
+
+EVERY = [
+    asked
+    for prompt in range(len(PROMPTS))
+    for which in range(len(ALL_PARAMS))
+    for constraint in range(len(CONSTRAINTS))
+    if is_possible(asked := (prompt, which, constraint, 40, 0))
+]
+
+
+@pytest.mark.parametrize("drafter", DRAFTERS)
+@pytest.mark.parametrize("jump", ["off", "verified", "canonical"])
+def test_all_laws_say_the_same_together(drafter: str, jump: str) -> None:
+    every = [asked for asked in EVERY if jump != "canonical" or asked[2] == 0]  # it says forced text in other words
+    engine = engine_with(
+        drafter, length=4, jump=jump, num_blocks=512, max_running_requests=8, lookup_drafts=jump == "verified"
+    )
+    names = {ask(engine, asked): asked for asked in every}
+    said = listen(engine)
+    for name, asked in names.items():
+        assert said[name] == truth(asked)
+    statistics = engine.statistics()
+    assert statistics.num_held_blocks == 0
+    if drafter == "same":
+        assert statistics.jumped_tokens > statistics.completion_tokens / 2
+    if drafter == "noisy":
+        assert statistics.jumped_tokens > statistics.completion_tokens / 4
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_arrivals_aborts_and_forks_at_any_step_change_nothing(data: st.DataObject) -> None:
+    """Over a pool that may be too small for all, so that some are preempted; in turn, and now and then ahead."""
+    engine = engine_with(
+        data.draw(st.sampled_from(sorted(DRAFTERS))),
+        length=data.draw(st.sampled_from([0, 1, 7])),
+        jump=data.draw(st.sampled_from(["off", "verified"])),
+        lookup_drafts=data.draw(st.booleans()),
+        run_ahead=data.draw(st.booleans()),
+        block_size=data.draw(st.sampled_from([1, 4])),
+        num_blocks=data.draw(st.sampled_from([96, 120, 256])),
+        max_batch_tokens=data.draw(st.sampled_from([8, 24, 512])),
+        max_draft_tokens=data.draw(st.sampled_from([1, 5, 64])),
+        max_running_requests=data.draw(st.sampled_from([2, 5, 16])),
+    )
+    requests = st.tuples(
+        st.integers(0, len(PROMPTS) - 1),
+        st.integers(0, len(ALL_PARAMS) - 1),
+        st.sampled_from([0, 0, 1, 2]),
+        st.integers(30, 50),
+        st.integers(0, 3),
+    ).filter(is_possible)
+    check_traffic(data, engine, requests, ask, lambda one: params_of(one[1], one[3], one[4]), truth)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_all_that_a_model_drafts_of_itself_is_right(temperature: float) -> None:
+    """Greedy and sampled, through hits, chunks, forks and preemptions: its KV is that of the tokens."""
+    engine = engine_with("same", length=3, lookup_drafts=False, jump="off", max_batch_tokens=24, num_blocks=60)
+    expect_short_answers(engine)
+    params = SamplingParams(max_tokens=60, temperature=temperature, seed=3, ignore_eos=True, n=2, stop=NEVER)
+    for _ in range(2):
+        engine.generate([list(prompt) for prompt in PROMPTS], params)
+    statistics = engine.statistics()
+    assert statistics.num_preemptions > 0
+    assert statistics.drafted_tokens == statistics.jumped_tokens > statistics.completion_tokens / 2
+
+
+@pytest.mark.parametrize("drafter", ["noisy", "other"])
+def test_samples_have_the_models_distribution(drafter: str) -> None:
+    """Chi-square of three tokens, two of them drafted, out of the three likeliest each."""
+    engine = engine_with(drafter, length=2, num_blocks=512, max_running_requests=64)
+    prompt, count = [5, 6, 7], 1500
+    params = [SamplingParams(max_tokens=4, temperature=1.0, top_k=3, seed=s, ignore_eos=True) for s in range(count)]
+    found = Counter(c.token_ids[:3] for c in engine.generate([prompt] * count, params))
+    assert engine.statistics().drafted_tokens > count
+    chances: dict[tuple[int, ...], float] = {(): 1.0}
+    for _ in range(3):
+        chances = {(*said, t): c * p for said, c in chances.items() for t, p in likeliest([*prompt, *said]).items()}
+    assert set(found) <= set(chances)
+    off = sum((found[said] - count * chance) ** 2 / (count * chance) for said, chance in chances.items())
+    assert off < 54.1  # 99.9 % of chi-square with 26 degrees of freedom
+
+
+def likeliest(context: list[int]) -> dict[int, float]:
+    """The chances of three tokens among themselves."""
+    logits = logits_after(context)
+    top = np.argsort(logits)[-3:]
+    weights = np.exp(logits[top] - logits[top].max())
+    return dict(zip(top.tolist(), (weights / weights.sum()).tolist(), strict=True))
+
+
+class Watch:
+    """A clock that moves when a decoder computes."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def wrap(self, decoder: FakeDecoder, seconds: float, token_seconds: float = 0.0) -> FakeDecoder:
+        """The decoder, whose forwards take as long."""
+        plain = decoder.forward
+
+        def forward(token_ids: torch.Tensor, *others: Any) -> torch.Tensor:
+            self.now += seconds + token_seconds * len(token_ids)
+            return plain(token_ids, *others)
+
+        decoder.forward = forward  # type: ignore[method-assign]
+        return decoder
+
+
+def drafted_share(drafter: FakeDecoder, seconds: float, token_seconds: float = 0.0, max_tokens: int = 400) -> float:
+    """How many tokens are drafted for each that is said, next to a model whose step takes 1 s, and 0.05 s a token."""
+    watch = Watch()
+    engine: SteppedEngine = fake_engine(
+        decoder=watch.wrap(FakeDecoder(), 1.0, 0.05),
+        draft_decoder=watch.wrap(drafter, seconds, token_seconds),
+        stopwatch=watch,
+        lookup_drafts=False,
+        num_blocks=256,
+    )
+    params = SamplingParams(max_tokens=max_tokens, temperature=0.0, ignore_eos=True)
+    return engine.generate(list(PROMPTS[0]) * 8, params).usage.drafted_tokens / max_tokens
+
+
+def test_drafts_are_as_long_as_cost_and_acceptance_make_it_worth() -> None:
+    assert drafted_share(FakeDecoder(), 0.05) > 0.8
+    assert drafted_share(FakeDecoder(), 1.2) < 0.1
+    assert drafted_share(OtherDecoder(), 0.05) < 0.15
+    assert drafted_share(NoisyDecoder(), 0.01) > drafted_share(NoisyDecoder(), 0.3)
+
+
+def test_few_tokens_that_are_left_do_not_pay_for_a_long_prompt() -> None:
+    assert drafted_share(FakeDecoder(), 0.05, 0.01, max_tokens=40) > 0.5
+    drafter = FakeDecoder()
+    watch = Watch()
+    engine: SteppedEngine = fake_engine(
+        decoder=watch.wrap(FakeDecoder(), 1.0, 0.05), draft_decoder=watch.wrap(drafter, 0.05, 0.2), stopwatch=watch
+    )
+    long = SamplingParams(max_tokens=40, temperature=0.0, ignore_eos=True)
+    engine.generate(list(PROMPTS[0]), long)  # what the draft model's prompts cost is known from here on
+    assert engine.generate([9] * 150, SamplingParams(max_tokens=8, temperature=0.0)).usage.drafted_tokens == 0
+
+
+def test_a_second_request_finds_the_draft_models_keys_too() -> None:
+    drafter = FakeDecoder()
+    watch = Watch()
+    engine: SteppedEngine = fake_engine(
+        draft_decoder=watch.wrap(drafter, 0.0, 1.0), stopwatch=lambda: 0.0, lookup_drafts=False
+    )
+    params = SamplingParams(max_tokens=8, temperature=0.0, ignore_eos=True)
+    engine.generate(list(range(80)), params)
+    assert watch.now > 80
+    before = watch.now
+    engine.generate([*range(78), 5, 6], params)
+    assert watch.now - before < 20
+
+
+def test_a_model_that_fails_costs_nothing_but_drafts() -> None:
+    engine = engine_with("confused", lookup_drafts=False)
+    params = SamplingParams(max_tokens=40, temperature=0.0, ignore_eos=True)
+    completion = engine.generate(list(PROMPTS[0]), params)
+    assert list(completion.token_ids) == greedy_truth(PROMPTS[0], 40)
+    assert engine.core._stepper._drafter.model is not None
+    assert engine.core._stepper._drafter.model.num_failed == 1 and engine.statistics().num_recoveries == 0
+
+
+@pytest.fixture(scope="module")
+def nano() -> Iterator[LoadedModel]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield load(EngineConfig(device="cpu", speculative_model="nano"))
+    torch.set_num_threads(threads)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+@pytest.mark.parametrize("kv_dtype", [torch.float32, torch.int8])
+def test_the_bundled_model_says_the_same_to_the_bit_missed_and_hit(
+    nano: LoadedModel, temperature: float, kv_dtype: torch.dtype
+) -> None:
+    params = SamplingParams(max_tokens=60, temperature=temperature, seed=1, logprobs=3, ignore_eos=True)
+    document = "Tolva Brenrik, a baker, is 34 years old and lives in Marvost."
+    prompts = [
+        nano.tokenizer.apply_chat_template([{"role": "user", "content": text}])
+        for text in (f"Repeat: {document}", f"{document}\n\nExtract the person as JSON.", "Hello", document * 3)
+    ]
+    config = EngineConfig(device="cpu", check_invariants=True, lookup_drafts=False)
+    loaded = replace(nano, kv_dtype=kv_dtype)
+    found = []
+    for draft_decoder in (None, nano.draft_decoder):
+        with_or_without = replace(loaded, draft_decoder=draft_decoder)
+        engine = SteppedEngine.from_loaded(config, with_or_without, stopwatch=lambda: 0.0)
+        found += [engine.generate(prompts, params) for _ in range(2)]
+    said = [[(c.token_ids, c.text, c.logprobs) for c in completions] for completions in found]
+    assert said[0] == said[1] == said[2] == said[3]
+    for completions in found[2:]:
+        drafted = sum(c.usage.drafted_tokens for c in completions)
+        assert sum(c.usage.jumped_tokens for c in completions) == drafted > 60
+    assert all(c.usage.cached_tokens == c.usage.prompt_tokens - 1 for c in found[3])
+
+
+def test_a_request_that_drops_keys_is_not_drafted_for(nano: LoadedModel) -> None:
+    config = EngineConfig(device="cpu", check_invariants=True, lookup_drafts=False)
+    params = SamplingParams(max_tokens=200, temperature=0.0, ignore_eos=True, kv_budget=64)
+    completions = [
+        SteppedEngine.from_loaded(config, replace(nano, draft_decoder=draft)).generate([1, 2, 3] * 40, params)
+        for draft in (None, nano.draft_decoder)
+    ]
+    assert completions[0].token_ids == completions[1].token_ids
+    assert completions[1].usage.drafted_tokens == 0
+
+
+def test_the_pool_of_a_memory_has_fewer_blocks_with_a_draft_model(nano: LoadedModel) -> None:
+    config = EngineConfig(device="cpu", kv_memory_bytes=1 << 20)
+    sizes = [
+        SteppedEngine.from_loaded(config, one).statistics().num_blocks
+        for one in (nano, replace(nano, draft_decoder=None))
+    ]
+    assert sizes[0] == sizes[1] // 2
+
+
+def refused(message: str, folder: Path, **settings: Any) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load(EngineConfig(device="cpu", speculative_model=str(folder), **settings))
+
+
+def test_a_model_that_does_not_go_with_it_is_refused_by_name(tmp_path: Path) -> None:
+    refused("speculative_model: it drafts, and max_draft_tokens is 0", tmp_path, max_draft_tokens=0)
+    nano = resolve_model("nano")
+    other = tmp_path / "other"
+    shutil.copytree(nano, other)
+    fields = json.loads((other / "config.json").read_text())
+    (other / "config.json").write_text(json.dumps({**fields, "vocab_size": 1300}))
+    refused("speculative_model: .* has 1300 token ids, the model has 1280", other)
+    (other / "config.json").write_text(json.dumps(fields))
+    pieces = (other / "tokenizer.model").read_bytes()
+    assert pieces.count(b"\n\x03the") == 1
+    (other / "tokenizer.model").write_bytes(pieces.replace(b"\n\x03the", b"\n\x03thq"))
+    refused("speculative_model: .* has another vocabulary: token .* is b'thq', the model's is b'the'", other)
+
+
+def test_a_model_with_recurrent_layers_neither_drafts_nor_is_drafted_for(tmp_path: Path) -> None:
+    fields = {
+        "architectures": ["Lfm2ForCausalLM"],
+        "vocab_size": 1280,
+        "hidden_size": 64,
+        "intermediate_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": 512,
+        "norm_eps": 1e-5,
+        "layer_types": ["conv", "full_attention"],
+        "conv_L_cache": 3,
+        "conv_bias": False,
+        "block_auto_adjust_ff_dim": False,
+    }
+    (tmp_path / "config.json").write_text(json.dumps(fields))
+    refused(f"speculative_model: {tmp_path} has recurrent layers", tmp_path)
+    refused("speculative_model: the model has recurrent layers", resolve_model("nano"), model=str(tmp_path))
