@@ -21,7 +21,7 @@ from phloem.runtime.execute.adapters import Adapters
 from phloem.runtime.request import Delta, SamplingParams
 
 from .engine.test_adapters import AdaptedFakeDecoder
-from .fakes import NEVER, fake_engine, greedy_truth
+from .fakes import NEVER, FakeDecoder, fake_engine, greedy_truth
 from .fault_sites import Fault, Interrupt, Watch
 from .kv_compress.test_budget import KeepingDecoder
 from .recurrent_fake import RecurrentFakeDecoder
@@ -214,6 +214,26 @@ def ahead(watch: Watch, folder: Path) -> Run:
     return crowd(watch, folder, run_ahead=True, jump="off", lookup_drafts=False)
 
 
+def model_drafts(watch: Watch, _: Path) -> Run:
+    """A draft model reads prompts in chunks and drafts for free, forced and sampled text, in too small a pool."""
+    clock = Clock()
+    settings: dict[str, Any] = {"num_blocks": 15, "max_batch_tokens": 12, "lookup_drafts": False}
+    engine = fake_engine(clock, draft_decoder=FakeDecoder(), check_invariants=False, **settings)
+    for _ in range(32):
+        engine._scheduler._forecast.observe(1, 100)
+    run = Run(engine, watch, clock)
+    run.add("parent", [*range(15)], 40)
+    run.add("forced", [9, 9, 9], 12, regex("(ab|cd){2,5}(ef)?"))
+    run.add("sampled", [*range(13), 7], 30, temperature=1.0, seed=1, presence_penalty=0.5, logprobs=1)
+    run.step(3)
+    run.fork("parent", "child")
+    run.add("aborted", [*range(15)], 30)
+    run.step(4)
+    run.abort("aborted")
+    run.add("two", [*range(15), 3], 20, n=2)
+    return run
+
+
 def guesses(watch: Watch, _: Path) -> Run:
     """Texts that repeat what was said, under constraints and without; chunks; a look at the cache between."""
     clock = Clock()
@@ -315,7 +335,7 @@ def detours(watch: Watch, _: Path) -> Run:
     return run
 
 
-SCENARIOS = (few, adapters, states, detours, budgets, tiers, guesses, crowd, ahead)
+SCENARIOS = (few, adapters, states, detours, budgets, tiers, guesses, crowd, ahead, model_drafts)
 
 
 def play(scenario: Scenario, watch: Watch) -> tuple[dict[str, Result], set[str], dict[str, str]]:

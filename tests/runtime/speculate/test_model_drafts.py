@@ -159,6 +159,7 @@ def test_arrivals_aborts_and_forks_at_any_step_change_nothing(data: st.DataObjec
         max_batch_tokens=data.draw(st.sampled_from([8, 24, 512])),
         max_draft_tokens=data.draw(st.sampled_from([1, 5, 64])),
         max_running_requests=data.draw(st.sampled_from([2, 5, 16])),
+        host_memory_bytes=data.draw(st.sampled_from([0, 1 << 12])),
     )
     requests = st.tuples(
         st.integers(0, len(PROMPTS) - 1),
