@@ -1,4 +1,4 @@
-"""Bodies of answers, as plain dicts in OpenAI's shapes. Knows tokens and usage, no HTTP and no engine.
+"""What the answers of chats and completions share, as plain dicts in OpenAI's shapes. Knows tokens and usage, no HTTP.
 
 Beyond OpenAI's fields, `usage.completion_tokens_details` says how the tokens came about: `jumped_tokens` (foreseen,
 and taken in a step they did not need), `drafted_tokens` and `sampled_tokens`.
@@ -10,11 +10,16 @@ import time
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..cache.cache_explanation import CacheExplanation
-from ..request import FinishReason, TokenLogprob, Usage
-from .tool_calls import Calls
+from ..request import TokenLogprob, Usage
+from .prepare import EngineCall
+from .protocol import StreamOptions
+from .stream import DONE, frame
+
+if TYPE_CHECKING:
+    from .service import Service
 
 LOWEST_LOGPROB = -9999.0  # JSON has no -Infinity; OpenAI sends this number
 
@@ -46,6 +51,47 @@ class Header:
             "system_fingerprint": self.fingerprint,
             "choices": choices,
         }
+
+
+class Choices:
+    """The choices of one answer: the body around them, with the usage where it is due.
+
+    Attributes:
+        usages: for each prompt the last usage of its outputs, by index.
+        reasoning_tokens: how many there are so far.
+    """
+
+    def __init__(
+        self, service: Service, header: Header, options: StreamOptions | None, calls: Sequence[EngineCall]
+    ) -> None:
+        self._service = service
+        self._header = header
+        self._options = options or StreamOptions()
+        self._calls = calls
+        self.usages: list[dict[int, Usage]] = [{} for _ in calls]
+        self.reasoning_tokens = 0
+
+    def chunk(self, choice: dict[str, Any]) -> dict[str, Any]:
+        body = self._header.body([choice], chunk=True)
+        if self._options.continuous_usage_stats:
+            body["usage"] = self._usage()
+        elif self._options.include_usage:
+            body["usage"] = None
+        return body
+
+    def end(self) -> bytes:
+        """The last frames of a stream."""
+        if not self._options.include_usage:
+            return DONE
+        return frame(self._header.body([], chunk=True) | {"usage": self._usage()}) + DONE
+
+    def whole(self, choices: list[dict[str, Any]]) -> dict[str, Any]:
+        transfer = self._service.transfer_params(self._header.id, self._calls)
+        return self._header.body(choices) | {"usage": self._usage()} | transfer
+
+    def _usage(self) -> dict[str, Any]:
+        outputs = [[usages[index] for index in sorted(usages)] for usages in self.usages if usages]
+        return usage_body(outputs, reasoning_tokens=self.reasoning_tokens)
 
 
 def usage_body(usages: Iterable[Sequence[Usage]], *, reasoning_tokens: int = 0) -> dict[str, Any]:
@@ -99,13 +145,6 @@ def cache_details(prompts: Sequence[CacheExplanation | None]) -> dict[str, Any]:
     return {"cache_explanation": shown[0] if len(shown) == 1 else shown}
 
 
-def finish_reason(reason: FinishReason | None, *, tool_calls: bool = False) -> str | None:
-    """OpenAI's word: "stop", "length" or "tool_calls"."""
-    if reason is FinishReason.STOP and tool_calls:
-        return "tool_calls"
-    return reason.value if reason is not None else None
-
-
 def chat_logprobs(logprobs: Sequence[TokenLogprob], tokenizer: TokenTexts) -> dict[str, Any]:
     """The `logprobs` object of a chat choice."""
     content = []
@@ -155,29 +194,6 @@ class CompletionLogprobs:
         for token, logprob in (*entry.top, (entry.token_id, entry.logprob)):
             shown.setdefault(self._tokenizer.token_text(token), max(logprob, LOWEST_LOGPROB))
         return shown
-
-
-def chat_choice(
-    index: int, found: Calls, reason: str | None, logprobs: dict[str, Any] | None, ended: dict[str, Any]
-) -> dict[str, Any]:
-    """A whole chat answer; `ended`: see `endings`."""
-    message: dict[str, Any] = {"role": "assistant", "content": found.content, "refusal": None}
-    if found.calls:
-        message = {**message, "content": found.content or None, "tool_calls": found.calls}
-    if found.reasoning:
-        message["reasoning_content"] = found.reasoning
-    return {"index": index, "message": message, "logprobs": logprobs, "finish_reason": reason, **ended}
-
-
-def chunk_choice(
-    index: int, delta: dict[str, Any], logprobs: dict[str, Any] | None = None, reason: str | None = None
-) -> dict[str, Any]:
-    return {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": reason}
-
-
-def text_choice(index: int, text: str, reason: FinishReason | None, logprobs: dict[str, Any] | None) -> dict[str, Any]:
-    """A choice of `/v1/completions`, whole or a chunk."""
-    return {"index": index, "text": text, "logprobs": logprobs, "finish_reason": finish_reason(reason)}
 
 
 def endings(stopped_by: str | int | None, token_ids: Sequence[int] | None) -> dict[str, Any]:

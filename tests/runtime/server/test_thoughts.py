@@ -1,143 +1,20 @@
-"""Thoughts in `<think> … </think>`: what is reasoning and what is content, whole and streamed, however it is cut; and
-constraints, which hold after them."""
+"""Thoughts in `<think> … </think>`: what the prompt says of them, constraints after them, and the server."""
 
 from __future__ import annotations
 
 import json
-import re
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from phloem.errors import ConfigError, RequestError
 from phloem.runtime.server import ServerSettings
-from phloem.runtime.server.think import (
-    BEGIN,
-    END,
-    GAP,
-    ThinkReader,
-    Thought,
-    is_inside_thought,
-    thinks,
-    thought_at_end,
-)
-from phloem.runtime.server.thought_tokens import ThoughtTokens
-from phloem.runtime.server.tool_calls import ArgumentsReader, TagReader, deltas_of, gathered
+from phloem.runtime.server.formats.output_format import Thought
+from phloem.runtime.server.formats.thoughts import BEGIN, END, GAP, is_inside_thought, thinks, thought_at_end
 
 from .fakes import CharTokenizer, FakeAsyncEngine, FakeTemplate
+from .samples import WEATHER, WRITTEN
 from .wire import Client, client
-
-# (what the prompt says, the text): (reasoning, content)
-ANSWERS: dict[str, tuple[Thought, str, tuple[str, str]]] = {
-    "thought and answer": ("unsaid", "<think>\nThey greet.\n</think>\n\nHello <b>!", ("They greet.", "Hello <b>!")),
-    "opened by the prompt": ("open", "They greet.\n</think>\n\nHello!", ("They greet.", "Hello!")),
-    "opened by both": ("open", "\n<think>\nThey greet.</think>Hello!", ("They greet.", "Hello!")),
-    "no thought": ("unsaid", "Hello </b>!", ("", "Hello </b>!")),
-    "no thought, as it stands": ("unsaid", "\n  Hello\n", ("", "\n  Hello\n")),
-    "empty thought": ("unsaid", "<think>\n\n</think>\n\nHello!", ("", "Hello!")),
-    "closed by the prompt": ("closed", "\n\nHello </think>", ("", "Hello </think>")),
-    "indented on both sides": ("unsaid", "<think>\n\n  a\n\n b \n </think>\n \n  c\n", ("  a\n\n b", "  c\n")),
-    "never closed": ("unsaid", "<think>They gr", ("They gr", "")),
-    "never closed, opened by the prompt": ("open", "They gr \n", ("They gr", "")),
-    "cut short in the mark": ("open", "They </thi", ("They </thi", "")),
-    "cut short in the first mark": ("unsaid", "<thi", ("", "<thi")),
-    "not quite the mark": ("open", "a </thin> <</think>b", ("a </thin> <", "b")),
-    "a second one": ("unsaid", "<think>a</think>b<think>c</think>d", ("a", "b<think>c</think>d")),
-    "cut short after the thought": ("open", "a</think>\n", ("a", "")),
-    "nothing": ("unsaid", "", ("", "")),
-    "nothing but blanks": ("open", " \n", ("", "")),
-    "a line of blanks": ("unsaid", " \n", ("", " \n")),
-}
-
-
-def parts(text: str, cuts: list[int]) -> list[str]:
-    ends = [*sorted(cut % (len(text) + 1) for cut in cuts), len(text)]
-    return [text[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
-
-
-def streamed(reader: ThinkReader, text: str, cuts: list[int]) -> tuple[str, str, list[str]]:
-    """Read in pieces, and put together from the `delta` objects of chunks, as a client does."""
-    pieces = [piece for part in parts(text, cuts) for piece in reader.push(part, is_last=False)]
-    reasoning, content = "", ""
-    arguments: list[str] = []
-    for delta in deltas_of([*pieces, *reader.push("", is_last=True)]):
-        reasoning += delta.get("reasoning_content", "")
-        content += delta.get("content", "")
-        for call in delta.get("tool_calls", []):
-            arguments += [""] if "id" in call else []
-            arguments[call["index"]] += call["function"]["arguments"]
-    return reasoning, content, arguments
-
-
-@pytest.mark.parametrize("case", ANSWERS)
-def test_an_answer_is_read_whole(case: str) -> None:
-    thought, text, expected = ANSWERS[case]
-    found = gathered(ThinkReader(thought), text)
-    assert (found.reasoning, found.content) == expected
-
-
-def taken_apart(thought: Thought, text: str, has_gap: bool) -> tuple[str, str]:
-    """Reasoning and content of a whole text, by search."""
-    reasoning, content = "", text
-    if thought != "closed":
-        begun = re.match(rf"\s*{BEGIN}", text)
-        if begun is None and thought == "unsaid":
-            return "", text
-        reasoning, mark, content = text[begun.end() if begun else 0 :].partition(END)
-        reasoning = re.sub(r"\A(\s*\n)?", "", reasoning.rstrip())
-        if not mark:
-            return reasoning, ""
-    if has_gap:
-        return reasoning, "" if GAP.startswith(content) else content.removeprefix(GAP)
-    return reasoning, re.sub(r"\A(\s*\n)?", "", content) if content.strip() else ""
-
-
-TEXTS = st.lists(st.sampled_from([BEGIN, END, "\n", " ", "<", "</", "think>", "x", "é", "<tool_call>"]), max_size=12)
-CUTS = st.lists(st.integers(0, 200), max_size=12)
-
-
-@settings(max_examples=600, deadline=None)
-@given(words=TEXTS, cuts=CUTS, thought=st.sampled_from(["unsaid", "open", "closed"]), has_gap=st.booleans())
-def test_however_it_is_cut_it_says_the_same(words: list[str], cuts: list[int], thought: Thought, has_gap: bool) -> None:
-    text = "".join(words)
-    expected = taken_apart(thought, text, has_gap)
-    assert streamed(ThinkReader(thought, has_gap=has_gap), text, cuts) == (*expected, [])
-    found = gathered(ThinkReader(thought, has_gap=has_gap), text)
-    assert (found.reasoning, found.content) == expected
-
-
-@settings(max_examples=300, deadline=None)
-@given(cuts=CUTS, thought=st.sampled_from(["unsaid", "open"]))
-def test_a_call_in_a_thought_is_no_call(cuts: list[int], thought: Thought) -> None:
-    def reader() -> ThinkReader:
-        return ThinkReader(thought, TagReader("<call>", {"<call>f": "f"}, "</call>"))
-
-    text = "a<call>f{}</call>\n</think>\n\nb <call>f[1]</call>"
-    text = text if thought == "open" else BEGIN + text
-    assert streamed(reader(), text, cuts) == ("a<call>f{}</call>", "b", ["[1]"])
-
-
-@pytest.mark.parametrize("content", ["\n\na", "", "a\n", "</think>"])
-def test_before_a_constrained_answer_nothing_but_the_gap_is_left_out(content: str) -> None:
-    found = gathered(ThinkReader("open", has_gap=True), f"Hm.\n{END}{GAP}{content}")
-    assert (found.reasoning, found.content) == ("Hm.", content)
-
-
-def test_a_thought_without_end_calls_nothing() -> None:
-    assert gathered(ThinkReader("open", ArgumentsReader("f"), has_gap=True), "Hm").calls == []
-
-
-def test_text_is_shown_as_it_comes() -> None:
-    reader = ThinkReader("unsaid")
-    assert reader.push("<think>\n", is_last=False) == []
-    assert deltas_of(reader.push("He", is_last=False)) == [{"reasoning_content": "He"}]
-    assert deltas_of(reader.push("llo <", is_last=False)) == [{"reasoning_content": "llo"}]
-    assert deltas_of(reader.push("/b", is_last=False)) == [{"reasoning_content": " </b"}]
-    assert reader.push("</think>\n", is_last=False) == []
-    assert deltas_of(reader.push("\nHi <", is_last=False)) == [{"content": "Hi <"}]
-
 
 # -- the prompt ------------------------------------------------------------------------------------------------
 
@@ -205,8 +82,7 @@ def test_who_thinks_is_seen_in_the_template() -> None:
 # -- the server ------------------------------------------------------------------------------------------------
 
 REPLY = "<think>\nThey greet.\n</think>\n\nHello!"
-WEATHER = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
-CALL = '<tool_call>\n{"name": "weather", "arguments": {"a":1}}\n</tool_call>'
+CALL, ARGUMENTS = WRITTEN["hermes"][0], '{"city": "Oslo"}'
 
 
 def asked(reply: str, **settings_: Any) -> Client:
@@ -237,24 +113,6 @@ def test_the_template_opens_and_closes_thoughts() -> None:
     assert closed.json()["choices"][0]["message"] == {"role": "assistant", "content": "Hello!", "refusal": None}
 
 
-def test_a_stream_says_the_same() -> None:
-    events = asked(REPLY).chat(stream=True, n=2).events()
-    for index in range(2):
-        deltas = [c["delta"] for event in events[:-1] for c in event["choices"] if c["index"] == index]
-        assert "".join(delta.get("reasoning_content") or "" for delta in deltas) == "They greet."
-        assert "".join(delta.get("content") or "" for delta in deltas) == "Hello!"
-
-
-def test_responses_show_the_thought_as_an_item_of_its_own() -> None:
-    http = asked(REPLY)
-    answer = http.post("/v1/responses", {"input": "Hi"}).json()
-    assert [item["type"] for item in answer["output"]] == ["reasoning", "message"]
-    assert [item["content"][0]["text"] for item in answer["output"]] == ["They greet.", "Hello!"]
-    body = http.post("/v1/responses", {"input": "Hi", "stream": True}).body.decode()
-    events = [json.loads(line.removeprefix("data: ")) for line in body.splitlines() if line.startswith("data: {")]
-    assert "".join(e["delta"] for e in events if e["type"] == "response.output_text.delta") == "Hello!"
-
-
 def test_tokens_of_the_thought_are_counted() -> None:
     """Every byte is a token here."""
     num_tokens = REPLY.index(END) + len(END)
@@ -271,18 +129,6 @@ def test_tokens_of_the_thought_are_counted() -> None:
     for reply, options in (("Hello!", {}), (REPLY, {"reasoning_format": "none"})):
         usage = asked(reply, **options).chat().json()["usage"]
         assert usage["completion_tokens_details"]["reasoning_tokens"] == 0
-
-
-@settings(max_examples=300, deadline=None)
-@given(words=TEXTS, thought=st.sampled_from(["unsaid", "open", "closed"]))
-def test_tokens_are_counted_up_to_where_the_thought_is_read(words: list[str], thought: Thought) -> None:
-    text = "".join(words)
-    counter = ThoughtTokens(thought, ThinkTokenizer())
-    counter.push(text.encode())
-    thought_text = text.encode()[: counter.count].decode()
-    found = gathered(ThinkReader(thought), text)
-    assert gathered(ThinkReader(thought), thought_text).reasoning == found.reasoning
-    assert not gathered(ThinkReader(thought), thought_text).content
 
 
 def form_of(http: Client, **fields: Any) -> Any:
@@ -335,7 +181,7 @@ def test_calls_stand_after_the_thought() -> None:
     http = asked(text, tool_call_format="hermes")
     [choice] = http.chat(tools=[WEATHER]).json()["choices"]
     [call] = choice["message"]["tool_calls"]
-    assert call["function"] == {"name": "weather", "arguments": '{"a":1}'}
+    assert call["function"] == {"name": "weather", "arguments": ARGUMENTS}
     assert choice["message"]["reasoning_content"] == f"Perhaps {CALL}"
     assert (choice["message"]["content"], choice["finish_reason"]) == (None, "tool_calls")
     [in_thought_alone] = asked(f"<think>{CALL}", tool_call_format="hermes").chat(tools=[WEATHER]).json()["choices"]
@@ -346,12 +192,12 @@ def test_calls_stand_after_the_thought() -> None:
 
 @pytest.mark.parametrize("tool_call_format", ["none", "hermes"])
 def test_a_required_call_stands_after_a_thought_that_the_prompt_opened(tool_call_format: str) -> None:
-    call = CALL if tool_call_format == "hermes" else '{"a":1}'
+    call = CALL if tool_call_format == "hermes" else ARGUMENTS
     fields = {"tools": [WEATHER], "tool_choice": "required"}
     for text, options, reasoning in ((f"Hm.\n{END}{GAP}{call}", thinking(True), "Hm."), (call, {}, None)):
         http = asked(text, tool_call_format=tool_call_format)
         [choice] = http.chat(**fields, **options).json()["choices"]
-        assert choice["message"]["tool_calls"][0]["function"] == {"name": "weather", "arguments": '{"a":1}'}
+        assert choice["message"]["tool_calls"][0]["function"] == {"name": "weather", "arguments": ARGUMENTS}
         assert choice["message"].get("reasoning_content") == reasoning
         spec = http.engine.calls[0]["constraint"]
         assert (json.dumps(END) in spec.source) == bool(options)
