@@ -229,6 +229,7 @@ class FakeAsyncEngine:
                 "namespace": namespace,
                 "priority": priority,
                 "shows_special": shows_special,
+                "explain_cache": explain_cache,
                 "is_probe": is_probe,
             }
         )
