@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -19,7 +18,7 @@ from .formats.events import Arguments, CallBegun, Content, Event, Finish, Reason
 from .formats.reasoning_tokens import ReasoningTokens
 from .prepare import PreparedChat
 from .protocol import ChatRequest
-from .replies import Choices, Header, chat_logprobs, endings
+from .replies import Choices, Output, chat_logprobs, endings
 from .service import Service
 
 ANSWER = answer("chat.completion", "id", "created", "model", "choices", "usage")
@@ -38,36 +37,33 @@ def chat_router(service: Service) -> APIRouter:
     return router
 
 
-@dataclass(slots=True)
-class Folded:
+class ChatOutput(Output):
     """What the events of one output have come to."""
 
-    content: list[str] = field(default_factory=list)
-    reasoning: list[str] = field(default_factory=list)
-    calls: list[dict[str, Any]] = field(default_factory=list)
-    logprobs: list[TokenLogprob] = field(default_factory=list)
-    token_ids: list[int] = field(default_factory=list)
-    reason: str | None = None
-    stopped_by: str | int | None = None
+    def __init__(self) -> None:
+        super().__init__()
+        self._content: list[str] = []
+        self._reasoning: list[str] = []
+        self._calls: list[dict[str, Any]] = []
 
-    def push(self, event: Event) -> None:
+    def add(self, event: Event) -> None:
         if isinstance(event, Content):
-            self.content.append(event.text)
+            self._content.append(event.text)
         elif isinstance(event, Reasoning):
-            self.reasoning.append(event.text)
+            self._reasoning.append(event.text)
         elif isinstance(event, CallBegun):
             function = {"name": event.name, "arguments": ""}
-            self.calls.append({"id": event.id, "type": "function", "function": function})
+            self._calls.append({"id": event.id, "type": "function", "function": function})
         elif isinstance(event, Arguments):
-            self.calls[event.index]["function"]["arguments"] += event.text
+            self._calls[event.index]["function"]["arguments"] += event.text
 
     def message(self) -> dict[str, Any]:
-        content = "".join(self.content)
+        content = "".join(self._content)
         message: dict[str, Any] = {"role": "assistant", "content": content, "refusal": None}
-        if self.calls:
-            message |= {"content": content or None, "tool_calls": self.calls}
-        if self.reasoning:
-            message["reasoning_content"] = "".join(self.reasoning)
+        if self._calls:
+            message |= {"content": content or None, "tool_calls": self._calls}
+        if self._reasoning:
+            message["reasoning_content"] = "".join(self._reasoning)
         return message
 
 
@@ -81,9 +77,8 @@ class ChatShape:
         self._tokenizer = tokenizer = service.engine.tokenizer
         new_reader = prepared.reading.new_reader if prepared.reading.counts_thoughts else None
         self._tokens = ReasoningTokens(new_reader, tokenizer)
-        header = Header("chatcmpl", "chat.completion", model, service.fingerprint)
-        self._choices = Choices(service, header, body.stream_options, [prepared.call])
-        self._outputs = [Folded() for _ in range(body.n)]
+        self._choices = Choices(service, "chat.completion", model, body.stream_options, [prepared.call])
+        self._outputs = [ChatOutput() for _ in range(body.n)]
 
     def push(self, prompt: int, delta: Delta, events: Sequence[Event]) -> list[Frame]:
         index, output = delta.index, self._outputs[delta.index]
@@ -93,10 +88,9 @@ class ChatShape:
         self._tokens.push(index, delta.token_ids)
         self._choices.reasoning_tokens = self._tokens.total
         logprobs = shown_logprobs(delta, self._tokenizer.eos_ids) if self._body.logprobs else ()
-        output.logprobs += logprobs
-        output.token_ids += delta.token_ids
+        output.push(delta, logprobs)
         for event in events:
-            output.push(event)
+            output.add(event)
         contents = _deltas_of(events)
         shows_ids = self._body.return_token_ids and bool(delta.token_ids)
         if (logprobs or shows_ids) and not contents:
@@ -106,7 +100,7 @@ class ChatShape:
             chunks[0] |= {"logprobs": chat_logprobs(logprobs, self._tokenizer) if logprobs else None}
             chunks[0] |= {"token_ids": list(delta.token_ids)} if shows_ids else {}
         if events and isinstance(events[-1], Finish):
-            output.reason, output.stopped_by = self._reason(events[-1]), events[-1].stopped_by
+            output.reason = self._reason(events[-1])
             chunks.append(_chunk(index, {}, output.reason) | endings(output.stopped_by, None))
         bodies = [self._choices.chunk(choice) for choice in choices + chunks]
         if is_first and self._body.return_token_ids:
@@ -120,10 +114,10 @@ class ChatShape:
         body = self._choices.whole([self._choice(index, output) for index, output in enumerate(self._outputs)])
         return body | ({"prompt_token_ids": list(self._prompt_ids)} if self._body.return_token_ids else {})
 
-    def _choice(self, index: int, output: Folded) -> dict[str, Any]:
+    def _choice(self, index: int, output: ChatOutput) -> dict[str, Any]:
         logprobs = chat_logprobs(output.logprobs, self._tokenizer) if self._body.logprobs else None
         choice = {"index": index, "message": output.message(), "logprobs": logprobs, "finish_reason": output.reason}
-        return choice | endings(output.stopped_by, output.token_ids if self._body.return_token_ids else None)
+        return choice | output.endings(shows_ids=self._body.return_token_ids)
 
     def _opening(self) -> dict[str, Any]:
         is_call = self._plan is not None and self._plan.is_forced

@@ -9,7 +9,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ..request import Delta, FinishReason, TokenLogprob
+from ..request import Delta
 from .answer import Asked, Frame, respond
 from .body import read_request
 from .description import answer, described
@@ -17,7 +17,7 @@ from .errors import invalid
 from .formats.events import Content, Event
 from .prepare import EngineCall
 from .protocol import CompletionRequest
-from .replies import Choices, CompletionLogprobs, Header, endings
+from .replies import Choices, CompletionLogprobs, Output, endings
 from .service import Service
 
 ANSWER = answer("text_completion", "id", "created", "model", "choices", "usage")
@@ -45,17 +45,14 @@ def completions_router(service: Service) -> APIRouter:
     return router
 
 
-class _Output:
-    """One output, and what has come of it."""
+class TextOutput(Output):
+    """One output, and what has come of it; logprobs: shows those of chunks, and keeps their offset."""
 
     def __init__(self, call: EngineCall, echoed: str, logprobs: CompletionLogprobs) -> None:
+        super().__init__()
         self.call = call
         self.texts = [echoed]
-        self.chunk_logprobs = logprobs  # of chunks: keeps their offset
-        self.scored: list[TokenLogprob] = []
-        self.token_ids: list[int] = []
-        self.reason: FinishReason | None = None
-        self.stopped_by: str | int | None = None
+        self.chunk_logprobs = logprobs
 
 
 class CompletionShape:
@@ -64,11 +61,10 @@ class CompletionShape:
     def __init__(self, service: Service, body: CompletionRequest, model: str, calls: Sequence[EngineCall]) -> None:
         self._body = body
         self._tokenizer = tokenizer = service.engine.tokenizer
-        header = Header("cmpl", "text_completion", model, service.fingerprint)
-        self._choices = Choices(service, header, body.stream_options, calls)
+        self._choices = Choices(service, "text_completion", model, body.stream_options, calls)
         echoed = [tokenizer.decode(call.prompt_ids) if body.echo else "" for call in calls]
         self._outputs = [
-            _Output(call, echo, CompletionLogprobs(tokenizer))
+            TextOutput(call, echo, CompletionLogprobs(tokenizer))
             for call, echo in zip(calls, echoed, strict=True)
             for _ in range(body.n)
         ]
@@ -81,15 +77,13 @@ class CompletionShape:
         said = "".join(event.text for event in events if isinstance(event, Content))
         text = output.texts[0] + said if is_first else said
         output.texts.append(said)
-        output.scored[:0] = delta.prompt_logprobs
-        output.scored += delta.logprobs
-        output.token_ids += delta.token_ids
-        output.reason, output.stopped_by = delta.finish_reason, delta.stopped_by
+        output.logprobs[:0] = delta.prompt_logprobs
+        output.push(delta, delta.logprobs)
         shows_ids = body.return_token_ids and bool(delta.token_ids)
         if not (text or delta.logprobs or shows_ids or delta.finish_reason is not None):
             return []
         logprobs = output.chunk_logprobs.body(delta.logprobs) if body.logprobs is not None else None
-        choice = _choice(index, text, delta.finish_reason, logprobs)
+        choice = _choice(index, text, output.reason, logprobs)
         choice |= endings(delta.stopped_by, delta.token_ids if shows_ids else None)
         if is_first and body.return_token_ids:
             choice["prompt_token_ids"] = list(output.call.prompt_ids)
@@ -101,18 +95,16 @@ class CompletionShape:
     def whole(self) -> dict[str, Any]:
         return self._choices.whole([self._whole(index, output) for index, output in enumerate(self._outputs)])
 
-    def _whole(self, index: int, output: _Output) -> dict[str, Any]:
+    def _whole(self, index: int, output: TextOutput) -> dict[str, Any]:
         body, prompt_ids = self._body, output.call.prompt_ids
         logprobs = None
         if body.logprobs is not None:
             first = prompt_ids[0] if body.echo else None
-            logprobs = CompletionLogprobs(self._tokenizer).body(output.scored, first_unscored=first)
+            logprobs = CompletionLogprobs(self._tokenizer).body(output.logprobs, first_unscored=first)
         choice = _choice(index, "".join(output.texts), output.reason, logprobs)
-        if not body.return_token_ids:
-            return choice | endings(output.stopped_by, None)
-        return choice | endings(output.stopped_by, output.token_ids) | {"prompt_token_ids": list(prompt_ids)}
+        choice |= output.endings(shows_ids=body.return_token_ids)
+        return choice | ({"prompt_token_ids": list(prompt_ids)} if body.return_token_ids else {})
 
 
-def _choice(index: int, text: str, reason: FinishReason | None, logprobs: dict[str, Any] | None) -> dict[str, Any]:
-    finish_reason = reason.value if reason is not None else None
-    return {"index": index, "text": text, "logprobs": logprobs, "finish_reason": finish_reason}
+def _choice(index: int, text: str, reason: str | None, logprobs: dict[str, Any] | None) -> dict[str, Any]:
+    return {"index": index, "text": text, "logprobs": logprobs, "finish_reason": reason}

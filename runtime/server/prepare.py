@@ -8,9 +8,9 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ...errors import RequestError
 from ..cache.reply_memory import Conversation
@@ -23,30 +23,8 @@ from .formats.output_format import CallPlan, OutputFormat, Reading
 from .formats.thoughts import thought_limit
 from .protocol import ChatRequest, CompletionRequest, Generation, TokenizeRequest
 
-
-class EngineFace(Protocol):
-    """What is read of an engine while preparing; all of it is safe on any thread."""
-
-    @property
-    def tokenizer(self) -> Any: ...
-
-    @property
-    def request_factory(self) -> Any: ...
-
-    @property
-    def max_model_len(self) -> int: ...
-
-    def encode_chat(
-        self,
-        messages: Sequence[Mapping[str, Any]],
-        *,
-        namespace: str = "",
-        adapter: str | None = None,
-        add_generation_prompt: bool = True,
-        continue_final: bool = False,
-        tools: Sequence[Mapping[str, Any]] | None = None,
-        options: Mapping[str, Any] | None = None,
-    ) -> Conversation: ...
+if TYPE_CHECKING:
+    from ..engine.engine import Engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +62,7 @@ def namespace_of(salt: str | None, api_key: str | None) -> str:
 
 
 def prepare_chat(
-    engine: EngineFace,
+    engine: Engine,
     body: ChatRequest,
     api_key: str | None,
     output_format: OutputFormat,
@@ -125,7 +103,7 @@ def prepare_chat(
 
 
 def prepare_completions(
-    engine: EngineFace, body: CompletionRequest, api_key: str | None, adapter: str | None, extra_keys: ExtraKeys
+    engine: Engine, body: CompletionRequest, api_key: str | None, adapter: str | None, extra_keys: ExtraKeys
 ) -> list[EngineCall]:
     """One call per prompt; extra_keys: see `ServerSettings`. Raises `ApiError` for whatever cannot be served."""
     if body.echo and body.logprobs is None and not engine.tokenizer.has_text:  # scores of a prompt need no text
@@ -146,7 +124,7 @@ def prepare_completions(
 
 
 def prompt_tokens(
-    engine: EngineFace, body: CompletionRequest | TokenizeRequest, prompt: str | Sequence[int]
+    engine: Engine, body: CompletionRequest | TokenizeRequest, prompt: str | Sequence[int]
 ) -> Sequence[int]:
     """The ids of a raw prompt. Special-token text is text, unless the request says that it is meant (`parse_special`).
 
@@ -166,7 +144,7 @@ def prompt_tokens(
 
 
 def chat_prompt(
-    engine: EngineFace, body: ChatRequest | TokenizeRequest, namespace: str = "", adapter: str | None = None
+    engine: Engine, body: ChatRequest | TokenizeRequest, namespace: str = "", adapter: str | None = None
 ) -> Conversation:
     """The messages through the chat template; raises `ApiError` if the template refuses them."""
     messages = [message.as_sent() for message in body.messages or []]
@@ -190,7 +168,7 @@ def chat_prompt(
         raise api_error(error, param="messages") from error
 
 
-def _template_options(engine: EngineFace, wanted: dict[str, Any]) -> dict[str, Any]:
+def _template_options(engine: Engine, wanted: dict[str, Any]) -> dict[str, Any]:
     """Only what the model's template reads (`enable_thinking` …); clients send more than a model knows."""
     known = engine.tokenizer.chat_template.option_names
     return {name: value for name, value in wanted.items() if name in known}
@@ -221,7 +199,7 @@ def _check_rules(body: Generation, wanted: Wanted | None) -> None:
         raise invalid(text, name, "conflicting_constraints")
 
 
-def _compiled(engine: EngineFace, wanted: Wanted | None) -> Wanted | None:
+def _compiled(engine: Engine, wanted: Wanted | None) -> Wanted | None:
     """The same, after it was compiled (the engine finds it in the compiler's cache)."""
     if wanted is None:
         return None
@@ -233,7 +211,7 @@ def _compiled(engine: EngineFace, wanted: Wanted | None) -> Wanted | None:
     return replace(wanted, compiled=(*wanted.compiled, (began, time.monotonic())))
 
 
-def _check_length(engine: EngineFace, prompt_len: int, max_tokens: int | None, param: str) -> None:
+def _check_length(engine: Engine, prompt_len: int, max_tokens: int | None, param: str) -> None:
     """OpenAI refuses a budget that the context cannot hold; the engine itself would cut it."""
     limit = engine.max_model_len
     if prompt_len + (max_tokens or 0) <= limit:
@@ -252,7 +230,7 @@ def _sampling(
     body: Generation,
     max_tokens: int | None,
     logprobs: int | None,
-    engine: EngineFace,
+    engine: Engine,
     *,
     prompt_logprobs_from: int | None = None,
 ) -> SamplingParams:

@@ -10,51 +10,46 @@ import time
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ..cache.cache_explanation import CacheExplanation
-from ..request import TokenLogprob, Usage
+from ..request import Delta, TokenLogprob, Usage
 from .prepare import EngineCall
 from .protocol import StreamOptions
 from .stream import DONE, frame
 
 if TYPE_CHECKING:
+    from ..tokenizer.tokenizer import Tokenizer
     from .service import Service
 
 LOWEST_LOGPROB = -9999.0  # JSON has no -Infinity; OpenAI sends this number
 
 
-class TokenTexts(Protocol):
-    """What is needed of a tokenizer to show single tokens."""
+class Output:
+    """What has come of one output, for an answer that is shown whole."""
 
-    def token_bytes(self, token_id: int) -> bytes: ...
+    def __init__(self) -> None:
+        self.token_ids: list[int] = []
+        self.logprobs: list[TokenLogprob] = []
+        self.reason: str | None = None
+        self.stopped_by: str | int | None = None
 
-    def token_text(self, token_id: int) -> str: ...
+    def push(self, delta: Delta, logprobs: Sequence[TokenLogprob]) -> None:
+        """logprobs: those of its tokens that are shown."""
+        self.token_ids += delta.token_ids
+        self.logprobs += logprobs
+        self.reason = delta.finish_reason.value if delta.finish_reason is not None else None
+        self.stopped_by = delta.stopped_by
 
-
-class Header:
-    """The fields that every chunk or body of one answer shares."""
-
-    def __init__(self, prefix: str, kind: str, model: str, fingerprint: str) -> None:
-        self.id = f"{prefix}-{uuid.uuid4().hex}"
-        self.kind = kind
-        self.model = model
-        self.created = int(time.time())
-        self.fingerprint = fingerprint
-
-    def body(self, choices: list[dict[str, Any]], *, chunk: bool = False) -> dict[str, Any]:
-        return {
-            "id": self.id,
-            "object": f"{self.kind}.chunk" if chunk and self.kind == "chat.completion" else self.kind,
-            "created": self.created,
-            "model": self.model,
-            "system_fingerprint": self.fingerprint,
-            "choices": choices,
-        }
+    def endings(self, *, shows_ids: bool) -> dict[str, Any]:
+        return endings(self.stopped_by, self.token_ids if shows_ids else None)
 
 
 class Choices:
     """The choices of one answer: the body around them, with the usage where it is due.
+
+    Args:
+        kind: of the body: "chat.completion" or "text_completion".
 
     Attributes:
         usages: for each prompt the last usage of its outputs, by index.
@@ -62,17 +57,30 @@ class Choices:
     """
 
     def __init__(
-        self, service: Service, header: Header, options: StreamOptions | None, calls: Sequence[EngineCall]
+        self,
+        service: Service,
+        kind: str,
+        model: str,
+        options: StreamOptions | None,
+        calls: Sequence[EngineCall],
     ) -> None:
         self._service = service
-        self._header = header
         self._options = options or StreamOptions()
         self._calls = calls
+        prefix = "chatcmpl" if kind == "chat.completion" else "cmpl"
+        self._head = {
+            "id": f"{prefix}-{uuid.uuid4().hex}",
+            "object": kind,
+            "created": int(time.time()),
+            "model": model,
+            "system_fingerprint": service.fingerprint,
+        }
+        self._chunk_head = self._head | ({"object": f"{kind}.chunk"} if kind == "chat.completion" else {})
         self.usages: list[dict[int, Usage]] = [{} for _ in calls]
         self.reasoning_tokens = 0
 
     def chunk(self, choice: dict[str, Any]) -> dict[str, Any]:
-        body = self._header.body([choice], chunk=True)
+        body = self._chunk_head | {"choices": [choice]}
         if self._options.continuous_usage_stats:
             body["usage"] = self._usage()
         elif self._options.include_usage:
@@ -83,11 +91,11 @@ class Choices:
         """The last frames of a stream."""
         if not self._options.include_usage:
             return DONE
-        return frame(self._header.body([], chunk=True) | {"usage": self._usage()}) + DONE
+        return frame(self._chunk_head | {"choices": [], "usage": self._usage()}) + DONE
 
     def whole(self, choices: list[dict[str, Any]]) -> dict[str, Any]:
-        transfer = self._service.transfer_params(self._header.id, self._calls)
-        return self._header.body(choices) | {"usage": self._usage()} | transfer
+        transfer = self._service.transfer_params(str(self._head["id"]), self._calls)
+        return self._head | {"choices": choices, "usage": self._usage()} | transfer
 
     def _usage(self) -> dict[str, Any]:
         outputs = [[usages[index] for index in sorted(usages)] for usages in self.usages if usages]
@@ -145,7 +153,7 @@ def cache_details(prompts: Sequence[CacheExplanation | None]) -> dict[str, Any]:
     return {"cache_explanation": shown[0] if len(shown) == 1 else shown}
 
 
-def chat_logprobs(logprobs: Sequence[TokenLogprob], tokenizer: TokenTexts) -> dict[str, Any]:
+def chat_logprobs(logprobs: Sequence[TokenLogprob], tokenizer: Tokenizer) -> dict[str, Any]:
     """The `logprobs` object of a chat choice."""
     content = []
     for entry in logprobs:
@@ -155,7 +163,7 @@ def chat_logprobs(logprobs: Sequence[TokenLogprob], tokenizer: TokenTexts) -> di
     return {"content": content, "refusal": None}
 
 
-def _chat_token(token_id: int, logprob: float, tokenizer: TokenTexts) -> dict[str, Any]:
+def _chat_token(token_id: int, logprob: float, tokenizer: Tokenizer) -> dict[str, Any]:
     return {
         "token": tokenizer.token_text(token_id),
         "logprob": max(logprob, LOWEST_LOGPROB),
@@ -166,7 +174,7 @@ def _chat_token(token_id: int, logprob: float, tokenizer: TokenTexts) -> dict[st
 class CompletionLogprobs:
     """The four parallel arrays of `/v1/completions`; keeps the text offset over the chunks of one output."""
 
-    def __init__(self, tokenizer: TokenTexts) -> None:
+    def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
         self._offset = 0
 

@@ -5,7 +5,7 @@ A format is one class with this interface in one module, and one line of `FORMAT
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -50,36 +50,6 @@ class Reading:
     thought: Thought | None = None
     counts_thoughts: bool = False
     has_marks: bool = False
-
-
-class Template(Protocol):
-    """What is read of a chat template."""
-
-    @property
-    def source(self) -> str: ...
-
-    @property
-    def is_default(self) -> bool: ...
-
-
-class MarkTokenizer(Protocol):
-    """What is read of a tokenizer."""
-
-    @property
-    def chat_template(self) -> Template: ...
-
-    @property
-    def has_text(self) -> bool: ...
-
-    @property
-    def eos_ids(self) -> Collection[int]: ...
-
-    @property
-    def special_ids(self) -> Mapping[str, int]: ...
-
-    def encode(self, text: str) -> list[int]: ...
-
-    def show(self, token_ids: Sequence[int]) -> str: ...
 
 
 class OutputFormat(Protocol):

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from .events import NewReader, Reader
-from .output_format import MarkTokenizer
+
+if TYPE_CHECKING:
+    from ...tokenizer.tokenizer import Tokenizer
 
 
 class ReasoningTokens:
@@ -18,7 +21,7 @@ class ReasoningTokens:
         total: how many there are so far; those of a header join when it is known what it announces.
     """
 
-    def __init__(self, new_reader: NewReader | None, tokenizer: MarkTokenizer) -> None:
+    def __init__(self, new_reader: NewReader | None, tokenizer: Tokenizer) -> None:
         self.total = 0
         self._new_reader = new_reader
         self._tokenizer = tokenizer

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ...constrain.spec import ConstraintSpec
 from ..protocol import ChatRequest
 from .call_formats import CallFormat
 from .call_plan import call_plan
 from .events import Reader
-from .output_format import CallPlan, MarkTokenizer, Reading, Thought
+from .output_format import CallPlan, Reading, Thought
 from .thoughts import (
     BEGIN,
     END,
@@ -21,6 +22,9 @@ from .thoughts import (
     thought_at_end,
 )
 
+if TYPE_CHECKING:
+    from ...tokenizer.tokenizer import Tokenizer
+
 
 class TaggedFormat:
     """An `OutputFormat`.
@@ -30,7 +34,7 @@ class TaggedFormat:
         thinks: whether answers begin with a thought (see `thoughts`).
     """
 
-    def __init__(self, tokenizer: MarkTokenizer, calls: CallFormat | None, *, thinks: bool) -> None:
+    def __init__(self, tokenizer: Tokenizer, calls: CallFormat | None, *, thinks: bool) -> None:
         self._tokenizer = tokenizer
         self._calls = calls
         self._thinks = thinks

@@ -27,15 +27,18 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ....errors import RequestError
 from ...constrain.spec import ConstraintSpec
 from ...sample.thought_limit import ThoughtLimit
 from ..settings import ReasoningFormat
 from .events import Reader, Reasoning, num_held
-from .output_format import MarkTokenizer, Thought
+from .output_format import Thought
 from .parts import Part, either, part_of, sequence, special_or_text, structural_tag, text, token
+
+if TYPE_CHECKING:
+    from ...tokenizer.tokenizer import Tokenizer
 
 BEGIN, END = "<think>", "</think>"
 GAP = "\n\n"  # what stands between a thought and most constraints after it
@@ -43,7 +46,7 @@ _NUM_TAIL = 64  # tokens of a prompt's end, more than a mark and blank lines can
 _BLANK_LINES = re.compile(r"(?:[^\S\n]*\n)*")
 
 
-def thinks(tokenizer: MarkTokenizer, wanted: ReasoningFormat) -> bool:
+def thinks(tokenizer: Tokenizer, wanted: ReasoningFormat) -> bool:
     """Whether this model's answers are read so. "auto": its chat template knows one of the marks; where it has no
     template of its own, both are tokens. (Tokens alone say little: models that do not think share vocabularies with
     those that do.)"""
@@ -57,7 +60,7 @@ def thinks(tokenizer: MarkTokenizer, wanted: ReasoningFormat) -> bool:
     return BEGIN in template.source or END in template.source
 
 
-def thought_at_end(tokenizer: MarkTokenizer, prompt_ids: Sequence[int]) -> Thought:
+def thought_at_end(tokenizer: Tokenizer, prompt_ids: Sequence[int]) -> Thought:
     """What a prompt that ends with the beginning of an answer says about its thought."""
     end = tokenizer.show(prompt_ids[-_NUM_TAIL:]).rstrip()
     if end.endswith(END):
@@ -70,7 +73,7 @@ def is_inside_thought(beginning: str) -> bool:
     return beginning.rfind(BEGIN) > beginning.rfind(END)
 
 
-def thought_limit(tokenizer: Any, budget: int, thought: Thought) -> Callable[[], ThoughtLimit]:
+def thought_limit(tokenizer: Tokenizer, budget: int, thought: Thought) -> Callable[[], ThoughtLimit]:
     """What ends a thought of more than `budget` tokens, for each output."""
     closing = [tokenizer.special_ids[END]] if END in tokenizer.special_ids else tokenizer.encode(END)
     is_open, show = thought == "open", tokenizer.show
