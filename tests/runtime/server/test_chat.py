@@ -115,18 +115,23 @@ def test_null_fields_are_fields_not_given() -> None:
     assert client().chat(**fields).status == 200
 
 
-def test_sampling_fields_reach_the_engine() -> None:
+@pytest.mark.parametrize(
+    ("fields", "seen"),
+    [
+        ({}, {"max_tokens": None, "kv_budget": None, "kv_policy": "snapkv"}),
+        ({"temperature": 0.5, "top_p": 0.9, "top_k": 5, "seed": 7, "presence_penalty": 1.0}, {}),
+        ({"stop": ["x"], "logit_bias": {"65": 3}}, {"stop": ("x",), "logit_bias": {65: 3.0}}),
+        ({"allowed_token_ids": [97, 98], "bad_words": ["ab"]}, {"allowed_token_ids": (97, 98), "bad_words": ("ab",)}),
+        ({"kv_budget": 64, "kv_policy": "sinks"}, {}),
+    ],
+    ids=lambda value: "+".join(value),
+)
+def test_fields_reach_the_engine(fields: dict[str, Any], seen: dict[str, Any]) -> None:
+    """As they were sent, unless another form is named."""
     asked = client()
-    assert (
-        asked.chat(
-            temperature=0.5, top_p=0.9, top_k=5, seed=7, stop=["x"], logit_bias={"65": 3}, presence_penalty=1
-        ).status
-        == 200
-    )
+    assert asked.chat(**fields).status == 200
     sampling = asked.engine.calls[0]["sampling"]
-    assert (sampling.temperature, sampling.top_p, sampling.top_k, sampling.seed) == (0.5, 0.9, 5, 7)
-    assert (sampling.stop, dict(sampling.logit_bias), sampling.presence_penalty) == (("x",), {65: 3.0}, 1.0)
-    assert sampling.max_tokens is None
+    assert {name: getattr(sampling, name) for name in fields | seen} == fields | seen
 
 
 @pytest.mark.parametrize("streamed", [False, True])
@@ -196,20 +201,6 @@ def test_the_servers_defaults_hold_where_a_request_says_nothing() -> None:
     assert found == [(0.6, 20), (0.6, 5), (1.0, 20), (0.6, 20)]
     assert asked.post("/v1/responses", {"input": "Hi"}).json()["temperature"] == 0.6
     assert asked.engine.calls[-1]["sampling"].top_k == 20
-
-
-def test_rules_about_tokens_reach_the_engine() -> None:
-    asked = client()
-    assert asked.chat(allowed_token_ids=[97, 98], bad_words=["ab"]).status == 200
-    sampling = asked.engine.calls[0]["sampling"]
-    assert (sampling.allowed_token_ids, sampling.bad_words) == ((97, 98), ("ab",))
-
-
-def test_a_budget_of_keys_and_values_reaches_the_engine() -> None:
-    asked = client()
-    assert asked.chat().status == asked.chat(kv_budget=64, kv_policy="sinks").status == 200
-    samplings = [call["sampling"] for call in asked.engine.calls]
-    assert [(sampling.kv_budget, sampling.kv_policy) for sampling in samplings] == [(None, "snapkv"), (64, "sinks")]
 
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}

@@ -208,7 +208,8 @@ def test_all_faces_show_the_same(
     reply: str, sizes: list[int], fields: dict[str, Any], tokenizer: type[CharTokenizer], calls: str
 ) -> None:
     http = asked(reply, tokenizer(), sizes, calls)
-    shown, reason = shown_chat(http.chat(**fields).json())
+    whole = http.chat(**fields).json()
+    shown, reason = shown_chat(whole)
     assert shown_chat(built_up_chat(http.chat(**fields, stream=True).events())) == (shown, reason)
     theirs = {("max_output_tokens" if name == "max_tokens" else name): value for name, value in fields.items()}
     if "tools" in theirs:
@@ -216,7 +217,10 @@ def test_all_faces_show_the_same(
     answer = http.post("/v1/responses", {"input": "Hi", **theirs}).json()
     assert shown_response(answer) == shown
     events = http.post("/v1/responses", {"input": "Hi", **theirs, "stream": True}).events()
-    assert shown_response(built_up(events)) == shown
+    built = built_up(events)
+    assert shown_response(built) == shown and built["usage"] == answer["usage"]
+    num_reasoning = whole["usage"]["completion_tokens_details"]["reasoning_tokens"]
+    assert answer["usage"]["output_tokens_details"]["reasoning_tokens"] == num_reasoning >= bool(shown[0])
     theirs.pop("tools", None)
     if "tools" in fields:
         theirs["tools"] = [
