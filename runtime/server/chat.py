@@ -88,9 +88,10 @@ class ChatShape:
         self._tokens.push(index, delta.token_ids)
         self._choices.reasoning_tokens = self._tokens.total
         logprobs = shown_logprobs(delta, self._tokenizer.eos_ids) if self._body.logprobs else ()
-        output.push(delta, logprobs)
-        for event in events:
-            output.add(event)
+        if not self._body.stream:  # of a stream nothing is kept
+            output.push(delta, logprobs)
+            for event in events:
+                output.add(event)
         contents = _deltas_of(events)
         shows_ids = self._body.return_token_ids and bool(delta.token_ids)
         if (logprobs or shows_ids) and not contents:
@@ -101,7 +102,7 @@ class ChatShape:
             chunks[0] |= {"token_ids": list(delta.token_ids)} if shows_ids else {}
         if events and isinstance(events[-1], Finish):
             output.reason = self._reason(events[-1])
-            chunks.append(_chunk(index, {}, output.reason) | endings(output.stopped_by, None))
+            chunks.append(_chunk(index, {}, output.reason) | endings(delta.stopped_by, None))
         bodies = [self._choices.chunk(choice) for choice in choices + chunks]
         if is_first and self._body.return_token_ids:
             bodies[0]["prompt_token_ids"] = list(self._prompt_ids)

@@ -76,14 +76,15 @@ class CompletionShape:
         usages[delta.index] = delta.usage
         said = "".join(event.text for event in events if isinstance(event, Content))
         text = output.texts[0] + said if is_first else said
-        output.texts.append(said)
-        output.logprobs[:0] = delta.prompt_logprobs
-        output.push(delta, delta.logprobs)
+        if not body.stream:  # of a stream nothing is kept
+            output.texts.append(said)
+            output.logprobs[:0] = delta.prompt_logprobs
+            output.push(delta, delta.logprobs)
         shows_ids = body.return_token_ids and bool(delta.token_ids)
         if not (text or delta.logprobs or shows_ids or delta.finish_reason is not None):
             return []
         logprobs = output.chunk_logprobs.body(delta.logprobs) if body.logprobs is not None else None
-        choice = _choice(index, text, output.reason, logprobs)
+        choice = _choice(index, text, delta.finish_reason, logprobs)
         choice |= endings(delta.stopped_by, delta.token_ids if shows_ids else None)
         if is_first and body.return_token_ids:
             choice["prompt_token_ids"] = list(output.call.prompt_ids)
