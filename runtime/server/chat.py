@@ -82,31 +82,38 @@ class ChatShape:
 
     def push(self, prompt: int, delta: Delta, events: Sequence[Event]) -> list[Frame]:
         index, output = delta.index, self._outputs[delta.index]
-        is_first = not self._choices.usages[0]
-        choices = [] if index in self._choices.usages[0] else [_chunk(index, self._opening())]
+        is_first, is_new = not self._choices.usages[0], index not in self._choices.usages[0]
         self._choices.usages[0][index] = delta.usage
         self._tokens.push(index, delta.token_ids)
         self._choices.reasoning_tokens = self._tokens.total
         logprobs = shown_logprobs(delta, self._tokenizer.eos_ids) if self._body.logprobs else ()
-        if not self._body.stream:  # of a stream nothing is kept
-            output.push(delta, logprobs)
+        finish = events[-1] if events and isinstance(events[-1], Finish) else None
+        reason = self._reason(finish) if finish is not None else None
+        if not self._body.stream:
+            output.push(delta, logprobs, reason)
             for event in events:
                 output.add(event)
+            return []
+        choices = [_chunk(index, self._opening())] if is_new else []
+        choices += self._chunks(delta, events, logprobs)
+        if finish is not None:
+            choices.append(_chunk(index, {}, reason) | endings(finish.stopped_by, None))
+        bodies = [self._choices.chunk(choice) for choice in choices]
+        if is_first and self._body.return_token_ids:
+            bodies[0]["prompt_token_ids"] = list(self._prompt_ids)
+        return [(None, body) for body in bodies]
+
+    def _chunks(self, delta: Delta, events: Sequence[Event], logprobs: Sequence[TokenLogprob]) -> list[dict[str, Any]]:
+        """What the events add. The first chunk has the tokens, each of which is shown once."""
         contents = _deltas_of(events)
         shows_ids = self._body.return_token_ids and bool(delta.token_ids)
         if (logprobs or shows_ids) and not contents:
             contents = [{"content": ""}]
-        chunks = [_chunk(index, content) for content in contents]
-        if chunks:  # a token is shown once
+        chunks = [_chunk(delta.index, content) for content in contents]
+        if chunks:
             chunks[0] |= {"logprobs": chat_logprobs(logprobs, self._tokenizer) if logprobs else None}
             chunks[0] |= {"token_ids": list(delta.token_ids)} if shows_ids else {}
-        if events and isinstance(events[-1], Finish):
-            output.reason = self._reason(events[-1])
-            chunks.append(_chunk(index, {}, output.reason) | endings(delta.stopped_by, None))
-        bodies = [self._choices.chunk(choice) for choice in choices + chunks]
-        if is_first and self._body.return_token_ids:
-            bodies[0]["prompt_token_ids"] = list(self._prompt_ids)
-        return [(None, body) for body in bodies]
+        return chunks
 
     def end(self) -> bytes:
         return self._choices.end()

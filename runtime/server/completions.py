@@ -75,11 +75,12 @@ class CompletionShape:
         is_first = delta.index not in usages
         usages[delta.index] = delta.usage
         said = "".join(event.text for event in events if isinstance(event, Content))
-        text = output.texts[0] + said if is_first else said
-        if not body.stream:  # of a stream nothing is kept
+        if not body.stream:
             output.texts.append(said)
             output.logprobs[:0] = delta.prompt_logprobs
-            output.push(delta, delta.logprobs)
+            output.push(delta, delta.logprobs, delta.finish_reason)
+            return []
+        text = output.texts[0] + said if is_first else said
         shows_ids = body.return_token_ids and bool(delta.token_ids)
         if not (text or delta.logprobs or shows_ids or delta.finish_reason is not None):
             return []

@@ -34,11 +34,11 @@ class Output:
         self.reason: str | None = None
         self.stopped_by: str | int | None = None
 
-    def push(self, delta: Delta, logprobs: Sequence[TokenLogprob]) -> None:
-        """logprobs: those of its tokens that are shown."""
+    def push(self, delta: Delta, logprobs: Sequence[TokenLogprob], reason: str | None) -> None:
+        """logprobs: those of its tokens that are shown; reason: why it has ended, in the wire's words."""
         self.token_ids += delta.token_ids
         self.logprobs += logprobs
-        self.reason = delta.finish_reason.value if delta.finish_reason is not None else None
+        self.reason = reason
         self.stopped_by = delta.stopped_by
 
     def endings(self, *, shows_ids: bool) -> dict[str, Any]:
