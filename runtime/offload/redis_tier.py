@@ -225,7 +225,7 @@ def connect(url: str) -> tuple[Any, bytes]:
     url: `redis://[user][:password]@host:port/number`, `rediss://…` (TLS), or `unix://[:password]@/path`.
 
     Raises:
-        ConfigError: the URL is none, the extra is not installed, or the store refuses the password.
+        ConfigError: the URL is none or names no host, the extra is not installed, or the store refuses the password.
     """
     shown = _without_password(url)
     if not url.startswith(("redis://", "rediss://", "unix://")):
@@ -242,6 +242,10 @@ def connect(url: str) -> tuple[Any, bytes]:
         client = redis.Redis.from_url(
             url, socket_timeout=DEADLINE, socket_connect_timeout=DEADLINE, retry=Retry(NoBackoff(), 0)
         )
+        if not _names_a_place(client):
+            raise ConfigError(
+                f"shared_cache: {shown!r} names no host or socket; write for example redis://127.0.0.1:6379/0"
+            )
         client.ping()
     except (redis.AuthenticationError, redis.exceptions.NoPermissionError) as error:
         raise ConfigError(
@@ -255,6 +259,12 @@ def connect(url: str) -> tuple[Any, bytes]:
         raise ConfigError(f"shared_cache: {shown!r}: {error}; write for example redis://127.0.0.1:6379/0") from error
     password = client.connection_pool.connection_kwargs.get("password")
     return client, (password or "").encode()
+
+
+def _names_a_place(client: Any) -> bool:
+    """Whether the URL said where the store is: the client would take this machine's store otherwise."""
+    settings = client.connection_pool.connection_kwargs
+    return bool(settings.get("host") or settings.get("path"))
 
 
 def _without_password(url: str) -> str:

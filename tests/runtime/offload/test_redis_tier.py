@@ -182,6 +182,10 @@ def test_blocks_are_forgotten_after_their_time_unless_they_are_used(store: Store
         ("http://user:secret@localhost", "'http://localhost': expected redis://"),
         ("redis://localhost:port", "write for example redis://127.0.0.1:6379/0"),
         ("", "expected redis://"),
+        ("redis://", "names no host or socket; write for example redis://127.0.0.1:6379/0"),
+        ("redis://:secret@/0", "names no host or socket"),
+        ("rediss://:6379/0", "names no host or socket"),
+        ("unix://", "names no host or socket"),
     ],
 )
 def test_a_wrong_url_is_refused_and_no_password_is_shown(url: str, error: str) -> None:
