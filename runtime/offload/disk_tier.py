@@ -36,7 +36,7 @@ from pathlib import Path
 from .block_file import HEADER_BYTES, CorruptBlock, read_block, write_block
 from .block_key import DIGEST_BYTES, BlockKey
 from .folder import Folder, keep_key
-from .tier import Changed, Row, TierName, ignore_changes
+from .tier import Changed, Row, ignore_changes
 from .trim import PARENT_BYTES, StoredFile, choose_victims
 
 PAUSE = 30.0  # seconds without writing, after it has failed
@@ -66,7 +66,7 @@ class DiskTier:
         num_removed: files that have made room for others.
     """
 
-    name: TierName = "disk"
+    name = "disk"
     writes_through = True
 
     def __init__(

@@ -17,6 +17,7 @@ No call but `may_have` and `wants`, which ask nothing, is for the step's thread.
 
 from __future__ import annotations
 
+import functools
 import logging
 import threading
 import time
@@ -27,7 +28,7 @@ from ...errors import ConfigError
 from .block_file import HEADER_BYTES, CorruptBlock, check_block, head_of
 from .block_key import BlockKey
 from .circuit_breaker import Breaker
-from .tier import Changed, Row, TierName, ignore_changes
+from .tier import Changed, Row, ignore_changes
 
 PREFIX = b"phloem:2:"
 DEADLINE = 0.5  # seconds for an answer
@@ -51,7 +52,7 @@ class RedisTier:
         clock: seconds, for pauses.
     """
 
-    name: TierName = "shared"
+    name = "shared"
     writes_through = True
 
     def __init__(
@@ -219,6 +220,11 @@ class RedisTier:
             logger.warning("shared_cache: %s. KV is computed instead. Later faults are counted, not reported.", error)
 
 
+def open_store(url: str) -> functools.partial[RedisTier]:
+    """See `stores.Open`."""
+    return functools.partial(RedisTier, *connect(url))
+
+
 def connect(url: str) -> tuple[Any, bytes]:
     """A client of a store, and the secret of its checksums. A store that does not answer now may do so later.
 
@@ -227,11 +233,7 @@ def connect(url: str) -> tuple[Any, bytes]:
     Raises:
         ConfigError: the URL is none or names no host, the extra is not installed, or the store refuses the password.
     """
-    shown = _without_password(url)
-    if not url.startswith(("redis://", "rediss://", "unix://")):
-        raise ConfigError(
-            f"shared_cache: {shown!r}: expected redis://HOST:PORT/NUMBER, rediss://… (TLS) or unix:///PATH"
-        )
+    shown = without_password(url)
     try:
         import redis
         from redis.backoff import NoBackoff
@@ -267,7 +269,8 @@ def _names_a_place(client: Any) -> bool:
     return bool(settings.get("host") or settings.get("path"))
 
 
-def _without_password(url: str) -> str:
+def without_password(url: str) -> str:
+    """What of a URL may be shown."""
     scheme, sign, rest = url.partition("://")
     return f"{scheme}{sign}{rest.rpartition('@')[2]}"[:200]
 
