@@ -17,7 +17,7 @@ from .small_trees import Clock
 
 Use = Callable[[RadixTree], object]
 
-# Every public and every compiled method, with valid arguments. The tree has expired pins, so that the methods of pins have work.
+# Every public and every compiled method, with valid arguments; the tree has expired pins, for the methods of pins.
 USES: dict[str, Use] = {
     "audit": lambda tree: tree.audit(),
     "blocks": lambda tree: tree.blocks(),
