@@ -13,6 +13,8 @@ from .written import OpenObject, Written
 Event = tuple[int, int, int]
 """As `follow_keys` has them."""
 
+Objects = tuple[OpenObject | None, ...]
+
 
 @record
 class _Object:
@@ -42,6 +44,11 @@ class Ahead:
             objects = objects.below
         self._open = found[::-1] or [None]
         self.has_keys = bool(found)
+
+    @property
+    def objects(self) -> Objects:
+        """The open objects, the innermost last, as they are written already."""
+        return tuple([None if entry is None else entry.before for entry in self._open])
 
     def has(self, text: bytes) -> bool:
         """Whether the innermost object has a key."""

@@ -33,7 +33,7 @@ from ..automaton.automaton import Automaton
 from ..masks.completions import Completions
 from ..text.alphabet import Ints
 from ..text.text_table import TextTable
-from .ahead import Ahead, Event
+from .ahead import Ahead, Event, Objects
 from .nearest_keys import NearestKeys, NearKey
 from .repeats import Repeats
 from .written import QUOTE, Written
@@ -69,12 +69,14 @@ class KeyBudget:
         self._extras: dict[int, int] = {}
         self._nearest = NearestKeys(automaton, repeats)
         self._to_key: dict[tuple[int, bool], _ToKey] = {}
+        self._tails: dict[tuple[int, Objects], tuple[int, list[bytes]]] = {}
         self._kept: dict[tuple[int, bool], tuple[bytes, list[Event]]] = {}
 
     @property
     def num_bytes(self) -> int:
         """Memory of what is kept."""
         kept = sum(len(text) + 100 * len(events) for text, events in list(self._kept.values()))
+        kept += sum(200 + 100 * len(keys) for _, keys in list(self._tails.values()))
         return kept + 200 * len(self._to_key) + self._nearest.num_bytes
 
     def slack(self, written: Written | None, num_bytes: int) -> int:
@@ -206,35 +208,50 @@ class KeyBudget:
             self._kept[state, has_keys] = found
         return found
 
-    def _nearest_text(self, place: KeyPlace, limit: int) -> tuple[int, list[bytes]]:
+    def _nearest_text(self, place: KeyPlace, limit: int) -> tuple[int, Iterable[bytes]]:
         """The number of bytes of the text that takes the nearest keys which do not come twice, and these keys.
 
-        Beyond the limit, some number beyond it, and some of these keys. NEVER if there are none.
+        They are without the one in which the place is. Beyond the limit, some number beyond it, and some of the keys.
+        NEVER if there are none.
         """
         written, state, begun = place
-        ahead, keys, num_bytes = Ahead(written), list[bytes](), 0
-        is_in_key = is_first = self._repeats.place(state) == k.IN_KEY
-        while num_bytes <= limit:
-            if is_in_key:
-                near = self._nearest_key(ahead, state, begun)
-                if near is None or num_bytes + near.num_bytes > limit:
-                    return k.NEVER if near is None else num_bytes + near.num_bytes, keys
-                num_bytes += len(near.rest) + 1
-                if near.is_remembered:
-                    ahead.add(begun + near.rest)
-                    if not is_first:
-                        keys.append(begun + near.rest)
-                state, begun, is_in_key = near.state, b"", False
-            else:
-                after = self._up_to_key(state, ahead.has_keys)
-                if not after.num_bytes:
-                    return num_bytes + self._automaton.min_bytes(state), keys
-                num_bytes += after.num_bytes
-                for kind in after.brackets:
-                    ahead.move(kind)
-                state, begun, is_in_key = after.state, b"", after.is_in_key
-            is_first = False
-        return num_bytes, keys
+        ahead = Ahead(written)
+        if self._repeats.place(state) == k.IN_KEY:
+            num_bytes, keys = self._from_key(ahead, state, begun, limit)
+            return num_bytes, keys[1:]
+        after = self._up_to_key(state, ahead.has_keys)
+        for kind in after.brackets:
+            ahead.move(kind)
+        if not after.is_in_key:
+            return after.num_bytes + self._automaton.min_bytes(after.state), ()
+        same = after.state, ahead.objects
+        found = self._tails.get(same)  # values are long: the next key is the same after each of their tokens
+        if found is None:
+            found = self._from_key(ahead, after.state, b"", k.NEVER)
+            if len(self._tails) >= MAX_KEPT:
+                self._tails.clear()
+            self._tails[same] = found
+        return after.num_bytes + found[0], found[1]
+
+    def _from_key(self, ahead: Ahead, state: int, begun: bytes, limit: int) -> tuple[int, list[bytes]]:
+        """`_nearest_text` from inside a key, which is the first one."""
+        keys, num_bytes = list[bytes](), 0
+        while True:
+            near = self._nearest_key(ahead, state, begun)
+            if near is None:
+                return k.NEVER, keys
+            if num_bytes + near.num_bytes > limit:
+                return num_bytes + near.num_bytes, keys
+            num_bytes += len(near.rest) + 1
+            keys.append(begun + near.rest)
+            if near.is_remembered:
+                ahead.add(keys[-1])
+            after = self._up_to_key(near.state, ahead.has_keys)
+            for kind in after.brackets:
+                ahead.move(kind)
+            num_bytes, state, begun = num_bytes + after.num_bytes, after.state, b""
+            if not after.is_in_key:
+                return num_bytes + self._automaton.min_bytes(state), keys
 
     def _up_to_key(self, state: int, has_keys: bool) -> _ToKey:
         """The completion of a state outside keys, up to the next one."""

@@ -49,7 +49,7 @@ class _Begun(NamedTuple):
     num_bytes: int
     rest: bytes
     before: int
-    index: int
+    last: int
 
 
 class _Next(NamedTuple):
@@ -108,8 +108,8 @@ class NearestKeys:
     def _go_on(self, search: _Search) -> None:
         """Takes up the nearest beginning: it is a key, or goes on."""
         begun = search.pending[0]
-        taken = self._after(begun.before)[begun.index]
-        more = self._begun(begun.before, begun.rest[:-1], begun.index + 1)
+        taken = self._after(begun.before)[begun.last]
+        more = self._begun(begun.before, begun.rest[:-1], begun.last + 1)
         is_remembered = False
         if taken.ends:
             is_remembered = bool(core.follow_keys(self._automaton.core, begun.before, QUOTE, True)[2])
