@@ -165,11 +165,17 @@ behinds = st.builds(
 )
 
 
+def for_regex(pattern: str) -> str:
+    """Without negated sets: `regex` 2026.11.19 reads (?:[^a]|[^b]) as a set that has neither letter."""
+    return re.sub(r"\[\^((?:\\.|[^\]\\])+)\]", r"(?:(?![\1])[\\s\\S])", pattern)
+
+
 @settings(max_examples=80, deadline=None)
 @given(st.lists(behinds | characters | classes, min_size=2, max_size=3), st.integers(0, 2**16))
+@example([("(?<=a)", "(?<=a)"), ("(?<=(?:[^a]|[^\\n]))", "(?<=(?:[^a]|[^\\n]))")], 0)
 def test_look_behinds_of_any_width_mean_what_they_mean_in_regex(found: list[Pattern], seed: int) -> None:
     ours, theirs = both(lambda *parts: "".join(parts), *found)
-    oracle = regex.compile(theirs, regex.V0)
+    oracle = regex.compile(for_regex(theirs), regex.V0)
     agree(ours, oracle.fullmatch, oracle.search, seed)
 
 
