@@ -19,7 +19,7 @@ from typing import Any
 import interegular
 import pytest
 import regex
-from hypothesis import example, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from phloem.errors import ConstraintTooLarge, InvalidRegex
@@ -166,7 +166,7 @@ behinds = st.builds(
 
 
 def for_regex(pattern: str) -> str:
-    """With sets in groups, so that `regex` joins no two: 2026.11.19 reads (?:[^a]|[^b]) as one that has neither letter."""
+    """With sets in groups, so that `regex` joins no two: 2026.11.19 reads (?:[^a]|[^b]) as a set without a and b."""
     return re.sub(r"\[\^?\]?(?:\\.|[^\]\\])*\]|\\[WDS]", r"(\g<0>)", pattern)
 
 
@@ -175,6 +175,7 @@ def for_regex(pattern: str) -> str:
 @example([("(?<=a)", "(?<=a)"), ("(?<=(?:[^a]|[^\\n]))", "(?<=(?:[^a]|[^\\n]))")], 0)
 def test_look_behinds_of_any_width_mean_what_they_mean_in_regex(found: list[Pattern], seed: int) -> None:
     ours, theirs = both(lambda *parts: "".join(parts), *found)
+    assume("(?a:" not in ours)  # in which `regex` reads some sets as Unicode's
     oracle = regex.compile(for_regex(theirs), regex.V0)
     agree(ours, oracle.fullmatch, oracle.search, seed)
 
