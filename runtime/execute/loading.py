@@ -17,6 +17,7 @@ from ...kernels import FP8, use_threads
 from ..config import CPU_POOL_BYTES, MOST_BLOCKS, EngineConfig
 from ..device import find_device
 from ..models import Adapter, Decoder, ModelConfig, resolve_model
+from ..models.vector_rules import VectorRules
 from ..models.weights import TORCH_TYPES
 from ..tokenizer.tokenizer import Tokenizer
 from .adapters import load_adapter
@@ -32,7 +33,7 @@ KV_DTYPES = {"fp8": FP8, "int8": torch.int8}
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
     """A decoder on its device, its tokenizer, and adapters by name; `folder` is where the first two came
-    from, if they came from one."""
+    from, if they came from one. `generates`: whether there are logits; `vectors`: how vectors are made."""
 
     decoder: Decoder
     tokenizer: Tokenizer
@@ -41,6 +42,8 @@ class LoadedModel:
     kv_dtype: torch.dtype
     folder: Path | None = None
     adapters: Mapping[str, Adapter] = field(default_factory=dict)
+    generates: bool = True
+    vectors: VectorRules = VectorRules()
 
 
 def load(config: EngineConfig, report: Callable[[int, int], None] | None = None) -> LoadedModel:
@@ -55,6 +58,7 @@ def load(config: EngineConfig, report: Callable[[int, int], None] | None = None)
     device = find_device(config.device)
     folder = resolve_model(config.model)
     model = ModelConfig.from_folder(folder)
+    vectors = VectorRules.from_folder(folder)
     longest = model.max_position_embeddings
     if config.max_model_len is not None and config.max_model_len > longest:
         raise ConfigError(
@@ -97,7 +101,9 @@ def load(config: EngineConfig, report: Callable[[int, int], None] | None = None)
             "%s: no tokenizer.json and no tokenizer.model: token ids go in and come out, and no text", folder
         )
     _tell_of_long_ropes(model, decoder.max_positions)
-    return LoadedModel(decoder, tokenizer, device, dtype, kv_dtype, folder, adapters)
+    return LoadedModel(
+        decoder, tokenizer, device, dtype, kv_dtype, folder, adapters, generates=decoder.generates, vectors=vectors
+    )
 
 
 def _tell_of_long_ropes(model: ModelConfig, max_positions: int) -> None:
