@@ -243,26 +243,29 @@ def test_a_model_without_a_projection_makes_vectors_and_nothing_else(tmp_path: P
         np.testing.assert_allclose(vector[0], pooled(shape.hidden([1, 2, 3]), "last"), rtol=0, atol=1e-5)
 
 
-def write_tokenizer(folder: Path, end: str | None) -> None:
-    """As Qwen3-Embedding's: byte-level, and a post-processor that ends a text."""
+def write_tokenizer(folder: Path, end: str | None) -> int:
+    """As Qwen3-Embedding's: byte-level, and a post-processor that ends a text. How many tokens it has."""
     tokenizer = tokenizers.Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     specials = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
-    trainer = trainers.BpeTrainer(vocab_size=300, initial_alphabet=alphabet, special_tokens=specials)
-    tokenizer.train_from_iterator(["the cat sat on the mat, yes or no " * 5], trainer)
+    trainer = trainers.BpeTrainer(
+        vocab_size=320, initial_alphabet=alphabet, special_tokens=specials, show_progress=False
+    )
+    tokenizer.train_from_iterator(["the cat sat on the mat, " * 9 + "yes\nno\nyes\nno\n" * 9], trainer)
+    tokenizer.add_tokens(["<think>", "</think>"])
     if end is not None:
         ids = [(end, tokenizer.token_to_id(end))]
         tokenizer.post_processor = processors.TemplateProcessing(single=f"$A {end}", special_tokens=ids)
     tokenizer.save(str(folder / "tokenizer.json"))
     (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": "<|im_end|>"}))
-    (folder / "config.json").write_text(json.dumps({"vocab_size": tokenizer.get_vocab_size()}))
+    return int(tokenizer.get_vocab_size())
 
 
 @pytest.mark.parametrize("end", ["<|endoftext|>", "<|im_end|>", None])
 def test_a_whole_text_ends_as_transformers_ends_it(tmp_path: Path, end: str | None) -> None:
-    write_tokenizer(tmp_path, end)
+    (tmp_path / "config.json").write_text(json.dumps({"vocab_size": write_tokenizer(tmp_path, end)}))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import transformers
