@@ -1,10 +1,10 @@
-"""The engine as a caller sees it: whole answers, streams, chats and scores.
+"""The engine as a caller sees it: whole answers, streams, chats, scores and vectors.
 
 A request is tokenised, compiled and checked on its caller's thread (`RequestFactory`); one thread steps the core for
 all callers (`StepThread`), and each gets the deltas of its own requests (`Stream`; `AsyncStream` for coroutines)::
 
-    generate, stream, chat, score, pin ──► submit ──► StepThread ──► EngineCore
-                                  Stream ◄────────────────┘
+    generate, stream, chat, score, embed ──► submit ──► StepThread ──► EngineCore
+                                    Stream ◄────────────────┘
 
 So a call only waits: threads may share an engine, Ctrl-C ends the call and aborts its requests, and nothing else. What
 is called after `close`, or waits then, gets `EngineStopped`, as it does if the step thread has died, and in a forked

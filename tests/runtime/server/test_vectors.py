@@ -150,7 +150,7 @@ def test_the_query_is_computed_once_for_a_hundred_documents(reranking: Served, f
     assert total == usage["total_tokens"] == sum(map(len, ids))
     spared = usage["prompt_tokens_details"]["cached_tokens"]
     assert computed == total - spared
-    assert spared >= 99 * before
+    assert spared >= 99 * before and spared / total > 0.86  # as docs/server.md has it
 
 
 def test_what_callers_send_makes_no_special_token(folder: Path) -> None:
