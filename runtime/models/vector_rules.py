@@ -21,6 +21,7 @@ from typing import Any
 
 from ...errors import ModelError
 from ..readout import Pooling
+from .gguf.file import GgufFile, is_gguf
 from .json_file import Fields, read_json_object, read_text
 
 POOLING_NAMES: Mapping[str, Pooling] = {"lasttoken": "last", "mean": "mean", "cls": "cls"}
@@ -29,6 +30,8 @@ POOLING_KEYS: Mapping[str, Pooling] = {
     "pooling_mode_mean_tokens": "mean",
     "pooling_mode_cls_token": "cls",
 }
+
+GGUF_POOLINGS: tuple[Pooling, ...] = ("last", "mean", "cls", "last")  # by llama.cpp's numbers; 0: nothing is said
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +53,13 @@ class VectorRules:
     def from_folder(folder: Path | None) -> VectorRules:
         """Reads `modules.json`, and what it names. Without one: the last token's hidden state, normalised.
 
+        A GGUF file instead of a folder names the pooling.
+
         Raises:
             ModelError: a file is missing or odd, or a part is not supported.
         """
+        if folder is not None and is_gguf(folder):
+            return VectorRules(_gguf_pooling(GgufFile(folder).fields()))
         file = None if folder is None else folder / "modules.json"
         if file is None or not file.exists():
             return VectorRules()
@@ -75,6 +82,14 @@ class VectorRules:
                     " Transformer and LogitScore, in this order"
                 )
         return VectorRules(pooling, normalises or not has_pooling, answers)
+
+
+def _gguf_pooling(fields: Fields) -> Pooling:
+    key = fields.text("general.architecture") + ".pooling_type"
+    found = fields.integer(key, 3, at_least=0)
+    if found >= len(GGUF_POOLINGS):
+        raise fields.odd(key, f"less than {len(GGUF_POOLINGS)}")
+    return GGUF_POOLINGS[found]
 
 
 def _parts(file: Path) -> list[tuple[str, str]]:

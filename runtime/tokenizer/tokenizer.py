@@ -274,6 +274,7 @@ def _from_gguf(path: Path) -> Tokenizer:
         vocab_size=found.vocab_size,
         eos_ids=found.eos_ids,
         start_ids=found.start_ids,
+        end_ids=found.last_ids,
         bos_id=found.bos_id,
         chat_template=ChatTemplate.or_default(
             found.template,

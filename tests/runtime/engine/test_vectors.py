@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import gguf
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -288,6 +289,25 @@ def test_rules_are_read_from_the_files(tmp_path: Path) -> None:
         assert VectorRules.from_folder(tmp_path).pooling == pooling
     (tmp_path / "1_Pooling" / "config.json").write_text("{}")
     assert VectorRules.from_folder(tmp_path).pooling == "mean"
+
+
+@pytest.mark.parametrize(
+    ("number", "pooling"), [(None, "last"), (0, "last"), (1, "mean"), (2, "cls"), (3, "last"), (4, "")]
+)
+def test_a_gguf_file_names_its_pooling(tmp_path: Path, number: int | None, pooling: str) -> None:
+    path = tmp_path / "model.gguf"
+    writer = gguf.GGUFWriter(path, "qwen3")
+    if number is not None:
+        writer.add_pooling_type(gguf.PoolingType(number))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    if pooling:
+        assert VectorRules.from_folder(path) == VectorRules(pooling)  # type: ignore[arg-type]
+    else:
+        with pytest.raises(ModelError, match=r"qwen3\.pooling_type"):
+            VectorRules.from_folder(path)
 
 
 @pytest.mark.parametrize(
