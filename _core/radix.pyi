@@ -16,7 +16,7 @@ class Tree:
     """The base class of `radix.RadixTree`.
 
     One operation at a time: while a callback runs, every other call, from the callback or from another thread, raises
-    RuntimeError. Only `counts` and the two properties can be read at any time. Packed tokens and ids whose number of
+    RuntimeError. Only `_counts` and the two properties can be read at any time. Packed tokens and ids whose number of
     bytes is no multiple of 4 raise ValueError.
     """
 
@@ -31,13 +31,13 @@ class Tree:
     def num_leased_blocks(self) -> int:
         """Blocks that a lease or a pin protects."""
 
-    def find(self, tokens: bytes, namespace: str, now: float, /) -> tuple[int, Node, Node, int, int]:
+    def _match(self, tokens: bytes, namespace: str, now: float, /) -> tuple[int, Node, Node, int, int]:
         """`RadixTree.match` as a tuple: number of tokens, node, partial node, number of partial tokens, partial block.
 
         now: seconds.
         """
 
-    def look(self, tokens: bytes, namespace: str, /) -> tuple[int, int]:
+    def _peek(self, tokens: bytes, namespace: str, /) -> tuple[int, int]:
         """How many tokens a match would find: (in whole blocks, in the donor). Changes and counts nothing."""
 
     def continuation(self, tokens: bytes, namespace: str, count: int) -> bytes:
@@ -46,7 +46,7 @@ class Tree:
         Changes and counts nothing.
         """
 
-    def put(
+    def _insert(
         self,
         tokens: bytes,
         blocks: bytes,
@@ -64,7 +64,7 @@ class Tree:
         tell: called with the fields of `radix.Event`; an exception is reported by `sys.unraisablehook`.
         """
 
-    def use(self, node: Node, now: float, /) -> None:
+    def _touch(self, node: Node, now: float, /) -> None:
         """Count a use of the prefix that ends at `node`, and a hit; no effect if it was evicted."""
 
     def lease(self, node: Node) -> None:
@@ -85,7 +85,7 @@ class Tree:
     def is_tail(self, node: Node) -> bool:
         """Whether the last block of a prefix is not full; ValueError if it was evicted."""
 
-    def take(
+    def _evict(
         self,
         num_blocks: int,
         now: float,
@@ -95,22 +95,22 @@ class Tree:
     ) -> bytes:
         """`RadixTree.evict` without ending any pins; the packed ids.
 
-        tell: as for `put`, called once for each evicted run.
+        tell: as for `_insert`, called once for each evicted run.
         """
 
-    def evicted_at(self, tokens: bytes, namespace: str, /) -> float | None:
+    def _evicted_at(self, tokens: bytes, namespace: str, /) -> float | None:
         """When the block after the cached prefix of `tokens` was last evicted; None: never, or it is forgotten."""
 
-    def counts(self) -> dict[str, int]:
+    def _counts(self) -> dict[str, int]:
         """The fields of `radix.Statistics`, except for pins."""
 
-    def namespaces(self) -> list[str]:
+    def _namespaces(self) -> list[str]:
         """Namespaces with a cached prefix."""
 
-    def nodes(
+    def _nodes(
         self,
     ) -> list[tuple[int, int, str, bytes, list[int], list[int], int, int, int, int, float, float, bool]]:
         """The fields of `radix.snapshot.NodeRecord` of all nodes, those of the roots first."""
 
-    def candidates(self) -> list[tuple[float, float, int]]:
+    def _candidates(self) -> list[tuple[float, float, int]]:
         """The eviction heap: (rank, last use, node)."""

@@ -36,17 +36,17 @@ class Cache:
         self._freed: list[bytes] = []
 
     def match(self, tokens: bytes) -> tuple[int, Node]:
-        num_tokens, node, _, _, _ = self.tree.find(tokens, "bench", time.monotonic())
+        num_tokens, node, _, _, _ = self.tree._match(tokens, "bench", time.monotonic())
         self._matched = (num_tokens, node)
         return self._matched
 
     def insert(self, tokens: bytes, indices: Indices) -> int:
         page_size, (num_matched, after) = self._page_size, self._matched
         blocks = indices[num_matched + page_size - 1 :: page_size].tobytes()
-        return self.tree.put(tokens[4 * num_matched :], blocks, "bench", after, 0, time.monotonic(), None, None)[0]
+        return self.tree._insert(tokens[4 * num_matched :], blocks, "bench", after, 0, time.monotonic(), None, None)[0]
 
     def evict(self, num_tokens: int) -> int:
-        blocks = self.tree.take(1 + (num_tokens - 1) // self._page_size, time.monotonic(), None, None)
+        blocks = self.tree._evict(1 + (num_tokens - 1) // self._page_size, time.monotonic(), None, None)
         self._freed.append(blocks)
         return len(blocks) * self._page_size // 4
 

@@ -7,8 +7,8 @@
     front            the server's routes over `remote_engine`, in a process without weights
     remote_engine    an engine that is elsewhere; a request goes on at another replica if its own dies
     prefill_first    prompts at some replicas, answers at others
-    prefix_router    which replica: Serve's `RequestRouter` around `prefix_routing`
-    prefix_routing   tokens to compute + tokens queued, and which replica is asked
+    prefix_router    which replica: Serve's `RequestRouter` around `routing_policy`
+    routing_policy   tokens to compute + tokens queued, and which replica is asked
     prefix_index     which replica has which blocks
     event_feed       KV events of the replicas, as they come
     replica          an engine as a deployment

@@ -1,4 +1,4 @@
-"""Ray Serve's `RequestRouter` around `PrefixRouting`: calls of `Replica.generate` go where they are computed soonest.
+"""Ray Serve's `RequestRouter` around `RoutingPolicy`: calls of `Replica.generate` go where they are computed soonest.
 
 A call is `generate(tokens, namespace, call)`. Serve shows the router only what the caller has passed, and a class of
 ours is another class there: so tokens are plain bytes and the namespace is plain text. What a replica has to say comes
@@ -18,7 +18,7 @@ from ..runtime.events.ledger import hash_of
 from ..runtime.offload.block_key import extend_keys, root_of
 from .event_feed import EventFeed, Source
 from .prefix_index import PrefixIndex
-from .prefix_routing import Choice, PrefixRouting
+from .routing_policy import Choice, RoutingPolicy
 
 Way = tuple[Choice, Sequence[int]]
 MOST_RANKED = 4096  # requests that are being routed at a time
@@ -34,7 +34,7 @@ class PrefixRouter(RequestRouter):
         self._lock = threading.Lock()
         self._block_size = block_size
         index = PrefixIndex()
-        self._routing = PrefixRouting(index, block_size)
+        self._routing = RoutingPolicy(index, block_size)
         self._feed = EventFeed(index, self._lock)
         self._ids: dict[str, ReplicaID] = {}
         self._root_key = b""

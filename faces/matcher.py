@@ -42,6 +42,7 @@ class GrammarMatcher:
             least = constraint.min_tokens()
             raise ConfigError(f"max_tokens: {max_tokens} is too little, the shortest text may need {least} tokens")
         self._cursor = constraint.cursor()
+        self._num_vocabulary_tokens = constraint.vocabulary.size
         self._max_tokens = max_tokens
 
     @property
@@ -67,7 +68,7 @@ class GrammarMatcher:
             raise ConfigError(f"bitmask: rows of {len(row)} words; this vocabulary has {len(bits)}")
         row[: len(bits)] = bits
         row[len(bits) :] = 0
-        words, rest = divmod(self._cursor.constraint.vocabulary.size, 32)
+        words, rest = divmod(self._num_vocabulary_tokens, 32)
         allows_all = (bits[:words] == -1).all() and (rest == 0 or int(bits[words]) & (1 << rest) - 1 == (1 << rest) - 1)
         return not allows_all
 

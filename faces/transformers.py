@@ -8,7 +8,9 @@
     model.generate(**inputs, max_new_tokens=200, logits_processor=[processor])
 
 It keeps no place of its own: which cursor belongs to a row is found by the row's tokens, so beams may be reordered,
-candidates of assisted generation refused, and rows repeated. Knows no model. Cost: one mask per row and step.
+candidates of assisted generation refused, and rows repeated. Where there are fewer texts than beams, `generate` fills
+up the sampled ones with tokens of probability 0: such a row has the score -inf, and is left alone. Knows no model.
+Cost: one mask per row and step.
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ class ConstraintProcessor:
                 raise ConfigError(f"max_new_tokens: {max_new_tokens} is too little; the shortest text may need {least}")
         self._max_new_tokens = max_new_tokens
         self._prompt_length = prompt_length
-        self._cursors: dict[tuple[int, bytes], Cursor] = {}
+        self._cursors: dict[tuple[int, bytes], Cursor | None] = {}  # None: a text that is not in the constraint
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
         """input_ids `[rows, length]`, scores `[rows, vocabulary]` -> the scores, -inf for what is forbidden.
@@ -65,12 +67,12 @@ class ConstraintProcessor:
             raise ConfigError(
                 f"constraints: {len(self._constraints)} for {len(written)} rows; give one for each prompt"
             )
-        found: dict[tuple[int, bytes], Cursor] = {}
+        found: dict[tuple[int, bytes], Cursor | None] = {}
         allowed = np.ones(scores.shape, np.bool_)
         for row, tokens in enumerate(written):
             which = row // each
             cursor = found[which, tokens.tobytes()] = self._cursor(which, tokens)
-            if not cursor.is_finished:
+            if cursor is not None and not cursor.is_finished:
                 allowed[row] = _flags(self._bits(cursor), scores.shape[1])
         self._cursors = found
         return scores.masked_fill(torch.from_numpy(~allowed).to(scores.device), -torch.inf)
@@ -80,14 +82,18 @@ class ConstraintProcessor:
             return cursor.row()
         return cursor.row_within(self._max_new_tokens - 1 - cursor.num_consumed)
 
-    def _cursor(self, which: int, tokens: np.ndarray) -> Cursor:
+    def _cursor(self, which: int, tokens: np.ndarray) -> Cursor | None:
         """Where a row is: what the row without its last token was at the last call, and that token."""
-        known = self._cursors.get((which, tokens.tobytes()))
-        if known is not None:
-            return known
-        before = self._cursors.get((which, tokens[:-1].tobytes())) if len(tokens) else None
-        cursor = self._constraints[which].cursor() if before is None else before.fork()
-        for token_id in tokens[-1:].tolist() if before is not None else tokens.tolist():
+        now, before = (which, tokens.tobytes()), (which, tokens[:-1].tobytes())
+        if now in self._cursors:
+            return self._cursors[now]
+        if len(tokens) and before in self._cursors:
+            last = self._cursors[before]
+            cursor = None if last is None else last.fork()
+            is_within = cursor is None or cursor.is_finished or cursor.advance(int(tokens[-1]))
+            return cursor if is_within else None
+        cursor = self._constraints[which].cursor()
+        for token_id in tokens.tolist():
             if cursor.is_finished:
                 break  # padding
             if not cursor.advance(token_id):

@@ -47,10 +47,10 @@ def explain_miss(
     tree: core.Tree, tokens: bytes, namespace: str, block_size: int, now: float, elsewhere_too: bool
 ) -> Explanation:
     """Walk along `tokens` in their namespace, search the ghosts at its end, then try other namespaces (if wanted)."""
-    num_cached, num_partial = tree.look(tokens, namespace)
+    num_cached, num_partial = tree._peek(tokens, namespace)
     num_left = len(tokens) // 4 - num_cached
-    evicted_at = tree.evicted_at(tokens, namespace) if num_left else None
-    there = {other: tree.look(tokens, other)[0] for other in (tree.namespaces() if elsewhere_too else ())}
+    evicted_at = tree._evicted_at(tokens, namespace) if num_left else None
+    there = {other: tree._peek(tokens, other)[0] for other in (tree._namespaces() if elsewhere_too else ())}
     elsewhere = max(there, key=there.__getitem__, default=None)
     if elsewhere is not None and there[elsewhere] <= num_cached:
         elsewhere = None

@@ -96,7 +96,7 @@ class RadixTree(core.Tree):
     @property
     def statistics(self) -> Statistics:
         """A snapshot of all counts."""
-        return Statistics(**self.counts(), num_pinned_blocks=self._pins.num_blocks)
+        return Statistics(**self._counts(), num_pinned_blocks=self._pins.num_blocks)
 
     # ---------------------------------------------------------------- match, insert
 
@@ -108,11 +108,11 @@ class RadixTree(core.Tree):
         Args:
             tokens: packed int32 (see `pack`).
         """
-        return Match(*self.find(tokens, namespace, self._clock()), self)
+        return Match(*self._match(tokens, namespace, self._clock()), self)
 
     def peek(self, tokens: bytes, namespace: str) -> int:
         """How many tokens `match` would find, those of the donor included. Changes and counts nothing."""
-        return sum(self.look(tokens, namespace))
+        return sum(self._peek(tokens, namespace))
 
     def insert(
         self,
@@ -141,14 +141,14 @@ class RadixTree(core.Tree):
             TypeError: `block_cost` returned no number. After any exception the tree holds the same prefixes as before.
         """
         packed = blocks if isinstance(blocks, bytes) else pack(blocks)
-        num_new, node, duplicates = self.put(
+        num_new, node, duplicates = self._insert(
             tokens, packed, namespace, after, priority, self._clock(), self._block_cost, self._tell
         )
         return Inserted(num_new, node, unpack(duplicates))
 
     def touch(self, node: Node) -> None:
         """Count a use of the prefix that ends at `node`, as `match` does: for a tail that served as a donor."""
-        self.use(node, self._clock())
+        self._touch(node, self._clock())
 
     # ---------------------------------------------------------------- leases and pins
 
@@ -170,7 +170,7 @@ class RadixTree(core.Tree):
             PinBudgetExceeded: the pinned blocks would exceed `max_pinned_blocks`; nothing was pinned.
         """
         now = self._clock()
-        num_tokens, node, *_ = self.find(tokens, namespace, now)
+        num_tokens, node, *_ = self._match(tokens, namespace, now)
         return self._pins.add(Pin(node, num_tokens, now + ttl))
 
     def unpin(self, pin: Pin) -> bool:
@@ -207,15 +207,15 @@ class RadixTree(core.Tree):
         Raises:
             TypeError: `spare` did not return an int.
         """
-        freed = self._take(num_blocks, spare)
+        freed = self._evict_leaves(num_blocks, spare)
         if len(freed) < num_blocks and self._pins and self._pins.end_expired(self._clock()):
-            freed += self._take(num_blocks - len(freed), spare)
+            freed += self._evict_leaves(num_blocks - len(freed), spare)
         if len(freed) < num_blocks and spare is not None:
-            freed += self._take(num_blocks - len(freed), None)
+            freed += self._evict_leaves(num_blocks - len(freed), None)
         return freed
 
-    def _take(self, num_blocks: int, spare: Spare | None) -> list[int]:
-        return unpack(self.take(max(0, min(num_blocks, self.num_cached_blocks)), self._clock(), spare, self._tell))
+    def _evict_leaves(self, num_blocks: int, spare: Spare | None) -> list[int]:
+        return unpack(self._evict(max(0, min(num_blocks, self.num_cached_blocks)), self._clock(), spare, self._tell))
 
     def clear(self) -> list[int]:
         """End all pins and evict everything that is not leased; returns the ids."""
@@ -245,5 +245,5 @@ class RadixTree(core.Tree):
         self._snapshot().audit(self._pins)
 
     def _snapshot(self) -> Snapshot:
-        nodes = [NodeRecord(*fields) for fields in self.nodes()]
-        return Snapshot(self.block_size, nodes, self.candidates(), self.counts())
+        nodes = [NodeRecord(*fields) for fields in self._nodes()]
+        return Snapshot(self.block_size, nodes, self._candidates(), self._counts())

@@ -24,13 +24,13 @@ from .runtime.server.wire import exchange
 ROOT = Path(__file__).resolve().parent.parent
 DEPLOY = ROOT / "deploy"
 ADDED = {"instance", "job"}  # labels that Prometheus adds
-WORDS = {"sum", "by", "le", "rate", "increase", "histogram_quantile", "or", "instance", "status", "reason"}
+WORDS = {"sum", "by", "le", "rate", "increase", "histogram_quantile", "or", "instance", "status", "reason", "tier"}
 
 
 @pytest.fixture(scope="module")
 def series() -> dict[str, set[str]]:
     """By name, the labels of what a server shows after a request."""
-    driver = AsyncEngine(threaded_engine())
+    driver = AsyncEngine(threaded_engine(host_memory_bytes=1 << 16))
     app = create_app(driver, ServerSettings(tool_call_format="none", reasoning_format="none"))
 
     async def scrape() -> str:

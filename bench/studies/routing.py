@@ -36,7 +36,7 @@ from random import Random
 from typing import Any, Protocol
 
 from phloem.cluster.prefix_index import PrefixIndex
-from phloem.cluster.prefix_routing import Choice, PrefixRouting
+from phloem.cluster.routing_policy import Choice, RoutingPolicy
 
 BLOCK = 16
 TOKENS_PER_SECOND = 10_000
@@ -94,7 +94,7 @@ class Way(Protocol):
 
 class Phloem:
     def __init__(self, random: Random) -> None:
-        self.routing = PrefixRouting(PrefixIndex(), BLOCK, random)
+        self.routing = RoutingPolicy(PrefixIndex(), BLOCK, random)
         self.join, self.leave = self.routing.add, self.routing.forget
 
     def choose(self, prompt: Prompt) -> str:

@@ -80,7 +80,7 @@ auto match(Tree& tree, const nb::bytes& tokens, const nb::str& space, double now
   return std::tuple(found.num_tokens, found.node, found.partial_node, found.num_partial_tokens, found.partial_block);
 }
 
-auto look(Tree& tree, const nb::bytes& tokens, const nb::str& space) { return tree.look(unpacked(tokens), Space(space)); }
+auto peek(Tree& tree, const nb::bytes& tokens, const nb::str& space) { return tree.peek(unpacked(tokens), Space(space)); }
 
 nb::bytes continuation(Tree& tree, const nb::bytes& tokens, const nb::str& space, size_t count) {
   return pack(tree.continuation(unpacked(tokens), Space(space), count));
@@ -184,7 +184,7 @@ nb::dict counts(const BoundTree& bound) {
   return found;
 }
 
-void use(Tree& tree, NodeId node, double now) { tree.use(node, now); }
+void touch(Tree& tree, NodeId node, double now) { tree.touch(node, now); }
 void lease(Tree& tree, NodeId node) { tree.lease(node); }
 void release(Tree& tree, NodeId node) { tree.release(node); }
 size_t num_sole_blocks(Tree& tree, NodeId node) { return tree.num_sole_blocks(node); }
@@ -204,24 +204,24 @@ void add_radix(nb::module_& module) {
   });
   nb::class_<BoundTree>(radix, "Tree")
       .def(nb::init<int64_t, const std::string&, size_t>())
-      .def("find", alone("match", &match))
-      .def("look", alone("peek", &look))
+      .def("_match", alone("match", &match))
+      .def("_peek", alone("peek", &peek))
       .def("continuation", alone("continuation", &continuation), nb::arg("tokens"), nb::arg("namespace"), nb::arg("count"))
-      .def("put", alone("insert", &insert), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(),
+      .def("_insert", alone("insert", &insert), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(),
            nb::arg().none(), nb::arg().none())
-      .def("use", alone("touch", &use))
+      .def("_touch", alone("touch", &touch))
       .def("lease", alone("lease", &lease), nb::arg("node"))
       .def("release", alone("release", &release), nb::arg("node"))
       .def("num_sole_blocks", alone("num_sole_blocks", &num_sole_blocks), nb::arg("node"))
       .def("packed_blocks", alone("packed_blocks", &path_blocks), nb::arg("node"))
       .def("path_tokens", alone("path_tokens", &path_tokens), nb::arg("node"))
       .def("is_tail", alone("is_tail", &is_tail), nb::arg("node"))
-      .def("take", alone("evict", &evict), nb::arg(), nb::arg(), nb::arg().none(), nb::arg().none())
-      .def("evicted_at", alone("evicted_at", &evicted_at))
+      .def("_evict", alone("evict", &evict), nb::arg(), nb::arg(), nb::arg().none(), nb::arg().none())
+      .def("_evicted_at", alone("evicted_at", &evicted_at))
       .def_prop_ro("num_cached_blocks", [](const BoundTree& bound) { return bound.tree.counts().num_cached_blocks; })
       .def_prop_ro("num_leased_blocks", [](const BoundTree& bound) { return bound.tree.counts().num_leased_blocks; })
-      .def("counts", &counts)
-      .def("nodes", alone("nodes", &nodes))
-      .def("namespaces", alone("namespaces", &namespaces))
-      .def("candidates", alone("candidates", &candidates));
+      .def("_counts", &counts)
+      .def("_nodes", alone("nodes", &nodes))
+      .def("_namespaces", alone("namespaces", &namespaces))
+      .def("_candidates", alone("candidates", &candidates));
 }

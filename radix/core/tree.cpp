@@ -172,7 +172,7 @@ Match Tree::match(Tokens tokens, std::string_view space, double now) {
   return match;
 }
 
-std::pair<size_t, size_t> Tree::look(Tokens tokens, std::string_view space) {
+std::pair<size_t, size_t> Tree::peek(Tokens tokens, std::string_view space) {
   const Place place = walk(find_root(space), tokens);
   const size_t num_partial = place.num_agreeing % block_size_;
   return {place.offset + place.num_agreeing - num_partial, num_partial};
@@ -267,7 +267,7 @@ void Tree::mark_use(Node* node, double now) noexcept {
   node->era = era_;
 }
 
-void Tree::use(NodeId id, double now) {
+void Tree::touch(NodeId id, double now) {
   Node* node = find(id, nullptr);
   if (!node) return;
   ++node->num_hits;

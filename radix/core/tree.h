@@ -163,7 +163,7 @@ class Tree {
   // Prefix matching: the longest cached prefix. Counts as a use of it; splits the node if it ends inside a run.
   Match match(Tokens tokens, std::string_view space, double now);
   // How many tokens `match` would find: (in whole blocks, in the donor after them). Changes and counts nothing.
-  std::pair<size_t, size_t> look(Tokens tokens, std::string_view space);
+  std::pair<size_t, size_t> peek(Tokens tokens, std::string_view space);
   // At most `count` tokens that follow `tokens` in the tree, up to the first branch. Changes nothing.
   std::vector<int32_t> continuation(Tokens tokens, std::string_view space, size_t count);
   // Insertion of a prefix, from the root or `after` the end of a node. `blocks` has one id per whole block, and one
@@ -171,7 +171,7 @@ class Tree {
   Inserted insert(Tokens tokens, Blocks blocks, std::string_view space, NodeId after, int32_t priority, double now,
                   const BlockCost& block_cost);
   // Counts a use of the prefix that ends at a node, and a hit. No effect if it was evicted.
-  void use(NodeId id, double now);
+  void touch(NodeId id, double now);
 
   void lease(NodeId id);  // protects the prefix that ends at a node, until released as often
   void release(NodeId id);

@@ -56,7 +56,7 @@ class CacheReport:
         tree: the tree drawn, or None where it is not to be shown.
         loaded_tokens: those of the cached tokens that were read from a tier below the pool.
         num_stored_blocks: copied to such a tier, since start.
-        host_bytes, disk_bytes: what the tiers hold.
+        tier_bytes: what each tier holds, by its name, fastest first.
     """
 
     block_size: int
@@ -76,8 +76,7 @@ class CacheReport:
     tree: str | None = None
     loaded_tokens: int = 0
     num_stored_blocks: int = 0
-    host_bytes: int = 0
-    disk_bytes: int = 0
+    tier_bytes: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     @property
     def hit_rate(self) -> float:
@@ -121,9 +120,8 @@ class CacheReport:
         yield ""
         yield f"prompt tokens from the cache: {self.cached_tokens:,} of {self.prompt_tokens:,} ({self.hit_rate:.1%})"
         yield f"blocks evicted: {self.num_evicted_blocks:,} (policy {self.eviction_policy})"
-        if self.num_stored_blocks or self.host_bytes or self.disk_bytes:
-            host, disk = self.host_bytes >> 20, self.disk_bytes >> 20
-            yield f"below the pool: {host:,} MiB in host memory, {disk:,} MiB on disk"
+        if self.tier_bytes:
+            yield "below the pool: " + ", ".join(f"{name} {size >> 20:,} MiB" for name, size in self.tier_bytes.items())
             yield f"  {self.num_stored_blocks:,} blocks stored, {self.loaded_tokens:,} cached tokens read from there"
         if self.what_if:
             yield ""

@@ -16,7 +16,7 @@ def keep_scores(scores: PromptScores, request: Request, start: int) -> None:
     if wanted is None:
         return
     start = max(start, wanted)
-    scored = request.prompt_logprobs[start - wanted : request.num_computed_tokens - wanted]
+    scored = request.prompt_logprobs[start - wanted : max(0, request.num_computed_tokens - wanted)]
     if scored:
         scores.write(request.blocks, start, [one.logprob for one in scored], [one.top for one in scored])
 

@@ -17,7 +17,7 @@ from .sampling import MaxTokens, Seed, Temperature, TopP, UseAdapter, usage_line
 if TYPE_CHECKING:
     from ..engine.engine import Engine
     from ..request import Delta, SamplingParams
-    from ..server.tool_calls import Reader
+    from ..server.formats.events import Reader
     from ..tokenizer.tokenizer import Tokenizer
 
 HELP = "/reset forgets the conversation, /system TEXT sets the system prompt, /exit leaves"
@@ -114,19 +114,21 @@ class Conversation:
 
 def _reader(tokenizer: Tokenizer, prompt_ids: Sequence[int]) -> tuple[Reader | None, bool]:
     """What separates reasoning from the answer to a prompt, if the model has both; whether special tokens mark it."""
-    from ..server.harmony import HarmonyReader
-    from ..server.think import BEGIN, END, ThinkReader, thinks, thought_at_end
+    from ..server.formats.harmony import HarmonyReader
+    from ..server.formats.thoughts import BEGIN, END, ThoughtReader, thinks, thought_at_end
 
     if "<|channel|>" in tokenizer.special_ids:
         return HarmonyReader(), True
     if not thinks(tokenizer, "auto"):
         return None, False
-    return ThinkReader(thought_at_end(tokenizer, prompt_ids)), not tokenizer.special_ids.keys().isdisjoint((BEGIN, END))
+    return ThoughtReader(thought_at_end(tokenizer, prompt_ids)), not tokenizer.special_ids.keys().isdisjoint(
+        (BEGIN, END)
+    )
 
 
 def _apart(reader: Reader) -> Callable[[Delta], str]:
     """Shows reasoning on stderr, faintly, and what is for the user on stdout."""
-    from ..server.tool_calls import Content, Reasoning
+    from ..server.formats.events import Content, Reasoning
 
     def show(delta: Delta) -> str:
         said = ""

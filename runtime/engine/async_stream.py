@@ -52,7 +52,7 @@ class AsyncStream:
         self.request_id = request_id
         self._steps = steps
         self._engine = engine
-        self._is_fork = isinstance(begin, Inbox)
+        self._inbox = begin if isinstance(begin, Inbox) else None  # of a fork
         self._deltas = _receive(steps, request_id, num_outputs, begin)
 
     def __aiter__(self) -> AsyncStream:
@@ -64,8 +64,8 @@ class AsyncStream:
     async def aclose(self) -> None:
         """Ends the request if it has not ended, and the iteration."""
         await self._deltas.aclose()
-        if self._is_fork:  # it may run though no delta has been asked for
-            self._steps.abort(self.request_id)
+        if self._inbox is not None:  # it may run though no delta has been asked for
+            self._steps.leave([(self.request_id, self._inbox.deliver)])
 
     async def fork(self, n: int = 1, sampling: SamplingParams | None = None, *, index: int = 0) -> list[AsyncStream]:
         """`n` streams that go on from where this request stands now; each begins with all of its output so far.
@@ -105,4 +105,4 @@ async def _receive(steps: StepThread, request_id: str, num_open: int, begin: Pre
             yield event
     finally:
         if num_open:
-            steps.abort(request_id)
+            steps.leave([(request_id, inbox.deliver)])

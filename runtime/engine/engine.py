@@ -291,7 +291,7 @@ class Engine:
             stream.end()
         if unfinished:
             with suppress(EngineStopped):
-                self.step_thread.abort(*(stream.request_id for stream in unfinished)).result()
+                self.step_thread.leave([(stream.request_id, stream.deliver) for stream in unfinished]).result()
 
     # -- adapters and cache ------------------------------------------------------------------------------------
 

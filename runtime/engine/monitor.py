@@ -99,9 +99,7 @@ class Monitor:
             num_evicted_blocks=self._prefix_cache.num_evicted_blocks,
             num_event_batches=events.num_batches,
             num_dropped_event_batches=events.num_dropped,
-            host_bytes=lower.host_bytes,
-            disk_bytes=lower.disk_bytes,
-            shared_bytes=lower.shared_bytes,
+            tier_bytes=lower.num_bytes,
             num_waiting_tokens=num_waiting_tokens,
             running_adapters=running_adapters,
             waiting_adapters=waiting_adapters,
@@ -138,8 +136,7 @@ class Monitor:
             tree=tree.draw(label=self._label) if shows_tree else None,
             loaded_tokens=statistics.loaded_tokens,
             num_stored_blocks=statistics.num_stored_blocks,
-            host_bytes=statistics.host_bytes,
-            disk_bytes=statistics.disk_bytes,
+            tier_bytes=statistics.tier_bytes,
         )
         return report, visits
 

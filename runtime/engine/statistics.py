@@ -6,7 +6,8 @@ Knows finished requests; it knows no tensors. Cost: a few additions per finished
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from ..request import Phase, Request
 
@@ -19,9 +20,9 @@ class EngineStatistics:
     `num_ahead` of the `num_steps` had their forward queued before the step before was read. After an exception in the
     engine the requests that it does not concern go on: `num_recoveries` times; `num_failed` requests were ended by one.
     `loaded_tokens` of the `cached_tokens` were read from a tier below the pool. What became of blocks there: copied
-    to it, read back, not copied since too many waited; failures; what host memory, the folder on disk and, as far
-    as this process knows, the shared store hold (`TierStatistics`). Batches of KV events that were published, and
-    that were dropped since too many waited.
+    to it, read back, not copied since too many waited; failures; `tier_bytes`, what each of them holds, by its name, as
+    far as this process knows (`TierStatistics`). Batches of KV events that were published, and that were dropped since
+    too many waited.
 
     `num_waiting_tokens`: tokens of the requests in the queue, cached or not. `running_adapters`, `waiting_adapters`:
     names of the adapters of requests in the batch and in the queue, sorted. All three, like the counters of tokens,
@@ -58,9 +59,7 @@ class EngineStatistics:
     num_evicted_blocks: int = 0
     num_event_batches: int = 0
     num_dropped_event_batches: int = 0
-    host_bytes: int = 0
-    disk_bytes: int = 0
-    shared_bytes: int = 0
+    tier_bytes: Mapping[str, int] = field(default_factory=dict)
     num_waiting_tokens: int = 0
     running_adapters: tuple[str, ...] = ()
     waiting_adapters: tuple[str, ...] = ()

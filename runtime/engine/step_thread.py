@@ -6,10 +6,11 @@
     request_factory.prepare ──► commands ────────► between two steps: queue, abort, fork, pin …
     Stream, AsyncStream ◄────── deltas ◄────────── core.step()
 
-The thread alone touches the core, so the core needs no lock, and Ctrl-C, which Python raises in the main thread only,
-never stops a change half way. It is started by the first command. It is a daemon, but one that is inside compiled code
-when the interpreter goes away would take the process down (SIGABRT), so it is also ended at exit. A process that was
-forked has no such thread: there all commands are refused.
+The thread alone changes the core, so the core needs no lock, and Ctrl-C, which Python raises in the main thread only,
+never stops a change half way; other threads call `prepare` and `statistics`, which change nothing. The thread is
+started by the first command. It is a daemon, but one that is inside compiled code when the interpreter goes away would
+take the process down (SIGABRT), so it is also ended at exit. A process that was forked has no such thread: there all
+commands are refused.
 
 Knows no prompts and no text, only the core's calls and where the deltas of a request go. Cost: a look-up per delta.
 """
@@ -17,6 +18,7 @@ Knows no prompts and no text, only the core's calls and where the deltas of a re
 from __future__ import annotations
 
 import atexit
+import logging
 import math
 import os
 import queue
@@ -32,6 +34,8 @@ from typing import Generic, TypeVar
 from ...errors import EngineStopped, RequestError
 from ..request import Delta, Request, SamplingParams
 from .engine_core import EngineCore
+
+logger = logging.getLogger("phloem")
 
 Result = TypeVar("Result")
 Event = Delta | BaseException
@@ -116,7 +120,11 @@ class StepThread:
 
     def abort(self, *request_ids: str) -> Future[None]:
         """Ends these requests if they have not ended; the future is done when their blocks are free."""
-        return self.call(lambda: self._abort(request_ids))
+        return self.call(lambda: self._abort([(request_id, None) for request_id in request_ids]))
+
+    def leave(self, readers: Sequence[tuple[str, Deliver]]) -> Future[None]:
+        """As `abort`, but only what is delivered there: later requests may have the same ids."""
+        return self.call(lambda: self._abort(readers))
 
     def fork(
         self, request_id: str, n: int, sampling: SamplingParams | None, index: int, new_sink: Callable[[str], Deliver]
@@ -203,7 +211,7 @@ class StepThread:
         self._sinks.clear()
         self._backlog.clear()
         for deliver in waiting:
-            deliver(self._stopped())
+            _deliver_safely(deliver, self._stopped())
 
     def _wait_for_work(self) -> None:
         """Returns when there is a step to do or a command was executed; meanwhile pins end when their time is over."""
@@ -234,17 +242,25 @@ class StepThread:
             try:
                 self._enqueue(requests, deliver)
             except Exception as error:
-                deliver(error)
+                _deliver_safely(deliver, error)
 
-    def _abort(self, request_ids: tuple[str, ...]) -> None:
+    def _abort(self, readers: Sequence[tuple[str, Deliver | None]]) -> None:
+        """Ends requests; with a reader only if they are its own."""
         if self._backlog:
-            kept = [entry for entry in self._backlog if entry[0][0].request_id not in request_ids]
-            self._backlog = deque(kept)
-        for request_id in request_ids:
-            deliver, _ = self._sinks.pop(request_id, (None, 0))
+            wanted = dict(readers)
+            self._backlog = deque(
+                (requests, deliver)
+                for requests, deliver in self._backlog
+                if requests[0].request_id not in wanted or wanted[requests[0].request_id] not in (None, deliver)
+            )
+        for request_id, reader in readers:
+            deliver, _ = self._sinks.get(request_id, (None, 0))
+            if reader not in (None, deliver):
+                continue
+            self._sinks.pop(request_id, None)
             self._core.abort(request_id)
             if deliver is not None:  # it may have been aborted by its name, and not by its reader
-                deliver(RequestError("the request was aborted"))
+                _deliver_safely(deliver, RequestError("the request was aborted"))
 
     def _dispatch(self, delta: Delta) -> None:
         sink = self._sinks.get(delta.request_id)
@@ -257,7 +273,9 @@ class StepThread:
                 self._sinks[delta.request_id] = (deliver, num_open)
             else:
                 del self._sinks[delta.request_id]
-        deliver(delta)
+        if not _deliver_safely(deliver, delta):
+            self._sinks.pop(delta.request_id, None)
+            self._core.abort(delta.request_id)
 
     def _stopped(self) -> EngineStopped:
         if self._process not in (0, os.getpid()):
@@ -272,4 +290,14 @@ def _tell(deliveries: Iterable[Deliver], begun: Future[None]) -> None:
     error = begun.exception()
     if error is not None:
         for deliver in deliveries:
-            deliver(error)
+            _deliver_safely(deliver, error)
+
+
+def _deliver_safely(deliver: Deliver, event: Event) -> bool:
+    """False: the reader has failed, which costs no other request anything."""
+    try:
+        deliver(event)
+    except Exception:
+        logger.exception("a reader of a request has failed; the request is aborted")
+        return False
+    return True

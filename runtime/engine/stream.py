@@ -98,7 +98,7 @@ class Stream:
     def abort(self) -> None:
         """Ends the request; its blocks are free before the next step. Iterating ends too, on any thread."""
         self.end()
-        self._steps.abort(self.request_id)
+        self._steps.leave([(self.request_id, self.deliver)])
 
     def end(self) -> None:
         """Ends the iteration, on any thread; the request itself goes on."""

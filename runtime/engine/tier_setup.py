@@ -11,6 +11,7 @@ import numpy as np
 from ...errors import ConfigError
 from ..cache.followers import Followers
 from ..config import EngineConfig
+from ..events.facts import Medium
 from ..events.kv_events import KVEvents
 from ..execute.adapters import Adapters
 from ..execute.kv_cache import KVCache
@@ -22,8 +23,8 @@ from ..offload.device_copy import DeviceCopy
 from ..offload.fingerprint import fingerprint_of
 from ..offload.load_cost import LoadCost
 from ..offload.lower_tiers import LowerTiers
-from ..offload.redis_tier import RedisTier, connect
-from ..offload.tier import Changed, TierName, ignore_changes
+from ..offload.stores import open_store
+from ..offload.tier import Changed, ignore_changes
 from ..path_fault import path_fault
 from .event_setup import make_events
 
@@ -67,7 +68,7 @@ def _make_tiers(
     fingerprint = IN_THIS_PROCESS
     if config.host_memory_bytes:
         slab = np.empty((config.host_memory_bytes // block_bytes, block_bytes), np.uint8)
-        tiers.append(MemoryTier(slab, _listener(events, "host")))
+        tiers.append(MemoryTier(slab, _listener(events, "CPU_PINNED")))
     if config.disk_cache is not None:
         path = Path(os.path.expanduser(config.disk_cache))
         fault = path_fault(path)
@@ -77,13 +78,13 @@ def _make_tiers(
         if not folder.is_writable:
             logger.warning("disk_cache: %s cannot be written to; what it holds is read, nothing is added", folder.path)
         fingerprint = fingerprint_of(config, loaded, folder.path, remembers=folder.is_writable)
-        tiers.append(DiskTier(folder, config.disk_cache_bytes, fingerprint, block_bytes, _listener(events, "disk")))
+        tiers.append(DiskTier(folder, config.disk_cache_bytes, fingerprint, block_bytes, _listener(events, "DISK")))
     if config.shared_cache is not None:
-        client, secret = connect(config.shared_cache)
+        make_tier = open_store(config.shared_cache)
         if config.disk_cache is None:
             fingerprint = fingerprint_of(config, loaded, CACHE.expanduser(), remembers=_makes(CACHE.expanduser()))
-        changed = _listener(events, "shared")
-        tiers.append(RedisTier(client, secret, fingerprint, block_bytes, ttl=config.shared_cache_ttl, changed=changed))
+        changed = _listener(events, "EXTERNAL")
+        tiers.append(make_tier(fingerprint, block_bytes, ttl=config.shared_cache_ttl, changed=changed))
     return tiers, fingerprint
 
 
@@ -96,5 +97,5 @@ def _makes(folder: Path) -> bool:
         return False
 
 
-def _listener(events: KVEvents | None, name: TierName) -> Changed:
-    return ignore_changes if events is None else events.tier_listener(name)
+def _listener(events: KVEvents | None, medium: Medium) -> Changed:
+    return ignore_changes if events is None else events.tier_listener(medium)

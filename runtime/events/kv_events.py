@@ -20,10 +20,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ..offload import BlockKey
-from ..offload.tier import TierName
 from .facts import Ended, Entered, Fact, Left, Medium, Remain, Scope, TierChanged
 
-MEDIA: dict[TierName, Medium] = {"host": "CPU_PINNED", "disk": "DISK", "shared": "EXTERNAL"}
 PLAIN = Scope()
 
 ScopeOf = Callable[[str], Scope | None]
@@ -90,9 +88,9 @@ class KVEvents:
             facts, self._facts = self._facts, []
             self.publisher.publish(facts)
 
-    def tier_listener(self, name: TierName) -> Callable[[Sequence[tuple[bytes, bool]]], None]:
+    def tier_listener(self, medium: Medium) -> Callable[[Sequence[tuple[bytes, bool]]], None]:
         """For a tier to say, on any thread, which digests it has now (True) and which it has lost, in order."""
-        medium, publish = MEDIA[name], self.publisher.publish
+        publish = self.publisher.publish
         return lambda changes: publish([TierChanged(medium, changes)], joins=True)
 
     def statistics(self) -> EventStatistics:

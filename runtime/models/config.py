@@ -272,7 +272,10 @@ def _intermediate_size(fields: Fields, options: Architecture, experts: ExpertsCo
         return size
     multiple = fields.integer("block_multiple_of", 256, at_most=MOST_WIDTH)
     factor = fields.number("block_ffn_dim_multiplier", 1.0)
-    return -(-int(factor * int(2 * size / 3)) // multiple) * multiple
+    width = -(-int(factor * int(2 * size / 3)) // multiple) * multiple
+    if not 0 < width <= MOST_WIDTH:
+        raise fields.odd(key, f"a width that makes an MLP of 1 to {MOST_WIDTH} numbers, not {width:.3g}")
+    return width
 
 
 def _left_aside(fields: Fields, options: Architecture, num_layers: int) -> tuple[str, ...]:

@@ -63,8 +63,11 @@ def read_ropes(
         local = parameters.section("sliding_attention") if per_type else Fields({}, fields.place)
         ropes.append(read(local, fields.number("rope_local_base_freq", options.local_theta or theta)))
     used = [1 if window and has_local else 0 for window in windows]
-    if options.positions_key and fields.values.get(options.positions_key) != "rope":
-        used = [-1] * len(used)
+    if options.positions_key:
+        positions = fields.values.get(options.positions_key)
+        if positions not in (None, "rope", "nope"):
+            raise fields.odd(options.positions_key, '"rope" or "nope"')
+        used = used if positions == "rope" else [-1] * len(used)
     if options.unturned and "sliding_window" in fields:
         used = [rope if window else -1 for rope, window in zip(used, windows, strict=True)]
     keeps = fields.values.get("no_rope_layers")

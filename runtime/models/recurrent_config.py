@@ -1,8 +1,8 @@
 """Layers that keep a state instead of keys and values: which they are, and how large a state is.
 
-A state takes the place of all earlier tokens, so its size does not grow with them; see `kernels/state_rounds.py`. Knows
-no tensors. Sources: short convolutions LFM2 (arXiv 2511.23404); Gated DeltaNet arXiv 2412.06464, as Qwen3-Next
-has it; Mamba 2 arXiv 2405.21060, as Granite 4 has it.
+A state takes the place of all earlier tokens, so its size does not grow with them. Knows no tensors. Sources: short
+convolutions LFM2 (arXiv 2511.23404); Gated DeltaNet arXiv 2412.06464, as Qwen3-Next has it; Mamba 2 arXiv 2405.21060,
+as Granite 4 has it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from .json_file import MOST_WIDTH, Fields
+from .json_file import MOST_OF_A_NUMBER, MOST_WIDTH, Fields
 
 Kind = Literal["short_conv", "delta", "state_space"]
 MOST_TAPS, MOST_STATE_HEADS = 64, 1 << 12
@@ -162,11 +162,15 @@ def _state_space(
 
 def _limits(fields: Fields) -> tuple[float, float]:
     """`time_step_limit`, in which transformers writes infinity as an object of its own."""
-    found = fields.values.get("time_step_limit") or [0.0, math.inf]
+    found = fields.values.get("time_step_limit", [0.0, math.inf])
+    if found is None:
+        found = [0.0, math.inf]
     if not isinstance(found, list) or len(found) != 2:
         raise fields.odd("time_step_limit", "two numbers")
     low, high = (math.inf if one == {"__float__": "Infinity"} else one for one in found)
-    if any(isinstance(one, bool) or not isinstance(one, int | float) for one in (low, high)) or not 0 <= low < high:
+    if any(isinstance(one, bool) or not isinstance(one, int | float) for one in (low, high)) or not (
+        0 <= low < MOST_OF_A_NUMBER and low < high and (high < MOST_OF_A_NUMBER or high == math.inf)
+    ):
         raise fields.odd("time_step_limit", "two rising numbers")
     return float(low), float(high)
 
@@ -179,7 +183,11 @@ def _layers(fields: Fields, options: RecurrentOptions, num_layers: int) -> tuple
             raise fields.odd("layer_types", f"{num_layers} entries of {' or '.join(known)}")
         return tuple(kind in options.names for kind in kinds)
     attends = fields.values.get("full_attn_idxs")
-    if isinstance(attends, list):
+    if attends is not None:
+        if not isinstance(attends, list) or any(
+            type(index) is not int or not 0 <= index < num_layers for index in attends
+        ):
+            raise fields.odd("full_attn_idxs", f"a list of layers, of 0 to {num_layers - 1}")
         return tuple(index not in attends for index in range(num_layers))
     if options.kind != "delta":
         return (options.kind == "state_space",) * num_layers

@@ -10,9 +10,9 @@ There is no index that could be wrong: a file is there or it is not. What this p
 it is not written again and mostly not asked for in vain; if another process has removed it, it is a miss.
 
 Whatever goes wrong is a miss and costs no request anything: an error of the disk or a full one stops writing for
-`PAUSE` seconds, a file that is not what its name says is removed, a folder that has vanished is made anew. The log says
-so once for each kind. There is no fsync: what a crash of the machine leaves half written does not agree with its
-checksum.
+`PAUSE` seconds, files that are not what their names say are removed, all of a prefix at once, a folder that has
+vanished is made anew. The log says so once for each kind. There is no fsync: what a crash of the machine leaves half
+written does not agree with its checksum.
 
 The budget is for the whole folder, with the files of all processes and models. A process that finds it exceeded, by
 what it has written itself and what was there when it last looked, removes what was used longest ago (`trim`) down to
@@ -36,7 +36,7 @@ from pathlib import Path
 from .block_file import HEADER_BYTES, CorruptBlock, read_block, write_block
 from .block_key import DIGEST_BYTES, BlockKey
 from .folder import Folder, keep_key
-from .tier import Changed, Row, TierName, ignore_changes
+from .tier import Changed, Row, ignore_changes
 from .trim import PARENT_BYTES, StoredFile, choose_victims
 
 PAUSE = 30.0  # seconds without writing, after it has failed
@@ -66,7 +66,7 @@ class DiskTier:
         num_removed: files that have made room for others.
     """
 
-    name: TierName = "disk"
+    name = "disk"
     writes_through = True
 
     def __init__(
@@ -130,7 +130,25 @@ class DiskTier:
         return next((number for number, key in enumerate(keys) if key not in self), len(keys))
 
     def read_blocks(self, keys: Sequence[BlockKey], rows: Row) -> int:
-        return next((number for number, key in enumerate(keys) if not self.read(key, rows[number])), len(keys))
+        num_good = len(keys)
+        for number, key in enumerate(keys):
+            path = self._path(key)
+            try:
+                read_block(path, self._secret, self._fingerprint, key, rows[number])
+                continue
+            except CorruptBlock as error:  # reads on: there may be more, and each would cost another request a miss
+                goes_on = True
+                self._fault("corrupt", f"{path}: {error}; the file is not used any more, and its KV computed again")
+                self._remove(path)
+            except OSError as error:
+                goes_on = False
+                if not isinstance(error, FileNotFoundError):
+                    self._fault("read", f"{path}: cannot be read ({error}); its KV is computed again")
+            self._unlearn(key.digest)
+            num_good = min(num_good, number)
+            if not goes_on:
+                break
+        return num_good
 
     def put_blocks(self, keys: Sequence[BlockKey], rows: Row) -> int:
         return sum(self.put(key, row) for key, row in zip(keys, rows, strict=True))
@@ -158,23 +176,6 @@ class DiskTier:
         self._gone.discard(key.digest)
         self._num_bytes += self._file_bytes
         return True
-
-    def read(self, key: BlockKey, out: Row) -> bool:
-        """Reads a block into `out`; False if it is not there, or not what it should be. `out` may be spoilt then."""
-        path = self._path(key)
-        try:
-            read_block(path, self._secret, self._fingerprint, key, out)
-            return True
-        except FileNotFoundError:
-            self._unlearn(key.digest)
-        except CorruptBlock as error:
-            self._unlearn(key.digest)
-            self._fault("corrupt", f"{path}: {error}; the file is not used any more, and its KV computed again")
-            self._remove(path)
-        except OSError as error:
-            self._unlearn(key.digest)
-            self._fault("read", f"{path}: cannot be read ({error}); its KV is computed again")
-        return False
 
     def touch(self, keys: Sequence[BlockKey]) -> None:
         if not self.is_writable or not keys:

@@ -11,9 +11,9 @@ Every block carries a checksum under this key, so a file that was written by a u
 taken for a block. The key lies in the folder, so all processes that may read it share the blocks.
 
 A user who can write to the folder could also remove blocks or exchange the key. So a folder that belongs to another
-user, or that others can write to, is refused unless the caller says that it is shared on purpose. Root counts as
-trusted. What is made in a shared folder is for all who share it (`sharing`), and otherwise for its owner alone (mode
-0600).
+user, or that others can write to, is refused unless the caller says that it is shared on purpose. A key that users can
+write to who cannot write to the folder is always refused. Root counts as trusted. What is made in a shared folder is
+for all who share it (`sharing`), and otherwise for its owner alone (mode 0600).
 
 Knows no blocks.
 """
@@ -92,12 +92,7 @@ def open_folder(path: Path, *, shared: bool = False) -> Folder:
             f"disk_cache: {path / KEY}, the key of the checksums, cannot be used ({error.strerror}); make it readable,"
             " or remove it: blocks that were written under it are then computed again"
         ) from error
-    owner = (path / KEY).stat().st_uid
-    if not shared and not _is_trusted(owner):
-        raise ConfigError(
-            f"disk_cache: {path / KEY}, the key of the checksums, was made by another user (uid {owner}); remove it,"
-            " or give a folder that does not exist yet"
-        )
+    _check_key(path, state, shared=shared)
     return Folder(path, key, is_writable, sharing)
 
 
@@ -195,6 +190,22 @@ def _check_owner(path: Path, state: os.stat_result) -> None:
         raise ConfigError(
             f"disk_cache: other users can write to {path} (mode {stat.S_IMODE(state.st_mode):04o}); name a folder that"
             f" does not exist yet, as {path / 'phloem'} (it is made for you alone), `chmod go-w` this one, or {shared}"
+        )
+
+
+def _check_key(path: Path, folder: os.stat_result, *, shared: bool) -> None:
+    """Whether only users who are trusted with the folder could have exchanged its key."""
+    state = (path / KEY).stat()
+    what = f"disk_cache: {path / KEY}, the key of the checksums,"
+    if not shared and not _is_trusted(state.st_uid):
+        raise ConfigError(
+            f"{what} was made by another user (uid {state.st_uid}); remove it, or give a folder that does not exist yet"
+        )
+    if state.st_mode & OTHERS_WRITE & ~folder.st_mode:
+        raise ConfigError(
+            f"{what} can be written to by other users (mode {stat.S_IMODE(state.st_mode):04o}), who could then write"
+            " blocks: if one of them may have done so, remove the folder; otherwise run"
+            f" `chmod go-w {path / KEY}`"
         )
 
 

@@ -38,7 +38,7 @@ from ...radix import pack
 from ..path_fault import path_fault
 from . import DiskTier, MemoryTier, Tier, open_folder
 from .block_key import BlockKey, extend_keys, root_of
-from .redis_tier import RedisTier, connect
+from .stores import open_store
 
 FORM = 1  # of what is kept; another one is not read
 
@@ -170,8 +170,7 @@ class KVStore:
             return MemoryTier(np.empty((max_bytes // self._block_bytes, self._block_bytes), np.uint8))
         try:
             if isinstance(place, str) and "://" in place:
-                client, secret = connect(place)
-                return RedisTier(client, secret, self._fingerprint, self._block_bytes, ttl=ttl)
+                return open_store(place)(self._fingerprint, self._block_bytes, ttl=ttl)
             folder = Path(place).expanduser()
             fault = path_fault(folder)
             if fault is not None:

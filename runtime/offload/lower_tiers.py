@@ -13,9 +13,9 @@ Belongs to the step's thread. Knows tiers by their one face (`tier`), fastest fi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..execute.kv_cache import KVCache
 from . import BlockKey, Tier
@@ -36,15 +36,14 @@ class TierStatistics:
         num_loaded: read back into the pool.
         num_dropped: not copied, since the writer was busy.
         num_faults: files that could not be read or written, or were not what they should be, and other failures.
+        num_bytes: what each tier holds, as far as this process knows, by its name, fastest first.
     """
 
     num_stored: int = 0
     num_loaded: int = 0
     num_dropped: int = 0
     num_faults: int = 0
-    host_bytes: int = 0
-    disk_bytes: int = 0
-    shared_bytes: int = 0
+    num_bytes: Mapping[str, int] = field(default_factory=dict)
 
 
 class LowerTiers:
@@ -114,13 +113,10 @@ class LowerTiers:
 
     def statistics(self) -> TierStatistics:
         """Safe on any thread."""
-        num_bytes = {tier.name: tier.num_bytes for tier in self._tiers}
         return TierStatistics(
             num_stored=self._writer.num_written,
             num_loaded=self.loads.num_loaded,
             num_dropped=self._writer.num_dropped,
             num_faults=self._failures.number + sum(tier.num_faults for tier in self._tiers),
-            host_bytes=num_bytes.get("host", 0),
-            disk_bytes=num_bytes.get("disk", 0),
-            shared_bytes=num_bytes.get("shared", 0),
+            num_bytes={tier.name: tier.num_bytes for tier in self._tiers},
         )

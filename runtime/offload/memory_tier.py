@@ -16,7 +16,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 
 from .block_key import BlockKey
-from .tier import Changed, Row, TierName, ignore_changes
+from .tier import Changed, Row, ignore_changes
 
 
 class MemoryTier:
@@ -30,7 +30,7 @@ class MemoryTier:
         max_blocks: how many it holds.
     """
 
-    name: TierName = "host"
+    name = "host"
     writes_through = False
 
     def __init__(self, slab: Row, changed: Changed = ignore_changes) -> None:

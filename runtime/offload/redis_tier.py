@@ -17,6 +17,7 @@ No call but `may_have` and `wants`, which ask nothing, is for the step's thread.
 
 from __future__ import annotations
 
+import functools
 import logging
 import threading
 import time
@@ -27,7 +28,7 @@ from ...errors import ConfigError
 from .block_file import HEADER_BYTES, CorruptBlock, check_block, head_of
 from .block_key import BlockKey
 from .circuit_breaker import Breaker
-from .tier import Changed, Row, TierName, ignore_changes
+from .tier import Changed, Row, ignore_changes
 
 PREFIX = b"phloem:2:"
 DEADLINE = 0.5  # seconds for an answer
@@ -51,7 +52,7 @@ class RedisTier:
         clock: seconds, for pauses.
     """
 
-    name: TierName = "shared"
+    name = "shared"
     writes_through = True
 
     def __init__(
@@ -219,19 +220,20 @@ class RedisTier:
             logger.warning("shared_cache: %s. KV is computed instead. Later faults are counted, not reported.", error)
 
 
+def open_store(url: str) -> functools.partial[RedisTier]:
+    """See `stores.Open`."""
+    return functools.partial(RedisTier, *connect(url))
+
+
 def connect(url: str) -> tuple[Any, bytes]:
     """A client of a store, and the secret of its checksums. A store that does not answer now may do so later.
 
     url: `redis://[user][:password]@host:port/number`, `rediss://…` (TLS), or `unix://[:password]@/path`.
 
     Raises:
-        ConfigError: the URL is none, the extra is not installed, or the store refuses the password.
+        ConfigError: the URL is none or names no host, the extra is not installed, or the store refuses the password.
     """
-    shown = _without_password(url)
-    if not url.startswith(("redis://", "rediss://", "unix://")):
-        raise ConfigError(
-            f"shared_cache: {shown!r}: expected redis://HOST:PORT/NUMBER, rediss://… (TLS) or unix:///PATH"
-        )
+    shown = without_password(url)
     try:
         import redis
         from redis.backoff import NoBackoff
@@ -242,6 +244,10 @@ def connect(url: str) -> tuple[Any, bytes]:
         client = redis.Redis.from_url(
             url, socket_timeout=DEADLINE, socket_connect_timeout=DEADLINE, retry=Retry(NoBackoff(), 0)
         )
+        if not _names_a_place(client):
+            raise ConfigError(
+                f"shared_cache: {shown!r} names no host or socket; write for example redis://127.0.0.1:6379/0"
+            )
         client.ping()
     except (redis.AuthenticationError, redis.exceptions.NoPermissionError) as error:
         raise ConfigError(
@@ -257,7 +263,14 @@ def connect(url: str) -> tuple[Any, bytes]:
     return client, (password or "").encode()
 
 
-def _without_password(url: str) -> str:
+def _names_a_place(client: Any) -> bool:
+    """Whether the URL said where the store is: the client would take this machine's store otherwise."""
+    settings = client.connection_pool.connection_kwargs
+    return bool(settings.get("host") or settings.get("path"))
+
+
+def without_password(url: str) -> str:
+    """What of a URL may be shown."""
     scheme, sign, rest = url.partition("://")
     return f"{scheme}{sign}{rest.rpartition('@')[2]}"[:200]
 

@@ -2,14 +2,14 @@
 
 Nothing that goes wrong in a tier fails a request: what cannot be read is a miss, what cannot be written is dropped, and
 a tier counts and logs its own faults. It is made with a `Changed`, which it calls, on any thread, with the digests that
-it has from now on, as far as it knows, or has lost. A new kind of tier is one class with this interface, and a line in
-`tier_setup`.
+it has from now on, as far as it knows, or has lost. A new kind of tier is a module with this interface, and a line in
+the table of `stores`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,6 @@ import numpy.typing as npt
 from .block_key import BlockKey
 
 Row = npt.NDArray[np.uint8]
-TierName = Literal["host", "disk", "shared"]
 # called with digests, and whether a tier has them now or has lost them, in order
 Changed = Callable[[Sequence[tuple[bytes, bool]]], None]
 
@@ -30,13 +29,13 @@ class Tier(Protocol):
     """Blocks of one size, each a row of uint8 `[block_bytes]`.
 
     Attributes:
-        name: in statistics, and for what reading costs.
+        name: in statistics, reports and metrics, and for what reading costs; no two tiers of an engine have the same.
         writes_through: it is given blocks when they are computed; others are given what the pool evicts.
         num_bytes: what it holds, as far as this process knows.
         num_faults: how often reading or writing has failed, or a block was not what its key says.
     """
 
-    name: TierName
+    name: str
     writes_through: bool
     num_faults: int
 

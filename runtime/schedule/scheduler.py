@@ -17,10 +17,8 @@ Which request is admitted is decided by a forecast of the pool (see `admission`)
 running request that is cheapest to resume is preempted *into the tree*: resuming it is a hit unless its blocks were
 needed. What a request waits for is evicted last.
 
-After a fault the unfinished requests are all that counts: whatever else is here is made again from them (`restart`), so
-nothing that was left half done stays.
-
-Knows requests and the prefix cache; it knows no tensors.
+After a fault all else is made again from the unfinished requests (`restart`). Knows requests and the prefix cache; it
+knows no tensors.
 """
 
 from __future__ import annotations

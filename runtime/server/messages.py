@@ -1,32 +1,35 @@
 """POST /v1/messages: Anthropic's API on the same work, for agents that speak it.
 
-Everything is the chat endpoint's (`messages_request`), but for how the answer is shown (`message_blocks`). Errors have
-Anthropic's shape on these paths (`errors`).
+Everything is the chat endpoint's (`messages_request`), but for how the answer is shown::
+
+    Reasoning  ──►  {"type": "thinking", "thinking": …, "signature": ""}
+    Content    ──►  {"type": "text", "text": …}
+    CallBegun, Arguments  ──►  {"type": "tool_use", "id": …, "name": …, "input": {…}}
+
+A call that was cut short has as much of its input as there is. Errors have Anthropic's shape on these paths (`errors`).
 """
 
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 from fastapi import APIRouter
+from pydantic_core import from_json
 from starlette.requests import Request
 from starlette.responses import Response
 
 from ..request import Delta, FinishReason, Usage
-from .answering import respond
+from .answer import Frame, input_tokens, respond_to_chat
 from .body import read_request
 from .description import answer, described
 from .errors import dump_json
-from .message_blocks import Event, MessageBlocks
+from .formats.events import Arguments, CallBegun, Content, Event, Finish, Reasoning
 from .messages_request import RENAMED, CountRequest, MessagesRequest
-from .outputs import Output
 from .prepare import PreparedChat
 from .service import Service
-from .single_answer import SingleAnswer
-from .stream import frame
-from .tool_calls import Reader
 
 ANSWER = answer(None, "id", "type", "role", "model", "content", "stop_reason", "stop_sequence", "usage")
 COUNT = answer(None, "input_tokens")
@@ -35,80 +38,121 @@ COUNT = answer(None, "input_tokens")
 def messages_router(service: Service) -> APIRouter:
     router = APIRouter()
 
-    def asked(request: Request, body: CountRequest) -> SingleAnswer:
-        service.check_ready()
-        show = partial(ShownMessage, service.check_model(body.model))
-        state = request.state
-        return SingleAnswer(service, body, service.api_key(state), state.record, RENAMED, show)
-
     @router.post("/v1/messages", **described(ANSWER, MessagesRequest, streams=True))
     async def messages(request: Request) -> Response:
         body = await read_request(request, MessagesRequest, service.settings)
-        return await respond(service, request, asked(request, body), stream=bool(body.stream))
+        service.check_ready()
+        show = partial(MessageShape, service.check_model(body.model))
+        return await respond_to_chat(service, request, body, show, stream=body.stream, renamed=RENAMED)
 
     @router.post("/v1/messages/count_tokens", **described(COUNT, CountRequest))
     async def count_tokens(request: Request) -> Response:
-        """How many tokens the prompt has, tools and template included; nothing is computed."""
         body = await read_request(request, CountRequest, service.settings)
-        counted = {"input_tokens": await asked(request, body).input_tokens()}
+        counted = {"input_tokens": await input_tokens(service, request, body, RENAMED)}
         return Response(dump_json(counted), media_type="application/json")
 
     return router
 
 
-class ShownMessage:
-    """A message, or the events that build it up."""
+class MessageShape:
+    """A message, or the events of the wire that build it up, block by block."""
 
     def __init__(self, model: str, prepared: PreparedChat) -> None:
-        self._model = model
-        self._id = f"msg_{uuid.uuid4().hex}"
-        self._blocks = MessageBlocks()
-        self._reader = prepared.reader()
-        self._is_open = False
-
-    def whole(self, output: Output) -> dict[str, Any]:
-        blocks, reader = self._blocks, self._reader
-        blocks.push(reader.push(output.text, is_last=True))
-        blocks.end()
-        ending = _ending(output.reason, output.stopped_by, blocks, reader)
-        return self._message(blocks.blocks, output.usage) | ending
-
-    def push(self, delta: Delta) -> bytes:
-        blocks, reader = self._blocks, self._reader
-        events: list[Event] = []
-        if not self._is_open:
-            self._is_open = True
-            begun = self._message([], delta.usage) | {"stop_reason": None, "stop_sequence": None}
-            events.append({"type": "message_start", "message": begun})
-        events += blocks.push(reader.push(delta.text, is_last=delta.finish_reason is not None))
-        if delta.finish_reason is not None:
-            events += blocks.end()
-            ending = _ending(delta.finish_reason, delta.stopped_by, blocks, reader)
-            events.append({"type": "message_delta", "delta": ending, "usage": _usage(delta.usage)})
-            events.append({"type": "message_stop"})
-        return b"".join([frame(event, event["type"]) for event in events])
-
-    def _message(self, content: list[dict[str, Any]], usage: Usage) -> dict[str, Any]:
-        return {
-            "id": self._id,
+        self._begun: dict[str, Any] = {
+            "id": f"msg_{uuid.uuid4().hex}",
             "type": "message",
             "role": "assistant",
-            "model": self._model,
-            "content": content,
-            "usage": _usage(usage),
+            "model": model,
         }
+        self._blocks: list[dict[str, Any]] = []  # those that have ended
+        self._open: dict[str, Any] | None = None  # the block as it begins
+        self._texts: list[str] = []
+        self._has_begun = False
+        self._whole: dict[str, Any] = {}
+
+    def push(self, prompt: int, delta: Delta, events: Sequence[Event]) -> list[Frame]:
+        usage = _usage(delta.usage)
+        shown: list[dict[str, Any]] = []
+        if not self._has_begun:
+            self._has_begun = True
+            begun = self._begun | {"content": [], "usage": usage, "stop_reason": None, "stop_sequence": None}
+            shown.append({"type": "message_start", "message": begun})
+        for event in events:
+            if isinstance(event, Finish):
+                shown += self._end_block()
+                ending = _ending(event)
+                self._whole = self._begun | {"content": self._blocks, "usage": usage} | ending
+                shown.append({"type": "message_delta", "delta": ending, "usage": usage})
+                shown.append({"type": "message_stop"})
+            else:
+                shown += self._add(event)
+        return [(body["type"], body) for body in shown]
+
+    def end(self) -> bytes:
+        return b""
+
+    def whole(self) -> dict[str, Any]:
+        return self._whole
+
+    def _add(self, event: Event) -> list[dict[str, Any]]:
+        """An event of the open block, or of the one that it begins."""
+        begin, delta = _shown(event)
+        shown = []
+        if begin is not None and (begin["type"] == "tool_use" or begin != self._open):
+            shown = self._end_block()
+            self._open = begin
+            shown.append({"type": "content_block_start", "index": len(self._blocks), "content_block": begin})
+        if delta is not None:
+            kind, text = delta
+            self._texts.append(text)
+            name = "partial_json" if kind == "input_json" else kind
+            body = {"type": f"{kind}_delta", name: text}
+            shown.append({"type": "content_block_delta", "index": len(self._blocks), "delta": body})
+        return shown
+
+    def _end_block(self) -> list[dict[str, Any]]:
+        """The open block ends, if there is one."""
+        if self._open is None:
+            return []
+        text, block = "".join(self._texts), dict(self._open)
+        if block["type"] == "tool_use":
+            block["input"] = _input_of(text)
+        else:
+            block[block["type"]] = text
+        self._blocks.append(block)
+        self._open, self._texts = None, []
+        return [{"type": "content_block_stop", "index": len(self._blocks) - 1}]
 
 
-def _ending(
-    reason: FinishReason | None, stopped_by: str | int | None, blocks: MessageBlocks, reader: Reader
-) -> dict[str, Any]:
+def _shown(event: Event) -> tuple[dict[str, Any] | None, tuple[str, str] | None]:
+    """The block that an event belongs to, as it begins (None: the open one), and what it adds: of which kind, and the
+    text."""
+    if isinstance(event, Content):
+        return {"type": "text", "text": ""}, ("text", event.text)
+    if isinstance(event, Reasoning):
+        return {"type": "thinking", "thinking": "", "signature": ""}, ("thinking", event.text)
+    if isinstance(event, CallBegun):
+        return {"type": "tool_use", "id": event.id, "name": event.name, "input": {}}, None
+    return None, ("input_json", event.text) if isinstance(event, Arguments) else None
+
+
+def _input_of(arguments: str) -> dict[str, Any]:
+    """As much as there is; nothing if it is no object."""
+    try:
+        found = from_json(arguments, allow_partial=True)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _ending(finish: Finish) -> dict[str, Any]:
     """Why the message ends, in Anthropic's words. "tool_use" only if every call is whole."""
-    if reason is FinishReason.LENGTH:
+    if finish.reason is FinishReason.LENGTH:
         return {"stop_reason": "max_tokens", "stop_sequence": None}
-    if not reader.in_call and any(block["type"] == "tool_use" for block in blocks.blocks):
+    if finish.has_called:
         return {"stop_reason": "tool_use", "stop_sequence": None}
-    if isinstance(stopped_by, str):
-        return {"stop_reason": "stop_sequence", "stop_sequence": stopped_by}
+    if isinstance(finish.stopped_by, str):
+        return {"stop_reason": "stop_sequence", "stop_sequence": finish.stopped_by}
     return {"stop_reason": "end_turn", "stop_sequence": None}
 
 

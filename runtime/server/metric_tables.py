@@ -33,9 +33,6 @@ GAUGES: Sequence[tuple[str, str, Reading]] = (
     ("kv_blocks_cached", "Blocks of the prefix tree.", lambda s: s.num_cached_blocks),
     ("kv_blocks_evictable", "Blocks of the prefix tree that no request holds.", lambda s: s.num_evictable_blocks),
     ("kv_blocks_held", "Blocks that running requests own.", lambda s: s.num_held_blocks),
-    ("kv_host_bytes", "KV in host memory below the pool.", lambda s: s.host_bytes),
-    ("kv_disk_bytes", "The folder of KV on disk.", lambda s: s.disk_bytes),
-    ("kv_shared_bytes", "KV in the shared store that this process knows of.", lambda s: s.shared_bytes),
 )
 COUNTERS: Sequence[tuple[str, str, Reading]] = (
     ("prompt_tokens", "Tokens of the prompts of admitted requests.", lambda s: s.prompt_tokens),
@@ -212,7 +209,11 @@ class EngineCollector(Collector):
             yield tokens
 
     def _labelled(self, statistics: EngineStatistics) -> Iterable[Metric]:
-        """Gauges whose labels are what they say."""
+        """Gauges with labels of their own."""
+        tiers = GaugeMetricFamily("phloem_kv_tier_bytes", "KV in each tier below the pool.", labels=["tier"])
+        for name, num_bytes in statistics.tier_bytes.items():
+            tiers.add_metric([name], num_bytes)
+        yield tiers
         if self._names == "vllm":
             yield _info("vllm:cache_config_info", "The KV pool, in its labels.", self._cache_config(statistics), 1.0)
             if self._has_adapters:

@@ -8,9 +8,9 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any
 
 from ...errors import RequestError
 from ..cache.reply_memory import Conversation
@@ -18,41 +18,13 @@ from ..constrain.spec import ConstraintSpec, ExtraKeys
 from ..request import RequestOptions, SamplingParams
 from .constraints import Compilations, Wanted, constraint_of
 from .errors import ApiError, api_error, invalid
-from .harmony import HarmonyReader, speaks_harmony
-from .harmony_form import after_reasoning, harmony_plan
+from .formats.events import Reader, TextOnly
+from .formats.output_format import CallPlan, OutputFormat, Reading
+from .formats.thoughts import thought_limit
 from .protocol import ChatRequest, CompletionRequest, Generation, TokenizeRequest
-from .stops import TextOnly
-from .think import BEGIN, END, ThinkReader, Thought, is_inside_thought, thought_at_end, thought_limit
-from .think_form import after_thought, has_fixed_gap, tags_after_thought
-from .thought_tokens import HarmonyTokens, ThoughtTokens, TokenCounter
-from .tool_calls import ContentReader, Reader
-from .tool_format import ToolFormat
-from .tools import ToolPlan, tool_plan
 
-
-class EngineFace(Protocol):
-    """What is read of an engine while preparing; all of it is safe on any thread."""
-
-    @property
-    def tokenizer(self) -> Any: ...
-
-    @property
-    def request_factory(self) -> Any: ...
-
-    @property
-    def max_model_len(self) -> int: ...
-
-    def encode_chat(
-        self,
-        messages: Sequence[Mapping[str, Any]],
-        *,
-        namespace: str = "",
-        adapter: str | None = None,
-        add_generation_prompt: bool = True,
-        continue_final: bool = False,
-        tools: Sequence[Mapping[str, Any]] | None = None,
-        options: Mapping[str, Any] | None = None,
-    ) -> Conversation: ...
+if TYPE_CHECKING:
+    from ..engine.engine import Engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,17 +46,11 @@ class EngineCall:
 
 @dataclass(frozen=True, slots=True)
 class PreparedChat:
-    """A request, its tools, and how its outputs are read.
-
-    Attributes:
-        reader: makes a reader for each of its outputs.
-        new_counter: makes a counter of reasoning for each of them; None: reasoning is not counted.
-    """
+    """A request, its calls, and how its outputs are read."""
 
     call: EngineCall
-    tools: ToolPlan | None
-    reader: Callable[[], Reader]
-    new_counter: Callable[[], TokenCounter] | None
+    plan: CallPlan | None
+    reading: Reading
 
 
 def namespace_of(salt: str | None, api_key: str | None) -> str:
@@ -96,111 +62,48 @@ def namespace_of(salt: str | None, api_key: str | None) -> str:
 
 
 def prepare_chat(
-    engine: EngineFace,
+    engine: Engine,
     body: ChatRequest,
     api_key: str | None,
-    tool_format: ToolFormat | None,
+    output_format: OutputFormat,
     *,
-    thinks_in_tags: bool = False,
     adapter: str | None = None,
     extra_keys: ExtraKeys = "never",
 ) -> PreparedChat:
-    """thinks_in_tags: whether the model's answers begin with a thought (see `think`); adapter: what the tokens go
-    through; extra_keys: see `ServerSettings`. Raises `ApiError` for whatever cannot be served."""
+    """output_format: the model's; adapter: what the tokens go through; extra_keys: see `ServerSettings`. Raises
+    `ApiError` for whatever cannot be served."""
     wanted = constraint_of(body, extra_keys)
-    special_texts = engine.tokenizer.special_ids
-    # a request that describes the whole answer describes its channels
+    # a request that describes the whole answer describes its thoughts and channels
     is_described = wanted is not None and wanted.spec.kind == "structural_tag"
-    is_harmony = speaks_harmony(special_texts) and not is_described
     wanted = _compiled(engine, wanted)
-    plan = _plan(body, wanted, tool_format, special_texts if is_harmony else None)
+    plan = _plan(body, wanted, output_format)
     if plan is not None:
         wanted = _compiled(engine, Wanted(plan.spec, "tools", wanted.compiled if wanted is not None else ()))
-    reader: Callable[[], Reader] | None = plan.reader if plan is not None else None
-    if is_harmony and plan is None:
-        wanted, reader = _on_channels(engine, body, wanted)
     chat = chat_prompt(engine, body, namespace_of(body.cache_salt, api_key), adapter)
     _check_rules(body, wanted)
-    thought: Thought | None = None
-    if thinks_in_tags and not is_harmony and not is_described:
-        thought = _thought(engine, body, plan, chat.token_ids)
-    if thought is not None:
-        wanted, reader = _after_thought(engine, wanted, plan, thought)
+    spec = wanted.spec if wanted is not None else None
+    reading = Reading(spec) if is_described else output_format.reading(body, spec, plan, chat.token_ids)
+    if wanted is not None and reading.spec is not None and reading.spec is not spec:
+        wanted = _compiled(engine, replace(wanted, spec=reading.spec))
     budget = body.max_completion_tokens if body.max_completion_tokens is not None else body.max_tokens
     _check_length(engine, len(chat.token_ids), budget, "messages")
     logprobs = (body.top_logprobs or 0) if body.logprobs else None
     sampling = _sampling(body, budget, logprobs, engine)
     call = _call(chat.token_ids, sampling, wanted, body, api_key, adapter)
     call.options["conversation"] = chat.text
-    if body.thinking_token_budget is not None and thought in ("open", "unsaid"):
-        call.options["thought_limit"] = thought_limit(engine.tokenizer, body.thinking_token_budget, thought)
-    if reader is not None and body.stop and (plan is not None or is_harmony):
-        new_reader = reader
-        call.options["stop_guard"] = lambda: TextOnly(new_reader())
+    if body.thinking_token_budget is not None and reading.thought in ("open", "unsaid"):
+        call.options["thought_limit"] = thought_limit(engine.tokenizer, body.thinking_token_budget, reading.thought)
+    if body.stop and reading.new_reader is not Reader:
+        call.options["stop_guard"] = lambda: TextOnly(reading.new_reader())
     if body.prediction is not None:
         call.options["prediction"] = body.prediction.content
-    if reader is not None and wanted is None and (is_harmony or BEGIN in special_texts or END in special_texts):
+    if wanted is None and reading.has_marks:
         call.options["shows_special"] = True
-    counter = _counter(engine.tokenizer, reader, thought, is_harmony=is_harmony)
-    return PreparedChat(call, plan, reader or ContentReader, counter)
-
-
-def _counter(
-    tokenizer: Any, new_reader: Callable[[], Reader] | None, thought: Thought | None, *, is_harmony: bool
-) -> Callable[[], TokenCounter] | None:
-    if thought is not None:
-        return lambda: ThoughtTokens(thought, tokenizer)
-    if not is_harmony or new_reader is None:
-        return None
-    return lambda: HarmonyTokens(cast(HarmonyReader, new_reader()), tokenizer)
-
-
-def _on_channels(
-    engine: EngineFace, body: ChatRequest, wanted: Wanted | None
-) -> tuple[Wanted | None, Callable[[], Reader] | None]:
-    """A constraint after the reasoning, and a reader; a final message that is continued needs neither."""
-    is_inside = body.continue_final_message
-    if wanted is None:
-        return None, lambda: HarmonyReader(is_inside=is_inside)
-    if is_inside:
-        return wanted, None
-    wanted = replace(wanted, spec=after_reasoning(wanted.spec))
-    return _compiled(engine, wanted), HarmonyReader
-
-
-def _thought(engine: EngineFace, body: ChatRequest, plan: ToolPlan | None, prompt_ids: Sequence[int]) -> Thought | None:
-    """What the prompt says about the answer's thought; None if there is none to be separated from an answer.
-
-    A call that is required stands after a thought only if the prompt has opened one.
-    """
-    if body.continue_final_message and body.messages:
-        return "open" if is_inside_thought(body.messages[-1].content or "") else None
-    thought = thought_at_end(engine.tokenizer, prompt_ids)
-    return None if thought == "unsaid" and plan is not None and plan.is_forced else thought
-
-
-def _after_thought(
-    engine: EngineFace, wanted: Wanted | None, plan: ToolPlan | None, thought: Thought
-) -> tuple[Wanted | None, Callable[[], Reader] | None]:
-    """A constraint after the thought, and a reader of both."""
-    new_reader = plan.reader if plan is not None else None
-    is_free = wanted is None or (plan is not None and plan.is_free)
-    if thought == "closed" and not is_free:
-        return wanted, new_reader
-    has_gap = not is_free and wanted is not None and has_fixed_gap(wanted.spec)
-    if wanted is not None and thought != "closed":
-        constrain = tags_after_thought if is_free else after_thought
-        wanted = replace(wanted, spec=constrain(wanted.spec, thought, engine.tokenizer.special_ids))
-        wanted = _compiled(engine, wanted)
-
-    def reader() -> Reader:
-        return ThinkReader(thought, new_reader() if new_reader is not None else None, has_gap=has_gap)
-
-    return wanted, reader
+    return PreparedChat(call, plan, reading)
 
 
 def prepare_completions(
-    engine: EngineFace, body: CompletionRequest, api_key: str | None, adapter: str | None, extra_keys: ExtraKeys
+    engine: Engine, body: CompletionRequest, api_key: str | None, adapter: str | None, extra_keys: ExtraKeys
 ) -> list[EngineCall]:
     """One call per prompt; extra_keys: see `ServerSettings`. Raises `ApiError` for whatever cannot be served."""
     if body.echo and body.logprobs is None and not engine.tokenizer.has_text:  # scores of a prompt need no text
@@ -221,7 +124,7 @@ def prepare_completions(
 
 
 def prompt_tokens(
-    engine: EngineFace, body: CompletionRequest | TokenizeRequest, prompt: str | Sequence[int]
+    engine: Engine, body: CompletionRequest | TokenizeRequest, prompt: str | Sequence[int]
 ) -> Sequence[int]:
     """The ids of a raw prompt. Special-token text is text, unless the request says that it is meant (`parse_special`).
 
@@ -241,7 +144,7 @@ def prompt_tokens(
 
 
 def chat_prompt(
-    engine: EngineFace, body: ChatRequest | TokenizeRequest, namespace: str = "", adapter: str | None = None
+    engine: Engine, body: ChatRequest | TokenizeRequest, namespace: str = "", adapter: str | None = None
 ) -> Conversation:
     """The messages through the chat template; raises `ApiError` if the template refuses them."""
     messages = [message.as_sent() for message in body.messages or []]
@@ -265,28 +168,19 @@ def chat_prompt(
         raise api_error(error, param="messages") from error
 
 
-def _template_options(engine: EngineFace, wanted: dict[str, Any]) -> dict[str, Any]:
+def _template_options(engine: Engine, wanted: dict[str, Any]) -> dict[str, Any]:
     """Only what the model's template reads (`enable_thinking` …); clients send more than a model knows."""
     known = engine.tokenizer.chat_template.option_names
     return {name: value for name, value in wanted.items() if name in known}
 
 
-def _plan(
-    body: ChatRequest, wanted: Wanted | None, tool_format: ToolFormat | None, harmony_marks: Collection[str] | None
-) -> ToolPlan | None:
+def _plan(body: ChatRequest, wanted: Wanted | None, output_format: OutputFormat) -> CallPlan | None:
     """The plan of calls, with the response format, if there is one, in it: that is the content's. Other constraints are
-    those of the whole output, in which there is no room for a call.
-
-    Args:
-        harmony_marks: the special tokens of a model that speaks harmony.
-    """
+    those of the whole output, in which there is no room for a call."""
     is_contents = wanted is not None and wanted.param.startswith("response_format")
     answer = wanted.spec if wanted is not None and is_contents and wanted.spec.kind != "structural_tag" else None
     try:
-        if harmony_marks is not None:
-            plan = harmony_plan(body, harmony_marks, answer)
-        else:
-            plan = tool_plan(body, tool_format, answer)
+        plan = output_format.plan(body, answer)
     except RequestError as error:
         raise api_error(error, param="tools") from error
     if plan is None or wanted is None or answer is not None:
@@ -305,7 +199,7 @@ def _check_rules(body: Generation, wanted: Wanted | None) -> None:
         raise invalid(text, name, "conflicting_constraints")
 
 
-def _compiled(engine: EngineFace, wanted: Wanted | None) -> Wanted | None:
+def _compiled(engine: Engine, wanted: Wanted | None) -> Wanted | None:
     """The same, after it was compiled (the engine finds it in the compiler's cache)."""
     if wanted is None:
         return None
@@ -317,7 +211,7 @@ def _compiled(engine: EngineFace, wanted: Wanted | None) -> Wanted | None:
     return replace(wanted, compiled=(*wanted.compiled, (began, time.monotonic())))
 
 
-def _check_length(engine: EngineFace, prompt_len: int, max_tokens: int | None, param: str) -> None:
+def _check_length(engine: Engine, prompt_len: int, max_tokens: int | None, param: str) -> None:
     """OpenAI refuses a budget that the context cannot hold; the engine itself would cut it."""
     limit = engine.max_model_len
     if prompt_len + (max_tokens or 0) <= limit:
@@ -336,7 +230,7 @@ def _sampling(
     body: Generation,
     max_tokens: int | None,
     logprobs: int | None,
-    engine: EngineFace,
+    engine: Engine,
     *,
     prompt_logprobs_from: int | None = None,
 ) -> SamplingParams:

@@ -232,6 +232,10 @@ class ChatRequest(Generation):
         self.tool_choice.check(names)
         return self
 
+    def as_chat(self) -> ChatRequest:
+        """As other APIs' requests have it."""
+        return self
+
 
 class CompletionRequest(Generation):
     prompt: Prompts

@@ -1,4 +1,4 @@
-"""Bodies of answers, as plain dicts in OpenAI's shapes. Knows tokens and usage, no HTTP and no engine.
+"""What the answers of chats and completions share, as plain dicts in OpenAI's shapes. Knows tokens and usage, no HTTP.
 
 Beyond OpenAI's fields, `usage.completion_tokens_details` says how the tokens came about: `jumped_tokens` (foreseen,
 and taken in a step they did not need), `drafted_tokens` and `sampled_tokens`.
@@ -10,42 +10,96 @@ import time
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ..cache.cache_explanation import CacheExplanation
-from ..request import FinishReason, TokenLogprob, Usage
-from .tool_calls import Calls
+from ..request import Delta, TokenLogprob, Usage
+from .prepare import EngineCall
+from .protocol import StreamOptions
+from .stream import DONE, frame
+
+if TYPE_CHECKING:
+    from ..tokenizer.tokenizer import Tokenizer
+    from .service import Service
 
 LOWEST_LOGPROB = -9999.0  # JSON has no -Infinity; OpenAI sends this number
 
 
-class TokenTexts(Protocol):
-    """What is needed of a tokenizer to show single tokens."""
+class Output:
+    """What has come of one output, for an answer that is shown whole."""
 
-    def token_bytes(self, token_id: int) -> bytes: ...
+    def __init__(self) -> None:
+        self.token_ids: list[int] = []
+        self.logprobs: list[TokenLogprob] = []
+        self.reason: str | None = None
+        self.stopped_by: str | int | None = None
 
-    def token_text(self, token_id: int) -> str: ...
+    def push(self, delta: Delta, logprobs: Sequence[TokenLogprob], reason: str | None) -> None:
+        """logprobs: those of its tokens that are shown; reason: why it has ended, in the wire's words."""
+        self.token_ids += delta.token_ids
+        self.logprobs += logprobs
+        self.reason = reason
+        self.stopped_by = delta.stopped_by
+
+    def endings(self, *, shows_ids: bool) -> dict[str, Any]:
+        return endings(self.stopped_by, self.token_ids if shows_ids else None)
 
 
-class Header:
-    """The fields that every chunk or body of one answer shares."""
+class Choices:
+    """The choices of one answer: the body around them, with the usage where it is due.
 
-    def __init__(self, prefix: str, kind: str, model: str, fingerprint: str) -> None:
-        self.id = f"{prefix}-{uuid.uuid4().hex}"
-        self.kind = kind
-        self.model = model
-        self.created = int(time.time())
-        self.fingerprint = fingerprint
+    Args:
+        kind: of the body: "chat.completion" or "text_completion".
 
-    def body(self, choices: list[dict[str, Any]], *, chunk: bool = False) -> dict[str, Any]:
-        return {
-            "id": self.id,
-            "object": f"{self.kind}.chunk" if chunk and self.kind == "chat.completion" else self.kind,
-            "created": self.created,
-            "model": self.model,
-            "system_fingerprint": self.fingerprint,
-            "choices": choices,
+    Attributes:
+        usages: for each prompt the last usage of its outputs, by index.
+        reasoning_tokens: how many there are so far.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        kind: str,
+        model: str,
+        options: StreamOptions | None,
+        calls: Sequence[EngineCall],
+    ) -> None:
+        self._service = service
+        self._options = options or StreamOptions()
+        self._calls = calls
+        prefix = "chatcmpl" if kind == "chat.completion" else "cmpl"
+        self._head = {
+            "id": f"{prefix}-{uuid.uuid4().hex}",
+            "object": kind,
+            "created": int(time.time()),
+            "model": model,
+            "system_fingerprint": service.fingerprint,
         }
+        self._chunk_head = self._head | ({"object": f"{kind}.chunk"} if kind == "chat.completion" else {})
+        self.usages: list[dict[int, Usage]] = [{} for _ in calls]
+        self.reasoning_tokens = 0
+
+    def chunk(self, choice: dict[str, Any]) -> dict[str, Any]:
+        body = self._chunk_head | {"choices": [choice]}
+        if self._options.continuous_usage_stats:
+            body["usage"] = self._usage()
+        elif self._options.include_usage:
+            body["usage"] = None
+        return body
+
+    def end(self) -> bytes:
+        """The last frames of a stream."""
+        if not self._options.include_usage:
+            return DONE
+        return frame(self._chunk_head | {"choices": [], "usage": self._usage()}) + DONE
+
+    def whole(self, choices: list[dict[str, Any]]) -> dict[str, Any]:
+        transfer = self._service.transfer_params(str(self._head["id"]), self._calls)
+        return self._head | {"choices": choices, "usage": self._usage()} | transfer
+
+    def _usage(self) -> dict[str, Any]:
+        outputs = [[usages[index] for index in sorted(usages)] for usages in self.usages if usages]
+        return usage_body(outputs, reasoning_tokens=self.reasoning_tokens)
 
 
 def usage_body(usages: Iterable[Sequence[Usage]], *, reasoning_tokens: int = 0) -> dict[str, Any]:
@@ -99,14 +153,7 @@ def cache_details(prompts: Sequence[CacheExplanation | None]) -> dict[str, Any]:
     return {"cache_explanation": shown[0] if len(shown) == 1 else shown}
 
 
-def finish_reason(reason: FinishReason | None, *, tool_calls: bool = False) -> str | None:
-    """OpenAI's word: "stop", "length" or "tool_calls"."""
-    if reason is FinishReason.STOP and tool_calls:
-        return "tool_calls"
-    return reason.value if reason is not None else None
-
-
-def chat_logprobs(logprobs: Sequence[TokenLogprob], tokenizer: TokenTexts) -> dict[str, Any]:
+def chat_logprobs(logprobs: Sequence[TokenLogprob], tokenizer: Tokenizer) -> dict[str, Any]:
     """The `logprobs` object of a chat choice."""
     content = []
     for entry in logprobs:
@@ -116,7 +163,7 @@ def chat_logprobs(logprobs: Sequence[TokenLogprob], tokenizer: TokenTexts) -> di
     return {"content": content, "refusal": None}
 
 
-def _chat_token(token_id: int, logprob: float, tokenizer: TokenTexts) -> dict[str, Any]:
+def _chat_token(token_id: int, logprob: float, tokenizer: Tokenizer) -> dict[str, Any]:
     return {
         "token": tokenizer.token_text(token_id),
         "logprob": max(logprob, LOWEST_LOGPROB),
@@ -127,7 +174,7 @@ def _chat_token(token_id: int, logprob: float, tokenizer: TokenTexts) -> dict[st
 class CompletionLogprobs:
     """The four parallel arrays of `/v1/completions`; keeps the text offset over the chunks of one output."""
 
-    def __init__(self, tokenizer: TokenTexts) -> None:
+    def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
         self._offset = 0
 
@@ -155,29 +202,6 @@ class CompletionLogprobs:
         for token, logprob in (*entry.top, (entry.token_id, entry.logprob)):
             shown.setdefault(self._tokenizer.token_text(token), max(logprob, LOWEST_LOGPROB))
         return shown
-
-
-def chat_choice(
-    index: int, found: Calls, reason: str | None, logprobs: dict[str, Any] | None, ended: dict[str, Any]
-) -> dict[str, Any]:
-    """A whole chat answer; `ended`: see `endings`."""
-    message: dict[str, Any] = {"role": "assistant", "content": found.content, "refusal": None}
-    if found.calls:
-        message = {**message, "content": found.content or None, "tool_calls": found.calls}
-    if found.reasoning:
-        message["reasoning_content"] = found.reasoning
-    return {"index": index, "message": message, "logprobs": logprobs, "finish_reason": reason, **ended}
-
-
-def chunk_choice(
-    index: int, delta: dict[str, Any], logprobs: dict[str, Any] | None = None, reason: str | None = None
-) -> dict[str, Any]:
-    return {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": reason}
-
-
-def text_choice(index: int, text: str, reason: FinishReason | None, logprobs: dict[str, Any] | None) -> dict[str, Any]:
-    """A choice of `/v1/completions`, whole or a chunk."""
-    return {"index": index, "text": text, "logprobs": logprobs, "finish_reason": finish_reason(reason)}
 
 
 def endings(stopped_by: str | int | None, token_ids: Sequence[int] | None) -> dict[str, Any]:

@@ -60,11 +60,12 @@ class RequestRecord:
         counts = {
             "prompt_tokens": sum(usage.prompt_tokens for usage in prompts.values()),
             "cached_tokens": sum(usage.cached_tokens for usage in prompts.values()),
+            "loaded_tokens": sum(usage.loaded_tokens for usage in prompts.values()),
             "completion_tokens": sum(usage.completion_tokens for usage in self._usages.values()),
         }
         shown = [f"{name}={_one_word(value)}" for name, value in self._error.items() if value]
         if prompts:
-            shown += [f"{name}={count}" for name, count in counts.items()]
+            shown += [f"{name}={count}" for name, count in counts.items() if count or name != "loaded_tokens"]
         if self._first_at is not None:
             shown.append(f"first_token={self._first_at - self._began_at:.3f}")
         return " ".join([*shown, f"seconds={self._ended_at - self._began_at:.3f}"])

@@ -1,4 +1,4 @@
-"""The output of a response, item by item, and the events that build it up. Knows pieces, no engine and no HTTP.
+"""The output of a response, item by item, and the events of the wire that build it up. Knows no engine and no HTTP.
 
 ::
 
@@ -6,8 +6,7 @@
     Content    ──►  {"type": "message", "content": [{"type": "output_text", "text": …}]}
     CallBegun, Arguments  ──►  {"type": "function_call", "call_id": …, "name": …, "arguments": …}
 
-A piece of another kind than the last, or the next call, ends one item and begins another. Whole answers and streams
-use the same builder: a whole answer is a stream whose events are not sent.
+An event of another kind than the last, or the next call, ends one item and begins another.
 """
 
 from __future__ import annotations
@@ -16,99 +15,72 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
-from .tool_calls import Arguments, CallBegun, Content, Piece
+from ..request import FinishReason
+from .formats.events import Arguments, CallBegun, CallEnded, Content, Event, Finish, Reasoning
 
-Event = tuple[str, dict[str, Any]]  # its name after "response.", and its fields
+WireEvent = tuple[str, dict[str, Any]]  # its name after "response.", and its fields
+_LOGPROBS: dict[str, Any] = {"logprobs": []}
 
 
-class TextItem:
-    """A message, or reasoning, in one part."""
+class _Item:
+    """One item: a message or reasoning, each with one part of text, or a call.
 
-    def __init__(self, output_index: int, kind: str) -> None:
-        self._id = f"{'msg' if kind == 'message' else 'rs'}_{uuid.uuid4().hex}"
-        self._index = output_index
-        self._kind = kind
-        self._part = "output_text" if kind == "message" else "reasoning_text"
-        self._logprobs: dict[str, Any] = {"logprobs": []} if kind == "message" else {}
+    Args:
+        begun: the event that begins it.
+    """
+
+    def __init__(self, index: int, begun: Event) -> None:
+        self.call = begun if isinstance(begun, CallBegun) else None
+        self.kind = kind = _kind(begun)
+        prefix = {"message": "msg", "reasoning": "rs", "function_call": "fc"}[kind]
+        self._id = f"{prefix}_{uuid.uuid4().hex}"
+        self._index = index
+        self._name = {"message": "output_text", "reasoning": "reasoning_text"}.get(kind, "function_call_arguments")
         self._texts: list[str] = []
+        self.is_whole = self.call is None  # whether the arguments of a call are complete
 
-    def takes(self, piece: Piece) -> bool:
-        return not isinstance(piece, (CallBegun, Arguments)) and _kind(piece) == self._kind
+    def begin(self) -> list[WireEvent]:
+        item = self.shown("in_progress") | ({"content": []} if self.call is None else {})
+        begun: list[WireEvent] = [("output_item.added", {"output_index": self._index, "item": item})]
+        if self.call is None:
+            begun.append(("content_part.added", self._place() | {"part": self._part("")}))
+        return begun
 
-    def begin(self) -> list[Event]:
-        item = self.item("in_progress") | {"content": []}
-        return [
-            ("output_item.added", {"output_index": self._index, "item": item}),
-            ("content_part.added", self._place() | {"part": self._shown("")}),
-        ]
+    def push(self, text: str) -> list[WireEvent]:
+        self._texts.append(text)
+        return [(f"{self._name}.delta", self._place() | {"delta": text} | self._logprobs())]
 
-    def push(self, piece: Piece) -> list[Event]:
-        self._texts.append(piece.text if not isinstance(piece, CallBegun) else "")
-        return [(f"{self._part}.delta", self._place() | {"delta": self._texts[-1]} | self._logprobs)]
-
-    def end(self, status: str) -> list[Event]:
-        item = self.item(status)
+    def end(self, status: str) -> list[WireEvent]:
+        item = self.shown(status)
+        ended: list[WireEvent] = [("output_item.done", {"output_index": self._index, "item": item})]
+        if self.call is not None:
+            whole = {"name": self.call.name, "arguments": item["arguments"]}
+            return [(f"{self._name}.done", self._place() | whole), *ended]
         [part] = item["content"]
         return [
-            (f"{self._part}.done", self._place() | {"text": part["text"]} | self._logprobs),
+            (f"{self._name}.done", self._place() | {"text": part["text"]} | self._logprobs()),
             ("content_part.done", self._place() | {"part": part}),
-            ("output_item.done", {"output_index": self._index, "item": item}),
+            *ended,
         ]
 
-    def item(self, status: str) -> dict[str, Any]:
-        own: dict[str, Any] = {"role": "assistant"} if self._kind == "message" else {"summary": []}
-        content = [self._shown("".join(self._texts))]
-        return {"id": self._id, "type": self._kind, "status": status, **own, "content": content}
+    def shown(self, status: str) -> dict[str, Any]:
+        text = "".join(self._texts)
+        item: dict[str, Any] = {"id": self._id, "type": self.kind, "status": status}
+        if self.call is not None:
+            return item | {"call_id": self.call.id, "name": self.call.name, "arguments": text}
+        own: dict[str, Any] = {"role": "assistant"} if self.kind == "message" else {"summary": []}
+        return item | own | {"content": [self._part(text)]}
+
+    def _part(self, text: str) -> dict[str, Any]:
+        own: dict[str, Any] = {"annotations": [], "logprobs": []} if self.kind == "message" else {}
+        return {"type": self._name, "text": text, **own}
+
+    def _logprobs(self) -> dict[str, Any]:
+        return _LOGPROBS if self.kind == "message" else {}
 
     def _place(self) -> dict[str, Any]:
-        return {"item_id": self._id, "output_index": self._index, "content_index": 0}
-
-    def _shown(self, text: str) -> dict[str, Any]:
-        shown: dict[str, Any] = {"type": self._part, "text": text}
-        return shown | ({"annotations": [], "logprobs": []} if self._kind == "message" else {})
-
-
-class CallItem:
-    """A call of a function."""
-
-    def __init__(self, output_index: int, call: CallBegun) -> None:
-        self._id = f"fc_{uuid.uuid4().hex}"
-        self._index = output_index
-        self._call = call
-        self._arguments: list[str] = []
-
-    def takes(self, piece: Piece) -> bool:
-        return isinstance(piece, Arguments) and piece.index == self._call.index
-
-    def begin(self) -> list[Event]:
-        return [("output_item.added", {"output_index": self._index, "item": self.item("in_progress")})]
-
-    def push(self, piece: Piece) -> list[Event]:
-        if not isinstance(piece, Arguments):
-            return []
-        self._arguments.append(piece.text)
-        return [("function_call_arguments.delta", self._place() | {"delta": piece.text})]
-
-    def end(self, status: str) -> list[Event]:
-        item = self.item(status)
-        arguments = {"name": self._call.name, "arguments": item["arguments"]}
-        return [
-            ("function_call_arguments.done", self._place() | arguments),
-            ("output_item.done", {"output_index": self._index, "item": item}),
-        ]
-
-    def item(self, status: str) -> dict[str, Any]:
-        return {
-            "id": self._id,
-            "type": "function_call",
-            "status": status,
-            "call_id": self._call.id,
-            "name": self._call.name,
-            "arguments": "".join(self._arguments),
-        }
-
-    def _place(self) -> dict[str, Any]:
-        return {"item_id": self._id, "output_index": self._index}
+        part = {"content_index": 0} if self.call is None else {}
+        return {"item_id": self._id, "output_index": self._index} | part
 
 
 class ResponseItems:
@@ -120,40 +92,44 @@ class ResponseItems:
 
     def __init__(self) -> None:
         self.items: list[dict[str, Any]] = []
-        self._open: TextItem | CallItem | None = None
+        self._open: _Item | None = None
 
-    def push(self, pieces: Sequence[Piece]) -> list[Event]:
-        """What these pieces add."""
-        events: list[Event] = []
-        for piece in pieces:
-            if self._open is None or not self._open.takes(piece):
-                events += self._end("completed")
-                events += self._begin(piece)
-            assert self._open is not None
-            events += self._open.push(piece)
-        return events
+    def push(self, events: Sequence[Event]) -> list[WireEvent]:
+        """What these events add. An answer of nothing is an empty message."""
+        shown: list[WireEvent] = []
+        for event in events:
+            if isinstance(event, Finish):
+                if self._open is None:
+                    shown += self._begin(Content(""))
+                shown += self._end(is_cut=event.reason is FinishReason.LENGTH)
+            elif isinstance(event, CallEnded):
+                assert self._open is not None
+                self._open.is_whole = True
+            else:
+                if self._open is None or isinstance(event, CallBegun) or _kind(event) != self._open.kind:
+                    shown += [*self._end(is_cut=False), *self._begin(event)]
+                if isinstance(event, (Content, Reasoning, Arguments)):
+                    assert self._open is not None
+                    shown += self._open.push(event.text)
+        return shown
 
-    def end(self, *, is_cut: bool, in_call: bool) -> list[Event]:
-        """Nothing follows. `is_cut`: the budget ended; `in_call`: a call is not complete. An answer of nothing is an
-        empty message."""
-        events = self._begin(Content("")) if self._open is None else []
-        is_cut = in_call if isinstance(self._open, CallItem) else is_cut
-        return events + self._end("incomplete" if is_cut else "completed")
-
-    def _begin(self, piece: Piece) -> list[Event]:
-        index = len(self.items)
-        assert not isinstance(piece, Arguments), "arguments without a call"
-        self._open = CallItem(index, piece) if isinstance(piece, CallBegun) else TextItem(index, _kind(piece))
+    def _begin(self, event: Event) -> list[WireEvent]:
+        assert not isinstance(event, Arguments), "arguments without a call"
+        self._open = _Item(len(self.items), event)
         return self._open.begin()
 
-    def _end(self, status: str) -> list[Event]:
-        if self._open is None:
+    def _end(self, *, is_cut: bool) -> list[WireEvent]:
+        """is_cut: the budget ended. A call is complete all the same if its arguments are."""
+        item, self._open = self._open, None
+        if item is None:
             return []
-        events = self._open.end(status)
-        self.items.append(self._open.item(status))
-        self._open = None
-        return events
+        is_cut = is_cut if item.call is None else not item.is_whole
+        status = "incomplete" if is_cut else "completed"
+        self.items.append(item.shown(status))
+        return item.end(status)
 
 
-def _kind(piece: Piece) -> str:
-    return "message" if isinstance(piece, Content) else "reasoning"
+def _kind(event: Event) -> str:
+    if isinstance(event, (CallBegun, Arguments)):
+        return "function_call"
+    return "message" if isinstance(event, Content) else "reasoning"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -15,19 +16,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ..request import Delta, FinishReason, Usage
-from .answering import respond
+from .answer import Frame, input_tokens, respond_to_chat
 from .body import read_request
 from .description import answer, described
 from .errors import dump_json
-from .outputs import Output
+from .formats.events import Event, Finish
+from .formats.reasoning_tokens import ReasoningTokens
 from .prepare import PreparedChat
 from .replies import cache_details, pin_details
-from .response_items import Event, ResponseItems
+from .response_items import ResponseItems
 from .response_request import RENAMED, ResponsesRequest
 from .service import Service
-from .single_answer import SingleAnswer
-from .stream import frame
-from .thought_tokens import ReasoningTokens
 
 ANSWER = answer("response", "id", "created_at", "model", "status", "output", "usage")
 COUNT = answer("response.input_tokens", "input_tokens")
@@ -36,68 +35,62 @@ COUNT = answer("response.input_tokens", "input_tokens")
 def responses_router(service: Service) -> APIRouter:
     router = APIRouter()
 
-    def asked(request: Request, body: ResponsesRequest) -> SingleAnswer:
-        service.check_ready()
-        show = partial(ShownResponse, body, service.check_model(body.model), service.engine.config.prefix_cache)
-        state = request.state
-        return SingleAnswer(service, body, service.api_key(state), state.record, RENAMED, show)
-
     @router.post("/v1/responses", **described(ANSWER, ResponsesRequest, streams=True))
     async def responses(request: Request) -> Response:
         body = await read_request(request, ResponsesRequest, service.settings)
-        return await respond(service, request, asked(request, body), stream=bool(body.stream))
+        service.check_ready()
+        show = partial(ResponseShape, service, body, service.check_model(body.model))
+        return await respond_to_chat(service, request, body, show, stream=body.stream, renamed=RENAMED)
 
     @router.post("/v1/responses/input_tokens", **described(COUNT, ResponsesRequest))
-    async def input_tokens(request: Request) -> Response:
-        """How many tokens the prompt has, tools and template included; nothing is computed."""
+    async def count(request: Request) -> Response:
         body = await read_request(request, ResponsesRequest, service.settings)
-        counted = {"object": "response.input_tokens", "input_tokens": await asked(request, body).input_tokens()}
+        num_tokens = await input_tokens(service, request, body, RENAMED)
+        counted = {"object": "response.input_tokens", "input_tokens": num_tokens}
         return Response(dump_json(counted), media_type="application/json")
 
     return router
 
 
-class ShownResponse:
+class ResponseShape:
     """A response object, or the events that build it up."""
 
-    def __init__(self, body: ResponsesRequest, model: str, caches: bool, prepared: PreparedChat) -> None:
+    def __init__(self, service: Service, body: ResponsesRequest, model: str, prepared: PreparedChat) -> None:
         self._body = body
         self._model = model
-        self._caches = caches
+        self._caches = service.engine.config.prefix_cache
         self._id = f"resp_{uuid.uuid4().hex}"
         self._created_at = int(time.time())
         self._items = ResponseItems()
-        self._reader = prepared.reader()
-        self._counter = ReasoningTokens(prepared.new_counter)
+        new_reader = prepared.reading.new_reader if prepared.reading.counts_thoughts else None
+        self._tokens = ReasoningTokens(new_reader, service.engine.tokenizer)
         self._num_events = 0
+        self._whole: dict[str, Any] = {}
 
-    def whole(self, output: Output) -> dict[str, Any]:
-        items, reader = self._items, self._reader
-        items.push(reader.push(output.text, is_last=True))
-        items.end(is_cut=output.reason is FinishReason.LENGTH, in_call=reader.in_call)
-        self._counter.push(0, output.token_ids)
-        return self._response(_status(output.reason), items.items, output.usage)
+    def push(self, prompt: int, delta: Delta, events: Sequence[Event]) -> list[Frame]:
+        self._tokens.push(0, delta.token_ids)
+        shown = []
+        if not self._num_events:
+            response = self._response("in_progress", [], None)
+            shown = [("created", {"response": response}), ("in_progress", {"response": response})]
+        shown += self._items.push(events)
+        if events and isinstance(events[-1], Finish):
+            status = "incomplete" if events[-1].reason is FinishReason.LENGTH else "completed"
+            self._whole = self._response(status, self._items.items, delta.usage)
+            shown.append((status, {"response": self._whole}))
+        return [self._frame(name, fields) for name, fields in shown]
 
-    def push(self, delta: Delta) -> bytes:
-        items, reader = self._items, self._reader
-        self._counter.push(0, delta.token_ids)
-        events = [] if self._num_events else self._opening()
-        events += items.push(reader.push(delta.text, is_last=delta.finish_reason is not None))
-        if delta.finish_reason is not None:
-            events += items.end(is_cut=delta.finish_reason is FinishReason.LENGTH, in_call=reader.in_call)
-            status = _status(delta.finish_reason)
-            events.append((status, {"response": self._response(status, items.items, delta.usage)}))
-        return b"".join([self._frame(name, fields) for name, fields in events])
+    def end(self) -> bytes:
+        return b""
 
-    def _opening(self) -> list[Event]:
-        response = self._response("in_progress", [], None)
-        return [("created", {"response": response}), ("in_progress", {"response": response})]
+    def whole(self) -> dict[str, Any]:
+        return self._whole
 
-    def _frame(self, name: str, fields: dict[str, Any]) -> bytes:
+    def _frame(self, name: str, fields: dict[str, Any]) -> Frame:
         kind = f"response.{name}"
         body = {"type": kind, "sequence_number": self._num_events, **fields}
         self._num_events += 1
-        return frame(body, kind)
+        return kind, body
 
     def _response(self, status: str, output: list[dict[str, Any]], usage: Usage | None) -> dict[str, Any]:
         body = self._body
@@ -123,12 +116,8 @@ class ShownResponse:
                 {"parameters": None, "strict": True, **tool.model_dump(exclude_unset=True)} for tool in body.tools
             ],
             "top_p": body.top_p,
-            "usage": _usage(usage, self._caches, self._counter.total) if usage is not None else None,
+            "usage": _usage(usage, self._caches, self._tokens.total) if usage is not None else None,
         }
-
-
-def _status(reason: FinishReason | None) -> str:
-    return "incomplete" if reason is FinishReason.LENGTH else "completed"
 
 
 def _usage(usage: Usage, caches: bool, reasoning_tokens: int) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from ...errors import ConfigError, PhloemError, RequestError
 from ..request import Delta
 from .errors import ApiError, api_error, internal, invalid, model_not_found, unavailable
+from .formats.table import output_format_of
 from .lifecycle import Lifecycle
 from .metrics import Metrics
 from .prefill import answers, engine_id, transfer_params
@@ -23,8 +24,6 @@ from .prepare import EngineCall, PreparedChat, prepare_chat, prepare_completions
 from .protocol import ChatRequest, CompletionRequest
 from .request_record import RequestRecord
 from .settings import ServerSettings
-from .think import thinks
-from .tool_format import FORMATS, tool_format_of
 
 if TYPE_CHECKING:
     from ..engine.async_engine import AsyncEngine
@@ -47,14 +46,9 @@ class Service:
         self.fingerprint = f"phloem-{version}"
         self.lifecycle = Lifecycle()
         self.metrics = Metrics(async_engine.statistics, self.engine.config, settings)
-        tokenizer, wanted = self.engine.tokenizer, settings.tool_call_format
-        if wanted in FORMATS:
-            self.tool_format = FORMATS[wanted].with_special(tokenizer.special_ids)
-        else:
-            self.tool_format = (
-                tool_format_of(tokenizer.chat_template.source, tokenizer.special_ids) if wanted == "auto" else None
-            )
-        self.thinks_in_tags = tokenizer.has_text and thinks(tokenizer, settings.reasoning_format)
+        self.output_format = output_format_of(
+            self.engine.tokenizer, settings.tool_call_format, settings.reasoning_format
+        )
         self.model_names = (settings.model_name, *settings.aliases)
         for name in self.adapter_names():
             self.check_adapter_name(name)
@@ -126,8 +120,7 @@ class Service:
             self.engine,
             body,
             api_key,
-            self.tool_format,
-            thinks_in_tags=self.thinks_in_tags,
+            self.output_format,
             adapter=self.adapter_of(model),
             extra_keys=self.settings.extra_keys,
         )

@@ -5,19 +5,21 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
 from ...errors import ConfigError
 from ..constrain.spec import ExtraKeys
 from ..setting import check_choices, setting
-from .think import ReasoningFormat
+from .formats.call_formats import CALL_FORMATS
 
 CacheIsolation = Literal["auto", "key", "none"]
 MetricNames = Literal["phloem", "vllm", "sglang"]
-ToolCallFormat = Literal[
-    "auto", "none", "hermes", "llama3_json", "function_tag", "mistral", "qwen3_coder", "glm45", "glm47"
-]
+ReasoningFormat = Literal["auto", "none", "think"]
+if TYPE_CHECKING:
+    ToolCallFormat = str
+else:
+    ToolCallFormat = Literal[("auto", "none", *CALL_FORMATS)]  # the table is the one place that names them
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +50,10 @@ class ServerSettings:
             served.
         adapter_loading: whether `POST /v1/load_lora_adapter` and `/v1/unload_lora_adapter` are served. A caller
             of them has the server open any folder that it can read.
-        tool_call_format: how the model writes tool calls (see `tool_format`); "auto": as its chat template shows them,
-            "none": calls are not looked for in free text.
-        reasoning_format: whether answers begin with a thought in tags (see `think`); "auto": as the chat template
-            shows, "think": they do, "none": tags are content. Harmony's channels are read whatever it says.
+        tool_call_format: how the model writes tool calls (see `formats.call_formats`); "auto": as its chat template
+            shows them, "none": calls are not looked for in free text.
+        reasoning_format: whether answers begin with a thought in tags (see `formats.thoughts`); "auto": as the chat
+            template shows, "think": they do, "none": tags are content. Harmony's channels are read whatever it says.
         extra_keys: whether objects under a request's schema may have keys that it does not name, where neither the
             schema nor the request says so; "schema": as JSON Schema has it, they may.
         reranker_template: the prompt of a reranker (see `reranker`): a file, or "qwen3"; None: that of the checkpoint,

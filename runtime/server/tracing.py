@@ -7,8 +7,9 @@
       └─ decode     until its last
 
 The spans are made when a request has ended, from times that were noted on its way, and are sent by a thread of their
-own. Attributes have the names of OpenTelemetry's conventions for generative AI where these have one, and `phloem.…`
-otherwise. No text of a prompt or an answer is in them, no key and no salt.
+own. Why no more of a prompt was cached is asked for only where the trace is kept. Attributes have the names of
+OpenTelemetry's conventions for generative AI where these have one, and `phloem.…` otherwise. No text of a prompt or an
+answer is in them, no key and no salt.
 """
 
 from __future__ import annotations
@@ -114,14 +115,16 @@ class TracedRecord(RequestRecord):
         self._calls: Sequence[EngineCall] = ()
         self._explained: list[bool] = []  # whether the caller asked why no more was cached
         self._asked_at = 0.0
+        self._root: Span | None = None  # begun when the engine is asked: from then on it is known whether it is kept
         self._outputs: dict[tuple[int, int], _Output] = {}
 
     def begin(self, calls: Sequence[EngineCall]) -> None:
         super().begin(calls)
         self._calls = calls
         self._asked_at = self._clock()
+        self._root = self._span("request", self._began_at, {}, self._parent, SpanKind.SERVER)
         self._explained = [bool(call.options.get("explain_cache")) for call in calls]
-        for call in calls:
+        for call in calls if self._root.is_recording() else ():
             call.options["explain_cache"] = True
 
     def push(self, prompt: int, delta: Delta) -> Delta:
@@ -140,6 +143,9 @@ class TracedRecord(RequestRecord):
         super().close(method, route, status, request_id)
         if route is None:  # a path that there is not, or a caller that was sent away
             return
+        root = self._root or self._span("request", self._began_at, {}, self._parent, SpanKind.SERVER)
+        if not root.is_recording():
+            return
         self.end()
         assert self._ended_at is not None
         operation = OPERATIONS.get(route) if self._calls else None
@@ -155,7 +161,8 @@ class TracedRecord(RequestRecord):
         code = self._error.get("code")
         if code or status >= 400:
             values["error.type"] = code or str(status)
-        root = self._span(name, self._began_at, values, self._parent, SpanKind.SERVER)
+        root.update_name(name)
+        root.set_attributes(values)
         if status >= 500 or (code and status < 400):  # a stream that has begun and failed
             root.set_status(StatusCode.ERROR)
         self._add_parts(set_span_in_context(root), self._ended_at)

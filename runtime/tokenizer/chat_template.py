@@ -27,7 +27,6 @@ from .chat_message import (
     with_calls_as_text,
 )
 from .template_environment import (
-    RefusedByTemplate,
     broken,
     compiled,
     line_of,
@@ -37,6 +36,7 @@ from .template_environment import (
     too_deep,
     undeclared,
 )
+from .template_functions import RefusedByTemplate
 from .template_tokens import SEARCHED, endings, fragments, mark_searches, written
 
 CHATML = (

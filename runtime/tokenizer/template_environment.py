@@ -7,13 +7,10 @@ and operators by the hooks below, and loops, lists, comparisons and output by fi
 
 from __future__ import annotations
 
-import datetime
-import json
-import re
 import types
 from collections.abc import Callable, Iterator, Mapping
 from functools import wraps
-from typing import Any, NoReturn
+from typing import Any
 
 import jinja2
 from jinja2 import meta, nodes
@@ -26,13 +23,13 @@ from jinja2.utils import Namespace, pass_context
 from markupsafe import Markup
 
 from ...errors import ModelError
+from .template_functions import raise_exception, strftime_now, tojson
 from .template_work import (
     CONSTANT_FILTERS,
     CONSTANT_METHODS,
     CONSTANT_TESTS,
     LINEAR_FILTERS,
     LINEAR_METHODS,
-    MAX_DATE_FORMAT,
     MAX_INT_BITS,
     PER_SLOW_CHAR,
     REFUSED_METHODS,
@@ -48,16 +45,9 @@ WORK = "_phloem_work"  # the account, among a template's variables
 TURN, MADE, SLICED, STEPPED, READ = (f"_phloem_{name}" for name in ("turn", "made", "sliced", "stepped", "read"))
 _LITERALS = (nodes.List, nodes.Tuple, nodes.Dict, nodes.Concat)
 
-
-_WIDTH_OF_DATE = re.compile(r"%[-_^#+]*\d")
 MAX_SOURCE = 1 << 20  # characters of a template
 MAX_TOKENS = 16_384  # of its expressions and tags: the longest published ones have a third of that
 MAX_LOOPS = 512  # each costs as much as there are others
-MAX_REFUSAL = 2000  # characters of what `raise_exception` says
-
-
-class RefusedByTemplate(TemplateError):
-    """The template itself called `raise_exception`."""
 
 
 class OutputTooLong(TemplateError):
@@ -137,10 +127,10 @@ def template_environment() -> jinja2.Environment:
     del environment.filters["striptags"]
     environment.globals |= {
         "namespace": ShallowNamespace,
-        "raise_exception": _raise_exception,
+        "raise_exception": raise_exception,
         "strftime_now": strftime_now,
     }
-    environment.filters["tojson"] = _tojson
+    environment.filters["tojson"] = tojson
     for name, function in environment.filters.items():
         environment.filters[name] = _charged(name, function)
     for name, function in environment.tests.items():
@@ -380,24 +370,3 @@ def _deepest_line(tree: nodes.Node) -> int:
             deepest, line = depth, node.lineno or line
         todo += [(inner, depth + 1) for inner in node.iter_child_nodes()]
     return line
-
-
-def _raise_exception(message: str) -> NoReturn:
-    raise RefusedByTemplate(str(message)[:MAX_REFUSAL])
-
-
-def strftime_now(format: str) -> str:
-    """Today's date and time. Raises TooMuchWork: a long format, or a width in it."""
-    if len(format) > MAX_DATE_FORMAT or _WIDTH_OF_DATE.search(format):
-        raise TooMuchWork(f"its format of a date is longer than {MAX_DATE_FORMAT} characters, or has a width")
-    return datetime.datetime.now().strftime(format)
-
-
-def _tojson(
-    value: Any,
-    ensure_ascii: bool = False,
-    indent: int | None = None,
-    separators: tuple[str, str] | None = None,
-    sort_keys: bool = False,
-) -> str:
-    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)

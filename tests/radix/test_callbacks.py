@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from phloem._core import radix as core
 from phloem.radix import Event, RadixTree, pack
 from phloem.radix.results import Node
 
@@ -16,43 +17,43 @@ from .small_trees import Clock
 
 Use = Callable[[RadixTree], object]
 
-# Every public method, with valid arguments. The tree has expired pins, so that the methods of pins have work.
+# Every public and every compiled method, with valid arguments; the tree has expired pins, for the methods of pins.
 USES: dict[str, Use] = {
     "audit": lambda tree: tree.audit(),
     "blocks": lambda tree: tree.blocks(),
-    "candidates": lambda tree: tree.candidates(),
+    "_candidates": lambda tree: tree._candidates(),
     "clear": lambda tree: tree.clear(),
     "continuation": lambda tree: tree.continuation(pack([1]), "", 4),
     "draw": lambda tree: tree.draw(),
     "end_expired_pins": lambda tree: tree.end_expired_pins(),
     "end_leases": lambda tree: tree.end_leases(),
     "evict": lambda tree: tree.evict(3),
-    "evicted_at": lambda tree: tree.evicted_at(pack([1]), ""),
+    "_evict": lambda tree: tree._evict(3, 1.0, None, None),
+    "_evicted_at": lambda tree: tree._evicted_at(pack([1]), ""),
     "explain": lambda tree: tree.explain(pack([1, 2, 3]), ""),
-    "find": lambda tree: tree.find(pack([1]), "", 1.0),
     "give_up_pin": lambda tree: tree.give_up_pin(),
     "insert": lambda tree: tree.insert(pack([8, 8]), [80, 81], ""),
+    "_insert": lambda tree: tree._insert(pack([8]), pack([80]), "", Node(0), 0, 1.0, None, None),
     "is_tail": lambda tree: tree.is_tail(Node(1)),
     "lease": lambda tree: tree.lease(Node(1)),
-    "look": lambda tree: tree.look(pack([1]), ""),
     "match": lambda tree: tree.match(pack([1]), ""),
-    "namespaces": lambda tree: tree.namespaces(),
-    "nodes": lambda tree: tree.nodes(),
+    "_match": lambda tree: tree._match(pack([1]), "", 1.0),
+    "_namespaces": lambda tree: tree._namespaces(),
+    "_nodes": lambda tree: tree._nodes(),
     "num_sole_blocks": lambda tree: tree.num_sole_blocks(Node(1)),
     "packed_blocks": lambda tree: tree.packed_blocks(Node(1)),
     "path_tokens": lambda tree: tree.path_tokens(Node(1)),
     "peek": lambda tree: tree.peek(pack([1]), ""),
+    "_peek": lambda tree: tree._peek(pack([1]), ""),
     "pin": lambda tree: tree.pin(pack([4]), 1.0, ""),
-    "put": lambda tree: tree.put(pack([8]), pack([80]), "", Node(0), 0, 1.0, None, None),
     "release": lambda tree: tree.release(Node(1)),
-    "take": lambda tree: tree.take(3, 1.0, None, None),
     "touch": lambda tree: tree.touch(Node(1)),
+    "_touch": lambda tree: tree._touch(Node(1), 1.0),
     "unpin": lambda tree: tree.unpin(next(iter(tree._pins))),
-    "use": lambda tree: tree.use(Node(1), 1.0),
 }
 COUNTS = {
+    "_counts",
     "block_size",
-    "counts",
     "num_cached_blocks",
     "num_evictable_blocks",
     "num_leased_blocks",
@@ -94,7 +95,7 @@ class Hooked:
         if callback == "block_cost":
             return self.tree.insert(pack([1, 2, 3, 6, 6]), [1, 2, 3, 7, 8], "")
         if callback == "spare":
-            return self.tree.take(1, 1.0, lambda namespace, tokens: self.act(0), None)
+            return self.tree._evict(1, 1.0, lambda namespace, tokens: self.act(0), None)
         return self.tree.evict(1)
 
 
@@ -110,7 +111,9 @@ def raised(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[BaseException]]:
 
 
 def test_these_are_all_methods() -> None:
-    assert {name for name in dir(RadixTree) if not name.startswith("_")} | {"block_size"} == USES.keys() | COUNTS
+    public = {name for name in dir(RadixTree) if not name.startswith("_")} | {"block_size"}
+    compiled = {name for name in vars(core.Tree) if not name.startswith("__")}
+    assert public | compiled == USES.keys() | COUNTS
 
 
 @pytest.mark.parametrize("is_elsewhere", [False, True], ids=["itself", "another thread"])

@@ -79,7 +79,7 @@ SCRIPT = """
             is_eviction = operation in (cut, take, take_told)  # whose result takes memory too
             allowed = (expected,) if is_done else (before, expected) if is_eviction else (before,)
             assert state(tree) in allowed, (operation, room, state(tree), before, expected)
-            assert sum(len(node[4]) for node in tree.nodes()) == tree.num_cached_blocks, (operation, room)
+            assert sum(len(node[4]) for node in tree._nodes()) == tree.num_cached_blocks, (operation, room)
             tree.audit()
             num_left = tree.num_cached_blocks
             assert len(tree.evict(num_left)) == num_left, (operation, room)

@@ -36,7 +36,7 @@ USES: dict[str, Callable[[RadixTree, bytes], object]] = {
     "insert ids": lambda tree, packed: tree.insert(pack([1, 2]), packed, ""),
     "pin": lambda tree, packed: tree.pin(packed, 1.0, ""),
     "explain": lambda tree, packed: tree.explain(packed, ""),
-    "evicted_at": lambda tree, packed: tree.evicted_at(packed, ""),
+    "_evicted_at": lambda tree, packed: tree._evicted_at(packed, ""),
     "common_prefix": lambda tree, packed: common_prefix(packed, pack([1, 2])),
     "common_prefix, other": lambda tree, packed: common_prefix(pack([1, 2]), packed),
     "unpack": lambda tree, packed: unpack(packed),

@@ -9,7 +9,7 @@ from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -164,6 +164,7 @@ class ByteTokenizer:
     eos_ids = (EOS,)
     json_whitespace = "compact"
     chat_template = ChatTemplate(CHATML, "test", token_texts={}, special_texts=())
+    special_ids: ClassVar[dict[str, int]] = {}
 
     def encode(self, text: str, *, special: bool = False) -> list[int]:
         return list(text.encode())

@@ -2,28 +2,40 @@
 
 from __future__ import annotations
 
+from array import array
 from functools import cache
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phloem.runtime.cache.prompt_alternatives import PromptAlternatives
+from phloem.runtime.cache.prompt_scores import PromptScores
+from phloem.runtime.cache.request_scores import keep_scores
 from phloem.runtime.config import EngineConfig
 from phloem.runtime.engine.engine import Engine
 from phloem.runtime.execute.loading import LoadedModel, load
 from phloem.runtime.request import SamplingParams, TokenLogprob
 
 from ..fakes import fake_engine
+from ..recurrent_fake import RecurrentFakeDecoder
 
 
 def scoring(wanted: int, *, max_tokens: int = 0, top: int | None = None) -> SamplingParams:
     return SamplingParams(max_tokens=max_tokens, temperature=0.0, prompt_logprobs_from=wanted, logprobs=top)
 
 
+def engine_of(*, is_recurrent: bool, **settings: Any) -> Engine:
+    return fake_engine(**({"decoder": RecurrentFakeDecoder()} if is_recurrent else {}), **settings)
+
+
 @cache
-def truth(prompt: tuple[int, ...], wanted: int, top: int | None) -> tuple[TokenLogprob, ...]:
-    return fake_engine(prefix_cache=False).generate(list(prompt), scoring(wanted, top=top)).prompt_logprobs
+def truth(
+    prompt: tuple[int, ...], wanted: int, top: int | None, is_recurrent: bool = False
+) -> tuple[TokenLogprob, ...]:
+    engine = engine_of(is_recurrent=is_recurrent, prefix_cache=False)
+    return engine.generate(list(prompt), scoring(wanted, top=top)).prompt_logprobs
 
 
 @settings(deadline=None)
@@ -41,6 +53,7 @@ def truth(prompt: tuple[int, ...], wanted: int, top: int | None) -> tuple[TokenL
         min_size=4,
         max_size=12,
     ),
+    st.booleans(),
 )
 def test_whatever_was_asked_before_scores_are_those_of_a_cold_engine(
     block_size: int,
@@ -48,9 +61,13 @@ def test_whatever_was_asked_before_scores_are_those_of_a_cold_engine(
     num_blocks: int,
     prompts: list[list[int]],
     asked: list[tuple[int, int, str]],
+    is_recurrent: bool,
 ) -> None:
-    engine = fake_engine(
-        block_size=block_size, num_blocks=num_blocks * 4 // block_size + 2, max_batch_tokens=max_batch_tokens
+    engine = engine_of(
+        is_recurrent=is_recurrent,
+        block_size=block_size,
+        num_blocks=num_blocks * 4 // block_size + 2,
+        max_batch_tokens=max_batch_tokens,
     )
     for index, position, kind in asked:
         prompt = prompts[index % len(prompts)]
@@ -64,13 +81,31 @@ def test_whatever_was_asked_before_scores_are_those_of_a_cold_engine(
             params = scoring(wanted, max_tokens=12, top=top)
             completions = engine.generate([prompt, [*prompt, 3], prompt], params)
             for completion, tokens in zip(completions, (prompt, [*prompt, 3], prompt), strict=True):
-                assert completion.prompt_logprobs == truth(tuple(tokens), wanted, top)
+                assert completion.prompt_logprobs == truth(tuple(tokens), wanted, top, is_recurrent)
         else:
             top = {"top": 2, "more": 5}.get(kind)
             assert engine.generate(prompt, scoring(wanted, top=top)).prompt_logprobs == truth(
-                tuple(prompt), wanted, top
+                tuple(prompt), wanted, top, is_recurrent
             )
         engine.audit()
+
+
+def test_scores_are_kept_though_keys_are_computed_again_before_them() -> None:
+    """A state that is further back than the keys, and chunks that end before the first score."""
+    engine = engine_of(is_recurrent=True, block_size=4, num_blocks=100, max_batch_tokens=8, state_interval=0)
+    prompt = list(range(8, 48))
+    for tokens in (prompt, [*prompt[:36], 99, 100]):
+        assert engine.generate(tokens, scoring(20)).prompt_logprobs == truth(tuple(tokens), 20, None, True)
+
+
+def test_a_chunk_that_ends_before_the_first_score_keeps_none() -> None:
+    """Of a request that has been scored and computes its prompt again."""
+    (request,) = fake_engine().core.prepare(list(range(40)), scoring(20))
+    request.prompt_logprobs = [TokenLogprob(token_id, -1.0) for token_id in range(20, 40)]
+    request.blocks, request.num_computed_tokens = array("i", range(16)), 16
+    scores = PromptScores(40, 1)
+    keep_scores(scores, request, 0)
+    assert scores.num_bytes == 0
 
 
 @pytest.mark.parametrize("block_size", [1, 4, 16])

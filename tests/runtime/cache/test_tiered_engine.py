@@ -327,9 +327,9 @@ class SlowDisk(DiskTier):
 
     gate = threading.Event()
 
-    def read(self, key: Any, out: Any) -> bool:
+    def read_blocks(self, keys: Any, rows: Any) -> int:
         self.gate.wait()
-        return super().read(key, out)
+        return super().read_blocks(keys, rows)
 
 
 @pytest.fixture

@@ -250,6 +250,47 @@ def test_leaving_a_stream_frees_its_blocks(engine: Engine) -> None:
     assert engine.statistics().num_held_blocks == 0
 
 
+@pytest.mark.parametrize("way", ["list", "submit", "stream"])
+def test_an_id_that_is_in_use_costs_its_first_request_nothing(engine: Engine, way: str) -> None:
+    params = SamplingParams(max_tokens=40, temperature=0.0)
+    first = engine.submit([1], params, request_id="mine")
+    with pytest.raises(RequestError, match="mine"):
+        if way == "list":
+            engine.generate([[2], [3]], params, request_id="mine")
+        elif way == "submit":
+            engine.submit([2], params, request_id="mine")
+        else:
+            list(engine.stream([2], params, request_id="mine"))
+    assert list(first.result().token_ids) == greedy_truth([1], 40)
+
+
+def test_a_stream_that_has_ended_ends_no_later_request_of_its_id(engine: Engine) -> None:
+    old = engine.submit([1], GREEDY, request_id="mine")
+    old.result()
+    new = engine.submit([2], SamplingParams(max_tokens=40, temperature=0.0), request_id="mine")
+    old.abort()
+    assert list(new.result().token_ids) == greedy_truth([2], 40)
+
+
+@pytest.mark.parametrize("at", ["a delta", "its end"])
+def test_a_reader_that_fails_costs_no_other_request_anything(
+    engine: Engine, at: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(event: object) -> None:
+        raise ValueError("a reader")
+
+    engine.step_thread.submit(engine.core.prepare([7], ENDLESS), fail).result()
+    if at == "a delta":
+        assert list(engine.generate([1], GREEDY).token_ids) == greedy_truth([1], 12)
+        until(lambda: not engine.core.has_work)
+    else:
+        other = engine.submit([1], ENDLESS)
+        engine.close()
+        with pytest.raises(EngineStopped):
+            other.result()
+    assert "a reader of a request has failed" in caplog.text
+
+
 def test_an_engine_that_is_forgotten_ends_its_thread() -> None:
     engine = threaded_engine()
     stream = engine.submit([1], GREEDY)

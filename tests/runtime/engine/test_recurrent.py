@@ -16,6 +16,7 @@ from phloem.errors import ConfigError, RequestError
 from phloem.runtime.config import EngineConfig
 from phloem.runtime.engine.engine import Engine
 from phloem.runtime.execute.loading import LoadedModel, load
+from phloem.runtime.models.architectures import ARCHITECTURES
 from phloem.runtime.request import SamplingParams
 
 from ..fakes import fake_engine
@@ -24,9 +25,7 @@ from ..recurrent_fake import RecurrentFakeDecoder
 from ..traffic import check_traffic
 from .test_run_ahead import ALL_PARAMS, PROMPTS, ask, params_of, truth
 
-HYBRIDS = [
-    name for name, (kind, _) in CASES.items() if kind.startswith(("Lfm2", "Qwen3Next", "Qwen3_5", "GraniteMoeHybrid"))
-]
+HYBRIDS = [name for name, (kind, _) in CASES.items() if ARCHITECTURES[kind].recurrent is not None]
 GREEDY = SamplingParams(max_tokens=9, temperature=0.0)
 
 

@@ -19,7 +19,7 @@ from phloem.runtime.request import SamplingParams
 from ..fakes import fake_engine
 
 STATE = {"num_blocks", "num_free_blocks", "num_cached_blocks", "num_evictable_blocks", "num_pinned_blocks"}
-STATE |= {"num_running", "num_waiting", "host_bytes", "disk_bytes", "shared_bytes", "block_size", "num_waiting_tokens"}
+STATE |= {"num_running", "num_waiting", "tier_bytes", "block_size", "num_waiting_tokens"}
 STATE |= {"running_adapters", "waiting_adapters"}
 
 

@@ -64,6 +64,23 @@ def test_every_output_is_valid(model: Any, vocabulary: ph.Vocabulary, way: str) 
             jsonschema.validate(json.loads(text), schema)
 
 
+def test_beams_that_are_sampled_may_outnumber_the_texts(model: Any, vocabulary: ph.Vocabulary) -> None:
+    constraint = ph.Compiler(vocabulary).choice(["yes", "no"])
+    for seed in range(5):
+        torch.manual_seed(seed)
+        processor = ConstraintProcessor(constraint, max_new_tokens=8)
+        outputs = model.generate(
+            torch.tensor([[5, 6]]),
+            attention_mask=torch.ones(1, 2, dtype=torch.int64),
+            max_new_tokens=8,
+            num_beams=4,
+            do_sample=True,
+            pad_token_id=0,
+            logits_processor=[processor],
+        )
+        assert texts(vocabulary, outputs, 2)[0] in ("yes", "no")
+
+
 def test_prompts_may_have_constraints_of_their_own(model: Any, vocabulary: ph.Vocabulary) -> None:
     compiler = ph.Compiler(vocabulary)
     constraints = [compiler.choice(["yes", "no"]), compiler.regex("[0-9]{3}")]

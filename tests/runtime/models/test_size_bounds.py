@@ -12,7 +12,7 @@ from phloem.errors import ModelError
 from phloem.runtime.models import ModelConfig
 from phloem.runtime.models.adapter_config import AdapterConfig
 
-from .test_models import DEEPSEEK, QWEN2_MOE, SMALL
+from .test_models import CASES, DEEPSEEK, QWEN2_MOE, SMALL
 
 LLAMA = {**SMALL, "architectures": ["LlamaForCausalLM"], "head_dim": 8, "num_key_value_heads": 1}
 LATENT = {**SMALL, **DEEPSEEK, "architectures": ["DeepseekV3ForCausalLM"]}
@@ -39,6 +39,17 @@ BOUNDS: list[tuple[dict[str, Any], str, int]] = [
 ]
 
 
+LFM2 = {**SMALL, **CASES["lfm2"][1], "architectures": ["Lfm2ForCausalLM"]}
+SPACES = {**SMALL, **CASES["granite-hybrid"][1], "architectures": ["GraniteMoeHybridForCausalLM"]}
+ODD: list[tuple[dict[str, Any], str, list[Any]]] = [
+    ({**LFM2, "layer_types": None}, "full_attn_idxs", [7, True, {}, "a", ["a"], [[1]], [99], [-1], [True], [1.0]]),
+    (LFM2, "block_ffn_dim_multiplier", [1e29, 10**40, 0, "a"]),
+    ({**LFM2, "block_multiple_of": 1}, "intermediate_size", [1, 0, True, 10**40]),
+    (SPACES, "time_step_limit", [0, False, "", {}, [], [0], [0, 10**400], [10**400, 10**401], [1, 0], [True, 2]]),
+    (SPACES, "position_embedding_type", [5, "x", [], True]),
+]
+
+
 def read(folder: Path, values: dict[str, Any]) -> ModelConfig:
     (folder / "config.json").write_text(json.dumps(values))
     return ModelConfig.from_folder(folder)
@@ -51,6 +62,16 @@ def test_the_largest_size_is_read_and_one_more_is_refused(
     read(tmp_path, {**values, key: most})
     with pytest.raises(ModelError, match=rf"config\.json: {key}: expected .*\b{most}\b.*, found {most + 1}$"):
         read(tmp_path, {**values, key: most + 1})
+
+
+@pytest.mark.parametrize(("values", "key", "odd"), ODD, ids=[key for _, key, _ in ODD])
+def test_odd_values_of_recurrent_layers_are_refused_by_name(
+    tmp_path: Path, values: dict[str, Any], key: str, odd: list[Any]
+) -> None:
+    read(tmp_path, values)
+    for value in odd:
+        with pytest.raises(ModelError, match=rf"config\.json: {key}|config\.json: intermediate_size: .* a width"):
+            read(tmp_path, {**values, key: value})
 
 
 @pytest.mark.parametrize("key", ["r", "rank_pattern: q_proj"])

@@ -38,7 +38,7 @@ def open_tier(folder: Path, max_bytes: int = PLENTY, fingerprint: bytes = FINGER
 
 def read(tier: DiskTier, key: BlockKey) -> np.ndarray | None:
     out = np.zeros(BLOCK_BYTES, np.uint8)
-    return out if tier.read(key, out) else None
+    return out if tier.read_blocks([key], out[None]) else None
 
 
 def files_of(folder: Path) -> list[Path]:
@@ -98,6 +98,17 @@ def test_each_flipped_byte_is_a_miss_and_the_file_is_removed(tmp_path: Path) -> 
         assert read(tier, CHAIN[0]) is None, f"byte {at}"
         assert files_of(tmp_path) == []
     assert tier.num_faults == HEADER_BYTES + BLOCK_BYTES
+
+
+def test_all_damaged_files_of_a_prefix_are_written_again_at_once(tmp_path: Path) -> None:
+    tier, rows = open_tier(tmp_path), np.stack([content(key) for key in CHAIN])
+    assert tier.put_blocks(CHAIN, rows) == len(CHAIN)
+    (tmp_path / "key").write_bytes(bytes(32))
+    tier, out = open_tier(tmp_path), np.empty_like(rows)
+    assert tier.read_blocks(CHAIN, out) == 0 and tier.num_faults == len(CHAIN)
+    assert all(map(tier.wants, CHAIN)) and tier.count(CHAIN) == 0
+    assert tier.put_blocks(CHAIN, rows) == len(CHAIN)
+    assert tier.read_blocks(CHAIN, out) == len(CHAIN) and (out == rows).all()
 
 
 def test_what_one_process_wrote_another_reads(tmp_path: Path) -> None:

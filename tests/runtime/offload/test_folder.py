@@ -34,7 +34,7 @@ def tier_of(folder: Folder, max_bytes: int = 1 << 20) -> DiskTier:
 
 def reads(tier: DiskTier, key: BlockKey = CHAIN[0]) -> bool:
     out = np.zeros(BLOCK_BYTES, np.uint8)
-    found = tier.read(key, out)
+    found = tier.read_blocks([key], out[None]) == 1
     assert not found or np.array_equal(out, BLOCK)
     return found
 
@@ -98,6 +98,21 @@ def test_a_key_that_another_user_has_put_there_is_refused(tmp_path: Path, monkey
     monkeypatch.setattr(Path, "stat", of_another)
     with pytest.raises(ConfigError, match=r"key, the key of the checksums, was made by another user \(uid 4321\)"):
         open_folder(tmp_path)
+
+
+@pytest.mark.parametrize("folder_mode", [0o700, 0o750, 0o770, 0o777])
+@pytest.mark.parametrize("key_mode", [0o600, 0o644, 0o620, 0o660, 0o602, 0o666])
+def test_a_key_that_more_users_can_write_to_than_the_folder_is_refused(
+    tmp_path: Path, folder_mode: int, key_mode: int
+) -> None:
+    open_folder(tmp_path)
+    tmp_path.chmod(folder_mode)
+    (tmp_path / KEY).chmod(key_mode)
+    if key_mode & 0o022 & ~folder_mode:
+        with pytest.raises(ConfigError, match=rf"key.*written to by other users.*{key_mode:04o}.*chmod go-w"):
+            open_folder(tmp_path, shared=True)
+        (tmp_path / KEY).chmod(key_mode & ~0o022)
+    open_folder(tmp_path, shared=True)
 
 
 def test_folder_and_key_are_their_owners_alone(tmp_path: Path) -> None:
@@ -209,7 +224,7 @@ def test_only_the_secret_makes_a_file_good(tmp_path: Path) -> None:
     (path,) = tmp_path.glob("??/*.kv")
     forged(path, folder.key)
     out = np.zeros(BLOCK_BYTES, np.uint8)
-    assert tier.read(CHAIN[0], out) and out[0] == 1
+    assert tier.read_blocks([CHAIN[0]], out[None]) == 1 and out[0] == 1
 
 
 def test_files_under_another_secret_or_of_an_older_version_are_misses(tmp_path: Path) -> None:

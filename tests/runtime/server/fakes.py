@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import codecs
+import itertools
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -160,6 +161,22 @@ class FakeEngine:
         return Conversation(self.tokenizer.apply_chat_template(messages, **options), "", 0)
 
 
+def joined(deltas: Sequence[Delta], sizes: Sequence[int]) -> list[Delta]:
+    """The same with as many tokens at a time as `sizes` says, again and again."""
+    found: list[Delta] = []
+    begin = 0
+    for size in itertools.cycle(sizes):
+        together = deltas[begin : begin + size]
+        if not together:
+            break
+        begin += size
+        text = "".join(delta.text for delta in together)
+        token_ids = tuple(token for delta in together for token in delta.token_ids)
+        logprobs = tuple(entry for delta in together for entry in delta.logprobs)
+        found.append(replace(together[-1], text=text, token_ids=token_ids, logprobs=logprobs))
+    return found
+
+
 @dataclass
 class FakeAsyncEngine:
     """Says `reply`, one byte at a time.
@@ -168,6 +185,7 @@ class FakeAsyncEngine:
         refusal: raised before the first delta.
         failure: raised after `fails_after` tokens.
         token_seconds: pause before every token.
+        sizes: how many tokens come at a time, again and again.
         broken: constraint sources that do not compile.
         gate: constraints compile once it is set, as it is unless a test closes it.
         calls: what was asked.
@@ -180,6 +198,7 @@ class FakeAsyncEngine:
     failure: Exception | None = None
     fails_after: int = 3
     token_seconds: float = 0.0
+    sizes: Sequence[int] = (1,)
     broken: dict[str, RequestError] = field(default_factory=dict)
     gate: threading.Event = field(default_factory=open_gate)
     calls: list[dict[str, Any]] = field(default_factory=list)
@@ -220,6 +239,7 @@ class FakeAsyncEngine:
                 "namespace": namespace,
                 "priority": priority,
                 "shows_special": shows_special,
+                "explain_cache": explain_cache,
                 "is_probe": is_probe,
             }
         )
@@ -250,7 +270,7 @@ class FakeAsyncEngine:
         found = []
         for index in range(sampling.n):
             guard = new_guard() if new_guard is not None else None
-            found += self._output(index, prompt, tokens, reason, sampling, guard)
+            found += joined(self._output(index, prompt, tokens, reason, sampling, guard), self.sizes)
         return found
 
     def _output(

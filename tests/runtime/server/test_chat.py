@@ -96,9 +96,6 @@ def test_logprobs_name_tokens_bytes_and_alternatives() -> None:
     assert bytes(byte for entry in content for byte in entry["bytes"]).decode() == "Hello wörld"
     assert content[0]["logprob"] == -9999.0 and content[1]["logprob"] == -0.5
     assert [entry["logprob"] for entry in content[1]["top_logprobs"]] == [-1.0, -2.0]
-    streamed = client().chat(logprobs=True, stream=True).events()[:-1]
-    entries = [e for event in streamed for e in (event["choices"][0]["logprobs"] or {"content": []})["content"]]
-    assert [entry["bytes"] for entry in entries] == [entry["bytes"] for entry in content]
 
 
 def test_content_parts_and_roles_reach_the_template() -> None:
@@ -118,18 +115,23 @@ def test_null_fields_are_fields_not_given() -> None:
     assert client().chat(**fields).status == 200
 
 
-def test_sampling_fields_reach_the_engine() -> None:
+@pytest.mark.parametrize(
+    ("fields", "seen"),
+    [
+        ({}, {"max_tokens": None, "kv_budget": None, "kv_policy": "snapkv"}),
+        ({"temperature": 0.5, "top_p": 0.9, "top_k": 5, "seed": 7, "presence_penalty": 1.0}, {}),
+        ({"stop": ["x"], "logit_bias": {"65": 3}}, {"stop": ("x",), "logit_bias": {65: 3.0}}),
+        ({"allowed_token_ids": [97, 98], "bad_words": ["ab"]}, {"allowed_token_ids": (97, 98), "bad_words": ("ab",)}),
+        ({"kv_budget": 64, "kv_policy": "sinks"}, {}),
+    ],
+    ids=lambda value: "+".join(value),
+)
+def test_fields_reach_the_engine(fields: dict[str, Any], seen: dict[str, Any]) -> None:
+    """As they were sent, unless another form is named."""
     asked = client()
-    assert (
-        asked.chat(
-            temperature=0.5, top_p=0.9, top_k=5, seed=7, stop=["x"], logit_bias={"65": 3}, presence_penalty=1
-        ).status
-        == 200
-    )
+    assert asked.chat(**fields).status == 200
     sampling = asked.engine.calls[0]["sampling"]
-    assert (sampling.temperature, sampling.top_p, sampling.top_k, sampling.seed) == (0.5, 0.9, 5, 7)
-    assert (sampling.stop, dict(sampling.logit_bias), sampling.presence_penalty) == (("x",), {65: 3.0}, 1.0)
-    assert sampling.max_tokens is None
+    assert {name: getattr(sampling, name) for name in fields | seen} == fields | seen
 
 
 @pytest.mark.parametrize("streamed", [False, True])
@@ -158,64 +160,6 @@ def test_a_failure_in_mid_stream_is_an_error_frame() -> None:
     events = answer.events()
     assert answer.status == 200 and events[-1] == "[DONE]"
     assert events[-2]["error"]["type"] == "server_error" and "secret" not in events[-2]["error"]["message"]
-
-
-WEATHER = {
-    "type": "function",
-    "function": {
-        "name": "weather",
-        "parameters": {
-            "type": "object",
-            "properties": {"city": {"$ref": "#/$defs/city"}, "hint": {"const": {"$ref": "#/kept"}}},
-            "$defs": {"city": {"type": "string"}},
-        },
-    },
-}
-CLOCK = {"type": "function", "function": {"name": "clock"}}
-
-
-def test_a_named_tool_is_called_with_the_output_as_its_arguments() -> None:
-    engine = FakeAsyncEngine(reply='{"city":"Ur"}')
-    asked = client(engine)
-    choice_of_tool = {"type": "function", "function": {"name": "weather"}}
-    choice = asked.chat(tools=[WEATHER, CLOCK], tool_choice=choice_of_tool).json()["choices"][0]
-    call = choice["message"]["tool_calls"][0]
-    assert choice["message"]["content"] is None and choice["finish_reason"] == "stop"
-    assert call["function"] == {"name": "weather", "arguments": '{"city":"Ur"}'} and call["id"].startswith("call_")
-    assert json.loads(engine.calls[0]["constraint"].source) == WEATHER["function"]["parameters"]
-    assert engine.calls[0]["prompt"].startswith("<tools>['weather', 'clock']")
-    events = client(engine).chat(tools=[WEATHER], tool_choice="required", stream=True).events()[:-1]
-    calls = [event["choices"][0]["delta"]["tool_calls"][0] for event in events[1:-1]]
-    assert calls[0]["function"]["name"] == "weather" and calls[0]["id"].startswith("call_")
-    assert "".join(call["function"]["arguments"] for call in calls) == '{"city":"Ur"}'
-    assert events[-1]["choices"][0]["finish_reason"] == "tool_calls"
-
-
-def test_a_required_call_names_one_of_the_tools() -> None:
-    engine = FakeAsyncEngine(reply='{"name":"clock","arguments":{"a":"ö"}}')
-    choice = client(engine).chat(tools=[WEATHER, CLOCK], tool_choice="required").json()["choices"][0]
-    assert choice["message"]["tool_calls"][0]["function"] == {"name": "clock", "arguments": '{"a":"ö"}'}
-    assert choice["finish_reason"] == "tool_calls"
-    calls = json.loads(engine.calls[0]["constraint"].source)["format"]["elements"]
-    assert [call["elements"][0]["value"] for call in calls] == [
-        '{"name":"weather","arguments":',
-        '{"name":"clock","arguments":',
-    ]
-    assert calls[0]["elements"][1]["json_schema"] == WEATHER["function"]["parameters"]
-    [event] = [
-        event["choices"][0]["delta"]["tool_calls"][0]["function"]
-        for event in client(engine).chat(tools=[WEATHER, CLOCK], tool_choice="required", stream=True).events()[:-1]
-        if "tool_calls" in event["choices"][0]["delta"]
-    ]
-    assert event == {"name": "clock", "arguments": '{"a":"ö"}'}
-
-
-def test_tools_leave_the_output_free_unless_one_is_required() -> None:
-    asked = client()
-    assert asked.chat(tools=[WEATHER], tool_choice="auto").json()["choices"][0]["message"]["content"] == "Hello wörld"
-    assert asked.chat(tools=[WEATHER], tool_choice="none").status == 200
-    assert [call["constraint"] for call in asked.engine.calls] == [None, None]
-    assert ["<tools>" in call["prompt"] for call in asked.engine.calls] == [True, False]
 
 
 def test_template_options_are_those_that_the_template_reads() -> None:
@@ -257,36 +201,6 @@ def test_the_servers_defaults_hold_where_a_request_says_nothing() -> None:
     assert found == [(0.6, 20), (0.6, 5), (1.0, 20), (0.6, 20)]
     assert asked.post("/v1/responses", {"input": "Hi"}).json()["temperature"] == 0.6
     assert asked.engine.calls[-1]["sampling"].top_k == 20
-
-
-def test_tokens_are_shown_whole_and_in_pieces() -> None:
-    asked = client()
-    for fields in ({}, {"stop": "wör"}, {"max_tokens": 4}, {"tools": [WEATHER], "tool_choice": "required"}):
-        whole = asked.chat(return_token_ids=True, n=2, **fields).json()
-        events = asked.chat(return_token_ids=True, n=2, stream=True, **fields).events()[:-1]
-        assert bytes(whole["prompt_token_ids"]).endswith(b"<user>Hi<assistant>")
-        assert events[0]["prompt_token_ids"] == whole["prompt_token_ids"]
-        assert not any("prompt_token_ids" in event for event in events[1:])
-        for choice in whole["choices"]:
-            own = [event["choices"][0] for event in events if event["choices"][0]["index"] == choice["index"]]
-            assert [token for found in own for token in found.get("token_ids", [])] == choice["token_ids"] != []
-            assert own[-1].get("stop_reason") == choice.get("stop_reason") == fields.get("stop")
-    plain = asked.chat().json()
-    assert "token_ids" not in plain["choices"][0] and "prompt_token_ids" not in plain
-
-
-def test_rules_about_tokens_reach_the_engine() -> None:
-    asked = client()
-    assert asked.chat(allowed_token_ids=[97, 98], bad_words=["ab"]).status == 200
-    sampling = asked.engine.calls[0]["sampling"]
-    assert (sampling.allowed_token_ids, sampling.bad_words) == ((97, 98), ("ab",))
-
-
-def test_a_budget_of_keys_and_values_reaches_the_engine() -> None:
-    asked = client()
-    assert asked.chat().status == asked.chat(kv_budget=64, kv_policy="sinks").status == 200
-    samplings = [call["sampling"] for call in asked.engine.calls]
-    assert [(sampling.kv_budget, sampling.kv_policy) for sampling in samplings] == [(None, "snapkv"), (64, "sinks")]
 
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
@@ -363,3 +277,19 @@ def test_an_answer_of_nothing_may_be_sent_back_in_anthropics_words() -> None:
     assert asked.engine.calls[-1]["prompt"] == "<user>Hi<assistant><user>So?<assistant>"
     empty = {**body, "messages": [{"role": "user", "content": []}]}
     assert asked.post("/v1/messages", empty).status == 400
+
+
+def test_structural_tags_are_asked_for_in_every_spelling() -> None:
+    tag = {"begin": "<f>", "schema": {}, "end": "</f>", "extra_keys": "never"}  # as the server would have it anyway
+    older = {"structures": [tag], "triggers": ["<f"]}
+    newer = {"format": {"type": "any_text"}}
+    for fields in (
+        {"response_format": {"type": "structural_tag", **older}},
+        {"response_format": {"type": "structural_tag", **newer}},
+        {"structural_tag": older},
+        {"structured_outputs": {"structural_tag": json.dumps(newer)}},
+    ):
+        asked = client()
+        assert asked.chat(**fields).status == 200
+        spec = asked.engine.calls[0]["constraint"]
+        assert spec.kind == "structural_tag" and json.loads(spec.source) in (older, newer)

@@ -1,8 +1,10 @@
-"""One answer in six forms: chat, responses and messages, whole and streamed, agree, whatever the model wrote."""
+"""One answer in eight forms: chats, completions, responses and messages, whole and streamed, agree, whatever the model
+wrote and however it came."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from hypothesis import given, settings
@@ -10,16 +12,20 @@ from hypothesis import strategies as st
 from openai.types.responses import Response
 from pydantic_core import from_json
 
-from phloem.runtime.server.think import BEGIN
+from phloem.runtime.server.formats.call_formats import CALL_FORMATS
+from phloem.runtime.server.formats.thoughts import BEGIN
 
 from .fakes import CharTokenizer, FakeAsyncEngine, FakeTemplate
-from .test_harmony import ANSWERS, HarmonyTokenizer
-from .tool_specs import CLOCK, WEATHER, hermes
+from .samples import CLOCK, WEATHER, WRITTEN
+from .test_harmony import HarmonyTokenizer
+from .test_readers import EXPECTED, PARTS
 from .wire import Client, client
 
-CALLS = [hermes("weather", '{"city": "Ørsta"}'), hermes("clock", "{}"), hermes("other", "{}"), "<tool_call>"]
-PARTS = st.sampled_from([*CALLS, "Let me see. ", "\n\n", "Hm", "<think>\nLong.\n</think>\n\n", "<think>", "ö <"])
-REPLIES = st.one_of(st.lists(PARTS, max_size=5).map("".join), st.sampled_from([text for text, _ in ANSWERS.values()]))
+REPLIES = st.one_of(
+    st.lists(st.sampled_from([*PARTS, "Let me see. ", "<think>\nLong.\n</think>\n\n"]), max_size=6).map("".join),
+    st.sampled_from([text for _, text, _ in EXPECTED]),
+)
+SIZES = st.lists(st.integers(1, 30), min_size=1, max_size=4)  # tokens that come at a time
 FIELDS = st.fixed_dictionaries(
     {},
     optional={
@@ -41,34 +47,76 @@ class ThinkingTokenizer(CharTokenizer):
     chat_template = ThinkingTemplate()
 
 
-def asked(reply: str, tokenizer: CharTokenizer) -> Client:
-    engine = FakeAsyncEngine(reply=reply)
+TOKENIZERS = st.sampled_from([CharTokenizer, ThinkingTokenizer, HarmonyTokenizer])
+
+
+def asked(reply: str, tokenizer: CharTokenizer, sizes: Sequence[int] = (1,), calls: str = "hermes") -> Client:
+    engine = FakeAsyncEngine(reply=reply, sizes=sizes)
     engine.engine.tokenizer = tokenizer
-    return client(engine, tool_call_format="hermes")
+    return client(engine, tool_call_format=calls)
 
 
-def whole_chat(answer: dict[str, Any]) -> tuple[Shown, str]:
-    [choice] = answer["choices"]
+def built_up_chat(events: list[Any]) -> dict[str, Any]:
+    """The body that a client puts together from the chunks of a chat or a completion."""
+    assert events.pop() == "[DONE]"
+    body: dict[str, Any] = {}
+    choices: dict[int, dict[str, Any]] = {}
+    for event in events:
+        body |= {name: value for name, value in event.items() if name != "choices"}
+        for chunk in event["choices"]:
+            found = choices.setdefault(chunk["index"], {"index": chunk["index"], "logprobs": None})
+            assert not found.get("finish_reason"), "nothing follows the finish reason"
+            found["finish_reason"] = chunk["finish_reason"]
+            found |= {name: chunk[name] for name in ("stop_reason", "prompt_token_ids") if name in chunk}
+            if "token_ids" in chunk:
+                found["token_ids"] = found.get("token_ids", []) + chunk["token_ids"]
+            if chunk["logprobs"] is not None:
+                before = found["logprobs"] or {}
+                lists = {name: value for name, value in chunk["logprobs"].items() if value is not None}
+                found["logprobs"] = chunk["logprobs"] | {name: before.get(name, []) + lists[name] for name in lists}
+            if "text" in chunk:
+                found["text"] = found.get("text", "") + chunk["text"]
+            else:
+                add_to(found.setdefault("message", {"role": "", "content": None}), chunk["delta"])
+    return body | {"choices": [choices[index] for index in sorted(choices)]}
+
+
+def add_to(message: dict[str, Any], delta: dict[str, Any]) -> None:
+    for name, value in delta.items():
+        if name == "tool_calls":
+            calls = message.setdefault("tool_calls", [])
+            for part in value:
+                if "id" in part:
+                    assert part["index"] == len(calls)
+                    calls.append({"id": part["id"], "type": part["type"], "function": {**part["function"]}})
+                else:
+                    calls[part["index"]]["function"]["arguments"] += part["function"]["arguments"]
+        elif name in ("content", "reasoning_content"):
+            message[name] = (message.get(name) or "") + value if value is not None else message.get(name)
+        else:
+            message[name] = value
+
+
+def shown_chat(body: dict[str, Any], index: int = 0) -> tuple[Shown, str]:
+    choice = body["choices"][index]
     message = choice["message"]
     calls = [(call["function"]["name"], call["function"]["arguments"]) for call in message.get("tool_calls", [])]
     shown = message.get("reasoning_content", ""), message["content"] or "", calls, choice["finish_reason"] == "length"
     return shown, choice["finish_reason"]
 
 
-def streamed_chat(events: list[Any]) -> tuple[Shown, str]:
-    reasoning, content, calls, reason = "", "", list[list[str]](), ""
-    assert events.pop() == "[DONE]"
-    for event in events:
-        [choice] = event["choices"]
-        assert not reason, "nothing follows the finish reason"
-        delta, reason = choice["delta"], choice["finish_reason"] or ""
-        reasoning += delta.get("reasoning_content", "")
-        content += delta.get("content") or ""
-        for call in delta.get("tool_calls", []):
-            if "id" in call:
-                calls.append([call["function"]["name"], ""])
-            calls[call["index"]][1] += call["function"]["arguments"]
-    return (reasoning, content, [(name, arguments) for name, arguments in calls], reason == "length"), reason
+def same(body: dict[str, Any]) -> dict[str, Any]:
+    """Without what is new in every answer, or says that it is a stream."""
+    text = json.dumps({**body, "id": 0, "created": 0, "object": body["object"].removesuffix(".chunk")})
+    kept = json.loads(text)
+    for choice in kept["choices"]:
+        if "message" in choice:
+            choice["message"]["content"] = choice["message"]["content"] or ""
+            for call in choice["message"].get("tool_calls", []):
+                assert call.pop("id").startswith("call_")
+        if choice["logprobs"] == {"content": [], "refusal": None}:
+            choice["logprobs"] = None
+    return kept
 
 
 def shown_response(answer: dict[str, Any]) -> Shown:
@@ -154,19 +202,25 @@ def message_built_up(events: list[Any]) -> dict[str, Any]:
     return message | events[-2]["delta"]
 
 
-@given(REPLIES, FIELDS, st.sampled_from([CharTokenizer, ThinkingTokenizer, HarmonyTokenizer]))
-@settings(max_examples=60, deadline=None)
-def test_all_faces_show_the_same(reply: str, fields: dict[str, Any], tokenizer: type[CharTokenizer]) -> None:
-    http = asked(reply, tokenizer())
-    shown, reason = whole_chat(http.chat(**fields).json())
-    assert streamed_chat(http.chat(**fields, stream=True).events()) == (shown, reason)
+@given(REPLIES, SIZES, FIELDS, TOKENIZERS, st.sampled_from(sorted(CALL_FORMATS)))
+@settings(max_examples=120, deadline=None)
+def test_all_faces_show_the_same(
+    reply: str, sizes: list[int], fields: dict[str, Any], tokenizer: type[CharTokenizer], calls: str
+) -> None:
+    http = asked(reply, tokenizer(), sizes, calls)
+    whole = http.chat(**fields).json()
+    shown, reason = shown_chat(whole)
+    assert shown_chat(built_up_chat(http.chat(**fields, stream=True).events())) == (shown, reason)
     theirs = {("max_output_tokens" if name == "max_tokens" else name): value for name, value in fields.items()}
     if "tools" in theirs:
         theirs["tools"] = [{"type": "function", **tool["function"]} for tool in theirs["tools"]]
     answer = http.post("/v1/responses", {"input": "Hi", **theirs}).json()
     assert shown_response(answer) == shown
     events = http.post("/v1/responses", {"input": "Hi", **theirs, "stream": True}).events()
-    assert shown_response(built_up(events)) == shown
+    built = built_up(events)
+    assert shown_response(built) == shown and built["usage"] == answer["usage"]
+    num_reasoning = whole["usage"]["completion_tokens_details"]["reasoning_tokens"]
+    assert answer["usage"]["output_tokens_details"]["reasoning_tokens"] == num_reasoning >= bool(shown[0])
     theirs.pop("tools", None)
     if "tools" in fields:
         theirs["tools"] = [
@@ -189,9 +243,35 @@ def test_all_faces_show_the_same(reply: str, fields: dict[str, Any], tokenizer: 
         assert not complete[-1], "the finish reason shows that a call was cut short"
 
 
+@given(REPLIES, SIZES, FIELDS, TOKENIZERS, st.sampled_from([None, 0, 2]), st.integers(1, 3))
+@settings(max_examples=80, deadline=None)
+def test_a_stream_is_the_whole_answer_in_pieces(
+    reply: str,
+    sizes: list[int],
+    fields: dict[str, Any],
+    tokenizer: type[CharTokenizer],
+    num_logprobs: int | None,
+    n: int,
+) -> None:
+    """Field by field: texts, calls, tokens and their log-probabilities, what stopped them, usage."""
+    http = asked(reply, tokenizer(), sizes)
+    fields = {**fields, "n": n, "return_token_ids": True}
+    streamed = {"stream": True, "stream_options": {"include_usage": True}}
+    scored = {} if num_logprobs is None else {"logprobs": True, "top_logprobs": num_logprobs}
+    whole = http.chat(**fields, **scored).json()
+    assert same(whole) == same(built_up_chat(http.chat(**fields, **scored, **streamed).events()))
+    assert whole["usage"]["completion_tokens"] == sum(len(choice["token_ids"]) for choice in whole["choices"])
+    fields = {name: value for name, value in fields.items() if name != "tools"} | {"logprobs": num_logprobs}
+    fields |= {"echo": num_logprobs is None}
+    whole = http.complete(["Hi", "Ho"], **fields).json()
+    assert same(whole) == same(built_up_chat(http.complete(["Hi", "Ho"], **fields, **streamed).events()))
+    assert [bytes(choice["prompt_token_ids"]) for choice in whole["choices"]] == [b"Hi"] * n + [b"Ho"] * n
+    assert whole["usage"]["completion_tokens"] == sum(len(choice["token_ids"]) for choice in whole["choices"])
+
+
 def test_the_items_of_an_answer_are_the_messages_of_the_next_request() -> None:
     """What a client sends back is what the chat endpoint's client would have sent."""
-    reply = "<think>\nLong.\n</think>\n\nLet me see.\n" + CALLS[0] + "\n" + CALLS[1]
+    reply = "<think>\nLong.\n</think>\n\nLet me see.\n" + WRITTEN["hermes"][0] + "\n" + WRITTEN["hermes"][1]
     http = asked(reply, ThinkingTokenizer())
     tools = [{"type": "function", **tool["function"]} for tool in (WEATHER, CLOCK)]
     output = http.post("/v1/responses", {"input": "Hi", "tools": tools}).json()["output"]

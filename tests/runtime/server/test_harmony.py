@@ -1,127 +1,25 @@
-"""Harmony's channels: what is reasoning, what is content, what is a call, whole and streamed, however it is cut."""
+"""Harmony's channels: constraints after free reasoning, calls, and the server. (How they are read: `test_readers`.)"""
 
 from __future__ import annotations
 
 import json
-import re
 from typing import Any, ClassVar
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from phloem.errors import RequestError
 from phloem.runtime.config import EngineConfig
 from phloem.runtime.execute.loading import LoadedModel, load
-from phloem.runtime.server.harmony import MARKS, HarmonyReader, speaks_harmony
-from phloem.runtime.server.thought_tokens import HarmonyTokens
-from phloem.runtime.server.tool_calls import deltas_of, gathered
+from phloem.runtime.server.formats.harmony import MARKS, speaks_harmony
 
 from ..models.test_mxfp4_models import publish
 from ..tokenizer.harmony import harmony_folder
 from .conftest import serving
 from .fakes import CharTokenizer, FakeAsyncEngine, FakeTemplate
+from .samples import JSON_FORMAT, WEATHER
+from .samples import OBJECT as SCHEMA
+from .test_readers import CALL, FINAL, THOUGHT
 from .wire import Client, client
-
-THOUGHT = "<|channel|>analysis<|message|>They greet.<|end|>"
-FINAL = "<|start|>assistant<|channel|>final<|message|>Hello <b>!"
-CALL = '<|channel|>commentary to=functions.weather <|constrain|>json<|message|>{"city":"Oslo"}'
-CALL_2 = '<|start|>assistant to=functions.clock<|channel|>commentary json<|message|>{"a":[1]}<|call|>'
-BROWSER = '<|start|>assistant<|channel|>analysis to=browser.search code<|message|>{"q":1}<|end|>'
-PREAMBLE = "<|start|>assistant<|channel|>commentary<|message|>One moment.<|end|>"
-
-# text: (reasoning, content, calls)
-ANSWERS: dict[str, tuple[str, tuple[str, str, list[tuple[str, str]]]]] = {
-    "thought and answer": (THOUGHT + FINAL, ("They greet.", "Hello <b>!", [])),
-    "the end is shown": (THOUGHT + FINAL + "<|return|>", ("They greet.", "Hello <b>!", [])),
-    "answer at once": ("<|channel|>final<|message|>Hi", ("", "Hi", [])),
-    "thought alone, cut short": ("<|channel|>analysis<|message|>They gr", ("They gr", "", [])),
-    "cut short in a header": (THOUGHT + "<|start|>assistant<|chan", ("They greet.", "", [])),
-    "cut short in a mark": (THOUGHT + FINAL + " <|en", ("They greet.", "Hello <b>! <|en", [])),
-    "call": (THOUGHT + "<|start|>assistant" + CALL, ("They greet.", "", [("weather", '{"city":"Oslo"}')])),
-    "call at once": (CALL + "<|call|>", ("", "", [("weather", '{"city":"Oslo"}')])),
-    "recipient in front": (" to=functions.clock<|channel|>commentary<|message|>{}", ("", "", [("clock", "{}")])),
-    "two calls": (
-        CALL + "<|call|>" + CALL_2,
-        ("", "", [("weather", '{"city":"Oslo"}'), ("clock", '{"a":[1]}')]),
-    ),
-    "preamble": (THOUGHT + PREAMBLE + FINAL, ("They greet.", "One moment.\n\nHello <b>!", [])),
-    "a tool that was not offered": (THOUGHT + BROWSER + FINAL, ('They greet.\n\n{"q":1}', "Hello <b>!", [])),
-    "no header at all": ("Hello < you", ("", "Hello < you", [])),
-    "no header, though it may be one": ("to", ("", "to", [])),
-    "nothing": ("", ("", "", [])),
-    "no end before the next message": (
-        "<|channel|>analysis<|message|>Hm.<|channel|>final<|message|>Yes.",
-        ("Hm.", "Yes.", []),
-    ),
-}
-
-
-def whole(text: str, cuts: list[int]) -> tuple[str, str, list[tuple[str, str]]]:
-    """Read in pieces, and put together from the `delta` objects of chunks, as a client does."""
-    reader = HarmonyReader({"weather", "clock"})
-    ends = [*sorted(cut % (len(text) + 1) for cut in cuts), len(text)]
-    pieces = [
-        piece
-        for begin, end in zip([0, *ends], ends, strict=False)
-        for piece in reader.push(text[begin:end], is_last=False)
-    ]
-    reasoning, content, calls = "", "", []
-    for delta in deltas_of([*pieces, *reader.push("", is_last=True)]):
-        reasoning += delta.get("reasoning_content", "")
-        content += delta.get("content", "")
-        for call in delta.get("tool_calls", []):
-            if "id" in call:
-                calls.append([call["function"]["name"], ""])
-            calls[call["index"]][1] += call["function"]["arguments"]
-    return reasoning, content, [(name, arguments) for name, arguments in calls]
-
-
-@pytest.mark.parametrize("case", ANSWERS)
-def test_an_answer_is_read_whole(case: str) -> None:
-    text, (reasoning, content, calls) = ANSWERS[case]
-    found = gathered(HarmonyReader({"weather", "clock"}), text)
-    assert (found.reasoning, found.content) == (reasoning, content)
-    assert [(call["function"]["name"], call["function"]["arguments"]) for call in found.calls] == calls
-
-
-@settings(max_examples=300, deadline=None)
-@given(case=st.sampled_from(sorted(ANSWERS)), cuts=st.lists(st.integers(0, 200), max_size=12))
-def test_however_it_is_cut_it_says_the_same(case: str, cuts: list[int]) -> None:
-    text, expected = ANSWERS[case]
-    assert whole(text, cuts) == expected
-
-
-PARTS = [
-    *MARKS,
-    "<|call|>",
-    "<|constrain|>",
-    "to=functions.weather",
-    "analysis",
-    "final",
-    "<",
-    "<|",
-    " ",
-    "x",
-    "assistant",
-]
-
-
-@settings(max_examples=300, deadline=None)
-@given(parts=st.lists(st.sampled_from(PARTS), max_size=12), cuts=st.lists(st.integers(0, 200), max_size=6))
-def test_whatever_a_model_writes_is_read_without_marks(parts: list[str], cuts: list[int]) -> None:
-    reasoning, content, calls = whole("".join(parts), cuts)
-    assert whole("".join(parts), []) == (reasoning, content, calls)
-    shown = content + reasoning + "".join(arguments for _, arguments in calls)
-    assert not re.search(r"<\|(start|channel|end|call)\|>", shown)
-
-
-def test_text_is_shown_as_it_comes() -> None:
-    reader = HarmonyReader()
-    assert reader.push("<|channel|>final<|message|>", is_last=False) == []
-    assert deltas_of(reader.push("He", is_last=False)) == [{"content": "He"}]
-    assert deltas_of(reader.push("llo <", is_last=False)) == [{"content": "llo "}]
-    assert deltas_of(reader.push("3", is_last=False)) == [{"content": "<3"}]
 
 
 class EffortTemplate(FakeTemplate):
@@ -131,9 +29,6 @@ class EffortTemplate(FakeTemplate):
 class HarmonyTokenizer(CharTokenizer):
     chat_template = EffortTemplate()
     special_ids: ClassVar[dict[str, int]] = dict.fromkeys(MARKS, 0)
-
-
-WEATHER = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
 
 
 def asked(reply: str) -> Client:
@@ -166,14 +61,6 @@ def test_calls_are_calls_where_tools_were_offered() -> None:
     assert "tool_calls" not in asked(text).chat().json()["choices"][0]["message"]
 
 
-def test_a_stream_says_the_same() -> None:
-    events = asked(THOUGHT + FINAL).chat(stream=True).events()
-    deltas = [choice["delta"] for event in events[:-1] for choice in event["choices"]]
-    assert "".join(delta.get("reasoning_content") or "" for delta in deltas) == "They greet."
-    assert "".join(delta.get("content") or "" for delta in deltas) == "Hello <b>!"
-    assert deltas[0]["role"] == "assistant"
-
-
 def sources(**fields: Any) -> tuple[Any, FakeAsyncEngine]:
     """The form that was asked for, and the engine that was asked."""
     http = asked(THOUGHT + FINAL)
@@ -182,7 +69,6 @@ def sources(**fields: Any) -> tuple[Any, FakeAsyncEngine]:
     return json.loads(call["constraint"].source)["format"], http.engine
 
 
-SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": False}
 FINAL_FORMS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "json_schema": (
         {
@@ -239,9 +125,7 @@ def test_a_structural_tag_is_left_alone() -> None:
 def test_a_broken_schema_is_pointed_at_as_it_was_sent() -> None:
     engine = FakeAsyncEngine(broken={json.dumps(SCHEMA): RequestError("no", param="json_schema")})
     engine.engine.tokenizer = HarmonyTokenizer()
-    answer = client(engine).chat(
-        response_format={"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}}
-    )
+    answer = client(engine).chat(response_format=JSON_FORMAT)
     assert (answer.status, answer.error["param"]) == (400, "response_format")
 
 
@@ -263,7 +147,7 @@ def test_whatever_the_model_thinks_the_answer_is_valid(gpt_oss: LoadedModel, see
     common["messages"] = [{"role": "user", "content": "Hi"}]
     with serving(gpt_oss, num_blocks=256) as served, served.client() as http:
         common["model"] = http.models.list().data[0].id
-        form = {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}}
+        form = JSON_FORMAT
         answer = http.chat.completions.create(**common, response_format=form).choices[0]
         assert isinstance(json.loads(answer.message.content)["a"], int)
         answer = http.chat.completions.create(**common, tools=[tool], tool_choice="required").choices[0]
@@ -313,7 +197,7 @@ def test_one_of_several_tools_may_be_called_and_a_tag_of_the_callers_own_stays_a
 
 
 def test_beside_a_response_format_there_is_a_call_or_a_final_message_of_that_format() -> None:
-    form = {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}}
+    form = JSON_FORMAT
     for choice, num_endings in (("auto", 2), ("required", 1)):
         http = asked(THOUGHT + "<|start|>assistant" + CALL)
         message = http.chat(response_format=form, tools=[WEATHER], tool_choice=choice).json()["choices"][0]["message"]
@@ -337,53 +221,3 @@ def test_a_text_is_stopped_and_a_call_is_not() -> None:
     [choice] = asked(CALL).chat(stop="city", tools=[WEATHER]).json()["choices"]
     assert choice["message"]["tool_calls"][0]["function"]["arguments"] == '{"city":"Oslo"}'
     assert choice["finish_reason"] == "tool_calls"
-
-
-@pytest.mark.parametrize(
-    ("answer", "reasoning"),
-    [
-        (THOUGHT + FINAL, THOUGHT),
-        (THOUGHT + PREAMBLE + FINAL, THOUGHT),
-        (THOUGHT + BROWSER + FINAL, THOUGHT + BROWSER),
-        ("<|channel|>analysis<|message|>Hm.<|channel|>final<|message|>Yes.", "<|channel|>analysis<|message|>Hm"),
-        (THOUGHT + "<|start|>assistant" + CALL, THOUGHT),
-        (FINAL, ""),
-        ("Hello", ""),
-        (THOUGHT + THOUGHT.replace("<|ch", "<|start|>assistant<|ch"), THOUGHT * 2 + "<|start|>assistant"),
-    ],
-)
-def test_tokens_of_reasoning_are_counted(answer: str, reasoning: str) -> None:
-    """Every mark is a token, and every other character."""
-    num_tokens = len(re.sub(r"<\|\w+\|>", "#", reasoning))
-    tokens = re.findall(r"<\|\w+\|>|.", answer, re.DOTALL)
-
-    class Shown(HarmonyTokenizer):
-        eos_ids = ()
-
-        def show(self, token_ids: Any) -> str:
-            return "".join(tokens[token_id] for token_id in token_ids)
-
-    counter = HarmonyTokens(HarmonyReader({"weather"}), Shown())
-    counter.push(range(len(tokens)))
-    held = 1 if "Hm" in reasoning else 0  # the end of a text may be the beginning of a mark until the next token
-    assert counter.count == num_tokens + held
-
-
-def test_usage_has_the_tokens_of_reasoning() -> None:
-    http = asked(THOUGHT + FINAL)
-    for fields in ({}, {"stream": True, "stream_options": {"include_usage": True}}):
-        answer = http.chat(**fields)
-        usage = (answer.events()[-2] if fields else answer.json())["usage"]
-        assert usage["completion_tokens_details"]["reasoning_tokens"] == len(THOUGHT)
-    usage = http.post("/v1/responses", {"input": "Hi"}).json()["usage"]
-    assert usage["output_tokens_details"]["reasoning_tokens"] == len(THOUGHT)
-
-
-def test_responses_show_what_is_for_the_user() -> None:
-    http = asked(THOUGHT + FINAL)
-    answer = http.post("/v1/responses", {"input": "Hi"}).json()
-    assert [item["content"][0]["text"] for item in answer["output"]] == ["They greet.", "Hello <b>!"]
-    body = http.post("/v1/responses", {"input": "Hi", "stream": True}).body.decode()
-    events = [json.loads(line.removeprefix("data: ")) for line in body.splitlines() if line.startswith("data: {")]
-    shown = [event["delta"] for event in events if event["type"] == "response.output_text.delta"]
-    assert "".join(shown) == "Hello <b>!"

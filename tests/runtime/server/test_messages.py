@@ -10,7 +10,7 @@ import pytest
 from phloem.errors import RequestError
 
 from .fakes import FakeAsyncEngine
-from .tool_specs import hermes
+from .samples import hermes
 from .wire import Answer, Client, client
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from .conftest import KEY, PATIENCE, Served
-from .tool_specs import WEATHER
+from .samples import WEATHER
 from .wire import client
 
 CHATS: list[dict[str, Any]] = [

@@ -20,7 +20,8 @@ from .wire import client
 HI: dict[str, Any] = {"messages": [{"role": "user", "content": "Hi"}]}  # 19 tokens as a prompt, half of them cached
 LINE = re.compile(
     r"(?P<id>req_[0-9a-f]{32}) (?P<what>\S+ \S+ \d+)(?: code=(?P<code>\S+))?(?: param=(?P<param>\S+))?"
-    r"(?: prompt_tokens=(?P<prompt>\d+) cached_tokens=(?P<cached>\d+) completion_tokens=(?P<completion>\d+))?"
+    r"(?: prompt_tokens=(?P<prompt>\d+) cached_tokens=(?P<cached>\d+)(?: loaded_tokens=(?P<loaded>\d+))?"
+    r" completion_tokens=(?P<completion>\d+))?"
     r"(?: first_token=(?P<first>\d+\.\d{3}))? seconds=(?P<seconds>\d+\.\d{3})(?P<rest>.*)"
 )
 
@@ -133,6 +134,15 @@ def test_seconds_end_with_the_answer() -> None:
     now[0] = 9.0
     record.end()
     assert record.line() == "prompt_tokens=4 cached_tokens=2 completion_tokens=1 first_token=1.500 seconds=2.250"
+
+
+def test_what_was_read_from_a_tier_is_in_the_line() -> None:
+    record = RequestRecord(lambda: 0.0)
+    for output in range(2):  # of one prompt
+        usage = Usage(40, 32, loaded_tokens=16, completion_tokens=1)
+        record.push(0, Delta("x", output, "a", (1,), FinishReason.STOP, usage))
+    expected = "prompt_tokens=40 cached_tokens=32 loaded_tokens=16 completion_tokens=2"
+    assert record.line() == f"{expected} first_token=0.000 seconds=0.000"
 
 
 @pytest.mark.parametrize(("level", "count"), [("info", 1), ("warning", 0)])

@@ -13,7 +13,7 @@ from tokenizers import decoders, models, pre_tokenizers
 
 from phloem.runtime.config import EngineConfig
 from phloem.runtime.execute.loading import LoadedModel, load
-from phloem.runtime.server.think import BEGIN, END
+from phloem.runtime.server.formats.thoughts import BEGIN, END
 
 from ..models.test_models import save_random_model
 from .conftest import serving

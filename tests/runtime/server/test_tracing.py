@@ -214,9 +214,14 @@ def test_each_output_of_each_prompt_has_its_spans(traced: Traced) -> None:
     )
 
 
-def test_who_was_not_sampled_leaves_nothing(traced: Traced) -> None:
-    answer = traced.post("/v1/completions", {"prompt": "x"}, traceparent=f"00-{TRACE}-{CALLER}-00")
-    assert answer.status == 200 and not traced.spans
+def test_a_request_that_is_not_sampled_leaves_nothing_and_asks_for_no_explanation(
+    faked: Callable[..., Traced],
+) -> None:
+    engine = FakeAsyncEngine()
+    found = faked(engine)
+    for flag, is_kept in (("00", False), ("01", True)):
+        answer = found.post("/v1/completions", {"prompt": "x"}, traceparent=f"00-{TRACE}-{CALLER}-{flag}")
+        assert answer.status == 200 and bool(found.spans) == engine.calls[-1]["explain_cache"] == is_kept
 
 
 @pytest.mark.parametrize("header", ["", "00-zz-11-01", f"00-{'0' * 32}-{CALLER}-01", "x" * 5000])

@@ -13,7 +13,7 @@ import pytest
 from tokenizers import pre_tokenizers
 
 from phloem.errors import ModelError, RequestError
-from phloem.runtime.server.think import thinks
+from phloem.runtime.server.formats.thoughts import thinks
 from phloem.runtime.tokenizer.tokenizer import Tokenizer
 from phloem.runtime.tokenizer.tokenizer_json import TokenizerJson
 

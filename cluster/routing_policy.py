@@ -60,7 +60,7 @@ class Choice:
     num_missing: int
 
 
-class PrefixRouting:
+class RoutingPolicy:
     """Decides, and keeps account of what it has sent.
 
     Args:

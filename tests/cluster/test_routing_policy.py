@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phloem.cluster.prefix_index import PrefixIndex
-from phloem.cluster.prefix_routing import MISSING_WEIGHT, NUM_LOOKS, Choice, PrefixRouting
+from phloem.cluster.routing_policy import MISSING_WEIGHT, NUM_LOOKS, Choice, RoutingPolicy
 
 
-def made(num_replicas: int, seed: int = 1) -> PrefixRouting:
-    routing = PrefixRouting(PrefixIndex(), 16, Random(seed))
+def made(num_replicas: int, seed: int = 1) -> RoutingPolicy:
+    routing = RoutingPolicy(PrefixIndex(), 16, Random(seed))
     for number in range(num_replicas):
         routing.add(f"r{number}")
     return routing
@@ -118,12 +118,12 @@ def names(ranked: list[Choice]) -> list[str]:
     return [choice.replica for choice in ranked]
 
 
-def _missing(routing: PrefixRouting, name: str, chain: list[int], num_tokens: int) -> int:
+def _missing(routing: RoutingPolicy, name: str, chain: list[int], num_tokens: int) -> int:
     ((depth, _),) = routing.index.matches(chain, 1 << routing.index.numbers[name])
     return num_tokens - depth * 16
 
 
-def _send(routing: PrefixRouting, chain: list[int], num_tokens: int) -> str:
+def _send(routing: RoutingPolicy, chain: list[int], num_tokens: int) -> str:
     best = routing.rank(chain, num_tokens)[0]
     routing.sent(best, chain)
     return best.replica

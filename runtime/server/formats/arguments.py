@@ -1,4 +1,4 @@
-"""Arguments of a call that a model has written as XML, read as the text of a JSON object while they arrive.
+"""Arguments of a call, as JSON or as XML, read as the text of a JSON object while they arrive.
 
 ::
 
@@ -14,15 +14,43 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from ...fsm.json_schema import XmlMarks
-from .marks import num_held
-from .tool_calls import JsonArguments
+from ....fsm.json_schema import XmlMarks
+from .events import num_held
 
 BLANKS = " \t\r\n"
 
 
+class JsonArguments:
+    """Arguments that are JSON: an object or array (or a string), which arrives in parts."""
+
+    def __init__(self) -> None:
+        self.is_complete = False
+        self._depth = 0
+        self._in_string = False
+        self._escaped = False
+
+    def read(self, text: str, *, is_last: bool) -> tuple[str, str]:
+        """The text up to the bracket or quote that closes the value, and what comes after it."""
+        for index, character in enumerate(text):
+            if self._escaped:
+                self._escaped = False
+            elif character == "\\":
+                self._escaped = self._in_string
+            elif character == '"':
+                self._in_string = not self._in_string
+                self.is_complete = not self._in_string and self._depth == 0
+            elif not self._in_string and character in "{[":
+                self._depth += 1
+            elif not self._in_string and character in "}]":
+                self._depth -= 1
+                self.is_complete = self._depth == 0
+            if self.is_complete:
+                return text[: index + 1], text[index + 1 :]
+        return text, ""
+
+
 class XmlArguments:
-    """An `ArgumentsText`.
+    """Arguments that are XML.
 
     Args:
         marks: what stands around keys and values.
@@ -39,7 +67,7 @@ class XmlArguments:
         self._read_next: Callable[[str], str | None] = self._before_key
 
     def read(self, text: str, *, is_last: bool) -> tuple[str, str]:
-        """See `ArgumentsText`."""
+        """What the next characters make certain of the object, and those that are to be read again with more."""
         while not self.is_complete:
             rest = self._read_next(text)
             if rest is None:
