@@ -553,6 +553,12 @@ class KeyEvent(enum.IntEnum):
 
 _Event = tuple[int, int, int]
 
+def nearest_bytes(automaton: Automaton, state: int, to_key: bool) -> bytes:
+    """The shortest completion of a state, at most 131,072 bytes of it; to_key: up to where a key to remember begins.
+
+    Less where what is left is not known byte by byte.
+    """
+
 def follow_keys(automaton: Automaton, state: int, data: bytes, has_keys: bool) -> tuple[int, int, list[_Event]]:
     """The state after some bytes (0: refused); where the text of the key in which they end begins, or -1; and events.
 

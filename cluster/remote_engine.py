@@ -111,6 +111,9 @@ class RemoteEngine:
                 sums[field.name] = total.block_size
             elif isinstance(getattr(total, field.name), tuple):
                 sums[field.name] = tuple(sorted({name for names in values for name in names}))
+            elif isinstance(getattr(total, field.name), dict):
+                names = sorted({name for one in values for name in one})
+                sums[field.name] = {name: sum(one.get(name, 0) for one in values) for name in names}
             else:
                 sums[field.name] = sum(values)
         return EngineStatistics(**sums)

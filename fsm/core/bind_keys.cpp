@@ -3,10 +3,12 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <string>
 
 #include "bind.h"
 #include "bound.h"
 #include "laying.h"
+#include "nearing.h"
 #include "unlocked.h"
 #include "written.h"
 
@@ -17,6 +19,8 @@ namespace {
 using IntArray = Array<int32_t>;
 using Self = BoundAutomaton;
 using Event = std::tuple<int32_t, int32_t, int32_t>;
+
+constexpr size_t MAX_NEAREST = 1 << 17;  // bytes of a completion
 
 Ints view(const IntArray& array) { return {array.data(), array.shape(0)}; }
 
@@ -42,6 +46,19 @@ void bind_written(nb::module_& module) {
     std::vector<Event> events;
     for (const auto& [kind, first, last] : found.events) events.emplace_back(static_cast<int32_t>(kind), first, last);
     return std::tuple(found.state, found.begin, events);
+  });
+  module.def("nearest_bytes", [](Self& self, int64_t state, bool to_key) {
+    std::string found;
+    locked_at(self, state, [&](Automaton& automaton) {
+      for (int64_t here = state; !automaton.states[here].accepts && found.size() < MAX_NEAREST;) {
+        const Step step = step_nearer(automaton, here);
+        if (!is_nearer(automaton, step.state, here)) break;
+        found.push_back(static_cast<char>(step.byte));
+        here = step.state;
+        if (to_key && is_in_key(automaton, here)) break;
+      }
+    });
+    return nb::bytes(found.data(), found.size());
   });
   module.def("advance_keys", [](Self& self, int64_t state, int64_t token, bool has_keys) {
     check_index("token", token, self.automaton.vocabulary.num_tokens);

@@ -1,8 +1,9 @@
 """Steps that are not binary fractions: `multipleOf: 0.01`, right for readers that compute in decimals and in floats.
 
 A validator that reads 19.99 as a float and divides it by 0.01 gets 1998.9999999999998, so it is not a multiple; one
-that reads it as a decimal finds that it is. Which decimals are multiples under both readings follows no rule that an
-automaton could know, so all short numbers, of up to six digits, are tried, and the results make up the automaton::
+that reads it as a decimal finds that it is. Which decimals of at most two places are multiples under both readings is
+computed (`float_quotients`). Of longer ones, and where that automaton is too large, all short numbers, of up to six
+digits, are tried, and the results make up the automaton::
 
     1 9 . 9 8        whole part: a node for each number     fraction: equal blocks are one node
 
@@ -26,6 +27,8 @@ from ..remembered import remembered
 from ..text.alphabet import Ints
 from ..text.dfa import Dfa
 from .digits import GREATER, LESS, compared, multiples, numeric
+from .float_quotients import MAX_PLACES as MOST_COMPUTED
+from .float_quotients import whole_quotients
 
 MAX_DIGITS = 6
 MAX_WHOLE_DIGITS = 4
@@ -62,6 +65,12 @@ def agreed_multiples(numerator: int, places: int) -> Dfa:
 
     Only numbers that are tried, of steps whose digits are too many for an automaton of all numbers.
     """
+    if places <= MOST_COMPUTED:
+        try:
+            whole = whole_quotients(numerator, places).union(exact_texts(Fraction(numerator, 10**places)))
+            return multiples(numerator, places).intersect(whole).minimised()
+        except ConstraintTooLarge:
+            pass
     found = Dfa.nothing()
     for decimals in range(min(places, MAX_DIGITS - MAX_WHOLE_DIGITS), places + 1):
         num_zeros = max(decimals - MAX_TRIED_PLACES, 0)

@@ -1,44 +1,60 @@
 """KeyBudget: how many tokens complete a text in which some keys must not be written again.
 
 `Completions` knows one shortest completion of each state, whatever was written before. It may end a key as one that its
-object has already; then the text needs a character more, or a few.
+object has already.
 
-    far from the end of the budget       that makes no difference
-    the completion writes no key that    it stands
-    may be there already
-    else                                 as many bytes as it has, and for each of its keys as many more as there have to
-                                         be for a key that is not written yet; from inside a key that has begun like one
-                                         of them, to the nearest byte at which it can be another one
+    the completion repeats no key        it stands: as many tokens as spell it
+    else                                 as many bytes as this text has: it goes on as the shortest completion does, up
+                                         to the next key; of the keys that the object does not have it takes the one
+                                         from which the end is nearest (`nearest_keys`); and so on
+
+What a key costs is not only its own bytes: where few keys are left, the next one may belong to another value, an object
+that owes keys itself. So the text is followed to its end, with what it writes remembered (`ahead`).
 
 Either way a number is a promise, as in `Completions`: from a place with the number n > 0 some token that repeats no key
-leads to a place with a number below n.
+leads to a place with a number below n. For what is left of either text after its first byte is the text of the place
+there, or there is a shorter one: the completion of that place in bytes, which then repeats no key.
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict, deque
-from collections.abc import Collection, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from ..._core import fsm as core
+from ..._core.fsm import KeyEvent, Mode
 from .. import columns as k
 from ..automaton.automaton import Automaton
 from ..masks.completions import Completions
 from ..text.alphabet import Ints
 from ..text.text_table import TextTable
+from .ahead import Ahead, Event, Objects
+from .nearest_keys import NearestKeys, NearKey
 from .repeats import Repeats
-from .written import QUOTE, OpenObject, Written
+from .written import QUOTE, Written
 
 PLAIN_CHARACTERS = 93  # printable ASCII characters without quote and backslash
+KEY_BYTES, ITEM_BYTES = 5, 3  # of a member, at the least, `"":1,`, and of an item, `"",`
 WIDEST = 6  # bytes of a character
 MAX_EXTRA = 64
-MAX_WAYS = 4_096
+MAX_KEPT = 512  # completions
 
 KeyPlace = tuple[Written | None, int, bytes]
 """Memory, state, and what is written of the key that the state stands in."""
+
+
+class _ToKey(NamedTuple):
+    """A completion up to where a key begins, or to its end."""
+
+    num_bytes: int
+    state: int
+    is_in_key: bool
+    brackets: tuple[int, ...]
 
 
 class KeyBudget:
@@ -51,12 +67,17 @@ class KeyBudget:
         self.owes = automaton.network.owes_keys
         self._tables = [automaton.network.texts[index] for index in automaton.network.key_texts]
         self._extras: dict[int, int] = {}
-        self._ways_on: dict[tuple[int, int], list[tuple[int, bytes]]] = {}
+        self._nearest = NearestKeys(automaton, repeats)
+        self._to_key: dict[tuple[int, bool], _ToKey] = {}
+        self._tails: dict[tuple[int, Objects], tuple[int, list[bytes]]] = {}
+        self._kept: dict[tuple[int, bool], tuple[bytes, list[Event]]] = {}
 
     @property
     def num_bytes(self) -> int:
         """Memory of what is kept."""
-        return 500 * len(self._ways_on)
+        kept = sum(len(text) + 100 * len(events) for text, events in list(self._kept.values()))
+        kept += sum(200 + 100 * len(keys) for _, keys in list(self._tails.values()))
+        return kept + 200 * len(self._to_key) + self._nearest.num_bytes
 
     def slack(self, written: Written | None, num_bytes: int) -> int:
         """By how much a completion may be longer than the automaton knows, which knows of no more than `num_bytes`."""
@@ -65,11 +86,15 @@ class KeyBudget:
             longest = max(longest, objects.keys.longest)
             objects = objects.below
         most = self._automaton.vocabulary.max_token_len
+        one = longest + self._most_bytes + 1
+        if not self._repeats.is_endless:  # the next key may be of another kind, with another value
+            key_bytes = ITEM_BYTES if self._automaton.network.item_texts else KEY_BYTES
+            return most + (num_bytes // key_bytes + 1 if self.owes else 1) * (one + self._most_value)
         if self.owes:
-            return self._most_bytes + longest + most + num_bytes * self._extra(num_keys + most + num_bytes)
+            return one + most + num_bytes * self._extra(num_keys + most + num_bytes)
         if self._is_wide and num_keys + most < PLAIN_CHARACTERS:
             return self._most_bytes + 1
-        return longest + most + self._most_bytes + 1
+        return one + most
 
     def is_far(self, written: Written | None, state: int, limit: int) -> bool:
         """Whether `limit` tokens suffice for certain, whatever key the text is in; cheaper than `bound`."""
@@ -78,14 +103,24 @@ class KeyBudget:
 
     def bound(self, place: KeyPlace) -> int:
         """A number of tokens that suffices to complete the text."""
+        return self._bound(place, k.NEVER)[0]
+
+    def _bound(self, place: KeyPlace, limit: int) -> tuple[int, Iterable[bytes]]:
+        """`bound`, and the keys of the text that it counts, without the one in which the place is.
+
+        Where none of them can be a key that comes twice, there are none. Beyond the limit, some number beyond it.
+        """
         written, state, begun = place
-        num_keys, num_later = self._completions.num_keys(state), self._completions.later_keys(state)
-        if not num_keys or (num_keys == 1 and (written is None or written.objects is None)):
-            return self._completions.bound(state)
+        completions = self._completions
+        num_keys = completions.num_keys(state)
+        is_first = written is None or written.objects is None
+        if not num_keys or (is_first and (num_keys == 1 or not self.owes)):
+            return completions.bound(state), ()
         innermost = None if written is None else written.innermost
-        if not num_later and (innermost is None or not innermost.beginning_with(begun)):
-            return self._completions.bound(state)
-        return self._by_bytes(place, num_later)
+        if (innermost is None or not innermost.beginning_with(begun)) and not completions.later_keys(state):
+            return completions.bound(state), ()
+        keys = self._shortest(place)
+        return self._nearest_text(place, limit) if keys is None else (completions.bound(state), keys)
 
     def row(self, place: KeyPlace, left: Ints, limit: int) -> Ints:
         """The tokens after which `limit` further tokens suffice.
@@ -93,17 +128,24 @@ class KeyBudget:
         Args:
             left: those after which they would, were no key forbidden, and which repeat no key.
         """
-        written, state, _ = place
+        written, state, begun = place
         targets = self._automaton.targets(state, left)
         cleared = np.zeros(32 * len(left), np.bool_)
-        alone = np.flatnonzero(self._tells(place)[: len(targets)] & (targets != 0))
+        alone = self._tells(place)[: len(targets)] & (targets != 0)
         by_state = targets.copy()
         by_state[alone] = 0
-        for target in np.unique(by_state[by_state != 0]).tolist():
-            if self.bound((written, target, QUOTE)) > limit:  # a quote: as no key begins
-                cleared[: len(targets)] |= by_state == target
-        for token_id in alone.tolist():
-            cleared[token_id] = self.bound(self._after(place, token_id)) > limit
+        to_differ: set[bytes] = set()  # keys further on
+        for target, token_id in zip(*np.unique(by_state, return_index=True), strict=True):
+            if target:
+                self._after(place, int(token_id))  # notes where a reader of JSON stands after it
+                number, keys = self._bound((written, int(target), QUOTE), limit)  # a quote: as no key begins
+                to_differ.update(keys)
+                if number > limit:
+                    cleared[: len(targets)] |= by_state == target
+        if self._repeats.place(state) == k.IN_KEY:
+            alone[list(self._going_along(to_differ, begun))] = True
+        for token_id in np.flatnonzero(alone & (targets != 0)).tolist():
+            cleared[token_id] = self._bound(self._after(place, token_id), limit)[0] > limit
         return left & ~np.packbits(cleared, bitorder="little").view(np.int32) if cleared.any() else left
 
     def _tells(self, place: KeyPlace) -> npt.NDArray[np.bool_]:
@@ -114,14 +156,17 @@ class KeyBudget:
         found: npt.NDArray[np.bool_] = self._repeats.tokens.structure > is_in_string  # brackets are characters there
         innermost = None if written is None else written.innermost
         if is_in_key and innermost is not None:
-            found[list(self._going_along(innermost, begun))] = True
+            texts = [text[:-1] for text in innermost.beginning_with(begun)]
+            found[list(self._going_along(texts, begun))] = True
         return found
 
-    def _going_along(self, innermost: OpenObject, begun: bytes) -> Iterator[int]:
-        """The tokens with which a key that has begun goes on as a key that the object has."""
+    def _going_along(self, texts: Iterable[bytes], begun: bytes) -> Iterator[int]:
+        """The tokens with which a key that has begun goes on as one of some keys."""
         vocabulary = self._automaton.vocabulary
-        for text in innermost.beginning_with(begun):
-            for end in range(len(begun) + 1, len(text)):
+        for text in texts:
+            if not text.startswith(begun):
+                continue
+            for end in range(len(begun) + 1, min(len(text), len(begun) + vocabulary.max_token_len) + 1):
                 token_id = vocabulary.ids.get(text[len(begun) : end], -1)
                 while token_id >= 0:
                     yield token_id
@@ -133,51 +178,117 @@ class KeyBudget:
         target, after, text = self._repeats.follow(written, state, token_id, 0, lambda: begun)
         return after, target, text
 
-    # ---------------------------------------------------------------- byte by byte
+    # ---------------------------------------------------------------- texts followed to their ends
 
-    def _by_bytes(self, place: KeyPlace, num_later: int) -> int:
-        """A number of bytes that suffices."""
+    def _shortest(self, place: KeyPlace) -> list[bytes] | None:
+        """The keys of the completion of the state, without the one in which the place is; None if one comes twice."""
         written, state, begun = place
-        innermost = None if written is None else written.innermost
-        is_in_key = self._repeats.place(state) == k.IN_KEY
-        extra = self._extra(num_later + is_in_key + _num_written(written))
-        texts = innermost.beginning_with(begun) if is_in_key and innermost is not None else []
-        if not texts:
-            return self._automaton.min_bytes(state) + extra * num_later
-        best, pending = k.NEVER, deque([(state, texts, 1)])  # the nearest first
-        while pending and pending[0][2] < best:
-            here, below, num_bytes = pending.popleft()
-            groups: dict[int, list[bytes]] = {}
-            for text in below:
-                groups.setdefault(text[len(begun) + num_bytes - 1], []).append(text)
-            best = min(best, num_bytes + self._least_except(here, groups, extra))
-            for byte, group in groups.items():
-                if any(len(text) == len(begun) + num_bytes for text in group):  # an item that need not differ?
-                    after = self._automaton.advance_bytes(self._repeats.others(here, b""), QUOTE)
-                    best = min(best, num_bytes + self._least_bytes(after, extra))
-                elif after := self._automaton.advance_bytes(here, bytes([byte])):
-                    pending.append((after, group, num_bytes + 1))
+        ahead, keys = Ahead(written), list[bytes]()
+        text, events = self._completion(state, ahead.has_keys)
+        for kind, first, last in events:
+            if kind in (KeyEvent.OPENS, KeyEvent.CLOSES):
+                ahead.move(kind)
+                continue
+            key = text[first:last] if first >= 0 else begun + text[:last]
+            if ahead.has(key):
+                return None
+            ahead.add(key)
+            if first >= 0:
+                keys.append(key)
+        return keys
+
+    def _completion(self, state: int, has_keys: bool) -> tuple[bytes, list[Event]]:
+        """The completion of a state, and the keys and brackets in it."""
+        found = self._kept.get((state, has_keys))
+        if found is None:
+            text = core.nearest_bytes(self._automaton.core, state, False)
+            found = text, core.follow_keys(self._automaton.core, state, text, has_keys)[2]
+            if len(self._kept) >= MAX_KEPT:
+                self._kept.clear()
+            self._kept[state, has_keys] = found
+        return found
+
+    def _nearest_text(self, place: KeyPlace, limit: int) -> tuple[int, Iterable[bytes]]:
+        """The number of bytes of the text that takes the nearest keys which do not come twice, and these keys.
+
+        They are without the one in which the place is. Beyond the limit, some number beyond it, and some of the keys.
+        NEVER if there are none.
+        """
+        written, state, begun = place
+        ahead = Ahead(written)
+        if self._repeats.place(state) == k.IN_KEY:
+            num_bytes, keys = self._from_key(ahead, state, begun, limit)
+            return num_bytes, keys[1:]
+        after = self._up_to_key(state, ahead.has_keys)
+        for kind in after.brackets:
+            ahead.move(kind)
+        if not after.is_in_key:
+            return after.num_bytes + self._automaton.min_bytes(after.state), ()
+        same = after.state, ahead.objects
+        found = self._tails.get(same)  # values are long: the next key is the same after each of their tokens
+        if found is None:
+            found = self._from_key(ahead, after.state, b"", k.NEVER)
+            if len(self._tails) >= MAX_KEPT:
+                self._tails.clear()
+            self._tails[same] = found
+        return after.num_bytes + found[0], found[1]
+
+    def _from_key(self, ahead: Ahead, state: int, begun: bytes, limit: int) -> tuple[int, list[bytes]]:
+        """`_nearest_text` from inside a key, which is the first one."""
+        keys, num_bytes = list[bytes](), 0
+        while True:
+            near = self._nearest_key(ahead, state, begun)
+            if near is None:
+                return k.NEVER, keys
+            if num_bytes + near.num_bytes > limit:
+                return num_bytes + near.num_bytes, keys
+            num_bytes += len(near.rest) + 1
+            keys.append(begun + near.rest)
+            if near.is_remembered:
+                ahead.add(keys[-1])
+            after = self._up_to_key(near.state, ahead.has_keys)
+            for kind in after.brackets:
+                ahead.move(kind)
+            num_bytes, state, begun = num_bytes + after.num_bytes, after.state, b""
+            if not after.is_in_key:
+                return num_bytes + self._automaton.min_bytes(state), keys
+
+    def _up_to_key(self, state: int, has_keys: bool) -> _ToKey:
+        """The completion of a state outside keys, up to the next one."""
+        found = self._to_key.get((state, has_keys))
+        if found is None:
+            text = core.nearest_bytes(self._automaton.core, state, True)
+            target, _, events = core.follow_keys(self._automaton.core, state, text, has_keys)
+            is_in_key = self._repeats.place(target) == k.IN_KEY
+            found = _ToKey(len(text), target, is_in_key, tuple(kind for kind, _, _ in events))
+            if len(self._to_key) >= MAX_KEPT:
+                self._to_key.clear()
+            self._to_key[state, has_keys] = found
+        return found
+
+    def _nearest_key(self, ahead: Ahead, state: int, begun: bytes) -> NearKey | None:
+        """Of the keys that the innermost object does not have, the one from which the end is nearest."""
+        best: NearKey | None = None
+        index = 0
+        while (near := self._nearest.get(state, index)) is not None:
+            if best is not None and best.num_bytes < near.num_bytes:
+                return best
+            if not ahead.has(begun + near.rest):
+                return near
+            again = self._again(state, near.rest)
+            if again is not None and (best is None or again.num_bytes < best.num_bytes):
+                best = again
+            index += 1
         return best
 
-    def _least_except(self, state: int, groups: Collection[int], extra: int) -> int:
-        """The least number of bytes that suffice after some byte that is none of these."""
-        same = (state, extra)
-        known = self._ways_on.get(same)
-        if known is None:
-            by_number: dict[int, list[int]] = {}
-            for byte in np.flatnonzero(self._automaton.live_bytes(state)).tolist():
-                after = self._automaton.advance_bytes(state, bytes([byte]))
-                by_number.setdefault(self._least_bytes(after, extra), []).append(byte)
-            if len(self._ways_on) >= MAX_WAYS:
-                self._ways_on.clear()
-            known = self._ways_on[same] = [(number, bytes(found)) for number, found in sorted(by_number.items())]
-        return next((number for number, found in known if any(byte not in groups for byte in found)), k.NEVER)
-
-    def _least_bytes(self, state: int, extra: int) -> int:
-        """A number of bytes that suffices from a state, where no key has begun as another that is there."""
-        if not state:
-            return k.NEVER
-        return self._automaton.min_bytes(state) + extra * self._completions.later_keys(state)
+    def _again(self, state: int, rest: bytes) -> NearKey | None:
+        """An item that may come twice, since the text can be read in another way; None if it must not."""
+        others = self._repeats.others(state, rest)
+        after = self._automaton.advance_bytes(others, QUOTE) if others else 0
+        if not after:
+            return None
+        core.note_mode(self._automaton.core, after, Mode.OUTSIDE)
+        return NearKey(len(rest) + 1 + self._automaton.min_bytes(after), rest, after, is_remembered=True)
 
     def _extra(self, num_keys: int) -> int:
         """By how many bytes a key that is none of `num_keys` others may be longer than a shortest one."""
@@ -186,6 +297,12 @@ class KeyBudget:
         if found is None:
             found = self._extras[num_bits] = max(_extra_bytes(table, 1 << num_bits) for table in self._tables)
         return found
+
+    @cached_property
+    def _most_value(self) -> int:
+        """No member of an object has more bytes after its key, of those that a shortest text has."""
+        costs = self._automaton.network.cost
+        return int(costs[costs < k.NEVER].max(initial=0))
 
     @cached_property
     def _is_wide(self) -> bool:

@@ -17,18 +17,15 @@ def append_decided(request: Request, token_ids: Sequence[int], eos_ids: Collecti
     Tokens after the end are dropped. The constraint's cursor, the text and the counts move along.
 
     Raises:
-        RequestError: no token, since the model's logits were no numbers, or one that the constraint forbids (a fault of
-            ours); the request is lost, not the engine.
+        RequestError: there is no token, since the model's logits were no numbers or the constraint allows none, or the
+            constraint forbids it (both a fault of ours); the request is lost, not the engine.
     """
     if request.max_tokens == 0:
         return FinishReason.LENGTH
     cursor = request.cursor
     for token_id in token_ids:
         if token_id < 0:
-            raise RequestError(
-                "the model's logits are not numbers here, so there is no next token; if it is loaded as float16, "
-                'dtype="bfloat16" or "float32" has the range that this text needs'
-            )
+            raise _without_token(request)
         if cursor is not None and not cursor.advance(token_id):
             raise RequestError(f"token {token_id} was chosen against the constraint")
         request.token_ids.append(token_id)
@@ -39,6 +36,19 @@ def append_decided(request: Request, token_ids: Sequence[int], eos_ids: Collecti
         if reason is not None:
             return reason
     return None
+
+
+def _without_token(request: Request) -> RequestError:
+    """Why no token was chosen: the constraint allows none where the request stands, or the logits are no numbers."""
+    if request.cursor is not None and not request.cursor.row_within(request.remaining_tokens).any():
+        return RequestError(
+            f"the constraint allows no token here, with {request.remaining_tokens} tokens left; this is an internal "
+            "fault of the constraint, not of the model: please report it, and try a larger max_tokens"
+        )
+    return RequestError(
+        "the model's logits are not numbers here, so there is no next token; if it is loaded as float16, "
+        'dtype="bfloat16" or "float32" has the range that this text needs'
+    )
 
 
 def _reason_to_stop(request: Request, token_id: int, eos_ids: Collection[int]) -> FinishReason | None:

@@ -185,9 +185,12 @@ def test_statistics_are_sums() -> None:
         engine.generate([1] * (number + 1), SamplingParams(max_tokens=3, temperature=0.0))
     fleet = Fleet(1)
     reports = [asdict(engine.statistics()) for engine in engines]
+    reports[0]["tier_bytes"] = {"host": 0, "disk": 5}
+    reports[1]["tier_bytes"] = {"disk": 3}
     front = RemoteEngine(threaded_engine(num_blocks=2), fleet.send, lambda: reports)
     found = front.statistics()
     assert (found.prompt_tokens, found.num_finished, found.num_blocks) == (6, 3, 3 * 64)
     assert found.block_size == 4 and found.running_adapters == ()
+    assert found.tier_bytes == {"host": 0, "disk": 8}
     assert RemoteEngine(engines[0], fleet.send, list).statistics().num_blocks == 0
     fleet.replicas[0].stop()

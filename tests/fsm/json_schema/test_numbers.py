@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from phloem.errors import ConstraintTooLarge, EmptyLanguage
 from phloem.fsm.json_schema.digits import compared, multiples
+from phloem.fsm.json_schema.float_quotients import whole_quotients
 
 from .walks import accepts, constraint_of, judge_of, written
 
@@ -111,6 +112,36 @@ def test_uneven_steps_are_what_floats_and_decimals_both_take_for_multiples(step:
         assert accepted <= agreed, text
         if agreed and abs(Fraction(text)) < 10**whole_digits:
             assert accepted, text
+
+
+def test_amounts_of_money_are_written() -> None:
+    automaton, judge = constraint_of({"multipleOf": 0.01}), judge_of({"multipleOf": 0.01})
+    cents = [json.loads(f"{index // 100}.{index % 100:02}") for index in range(1_000_000, 2_000_000, 37)]
+    written_cents = [accepts(automaton, json.dumps(number)) for number in cents]
+    assert written_cents == list(map(judge.is_valid, cents))
+    assert sum(written_cents) > 0.8 * len(cents) and accepts(automaton, "12345.67")
+
+
+MONEY = st.sampled_from(["0.01", "0.05", "0.1", "0.25", "0.02", "0.5", "0.07", "0.3"])
+AMOUNTS = st.integers(0, 15).flatmap(lambda digits: st.integers(0, 10**digits - 1))
+
+
+@settings(max_examples=300, deadline=None)
+@given(MONEY, AMOUNTS, st.integers(0, 50), st.sampled_from(["", "0", "000"]), st.booleans())
+def test_which_amounts_have_whole_quotients_in_floats_is_computed(
+    step: str, index: int, exponent: int, zeros: str, is_negative: bool
+) -> None:
+    """Against the division itself, next to powers of two of the quotient, too."""
+    places = len(step) - 2
+    units = int(step.replace(".", ""))
+    automaton = whole_quotients(units, places)
+    for number in (index * units, (units << exponent) - units, units << exponent, (units << exponent) + units):
+        if number >= 10 ** (13 + places):
+            continue
+        whole, fraction = divmod(number, 10**places)
+        text = f"{'-' * is_negative}{whole}.{fraction:0{places}}{zeros}"
+        assert automaton.accepts(text) == (float(text) / float(step)).is_integer(), text
+        assert not automaton.accepts(f"{text}1")
 
 
 STEPS = [0.7, 0.07, 0.35, 1.1, 33.3, 1e-6, 1e-8, 2e-6, 0.00501, 12.5, 0.125]

@@ -84,3 +84,10 @@ def test_no_token_and_one_against_the_constraint_are_errors_and_nothing_is_gener
         append_decided(asked(SamplingParams(3), "a"), [B], (EOS,))
     one = asked(SamplingParams(0))
     assert append_decided(one, [A], (EOS,)) is FinishReason.LENGTH and one.num_output_tokens == 0
+
+
+def test_a_constraint_that_allows_no_token_is_not_called_a_fault_of_the_model() -> None:
+    with pytest.raises(RequestError, match="logits are not numbers"):
+        append_decided(asked(SamplingParams(3), "abc"), [-1], (EOS,))
+    with pytest.raises(RequestError, match="allows no token here, with 2 tokens left; this is an internal fault"):
+        append_decided(asked(SamplingParams(2), "abc"), [-1], (EOS,))  # no budget for it is accepted
