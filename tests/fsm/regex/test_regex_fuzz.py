@@ -19,7 +19,7 @@ from typing import Any
 import interegular
 import pytest
 import regex
-from hypothesis import example, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from phloem.errors import ConstraintTooLarge, InvalidRegex
@@ -165,11 +165,18 @@ behinds = st.builds(
 )
 
 
+def for_regex(pattern: str) -> str:
+    """With sets in groups, so that `regex` joins no two: 2026.11.19 reads (?:[^a]|[^b]) as a set without a and b."""
+    return re.sub(r"\[\^?\]?(?:\\.|[^\]\\])*\]|\\[WDS]", r"(\g<0>)", pattern)
+
+
 @settings(max_examples=80, deadline=None)
 @given(st.lists(behinds | characters | classes, min_size=2, max_size=3), st.integers(0, 2**16))
+@example([("(?<=a)", "(?<=a)"), ("(?<=(?:[^a]|[^\\n]))", "(?<=(?:[^a]|[^\\n]))")], 0)
 def test_look_behinds_of_any_width_mean_what_they_mean_in_regex(found: list[Pattern], seed: int) -> None:
     ours, theirs = both(lambda *parts: "".join(parts), *found)
-    oracle = regex.compile(theirs, regex.V0)
+    assume("(?a:" not in ours)  # in which `regex` reads some sets as Unicode's
+    oracle = regex.compile(for_regex(theirs), regex.V0)
     agree(ours, oracle.fullmatch, oracle.search, seed)
 
 
