@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Coroutine, Sequence
 from contextlib import aclosing
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -16,12 +16,15 @@ from ...errors import RequestError
 from ..engine.vectors import READ
 from ..request import Delta, RequestOptions
 from .errors import ApiError, api_error, dump_json, invalid
-from .prepare import EngineCall, EngineFace, namespace_of
+from .prepare import EngineCall, namespace_of
 from .replies import usage_body
 from .request_record import RequestRecord
 from .service import Service
 from .stream import until_gone
 from .vectors_request import Read
+
+if TYPE_CHECKING:
+    from ..engine.engine import Engine
 
 
 class CallMaker:
@@ -31,7 +34,7 @@ class CallMaker:
         adapter: what the tokens go through.
     """
 
-    def __init__(self, engine: EngineFace, body: Read, api_key: str | None, adapter: str | None) -> None:
+    def __init__(self, engine: Engine, body: Read, api_key: str | None, adapter: str | None) -> None:
         self._engine = engine
         self._options = RequestOptions(
             adapter=adapter,
