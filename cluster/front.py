@@ -23,6 +23,7 @@ from ..runtime.engine.engine import Engine
 from ..runtime.execute.adapters import load_adapter
 from ..runtime.execute.loading import LoadedModel
 from ..runtime.models import Decoder, ModelConfig, resolve_model
+from ..runtime.models.vector_rules import VectorRules
 from ..runtime.request import Delta
 from ..runtime.server.app import Application, create_app
 from ..runtime.server.prepare import EngineCall
@@ -57,7 +58,8 @@ def engine_without_weights(config: EngineConfig) -> Engine:
     model = ModelConfig.from_folder(folder)
     adapters = {name: load_adapter(name, place, model, device, dtype) for name, place in config.adapters.items()}
     decoder = cast(Decoder, NoWeights(model))
-    loaded = LoadedModel(decoder, Tokenizer.from_folder(folder), device, dtype, dtype, folder, adapters)
+    tokenizer, vectors = Tokenizer.from_folder(folder), VectorRules.from_folder(folder)
+    loaded = LoadedModel(decoder, tokenizer, device, dtype, dtype, folder, adapters, vectors=vectors)
     small = replace(
         config,
         device="cpu",

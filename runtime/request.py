@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ..radix import Explanation, Node
     from .cache.cache_explanation import CacheExplanation
     from .models import Adapter
+    from .readout import Pooling, Readout, Rows
     from .sample.output_text import OutputText, StopGuard
     from .sample.thought_limit import ThoughtLimit
     from .sample.token_rules import TokenRules
@@ -75,6 +76,10 @@ class RequestOptions(TypedDict, total=False):
         output_ids: what another engine has generated for it already, if it goes on here: its deltas bring what follows,
             and are those that the other engine would have made. With a seed, or at temperature 0; without `kv_budget`
             and with `n` 1. Output `index` of several goes on alone, with the seed `seed_of_output(seed, index)`.
+        pooling: what becomes of its hidden states, for a request that is read instead of answered (`max_tokens` is 0):
+            its completion has their `vector` (see `Readout`). With "mean" and "cls" nothing of its prompt comes from
+            the cache.
+        logits_of: the same of the logits of these tokens after its last one.
         is_probe: it only finds out whether the engine still answers: it is in no sum over requests (ended requests,
             prompt, cached and generated tokens) and in no record of traffic, and nothing of it is cached. What counts
             steps and the tokens that they computed counts it, as do the lengths of queue and batch while it is there.
@@ -93,6 +98,8 @@ class RequestOptions(TypedDict, total=False):
     stop_guard: Callable[[], StopGuard] | None
     thought_limit: Callable[[], ThoughtLimit] | None
     output_ids: Sequence[int]
+    pooling: Pooling | None
+    logits_of: Sequence[int]
     is_probe: bool
 
 
@@ -167,6 +174,7 @@ class Delta:
         prompt_logprobs: once, with the first delta, if asked for.
         error: the cause when `finish_reason` is ERROR.
         stopped_by: the stop string, or the one of `stop_token_ids`, that ended it.
+        vector: once, with the last delta, of a request with `pooling` or `logits_of`: `[size]` float32.
     """
 
     request_id: str
@@ -179,6 +187,7 @@ class Delta:
     prompt_logprobs: tuple[TokenLogprob, ...] = ()
     error: RequestError | None = None
     stopped_by: str | int | None = None
+    vector: Rows | None = field(default=None, compare=False)
 
     def is_last_of(self, request: Request) -> bool:
         """Whether a request has ended with it."""
@@ -194,7 +203,7 @@ class Completion:
         text: the generated text, without end token and stop string.
         token_ids: the generated ids, the end token included.
         parsed_or_error: what `parsed` returns, or the error that it raises.
-        stopped_by: as in `Delta`.
+        stopped_by, vector: as in `Delta`.
     """
 
     request_id: str
@@ -207,6 +216,7 @@ class Completion:
     prompt_logprobs: tuple[TokenLogprob, ...] = ()
     parsed_or_error: object = None
     stopped_by: str | int | None = None
+    vector: Rows | None = field(default=None, compare=False)
 
     @property
     def parsed(self) -> object:
@@ -255,6 +265,7 @@ class Request:
         num_forks: how many forks have been made of it.
         rules: which tokens it may say, besides what its cursor allows; None: all.
         thought: the limit of its thought; None: it has none.
+        readout: what is read of it instead of an output; None: it is answered.
     """
 
     request_id: str
@@ -296,6 +307,7 @@ class Request:
     num_forks: int = 0
     rules: TokenRules | None = None
     thought: ThoughtLimit | None = None
+    readout: Readout | None = None
     is_probe: bool = False
 
     @property

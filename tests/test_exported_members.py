@@ -18,6 +18,7 @@ import pytest
 import phloem
 from phloem.runtime.cache.cache_explanation import CacheExplanation
 from phloem.runtime.config import EngineConfig, EngineSettings
+from phloem.runtime.readout import Rows
 
 ROOT = Path(__file__).resolve().parent.parent
 EXPORTED = re.findall(
@@ -98,7 +99,7 @@ def _functions(name: str) -> dict[str, object]:
 @pytest.mark.parametrize("name", [name for name in EXPORTED if _functions(name)])
 def test_a_type_checker_knows_what_comes_back_and_what_may_be_named(name: str) -> None:
     for place, function in _functions(name).items():
-        hints = typing.get_type_hints(function, localns={"CacheExplanation": CacheExplanation})
+        hints = typing.get_type_hints(function, localns={"CacheExplanation": CacheExplanation, "Rows": Rows})
         assert "return" in hints, place
         assert (hints["return"] is typing.Any) == (place in ANY_BY_NATURE), place
         code = inspect.unwrap(function).__code__  # type: ignore[arg-type]

@@ -459,6 +459,8 @@ class PrefixCache:
 
     def _match_limit(self, request: Request) -> int:
         """How many tokens may come from the cache: the next one that is wanted is decided from computed logits."""
+        if request.readout is not None:
+            return request.readout.first_wanted
         wanted = request.sampling.prompt_logprobs_from
         if wanted is None or wanted + len(request.prompt_logprobs) >= request.num_prompt_tokens:
             compacted_at = first_compaction(request)  # its KV from there on is not that of its tokens

@@ -121,11 +121,11 @@ def serve(
             server_settings = _sampled_as_the_model_says(server_settings, source)
         served = AsyncEngine(engine)
         try:
+            app = create_app(served, server_settings)
             num_blocks = engine.statistics().num_blocks
             typer.echo(f"phloem serves {names[0]} on {url_of(bound)}/v1 ({num_blocks} KV blocks)", err=True)
             if not server_settings.api_keys and host not in LOOPBACK:
                 typer.echo(f"warning: {host} can be reached from outside, and no --api-key is set", err=True)
-            app = create_app(served, server_settings)
             server_of(app, log_level=log_level, access_log=log_level == "debug").run(sockets=[bound])
         finally:
             served.stop()

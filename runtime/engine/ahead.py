@@ -29,10 +29,11 @@ from ..request import Phase
 
 @dataclass(frozen=True, slots=True)
 class Ahead:
-    """A step whose forward is queued: `logits` `[R, vocab_size]` of its batch."""
+    """A step whose forward is queued: `logits` `[R, vocab_size]` of its batch, and hidden states, if wanted."""
 
     batch: Batch
     logits: Tensor
+    hidden: Tensor | None = None
 
     @property
     def is_wanted(self) -> bool:

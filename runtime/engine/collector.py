@@ -59,6 +59,7 @@ class Collector:
             prompt_logprobs=last.prompt_logprobs,
             parsed_or_error=parsed,
             stopped_by=last.stopped_by,
+            vector=last.vector,
         )
 
 

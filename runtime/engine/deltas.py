@@ -38,6 +38,7 @@ def new_delta(request: Request, show: Callable[[Sequence[int]], str], *, needs_s
         tuple(request.logprobs[first:]) if request.logprobs else (),
         tuple(request.prompt_logprobs) if request.finish_reason is not None else (),
         stopped_by=request.stopped_by,
+        vector=request.readout.vector if request.readout is not None and request.finish_reason is not None else None,
     )
 
 

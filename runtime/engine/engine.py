@@ -1,10 +1,10 @@
-"""The engine as a caller sees it: whole answers, streams, chats and scores.
+"""The engine as a caller sees it: whole answers, streams, chats, scores and vectors.
 
 A request is tokenised, compiled and checked on its caller's thread (`RequestFactory`); one thread steps the core for
 all callers (`StepThread`), and each gets the deltas of its own requests (`Stream`; `AsyncStream` for coroutines)::
 
-    generate, stream, chat, score, pin ──► submit ──► StepThread ──► EngineCore
-                                  Stream ◄────────────────┘
+    generate, stream, chat, score, embed ──► submit ──► StepThread ──► EngineCore
+                                    Stream ◄────────────────┘
 
 So a call only waits: threads may share an engine, Ctrl-C ends the call and aborts its requests, and nothing else. What
 is called after `close`, or waits then, gets `EngineStopped`, as it does if the step thread has died, and in a forked
@@ -19,10 +19,9 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from numbers import Number
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeGuard, TypeVar, Unpack, cast, overload
+from typing import Self, Unpack, cast, overload
 
 from ...errors import ConfigError, EngineStopped, RequestError
 from ...radix import Pin
@@ -32,16 +31,17 @@ from ..config import EngineConfig, EngineSettings
 from ..constrain.spec import ConstraintSpec
 from ..execute.loading import LoadedModel, load
 from ..option_types import check_seconds
+from ..readout import Rows
 from ..request import Completion, Delta, Request, RequestOptions, SamplingParams, TokenLogprob
 from .chats import ChatOptions, Message
 from .collector import scoring_params
 from .engine_core import EngineCore
+from .prompts import for_each, is_one_prompt
 from .request_factory import Prompt
 from .statistics import EngineStatistics
 from .step_thread import StepThread
 from .stream import Stream
-
-T = TypeVar("T")
+from .vectors import READ
 
 
 class Engine:
@@ -51,8 +51,8 @@ class Engine:
         core: what the step thread steps; other threads may use of it what says so. Where no call is under way, a
             measurement may step it instead.
         step_thread: for what has to be done between two steps.
-        config, model_config, tokenizer, compiler, request_factory, adapters, prefix_cache, max_model_len: those of the
-            core, read-only.
+        config, model_config, tokenizer, compiler, request_factory, adapters, prefix_cache, max_model_len, vectors:
+            those of the core, read-only.
     """
 
     def __init__(self, model: str = "nano", **settings: Unpack[EngineSettings]) -> None:
@@ -89,6 +89,7 @@ class Engine:
         self.adapters = core.adapters
         self.prefix_cache = core.prefix_cache
         self.max_model_len = core.max_model_len
+        self.vectors = core.vectors
         # Not waiting: garbage may be collected anywhere. At exit the thread itself sees to its end.
         weakref.finalize(self, StepThread.stop, self.step_thread, waits=False).atexit = False
 
@@ -129,10 +130,10 @@ class Engine:
         Raises:
             RequestError: among others, a list that is not as long as that of the prompts.
         """
-        is_one = _is_one_prompt(prompts)
+        is_one = is_one_prompt(prompts)
         batch = [cast(Prompt, prompts)] if is_one else cast(Sequence[Prompt], prompts)
-        samplings = _for_each(batch, SamplingParams() if sampling is None else sampling, "sampling", is_one=is_one)
-        constraints = _for_each(batch, constraint, "constraint", is_one=is_one)
+        samplings = for_each(batch, SamplingParams() if sampling is None else sampling, "sampling", is_one=is_one)
+        constraints = for_each(batch, constraint, "constraint", is_one=is_one)
         prepared = [
             self.core.prepare(prompt, params, wanted, **options)
             for prompt, params, wanted in zip(batch, samplings, constraints, strict=True)
@@ -225,6 +226,35 @@ class Engine:
         """The requests of `score`, in order: each one's completion has a continuation's `prompt_logprobs`."""
         prepared = self._scorings(prompt, continuations, namespace, adapter)
         return self._start(prepared, [None] * len(prepared))
+
+    def embed(
+        self,
+        texts: Prompt | Sequence[Prompt],
+        *,
+        dimensions: int | None = None,
+        normalise: bool | None = None,
+        namespace: str = "",
+        adapter: str | None = None,
+    ) -> Rows:
+        """Vectors of texts (or of token ids, as they are), `[n, dimensions]` in float32, in order; n is 1 for one text.
+
+        They are pooled as the checkpoint's sentence-transformers files say, or else the last token's hidden state after
+        the final norm. `dimensions`: only so many numbers of each. `normalise`: whether they have length 1; None: as
+        the checkpoint says, yes if it says nothing.
+
+        Raises:
+            RequestError: a text is empty or too long, or an argument is out of range.
+        """
+        vectors = self.vectors
+        vectors.check(dimensions, normalise)
+        batch = [texts] if is_one_prompt(texts) else cast(Sequence[Prompt], texts)
+        pooling = vectors.rules.pooling
+        prepared = [
+            self.core.prepare(vectors.tokens(text), READ, namespace=namespace, adapter=adapter, pooling=pooling)
+            for text in batch
+        ]
+        found = self._run(prepared, [None] * len(prepared))
+        return vectors.finish([completion.vector for completion in found], dimensions, normalise)
 
     def _scorings(
         self, prompt: Prompt, continuations: Sequence[Sequence[int]], namespace: str, adapter: str | None
@@ -348,26 +378,6 @@ class Engine:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _for_each(prompts: Sequence[Prompt], given: T | Sequence[T], name: str, *, is_one: bool) -> Sequence[T]:
-    """What was given for each of the prompts; one for all of them, if it is no list."""
-    if not isinstance(given, (list, tuple)):
-        return [cast(T, given)] * len(prompts)
-    if is_one:
-        raise RequestError(
-            f"{name}: a list of {len(given)}, but there is one prompt; give a list of prompts", param=name
-        )
-    if len(given) != len(prompts):
-        text = f"{name}: a list of {len(given)} for {len(prompts)} prompts; give one for each, or a single one for all"
-        raise RequestError(text, param=name)
-    return given
-
-
-def _is_one_prompt(prompts: Prompt | Sequence[Prompt]) -> TypeGuard[Prompt]:
-    if isinstance(prompts, str) or not isinstance(prompts, Sequence):  # arrays and tensors are no sequences
-        return getattr(prompts, "ndim", 1) == 1
-    return len(prompts) > 0 and isinstance(prompts[0], Number)
 
 
 def _load(model: str, settings: EngineSettings) -> tuple[EngineConfig, LoadedModel]:

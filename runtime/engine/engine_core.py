@@ -47,6 +47,7 @@ from .request_factory import Prompt, RequestFactory
 from .statistics import EngineStatistics, Totals
 from .stepper import Stepper
 from .tier_setup import make_followers
+from .vectors import Vectors
 
 PIN_RETRY_SECONDS = 1.0
 
@@ -58,6 +59,8 @@ class EngineCore:
         config, model_config, tokenizer, compiler, request_factory, adapters, chats: read-only; safe to use from any
             thread.
         monitor: what is counted; safe on any thread, but for `reset` and `cache_state`.
+        generates: whether the checkpoint has logits, and not only hidden states.
+        vectors: how vectors are made of texts; safe on any thread.
         block_cost: FLOPs of computing the block that ends at a token; see `recompute_cost`.
     """
 
@@ -86,6 +89,8 @@ class EngineCore:
         self._device = loaded.device
         self.model_config = model
         self.tokenizer = loaded.tokenizer
+        self.generates = loaded.generates
+        self.vectors = Vectors(loaded.tokenizer, loaded.vectors, model.hidden_size)
         limits = Limits(config.max_constraint_bytes, config.max_compile_seconds)
         self.compiler = Compiler(loaded.tokenizer.vocabulary(), limits=limits)
         self.max_model_len = min(config.max_model_len or model.max_position_embeddings, model.max_position_embeddings)
@@ -116,6 +121,7 @@ class EngineCore:
             vocab_size=model.vocab_size,
             has_windows=any(0 < layer.window < self.max_model_len for layer in model.layers),
             has_states=states is not None,
+            has_logits=loaded.generates,
         )
         self._scheduler = Scheduler(
             self.prefix_cache,

@@ -35,6 +35,7 @@ from ..sample.token_rules import TokenRules
 from ..sampling_params import shown
 from ..tokenizer.no_tokenizer import refuse_text
 from ..tokenizer.tokenizer import Tokenizer
+from .vectors import readout_of
 
 Prompt = str | Sequence[int]
 
@@ -48,6 +49,7 @@ class RequestFactory:
         vocab_size: width of the logits; token ids must lie below it.
         has_windows: whether some layers see the latest tokens only.
         has_states: whether some layers keep a state instead of keys and values.
+        has_logits: whether there are any; else nothing is generated.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class RequestFactory:
         vocab_size: int,
         has_windows: bool = False,
         has_states: bool = False,
+        has_logits: bool = True,
     ) -> None:
         self._tokenizer = tokenizer
         self._compiler = compiler
@@ -72,6 +75,7 @@ class RequestFactory:
         self._vocab_size = vocab_size
         self._has_windows = has_windows
         self._has_states = has_states
+        self._has_logits = has_logits
         self._random = random.Random(config.seed if config.seed is not None else secrets.randbits(64))
         self._ids = itertools.count()
 
@@ -117,6 +121,11 @@ class RequestFactory:
         own: dict[str, Any] = {"request_id": self.new_id(), **options}
         own["adapter"] = adapter = self._adapters.find(own.pop("adapter", None))
         own["namespace"] = namespace = scoped(own.get("namespace", ""), adapter)
+        logits_of = self._checked(_as_sequence(own.pop("logits_of", ()), "logits_of"), "logits_of")
+        own["readout"] = readout = readout_of(own.pop("pooling", None), logits_of, len(token_ids), sampling)
+        if not self._has_logits and (readout is None or logits_of):
+            text = "this checkpoint has no projection to the vocabulary, so it generates nothing; it makes vectors"
+            raise RequestError(f"{text} (Engine.embed, /v1/embeddings)")
         shows_special = own.pop("shows_special", False)
         new_guard, new_limit = own.pop("stop_guard", None), own.pop("thought_limit", None)
         shows_special |= compiled is not None and compiled.kind == "structural_tag"  # then they mark calls

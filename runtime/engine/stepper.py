@@ -232,7 +232,7 @@ class Stepper:
             num_jumped = batch.count_jumped() if num_drafting else 0
             drafts = not self._runs_ahead or not self._overlap_policy.prefers_ahead(len(batch.extends), num_drafting)
             self._drafts = drafts
-            outputs = self._compute(batch, None if ahead is None else ahead.logits, drafts=drafts)
+            outputs = self._compute(batch, ahead, drafts=drafts)
             self._is_committing = True
             self._commit(batch, outputs, drafts=drafts)
             self._is_committing = False  # from here on an interruption is not charged to the last request
@@ -290,17 +290,16 @@ class Stepper:
         self.num_ahead += 1
         return ahead
 
-    def _compute(self, batch: Batch, logits: Tensor | None, *, drafts: bool) -> list[SamplerOutput]:
-        """One forward, unless its logits are there, and what is sampled from it. Before that is read the next step's
+    def _compute(self, batch: Batch, ahead: Ahead | None, *, drafts: bool) -> list[SamplerOutput]:
+        """One forward, unless it ran ahead, and what is sampled from it. Before that is read the next step's
         forward is queued, unless this step has drafts or the next is to have (`drafts`).
 
         If that fails, each request is computed alone, so that it fails alone.
         """
         begin = self._stopwatch()
         try:
-            if logits is None:
-                logits = self._runner.forward(batch)
-            unread = self._sampler.launch(logits, batch)
+            logits, hidden = self._forward(batch) if ahead is None else (ahead.logits, ahead.hidden)
+            unread = self._sampler.launch(logits, batch, hidden)
         except Exception:
             return self._compute_each(batch)
         if not drafts and not any(extend.draft for extend in batch.extends):
@@ -326,7 +325,8 @@ class Stepper:
                 continue
             alone = Batch.from_extends([replace(extend, unread=-1)], self._prefix_cache.block_size)
             try:
-                outputs += self._sampler.choose(self._runner.forward(alone), alone)
+                logits, hidden = self._forward(alone)
+                outputs += self._sampler.choose(logits, alone, hidden)
             except Exception as error:
                 self._sampler.forget()
                 outputs.append(SamplerOutput(error=cause_of("the step", error)))
@@ -337,7 +337,14 @@ class Stepper:
         following = self._scheduler.plan_ahead(batch, unread.spans)
         if following is not None:
             with suppress(Exception):  # then it is planned again, and fails alone
-                self._ahead = Ahead(following, self._runner.forward(following, unread.token_ids))
+                self._ahead = Ahead(following, *self._forward(following, unread.token_ids))
+
+    def _forward(self, batch: Batch, *decided: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Logits, and hidden states if any are wanted; decided: as `ModelRunner.forward` takes it, if the step is one
+        that runs ahead."""
+        if len(batch.hidden_rows):
+            return self._runner.forward_hidden(batch, *decided)
+        return self._runner.forward(batch, *decided), None
 
     def _commit(self, batch: Batch, outputs: list[SamplerOutput], *, drafts: bool) -> None:
         for extend, output in zip(batch.extends, outputs, strict=True):
@@ -360,6 +367,8 @@ class Stepper:
             raise output.error
         if output.prompt_logprobs:
             request.prompt_logprobs += output.prompt_logprobs
+        if output.rows is not None and request.readout is not None:
+            request.readout.push(extend.first_wanted, output.rows)
         request.num_computed_tokens = extend.start + extend.num_tokens
         if output.is_postponed:  # the last token is computed once more, for its logits
             request.num_computed_tokens -= 1

@@ -47,6 +47,8 @@ SCHEMAS = (RECORD, WORDS, NAMED, OPEN)
 def warm_up(engine: Engine, parts: tuple[str, ...] = PARTS) -> None:
     """Runs a GPU's warm-up batches and a few small requests of every sort. Afterwards the engine's cache is empty, and
     its statistics and the record of its traffic are as if there had been none."""
+    if not engine.core.generates:
+        return
     if "sampling" in parts:
         engine.step_thread.call(engine.core.run_warmup_batches).result()
     filtered = SamplingParams(temperature=1.0, top_k=8, top_p=0.9, min_p=0.01, seed=0)

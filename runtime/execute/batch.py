@@ -39,7 +39,7 @@ class Extend:
         start: position of the first token computed: `request.num_computed_tokens`, once the step before is committed.
         num_tokens: known tokens computed; the draft's come on top.
         draft: tokens to verify; empty unless the extend reaches the last known token.
-        logits_from: first position whose logits are wanted.
+        logits_from: first position whose logits are wanted, or hidden states (`Readout.reads_hidden`).
         unread: where among the tokens that the step before decides its only one is found; -1: all are known.
         state: of a model with recurrent layers, the slot of the state after `start` tokens; -1: there are none.
         state_points: numbers of tokens of the request, rising, and the slots that take the states after them.
@@ -65,8 +65,14 @@ class Extend:
         return self.end - self.request.num_dropped_tokens
 
     @property
-    def num_logits(self) -> int:
-        return max(0, self.end - max(self.start, self.logits_from))
+    def num_wanted(self) -> int:
+        """Rows whose logits are wanted, or hidden states."""
+        return max(0, self.end - self.first_wanted)
+
+    @property
+    def first_wanted(self) -> int:
+        """Position of the first of these rows, if there are any."""
+        return max(self.start, self.logits_from)
 
     @property
     def reaches_end(self) -> bool:
@@ -94,6 +100,7 @@ class Batch:
         block_tables: `[B, M]` int32, 0 beyond a request's blocks.
         num_logits: by extend, how many rows of logits are wanted.
         logits_rows: `[R]` int64, which rows these are, extend after extend.
+        hidden_rows: int64, rows whose hidden states are wanted instead, as `num_wanted` of their extends says.
         unread: `[T]` int64, `Extend.unread` of each token; None: all tokens are known. The ids of others are 0.
         adapters: whose rows they are, in their order; rows of the model alone are in none.
         state_rounds: `[S, 4]` each, the segments of `kernels.state_rounds`; empty: the model has no states, or
@@ -112,6 +119,7 @@ class Batch:
     unread: IntArray | None = None
     adapters: tuple[AdapterRows, ...] = ()
     state_rounds: tuple[IntArray, ...] = ()
+    hidden_rows: IntArray = field(default_factory=lambda: np.empty(0, np.int64))
 
     def count_jumped(self) -> int:
         """Drafted tokens that were right so far, of all its requests."""
@@ -138,6 +146,7 @@ class Batch:
         token_ids: list[int] = []
         num_logits: list[int] = []
         wanted: list[int] = []
+        hidden: list[int] = []
         for b, extend in enumerate(extends):
             request, draft = extend.request, extend.draft
             blocks = request.blocks
@@ -148,9 +157,12 @@ class Batch:
                 token_ids.append(0)
             if draft:
                 token_ids += draft
-            count = extend.num_logits
-            num_logits.append(count)
-            wanted += range(len(token_ids) - count, len(token_ids))
+            rows = range(len(token_ids) - extend.num_wanted, len(token_ids))
+            if request.readout is not None and request.readout.reads_hidden:
+                hidden += rows
+                rows = range(0)
+            num_logits.append(len(rows))
+            wanted += rows
 
         owner = np.repeat(np.arange(num_requests), q_lens)
         positions = np.arange(num_rows, dtype=np.int64) - query_starts[owner] + starts[owner]
@@ -170,6 +182,7 @@ class Batch:
             unread[owner] if (unread >= 0).any() else None,
             _adapter_rows(extends, query_starts) if has_adapters else (),
             _state_rounds(extends, query_starts),
+            np.array(hidden, np.int64),
         )
 
 

@@ -17,6 +17,7 @@ from ...kernels import FP8, use_threads
 from ..config import CPU_POOL_BYTES, MOST_BLOCKS, EngineConfig
 from ..device import find_device
 from ..models import Adapter, Decoder, ModelConfig, resolve_model
+from ..models.vector_rules import VectorRules
 from ..models.weights import TORCH_TYPES
 from ..tokenizer.tokenizer import Tokenizer
 from .adapters import load_adapter
@@ -33,7 +34,8 @@ KV_DTYPES = {"fp8": FP8, "int8": torch.int8}
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
     """A decoder on its device, its tokenizer, adapters by name, and a draft model's decoder; `folder` is where the
-    first two came from, if they came from one."""
+    first two came from, if they came from one. `generates`: whether there are logits; `vectors`: how vectors are
+    made."""
 
     decoder: Decoder
     tokenizer: Tokenizer
@@ -42,6 +44,8 @@ class LoadedModel:
     kv_dtype: torch.dtype
     folder: Path | None = None
     adapters: Mapping[str, Adapter] = field(default_factory=dict)
+    generates: bool = True
+    vectors: VectorRules = VectorRules()
     draft_decoder: Decoder | None = None
 
 
@@ -58,6 +62,7 @@ def load(config: EngineConfig, report: Callable[[int, int], None] | None = None)
     device = find_device(config.device)
     folder = resolve_model(config.model)
     model = ModelConfig.from_folder(folder)
+    vectors = VectorRules.from_folder(folder)
     longest = model.max_position_embeddings
     if config.max_model_len is not None and config.max_model_len > longest:
         raise ConfigError(
@@ -101,7 +106,9 @@ def load(config: EngineConfig, report: Callable[[int, int], None] | None = None)
             "%s: no tokenizer.json and no tokenizer.model: token ids go in and come out, and no text", folder
         )
     _tell_of_long_ropes(model, decoder.max_positions)
-    loaded = LoadedModel(decoder, tokenizer, device, dtype, kv_dtype, folder, adapters)
+    loaded = LoadedModel(
+        decoder, tokenizer, device, dtype, kv_dtype, folder, adapters, generates=decoder.generates, vectors=vectors
+    )
     return loaded if draft is None else replace(loaded, draft_decoder=_load_draft(config, loaded, draft))
 
 
@@ -143,7 +150,7 @@ def _load_draft(config: EngineConfig, loaded: LoadedModel, draft: ModelConfig) -
             f"speculative_model: {config.speculative_model} has another vocabulary: token {first} is {its[first]!r}, "
             f"the model's is {tokens[first]!r}; take a smaller model of the same family"
         )
-    return Decoder.from_folder(
+    decoder = Decoder.from_folder(
         folder,
         device=loaded.device,
         dtype=loaded.dtype,
@@ -151,6 +158,10 @@ def _load_draft(config: EngineConfig, loaded: LoadedModel, draft: ModelConfig) -
         deterministic=config.deterministic,
         quantise=config.quantise,
     )
+    if not (loaded.generates and decoder.generates):
+        which = config.speculative_model if loaded.generates else "the model"
+        raise ConfigError(f"speculative_model: {which} makes vectors and no text; leave it out")
+    return decoder
 
 
 def _tell_of_long_ropes(model: ModelConfig, max_positions: int) -> None:

@@ -7,6 +7,7 @@ worth it come from `CudaGraphs`, all others are launched kernel by kernel.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import chain, repeat
 from typing import Any, Protocol
 
@@ -61,6 +62,21 @@ class DecoderLike(Protocol):
         recurrent: StateStep | None = None,
     ) -> Tensor: ...
 
+    def hidden_states(
+        self,
+        token_ids: Tensor,
+        positions: Tensor,
+        kv_cache: KVCache,
+        plan: AttentionPlan,
+        slots: Tensor,
+        rows: Tensor | None,
+        adapted: AdaptedRows | None = None,
+        watch: Watch | None = None,
+        recurrent: StateStep | None = None,
+    ) -> Tensor: ...
+
+    def project(self, hidden: Tensor) -> Tensor: ...
+
 
 class ModelRunner:
     """Runs one ragged forward per step.
@@ -113,6 +129,21 @@ class ModelRunner:
         self.num_forwards += 1
         self.num_computed_tokens += len(batch.token_ids)
         return self._compute(batch, decided)
+
+    @torch.inference_mode()
+    def forward_hidden(self, batch: Batch, decided: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """As `forward`; and the hidden states of `batch.hidden_rows` after the final norm, `[H, hidden_size]` fp32."""
+        self.num_forwards += 1
+        self.num_computed_tokens += len(batch.token_ids)
+        wanted = np.union1d(batch.logits_rows, batch.hidden_rows)
+        decoder = self._decoder
+        with on_device(self._device):
+            states = self._launch(replace(batch, logits_rows=wanted), decided, None, decoder.hidden_states)
+            at_logits, at_hidden = (
+                send(np.searchsorted(wanted, rows), self._device) for rows in (batch.logits_rows, batch.hidden_rows)
+            )
+            hidden = states[at_hidden].float() / decoder.config.width_scale
+            return decoder.project(states[at_logits]), hidden
 
     @torch.inference_mode()
     def run_warmup_batches(self, batches: WarmupBatches) -> None:
@@ -174,14 +205,18 @@ class ModelRunner:
         with on_device(self._device):
             if self._graphs is not None and watch is None and self._graphs.fits(batch):
                 return self._graphs.forward(batch, decided)
-            columns = (batch.token_ids, batch.positions, batch.slots, batch.logits_rows)
-            token_ids, positions, slots, logits_rows = (send(column, self._device) for column in columns)
-            if batch.unread is not None:
-                fill_in(token_ids, send(batch.unread, self._device), decided, self._decoder.config.vocab_size)
-            plan, adapted = self._plan(batch), self._adapted(batch)
-            return self._forward(
-                token_ids, positions, plan, slots, logits_rows, adapted, watch, self._state_step(batch)
-            )
+            return self._launch(batch, decided, watch, self._decoder.forward)
+
+    def _launch(
+        self, batch: Batch, decided: Tensor | None, watch: Watch | None, compute: Callable[..., Tensor]
+    ) -> Tensor:
+        columns = (batch.token_ids, batch.positions, batch.slots, batch.logits_rows)
+        token_ids, positions, slots, rows = (send(column, self._device) for column in columns)
+        if batch.unread is not None:
+            fill_in(token_ids, send(batch.unread, self._device), decided, self._decoder.config.vocab_size)
+        step = (token_ids, positions, self._kv_cache, self._plan(batch), slots, rows)
+        few: dict[str, Any] = {"adapted": self._adapted(batch), "watch": watch, "recurrent": self._state_step(batch)}
+        return compute(*step, **{name: one for name, one in few.items() if one is not None})  # hardly a step has them
 
     def _state_step(self, batch: Batch) -> StateStep | None:
         if self._states is None:
@@ -230,9 +265,7 @@ class ModelRunner:
         slots: Tensor,
         logits_rows: Tensor | None = None,
         adapted: AdaptedRows | None = None,
-        watch: Watch | None = None,
-        recurrent: StateStep | None = None,
     ) -> Tensor:
+        """What a graph captures."""
         step = (token_ids, positions, self._kv_cache, plan, slots, logits_rows)
-        few: dict[str, Any] = {"adapted": adapted, "watch": watch, "recurrent": recurrent}  # that hardly any step has
-        return self._decoder.forward(*step, **{name: one for name, one in few.items() if one is not None})
+        return self._decoder.forward(*step) if adapted is None else self._decoder.forward(*step, adapted=adapted)

@@ -87,6 +87,7 @@ class Decoder:
         config: what the checkpoint says about itself.
         device, dtype: of weights and activations.
         max_positions: every position of a step must be below it.
+        generates: whether there is a projection to the vocabulary, without which there are hidden states and no logits.
     """
 
     def __init__(
@@ -96,7 +97,7 @@ class Decoder:
         embedding: LinearWeight,
         layers: list[LayerWeights],
         final_norm: Norm,
-        lm_head: LinearWeight,
+        lm_head: LinearWeight | None,
         max_positions: int,
     ) -> None:
         self.config = config
@@ -109,6 +110,7 @@ class Decoder:
         self._kv_index = [sum(attends[:index]) for index in range(config.num_layers)]  # of a layer, in the cache
         self._final_norm = final_norm
         self._lm_head = lm_head
+        self.generates = lm_head is not None
         self._rope_tables = [rope_table(rope, max_positions).to(self.device) for rope in config.ropes]
         self._query_scales: Tensor | None = None
         if config.query_growth:
@@ -156,8 +158,10 @@ class Decoder:
                 if report is not None:
                     report(index + 1, config.num_layers)
             final_norm = read_norm(reader, f"{prefix}{options.final_norm}", config.width_scale)
-            lm_head = embedding
-            if not config.tie_word_embeddings:
+            lm_head: LinearWeight | None = embedding
+            if not config.tie_word_embeddings and not prefix and f"{options.projection}.weight" not in checkpoint:
+                lm_head = None  # saved as a model for vectors is: without names above its own, and nothing on top
+            elif not config.tie_word_embeddings:
                 base = "language_model." if prefix.startswith("language_model.") else ""
                 size, has_bias = config.vocab_size, bool(options.projection_bias)
                 lm_head = reader.linear(base, (options.projection,), [size], config.hidden_size, has_bias)
@@ -175,7 +179,7 @@ class Decoder:
     def num_weight_bytes(self) -> int:
         """Bytes of all weights on the device, the tied embedding counted once."""
         parts: dict[int, Tensor | LayerNorm | LinearWeight | LinearWeights] = {
-            id(part): part for part in (self._embedding, self._lm_head, self._final_norm)
+            id(part): part for part in (self._embedding, self._lm_head, self._final_norm) if part is not None
         }
         for _, layer in self._layers:
             for weights in (layer, layer.latent, layer.experts, layer.recurrent):
@@ -201,13 +205,44 @@ class Decoder:
         watch: Callable[[int, Tensor], None] | None = None,
         recurrent: StateStep | None = None,
     ) -> Tensor:
-        """Computes one step and writes its KV into `kv_cache`.
+        """Computes one step and writes its KV into `kv_cache`; returns logits `[R, vocab_size]` of `logits_rows`.
 
-        token_ids, positions, slots `[T]` int64 (slot = block · block_size + offset); logits_rows `[R]` int64: the
-        rows whose logits are wanted, None: all. adapted: None where no row goes through an adapter. watch: called in
-        each layer with its index and queries `[T, H, head_dim]`, before they meet the keys. recurrent: the states, of a
-        model with such layers. Returns `[R, vocab_size]`,
-        fp32 or, on a GPU, as the last product has them.
+        See `hidden_states` for the arguments, `project` for the numbers' type.
+        """
+        step = (token_ids, positions, kv_cache, plan, slots, logits_rows)
+        return self.project(self.hidden_states(*step, adapted, watch, recurrent))
+
+    @torch.inference_mode()
+    def project(self, hidden: Tensor) -> Tensor:
+        """Logits `[R, vocab_size]` of hidden states `[R, hidden_size]`; fp32 or, on a GPU, as the product has them."""
+        if hidden.shape[0] == 0:
+            return torch.empty((0, self.config.vocab_size), dtype=torch.float32, device=self.device)
+        assert self._lm_head is not None
+        logits, cap = ops.linear(hidden, self._lm_head), self.config.logits_soft_cap
+        if cap:
+            return cap * torch.tanh(logits.float() / cap)
+        return logits if logits.is_cuda else logits.float()  # a GPU's sampler widens them as it reads them
+
+    @torch.inference_mode()
+    def hidden_states(
+        self,
+        token_ids: Tensor,
+        positions: Tensor,
+        kv_cache: KVTensors,
+        plan: ops.AttentionPlan,
+        slots: Tensor,
+        rows: Tensor | None = None,
+        adapted: AdaptedRows | None = None,
+        watch: Callable[[int, Tensor], None] | None = None,
+        recurrent: StateStep | None = None,
+    ) -> Tensor:
+        """Computes one step and writes its KV into `kv_cache`; returns what `project` takes: hidden states after the
+        final norm, times `config.width_scale`, `[R, hidden_size]`.
+
+        token_ids, positions, slots `[T]` int64 (slot = block · block_size + offset); rows `[R]` int64: those that are
+        wanted, None: all. adapted: None where no row goes through an adapter. watch: called in each layer with its
+        index and queries `[T, H, head_dim]`, before they meet the keys. recurrent: the states, of a model with such
+        layers.
         """
         x = self._embedding.rows(token_ids)
         if self._embedding_scale != 1.0:
@@ -218,25 +253,24 @@ class Decoder:
         last, scale = len(self._layers) - 1, self.config.residual_scale
         lora = adapted.every if adapted is not None else None
         is_parallel = bool(self.config.options.parallel)
-        no_logits = logits_rows is not None and logits_rows.shape[0] == 0
-        nothing = torch.empty((0, self.config.vocab_size), dtype=torch.float32, device=self.device)
+        none_wanted = rows is not None and rows.shape[0] == 0
         for index, (_, weights) in enumerate(self._layers):
             if weights.recurrent is not None:
                 assert recurrent is not None
                 attended = weights.recurrent.mix(normed, recurrent.states[index], recurrent.rounds)
-                if index == last and no_logits:
-                    return nothing
+                if index == last and none_wanted:
+                    return normed[:0]
             else:
                 q, gate = self._write_kv(index, normed, positions, kv_cache, slots, lora)
                 if watch is not None:
                     watch(index, q)
-                if index == last and no_logits:
-                    return nothing
+                if index == last and none_wanted:
+                    return normed[:0]
                 attended = self._attend(index, q, kv_cache, plan)
                 if gate is not None:
                     attended = attended * ops.sigmoid(gate)
-            if index == last and logits_rows is not None:
-                attended, residual, normed = attended[logits_rows], residual[logits_rows], normed[logits_rows]
+            if index == last and rows is not None:
+                attended, residual, normed = attended[rows], residual[rows], normed[rows]
                 lora = adapted.wanted if adapted is not None else None
             x = _linear(attended, weights.o, lora, index, AT_O)
             if weights.post_attention_norm is not None:
@@ -250,17 +284,14 @@ class Decoder:
             else:
                 normed, residual = add_norm(x, residual, weights.mlp_norm, eps)
             # a caller that wants the logits of all tokens may have padded the step
-            x = self._mlp(index, normed, slots if logits_rows is None else None, lora)
+            x = self._mlp(index, normed, slots if rows is None else None, lora)
             if weights.post_mlp_norm is not None:
                 x = apply_norm(x, weights.post_mlp_norm, eps)
             if scale != 1.0:
                 x = x * scale
             following = self._final_norm if index == last else self._layers[index + 1][1].input_norm
             normed, residual = add_norm(x, residual, following, eps)
-        logits, cap = ops.linear(normed, self._lm_head), self.config.logits_soft_cap
-        if cap:
-            return cap * torch.tanh(logits.float() / cap)
-        return logits if logits.is_cuda else logits.float()  # a GPU's sampler widens them as it reads them
+        return normed
 
     def _write_kv(
         self,

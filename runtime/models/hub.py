@@ -17,6 +17,9 @@ from ...errors import ModelError
 # weights as safetensors and the small text files next to them; never code, never pickles
 _WEIGHTS = "*.safetensors"
 _DESCRIPTION = ["*.json", "tokenizer.model", "*.jinja"]
+# below the top there are the same weights again in other forms; a folder that a number begins is a part of a model for
+# vectors (`vector_rules`)
+_IGNORED = "[!0-9]*/*"
 _SHA256 = re.compile(r"[0-9a-f]{64}")  # the name of a large file in the cache
 
 
@@ -41,9 +44,8 @@ def download(hub_id: str, file: str | None, *, weights: bool = True) -> Path:
         if file is not None:
             found = Path(hf_hub_download(hub_id, file))
         else:
-            # below the top there are the same weights again in other forms
             wanted = [_WEIGHTS, *_DESCRIPTION] if weights else _DESCRIPTION
-            found = Path(snapshot_download(hub_id, allow_patterns=wanted, ignore_patterns=["*/*"]))
+            found = Path(snapshot_download(hub_id, allow_patterns=wanted, ignore_patterns=[_IGNORED]))
     except GatedRepoError:
         raise ModelError(f"{hub_id!r}: access must be requested on the hub; then log in with `hf auth login`") from None
     except LocalEntryNotFoundError:
@@ -63,7 +65,7 @@ def download(hub_id: str, file: str | None, *, weights: bool = True) -> Path:
 
 def _command(hub_id: str, file: str | None) -> str:
     """What fetches the same on another machine."""
-    what = file if file is not None else "--exclude '*/*'"
+    what = file if file is not None else f"--exclude '{_IGNORED}'"
     return f"hf download {hub_id} {what} --local-dir FOLDER"
 
 

@@ -25,7 +25,15 @@ from ..execute.batch import Batch, Extend
 from ..request import Phase, Request
 from .logit_edit_table import EditTable
 from .mask_table import MaskTable, Row
-from .sampler_output import PromptReport, SamplerOutput, TokenReport, UnreadLogprobs, UnreadOutputs, cause_of
+from .sampler_output import (
+    PromptReport,
+    RowReport,
+    SamplerOutput,
+    TokenReport,
+    UnreadLogprobs,
+    UnreadOutputs,
+    cause_of,
+)
 from .token_rules import TokenRules
 
 # Work that one request's mask may take in one step (`Room.allow`): 2 to 5 ms in a step with others, ten times that
@@ -86,31 +94,43 @@ class Sampler:
         """Memory of the tables on the device."""
         return self._masks.num_bytes + self._edits.num_bytes
 
-    def choose(self, logits: torch.Tensor, batch: Batch) -> list[SamplerOutput]:
+    def choose(self, logits: torch.Tensor, batch: Batch, hidden: torch.Tensor | None = None) -> list[SamplerOutput]:
         """Decides every wanted row of `logits` `[R, vocab_size]`, and waits for the tokens."""
-        return self.launch(logits, batch).read()
+        return self.launch(logits, batch, hidden).read()
 
     @torch.inference_mode()
-    def launch(self, logits: torch.Tensor, batch: Batch) -> UnreadOutputs:
+    def launch(self, logits: torch.Tensor, batch: Batch, hidden: torch.Tensor | None = None) -> UnreadOutputs:
         """Decides every wanted row of `logits` `[R, vocab_size]`; on a GPU all of it is queued, and nothing waited for.
 
-        Nothing is decided for requests that have ended.
+        Nothing is decided for requests that have ended, nor for those with a readout, which get their rows.
+
+        hidden: of `batch.hidden_rows`; None: there are none.
         """
         with on_device(self._device):
-            return self._launch(logits, batch)
+            return self._launch(logits, batch, hidden)
 
-    def _launch(self, logits: torch.Tensor, batch: Batch) -> UnreadOutputs:
+    def _launch(self, logits: torch.Tensor, batch: Batch, hidden: torch.Tensor | None) -> UnreadOutputs:
         self._masks.begin_step()
         self._edits.begin_step()
         outputs = [SamplerOutput() for _ in batch.extends]
         rows: list[_Row] = []
         spans: list[slice] = []
         prompt_reports: list[PromptReport] = []
-        first = 0
+        row_reports: list[RowReport] = []
+        first = first_hidden = 0
         work = mask_work(len(batch.extends), sum(extend.request.cursor is not None for extend in batch.extends))
         for extend, output, num_logits in zip(batch.extends, outputs, batch.num_logits, strict=True):
-            num_decided = 0
-            if extend.request.phase is not Phase.FINISHED:
+            num_decided, readout = 0, extend.request.readout
+            if readout is not None:
+                rows_read = None
+                if readout.reads_hidden and hidden is not None:
+                    rows_read = hidden[first_hidden : first_hidden + extend.num_wanted]
+                    first_hidden += extend.num_wanted
+                elif num_logits:
+                    rows_read = logits[first : first + num_logits, readout.token_ids].float()
+                if rows_read is not None and len(rows_read):
+                    row_reports.append(RowReport(output, Reading(rows_read)))
+            elif extend.request.phase is not Phase.FINISHED:
                 num_decided = len(extend.draft) + 1 if extend.reaches_end else 0
                 if num_logits > num_decided:
                     prompt_reports += self._score(logits, first, extend, output, num_logits - num_decided)
@@ -119,7 +139,7 @@ class Sampler:
                 num_decided = self._gather(extend, output, first - num_decided, num_decided, rows, work)
             spans.append(slice(len(rows) - num_decided, len(rows)))
         token_ids, reports = self._decide(logits, batch.extends, outputs, spans, rows)
-        return UnreadOutputs(outputs, spans, token_ids, Reading(token_ids), prompt_reports, reports)
+        return UnreadOutputs(outputs, spans, token_ids, Reading(token_ids), prompt_reports, reports, row_reports)
 
     def _decide(
         self,

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import numpy as np
+import numpy.typing as npt
 from torch import Tensor
 
 from ...errors import RequestError
@@ -29,6 +31,7 @@ class SamplerOutput:
             last known token, each further one holds only if the draft agreed with all before.
         logprobs: one per token, if asked for.
         prompt_logprobs: of prompt tokens whose predecessor's logits this step computed.
+        rows: of a request with a readout, the rows that this step computed for it, `[n, size]`.
         error: the request's constraint failed; nothing was decided.
         is_postponed: its mask takes long and is not ready yet; nothing was decided, and is decided in a later step.
     """
@@ -36,6 +39,7 @@ class SamplerOutput:
     token_ids: list[int] = field(default_factory=list)
     logprobs: list[TokenLogprob] = field(default_factory=list)
     prompt_logprobs: list[TokenLogprob] = field(default_factory=list)
+    rows: npt.NDArray[np.float32] | None = None
     error: RequestError | None = None
     is_postponed: bool = False
 
@@ -74,6 +78,14 @@ class TokenReport:
 
 
 @dataclass(frozen=True, slots=True)
+class RowReport:
+    """Rows of hidden states, or of some logits, for one extend."""
+
+    output: SamplerOutput
+    reading: Reading
+
+
+@dataclass(frozen=True, slots=True)
 class UnreadOutputs:
     """What was decided for a batch and is not on the host yet, except what is known without the device.
 
@@ -89,6 +101,7 @@ class UnreadOutputs:
     reading: Reading
     prompt_reports: list[PromptReport]
     token_reports: list[TokenReport]
+    row_reports: list[RowReport]
 
     def read(self) -> list[SamplerOutput]:
         """The outputs, complete. Waits until the device has decided them, and for nothing queued after that."""
@@ -100,6 +113,8 @@ class UnreadOutputs:
         for report in self.token_reports:
             own = report.found.read().of_rows(report.span)
             report.output.logprobs = _listed(report.output.token_ids, own, report.num_top)
+        for rows in self.row_reports:
+            rows.output.rows = rows.reading.tensor().numpy()
         return self.outputs
 
 

@@ -39,7 +39,7 @@ from .admission import Outlook, OutputForecast, peak_demand
 from .candidate import Candidate, next_candidate
 from .detours import Detours
 from .preempted_line import PreemptedLine
-from .share import scores_prompt, share, share_after
+from .share import share, share_after, waits_for_rows
 from .step_budget import StepBudget
 from .victim import cheapest_to_resume
 from .waiting_line import Waiting, WaitingLine
@@ -218,7 +218,7 @@ class Scheduler:
             spans: by extend of `batch`, which of the step's tokens are decided for it.
         """
         before = {extend.request: (extend, span) for extend, span in zip(batch.extends, spans, strict=True)}
-        if any(map(scores_prompt, before)):
+        if any(map(waits_for_rows, before)):
             return None
         self._begin_step()
         budget = self._budget(any(extend.reaches_end for extend in batch.extends))

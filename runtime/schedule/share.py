@@ -29,6 +29,8 @@ def share(request: Request, budget: int) -> Extend | None:
     wanted = request.sampling.prompt_logprobs_from
     if wanted is not None and is_scored:
         logits_from = min(logits_from, wanted + len(request.prompt_logprobs) - 1)
+    if request.readout is not None:
+        logits_from = request.readout.first_wanted
     return Extend(request, request.num_computed_tokens, num_tokens, draft, logits_from)
 
 
@@ -53,3 +55,11 @@ def scores_prompt(request: Request) -> bool:
     """Whether it waits for log-probabilities of its prompt."""
     wanted = request.sampling.prompt_logprobs_from
     return wanted is not None and len(request.prompt_logprobs) < request.num_prompt_tokens - wanted
+
+
+def waits_for_rows(request: Request) -> bool:
+    """Whether what it needs of the next step is known only when rows of the step before are read: log-probabilities of
+    its prompt, or hidden states of more than its last token."""
+    readout = request.readout
+    reads_more = readout is not None and readout.first_wanted < request.num_prompt_tokens - 1
+    return reads_more or scores_prompt(request)

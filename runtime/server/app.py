@@ -21,6 +21,7 @@ from .adapters import adapters_router
 from .chat import chat_router
 from .completions import completions_router
 from .description import document
+from .embeddings import embeddings_router
 from .errors import ApiError
 from .gate import Gate
 from .info import admin_router, info_router
@@ -38,8 +39,10 @@ from .render import render_router
 from .request_record import RequestRecord
 from .response_request import ResponsesRequest
 from .responses import responses_router
+from .scores import scores_router
 from .service import Service
 from .settings import ServerSettings
+from .vectors_request import EmbeddingRequest, RerankRequest, ScoreRequest
 from .worker_info import worker_info_router
 
 if TYPE_CHECKING:
@@ -53,6 +56,9 @@ BODIES: list[type[BaseModel]] = [
     ResponsesRequest,
     MessagesRequest,
     CountRequest,
+    EmbeddingRequest,
+    ScoreRequest,
+    RerankRequest,
     TokenizeRequest,
     DetokenizeRequest,
     LoadAdapterRequest,
@@ -92,6 +98,8 @@ def create_app(
         completions_router,
         responses_router,
         messages_router,
+        embeddings_router,
+        scores_router,
         info_router,
         worker_info_router,
         render_router,

@@ -56,6 +56,8 @@ class ServerSettings:
             template shows, "think": they do, "none": tags are content. Harmony's channels are read whatever it says.
         extra_keys: whether objects under a request's schema may have keys that it does not name, where neither the
             schema nor the request says so; "schema": as JSON Schema has it, they may.
+        reranker_template: the prompt of a reranker (see `reranker`): a file, or "qwen3"; None: that of the checkpoint,
+            if its files say that it is one.
         metric_names: whose metric names `/metrics` uses in addition to phloem's own ("vllm" or "sglang").
         otlp_traces_endpoint: where traces of requests are sent (see `tracing`); None: there are none.
         sampling_defaults: what a request is sampled with where it says nothing, by the names of its fields; what is
@@ -105,6 +107,9 @@ class ServerSettings:
     )
     extra_keys: ExtraKeys = setting(
         "never", "Keys that a request's schema does not name: never, or as JSON Schema defines it."
+    )
+    reranker_template: str | None = setting(
+        None, "The model is a reranker, with the prompt in this file; qwen3: with that of Qwen3-Reranker."
     )
     otlp_traces_endpoint: str | None = setting(
         None, "Send traces of requests to this OpenTelemetry collector, http://HOST:4317 (phloem[otel])."

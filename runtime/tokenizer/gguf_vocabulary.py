@@ -93,6 +93,7 @@ class GgufVocabulary:
         vocab_size: rows of the embedding.
         bos_id: -1: there is none.
         start_ids: what stands before every prompt.
+        last_ids: what stands after a text that is a whole sequence.
         template, template_place: the chat template, None if there is none, and where it stands.
         token_texts: of `bos_token` and the others, as templates use them.
     """
@@ -105,6 +106,7 @@ class GgufVocabulary:
     template: str | None
     template_place: str
     token_texts: dict[str, str]
+    last_ids: tuple[int, ...] = ()
 
 
 def read_gguf_vocabulary(path: Path) -> GgufVocabulary:
@@ -146,6 +148,7 @@ def read_gguf_vocabulary(path: Path) -> GgufVocabulary:
         fields.text("tokenizer.chat_template") if "tokenizer.chat_template" in fields else None,
         f"{path}: tokenizer.chat_template",
         {name: tokens[found] if found >= 0 else "" for name, found in ids.items()},
+        (ids["eos_token"],) if ids["eos_token"] >= 0 and fields.boolean("tokenizer.ggml.add_eos_token", False) else (),
     )
 
 

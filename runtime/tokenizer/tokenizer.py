@@ -4,8 +4,9 @@ Three ways in, because a text means different tokens in different places:
 
 * `encode(text)`: as in the middle of a text. Exact inverse of `decode` (up to the normaliser that some models have,
   such as NFC): no bos, no prefix space. Special-token text stays text.
-* `encode_prompt(text)`: as the beginning of a sequence, with bos and prefix space where the model wants them, as
-  transformers' `tokenizer(text)` does. Special-token text stays text.
+* `encode_prompt(text)`: as the beginning of a sequence, with bos and prefix space where the model wants them.
+  Special-token text stays text. `encode_whole(text)` also has the tokens that the model wants at the end, as
+  transformers' `tokenizer(text)` has them: for a text that is read, and not continued.
 * `encode(text, special=True)`: a rendered template; special-token text becomes its id. Never for user input.
 
 One way out: a token is a byte string, and text is the bytes of its tokens. Special tokens have none. Knows no model.
@@ -58,16 +59,18 @@ class Tokenizer:
         vocab_size: int,
         eos_ids: Iterable[int],
         start_ids: Sequence[int],
+        end_ids: Sequence[int] = (),
         bos_id: int,
         chat_template: ChatTemplate,
         json_whitespace: Whitespace = "spaced",
     ) -> None:
-        """start_ids: what `encode_prompt` puts before every text."""
+        """start_ids: what `encode_prompt` puts before every text; end_ids: what `encode_whole` puts after it."""
         missing = vocab_size - len(backend.token_bytes)
         self._backend = backend
         self.has_text = not isinstance(backend, NoTokenizer)
         self._token_bytes = backend.token_bytes + [b""] * missing
         self._start_ids = tuple(start_ids)
+        self._end_ids = tuple(end_ids)
         self.vocab_size = vocab_size
         self.eos_ids = tuple(sorted(set(eos_ids)))
         self.bos_id = bos_id
@@ -120,6 +123,7 @@ class Tokenizer:
             vocab_size=vocab_size,
             eos_ids=(token_id for token_id in eos_ids if 0 <= token_id < vocab_size),
             start_ids=_start_ids(backend, settings, bos_id),
+            end_ids=_end_ids(backend, settings),
             bos_id=bos_id,
             chat_template=ChatTemplate.from_folder(folder, ids, backend.added_ids),
             json_whitespace=_json_whitespace(files["generation_config.json"]),
@@ -143,6 +147,10 @@ class Tokenizer:
         """Token ids of `text` as the beginning of a sequence: bos and prefix space where the model wants them."""
         _check_utf8(text)
         return [*self._start_ids, *self._backend.encode_at_start(text)]
+
+    def encode_whole(self, text: str) -> list[int]:
+        """Token ids of `text` as a whole sequence: `encode_prompt`, then the end tokens that the model wants."""
+        return [*self.encode_prompt(text), *self._end_ids]
 
     def encode_formatted(self, text: str, *, adds_start: bool = True) -> list[int]:
         """Token ids of a prompt that was formatted by hand: special-token text becomes ids.
@@ -266,6 +274,7 @@ def _from_gguf(path: Path) -> Tokenizer:
         vocab_size=found.vocab_size,
         eos_ids=found.eos_ids,
         start_ids=found.start_ids,
+        end_ids=found.last_ids,
         bos_id=found.bos_id,
         chat_template=ChatTemplate.or_default(
             found.template,
@@ -307,6 +316,13 @@ def _start_ids(backend: Backend, settings: Fields, bos_id: int) -> list[int]:
     if isinstance(backend, TokenizerJson) and "add_bos_token" not in settings:
         return backend.start_ids
     return [bos_id] if bos_id >= 0 and settings.boolean("add_bos_token", True) else []
+
+
+def _end_ids(backend: Backend, settings: Fields) -> list[int]:
+    if isinstance(backend, TokenizerJson) and "add_eos_token" not in settings:
+        return backend.end_ids
+    eos_id = _named_id(settings, "eos_token", backend.special_ids, getattr(backend, "eos_id", -1))
+    return [eos_id] if eos_id >= 0 and settings.boolean("add_eos_token", False) else []
 
 
 def _added_tokens(folder: Path, settings: Fields) -> dict[int, str]:

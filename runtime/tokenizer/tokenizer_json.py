@@ -30,7 +30,7 @@ class TokenizerJson:
         token_bytes: bytes of every token, b"" for special ones and for ids without a token.
         special_ids: text of every special token → id.
         added_ids: text of the other added tokens, which are found in any text → id.
-        start_ids: what the file's post-processor puts before a text (bos, usually).
+        start_ids, end_ids: what the file's post-processor puts before a text (bos, usually), and after it.
     """
 
     def __init__(self, spec: dict[str, Any], place: object) -> None:
@@ -57,6 +57,7 @@ class TokenizerJson:
         self.token_bytes = self._read_token_bytes()
         with_specials = self._template.encode("a", add_special_tokens=True)
         self.start_ids: list[int] = _leading(with_specials.ids, with_specials.special_tokens_mask)
+        self.end_ids = _leading(with_specials.ids[::-1], with_specials.special_tokens_mask[::-1])[::-1]
 
     def make_exact(self, texts: Collection[str]) -> None:
         """Makes the added tokens of these texts of nothing else, whatever looks like one when normalised.

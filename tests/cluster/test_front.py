@@ -70,6 +70,10 @@ from ..runtime.server.test_responses import (  # noqa: F401
     test_the_official_client_calls_tools_and_answers_calls,
     test_the_official_client_reads_responses,
 )
+from ..runtime.server.test_vectors import (  # noqa: F401
+    test_the_official_client_gets_the_engines_vectors,
+    test_without_a_reranker_a_score_is_a_cosine,
+)
 
 NUM_ROUTED_BYTES = 256  # of a prompt's packed tokens
 

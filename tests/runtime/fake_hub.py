@@ -42,11 +42,12 @@ class Hub(BaseHTTPRequestHandler):
             self.end_headers()
 
     def _send_json(self, path: str) -> None:
-        files = [file for file in sorted(self.folder.iterdir()) if file.is_file()]
+        files = [str(file.relative_to(self.folder)) for file in sorted(self.folder.rglob("*")) if file.is_file()]
         if "/tree/" in path:
-            data: object = [{"type": "file", "path": f.name, "size": f.stat().st_size, "oid": f.name} for f in files]
+            sizes = {name: (self.folder / name).stat().st_size for name in files}
+            data: object = [{"type": "file", "path": name, "size": size, "oid": name} for name, size in sizes.items()]
         else:
-            names = [{"rfilename": file.name} for file in files]
+            names = [{"rfilename": name} for name in files]
             data = {"_id": "1", "id": "owner/model", "sha": COMMIT, "siblings": names, "private": False, "tags": []}
         body = json.dumps(data).encode()
         self.send_response(200)

@@ -162,7 +162,7 @@ def test_the_sampler_works_on_the_second_gpu(current: Current, monkeypatch: pyte
     found: list[int] = []
     sampler = Sampler(97, (0,), torch.device("cpu"))
     monkeypatch.setattr(sampler, "_device", SECOND)
-    monkeypatch.setattr(sampler, "_launch", lambda logits, batch: found.append(current.index))
+    monkeypatch.setattr(sampler, "_launch", lambda *_: found.append(current.index))
     sampler.launch(torch.zeros(1, 97), two_requests())
     assert found == [1]
 

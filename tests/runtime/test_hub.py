@@ -31,6 +31,9 @@ def served(tmp_path: Path) -> Iterator[tuple[Path, str]]:
     folder = tmp_path / "model"
     shutil.copytree(resolve_model("nano"), folder)
     (folder / "pickled.bin").write_bytes(b"never asked for")
+    for part, name in (("1_Pooling", "config.json"), ("onnx", "config.json")):
+        (folder / part).mkdir()
+        (folder / part / name).write_text("{}")
     with subprocess.Popen([sys.executable, str(FAKE), str(folder)], stdout=subprocess.PIPE, text=True) as running:
         try:
             assert running.stdout is not None
@@ -60,10 +63,12 @@ def test_a_model_is_fetched_once_and_then_found_without_the_hub(served: tuple[Pa
     first = fetch("owner/model", address, tmp_path / "cache")
     assert first.returncode == 0, first.stderr
     found = Path(first.stdout.strip())
-    assert {path.name: path.read_bytes() for path in found.iterdir()} == {
-        path.name: path.read_bytes() for path in folder.iterdir() if path.suffix != ".bin"
+    wanted = {path.name for path in folder.iterdir() if path.is_file() and path.suffix != ".bin"} | {
+        "1_Pooling/config.json"  # of a model for vectors; what is below other folders is the same in other forms
     }
-    assert asked(folder) == [[path.name, "0"] for path in sorted(found.iterdir())]
+    assert {str(path.relative_to(found)) for path in found.rglob("*") if path.is_file()} == wanted
+    assert all((found / name).read_bytes() == (folder / name).read_bytes() for name in wanted)
+    assert asked(folder) == [[name, "0"] for name in sorted(wanted)]
     for hub in (address, "http://127.0.0.1:9"):  # where no server answers
         assert fetch("owner/model", hub, tmp_path / "cache").stdout == first.stdout
     assert asked(folder) == []
@@ -94,7 +99,7 @@ def test_what_came_otherwise_than_the_hub_has_it_is_refused(served: tuple[Path, 
 def test_without_a_network_the_way_around_is_told(tmp_path: Path) -> None:
     done = fetch("owner/model", "http://127.0.0.1:9", tmp_path)
     assert "not in the hub's cache, and the hub cannot be reached" in done.stderr
-    assert "`hf download owner/model --exclude '*/*' --local-dir FOLDER`" in done.stderr
+    assert "`hf download owner/model --exclude '[!0-9]*/*' --local-dir FOLDER`" in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -125,7 +130,8 @@ def test_what_only_describes_a_model_fetches_no_weights(
     cache = tmp_path / "cache"
     done = command(address, cache, arguments[0], "owner/model", *arguments[1:])
     assert done.returncode == 0, done.stderr
-    small = {path.name for path in folder.iterdir()} - {"pickled.bin", "model.safetensors"}
+    small = {path.name for path in folder.iterdir() if path.is_file()} - {"pickled.bin", "model.safetensors"}
+    small.add("1_Pooling/config.json")
     assert {name for name, _ in asked(folder)} == small
     if arguments == ["plan"]:
         assert fetch("owner/model", address, cache).returncode == 0

@@ -86,6 +86,7 @@ def test_the_root_lists_the_commands_and_the_version(shell: Shell) -> None:
         (["serve", "--api-key", "a b"], "api_key"),
         (["serve", "--cache-isolation", "key", "--port", "0"], "API key"),
         (["serve", "--api-key-file", "/nowhere"], "/nowhere"),
+        (["serve", "--port", "0", "--no-warm-up", "--reranker-template", "/nowhere"], "reranker_template: /nowhere"),
         (["serve", "/nowhere", "--port", "0"], "/nowhere"),
         (["serve", "--port", "0", "--role", "prefill"], "role: 'prefill' needs a store"),
         (["serve", "--port", "0", "--replicas", "2", "--role", "decode"], "--role: replicas have theirs"),

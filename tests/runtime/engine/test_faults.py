@@ -128,10 +128,10 @@ def test_faults_are_counted_and_refusals_are_not(monkeypatch: pytest.MonkeyPatch
     launch, broken = engine._sampler.launch, engine.add([1, 2], GREEDY)
     whole = engine.add([3], GREEDY)
 
-    def failing(logits: Any, batch: Any) -> Any:
+    def failing(logits: Any, batch: Any, *hidden: None) -> Any:
         if any(extend.request.request_id == broken for extend in batch.extends):
             raise ValueError("no")
-        return launch(logits, batch)
+        return launch(logits, batch, *hidden)
 
     monkeypatch.setattr(engine._sampler, "launch", failing)
     ended = [delta for _ in range(12) for delta in engine.step() if delta.finish_reason is not None]

@@ -210,12 +210,12 @@ def test_a_step_that_fails_ahead_is_made_again_without_those_who_have_ended(monk
     engine = fake_engine(run_ahead=True)
     launch, num_failed = engine._sampler.launch, 0
 
-    def failing(logits: torch.Tensor, batch: Batch) -> UnreadOutputs:
+    def failing(logits: torch.Tensor, batch: Batch, *hidden: None) -> UnreadOutputs:
         nonlocal num_failed
         if any(extend.request.phase is Phase.FINISHED for extend in batch.extends):
             num_failed += 1
             raise RuntimeError("lost on the way")
-        return launch(logits, batch)
+        return launch(logits, batch, *hidden)
 
     monkeypatch.setattr(engine._sampler, "launch", failing)
     check_together(engine, [(p, w, 0, 14) for p in range(4) for w in (0, 1)])

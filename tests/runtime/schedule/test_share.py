@@ -45,7 +45,7 @@ def test_a_share_is_what_there_is_room_for(one: Request, budget: int) -> None:
     if is_scored:
         assert wanted is not None
         first = min(first, wanted + len(one.prompt_logprobs) - 1)
-    assert extend.num_logits == max(0, extend.end - max(extend.start, first))
+    assert extend.num_wanted == max(0, extend.end - max(extend.start, first))
 
 
 @given(requests(), st.integers(1, 20) | st.just(2000), st.integers(0, 20))
@@ -62,5 +62,5 @@ def test_what_follows_is_what_would_be_the_share_then(one: Request, budget: int,
     assert (found is None) == (truth is None)
     if found is not None and truth is not None:
         assert (found.start, found.end, found.draft) == (truth.start, truth.end, [])
-        assert found.num_logits == truth.num_logits
+        assert found.num_wanted == truth.num_wanted
         assert found.unread == (3 if decides else -1)

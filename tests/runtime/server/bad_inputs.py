@@ -275,8 +275,77 @@ TOOLS = [
     chat("tool_choice odd", 400, "tool_choice", tools=tools("a"), tool_choice={"type": "function"}),
     chat("tool and pattern", 400, tools=tools("a"), tool_choice="required", regex="a"),
 ]
+
+
+def vector(name: str, path: str, status: int, param: str | None = None, code: str | None = None, **fields: Any) -> Case:
+    return Case(f"{path} {name}", path, json.dumps(fields).encode(), status, param, code)
+
+
+def embedding(name: str, status: int, param: str | None = None, code: str | None = None, **fields: Any) -> Case:
+    return vector(name, "/v1/embeddings", status, param, code, **{"input": "Hi", **fields})
+
+
+VECTORS = [
+    *(
+        embedding(f"input {json.dumps(value)[:30]}", 200, input=value)
+        for value in ("Hi", ["Hi", "you"], [1, 2], [[1, 2], [3]], "x" * 1500)
+    ),
+    *(
+        embedding(f"input {json.dumps(value)[:30]}", 400, "input", input=value)
+        for value in ("", [], [""], [[]], ["a", ""], ["a", 1], [1, "a"], ["a", [1]], [1.5], [True], [[1, "a"]], {}, 5)
+    ),
+    embedding("no input", 400, "input", "missing_required_parameter", input=None),
+    embedding("negative id", 400, "input", input=[-1]),
+    embedding("id out of the vocabulary", 400, "input", "invalid_value", input=[[1], [10**6]]),
+    embedding("too long", 400, "input[1]", "context_length_exceeded", input=[[1], [1] * 5000]),
+    embedding("too many", 400, "input", "invalid_value", input=["a"] * 1025),
+    *(
+        embedding(f"dimensions {value}", 400, "dimensions", dimensions=value)
+        for value in (0, -1, 10**6, 1.5, "8", True)
+    ),
+    embedding("few dimensions", 200, dimensions=3),
+    *(
+        embedding(f"format {value}", 400, "encoding_format", encoding_format=value)
+        for value in ("int8", "", 5, ["float"])
+    ),
+    embedding("format", 200, encoding_format="base64", user="me", cache_salt="a", priority=2),
+    *(
+        embedding(f"unknown option {name}", 400, name, "invalid_value", **{name: value})
+        for name, value in {"truncate_prompt_tokens": 5, "task": "x", "normalize": False, "wings": 2}.items()
+    ),
+    embedding("unknown option that says nothing", 200, wings=None),
+    embedding("model of another type", 400, "model", "invalid_type", model=5),
+    embedding("unknown model", 404, "model", "model_not_found", model="bert"),
+    *(
+        vector(f"{name} {value!r}"[:60], "/rerank", 400, name, **{"query": "a", "documents": ["b"], name: value})
+        for name, value in [
+            *(("query", value) for value in ("", None, ["a"], 5)),
+            *(
+                ("documents", value)
+                for value in ([], "b", None, [""], [5], [{"text": 5}], [{"title": "b"}], ["b", None])
+            ),
+            *(("top_n", value) for value in (0, -1, 1.5, "2")),
+            ("return_documents", "yes"),
+            ("instruction", "no reranker"),
+            ("max_chunks_per_doc", 5),
+        ]
+    ),
+    vector("as it should be", "/rerank", 200, query="a", documents=["b", {"text": "c"}], top_n=5),
+    vector(
+        "too long", "/v1/rerank", 400, "documents[1]", "context_length_exceeded", query="a", documents=["b", "é" * 9000]
+    ),
+    *(
+        vector(f"{name} {value!r}"[:60], "/v1/score", 400, name, **{"text_1": "a", "text_2": ["b", "c"], name: value})
+        for name, value in [
+            *(("text_1", value) for value in ("", None, [], ["a"] * 3, [5], {})),
+            *(("text_2", value) for value in ("", None, [], [""], [5], {})),
+            ("queries", "a"),
+        ]
+    ),
+    vector("as it should be", "/v1/score", 200, text_1=["a", "b"], text_2=["c", "d"]),
+]
 PROTOCOL_CASES = [
-    *BODIES, *NUMBERS, *LISTS, *MESSAGES, *STRANGE_TEXT, *PROMPTS, *SALTS, *CONSTRAINTS, *TOOLS
+    *BODIES, *NUMBERS, *LISTS, *MESSAGES, *STRANGE_TEXT, *PROMPTS, *SALTS, *CONSTRAINTS, *TOOLS, *VECTORS
 ]  # fmt: skip
 
 

@@ -58,6 +58,7 @@ def serving(
     drain_timeout: float = 5.0,
     tool_call_format: ToolCallFormat = "auto",
     adapter_loading: bool = False,
+    reranker_template: str | None = None,
     **settings: object,
 ) -> Iterator[Served]:
     """Serves until the block ends, then drains as after SIGTERM. Drafts do not depend on how busy the machine is."""
@@ -69,6 +70,7 @@ def serving(
         prepare_timeout=PATIENCE,
         admin=True,
         adapter_loading=adapter_loading,
+        reranker_template=reranker_template,
         tool_call_format=tool_call_format,
     )
     try:

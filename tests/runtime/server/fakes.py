@@ -12,17 +12,22 @@ from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any, ClassVar, Self
 
+import numpy as np
+
 from phloem.errors import PromptTooLong, RequestError
 from phloem.runtime.cache.cache_report import CacheReport
 from phloem.runtime.cache.reply_memory import Conversation
 from phloem.runtime.config import EngineConfig
 from phloem.runtime.constrain.spec import ConstraintSpec
 from phloem.runtime.engine.statistics import EngineStatistics
+from phloem.runtime.engine.vectors import Vectors
+from phloem.runtime.models.vector_rules import VectorRules
 from phloem.runtime.request import Delta, FinishReason, SamplingParams, TokenLogprob, Usage
 from phloem.runtime.sample.output_text import OutputText, StopGuard
 from phloem.runtime.tokenizer.chat_message import checked_message
 
 EOS = 256
+VECTOR_SIZE = 8
 
 
 class FakeTemplate:
@@ -42,6 +47,9 @@ class CharTokenizer:
 
     def encode(self, text: str, *, special: bool = False) -> list[int]:
         return list(text.encode())
+
+    def encode_whole(self, text: str) -> list[int]:
+        return self.encode(text)
 
     def decode(self, token_ids: Sequence[int]) -> str:
         return bytes(token_id for token_id in token_ids if token_id < 256).decode("utf-8", "replace")
@@ -131,6 +139,7 @@ class FakeEngine:
         self.config = EngineConfig()
         self.model_config = FakeModelConfig()
         self.prefix_cache = SimpleNamespace(tiers=None, followers=None)
+        self.vectors = Vectors(self.tokenizer, VectorRules(), VECTOR_SIZE)  # type: ignore[arg-type]
         self.chats: list[list[Mapping[str, Any]]] = []  # as the template got them
         self.tools: list[Any] = []
 
@@ -219,6 +228,7 @@ class FakeAsyncEngine:
         deadline_seconds: float | None = None,
         shows_special: bool = False,
         stop_guard: Callable[[], StopGuard] | None = None,
+        pooling: str | None = None,
         is_probe: bool = False,
     ) -> AsyncIterator[Delta]:
         self.calls.append(
@@ -244,7 +254,7 @@ class FakeAsyncEngine:
                 if self.failure is not None and position == self.fails_after:
                     raise self.failure
                 await asyncio.sleep(self.token_seconds)
-                yield delta
+                yield delta if pooling is None else replace(delta, vector=np.ones(VECTOR_SIZE, np.float32))
             ended = True
         finally:
             self.num_open -= 1

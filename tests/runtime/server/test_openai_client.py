@@ -296,7 +296,7 @@ def test_errors_are_those_that_the_client_knows(served: Served, openai_client: O
         create(model="nano", messages=[{"role": "user", "content": DOCUMENT * 500}])
     assert long.value.code == "context_length_exceeded" and "4096" in str(long.value)
     with pytest.raises(openai.NotFoundError):
-        openai_client.embeddings.create(model="nano", input="Hi")
+        openai_client.images.generate(model="nano", prompt="Hi")
     with served.client("sk-wrong") as stranger, pytest.raises(openai.AuthenticationError) as wrong:
         stranger.models.list()
     assert wrong.value.code == "invalid_api_key"

@@ -16,6 +16,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
 
 from phloem.errors import ConfigError
 from phloem.runtime.config import EngineConfig
@@ -357,6 +358,17 @@ def test_a_model_that_does_not_go_with_it_is_refused_by_name(tmp_path: Path) -> 
     assert pieces.count(b"\n\x03the") == 1
     (other / "tokenizer.model").write_bytes(pieces.replace(b"\n\x03the", b"\n\x03thq"))
     refused("speculative_model: .* has another vocabulary: token .* is b'thq', the model's is b'the'", other)
+
+
+def test_a_model_for_vectors_neither_drafts_nor_is_drafted_for(tmp_path: Path) -> None:
+    nano, folder = resolve_model("nano"), tmp_path / "vectors"
+    shutil.copytree(nano, folder)
+    fields = json.loads((nano / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**fields, "tie_word_embeddings": False}))
+    weights = load_file(nano / "model.safetensors")
+    save_file({name.removeprefix("model."): weight for name, weight in weights.items()}, folder / "model.safetensors")
+    refused(f"speculative_model: {folder} makes vectors and no text", folder)
+    refused("speculative_model: the model makes vectors and no text", nano, model=str(folder))
 
 
 def test_a_model_with_recurrent_layers_neither_drafts_nor_is_drafted_for(tmp_path: Path) -> None:

@@ -158,10 +158,13 @@ def test_keys_say_what_begins_and_how_chats_are_written(tmp_path: Path) -> None:
     template = "{{ bos_token }}{% for m in messages %}{{ m.content }}{% endfor %}"
     write_byte_level(path, made, "smollm", chat_template=template, add_bos_token=True, eot_token_id=5)
     ours, bos = Tokenizer.from_folder(path), made.token_to_id("<|begin|>")
-    assert ours.encode_prompt("a") == [bos, *ours.encode("a")]
+    assert ours.encode_prompt("a") == ours.encode_whole("a") == [bos, *ours.encode("a")]
     assert ours.apply_chat_template([{"role": "user", "content": "a"}]) == [bos, *ours.encode("a")]
     assert ours.eos_ids == (5, made.token_to_id("<|im_end|>"))
     assert pair("smollm", tmp_path)[1].chat_template.is_default
+    write_byte_level(path, made, "smollm", add_eos_token=True, eos_token_id=5)
+    ended = Tokenizer.from_folder(path)
+    assert ended.encode_whole("a") == [*ended.encode_prompt("a"), 5]
 
 
 def test_a_merge_that_is_none_is_named(tmp_path: Path) -> None:

@@ -1,0 +1,85 @@
+"""What the routes for vectors and scores share: requests that are read instead of answered.
+
+Each is a call to the engine like any other, so they are scheduled, cached, aborted and counted as answers are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Sequence
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ...errors import RequestError
+from ..engine.vectors import READ
+from ..request import Delta, RequestOptions
+from .errors import ApiError, api_error, dump_json, invalid
+from .prepare import EngineCall, namespace_of
+from .replies import usage_body
+from .request_record import RequestRecord
+from .service import Service
+from .stream import until_gone
+from .vectors_request import Read
+
+if TYPE_CHECKING:
+    from ..engine.engine import Engine
+
+
+class CallMaker:
+    """Makes the calls of one request.
+
+    Args:
+        adapter: what the tokens go through.
+    """
+
+    def __init__(self, engine: Engine, body: Read, api_key: str | None, adapter: str | None) -> None:
+        self._engine = engine
+        self._options = RequestOptions(
+            adapter=adapter,
+            namespace=namespace_of(body.cache_salt, api_key),
+            priority=body.priority,
+            deadline_seconds=body.deadline_seconds,
+        )
+
+    def call(self, tokens: Sequence[int], param: str, reading: RequestOptions) -> EngineCall:
+        """A call for token ids, `reading` says what is read. Raises ApiError, which names `param`."""
+        try:
+            ids = self._engine.request_factory.token_ids(tokens)
+        except RequestError as error:
+            raise api_error(error, param=param) from error
+        limit = self._engine.max_model_len
+        if len(ids) > limit:
+            text = f"This model's maximum context length is {limit} tokens, but '{param}' has {len(ids)}. Shorten it."
+            raise ApiError(400, text, param=param, code="context_length_exceeded")
+        return EngineCall(ids, READ, None, {**self._options, **reading})
+
+
+def check_number(service: Service, number: int, param: str) -> None:
+    """Raises ApiError: more calls than one HTTP request may make."""
+    limit = min(service.settings.max_outputs, service.engine.config.max_waiting_requests)
+    if number > limit:
+        raise invalid(f"{number} are more than {limit}; send fewer at a time.", param)
+
+
+async def read_all(service: Service, calls: Sequence[EngineCall], record: RequestRecord) -> list[Delta]:
+    """The last delta of each call, which has what was read."""
+    last: dict[int, Delta] = {}
+    async with aclosing(service.deltas(calls, record)) as deltas:
+        async for index, delta in deltas:
+            last[index] = delta
+    return [last[index] for index in range(len(calls))]
+
+
+def usage_of(found: Sequence[Delta]) -> dict[str, Any]:
+    """`usage`; nothing is generated."""
+    usage = usage_body([[delta.usage] for delta in found])
+    return {name: usage[name] for name in ("prompt_tokens", "total_tokens", "prompt_tokens_details")}
+
+
+async def respond_whole(service: Service, request: Request, reply: Coroutine[Any, Any, dict[str, Any]]) -> Response:
+    """The reply as JSON. A client that leaves ends its request."""
+    with service.lifecycle.track():
+        body = await until_gone(request, reply)
+    return Response(dump_json(body), media_type="application/json")
