@@ -21,6 +21,8 @@ Files whose tests are few and long come first: a worker that met one last would 
 
 At the end the memory of the largest worker is printed: what tests leave behind adds up there.
 
+Variables of the environment that set phloem's options are taken away: no test is about this machine's.
+
 `python -m pytest` puts the checkout on the path, where transformers takes our `kernels/` for Hugging Face's package of
 that name and fails; so it is taken off again.
 """
@@ -29,6 +31,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import os
 import random
 import resource
 import sys
@@ -47,6 +50,8 @@ from phloem.fsm import compiler
 from phloem.fsm.compile_time import MAX_SECONDS, CompileTime
 
 torch.set_num_threads(1)
+for variable in [name for name in os.environ if name.startswith("PHLOEM_")]:
+    del os.environ[variable]
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
 LONG_FILES = {"test_wheel.py", "test_compile.py", "test_serving_properties.py", "test_nano_training.py"}
