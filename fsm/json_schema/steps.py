@@ -63,12 +63,18 @@ def divides(step: Fraction, value: int | float) -> bool:
 def agreed_multiples(numerator: int, places: int) -> Dfa:
     """Decimal texts without exponent of the numbers that all readers take for multiples of numerator / 10**places.
 
-    Only numbers that are tried, of steps whose digits are too many for an automaton of all numbers.
+    Only numbers that are tried, of steps whose digits are too many for an automaton of all numbers. At most 15 digits
+    follow the point, zeros included.
     """
+    return _agreed(numerator, places).intersect(regex_to_dfa(r"-?[0-9]+(?:\.[0-9]{1,15})?", search=False)).minimised()
+
+
+def _agreed(numerator: int, places: int) -> Dfa:
+    """`agreed_multiples` with any number of zeros at the end."""
     if places <= MOST_COMPUTED:
         try:
             whole = whole_quotients(numerator, places).union(exact_texts(Fraction(numerator, 10**places)))
-            return multiples(numerator, places).intersect(whole).minimised()
+            return multiples(numerator, places).intersect(whole)
         except ConstraintTooLarge:
             pass
     found = Dfa.nothing()
@@ -97,7 +103,7 @@ def exact_texts(step: Fraction) -> Dfa:
     most = min(MAX_WHOLE, len(str(math.floor(step * MAX_QUOTIENT))) - 1)
     exact = min(MAX_EXACT, most)
     wholes = rf"[1-9][0-9]{{0,{exact - 1}}}"
-    quarters = rf"[1-9][0-9]{{0,{max(exact - 3, 0)}}}\.(?:0|[27]?5)0*"
+    quarters = rf"[1-9][0-9]{{0,{max(exact - 3, 0)}}}\.(?:0|[27]?5)0{{0,13}}"
     texts = regex_to_dfa(f"{wholes}|{quarters}", search=False)
     large = MAX_EXACT if step <= 1 else len(str(math.ceil(step * (WHOLE_FLOATS + 2))))
     if abs(Fraction(float(step)) / step - 1) > CLOSE:

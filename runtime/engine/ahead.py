@@ -14,7 +14,7 @@ other requests at once, since what those write is queued after that forward. A d
 step with drafts does not run ahead; where some requests may draft, `overlap_policy` chooses what brings more tokens a
 second.
 
-Knows no scheduler: `Stepper` decides when to run ahead.
+Knows no scheduler: `Computation` decides when to run ahead.
 """
 
 from __future__ import annotations

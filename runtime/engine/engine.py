@@ -247,11 +247,12 @@ class Engine:
         """
         vectors = self.vectors
         vectors.check(dimensions, normalise)
-        batch = [texts] if is_one_prompt(texts) else cast(Sequence[Prompt], texts)
+        is_one = is_one_prompt(texts)
+        batch = [texts] if is_one else cast(Sequence[Prompt], texts)
+        tokens = [vectors.tokens(text, "texts" if is_one else f"texts[{index}]") for index, text in enumerate(batch)]
         pooling = vectors.rules.pooling
         prepared = [
-            self.core.prepare(vectors.tokens(text), READ, namespace=namespace, adapter=adapter, pooling=pooling)
-            for text in batch
+            self.core.prepare(one, READ, namespace=namespace, adapter=adapter, pooling=pooling) for one in tokens
         ]
         found = self._run(prepared, [None] * len(prepared))
         return vectors.finish([completion.vector for completion in found], dimensions, normalise)

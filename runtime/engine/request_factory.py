@@ -324,9 +324,10 @@ class RequestFactory:
         room = min(self._max_model_len, pool_len) - prompt_len
         if room < (0 if sampling.max_tokens == 0 else 1):
             place = "the model's context" if self._max_model_len <= pool_len else "the KV pool"
+            answer = "" if sampling.max_tokens == 0 else " with room for an answer"
             raise PromptTooLong(
-                f"prompt: {prompt_len} tokens do not fit {place} of {prompt_len + room} tokens with room for an answer;"
-                " shorten the prompt",
+                f"prompt: {prompt_len} tokens do not fit {place} of {prompt_len + room} tokens{answer}; shorten the"
+                " prompt",
                 param="prompt",
             )
         return room if sampling.max_tokens is None else min(sampling.max_tokens, room)

@@ -7,7 +7,8 @@
     outputs = sampler.choose(logits, batch)
     deltas  = _commit(batch, outputs)        advance cursors, verify drafts, extend leases, finish, release
 
-Where that pays it runs ahead (`Ahead`): the next step's forward is queued before this one's tokens are read.
+Forward and choice are the part of `Computation`, which may run ahead: the next step's forward is queued before this
+one's tokens are read.
 
 Knows the requests that are queued or running, and not where their deltas go. Single-threaded.
 """
@@ -17,10 +18,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from typing import TypeVar
-
-from torch import Tensor
 
 from ...errors import RequestError
 from ...radix import PinBudgetExceeded
@@ -32,14 +30,14 @@ from ..kv_compress.budget import next_compaction
 from ..kv_compress.policy import places_kept
 from ..request import Delta, FinishReason, Phase, Request
 from ..sample.sampler import Sampler
-from ..sample.sampler_output import SamplerOutput, UnreadOutputs, cause_of
+from ..sample.sampler_output import SamplerOutput, cause_of
 from ..sample.stopping import append_decided
 from ..schedule.scheduler import Scheduler
 from ..speculate.draft import Drafter, count_predicted, num_accepted
 from ..speculate.model_drafter import ModelDrafter
 from ..speculate.overlap_policy import OverlapPolicy
 from ..tokenizer.tokenizer import Tokenizer
-from .ahead import Ahead
+from .computation import Computation
 from .deltas import error_delta, late_error, new_delta
 
 Result = TypeVar("Result")
@@ -82,7 +80,7 @@ class Stepper:
     ) -> None:
         self._scheduler = scheduler
         self._runner = runner
-        self._sampler = sampler
+        self._computation = Computation(scheduler, runner, sampler, prefix_cache.block_size, stopwatch)
         self._prefix_cache = prefix_cache
         self._loads = None if prefix_cache.tiers is None else prefix_cache.tiers.loads
         self._tokenizer = tokenizer
@@ -93,13 +91,11 @@ class Stepper:
         self._runs_ahead = runs_ahead
         self._stopwatch = stopwatch
         self._overlap_policy = OverlapPolicy()
-        self._ahead: Ahead | None = None
         self._deltas: list[Delta] = []  # that no step has returned yet
         self._is_suspicious = False  # the last step had a fault, or was interrupted
         self._is_committing = False  # what requests have said is being changed
         self._drafts = True  # the next step may have drafts, unless it runs ahead
-        # seconds of the step under way: the device had work, the host had none, the draft model was asked
-        self._busy = self._waited = self._drafting = 0.0
+        self._drafting = 0.0  # seconds of the step under way in which the draft model was asked
         self.num_steps = 0
         self.num_ahead = 0
         self.num_recoveries = 0
@@ -192,8 +188,7 @@ class Stepper:
         if isinstance(error, Exception):
             self.num_recoveries += 1
             logger.error("a fault; all unfinished requests are scheduled again", exc_info=error)
-        self._ahead = None
-        self._sampler.forget()
+        self._computation.forget()
         self._scheduler.restart(lost)
         if lost is not None:
             try:
@@ -215,7 +210,8 @@ class Stepper:
         """Adds to `_deltas`."""
         begin = self._stopwatch()
         self._prefix_cache.end_expired_pins()
-        ahead = self._take_ahead()
+        ahead = self._computation.take_ahead()
+        self.num_ahead += ahead is not None
         self._drafting = 0.0
         if ahead is None and self._drafts and self._drafter.model is not None:
             self._draft_by_model(self._drafter.model)
@@ -232,13 +228,13 @@ class Stepper:
             num_jumped = batch.count_jumped() if num_drafting else 0
             drafts = not self._runs_ahead or not self._overlap_policy.prefers_ahead(len(batch.extends), num_drafting)
             self._drafts = drafts
-            outputs = self._compute(batch, ahead, drafts=drafts)
+            outputs = self._computation.run(batch, ahead, drafts=drafts)
+            self.num_recoveries += self._computation.was_divided
             self._is_committing = True
             self._commit(batch, outputs, drafts=drafts)
             self._is_committing = False  # from here on an interruption is not charged to the last request
             self.num_steps += 1
-            if self._ahead is not None and not self._ahead.is_wanted:
-                self._ahead = None
+            self._computation.drop_unwanted()
             try:
                 self._learn(batch, begin, num_drafting, num_jumped, was_ahead=ahead is not None)
             except Exception:  # what steps cost is advice: without it they are only slower
@@ -262,15 +258,16 @@ class Stepper:
         seconds = self._stopwatch() - begin
         prompts = [(one.start, one.end) for one in batch.extends if one.num_tokens > 1]
         self._prefill.observe_step(prompts, len(batch.extends) - len(prompts), seconds)
-        if was_ahead or self._ahead is not None:
+        computed = self._computation
+        if was_ahead or computed.is_ahead:
             self._overlap_policy.observe_ahead(len(batch.extends), num_drafting)
             return
         if self._drafter.model is not None and not prompts:
             self._drafter.model.observe_step(len(batch.extends), len(batch.token_ids), seconds - self._drafting)
         if self._runs_ahead:
             num_jumped = batch.count_jumped() - num_jumped if num_drafting else 0
-            host = seconds - self._drafting - self._waited
-            self._overlap_policy.observe_in_turn(seconds, self._busy, host, num_drafting, num_jumped)
+            host = seconds - self._drafting - computed.waited
+            self._overlap_policy.observe_in_turn(seconds, computed.busy, host, num_drafting, num_jumped)
 
     def _end(self, request: Request, reason: FinishReason, *, keeps: bool = True) -> None:
         """Ends a request at once; its blocks are free on return. What it wrote is kept in the tree unless it failed."""
@@ -281,70 +278,6 @@ class Stepper:
         if keeps:
             self._pin_prompt(request)
         self._on_finish(request, keeps)
-
-    def _take_ahead(self) -> Ahead | None:
-        """The step whose forward is queued, if one of its requests goes on."""
-        ahead, self._ahead = self._ahead, None
-        if ahead is None or not ahead.is_wanted:
-            return None
-        self.num_ahead += 1
-        return ahead
-
-    def _compute(self, batch: Batch, ahead: Ahead | None, *, drafts: bool) -> list[SamplerOutput]:
-        """One forward, unless it ran ahead, and what is sampled from it. Before that is read the next step's
-        forward is queued, unless this step has drafts or the next is to have (`drafts`).
-
-        If that fails, each request is computed alone, so that it fails alone.
-        """
-        begin = self._stopwatch()
-        try:
-            logits, hidden = self._forward(batch) if ahead is None else (ahead.logits, ahead.hidden)
-            unread = self._sampler.launch(logits, batch, hidden)
-        except Exception:
-            return self._compute_each(batch)
-        if not drafts and not any(extend.draft for extend in batch.extends):
-            self._run_ahead(batch, unread)
-        read = self._stopwatch()
-        try:
-            outputs = unread.read()
-        except Exception:
-            self._ahead = None
-            return self._compute_each(batch)
-        end = self._stopwatch()
-        self._busy, self._waited = end - begin, end - read
-        return outputs
-
-    def _compute_each(self, batch: Batch) -> list[SamplerOutput]:
-        self.num_recoveries += 1
-        self._sampler.forget()
-        outputs = []
-        for extend in batch.extends:
-            self._scheduler.current = extend.request
-            if extend.request.phase is Phase.FINISHED:
-                outputs.append(SamplerOutput())
-                continue
-            alone = Batch.from_extends([replace(extend, unread=-1)], self._prefix_cache.block_size)
-            try:
-                logits, hidden = self._forward(alone)
-                outputs += self._sampler.choose(logits, alone, hidden)
-            except Exception as error:
-                self._sampler.forget()
-                outputs.append(SamplerOutput(error=cause_of("the step", error)))
-        return outputs
-
-    def _run_ahead(self, batch: Batch, unread: UnreadOutputs) -> None:
-        """Queues the forward of the next step, if it can be planned without the tokens of this one."""
-        following = self._scheduler.plan_ahead(batch, unread.spans)
-        if following is not None:
-            with suppress(Exception):  # then it is planned again, and fails alone
-                self._ahead = Ahead(following, *self._forward(following, unread.token_ids))
-
-    def _forward(self, batch: Batch, *decided: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Logits, and hidden states if any are wanted; decided: as `ModelRunner.forward` takes it, if the step is one
-        that runs ahead."""
-        if len(batch.hidden_rows):
-            return self._runner.forward_hidden(batch, *decided)
-        return self._runner.forward(batch, *decided), None
 
     def _commit(self, batch: Batch, outputs: list[SamplerOutput], *, drafts: bool) -> None:
         for extend, output in zip(batch.extends, outputs, strict=True):

@@ -38,8 +38,10 @@ class Vectors:
         """A text as a whole sequence; token ids are taken as they are.
 
         Raises:
-            RequestError: it is empty, or there is no tokenizer.
+            RequestError: it is empty, neither text nor ids, or there is no tokenizer.
         """
+        if not hasattr(text, "__len__"):
+            raise RequestError(f"{param}: expected a text or token ids, got {shown(text)}", param=param)
         if isinstance(text, str) and not self._tokenizer.has_text:
             refuse_text(param, "send it as token ids")
         if not len(text):

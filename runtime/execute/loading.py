@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from ...errors import ConfigError
+from ...errors import ConfigError, ModelError
 from ...kernels import FP8, use_threads
 from ..config import CPU_POOL_BYTES, MOST_BLOCKS, EngineConfig
 from ..device import find_device
@@ -122,7 +122,10 @@ def _draft_config(config: EngineConfig, model: ModelConfig) -> ModelConfig | Non
     name = config.speculative_model
     if name is None:
         return None
-    draft = ModelConfig.from_folder(resolve_model(name))
+    try:
+        draft = ModelConfig.from_folder(resolve_model(name))
+    except ModelError as error:
+        raise ConfigError(f"speculative_model: {error}") from error
     for one, which in ((model, "the model"), (draft, name)):
         if one.recurrent is not None:
             raise ConfigError(f"speculative_model: {which} has recurrent layers, with which no drafts go; leave it out")

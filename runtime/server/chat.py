@@ -32,7 +32,8 @@ def chat_router(service: Service) -> APIRouter:
         body = await read_request(request, ChatRequest, service.settings)
         service.check_ready()
         show = partial(ChatShape, service, body, service.check_model(body.model))
-        return await respond_to_chat(service, request, body, show, stream=body.stream)
+        renamed = () if body.max_completion_tokens is None else (("max_tokens", "max_completion_tokens"),)
+        return await respond_to_chat(service, request, body, show, stream=body.stream, renamed=renamed)
 
     return router
 

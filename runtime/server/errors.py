@@ -75,6 +75,11 @@ ANTHROPIC_TYPES: Mapping[int, str] = {
 }
 
 
+def shortened(message: str) -> str:
+    """A message, or its beginning if it is long."""
+    return message if len(message) <= MAX_MESSAGE_CHARS else message[:MAX_MESSAGE_CHARS] + " …"
+
+
 class ApiError(Exception):
     """An answer that is an error: status, body and headers."""
 
@@ -91,7 +96,7 @@ class ApiError(Exception):
     ) -> None:
         super().__init__(message)
         self.status = status
-        self.message = message if len(message) <= MAX_MESSAGE_CHARS else message[:MAX_MESSAGE_CHARS] + " …"
+        self.message = shortened(message)
         self.kind = kind
         self.param = param
         self.code = code
@@ -184,7 +189,20 @@ def callers_names(renamed: Sequence[tuple[str, str]]) -> Iterator[None]:
             if error.param is not None and re.match(rf"{re.escape(ours)}(?![\w])", error.param):
                 error.param = theirs + error.param.removeprefix(ours)
                 break
+        text = _with_callers_names(str(error), renamed)
+        error.args = (text,)
+        if isinstance(error, ApiError):
+            error.message = shortened(text)
         raise
+
+
+def _with_callers_names(text: str, renamed: Sequence[tuple[str, str]]) -> str:
+    """A name that is a word of English too is one of a field where it is quoted, or begins the message."""
+    for ours, theirs in renamed:
+        name = re.escape(ours)
+        pattern = rf"(?<![\w.]){name}(?!\w)" if "_" in ours else rf"(?:^|(?<=')){name}(?=[\[:'])"
+        text = re.sub(pattern, lambda _, theirs=theirs: theirs, text)
+    return text
 
 
 def field_path(location: tuple[int | str, ...]) -> str:

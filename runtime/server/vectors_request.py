@@ -25,12 +25,12 @@ def _inputs(value: object) -> object:
     inputs = [value] if type(value[0]) is int else value
     kinds = {type(one) for one in inputs}
     if kinds not in ({str}, {list}):
-        raise fault("input_type", "Expected strings alone, or arrays of token ids alone")
+        raise fault("input_item_type", "Expected strings alone, or arrays of token ids alone")
     for one in inputs:
         if not one:
             raise fault("input", "An empty input has no vector; give at least one token")
         if isinstance(one, list) and not all(type(token_id) is int and 0 <= token_id < 2**31 for token_id in one):
-            raise fault("input_type", "Expected token ids (integers from 0 to 2^31 - 1), nothing else among them")
+            raise fault("input_item_type", "Expected token ids (integers from 0 to 2^31 - 1), nothing else among them")
     return inputs
 
 
@@ -38,7 +38,8 @@ def _texts(value: object) -> object:
     """A text or an array of them → a list."""
     texts = [value] if isinstance(value, str) else value
     if not isinstance(texts, list) or not texts or not all(isinstance(text, str) for text in texts):
-        raise fault("texts_type", "Expected a string or a non-empty array of strings")
+        kind = "texts_item_type" if isinstance(value, list) else "texts_type"
+        raise fault(kind, "Expected a string or a non-empty array of strings")
     if not all(texts):
         raise fault("texts", "An empty text has no score; give at least one character")
     return texts

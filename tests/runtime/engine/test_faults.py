@@ -105,7 +105,7 @@ def test_the_scenarios_reach_all_that_a_step_does() -> None:
         "Stepper._fail",
     }
     wanted |= {"StateStore.fork", "StateStore.merge", "StateStore._evict", "StateStore.keep_last", "StateStore.forget"}
-    wanted |= {"Stepper._run_ahead", "Drafter.begin_step", "Lookup.expect", "LowerTiers.leaving"}
+    wanted |= {"Computation._run_ahead", "Drafter.begin_step", "Lookup.expect", "LowerTiers.leaving"}
     assert wanted - reached == set()
 
 
@@ -187,14 +187,14 @@ def test_an_interrupted_step_costs_at_most_one_request() -> None:
 def test_a_step_that_is_interrupted_before_it_commits_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = fake_engine()
     texts: dict[str, list[int]] = {engine.add([index], GREEDY): [] for index in range(3)}
-    compute, calls = engine._stepper._compute, iter(range(1000))
+    compute, calls = engine._stepper._computation.run, iter(range(1000))
 
     def interrupted(*given: Any, **options: Any) -> Any:
         if next(calls) % 3 == 2:
             raise KeyboardInterrupt
         return compute(*given, **options)
 
-    monkeypatch.setattr(engine._stepper, "_compute", interrupted)
+    monkeypatch.setattr(engine._stepper._computation, "run", interrupted)
     num_interrupted = 0
     while engine.has_work:
         try:

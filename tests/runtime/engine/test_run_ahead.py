@@ -124,7 +124,7 @@ def test_the_next_forward_is_queued_before_the_last_is_read(monkeypatch: pytest.
     # three chunks and five tokens, of which the last needs no forward: seven steps, the last forward follows the sixth
     assert watch.events == ["forward"] + ["forward", "read"] * 6 + ["read"]
     assert engine.statistics().num_ahead == 6
-    assert engine._stepper._ahead is None
+    assert not engine._stepper._computation.is_ahead
 
 
 def test_canonical_text_is_as_forced_whether_steps_run_ahead_or_not() -> None:
