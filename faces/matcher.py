@@ -8,6 +8,7 @@ by several threads. Cost: a mask that was seen before is a copy, some microsecon
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -62,7 +63,10 @@ class GrammarMatcher:
         Raises:
             ConfigError: the memory has another type or shape.
         """
-        row = _rows_of(bitmask)[index]
+        rows = _rows_of(bitmask)
+        if not -len(rows) <= index < len(rows):
+            raise ConfigError(f"bitmask: {len(rows)} rows, and none with the index {index}")
+        row = rows[index]
         bits = self._bits()
         if len(row) < len(bits):
             raise ConfigError(f"bitmask: rows of {len(row)} words; this vocabulary has {len(bits)}")
@@ -99,8 +103,8 @@ class GrammarMatcher:
 
     def fork(self) -> GrammarMatcher:
         """An independent matcher at the same place. O(1)."""
-        twin = GrammarMatcher.__new__(GrammarMatcher)
-        twin._cursor, twin._max_tokens = self._cursor.fork(), self._max_tokens
+        twin = copy(self)
+        twin._cursor = self._cursor.fork()
         return twin
 
     def _bits(self) -> Bitmask:

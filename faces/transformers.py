@@ -16,6 +16,7 @@ Cost: one mask per row and step.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -34,7 +35,7 @@ class ConstraintProcessor:
         prompt_length: of `input_ids`, in tokens, padding included; None: as long as they are at the first call.
 
     Raises:
-        ConfigError: no text is within `max_new_tokens`.
+        ConfigError: no text is within `max_new_tokens`, or what is given is no constraint.
     """
 
     def __init__(
@@ -44,8 +45,15 @@ class ConstraintProcessor:
         max_new_tokens: int | None = None,
         prompt_length: int | None = None,
     ) -> None:
-        self._constraints = [constraints] if isinstance(constraints, Constraint) else list(constraints)
+        self._constraints = [constraints] if isinstance(constraints, Constraint) else _listed(constraints)
+        if not self._constraints:
+            raise ConfigError("constraints: an empty list; give one for all prompts, or one for each")
+        if max_new_tokens is not None and type(max_new_tokens) is not int:
+            raise ConfigError(f"max_new_tokens: expected an integer, got {max_new_tokens!r}")
         for constraint in self._constraints:
+            if not isinstance(constraint, Constraint):
+                found = type(constraint).__name__
+                raise ConfigError(f"constraints: expected what ph.Compiler(vocabulary) makes, got {found}")
             # transformers counts the end token
             if max_new_tokens is not None and not constraint.is_within(max_new_tokens - 1):
                 least = constraint.min_tokens() + 1
@@ -102,6 +110,10 @@ class ConstraintProcessor:
                     "prompt_length is that of its input_ids"
                 )
         return cursor
+
+
+def _listed(constraints: object) -> list[Any]:
+    return [*constraints] if isinstance(constraints, list | tuple) else [constraints]
 
 
 def _flags(bits: np.ndarray, width: int) -> np.ndarray:

@@ -59,6 +59,7 @@ class Vocabulary(Tokens):
 
     Raises:
         ModelError: tokens that are no byte strings, or no end-of-sequence token.
+        ConfigError: a tokenizer of another library.
     """
 
     @classmethod
@@ -66,6 +67,7 @@ class Vocabulary(Tokens):
         cls, tokenizer: BackendTokenizer, *, eos_ids: Collection[int], size: int | None = None
     ) -> Vocabulary:
         """Of Hugging Face's `tokenizers`: byte-level BPE, or ▁ with byte fallback."""
+        _check(tokenizer, "to_str", "a tokenizer of `tokenizers`")
         backend = TokenizerJson(json.loads(tokenizer.to_str()), "the tokenizer")
         pieces = backend.pieces if backend.has_pattern else None
         return cls(_padded(backend.token_bytes, size), eos_ids, backend.encode_inside, pieces, backend.special_ids)
@@ -75,6 +77,7 @@ class Vocabulary(Tokens):
         cls, tokenizer: Any, *, eos_ids: Collection[int] | None = None, size: int | None = None
     ) -> Vocabulary:
         """Of a tokenizer of transformers, fast or with a sentencepiece file."""
+        _check(tokenizer, "eos_token_id", "a tokenizer of transformers, as AutoTokenizer.from_pretrained makes it")
         ids = _eos_of(tokenizer) if eos_ids is None else eos_ids
         backend = getattr(tokenizer, "backend_tokenizer", None)
         if backend is not None:
@@ -98,6 +101,7 @@ class Vocabulary(Tokens):
         if isinstance(model, str | Path):
             content, place = Path(model).read_bytes(), str(model)
         else:
+            _check(model, "serialized_model_proto", "a path, or a processor of sentencepiece")
             content, place = model.serialized_model_proto(), "the sentencepiece model"
         found = SentencePieceModel(content, place, {})
         ids = eos_ids if eos_ids is not None else [found.eos_id] if found.eos_id >= 0 else []
@@ -108,6 +112,7 @@ class Vocabulary(Tokens):
         cls, encoding: Encoding, *, eos_ids: Collection[int] | None = None, size: int | None = None
     ) -> Vocabulary:
         """Of tiktoken. Without `eos_ids` its `eot_token` ends a text."""
+        _check(encoding, "token_byte_values", "an encoding of tiktoken, as tiktoken.get_encoding makes it")
         token_bytes = [b""] * encoding.n_vocab
         special = {text: encoding.encode_single_token(text) for text in encoding.special_tokens_set}
         for spelling in encoding.token_byte_values():
@@ -156,6 +161,11 @@ class Vocabulary(Tokens):
     @classmethod
     def _of_model(cls, model: SentencePieceModel, eos_ids: Collection[int], size: int | None) -> Vocabulary:
         return cls(_padded(model.token_bytes, size), eos_ids, model.encode_inside, None, model.special_ids)
+
+
+def _check(tokenizer: object, member: str, expected: str) -> None:
+    if not hasattr(tokenizer, member):
+        raise ConfigError(f"expected {expected}, got {type(tokenizer).__name__}")
 
 
 def _padded(token_bytes: Sequence[bytes], size: int | None) -> Sequence[bytes]:

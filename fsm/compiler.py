@@ -141,7 +141,7 @@ class Compiler:
         *,
         whitespace: Whitespace = "compact",
         key_order: KeyOrder = "schema",
-        extra_keys: ExtraKeys = "schema",
+        extra_keys: ExtraKeys | None = None,
     ) -> Constraint:
         """JSON that is valid under a schema.
 
@@ -149,10 +149,13 @@ class Compiler:
             schema: a dict or bool, JSON text of one, or a pydantic model class.
             whitespace: "compact", "spaced" or "flexible"; see `any_json`.
             key_order: "schema" (named keys as the schema names them, then others) or "any".
-            extra_keys: "schema" (as the schema says) or "never" (none, unless the schema says what they may be).
+            extra_keys: "schema" (as the schema says) or "never" (none, unless the schema says what they may be). None:
+                "never" of a pydantic model class, "schema" of others.
         """
         check_option("whitespace", whitespace, Whitespace)
         check_option("key_order", key_order, KeyOrder)
+        if extra_keys is None:
+            extra_keys = "never" if hasattr(schema, "model_json_schema") else "schema"
         check_option("extra_keys", extra_keys, ExtraKeys)
         time = self._time()
         loaded = _load_schema(schema)

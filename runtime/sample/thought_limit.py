@@ -66,11 +66,11 @@ class ThoughtLimit:
         return None
 
     @property
-    def num_free(self) -> int | None:
-        """How many tokens may come before the limit is asked again, so that drafts may not be longer; None: any."""
+    def max_draft_tokens(self) -> int | None:
+        """How long a draft may be, so that neither its tokens nor the one chosen after it are due; None: any length."""
         if self._is_over:
             return None
-        return max(0, self._budget - self._window - self._count) if self._is_open else 0
+        return max(0, self._budget - self._window - self._count - 1) if self._is_open else 0
 
     def push(self, token_id: int) -> None:
         """A token of the output."""

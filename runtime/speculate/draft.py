@@ -106,7 +106,7 @@ class Drafter:
 
     def _keep_within_thought(self, request: Request) -> None:
         """Cuts the draft where the limit of the request's thought is to be asked."""
-        most = None if request.thought is None else request.thought.num_free
+        most = None if request.thought is None else request.thought.max_draft_tokens
         if most is not None and len(request.draft) > most:
             request.draft, request.guess, request.num_predicted = request.draft[:most], None, 0
 

@@ -153,8 +153,8 @@ class ModelDrafter:
         """How many tokens may be added to the draft of a request."""
         num_drafted = len(request.draft)
         limit = min(self._max_draft_tokens, request.remaining_tokens - 1, self._max_len - request.num_tokens)
-        if request.thought is not None and request.thought.num_free is not None:
-            limit = min(limit, request.thought.num_free)
+        if request.thought is not None and request.thought.max_draft_tokens is not None:
+            limit = min(limit, request.thought.max_draft_tokens)
         is_open = request.rates is not None and request.sampling.kv_budget is None
         return limit - num_drafted if is_open else 0
 

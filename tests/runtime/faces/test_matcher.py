@@ -7,6 +7,7 @@ import random
 
 import jsonschema
 import numpy as np
+import pydantic
 import pytest
 import torch
 from hypothesis import given
@@ -61,6 +62,7 @@ def test_random_walks_with_roll_backs_and_forks(constraint: Constraint, seed: in
         elif what < 0.2:
             other = matcher.fork()
             assert other.num_tokens == len(taken)
+            assert masks_equal(other, fresh()) == tokens
             if tokens:
                 assert other.accept_token(source.choice(tokens))
             masks_equal(matcher, fresh())
@@ -121,6 +123,29 @@ def test_a_batch_is_filled_into_a_callers_tensor() -> None:
 def test_other_memory_is_refused(bitmask: np.ndarray, message: str) -> None:
     with pytest.raises(ph.ConfigError, match=message):
         ph.GrammarMatcher(CONSTRAINTS[0]).fill_next_token_bitmask(bitmask)
+
+
+def test_a_row_that_is_not_there_is_named() -> None:
+    with pytest.raises(ph.ConfigError, match="bitmask: 1 rows, and none with the index 1"):
+        fill_bitmasks([ph.GrammarMatcher(CONSTRAINTS[0])] * 2, np.zeros((1, 9), np.int32))
+
+
+def test_a_twin_within_a_budget_has_the_same_masks() -> None:
+    matcher = ph.GrammarMatcher(COMPILER.regex("[ab]*"), max_tokens=2)
+    for _ in range(3):
+        twin, masks = matcher.fork(), [allocate_token_bitmask(1, VOCABULARY.size) for _ in range(2)]
+        assert matcher.fill_next_token_bitmask(masks[0]) == twin.fill_next_token_bitmask(masks[1])
+        assert np.array_equal(*masks)
+        assert matcher.accept_token(allowed(masks[0])[0])
+    assert matcher.is_terminated() and matcher.fork().is_terminated() and not twin.is_terminated()
+
+
+def test_a_pydantic_class_has_no_keys_beside_its_fields() -> None:
+    class Person(pydantic.BaseModel):
+        name: str
+
+    closed, opened = COMPILER.json_schema(Person), COMPILER.json_schema(Person.model_json_schema())
+    assert [one.accepts(b'{"name":"A","x":1}') for one in (closed, opened)] == [False, True]
 
 
 def test_what_is_no_constraint_is_refused() -> None:

@@ -118,3 +118,20 @@ def test_another_call_of_generate_needs_another_processor(vocabulary: ph.Vocabul
     processor(torch.tensor([[1, 2]]), scores)
     with pytest.raises(ph.ConfigError, match="a processor is for one call of generate"):
         processor(torch.tensor([[1, 2, 3, 4]]), scores)
+
+
+@pytest.mark.parametrize(
+    ("constraints", "options", "message"),
+    [
+        ([], {}, "constraints: an empty list"),
+        ({"type": "object"}, {}, "constraints: expected what .* makes, got dict"),
+        (ph.regex("a"), {}, "constraints: expected what .* makes, got ConstraintSpec"),
+        (None, {"max_new_tokens": "20"}, "max_new_tokens: expected an integer, got '20'"),
+    ],
+)
+def test_what_is_no_constraint_or_no_number_is_refused(
+    constraints: Any, options: dict[str, Any], message: str, vocabulary: ph.Vocabulary
+) -> None:
+    given = ph.Compiler(vocabulary).regex("ab") if constraints is None else constraints
+    with pytest.raises(ph.ConfigError, match=message):
+        ConstraintProcessor(given, **options)

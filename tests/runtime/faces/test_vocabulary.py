@@ -104,3 +104,10 @@ def test_of_tekken(tmp_path: Path) -> None:
     (tmp_path / "broken.json").write_text("{}")
     with pytest.raises(ph.ModelError, match=r"broken\.json: not a tekken file"):
         ph.Vocabulary.from_tekken(tmp_path / "broken.json")
+
+
+@pytest.mark.parametrize("call", ["from_transformers", "from_tokenizers", "from_sentencepiece", "from_tiktoken"])
+def test_what_is_no_such_tokenizer_is_refused(call: str) -> None:
+    options = {"eos_ids": [2]} if call == "from_tokenizers" else {}
+    with pytest.raises(ph.ConfigError, match=r"expected .*, got object"):
+        getattr(ph.Vocabulary, call)(object(), **options)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from phloem.runtime.request import SamplingParams
 from phloem.runtime.sample.thought_limit import MOST_WINDOW, SENTENCE_ENDS, ThoughtLimit
 
-from ..fakes import fake_engine
+from ..fakes import FakeDecoder, fake_engine
 
 BEGIN, END = "<think>", "</think>"
 PIECES = ["a", " b", ".", "!\n", "。", "</", "think>", END, BEGIN, "\n", "<", "        "]
@@ -72,11 +73,16 @@ def test_a_fork_goes_on_as_it_would(wanted: list[int], budget: int, at: int) -> 
     assert say(twin, wanted[at:]) == say(limit, wanted[at:])
 
 
-def test_drafts_change_no_thought() -> None:
+@pytest.mark.parametrize("budget", [*range(1, 25)])
+@pytest.mark.parametrize("is_sentence", [False, True])
+def test_drafts_change_no_thought(budget: int, is_sentence: bool) -> None:
     """Over the fake model, whose tokens are bytes: `|` closes."""
 
+    def shown(ids: Sequence[int]) -> str:
+        return "." if is_sentence else bytes(ids).decode("latin-1")
+
     def limit() -> ThoughtLimit:
-        return ThoughtLimit(23, "", "|", [ord("|")], is_open=True, show=lambda ids: bytes(ids).decode("latin-1"))
+        return ThoughtLimit(budget, "", "|", [ord("|")], is_open=True, show=shown)
 
     params = SamplingParams(max_tokens=60, temperature=0.0, ignore_eos=True, logit_bias={256: -100.0})
     prompt = [*range(30)]
@@ -84,7 +90,9 @@ def test_drafts_change_no_thought() -> None:
     free = plain.generate(prompt, params).token_ids
     expected = plain.generate(prompt, params, thought_limit=limit).token_ids
     at = expected.index(ord("|"))
-    assert at <= 23 and expected[:at] == free[:at] and expected != free
-    drafted = fake_engine().generate(prompt, params, thought_limit=limit, prediction=list(free))
-    assert drafted.token_ids == expected
-    assert drafted.usage.jumped_tokens > 0
+    assert at <= budget and expected[:at] == free[:at] and expected != free
+    own = fake_engine(draft_decoder=FakeDecoder(), lookup_drafts=False)
+    for engine, predicted in ((fake_engine(), {"prediction": list(free)}), (own, {})):
+        for _ in range(2):  # the second time the reply to the first is known
+            drafted = engine.generate(prompt, params, thought_limit=limit, **predicted)
+            assert drafted.token_ids == expected
