@@ -13,6 +13,8 @@ What is alive once the tests are collected is left out of Python's garbage colle
 second, and would come so seldom that what tests leave behind (tracebacks, with all that their frames hold) piles up by
 the hundred megabytes. One comes after each file that has left the process much larger.
 
+Of Hypothesis's examples half are tried; `--examples 100` tries all, as should be done after a change of what they try.
+
 `--fast` takes a part of the suite that ends in half a minute: of each file the first few functions that are not in
 `slow_tests.txt`, with the first of their parameters and a tenth of Hypothesis's examples. `--record-slow` writes that
 file after a run of the whole suite.
@@ -93,6 +95,7 @@ def _collect_garbage() -> Iterator[None]:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fast", action="store_true", help="a few quick tests of every file")
+    parser.addoption("--examples", type=int, default=50, help="percent of Hypothesis's examples; 50 unless it is given")
     parser.addoption("--record-slow", action="store_true", help=f"write {SLOW_TESTS.name}, which --fast leaves out")
 
 
@@ -102,6 +105,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         kept = list(_quick(items))
         config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
         items[:] = kept
+    _scale_examples(items, 10 if config.getoption("--fast") else config.getoption("--examples"))
 
 
 def _quick(items: list[pytest.Item]) -> Iterator[pytest.Item]:
@@ -112,11 +116,17 @@ def _quick(items: list[pytest.Item]) -> Iterator[pytest.Item]:
         if name in slow or name in functions or len(functions) == QUICK_PER_FILE:
             continue
         functions.add(name)
-        if found := getattr(getattr(item, "obj", None), "_hypothesis_internal_use_settings", None):
-            item.obj._hypothesis_internal_use_settings = settings(  # type: ignore[attr-defined]
-                found, max_examples=-(-found.max_examples // 10)
-            )
         yield item
+
+
+def _scale_examples(items: list[pytest.Item], percent: int) -> None:
+    """So much of the examples that Hypothesis would try."""
+    functions = {id(found): found for item in items if (found := getattr(item, "obj", None)) is not None}
+    for function in functions.values():
+        if found := getattr(function, "_hypothesis_internal_use_settings", None):
+            function._hypothesis_internal_use_settings = settings(
+                found, max_examples=-(-found.max_examples * percent // 100)
+            )
 
 
 def pytest_collection_finish() -> None:

@@ -248,7 +248,7 @@ class Engine:
         vectors = self.vectors
         vectors.check(dimensions, normalise)
         is_one = is_one_prompt(texts)
-        batch = [texts] if is_one else cast(Sequence[Prompt], texts)
+        batch = cast(Sequence[Prompt], [texts] if is_one else texts)
         tokens = [vectors.tokens(text, "texts" if is_one else f"texts[{index}]") for index, text in enumerate(batch)]
         pooling = vectors.rules.pooling
         prepared = [

@@ -132,7 +132,7 @@ def _draft_config(config: EngineConfig, model: ModelConfig) -> ModelConfig | Non
     if draft.vocab_size != model.vocab_size:
         raise ConfigError(
             f"speculative_model: {name} has {draft.vocab_size} token ids, the model has {model.vocab_size}; take a "
-            "smaller model of the same family"
+            "smaller model of the same family whose embedding has as many rows"
         )
     draft.check_kv_type(config.kv_dtype)
     return draft
@@ -146,7 +146,7 @@ def _load_draft(config: EngineConfig, loaded: LoadedModel, draft: ModelConfig) -
     """
     assert config.speculative_model is not None
     folder = resolve_model(config.speculative_model)
-    tokens, its = (one.vocabulary().tokens for one in (loaded.tokenizer, Tokenizer.from_folder(folder)))
+    tokens, its = (_spellings(one, draft.vocab_size) for one in (loaded.tokenizer, Tokenizer.from_folder(folder)))
     first = next((index for index, pair in enumerate(zip(tokens, its, strict=True)) if pair[0] != pair[1]), None)
     if first is not None:
         raise ConfigError(
@@ -165,6 +165,12 @@ def _load_draft(config: EngineConfig, loaded: LoadedModel, draft: ModelConfig) -
         which = config.speculative_model if loaded.generates else "the model"
         raise ConfigError(f"speculative_model: {which} makes vectors and no text; leave it out")
     return decoder
+
+
+def _spellings(tokenizer: Tokenizer, vocab_size: int) -> list[bytes | str]:
+    """Of each token id; of special tokens their names."""
+    names = {token_id: text for text, token_id in tokenizer.special_ids.items()}
+    return [names.get(token_id, tokenizer.token_bytes(token_id)) for token_id in range(vocab_size)]
 
 
 def _tell_of_long_ropes(model: ModelConfig, max_positions: int) -> None:

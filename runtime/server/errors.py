@@ -201,7 +201,7 @@ def _with_callers_names(text: str, renamed: Sequence[tuple[str, str]]) -> str:
     for ours, theirs in renamed:
         name = re.escape(ours)
         pattern = rf"(?<![\w.]){name}(?!\w)" if "_" in ours else rf"(?:^|(?<=')){name}(?=[\[:'])"
-        text = re.sub(pattern, lambda _, theirs=theirs: theirs, text)
+        text = re.sub(pattern, theirs, text)
     return text
 
 

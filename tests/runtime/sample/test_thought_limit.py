@@ -73,7 +73,7 @@ def test_a_fork_goes_on_as_it_would(wanted: list[int], budget: int, at: int) -> 
     assert say(twin, wanted[at:]) == say(limit, wanted[at:])
 
 
-@pytest.mark.parametrize("budget", [*range(1, 25)])
+@pytest.mark.parametrize("budget", [1, 2, 3, 4, 7, 8, 16, 23])
 @pytest.mark.parametrize("is_sentence", [False, True])
 def test_drafts_change_no_thought(budget: int, is_sentence: bool) -> None:
     """Over the fake model, whose tokens are bytes: `|` closes."""
