@@ -120,9 +120,12 @@ def _refusal(fields: Fields, found: str, model_type: str) -> ModelError:
     if not why and _is_other_task(found):
         why = " (it is for another task; phloem continues texts)"
     family = re.sub(r"(For|Model|Eagle).*", "", found)
-    nearest = BY_MODEL_TYPE.get(model_type) or get_close_matches(f"{family}ForCausalLM", ARCHITECTURES, 1, 0.0)[0]
-    known = ", ".join(sorted(ARCHITECTURES))
+    families = {name.partition("For")[0]: name for name in ARCHITECTURES}
+    likeness = 0.6 if _is_other_task(found) else 0.0  # no model that continues texts is near BERT
+    near = [families[name] for name in get_close_matches(family, families, 1, likeness)]
+    near = [BY_MODEL_TYPE[model_type]] if model_type in BY_MODEL_TYPE else near
+    nearest = f"; the nearest that loads is {near[0]}" if near else ""
     return ModelError(
-        f"{fields.place}: architecture {found} is not supported{why}; the nearest that loads is {nearest}; "
-        f"phloem runs {known}"
+        f"{fields.place}: architecture {found} is not supported{why}{nearest}; docs/models.md lists the "
+        f"{len(ARCHITECTURES)} that phloem runs"
     )

@@ -156,11 +156,20 @@ def _answer(request: Request, error: ApiError) -> Response:
     return error.response(request.url.path)
 
 
+def _base_url(path: str) -> str:
+    """What a client was told wrongly, if the path shows that."""
+    if path.startswith("/v1/v1/"):
+        return " Leave /v1 out of the client's base URL."
+    if path in ("/chat/completions", "/completions", "/responses", "/embeddings", "/messages", "/models"):
+        return " The client's base URL lacks /v1 at its end."
+    return ""
+
+
 def _http_error(request: Request, error: HTTPException) -> ApiError:
     """404 and 405 of the router, in OpenAI's words."""
     place = f"{request.method} {request.url.path[:200]}"
     if error.status_code == 404:
-        return ApiError(404, f"Invalid URL ({place}).", code="unknown_url")
+        return ApiError(404, f"Invalid URL ({place}).{_base_url(request.url.path)}", code="unknown_url")
     if error.status_code == 405:
         text = f"Not allowed: {place}. (HINT: Perhaps you meant to use a different HTTP method?)"
         return ApiError(405, text, code="method_not_supported", headers=error.headers)

@@ -26,9 +26,9 @@ def _inputs(value: object) -> object:
     kinds = {type(one) for one in inputs}
     if kinds not in ({str}, {list}):
         raise fault("input_item_type", "Expected strings alone, or arrays of token ids alone")
-    for one in inputs:
+    for index, one in enumerate(inputs):
         if not one:
-            raise fault("input", "An empty input has no vector; give at least one token")
+            raise fault("input", f"Input {index} is empty, so it has no vector; give at least one token")
         if isinstance(one, list) and not all(type(token_id) is int and 0 <= token_id < 2**31 for token_id in one):
             raise fault("input_item_type", "Expected token ids (integers from 0 to 2^31 - 1), nothing else among them")
     return inputs
@@ -37,11 +37,15 @@ def _inputs(value: object) -> object:
 def _texts(value: object) -> object:
     """A text or an array of them → a list."""
     texts = [value] if isinstance(value, str) else value
-    if not isinstance(texts, list) or not texts or not all(isinstance(text, str) for text in texts):
-        kind = "texts_item_type" if isinstance(value, list) else "texts_type"
-        raise fault(kind, "Expected a string or a non-empty array of strings")
-    if not all(texts):
-        raise fault("texts", "An empty text has no score; give at least one character")
+    if not isinstance(texts, list):
+        raise fault("texts_type", "Expected a string or a non-empty array of strings")
+    if not texts:
+        raise fault("texts", "The array is empty; give at least one text")
+    for index, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise fault("texts", f"Expected strings, but number {index} of the array is none")
+        if not text:
+            raise fault("texts", f"Text {index} is empty, so it has no score; give at least one character")
     return texts
 
 

@@ -69,6 +69,17 @@ def test_only_a_whole_known_key_opens(headers: dict[str, str], status: int) -> N
 
 
 @pytest.mark.parametrize(
+    ("path", "remedy"),
+    [
+        ("/v1/v1/messages", "Leave /v1 out of the client's base URL."),
+        ("/chat/completions", "The client's base URL lacks /v1 at its end."),
+    ],
+)
+def test_a_wrong_base_url_is_recognised(path: str, remedy: str) -> None:
+    assert remedy in client().post(path, {}).error["message"]
+
+
+@pytest.mark.parametrize(
     ("method", "path", "status", "code"),
     [
         ("GET", "/v1/nothing", 404, "unknown_url"),
