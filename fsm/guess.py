@@ -35,7 +35,7 @@ class Guess:
     """Tokens that are likely to come next.
 
     Attributes:
-        evidence: of what kind it is for each token: WORD, MARK, ONCE or OFTEN.
+        evidence: of what kind it is for each token: WORD, MARK, ONCE or OFTEN; further kinds are the caller's.
     """
 
     token_ids: Sequence[int] = ()

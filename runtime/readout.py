@@ -55,7 +55,7 @@ class Readout:
         if self._pooling == "mean" and len(rows):
             before = [] if self._sum is None else [self._sum]
             self._sum = np.add.reduce(np.vstack([*before, rows.astype(np.float64)]), axis=0)
-            self._num_read = start + len(rows) if self._num_read < start else self._num_read + len(rows)
+            self._num_read += len(rows)
         elif self._pooling == "last":
             self._sum = rows[-1].astype(np.float64)
         elif self._sum is None:
@@ -63,7 +63,7 @@ class Readout:
 
     @property
     def vector(self) -> Rows | None:
-        """What was read, `[size]` in float32; None before the last row was."""
+        """What was read, `[size]` in float32; whole once the last row was, None before the first."""
         if self._sum is None:
             return None
         return (self._sum / (self._num_tokens if self._pooling == "mean" else 1)).astype(np.float32)

@@ -25,7 +25,7 @@ from ..remembered import remembered
 from ..text.dfa import Dfa
 from .digits import numeric
 
-MAX_PLACES = 2
+MAX_COMPUTED_PLACES = 2
 MAX_WHOLE_DIGITS = 13  # with two places all numbers of 10^-p are exact as floats
 SMALL = 64  # bits after the point of what is compared
 Span = tuple[int, int]  # both ends included

@@ -15,7 +15,7 @@ from typing import Any, cast
 from ..compile_time import CompileTime
 from ..remembered import remembered
 from .parts import Test
-from .steps import MAX_DIGITS, MAX_EXACT, divides, is_even
+from .steps import MAX_DIGITS, MAX_EXACT, divides, is_binary
 
 MAX_LISTED = 10_000
 """Most multiples within bounds that are listed one by one."""
@@ -43,10 +43,10 @@ def few_multiples(tests: tuple[Test, ...], compile_time: CompileTime, *, untried
     low, high = bounds(tests)
     if step is None or low is None or high is None or (high - low) / step > MAX_LISTED:
         return None
-    if untried and (is_even(step) or max(high, -low) * 10 ** scaled(step)[1] < 10**MAX_DIGITS):
+    if untried and (is_binary(step) or max(high, -low) * 10 ** scaled(step)[1] < 10**MAX_DIGITS):
         return None
     candidates = (index * step for index in range(math.ceil(low / step), math.floor(high / step) + 1))
-    is_whole = INTEGER in tests or is_even(step) or max(high, -low) >= 10**MAX_EXACT
+    is_whole = INTEGER in tests or is_binary(step) or max(high, -low) >= 10**MAX_EXACT
     values = [int(value) if is_whole and value.denominator == 1 else float(value) for value in candidates]
     return _texts(values, tests, compile_time)
 
@@ -115,7 +115,7 @@ def passes(value: int | float, tests: Iterable[Test], *, for_all: bool = True) -
         elif kind == "multiple":
             step = exact(argument)
             is_so = exact(value) % step == 0
-            if not is_even(step):
+            if not is_binary(step):
                 in_floats = divides(step, value)
                 is_so = is_so and in_floats if for_all else is_so or in_floats
         elif kind == "among":

@@ -32,7 +32,7 @@ from .digits import EQUAL, GREATER, LESS, compared, multiples
 from .listed_numbers import INTEGER, bounds, common_step, constant_texts, exact, few_multiples, scaled
 from .parts import Test
 from .residues import BOUNDS, MAX_MODULUS, is_about_remainders, is_any_whole, modulus_of, whole_numbers
-from .steps import MAX_PLACES, agreed_multiples, exact_texts, is_even
+from .steps import MAX_PLACES, agreed_multiples, exact_texts, is_binary
 
 _SMALL, _BIG, _MINUS_SMALL, _MINUS_BIG = 1, 2, 4, 8
 
@@ -219,14 +219,14 @@ def number_texts(tests: tuple[Test, ...], limit: int, compile_time: CompileTime 
 def step_problem(step: int | float) -> str | None:
     """Why `multipleOf: step` cannot be decided, and what can; None if it can."""
     numerator, places = scaled(exact(step))
+    if places > MAX_PLACES and not is_binary(exact(step)):
+        return f"{step!r} is rounded differently by different readers; give it at most {MAX_PLACES} decimal places"
     most = MAX_STEP_STATES // (places + 1)
     if numerator > most and places == 0:
         return f"{step!r} is too large, as each remainder takes a state; steps go up to {most}, or list the values"
     if numerator > most:
         remedy = f"with {places} decimal places steps go up to {most / 10**places:g}, or list the values"
         return f"{step!r} has too many digits, as each remainder takes a state at each place; {remedy}"
-    if places > MAX_PLACES and not is_even(exact(step)):
-        return f"{step!r} is rounded differently by different readers; give it at most {MAX_PLACES} decimal places"
     return None
 
 
@@ -378,7 +378,7 @@ def _multiples(step: int | float, wanted: bool, whole: bool) -> Dfa:
     """Plain texts of numbers that are (or are not) multiples of `step`; fractions of up to 15 digits."""
     exact_step = exact(step)
     numerator, places = scaled(exact_step)
-    if wanted and not is_even(exact_step):
+    if wanted and not is_binary(exact_step):
         found = agreed_multiples(numerator, places)
         return found.intersect(_integers()) if whole else found
     found = multiples(numerator, places)

@@ -27,8 +27,7 @@ from ..remembered import remembered
 from ..text.alphabet import Ints
 from ..text.dfa import Dfa
 from .digits import GREATER, LESS, compared, multiples, numeric
-from .float_quotients import MAX_PLACES as MOST_COMPUTED
-from .float_quotients import whole_quotients
+from .float_quotients import MAX_COMPUTED_PLACES, whole_quotients
 
 MAX_DIGITS = 6
 MAX_WHOLE_DIGITS = 4
@@ -46,13 +45,13 @@ WHOLE_FLOATS = 2**52
 """From here on every float is a whole number."""
 
 
-def is_even(step: Fraction) -> bool:
-    """Whether the step is a float, so that all readers agree."""
+def is_binary(step: Fraction) -> bool:
+    """Whether the step is a binary fraction that a float holds, so that all readers agree."""
     return Fraction(float(step)) == step
 
 
 def divides(step: Fraction, value: int | float) -> bool:
-    """Whether a validator that computes in floats takes the value for a multiple of an uneven step."""
+    """Whether a validator that computes in floats takes the value for a multiple of a step that is no binary fraction."""
     try:
         return (value / float(step)).is_integer()
     except OverflowError:
@@ -71,7 +70,7 @@ def agreed_multiples(numerator: int, places: int) -> Dfa:
 
 def _agreed(numerator: int, places: int) -> Dfa:
     """`agreed_multiples` with any number of zeros at the end."""
-    if places <= MOST_COMPUTED:
+    if places <= MAX_COMPUTED_PLACES:
         try:
             whole = whole_quotients(numerator, places).union(exact_texts(Fraction(numerator, 10**places)))
             return multiples(numerator, places).intersect(whole)
