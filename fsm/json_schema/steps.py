@@ -51,7 +51,7 @@ def is_binary(step: Fraction) -> bool:
 
 
 def divides(step: Fraction, value: int | float) -> bool:
-    """Whether a validator that computes in floats takes the value for a multiple of a step that is no binary fraction."""
+    """Whether a validator that computes in floats takes the value for a multiple of a step that is not binary."""
     try:
         return (value / float(step)).is_integer()
     except OverflowError:

@@ -98,7 +98,7 @@ class Scoring:
 
     def check(self) -> None:
         """Raises ApiError: there are too many of them, or the instruction has no place."""
-        check_number(self.service, len(self.pairs), self.names[1])
+        check_number(self.service, len(self.pairs) + (0 if self.reranker else len(self._firsts)), self.names[1])
         if self.body.instruction is not None and (self.reranker is None or not self.reranker.has_instruction):
             raise invalid("'instruction' has no place in how this model is asked; leave it out.", "instruction")
 

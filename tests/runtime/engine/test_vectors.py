@@ -193,8 +193,10 @@ def test_a_readout_is_the_same_however_its_rows_come(data: st.DataObject, num_to
     ("call", "param"),
     [
         (lambda engine: engine.embed(""), "texts"),
-        (lambda engine: engine.embed(["a", ""]), "texts"),
-        (lambda engine: engine.embed([[]]), "texts"),
+        (lambda engine: engine.embed(["a", ""]), "texts[1]"),
+        (lambda engine: engine.embed([[]]), "texts[0]"),
+        (lambda engine: engine.embed(None), "texts"),
+        (lambda engine: engine.embed(["a", 5]), "texts[1]"),
         (lambda engine: engine.embed("a", dimensions=0), "dimensions"),
         (lambda engine: engine.embed("a", dimensions=1000), "dimensions"),
         (lambda engine: engine.embed("a", dimensions=True), "dimensions"),
