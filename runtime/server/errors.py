@@ -216,8 +216,9 @@ def field_path(location: tuple[int | str, ...]) -> str:
 
 
 def validation_error(error: ValidationError) -> ApiError:
-    """The first fault that pydantic found, as OpenAI words it."""
-    fault = error.errors(include_url=False, include_context=True)[0]
+    """The first fault that pydantic found, as OpenAI words it; one that is missing may be so since another is wrong."""
+    faults = error.errors(include_url=False, include_context=True)
+    fault = min(faults, key=lambda one: one["type"] == "missing")
     path = field_path(fault["loc"])
     message = fault["msg"]
     if not path:  # the fields contradict each other; the fault is named after the one to change

@@ -120,14 +120,6 @@ class ResponseTool(FunctionTool):
 
     type: Literal["function"]
 
-    @model_validator(mode="before")
-    @classmethod
-    def _refuse_others(cls, data: object) -> object:
-        kind = data.get("type") if isinstance(data, dict) else "function"
-        if kind not in (None, "function"):
-            raise fault("tool", f"{str(kind)[:100]!r} is not supported; tools are of type 'function'")
-        return data
-
     def as_chat(self) -> Tool:
         return Tool(
             type="function", function=FunctionTool.model_construct(self.model_fields_set - {"type"}, **dict(self))

@@ -98,9 +98,7 @@ def test_rounding_never_slips_over_an_exclusive_bound(bound: int | float, digits
 
 
 @pytest.mark.parametrize(("step", "whole_digits"), [(0.01, 4), (0.1, 4), (0.05, 4), (0.001, 3), (0.3, 4), (0.0001, 2)])
-def test_other_steps_are_what_floats_and_decimals_both_take_for_multiples(
-    step: float, whole_digits: int
-) -> None:
+def test_other_steps_are_what_floats_and_decimals_both_take_for_multiples(step: float, whole_digits: int) -> None:
     schema = {"multipleOf": step}
     automaton, judge = constraint_of(schema), judge_of(schema)
     exact = Fraction(str(step))
