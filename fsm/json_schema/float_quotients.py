@@ -7,7 +7,8 @@ fifths, or of twenty-fifths, which repeats). Divided by the float of s, which is
 
     (e / s - k d) / (1 + d)
 
-which is linear in k, and rounded to k if that is at most half of what lies between two floats there: one interval of k
+which is linear in k, and rounded to k if that is at most half of what lies between two floats there (powers of two,
+below which floats are closer, are never off: x and s have the same digits then): one interval of k
 for each rest of n, power of two below x and power of two below k. There are some hundreds of them up to 10^13, so the
 texts are a small automaton: digits are read until all numbers that begin so agree on which fractions may follow.
 
@@ -83,8 +84,6 @@ def _spans(numerator: int, places: int) -> list[list[Span]]:
                 last = min(high, most // (slope << SMALL) * numerator)
             elif abs(error) > half:
                 continue
-            if first == quotient * numerator and not (first / scale / (numerator / scale)).is_integer():
-                first += 1  # below a power of two floats are closer to one another
             first += (rest - first) % period
             last -= (last - rest) % period
             if first <= last:

@@ -19,7 +19,6 @@ from torch import Tensor
 from ..mxfp4 import BLOCK
 
 PANEL = 16
-GROUP_BYTES = PANEL + PANEL * BLOCK // 2
 
 
 def lay_out(blocks: Tensor, scales: Tensor) -> Tensor:

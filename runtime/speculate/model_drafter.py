@@ -18,7 +18,7 @@ request's share of a step. Both are measured, and how often drafted tokens are r
 (`acceptance_rates.MODEL`). A draft goes on while its next token is expected to save more than it costs. None is made
 where that holds for no token, or where too few are left to pay for what is missing.
 
-Knows requests, the forward and the sampler. All that it changes of a request is its draft.
+Knows requests, the forward and the sampler. All that it changes of a request is its draft, with the evidence for that.
 """
 
 from __future__ import annotations

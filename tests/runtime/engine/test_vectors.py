@@ -168,6 +168,13 @@ def test_logits_of_tokens_are_those_of_the_model(qwen3: Shape) -> None:
     assert abs(logits[0] - logits[1] - (scored[0][0].logprob - scored[1][0].logprob)) < 1e-5
 
 
+def test_a_mean_of_large_and_small_numbers_loses_none() -> None:
+    readout = Readout(5, "mean")
+    for at, number in enumerate([1e8, 1.0, 1.0, 1.0, -1e8]):
+        readout.push(at, np.array([[number]], np.float32))
+    assert readout.vector is not None and readout.vector[0] == np.float32(0.6)
+
+
 @settings(deadline=None, max_examples=60)
 @given(data=st.data(), num_tokens=st.integers(1, 40), pooling=st.sampled_from(POOLINGS))
 def test_a_readout_is_the_same_however_its_rows_come(data: st.DataObject, num_tokens: int, pooling: Pooling) -> None:

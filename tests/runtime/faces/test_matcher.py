@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import phloem as ph
 from phloem.faces import allocate_token_bitmask, fill_bitmasks
 from phloem.fsm import Constraint, Cursor
+from phloem.runtime.models import resolve_model
 
 from ..schemas import random_schemas
 
@@ -102,6 +103,15 @@ def test_forced_text_is_found() -> None:
     matcher = ph.GrammarMatcher(COMPILER.regex("x(über|übel)"))
     assert matcher.accept_token(ord("x"))
     assert matcher.find_jump_forward_string() == "übe"
+
+
+def test_forced_tokens_spell_the_forced_text() -> None:
+    vocabulary = ph.Vocabulary.from_folder(resolve_model("nano"))
+    matcher = ph.GrammarMatcher(ph.Compiler(vocabulary).regex("The shop is in (Lyon|Rome)"))
+    text, tokens = matcher.find_jump_forward_string(), matcher.find_jump_forward_tokens()
+    assert text == "The shop is in " and tokens
+    assert text.encode().startswith(b"".join(vocabulary.tokens[token_id] for token_id in tokens))
+    assert all(map(matcher.accept_token, tokens))
 
 
 def test_a_batch_is_filled_into_a_callers_tensor() -> None:

@@ -8,7 +8,8 @@ import statistics
 import pytest
 
 from phloem.fsm import Guess
-from phloem.runtime.speculate.acceptance_rates import FIRST_RATE, NUM_KINDS, AcceptanceRates, first_rates
+from phloem.fsm.guess import MARK, OFTEN, ONCE, WORD
+from phloem.runtime.speculate.acceptance_rates import FIRST_RATE, MODEL, NUM_KINDS, AcceptanceRates, first_rates
 
 
 def played(common: list[float], rate: float, num_tokens: int, seed: int = 0) -> AcceptanceRates:
@@ -54,3 +55,7 @@ def test_tokens_after_the_first_that_was_wrong_teach_nothing() -> None:
     rates.observe(Guess([1, 2, 3], [0, 1, 2]), [1, 9, 3])
     chances = rates.chances()
     assert chances[1] < chances[2] == chances[3] == FIRST_RATE < chances[0]
+
+
+def test_no_other_kind_of_evidence_is_that_of_a_draft_model() -> None:
+    assert {WORD, MARK, ONCE, OFTEN, MODEL} == set(range(NUM_KINDS))

@@ -81,9 +81,10 @@ class ConfusedDecoder(FakeDecoder):
 DRAFTERS = {"same": FakeDecoder, "noisy": NoisyDecoder, "other": OtherDecoder, "confused": ConfusedDecoder}
 
 
-def engine_with(drafter: str | None, *, length: int = 0, **settings: Any) -> SteppedEngine:
+def engine_with(drafter: str | FakeDecoder | None, *, length: int = 0, **settings: Any) -> SteppedEngine:
     """length: of all drafts, whether that pays or not; 0: as it pays."""
-    engine: SteppedEngine = fake_engine(draft_decoder=None if drafter is None else DRAFTERS[drafter](), **settings)
+    decoder = DRAFTERS[drafter]() if isinstance(drafter, str) else drafter
+    engine: SteppedEngine = fake_engine(draft_decoder=decoder, **settings)
     if length:
         model = engine._stepper._drafter.model
         model._best_length = lambda request, chance, limit: max(0, min(limit, length))
@@ -173,17 +174,44 @@ def test_arrivals_aborts_and_forks_at_any_step_change_nothing(data: st.DataObjec
     check_traffic(data, engine, requests, ask, lambda one: params_of(one[1], one[3], one[4]), truth)
 
 
+@pytest.mark.parametrize("rules", [{}, {"allowed_token_ids": range(30, 70), "presence_penalty": 0.5}])
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_all_that_a_model_drafts_of_itself_is_right(temperature: float) -> None:
+def test_all_that_a_model_drafts_of_itself_is_right(temperature: float, rules: dict[str, Any]) -> None:
     """Greedy and sampled, through hits, chunks, forks and preemptions: its KV is that of the tokens."""
     engine = engine_with("same", length=3, lookup_drafts=False, jump="off", max_batch_tokens=24, num_blocks=60)
     expect_short_answers(engine)
-    params = SamplingParams(max_tokens=60, temperature=temperature, seed=3, ignore_eos=True, n=2, stop=NEVER)
+    params = SamplingParams(max_tokens=60, temperature=temperature, seed=3, ignore_eos=True, n=2, stop=NEVER, **rules)
     for _ in range(2):
         engine.generate([list(prompt) for prompt in PROMPTS], params)
     statistics = engine.statistics()
     assert statistics.num_preemptions > 0
     assert statistics.drafted_tokens == statistics.jumped_tokens > statistics.completion_tokens / 2
+
+
+class RememberingDecoder(NoisyDecoder):
+    """Remembers what it was asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.contexts: list[list[int]] = []
+
+    def believed(self, context: list[int]) -> np.ndarray:
+        self.contexts.append(context)
+        return super().believed(context)
+
+
+def test_what_was_drafted_wrongly_is_computed_anew() -> None:
+    """Else the draft model would read it in place of what was decided. It reads the text, and its own draft."""
+    drafter = RememberingDecoder()
+    engine = engine_with(drafter, length=4, lookup_drafts=False, jump="off")
+    params = SamplingParams(max_tokens=60, temperature=0.0, ignore_eos=True)
+    text = [*PROMPTS[0], *engine.generate(list(PROMPTS[0]), params).token_ids]
+    wrong = [len(context) - shared(context, text) for context in drafter.contexts]
+    assert 0 < max(wrong) <= 4
+
+
+def shared(context: list[int], text: list[int]) -> int:
+    return next((at for at, pair in enumerate(zip(context, text, strict=False)) if pair[0] != pair[1]), len(context))
 
 
 @pytest.mark.parametrize("drafter", ["noisy", "other"])
@@ -250,6 +278,16 @@ def test_drafts_are_as_long_as_cost_and_acceptance_make_it_worth() -> None:
     assert drafted_share(FakeDecoder(), 1.2) < 0.1
     assert drafted_share(OtherDecoder(), 0.05) < 0.15
     assert drafted_share(NoisyDecoder(), 0.01) > drafted_share(NoisyDecoder(), 0.3)
+
+
+def test_a_step_that_requests_share_is_less_to_save() -> None:
+    prices = []
+    for num_requests in (1, 8):
+        model = engine_with("same")._stepper._drafter.model
+        model.observe_step(num_requests, num_requests, 1.0)
+        model._token_seconds = 0.05
+        prices.append(model._price)
+    assert prices[1] > 2 * prices[0]
 
 
 def test_few_tokens_that_are_left_do_not_pay_for_a_long_prompt() -> None:
