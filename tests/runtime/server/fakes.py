@@ -238,6 +238,7 @@ class FakeAsyncEngine:
                 "constraint": constraint,
                 "namespace": namespace,
                 "priority": priority,
+                "deadline_seconds": deadline_seconds,
                 "shows_special": shows_special,
                 "explain_cache": explain_cache,
                 "is_probe": is_probe,
