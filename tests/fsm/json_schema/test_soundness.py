@@ -101,11 +101,15 @@ def any_value(generator: random.Random) -> Any:
 
 
 def spelt(value: Any) -> Any:
-    """The value with whole numbers as integers; None if a number would need an exponent."""
+    """The value with whole numbers as integers.
+
+    Raises:
+        OverflowError: a number would need an exponent, or more than the 15 digits that are written of a fraction.
+    """
     if isinstance(value, float):
         if value.is_integer() and abs(value) < 1e15:
             return int(value)
-        if "e" in repr(value):
+        if "e" in repr(value) or len(repr(abs(value))) > 16:
             raise OverflowError
         return value
     if isinstance(value, list):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Iterator
 from itertools import islice, permutations, product
 from typing import Any
@@ -128,9 +129,16 @@ def check_instance(
     taken = (bool(automaton) and accepts(automaton, text) for text in texts)
     if not valid:
         assert not any(taken), f"accepted: {texts[0]}"
+    elif _readers_differ(schema, texts[0]):
+        return
     elif '"format"' not in json.dumps(schema) and (extra_keys == "schema" or not has_object(instance)):
         enough = all if key_order == "any" and not _leaves_orders_out(schema) else any
         assert enough(taken), f"refused: {texts[0]}"
+
+
+def _readers_differ(schema: Any, text: str) -> bool:
+    """Whether it may be one of the values of which Python and ECMA-262 say different things (`\\w` and é)."""
+    return not text.isascii() and re.search(r"\\\\[wWdDsSbB]", json.dumps(schema)) is not None
 
 
 def has_object(value: Any) -> bool:

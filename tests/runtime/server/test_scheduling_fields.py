@@ -29,3 +29,13 @@ def test_priority_deadline_and_salt_reach_every_call(path: str) -> None:
         for call in asked.engine.calls:
             assert (call["priority"], call["deadline_seconds"]) == expected
             assert bool(call["namespace"]) == bool(fields)
+
+
+@pytest.mark.parametrize("path", BODIES)
+def test_keys_part_the_cache_of_every_route(path: str) -> None:
+    asked, found = client(api_keys=("sk-one", "sk-two")), []
+    for key in ("sk-one", "sk-two"):
+        asked.engine.calls.clear()
+        assert asked.post(path, BODIES[path], headers={"authorization": f"Bearer {key}"}).status == 200
+        found.append({call["namespace"] for call in asked.engine.calls})
+    assert len(found[0]) == len(found[1]) == 1 and found[0] != found[1] and "" not in found[0] | found[1]
