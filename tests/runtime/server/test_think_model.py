@@ -114,7 +114,7 @@ def test_thoughts_end_within_their_budget_and_answers_are_valid(thinker: LoadedM
     asked: list[dict[str, Any]] = [{"response_format": form}, {"tools": [tool], "tool_choice": "required"}, {}]
     with serving(thinker, num_blocks=256, tool_call_format="hermes") as served, served.client() as http:
         model = http.models.list().data[0].id
-        for budget in (0, 1, 2, 7, 31, 64, 150):
+        for budget in (0, 1, 2, 31, 150):
             for number, options in enumerate(asked):
                 body = {"thinking_token_budget": budget, "chat_template_kwargs": {"thinking": True}, "seed": budget}
                 common: dict[str, Any] = {"model": model, "max_tokens": 225, "extra_body": body, **options}
