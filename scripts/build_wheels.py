@@ -78,12 +78,12 @@ def build_wheel(python: Path, source: Path, out: Path) -> Path:
     return wheel
 
 
-def try_wheel(python: Path, wheel: Path, folder: Path, site: str | None) -> str:
+def try_wheel(python: Path, wheel: Path, folder: Path, site: Path | None) -> str:
     """What the trial says of a wheel in an environment of its own."""
     inside = environment(python, folder)
     pip(inside, "install", "--no-deps", wheel)
     if site is not None:
-        return run(inside, ROOT / "scripts" / "try_wheel.py", cwd=folder, PYTHONPATH=site)
+        return run(inside, ROOT / "scripts" / "try_wheel.py", cwd=folder, PYTHONPATH=str(site.resolve()))
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     if os.environ.get("TORCH"):
         pip(inside, "install", *shlex.split(os.environ["TORCH"]))
@@ -94,7 +94,7 @@ def try_wheel(python: Path, wheel: Path, folder: Path, site: str | None) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--python", action="append", default=[], help="an interpreter to build for (repeatable)")
-    parser.add_argument("--site", help="folder of installed packages to try wheels with, in place of a network")
+    parser.add_argument("--site", type=Path, help="folder of installed packages to try wheels with, in place of a network")
     parser.add_argument("--out", type=Path, default=ROOT / "dist", help="folder for what is built (default: dist)")
     options = parser.parse_args()
     out = options.out.resolve()
