@@ -94,7 +94,9 @@ def try_wheel(python: Path, wheel: Path, folder: Path, site: Path | None) -> str
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--python", action="append", default=[], help="an interpreter to build for (repeatable)")
-    parser.add_argument("--site", type=Path, help="folder of installed packages to try wheels with, in place of a network")
+    parser.add_argument(
+        "--site", type=Path, help="folder of installed packages to try wheels with, in place of a network"
+    )
     parser.add_argument("--out", type=Path, default=ROOT / "dist", help="folder for what is built (default: dist)")
     options = parser.parse_args()
     out = options.out.resolve()
