@@ -13,12 +13,10 @@ more, and only its forks copy from it: what is computed after dropped keys is no
 
 from __future__ import annotations
 
-import logging
 import time
 from array import array
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 
 from torch import Tensor
@@ -27,23 +25,14 @@ from ...radix import NOTHING, BlockCost, BlockPool, Explanation, Match, Pin, Rad
 from ..execute.batch import Extend
 from ..execute.draft_kv import DraftKV
 from ..execute.kv_cache import KVCache
-from ..kv_compress.budget import first_compaction
 from ..request import Lease, Request
 from .audit import audit_blocks
+from .block_supply import BlockSupply
+from .donor import Donor, best_donor
 from .followers import Followers
-from .prompt_scores import PromptScores
+from .match_limit import match_limit
 from .request_scores import keep_scores, recall_scores
 from .state_store import StateStore
-
-logger = logging.getLogger("phloem")
-
-
-@dataclass(frozen=True, slots=True)
-class Donor:
-    """A block that begins with the next `num_tokens` tokens of a request, and then differs or ends."""
-
-    block: int
-    num_tokens: int
 
 
 class PrefixCache:
@@ -74,53 +63,44 @@ class PrefixCache:
             draft_kv: KV of a draft model in the same blocks, which goes where theirs goes.
         """
         self.states = states
-        self._draft_kv = draft_kv
         self.block_size = block_size
         self.enabled = enabled
         self.followers = followers
         self.tiers = None if followers is None else followers.tiers
         self.events = None if followers is None else followers.events
-        self.pool = BlockPool(num_blocks, block_size)
-        self._make_tree = partial(
-            RadixTree,
-            block_size,
-            policy=eviction_policy,
-            block_cost=block_cost,
-            max_pinned_blocks=max_pinned_blocks,
-            clock=clock,
+        self.supply = BlockSupply(
+            BlockPool(num_blocks, block_size),
+            make_tree=partial(
+                RadixTree,
+                block_size,
+                policy=eviction_policy,
+                block_cost=block_cost,
+                max_pinned_blocks=max_pinned_blocks,
+                clock=clock,
+            ),
+            kv_cache=kv_cache,
+            followers=followers,
+            states=states,
+            draft_kv=draft_kv,
         )
-        self.tree: RadixTree = self._make_tree()
-        self._num_evicted_before = 0  # blocks, by trees that were given up
         self._kv_cache = kv_cache
-        self._scores = PromptScores(num_blocks, block_size)
         self._kept: dict[Request, list[Tensor]] = {}  # of those compacted, until there are blocks for it
         self._explain_namespaces = explain_namespaces
-        self._count_needed: Callable[[str, bytes], int] | None = None
-
-    def spare_what(self, count_needed: Callable[[str, bytes], int]) -> None:
-        """From now on evictions spare the first `count_needed(namespace, packed tokens)` tokens of a prefix."""
-        self._count_needed = count_needed
 
     @property
-    def num_available_blocks(self) -> int:
-        """Blocks that are free or could be evicted now."""
-        return self.pool.num_free + self.tree.num_evictable_blocks
+    def pool(self) -> BlockPool:
+        return self.supply.pool
 
     @property
-    def num_evicted_blocks(self) -> int:
-        """Blocks evicted so far, by trees that were given up after a fault too."""
-        return self._num_evicted_before + self.tree.statistics.num_evicted_blocks
-
-    @property
-    def num_score_bytes(self) -> int:
-        """Memory of the log-probabilities that are kept."""
-        return self._scores.num_bytes
+    def tree(self) -> RadixTree:
+        """The one of now: after a fault a tree that is not sound is given up for an empty one."""
+        return self.supply.tree
 
     def explain(self, request: Request) -> Explanation | None:
         """Where a `lease` of the request would end, and why; None without a tree."""
         if not self.enabled:
             return None
-        tokens = pack(request.token_ids[: self._match_limit(request)])
+        tokens = pack(request.token_ids[: match_limit(request)])
         return self.tree.explain(tokens, request.namespace, elsewhere_too=self._explain_namespaces)
 
     def lease(self, request: Request, running: Iterable[Request] = ()) -> Donor | None:
@@ -135,8 +115,8 @@ class PrefixCache:
         request.num_computed_tokens = 0
         if not self.enabled:
             return None
-        recall_scores(self._scores, self.tree, request)
-        limit = self._match_limit(request)
+        recall_scores(self.supply.scores, self.tree, request)
+        limit = match_limit(request)
         match = self.tree.match(pack(request.token_ids[:limit]), request.namespace)
         if self.states is not None:
             return self._lease_to_state(request, match, self.states)
@@ -149,10 +129,7 @@ class PrefixCache:
         if num_donated and self.tree.is_tail(match.partial_node):
             self.tree.touch(match.partial_node)
         if num_donated < min(self.block_size, limit - match.num_tokens):
-            for other in running:
-                num_shared = self._num_shared_after(request, other, limit)
-                if num_shared > num_donated:
-                    donor, num_donated = other.blocks[len(request.blocks)], num_shared
+            return best_donor(Donor(donor, num_donated), request, running, limit, self.block_size)
         return Donor(donor, num_donated) if num_donated else None
 
     def _lease_to_state(self, request: Request, match: Match, states: StateStore) -> Donor | None:
@@ -183,27 +160,16 @@ class PrefixCache:
 
     def copy(self, request: Request, donor: Donor) -> None:
         """Copies what a donor has after the leased blocks, if there is room: so hits are exact to the token."""
-        if self._grow(request, request.num_computed_tokens + 1):
+        if self.reserve(request, request.num_computed_tokens + 1):
             # The donor may just have been evicted to make room: its KV is untouched until the next forward.
-            self._copy_block(donor.block, request.blocks[-1], donor.num_tokens)
+            self.supply.copy(donor.block, request.blocks[-1], donor.num_tokens)
             request.num_computed_tokens += donor.num_tokens
         elif self.states is not None:  # the state is that after the donor's tokens
             self.release(request, keep=False)
 
-    def _num_shared_after(self, request: Request, other: Request, limit: int) -> int:
-        """Tokens after the matched blocks of `request` that `other` has computed in a block of its own."""
-        start, index = request.num_computed_tokens, len(request.blocks)
-        end = min(limit, other.num_computed_tokens, start + self.block_size)
-        if other is request or end <= start or other.namespace != request.namespace or other.num_dropped_tokens:
-            return 0
-        if index and other.blocks[index - 1] != request.blocks[-1]:
-            return 0  # equal block ids up to here: equal tokens up to here
-        pairs = zip(request.token_ids[start:end], other.token_ids[start:end], strict=True)
-        return next((number for number, (mine, its) in enumerate(pairs) if mine != its), end - start)
-
     def look(self, request: Request) -> tuple[bytes, int]:
         """What a request might not have to compute, packed, and how many of its tokens are cached. Changes nothing."""
-        tokens = pack(request.token_ids[: self._match_limit(request)])
+        tokens = pack(request.token_ids[: match_limit(request)])
         return tokens, self.tree.peek(tokens, request.namespace)
 
     def adopt(self, namespace: str, tokens: bytes, first: int, rows: Tensor) -> int:
@@ -221,7 +187,7 @@ class PrefixCache:
         above = match.blocks
         self.tree.lease(match.node)
         wanted = len(tokens) // (4 * self.block_size) - start
-        blocks = self._allocate(min(wanted, self.num_available_blocks)) or []
+        blocks = self.supply.allocate(min(wanted, self.supply.num_available_blocks)) or []
         self._kv_cache.write_blocks(blocks, rows[start - first : start - first + len(blocks)])
         rest = tokens[4 * match.num_tokens : 4 * (match.num_tokens + len(blocks) * self.block_size)]
         self.followers.entered(blocks, rest, namespace, above[-1] if above else None, is_loaded=True)
@@ -235,7 +201,15 @@ class PrefixCache:
 
         Returns False, and changes nothing the request holds, if the blocks cannot be had.
         """
-        return self._grow(request, num_tokens)
+        missing = -(-(num_tokens - request.num_dropped_tokens) // self.block_size) - len(request.blocks)
+        if missing > 0:
+            blocks = self.supply.allocate(missing)
+            if blocks is None:
+                return False
+            request.blocks.extend(blocks)
+        if self._kept and request in self._kept:
+            self._kv_cache.scatter(request.blocks, self._kept.pop(request))
+        return True
 
     def plan_states(self, extends: Sequence[Extend]) -> None:
         """Slots for the states of a step, of a model with recurrent layers; what an earlier step had left is free."""
@@ -259,25 +233,6 @@ class PrefixCache:
         """From the moment a pin expires its prefix is one like any other; returns when that is next the case."""
         return self.tree.end_expired_pins()
 
-    def num_sole_blocks(self, request: Request) -> int:
-        """Blocks that would become free or evictable if the request left now."""
-        if request.lease is None:
-            return len(request.blocks)
-        held = -(-request.lease.num_tokens // self.block_size)
-        return len(request.blocks) - held + self.tree.num_sole_blocks(request.lease.node)
-
-    def partner(self, request: Request, others: Iterable[Request]) -> Request | None:
-        """Which of `others` held alone, until `request` leased it, what they share now; None: there is none."""
-        if request.lease is None:
-            return None
-        num_shared = request.lease.num_tokens // self.block_size - self.tree.num_sole_blocks(request.lease.node)
-        last = num_shared - 1  # of the blocks above it each is held by all leases that hold this one
-        if last < 0:
-            return None
-        block = request.blocks[last]
-        holders = [other for other in others if len(other.blocks) > last and other.blocks[last] == block]
-        return holders[0] if len(holders) == 1 else None
-
     def fork(self, parent: Request, child: Request) -> bool:
         """Gives `child` what `parent` has computed: a lease on its whole blocks, a copy of what follows them.
 
@@ -293,11 +248,11 @@ class PrefixCache:
             child.lease = parent.lease
         shared = child.lease.num_tokens // self.block_size if child.lease else 0
         child.blocks = parent.blocks[:shared]
-        if not self._grow(child, parent.num_computed_tokens):
+        if not self.reserve(child, parent.num_computed_tokens):
             self.release(child, keep=False)
             return False
         for source, target in zip(parent.blocks[shared:], child.blocks[shared:], strict=False):
-            self._copy_block(source, target, self.block_size)
+            self.supply.copy(source, target, self.block_size)
         child.num_computed_tokens = parent.num_computed_tokens
         if self.states is not None:
             self.states.fork(parent, child)
@@ -317,13 +272,13 @@ class PrefixCache:
         self._kept[request] = kept
         request.num_dropped_tokens = num_computed_tokens - places.shape[-1]
         request.num_computed_tokens = num_computed_tokens
-        self._grow(request, num_computed_tokens)
+        self.reserve(request, num_computed_tokens)
 
     def shrink(self, request: Request, num_tokens: int) -> None:
         """Frees the request's own blocks after token `num_tokens` (a rejected draft's)."""
         keep = -(-(num_tokens - request.num_dropped_tokens) // self.block_size)
         if keep < len(request.blocks):
-            self._free(request.blocks[keep:])
+            self.supply.free(request.blocks[keep:])
             del request.blocks[keep:]
 
     def commit(self, request: Request) -> None:
@@ -333,9 +288,9 @@ class PrefixCache:
         if duplicates:
             tokens = pack(request.token_ids[: num_blocks * self.block_size])
             kept = self.tree.match(tokens, request.namespace).blocks
-            self._hand_on(request, kept, num_blocks * self.block_size)
+            self._merge(request, kept, num_blocks * self.block_size)
             request.blocks[:num_blocks] = array("i", kept)
-            self._free(duplicates)
+            self.supply.free(duplicates)
 
     def release(self, request: Request, *, keep: bool = True) -> None:
         """Takes everything back: computed KV goes into the tree (`keep`), the rest is freed, the lease ends.
@@ -348,12 +303,12 @@ class PrefixCache:
                 self.states.keep_last(request)
             if duplicates and (request.prompt_logprobs or self.states is not None):
                 match = self.tree.match(pack(request.token_ids[: request.num_computed_tokens]), request.namespace)
-                self._hand_on(request, [*match.blocks, match.partial_block], request.num_computed_tokens)
-            self._free(duplicates)
+                self._merge(request, [*match.blocks, match.partial_block], request.num_computed_tokens)
+            self.supply.free(duplicates)
         if self.states is not None:
             self.states.end(request)
         held = -(-request.lease.num_tokens // self.block_size) if request.lease else 0
-        self._free(request.blocks[held:])
+        self.supply.free(request.blocks[held:])
         if request.lease is not None:
             self.tree.release(request.lease.node)
         _hold_nothing(request)
@@ -366,26 +321,12 @@ class PrefixCache:
         those of pins, and a block that is not in the tree is free. A tree that is not sound is given up, with its pins;
         returns how many pins that were. O(pool).
         """
-        num_lost_pins = 0
         for request in requests:
             with suppress(Exception):
                 self._hand_over(request, self._num_blocks(request), request.num_computed_tokens)
             _hold_nothing(request)
         self._kept.clear()
-        try:
-            self.tree.end_leases()
-            self.tree.audit()
-        except Exception:
-            logger.exception("the prefix cache was left in disorder, and begins anew")
-            self._num_evicted_before = self.num_evicted_blocks
-            num_lost_pins = self.tree.num_pins
-            self.tree = self._make_tree()
-        kept = self.tree.blocks()
-        if self.followers is not None:
-            self.followers.remain(kept)
-        self.pool.free_all_but(kept)
-        if self.states is not None:
-            self.states.reclaim(kept)
+        num_lost_pins = self.supply.reclaim()
         if self.tiers is not None:
             self.tiers.loads.give_up(requests)
         return num_lost_pins
@@ -420,11 +361,7 @@ class PrefixCache:
 
         Host memory below the pool is emptied too; what is on a disk stays there.
         """
-        freed = self.tree.clear() if pinned else self.tree.evict(self.tree.num_cached_blocks)
-        self._free(freed)
-        if self.followers is not None:
-            self.followers.flushed(freed)
-        return len(freed)
+        return self.supply.flush(pinned=pinned)
 
     def end_step(self) -> None:
         """Notifies the followers, in one batch, of what has entered and left since the last call."""
@@ -447,66 +384,12 @@ class PrefixCache:
     def keep_scores(self, request: Request, start: int) -> None:
         """Keeps the log-probabilities of the prompt tokens that have been computed from position `start` on."""
         if self.enabled:
-            keep_scores(self._scores, request, start)
+            keep_scores(self.supply.scores, request, start)
 
-    def _hand_on(self, request: Request, kept: list[int], num_tokens: int) -> None:
+    def _merge(self, request: Request, kept: list[int], num_tokens: int) -> None:
         """The tree holds the request's tokens under other ids: its blocks learn what was found out about them."""
         for index, (source, target) in enumerate(zip(request.blocks, kept, strict=False)):
-            if source != target and target >= 0:
-                if self.states is not None:
-                    self.states.merge(source, target)
-                self._scores.merge(source, target, min(self.block_size, num_tokens - index * self.block_size))
-
-    def _match_limit(self, request: Request) -> int:
-        """How many tokens may come from the cache: the next one that is wanted is decided from computed logits."""
-        if request.readout is not None:
-            return request.readout.first_wanted
-        wanted = request.sampling.prompt_logprobs_from
-        if wanted is None or wanted + len(request.prompt_logprobs) >= request.num_prompt_tokens:
-            compacted_at = first_compaction(request)  # its KV from there on is not that of its tokens
-            return min(request.num_tokens, compacted_at or request.num_tokens) - 1
-        return wanted + len(request.prompt_logprobs) - 1
-
-    def _grow(self, request: Request, num_tokens: int) -> bool:
-        missing = -(-(num_tokens - request.num_dropped_tokens) // self.block_size) - len(request.blocks)
-        if missing > 0:
-            blocks = self._allocate(missing)
-            if blocks is None:
-                return False
-            request.blocks.extend(blocks)
-        if self._kept and request in self._kept:
-            self._kv_cache.scatter(request.blocks, self._kept.pop(request))
-        return True
-
-    def _copy_block(self, source: int, target: int, num_tokens: int) -> None:
-        """Copies the first tokens of a block, with all that is known of them."""
-        self._kv_cache.copy_block(source, target)
-        self._scores.copy(source, target, num_tokens)
-        if self._draft_kv is not None:
-            self._draft_kv.copy(source, target, num_tokens)
-
-    def _allocate(self, num_blocks: int) -> list[int] | None:
-        """Takes n blocks, evicting if it must; None if they cannot be had."""
-        short = num_blocks - self.pool.num_free
-        if short > 0:
-            if short > self.tree.num_evictable_blocks:
-                return None
-            evicted = self.tree.evict(short, spare=self._count_needed)
-            if self.followers is not None:
-                self.followers.leaving(evicted)
-            self._free(evicted)
-        blocks = self.pool.allocate(num_blocks)
-        self._scores.forget(blocks)
-        if self._draft_kv is not None:
-            self._draft_kv.forget(blocks)
-        if self.followers is not None:
-            self.followers.forget(blocks)
-        return blocks
-
-    def _free(self, blocks: Sequence[int]) -> None:
-        self.pool.free(blocks)
-        if self.states is not None:
-            self.states.forget(blocks)
+            self.supply.merge(source, target, min(self.block_size, num_tokens - index * self.block_size))
 
 
 def _hold_nothing(request: Request) -> None:

@@ -96,7 +96,7 @@ class Monitor:
             num_loaded_blocks=lower.num_loaded,
             num_unstored_blocks=lower.num_dropped,
             num_tier_faults=lower.num_faults,
-            num_evicted_blocks=self._prefix_cache.num_evicted_blocks,
+            num_evicted_blocks=self._prefix_cache.supply.num_evicted_blocks,
             num_event_batches=events.num_batches,
             num_dropped_event_batches=events.num_dropped,
             tier_bytes=lower.num_bytes,
@@ -112,7 +112,7 @@ class Monitor:
             traffic=self._traffic.num_bytes,
             constraints=self._compiler.num_cached_bytes,
             sampling_tables=self._sampler.num_table_bytes,
-            prompt_scores=self._prefix_cache.num_score_bytes,
+            prompt_scores=self._prefix_cache.supply.scores.num_bytes,
         )
 
     def cache_state(self, *, shows_tree: bool = True) -> tuple[CacheReport, list[Visit]]:

@@ -31,6 +31,7 @@ from functools import partial
 
 from ...radix import pack
 from ..cache.prefix_cache import PrefixCache
+from ..cache.sharing import num_sole_blocks, sole_partner
 from ..execute.batch import Batch, Extend
 from ..execute.prefill_cost import PrefillCost
 from ..kv_compress.budget import most_kept
@@ -84,7 +85,7 @@ class Scheduler:
         self.num_preemptions = 0
         self.num_pins_given_up = 0
         self._begin()
-        prefix_cache.spare_what(self._count_needed)
+        prefix_cache.supply.spare_what(self._count_needed)
 
     def _begin(self) -> None:
         """With no request in any line."""
@@ -325,7 +326,7 @@ class Scheduler:
             if request.explain_cache and not request.admitted_before:
                 request.found = self._prefix_cache.explain(request)
             donor = self._prefix_cache.lease(request, self.running)
-            partner = self._prefix_cache.partner(request, self.running)
+            partner = sole_partner(self._prefix_cache, request, self.running)
             if partner is not None:
                 outlooks[partner] = self._outlook(partner)  # what it held alone it shares now
             outlooks[request] = self._outlook_of(candidate)
@@ -343,7 +344,7 @@ class Scheduler:
 
     def _has_room(self, outlooks: list[Outlook]) -> bool:
         """Whether all of them can grow to their expected ends, and what detours have left in the tree can stay."""
-        room = self._prefix_cache.num_available_blocks - peak_demand(outlooks, self._prefix_cache.block_size)
+        room = self._prefix_cache.supply.num_available_blocks - peak_demand(outlooks, self._prefix_cache.block_size)
         return room >= 0 and self._detours.fit(room)
 
     def _outlook(self, request: Request) -> Outlook:
@@ -352,7 +353,7 @@ class Scheduler:
             remaining = self._forecast.remaining(request.num_output_tokens, request.max_tokens)
         num_held = len(request.blocks) * self._prefix_cache.block_size
         missing = request.num_tokens - request.num_dropped_tokens - num_held
-        returned = 0 if request in self._detours else self._prefix_cache.num_sole_blocks(request)
+        returned = 0 if request in self._detours else num_sole_blocks(self._prefix_cache, request)
         most = most_kept(request)
         if most is not None and missing + remaining > most - num_held:
             return Outlook(remaining, most - num_held, returned, grows=False)
@@ -395,5 +396,5 @@ class Scheduler:
         if self._loads is None:
             return False
         self.current = request
-        room = self._prefix_cache.num_available_blocks
+        room = self._prefix_cache.supply.num_available_blocks
         return self._loads.delays(request, request.namespace, lambda: self._prefix_cache.look(request), room)

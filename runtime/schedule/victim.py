@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..cache.prefix_cache import PrefixCache
+from ..cache.sharing import num_sole_blocks
 from ..request import Request
 
 
@@ -22,7 +23,7 @@ def cheapest_to_resume(running: Sequence[Request], prefix_cache: PrefixCache) ->
     useful = [
         (request.priority, num_blocks, -request.ticket, request)
         for request in candidates
-        if (num_blocks := prefix_cache.num_sole_blocks(request)) > 0
+        if (num_blocks := num_sole_blocks(prefix_cache, request)) > 0
     ]
     # If none has a block of its own, the youngest are preempted until what they share is free.
     return min(useful)[3] if useful else candidates[-1]

@@ -95,9 +95,9 @@ def test_the_request_that_was_dealt_with_is_charged(scenario: Scenario, caller: 
 def test_the_scenarios_reach_all_that_a_step_does() -> None:
     reached = {site.callee for scenario in SCENARIOS for site in undisturbed(scenario)[0]}
     assert len([site for site in undisturbed(few)[0] if site.is_python]) > 200
-    wanted = {"Scheduler._preempt", "PrefixCache.compact", "PrefixCache.adopt", "PrefixCache.partner", "Detours.add"}
+    wanted = {"Scheduler._preempt", "PrefixCache.compact", "PrefixCache.adopt", "sole_partner", "Detours.add"}
     wanted |= {
-        "PrefixCache._hand_on",
+        "BlockSupply.merge",
         "PrefixCache._lease_to_state",
         "PrefixCache.fork",
         "PrefixCache.copy",

@@ -155,7 +155,7 @@ def test_requests_of_all_kinds_share_steps(qwen3: Shape, pooling: Pooling, run_a
         for found, expected in zip(done[1::3] + done[2::3], vectors + logits, strict=True):
             assert found.vector is not None and expected is not None
             assert found.vector.tobytes() == expected.tobytes()
-        assert engine.statistics().num_preemptions or engine.core.prefix_cache.num_evicted_blocks
+        assert engine.statistics().num_preemptions or engine.core.prefix_cache.supply.num_evicted_blocks
 
 
 def test_logits_of_tokens_are_those_of_the_model(qwen3: Shape) -> None:

@@ -1,0 +1,135 @@
+"""The pool's blocks as a supply: free ones first, then those that the tree evicts; and what goes where a block goes.
+
+Log-probabilities, the KV of a draft model, states of recurrent layers and what followers know are kept by block id:
+they are copied, merged and forgotten here, together with the block.
+
+Knows blocks and the tree; it knows no request. Cost: O(blocks) per call.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+from ...radix import BlockPool, RadixTree
+from ..execute.draft_kv import DraftKV
+from ..execute.kv_cache import KVCache
+from .followers import Followers
+from .prompt_scores import PromptScores
+from .state_store import StateStore
+
+logger = logging.getLogger("phloem")
+
+
+class BlockSupply:
+    """Blocks of a pool, some of them in a tree that gives up what no request holds.
+
+    Args:
+        make_tree: a tree without blocks; called again when a tree is not sound after a fault.
+
+    Attributes:
+        scores: log-probabilities of prompts.
+    """
+
+    def __init__(
+        self,
+        pool: BlockPool,
+        *,
+        make_tree: Callable[[], RadixTree],
+        kv_cache: KVCache,
+        followers: Followers | None,
+        states: StateStore | None,
+        draft_kv: DraftKV | None,
+    ) -> None:
+        self.pool = pool
+        self.tree = make_tree()
+        self.scores = PromptScores(pool.num_blocks, pool.block_size)
+        self._make_tree = make_tree
+        self._num_evicted_before = 0  # by trees that were given up
+        self._kv_cache = kv_cache
+        self._followers = followers
+        self._states = states
+        self._draft_kv = draft_kv
+        self._count_needed: Callable[[str, bytes], int] | None = None
+
+    def spare_what(self, count_needed: Callable[[str, bytes], int]) -> None:
+        """From now on evictions spare the first `count_needed(namespace, packed tokens)` tokens of a prefix."""
+        self._count_needed = count_needed
+
+    @property
+    def num_available_blocks(self) -> int:
+        """Blocks that are free or could be evicted now."""
+        return self.pool.num_free + self.tree.num_evictable_blocks
+
+    @property
+    def num_evicted_blocks(self) -> int:
+        """Blocks evicted so far, by trees that were given up after a fault too."""
+        return self._num_evicted_before + self.tree.statistics.num_evicted_blocks
+
+    def allocate(self, num_blocks: int) -> list[int] | None:
+        """Takes n blocks, evicting if it must; None if they cannot be had."""
+        short = num_blocks - self.pool.num_free
+        if short > 0:
+            if short > self.tree.num_evictable_blocks:
+                return None
+            evicted = self.tree.evict(short, spare=self._count_needed)
+            if self._followers is not None:
+                self._followers.leaving(evicted)
+            self.free(evicted)
+        blocks = self.pool.allocate(num_blocks)
+        self.scores.forget(blocks)
+        if self._draft_kv is not None:
+            self._draft_kv.forget(blocks)
+        if self._followers is not None:
+            self._followers.forget(blocks)
+        return blocks
+
+    def free(self, blocks: Sequence[int]) -> None:
+        """Gives back blocks that are neither in the tree nor any request's."""
+        self.pool.free(blocks)
+        if self._states is not None:
+            self._states.forget(blocks)
+
+    def copy(self, source: int, target: int, num_tokens: int) -> None:
+        """Copies the first tokens of a block, with all that is known of them."""
+        self._kv_cache.copy_block(source, target)
+        self.scores.copy(source, target, num_tokens)
+        if self._draft_kv is not None:
+            self._draft_kv.copy(source, target, num_tokens)
+
+    def merge(self, source: int, target: int, num_tokens: int) -> None:
+        """The tree holds the tokens of `source` in `target` (-1: not at all), which learns what is known of them."""
+        if source != target and target >= 0:
+            if self._states is not None:
+                self._states.merge(source, target)
+            self.scores.merge(source, target, num_tokens)
+
+    def flush(self, *, pinned: bool) -> int:
+        """Evicts everything that no request holds, `pinned` or not; returns the number of blocks freed."""
+        freed = self.tree.clear() if pinned else self.tree.evict(self.tree.num_cached_blocks)
+        self.free(freed)
+        if self._followers is not None:
+            self._followers.flushed(freed)
+        return len(freed)
+
+    def reclaim(self) -> int:
+        """After a fault: no lease is left except those of pins, and a block that is not in the tree is free.
+
+        A tree that is not sound is given up, with its pins; returns how many pins that were. O(pool).
+        """
+        num_lost_pins = 0
+        try:
+            self.tree.end_leases()
+            self.tree.audit()
+        except Exception:
+            logger.exception("the prefix cache was left in disorder, and begins anew")
+            self._num_evicted_before = self.num_evicted_blocks
+            num_lost_pins = self.tree.num_pins
+            self.tree = self._make_tree()
+        kept = self.tree.blocks()
+        if self._followers is not None:
+            self._followers.remain(kept)
+        self.pool.free_all_but(kept)
+        if self._states is not None:
+            self._states.reclaim(kept)
+        return num_lost_pins

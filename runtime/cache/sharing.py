@@ -1,0 +1,32 @@
+"""Which requests hold a block: what would become free if one left, and with which one alone it shares.
+
+Knows requests and leases; it changes nothing. Cost: O(requests).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..request import Request
+from .prefix_cache import PrefixCache
+
+
+def num_sole_blocks(cache: PrefixCache, request: Request) -> int:
+    """Blocks that would become free or evictable if the request left now."""
+    if request.lease is None:
+        return len(request.blocks)
+    held = -(-request.lease.num_tokens // cache.block_size)
+    return len(request.blocks) - held + cache.tree.num_sole_blocks(request.lease.node)
+
+
+def sole_partner(cache: PrefixCache, request: Request, others: Iterable[Request]) -> Request | None:
+    """Which of `others` held alone, until `request` leased it, what they share now; None: there is none."""
+    if request.lease is None:
+        return None
+    num_shared = request.lease.num_tokens // cache.block_size - cache.tree.num_sole_blocks(request.lease.node)
+    last = num_shared - 1  # of the blocks above it each is held by all leases that hold this one
+    if last < 0:
+        return None
+    block = request.blocks[last]
+    holders = [other for other in others if len(other.blocks) > last and other.blocks[last] == block]
+    return holders[0] if len(holders) == 1 else None
