@@ -17,12 +17,9 @@ VOCABULARY = Vocabulary([*(bytes([byte]) for byte in range(256)), b""], [256])
 COMPILER = Compiler(VOCABULARY)
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_no_wrong_argument_of_the_core_ends_the_process(seed: int) -> None:
+def test_no_wrong_argument_of_the_core_ends_the_process() -> None:
     """In a process of its own, which a read out of bounds may end."""
-    ended = subprocess.run(
-        [sys.executable, str(PROGRAM), str(seed), "5000"], capture_output=True, text=True, check=False
-    )
+    ended = subprocess.run([sys.executable, str(PROGRAM), "1", "5000"], capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr[-2000:]
     assert "Automaton" in ended.stdout
 

@@ -64,57 +64,58 @@ def test_whatever_the_model_thinks_the_answer_is_valid(thinker: LoadedModel) -> 
         common["messages"] = [{"role": "user", "content": "Hi"}]
         form = {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}}
         num_thoughts = 0
-        for seed in range(2):
-            for options in ({"thinking": True}, {"thinking": False}, {}):
-                common |= {"seed": seed, "extra_body": {"chat_template_kwargs": options}}
-                answer = http.chat.completions.create(**common, response_format=form)
-                message = answer.choices[0].message
-                assert isinstance(json.loads(message.content)["a"], int) and message.content[0] == "{"
-                thought = getattr(message, "reasoning_content", "")
-                num_thoughts += bool(thought)
-                chunks = list(http.chat.completions.create(**common, response_format=form, stream=True))
-                deltas = [chunk.choices[0].delta for chunk in chunks]
-                assert "".join(delta.content or "" for delta in deltas) == message.content
-                assert "".join(getattr(delta, "reasoning_content", None) or "" for delta in deltas) == thought
-                assert (answer.usage.completion_tokens_details.reasoning_tokens > 0) >= bool(thought)
-                body = {**common["extra_body"], "regex": "\\n*[0-9]{3}"}
-                message = http.chat.completions.create(**common | {"extra_body": body}).choices[0].message
-                assert re.fullmatch("\\n*[0-9]{3}", message.content)
-                choice = http.chat.completions.create(**common, tools=[tool], tool_choice="required").choices[0]
-                assert choice.finish_reason == "tool_calls"
-                maybe = http.chat.completions.create(**common, tools=[tool]).choices[0]
-                for call in [*choice.message.tool_calls, *(maybe.message.tool_calls or [])]:
-                    assert json.loads(call.function.arguments)["city"] in ("Oslo", "Rome")
-                either = http.chat.completions.create(**common, tools=[tool], response_format=form).choices[0].message
-                for call in either.tool_calls or []:
-                    assert json.loads(call.function.arguments)["city"] in ("Oslo", "Rome") and not either.content
-                assert either.tool_calls or isinstance(json.loads(either.content)["a"], int)
-                choice = http.chat.completions.create(
-                    **common, tools=[tool], tool_choice="required", stop=["city", "O", '"']
-                ).choices[0]
-                for call in choice.message.tool_calls or []:
-                    assert json.loads(call.function.arguments)["city"] in ("Oslo", "Rome")
-                free = http.chat.completions.create(**common)
-                response = http.responses.create(
-                    model=common["model"],
-                    input="Hi",
-                    max_output_tokens=150,
-                    extra_body={"seed": seed, **common["extra_body"]},
-                )
-                assert response.output_text == free.choices[0].message.content
-                assert response.usage.output_tokens == free.usage.completion_tokens
+        for seed, options in ((0, {"thinking": True}), (1, {"thinking": True}), (2, {"thinking": False}), (3, {})):
+            common |= {"seed": seed, "extra_body": {"chat_template_kwargs": options}}
+            answer = http.chat.completions.create(**common, response_format=form)
+            message = answer.choices[0].message
+            assert isinstance(json.loads(message.content)["a"], int) and message.content[0] == "{"
+            thought = getattr(message, "reasoning_content", "")
+            num_thoughts += bool(thought)
+            chunks = list(http.chat.completions.create(**common, response_format=form, stream=True))
+            deltas = [chunk.choices[0].delta for chunk in chunks]
+            assert "".join(delta.content or "" for delta in deltas) == message.content
+            assert "".join(getattr(delta, "reasoning_content", None) or "" for delta in deltas) == thought
+            assert (answer.usage.completion_tokens_details.reasoning_tokens > 0) >= bool(thought)
+            body = {**common["extra_body"], "regex": "\\n*[0-9]{3}"}
+            message = http.chat.completions.create(**common | {"extra_body": body}).choices[0].message
+            assert re.fullmatch("\\n*[0-9]{3}", message.content)
+            choice = http.chat.completions.create(**common, tools=[tool], tool_choice="required").choices[0]
+            assert choice.finish_reason == "tool_calls"
+            maybe = http.chat.completions.create(**common, tools=[tool]).choices[0]
+            for call in [*choice.message.tool_calls, *(maybe.message.tool_calls or [])]:
+                assert json.loads(call.function.arguments)["city"] in ("Oslo", "Rome")
+            either = http.chat.completions.create(**common, tools=[tool], response_format=form).choices[0].message
+            for call in either.tool_calls or []:
+                assert json.loads(call.function.arguments)["city"] in ("Oslo", "Rome") and not either.content
+            assert either.tool_calls or isinstance(json.loads(either.content)["a"], int)
+            choice = http.chat.completions.create(
+                **common, tools=[tool], tool_choice="required", stop=["city", "O", '"']
+            ).choices[0]
+            for call in choice.message.tool_calls or []:
+                assert json.loads(call.function.arguments)["city"] in ("Oslo", "Rome")
+            free = http.chat.completions.create(**common)
+            response = http.responses.create(
+                model=common["model"],
+                input="Hi",
+                max_output_tokens=150,
+                extra_body={"seed": seed, **common["extra_body"]},
+            )
+            assert response.output_text == free.choices[0].message.content
+            assert response.usage.output_tokens == free.usage.completion_tokens
         assert num_thoughts >= 2, "a prompt that opens the thought is answered with one"
 
 
-@pytest.mark.parametrize("stream", [False, True])
-def test_thoughts_end_within_their_budget_and_answers_are_valid(thinker: LoadedModel, stream: bool) -> None:
+@pytest.mark.parametrize(("stream", "budgets"), [(False, (0, 2, 150)), (True, (1, 31))], ids=["whole", "stream"])
+def test_thoughts_end_within_their_budget_and_answers_are_valid(
+    thinker: LoadedModel, stream: bool, budgets: tuple[int, ...]
+) -> None:
     """With a schema, with a call that is required, and with neither; as a field of chats, responses and messages."""
     tool = {"type": "function", "function": {"name": "weather", "parameters": CITY}}
     form = {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}}
     asked: list[dict[str, Any]] = [{"response_format": form}, {"tools": [tool], "tool_choice": "required"}, {}]
     with serving(thinker, num_blocks=256, tool_call_format="hermes") as served, served.client() as http:
         model = http.models.list().data[0].id
-        for budget in (0, 1, 2, 31, 150):
+        for budget in budgets:
             for number, options in enumerate(asked):
                 body = {"thinking_token_budget": budget, "chat_template_kwargs": {"thinking": True}, "seed": budget}
                 common: dict[str, Any] = {"model": model, "max_tokens": 225, "extra_body": body, **options}
