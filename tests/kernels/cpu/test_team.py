@@ -177,14 +177,16 @@ NO_MEMORY = """
     before = attention(q, *caches, plan, scale=0.1)
     assert ONE_TEAM.num_helpers == 2
     num_failed = 0
-    for _ in range(30):
+    for attempt in range(400):  # how much a task finds in spite of the ballast differs from machine to machine
+        if num_failed == 6:
+            break
         with open("/proc/self/statm") as sizes:
             size = int(sizes.read().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (size, resource.RLIM_INFINITY))
         ballast = []  # what the process has and does not use, in pieces that a task might take
         try:
             while True:
-                ballast.append(bytearray(40_000))
+                ballast.append(bytearray(10_000 * (1 + attempt % 8)))
         except MemoryError:
             pass
         try:
@@ -199,7 +201,7 @@ NO_MEMORY = """
         assert torch.equal(attention(q, *caches, plan, scale=0.1), before)
         assert ONE_TEAM.take(2)
         ONE_TEAM.give_back()
-    assert num_failed > 5, num_failed
+    assert num_failed == 6, num_failed
 """
 
 
