@@ -11,7 +11,8 @@ else is as its own profile has it: random on a developer's machine, the same at 
 
 What is alive once the tests are collected is left out of Python's garbage collection: a full one would take half a
 second, and would come so seldom that what tests leave behind (tracebacks, with all that their frames hold) piles up by
-the hundred megabytes. One comes after each file that has left the process much larger.
+the hundred megabytes. One comes after each file that has left the process much larger. What a file's compilers and
+caches keep is let go at its end.
 
 Of Hypothesis's examples two fifths are tried; `--examples 100` tries all, as should be done after a change of what
 they try.
@@ -49,7 +50,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
-from phloem.fsm import compiler
+from phloem.fsm import Compiler, compiler
 from phloem.fsm.compile_time import MAX_SECONDS, CompileTime
 
 torch.set_num_threads(1)
@@ -87,9 +88,14 @@ def _largest() -> int:
 
 
 @pytest.fixture(autouse=True, scope="module")
-def _collect_garbage() -> Iterator[None]:
+def _collect_garbage(request: pytest.FixtureRequest) -> Iterator[None]:
     before = _resident_bytes()
     yield
+    for value in vars(request.module).values():
+        if isinstance(value, Compiler):
+            value.clear()
+        elif getattr(value, "__module__", None) == request.module.__name__ and hasattr(value, "cache_clear"):
+            value.cache_clear()
     if _resident_bytes() - before > GROWTH:
         gc.collect()
 
