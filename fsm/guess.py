@@ -68,6 +68,15 @@ class Guesses:
         self._repeats = repeats
         self._drafts = drafts
 
+    def may_find(self, state: int, habits: Habits, chances: Sequence[float], floor: float, *, looks: bool) -> bool:
+        """False if `find`, asked the same, certainly finds nothing: at the cost of a look-up or two."""
+        count = habits.count(state)
+        if count > 0:
+            return chances[OFTEN if count > 1 else ONCE] >= floor
+        if count == FREE or not (looks or self._drafts.is_known(state)):
+            return False
+        return max(chances[WORD], chances[MARK]) >= floor
+
     def find(
         self,
         state: int,
