@@ -43,8 +43,8 @@ class CallMaker:
             deadline_seconds=body.deadline_seconds,
         )
 
-    def call(self, tokens: Sequence[int], param: str, reading: RequestOptions) -> EngineCall:
-        """A call for token ids, `reading` says what is read. Raises ApiError, which names `param`."""
+    def call(self, tokens: Sequence[int], param: str, what: RequestOptions) -> EngineCall:
+        """A call for token ids, `what` says what is read. Raises ApiError, which names `param`."""
         try:
             ids = self._engine.request_factory.token_ids(tokens)
         except RequestError as error:
@@ -53,7 +53,7 @@ class CallMaker:
         if len(ids) > limit:
             text = f"This model's maximum context length is {limit} tokens, but '{param}' has {len(ids)}. Shorten it."
             raise ApiError(400, text, param=param, code="context_length_exceeded")
-        return EngineCall(ids, READ, None, {**self._options, **reading})
+        return EngineCall(ids, READ, None, {**self._options, **what})
 
 
 def check_number(service: Service, number: int, param: str) -> None:
