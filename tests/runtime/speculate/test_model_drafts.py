@@ -17,7 +17,7 @@ from phloem.runtime.config import EngineConfig
 from phloem.runtime.execute.loading import LoadedModel, load
 from phloem.runtime.request import SamplingParams
 
-from ..fakes import NEVER, FakeDecoder, expect_short_answers, fake_engine, greedy_truth, logits_after
+from ..fakes import EOS, NEVER, expect_short_answers, greedy_truth, logits_after
 from ..stepped import SteppedEngine
 from ..traffic import check_traffic, listen
 from .drafting import (
@@ -25,8 +25,6 @@ from .drafting import (
     CONSTRAINTS,
     DRAFTERS,
     PROMPTS,
-    NoisyDecoder,
-    OtherDecoder,
     ask,
     engine_with,
     is_possible,
@@ -153,84 +151,6 @@ def likeliest(context: list[int]) -> dict[int, float]:
     return dict(zip(top.tolist(), (weights / weights.sum()).tolist(), strict=True))
 
 
-class Watch:
-    """A clock that moves when a decoder computes."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-    def wrap(self, decoder: FakeDecoder, seconds: float, token_seconds: float = 0.0) -> FakeDecoder:
-        """The decoder, whose forwards take as long."""
-        plain = decoder.forward
-
-        def forward(token_ids: torch.Tensor, *others: Any) -> torch.Tensor:
-            self.now += seconds + token_seconds * len(token_ids)
-            return plain(token_ids, *others)
-
-        decoder.forward = forward  # type: ignore[method-assign]
-        return decoder
-
-
-def drafted_share(drafter: FakeDecoder, seconds: float, token_seconds: float = 0.0, max_tokens: int = 400) -> float:
-    """How many tokens are drafted for each that is said, next to a model whose step takes 1 s, and 0.05 s a token."""
-    watch = Watch()
-    engine: SteppedEngine = fake_engine(
-        decoder=watch.wrap(FakeDecoder(), 1.0, 0.05),
-        draft_decoder=watch.wrap(drafter, seconds, token_seconds),
-        stopwatch=watch,
-        lookup_drafts=False,
-        num_blocks=256,
-    )
-    params = SamplingParams(max_tokens=max_tokens, temperature=0.0, ignore_eos=True)
-    return engine.generate(list(PROMPTS[0]) * 8, params).usage.drafted_tokens / max_tokens
-
-
-def test_drafts_are_as_long_as_cost_and_acceptance_make_it_worth() -> None:
-    assert drafted_share(FakeDecoder(), 0.05) > 0.8
-    assert drafted_share(FakeDecoder(), 1.2) < 0.1
-    assert drafted_share(OtherDecoder(), 0.05) < 0.15
-    assert drafted_share(NoisyDecoder(), 0.01) > drafted_share(NoisyDecoder(), 0.3)
-
-
-def test_a_step_that_requests_share_is_less_to_save() -> None:
-    prices = []
-    for num_requests in (1, 8):
-        model = engine_with("same")._stepper._drafter.model
-        model.observe_step(num_requests, num_requests, 1.0)
-        model._token_seconds = 0.05
-        prices.append(model._price)
-    assert prices[1] > 2 * prices[0]
-
-
-def test_few_tokens_that_are_left_do_not_pay_for_a_long_prompt() -> None:
-    assert drafted_share(FakeDecoder(), 0.05, 0.01, max_tokens=40) > 0.5
-    drafter = FakeDecoder()
-    watch = Watch()
-    engine: SteppedEngine = fake_engine(
-        decoder=watch.wrap(FakeDecoder(), 1.0, 0.05), draft_decoder=watch.wrap(drafter, 0.05, 0.2), stopwatch=watch
-    )
-    long = SamplingParams(max_tokens=40, temperature=0.0, ignore_eos=True)
-    engine.generate(list(PROMPTS[0]), long)  # what the draft model's prompts cost is known from here on
-    assert engine.generate([9] * 150, SamplingParams(max_tokens=8, temperature=0.0)).usage.drafted_tokens == 0
-
-
-def test_a_second_request_finds_the_draft_models_keys_too() -> None:
-    drafter = FakeDecoder()
-    watch = Watch()
-    engine: SteppedEngine = fake_engine(
-        draft_decoder=watch.wrap(drafter, 0.0, 1.0), stopwatch=lambda: 0.0, lookup_drafts=False
-    )
-    params = SamplingParams(max_tokens=8, temperature=0.0, ignore_eos=True)
-    engine.generate(list(range(80)), params)
-    assert watch.now > 80
-    before = watch.now
-    engine.generate([*range(78), 5, 6], params)
-    assert watch.now - before < 20
-
-
 def test_a_model_that_fails_costs_nothing_but_drafts() -> None:
     engine = engine_with("confused", lookup_drafts=False)
     params = SamplingParams(max_tokens=40, temperature=0.0, ignore_eos=True)
@@ -238,6 +158,38 @@ def test_a_model_that_fails_costs_nothing_but_drafts() -> None:
     assert list(completion.token_ids) == greedy_truth(PROMPTS[0], 40)
     assert engine.core._stepper._drafter.model is not None
     assert engine.core._stepper._drafter.model.num_failed == 1 and engine.statistics().num_recoveries == 0
+
+
+def test_nothing_is_drafted_after_an_end_token() -> None:
+    engine = engine_with("same", length=5, jump="off", lookup_drafts=False)
+    model, drafts = engine._stepper._drafter.model, list[list[int]]()
+    draft = model.draft
+
+    def watched(turns: Any) -> None:
+        draft(turns)
+        drafts.extend(turn.request.draft for turn in turns)
+
+    model.draft = watched
+    often = SamplingParams(max_tokens=60, temperature=1.0, seed=1, ignore_eos=True, logit_bias={EOS: 3.0})
+    engine.generate(list(PROMPTS[0]), often)
+    assert any(EOS in tokens for tokens in drafts)
+    assert not any(EOS in tokens[:-1] for tokens in drafts)
+
+
+def test_drafts_take_up_rows_of_tables_only_while_they_are_made() -> None:
+    engine, sizes = engine_with("same", length=2, jump="off", lookup_drafts=False), set()
+    engine.add(list(PROMPTS[0]), SamplingParams(max_tokens=60, ignore_eos=True, frequency_penalty=0.5))
+    while engine.has_work:
+        engine.step()
+        sizes.add(engine._stepper._drafter.model._sampler.num_table_bytes)
+    assert len(sizes - {0}) == 1
+
+
+def test_a_fault_empties_the_tables_of_the_draft_model() -> None:
+    engine = engine_with("confused", length=2, jump="off", lookup_drafts=False)
+    engine.generate(list(PROMPTS[0]), SamplingParams(max_tokens=40, ignore_eos=True, frequency_penalty=0.5))
+    model = engine._stepper._drafter.model
+    assert (model.num_failed, model._sampler.num_table_bytes) == (1, 0)
 
 
 @pytest.fixture(scope="module")
