@@ -23,13 +23,10 @@ from ..errors import ConstraintTooLarge
 from .automaton.automaton import END
 from .automaton.limits import ENDLESS, LAST_WORK, TOO_MUCH_WORK, OutOfWork
 from .automaton_handover import EARLY, NEVER_HANDED_OVER, Renewable, hand_over_early, retry_in_renewed
-from .columns import IN_KEY, NEVER
-from .guess import CERTAIN, MARK, OFTEN, ONCE, WORD, Guess
-from .habits import FREE
+from .columns import NEVER
+from .guess import CERTAIN, Guess
 from .jump import MAX_TAIL_TOKENS
-from .keys.key_budget import KeyBudget, KeyPlace
 from .keys.written import Written, in_string, since
-from .masks.mask_store import Row
 from .moves import Steps
 from .text.alphabet import Ints
 from .trail import Trail
@@ -120,31 +117,14 @@ class Cursor:
     @retry_in_renewed
     def min_tokens_to_accept(self) -> int:
         """A number of tokens that suffices to reach acceptance from here; 0 if accepting."""
-        if self.state == FINISHED:
-            return 0
-        keys = self.caches.key_budget
-        if keys is None or (self._written is None and not keys.owes):  # nearly always
-            return self.caches.completions.bound(self.state)
-        return keys.bound(self._key_place(self._written))
+        return 0 if self.state == FINISHED else self.caches.bounds.bound(self.state, self._written, self._typed)
 
     @retry_in_renewed
     def is_within(self, limit: int) -> bool:
         """Whether `limit >= min_tokens_to_accept()`, which is cheaper if there are many."""
         if self.state == FINISHED:
             return True
-        keys = self.caches.key_budget
-        if keys is None or (self._written is None and not keys.owes):  # nearly always
-            return self.caches.completions.is_within(self.state, limit)
-        return keys.is_far(self._written, self.state, limit) or keys.bound(self._key_place(self._written)) <= limit
-
-    def _text_of(self, count: int) -> bytes:
-        """What the last `count` tokens spell."""
-        tokens = self.caches.vocabulary.tokens
-        return b"".join([tokens[token_id] for token_id in self._trail.last_tokens(count)])
-
-    def _key_place(self, written: Written | None) -> KeyPlace:
-        is_in_key = self.caches.automaton.key_place(self.state) == IN_KEY
-        return written, self.state, self._typed() if is_in_key else b""
+        return self.caches.bounds.is_within(self.state, self._written, self._typed, limit)
 
     # ---------------------------------------------------------------- what may come next
 
@@ -182,15 +162,10 @@ class Cursor:
         token with `remaining - 1`: so a text begun with enough budget always ends complete.
         """
         row = self._rows.get(self._steps.state)
-        if row is not None and self._written is None and self._is_far(row, remaining):
+        if row is not None and self._written is None and self.caches.bounds.is_free(row, None, remaining):
             row.is_recent = True  # nearly always: the budget is far, and the row is known
             return row.bits
         return self._other_row_within(remaining)
-
-    def _is_far(self, row: Row, remaining: int) -> bool:
-        """Whether the budget certainly forbids no token of a row, whatever keys the token ends."""
-        keys = self.caches.key_budget
-        return row.worst < remaining and (keys is None or row.worst + keys.slack(self._written, row.worst) < remaining)
 
     @retry_in_renewed
     def _other_row_within(self, remaining: int) -> Ints:
@@ -200,14 +175,12 @@ class Cursor:
         row = self._rows.get(self._steps.state)
         if row is None or row.worst >= remaining:
             hand_over_early(self, remaining)
-        if self.caches.key_budget is not None:
-            return self._unrepeated_within(self.caches.key_budget, remaining)
-        return self.caches.budget.row(self.state, remaining - 1)
+        return self.caches.bounds.row(self.state, self._written, self._typed, remaining)
 
     def row_soon(self, remaining: int, work: int) -> Ints | None:
         """`row_within`, or None if that takes more than `work` to find out (`Automaton.allow`): ask again."""
         row = self._rows.get(self._steps.state)
-        if row is not None and self._written is None and self._is_far(row, remaining):
+        if row is not None and self._written is None and self.caches.bounds.is_free(row, None, remaining):
             row.is_recent = True  # nearly always
             return row.bits
         if row is None and self.state != FINISHED and not self._is_made(remaining, work):
@@ -236,28 +209,15 @@ class Cursor:
         assert self._repeats is not None
         return self._repeats.row(written, self.state, bits, self._typed)
 
-    def _unrepeated_within(self, keys: KeyBudget, remaining: int) -> Ints:
-        """The tokens of the row within a budget that repeat no key, where keys may have to be remembered.
-
-        A token that ends the first of them counts as well: it may begin the next one, which must be another.
-        """
-        written, row = self._written, self._masks.row(self.state)
-        bits = row.bits if row.worst < remaining else self.caches.budget.row(self.state, remaining - 1)
-        left = bits if written is None else self._unrepeated(written, bits)
-        return left if self._is_far(row, remaining) else keys.row(self._key_place(written), left, remaining - 1)
-
-    def _unrepeated_draft(self, draft: Sequence[int], remaining: int) -> Sequence[int]:
-        """The beginning of some tokens that repeats no key and leaves enough of `remaining` tokens."""
-        if self._repeats is None or not draft:
-            return draft
-        return draft[: self.count_allowed(draft, remaining)]
-
     def _typed(self) -> bytes:
         """What was written since the last quote that opened a string, the cursor being in that string."""
-        count = 4
-        while (found := in_string(self._text_of(count), count >= len(self._trail))) is None:
+        tokens, count = self.caches.vocabulary.tokens, 4
+        while True:
+            tail = b"".join([tokens[token_id] for token_id in self._trail.last_tokens(count)])
+            typed = in_string(tail, count >= len(self._trail))
+            if typed is not None:
+                return typed
             count *= 4
-        return found
 
     @retry_in_renewed
     def forced_bytes(self) -> bytes:
@@ -291,12 +251,7 @@ class Cursor:
 
     def may_guess(self, chances: Sequence[float], floor: float, *, looks: bool) -> bool:
         """False if `guess_within`, asked the same, certainly finds nothing: at the cost of a look-up or two."""
-        count = self._habits.count(self.state)
-        if count > 0:
-            return chances[OFTEN if count > 1 else ONCE] >= floor
-        if count == FREE or not (looks or self.caches.drafts.is_known(self.state)):
-            return False
-        return max(chances[WORD], chances[MARK]) >= floor
+        return self.caches.guesses.may_find(self.state, self._habits, chances, floor, looks=looks)
 
     @retry_in_renewed
     def guess_within(
@@ -321,8 +276,9 @@ class Cursor:
         """
         guesses = self.caches.guesses
         guess = guesses.find(self.state, self._habits, self._trail, remaining, limit, chances, floor, looks=looks)
-        num_allowed = len(self._unrepeated_draft(guess.token_ids, remaining))
-        return guess if num_allowed == len(guess.token_ids) else guess.until(num_allowed)
+        if self._repeats is None or not guess.token_ids:
+            return guess
+        return guess.until(self.count_allowed(guess.token_ids, remaining))  # what repeats no key
 
     def count_allowed(self, token_ids: Sequence[int], remaining: int) -> int:
         """How many of some tokens, one after the other, are allowed and leave enough of `remaining` tokens.
@@ -343,14 +299,7 @@ class Cursor:
 
     def remember(self, count: int) -> None:
         """Makes habits of the last `count` tokens taken (since a fork), for this constraint and cohort."""
-        states, tokens, habits = self._trail.states, self._trail.tokens, self._habits
-        if count == 1 and len(states) > 1:  # nearly always
-            habits.learn(states[-2], tokens[-1], states[-1])
-            return
-        learn = habits.learn
-        for index in range(max(0, len(tokens) - count), len(tokens)):
-            before = states[index - 1] if index else self._trail.first_state(self.caches.automaton.start)
-            learn(before, tokens[index], states[index])
+        self._habits.learn_last(self._trail, self.caches.automaton.start, count)
 
     # ---------------------------------------------------------------- moving
 

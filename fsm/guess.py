@@ -23,8 +23,8 @@ from .moves import Moves
 from .trail import Trail
 
 # Kinds of evidence: forced text with letters or digits in it and without, a habit seen once and more often.
-WORD, MARK, ONCE, OFTEN = range(4)
-CERTAIN = (1.0, 1.0, 1.0, 1.0)
+WORD, MARK, ONCE, OFTEN = KINDS = range(4)
+CERTAIN = (1.0,) * len(KINDS)
 MAX_UNSURE = 4  # tokens that were seen once only, in one guess
 TAIL_LEN = 8  # tokens of the context that forced text is spelt after
 NO_MARKS = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz" + bytes(range(0x80, 0x100))
@@ -35,7 +35,7 @@ class Guess:
     """Tokens that are likely to come next.
 
     Attributes:
-        evidence: of what kind it is for each token: WORD, MARK, ONCE or OFTEN; further kinds are the caller's.
+        evidence: of what kind it is for each token: one of KINDS; numbers from len(KINDS) on are the caller's.
     """
 
     token_ids: Sequence[int] = ()
@@ -67,6 +67,15 @@ class Guesses:
         self._moves = moves
         self._repeats = repeats
         self._drafts = drafts
+
+    def may_find(self, state: int, habits: Habits, chances: Sequence[float], floor: float, *, looks: bool) -> bool:
+        """False if `find`, asked the same, certainly finds nothing: at the cost of a look-up or two."""
+        count = habits.count(state)
+        if count > 0:
+            return chances[OFTEN if count > 1 else ONCE] >= floor
+        if count == FREE or not (looks or self._drafts.is_known(state)):
+            return False
+        return max(chances[WORD], chances[MARK]) >= floor
 
     def find(
         self,

@@ -19,6 +19,8 @@ Cost: one dictionary look-up per token learnt and per token guessed. At most MAX
 
 from __future__ import annotations
 
+from .trail import Trail
+
 MAX_KEPT = 1 << 14
 MAX_COHORTS = 16
 ENTRY_BYTES = 140  # of a dictionary, with two integers
@@ -57,6 +59,16 @@ class Habits:
             kept[state] = known + (known & 3 < MAX_COUNT)
         else:
             kept[state] = known - LOSS if known & 3 >= LOSS else 4 * token_id
+
+    def learn_last(self, trail: Trail, start: int, count: int) -> None:
+        """Records the last `count` tokens of a trail (since it was forked) that begins in the state `start`."""
+        states, tokens = trail.states, trail.tokens
+        if count == 1 and len(states) > 1:  # nearly always
+            self.learn(states[-2], tokens[-1], states[-1])
+            return
+        for index in range(max(0, len(tokens) - count), len(tokens)):
+            before = states[index - 1] if index else trail.first_state(start)
+            self.learn(before, tokens[index], states[index])
 
     def count(self, state: int) -> int:
         """Of the token that is kept; 0 if it was refuted. FREE inside a text, NEW if none is kept."""

@@ -39,6 +39,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .automaton.automaton import Automaton
+from .bounded_map import BoundedMap
 from .vocabulary.vocabulary import SPECIAL, Vocabulary
 
 MAX_RUN_LEN = 4096
@@ -83,7 +84,9 @@ class Drafts:
         self._lock = threading.Lock()
         self._runs: dict[int, Run] = {}
         self._lattices: dict[int, Lattice] = {}
-        self._likely: dict[tuple[int, int], list[int]] = {}  # by state and the last token before it
+        self._likely: BoundedMap[tuple[int, int], list[int]] = BoundedMap(
+            MAX_KEPT
+        )  # by state and the last token before it
 
     @property
     def num_bytes(self) -> int:
@@ -153,9 +156,7 @@ class Drafts:
                 if self._vocabulary.continues(last, self._follow(run)):
                     found = found[:-1]
             with self._lock:
-                if len(self._likely) >= MAX_KEPT:
-                    self._likely.clear()
-                self._likely[key] = found
+                self._likely.keep(key, found)
         return found
 
     def _follow(self, run: Run) -> list[int]:

@@ -9,6 +9,7 @@ and, where the language has keys or items that no state can represent (else None
 
     repeats, key_budget      keys and strings that must not occur twice, and how many tokens that costs
 
+`bounds` asks completions, budget and these two, whichever a place needs.
 Everything is computed on first use and kept; parts that no first mask needs are built only then. It knows no request.
 The parts hold no references to each other in cycles, nor to this object: an automaton's memory is freed with its last
 user and does not wait for the garbage collector (except for a half-made row, which refers to what makes it).
@@ -19,6 +20,7 @@ from __future__ import annotations
 from functools import cached_property
 
 from .automaton.automaton import Automaton
+from .bounds import Bounds
 from .guess import Guesses
 from .habits import Cohorts
 from .jump import Drafts
@@ -70,6 +72,11 @@ class LanguageCaches:
         if self.repeats is None:
             return None
         return KeyBudget(self.automaton, self.completions, self.repeats)
+
+    @cached_property
+    def bounds(self) -> Bounds:
+        """Tokens to the end of the text, and rows within a number of them, whatever keys were written."""
+        return Bounds(self.completions, self.masks, self.budget, self.repeats, self.key_budget)
 
     @cached_property
     def drafts(self) -> Drafts:

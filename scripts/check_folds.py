@@ -34,7 +34,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from check_kernels import SHARED_KIB, compile_case
-from kernel_cases import Case, attention_cases, grouped_cases, linear_cases
+from kernel_case import Case
+from kernel_cases import attention_cases
+from product_cases import grouped_cases, linear_cases
 
 ARITHMETIC = re.compile(r"FFMA|FMUL|FADD|FMNMX|MUFU|F2F|HFMA|HMUL|HADD")
 PACKED = re.compile(r"(FFMA|FMUL|FADD)2\b")  # two fp32 at once, on sm_100

@@ -24,7 +24,8 @@ from itertools import repeat
 from pathlib import Path
 from typing import Any
 
-from kernel_cases import Case, all_cases
+from kernel_case import Case
+from kernel_cases import all_cases
 
 SHARED_KIB = {80: 163, 86: 99, 89: 99, 90: 227, 100: 227}
 THREADS = {80: 2048, 86: 1536, 89: 1536, 90: 2048, 100: 2048}

@@ -1,42 +1,17 @@
 """Which kernels are compiled, and in which configurations: those that models launch, and their odd neighbours.
 
-A case holds a kernel, the types of its arguments, its constants and how it is launched; compiling it is others' matter
-(`check_kernels.py`, `check_folds.py`).
+Matrix products are in `product_cases`; compiling a case is others' matter (`check_kernels.py`, `check_folds.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
-FIRST_FP8 = 89  # the first architecture that knows e4m3
-
-
-@dataclass(frozen=True)
-class Case:
-    """One kernel in one configuration."""
-
-    name: str
-    kernel: Any
-    types: dict[str, str]  # of the runtime arguments; pointers and strides are multiples of 16
-    constants: dict[str, Any]
-    num_warps: int = 4
-    num_stages: int = 3
-    kv_tile: tuple[int, int, int] | None = None  # (keys, padded head_dim, bytes of a number) of the streamed tiles
-    undivided: frozenset[str] = field(default=frozenset())  # integers of which nothing is known
-    oldest: int = 80  # the first architecture it must compile for
-    max_registers: int | None = None  # per thread; None: the compiler's choice
-    tiles: int = 2  # streamed per step: keys and values, or latents, which are both
-    streamed: str = "KV"
-    looks_ahead: bool = False  # what a step of the loop loads itself is for the next one
-
-
-def _pointers(kernel: Any, element: str, fixed: dict[str, str], constants: dict[str, Any]) -> dict[str, str]:
-    """Types of a kernel's runtime arguments: `element` for pointers not in `fixed`, i32 for the rest."""
-    names = [name for name in kernel.arg_names if name not in constants]
-    return {n: fixed.get(n, f"*{element}" if n.endswith("_ptr") else "i32") for n in names}
+from kernel_case import FIRST_FP8, Case, argument_types
+from product_cases import expert_cases, grouped_cases, linear_cases, lora_cases, mxfp4_cases
 
 
 def attention_cases(subset: bool) -> Iterator[Case]:
@@ -103,7 +78,7 @@ def attention_cases(subset: bool) -> Iterator[Case]:
                 yield Case(
                     f"attention {kind} G{group} D{head_dim} page{block_size} rows{block_rows} {walk}{options}",
                     attend_items,
-                    _pointers(attend_items, element, {**fixed, **kept}, constants),
+                    argument_types(attend_items, element, {**fixed, **kept}, constants),
                     constants,
                     config.num_warps,
                     config.num_stages,
@@ -146,7 +121,7 @@ def latent_cases(subset: bool) -> Iterator[Case]:
                 yield Case(
                     f"latents {element} {rank}+{rotary} page{block_size} rows{block_rows} {walk}",
                     attend_latents,
-                    _pointers(attend_latents, element, {**fixed, "slots_ptr": "*i32"}, constants),
+                    argument_types(attend_latents, element, {**fixed, "slots_ptr": "*i32"}, constants),
                     constants,
                     config.num_warps,
                     config.num_stages,
@@ -155,47 +130,8 @@ def latent_cases(subset: bool) -> Iterator[Case]:
                     max_registers=config.max_registers,
                     tiles=1,
                 )
-    types = _pointers(scatter_latents, "bf16", {"slots_ptr": "*i64"}, {"WIDTH": 576, "BLOCK": 1024})
+    types = argument_types(scatter_latents, "bf16", {"slots_ptr": "*i64"}, {"WIDTH": 576, "BLOCK": 1024})
     yield Case("write latents", scatter_latents, types, {"WIDTH": rank + rotary, "BLOCK": 1024})
-
-
-def expert_cases(subset: bool) -> Iterator[Case]:
-    from phloem.kernels.launch import experts_config
-    from phloem.kernels.triton.experts import SUM_BLOCK, multiply_tiles, sum_choices
-
-    ints = {"order_ptr": "*i32", "starts_ptr": "*i32", "tiles_ptr": "*i32"}
-    shapes = (("bf16", 128, 8, False), ("bf16", 32, 4, True), ("fp16", 8, 2, False), ("fp32", 60, 4, True))
-    for element, num_experts, num_chosen, has_bias in shapes[: 1 if subset else 4]:
-        itemsize = 4 if element == "fp32" else 2
-        configs = {experts_config(pairs, num_experts, itemsize, deterministic=False) for pairs in (1, 1 << 20)}
-        for config in sorted(configs, key=lambda config: config.block_rows):
-            for in_order in (True,) if subset else (True, False):
-                constants = {
-                    "NUM_CHOSEN": num_chosen,
-                    "IN_ORDER": in_order,
-                    "HAS_BIAS": has_bias,
-                    "BLOCK_EXPERTS": 1 << (num_experts - 1).bit_length(),
-                    "BLOCK_ROWS": config.block_rows,
-                    "BLOCK_OUTPUTS": config.block_outputs,
-                    "BLOCK_DEPTH": config.block_depth,
-                    "STAGES": config.num_stages,
-                }
-                yield Case(
-                    f"experts {element} {num_chosen} of {num_experts} rows{config.block_rows} "
-                    f"{'gate, up' if in_order else 'down'}{' biases' if has_bias else ''}",
-                    multiply_tiles,
-                    _pointers(multiply_tiles, element, ints, constants),
-                    constants,
-                    config.num_warps,
-                    config.num_stages,
-                    (config.block_outputs, config.block_depth, itemsize),
-                    frozenset({"num_experts"}),
-                    tiles=1,
-                    streamed="weights",
-                )
-        constants = {"NUM_CHOSEN": num_chosen, "COLUMNS": SUM_BLOCK}
-        types = _pointers(sum_choices, element, {"shares_ptr": "*fp32"}, constants)
-        yield Case(f"experts {element} sum of {num_chosen}", sum_choices, types, constants)
 
 
 def route_cases(subset: bool) -> Iterator[Case]:
@@ -221,180 +157,10 @@ def route_cases(subset: bool) -> Iterator[Case]:
         types = {"slots_ptr": "*i64", "chosen_ptr": "*i32", "scale": "fp32"}
         name = f"route {num_chosen} of {num_experts}"
         yield Case(
-            name, choose_rows, _pointers(choose_rows, "fp32", types, constants), constants, choosing_warps(block)
+            name, choose_rows, argument_types(choose_rows, "fp32", types, constants), constants, choosing_warps(block)
         )
         constants = {"NUM_EXPERTS": num_experts, "BLOCK_ROWS": 16, "BLOCK_EXPERTS": block, "BLOCK": BLOCK_PAIRS}
-        yield Case(f"{name} sorted", sort_pairs, _pointers(sort_pairs, "i32", {}, constants), constants)
-
-
-def mxfp4_cases(subset: bool) -> Iterator[Case]:
-    from phloem.kernels.launch import mxfp4_config
-    from phloem.kernels.triton.mxfp4 import multiply_mxfp4_tiles
-
-    fixed = {"order_ptr": "*i32", "starts_ptr": "*i32", "tiles_ptr": "*i32", "weight_ptr": "*u8", "scales_ptr": "*u8"}
-    for num_experts in (32,) if subset else (32, 128):
-        for num_pairs in (1,) if subset else (1, 1 << 20):
-            config = mxfp4_config(num_pairs, num_experts, deterministic=False)
-            for in_order in (True,) if subset else (True, False):
-                constants = {
-                    "NUM_CHOSEN": 4,
-                    "IN_ORDER": in_order,
-                    "HAS_BIAS": True,
-                    "BLOCK_EXPERTS": num_experts,
-                    "BLOCK_ROWS": config.block_rows,
-                    "BLOCK_OUTPUTS": config.block_outputs,
-                    "BLOCK_DEPTH": config.block_depth,
-                    "STAGES": config.num_stages,
-                }
-                yield Case(
-                    f"experts mxfp4 4 of {num_experts} rows{config.block_rows} {'gate, up' if in_order else 'down'}",
-                    multiply_mxfp4_tiles,
-                    _pointers(multiply_mxfp4_tiles, "bf16", fixed, constants),
-                    constants,
-                    config.num_warps,
-                    config.num_stages,
-                    (config.block_outputs, config.block_depth // 2, 1),
-                    frozenset({"num_experts"}),
-                    tiles=1,
-                    streamed="weights",
-                    looks_ahead=config.block_rows == 16,
-                )
-
-
-def linear_cases(subset: bool) -> Iterator[Case]:
-    from phloem.kernels.launch import linear_config, most_registers
-    from phloem.kernels.triton.linear import FOLD_BLOCK, fold_splits, multiply_rows
-
-    for element in ("bf16",) if subset else ("bf16", "fp16", "fp32"):
-        itemsize = 4 if element == "fp32" else 2
-        for num_rows in (1, 65):
-            config = linear_config(num_rows, itemsize)
-            constants = {
-                "HAS_BIAS": num_rows > 1,
-                "FOLDS": not config.splits,
-                "BLOCK_ROWS": config.block_rows,
-                "BLOCK_OUTPUTS": config.block_outputs,
-                "BLOCK_DEPTH": config.block_depth,
-                "STAGES": config.num_stages,
-            }
-            sums = "*fp32" if config.splits else f"*{element}"
-            yield Case(
-                f"linear {element} rows{config.block_rows} {'split' if config.splits else 'walks'}",
-                multiply_rows,
-                _pointers(multiply_rows, element, {"out_ptr": sums}, constants),
-                constants,
-                config.num_warps,
-                config.num_stages,
-                (config.block_outputs, config.block_depth, itemsize),
-                max_registers=most_registers(config.num_warps),
-                tiles=1,
-                streamed="weights",
-            )
-        constants = {"HAS_BIAS": True, "COLUMNS": FOLD_BLOCK}
-        types = _pointers(fold_splits, element, {"partial_ptr": "*fp32"}, constants)
-        yield Case(f"linear {element} fold", fold_splits, types, constants)
-
-
-def grouped_cases(subset: bool) -> Iterator[Case]:
-    from phloem.kernels.launch import grouped_config, grouped_experts_config, most_registers
-    from phloem.kernels.triton.grouped import multiply_grouped_rows, multiply_grouped_tiles
-
-    shapes = [
-        # element, step, zeros or offsets, activations
-        ("int4", 128, "zeros", "bf16"),
-        ("e4m3", 128, "", "bf16"),
-        ("int4", 128, "zeros", "fp16"),
-        ("int4", 64, "", "bf16"),
-        ("int4", 32, "zeros", "bf16"),
-        ("uint4", 32, "offsets", "bf16"),
-        ("int8", 128, "", "bf16"),
-        ("int8", 32, "zeros", "fp16"),
-        ("int8", 32, "offsets", "bf16"),
-        ("e4m3", 128, "", "fp16"),
-    ]
-    ints = {"order_ptr": "*i32", "starts_ptr": "*i32", "tiles_ptr": "*i32"}
-    for element, step, extra, rows in shapes[:2] if subset else shapes:
-        kept = {"weight_ptr": "*u8", "factors_ptr": "*i32"}
-        common = {"ELEMENT": element, "BLOCK_DEPTH": step}
-        common |= {"HAS_ZEROS": extra == "zeros", "HAS_OFFSETS": extra == "offsets"}
-        tile_depth = step // 2 if element in ("int4", "uint4") else step
-        configs = {
-            grouped_config(num_rows, step, deterministic=det) for num_rows in (1, 64, 65) for det in (False, True)
-        }
-        ordered = sorted(configs, key=lambda config: (config.block_rows, not config.splits))
-        for config in ordered[:1] if subset else ordered:
-            constants = {
-                **common,
-                "HAS_BIAS": not config.splits,
-                "FOLDS": not config.splits,
-                "BLOCK_ROWS": config.block_rows,
-                "BLOCK_OUTPUTS": config.block_outputs,
-                "STAGES": config.num_stages,
-            }
-            sums = "*fp32" if config.splits else f"*{rows}"
-            yield Case(
-                f"linear {element} in {step}s, {rows}, rows{config.block_rows} {'split' if config.splits else 'walks'}",
-                multiply_grouped_rows,
-                _pointers(multiply_grouped_rows, rows, {**kept, "out_ptr": sums}, constants),
-                constants,
-                config.num_warps,
-                config.num_stages,
-                (config.block_outputs, tile_depth, 1),
-                max_registers=most_registers(config.num_warps),
-                tiles=1,
-                streamed="weights",
-            )
-        few, many = (grouped_experts_config(num_pairs, 128, step, deterministic=False) for num_pairs in (1, 1 << 20))
-        if subset and element != "int4":
-            continue
-        for experts, in_order in ((few, True),) if subset else ((few, True), (few, False), (many, True)):
-            constants = {
-                **common,
-                "NUM_CHOSEN": 8,
-                "IN_ORDER": in_order,
-                "HAS_BIAS": False,
-                "BLOCK_EXPERTS": 128,
-                "BLOCK_ROWS": experts.block_rows,
-                "BLOCK_OUTPUTS": experts.block_outputs,
-                "STAGES": experts.num_stages,
-            }
-            yield Case(
-                f"experts {element} in {step}s, {rows}, rows{experts.block_rows} {'gate, up' if in_order else 'down'}",
-                multiply_grouped_tiles,
-                _pointers(multiply_grouped_tiles, rows, {**kept, **ints}, constants),
-                constants,
-                experts.num_warps,
-                experts.num_stages,
-                (experts.block_outputs, tile_depth, 1),
-                frozenset({"num_experts"}),
-                max_registers=most_registers(experts.num_warps),
-                tiles=1,
-                streamed="weights",
-            )
-
-
-def lora_cases(subset: bool) -> Iterator[Case]:
-    from phloem.kernels import lora
-    from phloem.kernels.triton.lora import BLOCK_DEPTH, BLOCK_OUTPUTS, SPLIT_LEN, STAGES, expand_rows, shrink_rows
-
-    columns = {name: getattr(lora, name) for name in lora.__dict__ if name.isupper()}
-    tiles = {
-        "ROWS": lora.TILE_ROWS,
-        "RANKS": lora.RANK_STEP,
-        "STAGES": STAGES,
-        "NUM_COLUMNS": lora.COLUMNS,
-        "IS_ALIGNED": True,
-    }
-    own = {"SPLIT_LEN": SPLIT_LEN, "BLOCK_DEPTH": BLOCK_DEPTH, "BLOCK_OUTPUTS": BLOCK_OUTPUTS}
-    fixed = {"tiles_ptr": "*i64", "partial_ptr": "*fp32"}
-    for element in ("bf16",) if subset else ("bf16", "fp16", "fp32"):
-        for kernel in (shrink_rows, expand_rows):
-            constants = {name: value for name, value in {**columns, **tiles, **own}.items() if name in kernel.arg_names}
-            name = f"lora {element} {kernel.__name__.removesuffix('_rows')}"
-            types = _pointers(kernel, element, fixed, constants)
-            itemsize = 4 if element == "fp32" else 2
-            tile = (lora.RANK_STEP, BLOCK_DEPTH, itemsize) if kernel is shrink_rows else None
-            yield Case(name, kernel, types, constants, 4, STAGES, tile, streamed="inputs and weights")
+        yield Case(f"{name} sorted", sort_pairs, argument_types(sort_pairs, "i32", {}, constants), constants)
 
 
 def other_cases(subset: bool) -> Iterator[Case]:
@@ -410,7 +176,7 @@ def other_cases(subset: bool) -> Iterator[Case]:
     from phloem.kernels.triton.scores import NUM_WARPS, summarise_groups
 
     def case(name: str, kernel: Any, fixed: dict[str, str], constants: dict[str, Any], num_warps: int) -> Case:
-        types = _pointers(kernel, "bf16", fixed, constants)
+        types = argument_types(kernel, "bf16", fixed, constants)
         loose = {"num_heads", "num_kv_heads", "half", "width", "window", "vocab_size", "mask_stride"}
         loose |= {"num_masks", "num_counts", "num_biases", "num_drafted", "num_top", "num_rows"}
         return Case(name, kernel, types, constants, num_warps, undivided=frozenset(loose))
@@ -477,7 +243,7 @@ def recurrent_cases(subset: bool) -> Iterator[Case]:
     fixed = {"weight_ptr": "*fp32", "bias_ptr": "*fp32", "states_ptr": "*fp32", "segments_ptr": "*i64"}
     for element, width, silu in [("bf16", 4, True), ("bf16", 3, False), ("fp32", 4, True)][: 1 if subset else 3]:
         constants = {"WIDTH": width, "HAS_BIAS": not silu, "HAS_SILU": silu, "ROWS": ROWS, "CHANNELS": CHANNELS}
-        types = _pointers(convolve_rows, element, fixed, constants)
+        types = argument_types(convolve_rows, element, fixed, constants)
         yield Case(f"convolution {element} of {width}", convolve_rows, types, constants)
     fixed |= {"rate_ptr": "*fp32", "step_bias_ptr": "*fp32", "skip_ptr": "*fp32"}
     fixed |= {"q_scale": "fp32", "least": "fp32", "most": "fp32"}
@@ -485,7 +251,7 @@ def recurrent_cases(subset: bool) -> Iterator[Case]:
         if subset and element == "fp32":
             continue
         constants = {"IS_DELTA": is_delta, "KEYS": key_dim, "VALUES": values_of(key_dim)}
-        types = _pointers(step_heads, element, fixed, constants)
+        types = argument_types(step_heads, element, fixed, constants)
         yield Case(f"{'delta rule' if is_delta else 'state space'} {element} D{key_dim}", step_heads, types, constants)
 
 

@@ -17,7 +17,8 @@ import sys
 from typing import Any
 
 import torch
-from decode_step import Decoding, TimingRecorder, bytes_of_token, copy_bandwidth, median_step, random_decoder
+from decode_step import Decoding, TimingRecorder, bytes_of_token, copy_bandwidth, median_step
+from random_decoder import random_decoder
 
 from phloem.kernels import LinearWeights, keep_mxfp4, pack_linear, pack_linears
 from phloem.runtime.models import Decoder, ModelConfig

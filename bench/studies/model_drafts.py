@@ -38,8 +38,9 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "bench" / "studies"), str(ROOT / "scripts")]
 
 from cpu_decode import SMOLLM_135M, commit, machine  # noqa: E402
-from lookup_drafts import RAISED, Run, Teacher, Text, in_turns, make_texts, train_tokenizer  # noqa: E402
+from lookup_drafts import RAISED, Run, Teacher, in_turns  # noqa: E402
 from nano_text import SYSTEM_PROMPT, documents  # noqa: E402
+from taught_texts import Text, make_texts, train_tokenizer  # noqa: E402
 
 SMALL = {"num_layers": 2, "hidden_size": 128, "intermediate_size": 128, "num_heads": 4, "num_kv_heads": 2}
 DRAFT_SHAPE = {"num_hidden_layers": 4, "hidden_size": 192, "intermediate_size": 512, "num_attention_heads": 3}

@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from decode_step import LLAMA_8B, QWEN3_0_6B, random_decoder
+from random_decoder import LLAMA_8B, QWEN3_0_6B, random_decoder
 
 from phloem.runtime.config import EngineConfig
 from phloem.runtime.constrain.spec import json_schema

@@ -19,7 +19,7 @@ using WordArray = Array<int64_t>;
 
 constexpr int64_t MAX_DIGITS = 1 << 24;
 constexpr int64_t MAX_UNITS = 1 << 28;
-constexpr int MAX_PLACES = 18;
+constexpr int MAX_INT64_PLACES = 18;  // decimal places: powers of ten that fit into 64 bits
 
 Result<int64_t> rows_of(std::vector<int64_t>&& values, size_t num_columns) {
   const size_t num_rows = values.size() / num_columns;
@@ -61,7 +61,7 @@ void bind_decimals(nb::module_& module) {
   });
   module.def("tried", [](int64_t numerator, int places, int decimals, int64_t num_units) {
     check_number("numerator", numerator, 1, std::numeric_limits<int64_t>::max());
-    check_number("places", places, 0, MAX_PLACES);
+    check_number("places", places, 0, MAX_INT64_PLACES);
     check_number("decimals", decimals, 0, places);
     int64_t most = std::numeric_limits<int64_t>::max();  // so that units times a power of ten do not overflow
     for (int place = decimals; place < places; ++place) most /= 10;

@@ -9,7 +9,7 @@ namespace {
 
 constexpr const char* DATA = "data";
 constexpr int64_t MAX_NODES = 1 << (63 - NODE_SHIFT);
-constexpr int64_t MAX_PLACES = SUB_MASK;  // nodes of the trie of a set
+constexpr int64_t MAX_TRIE_NODES = SUB_MASK;  // nodes of the trie of a set
 
 struct Range {
   int64_t first, count;
@@ -115,7 +115,7 @@ class Checks {
         if (target < 0) {
           below(~int64_t{target}, set.num_members);
         } else {
-          require(at < target && target < num_tries_ && target - set.trie < MAX_PLACES, "has a trie out of order");
+          require(at < target && target < num_tries_ && target - set.trie < MAX_TRIE_NODES, "has a trie out of order");
           last = std::max<int64_t>(last, target);
         }
       }

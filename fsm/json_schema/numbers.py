@@ -32,7 +32,7 @@ from .digits import EQUAL, GREATER, LESS, compared, multiples
 from .listed_numbers import INTEGER, bounds, common_step, constant_texts, exact, few_multiples, scaled
 from .parts import Test
 from .residues import BOUNDS, MAX_MODULUS, is_about_remainders, is_any_whole, modulus_of, whole_numbers
-from .steps import MAX_PLACES, agreed_multiples, exact_texts, is_binary
+from .steps import MAX_STEP_PLACES, agreed_multiples, exact_texts, is_binary
 
 _SMALL, _BIG, _MINUS_SMALL, _MINUS_BIG = 1, 2, 4, 8
 
@@ -219,8 +219,8 @@ def number_texts(tests: tuple[Test, ...], limit: int, compile_time: CompileTime 
 def step_problem(step: int | float) -> str | None:
     """Why `multipleOf: step` cannot be decided, and what can; None if it can."""
     numerator, places = scaled(exact(step))
-    if places > MAX_PLACES and not is_binary(exact(step)):
-        return f"{step!r} is rounded differently by different readers; give it at most {MAX_PLACES} decimal places"
+    if places > MAX_STEP_PLACES and not is_binary(exact(step)):
+        return f"{step!r} is rounded differently by different readers; give it at most {MAX_STEP_PLACES} decimal places"
     most = MAX_STEP_STATES // (places + 1)
     if numerator > most and places == 0:
         return f"{step!r} is too large, as each remainder takes a state; steps go up to {most}, or list the values"

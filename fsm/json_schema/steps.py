@@ -33,7 +33,8 @@ MAX_DIGITS = 6
 MAX_WHOLE_DIGITS = 4
 MAX_TRIED_PLACES = 5
 """Of numbers with more decimal places than this only that many digits are tried, after zeros."""
-MAX_PLACES = 14
+MAX_STEP_PLACES = 14
+"""Most decimal places of a step that is not binary: readers round it alike."""
 CLOSE = Fraction(1, 2**54)
 MAX_EXACT = 15
 """Most digits of whole numbers that are all exact as floats."""

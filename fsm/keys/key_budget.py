@@ -30,6 +30,7 @@ from ..._core import fsm as core
 from ..._core.fsm import KeyEvent, Mode
 from .. import columns as k
 from ..automaton.automaton import Automaton
+from ..bounded_map import BoundedMap
 from ..masks.completions import Completions
 from ..text.alphabet import Ints
 from ..text.text_table import TextTable
@@ -68,9 +69,9 @@ class KeyBudget:
         self._tables = [automaton.network.texts[index] for index in automaton.network.key_texts]
         self._extras: dict[int, int] = {}
         self._nearest = NearestKeys(automaton, repeats)
-        self._to_key: dict[tuple[int, bool], _ToKey] = {}
-        self._tails: dict[tuple[int, Objects], tuple[int, list[bytes]]] = {}
-        self._kept: dict[tuple[int, bool], tuple[bytes, list[Event]]] = {}
+        self._to_key: BoundedMap[tuple[int, bool], _ToKey] = BoundedMap(MAX_KEPT)
+        self._tails: BoundedMap[tuple[int, Objects], tuple[int, list[bytes]]] = BoundedMap(MAX_KEPT)
+        self._kept: BoundedMap[tuple[int, bool], tuple[bytes, list[Event]]] = BoundedMap(MAX_KEPT)
 
     @property
     def num_bytes(self) -> int:
@@ -202,10 +203,8 @@ class KeyBudget:
         found = self._kept.get((state, has_keys))
         if found is None:
             text = core.nearest_bytes(self._automaton.core, state, False)
-            found = text, core.follow_keys(self._automaton.core, state, text, has_keys)[2]
-            if len(self._kept) >= MAX_KEPT:
-                self._kept.clear()
-            self._kept[state, has_keys] = found
+            events = core.follow_keys(self._automaton.core, state, text, has_keys)[2]
+            found = self._kept.keep((state, has_keys), (text, events))
         return found
 
     def _nearest_text(self, place: KeyPlace, limit: int) -> tuple[int, Iterable[bytes]]:
@@ -227,10 +226,7 @@ class KeyBudget:
         same = after.state, ahead.objects
         found = self._tails.get(same)  # values are long: the next key is the same after each of their tokens
         if found is None:
-            found = self._from_key(ahead, after.state, b"", k.NEVER)
-            if len(self._tails) >= MAX_KEPT:
-                self._tails.clear()
-            self._tails[same] = found
+            found = self._tails.keep(same, self._from_key(ahead, after.state, b"", k.NEVER))
         return after.num_bytes + found[0], found[1]
 
     def _from_key(self, ahead: Ahead, state: int, begun: bytes, limit: int) -> tuple[int, list[bytes]]:
@@ -260,10 +256,8 @@ class KeyBudget:
             text = core.nearest_bytes(self._automaton.core, state, True)
             target, _, events = core.follow_keys(self._automaton.core, state, text, has_keys)
             is_in_key = self._repeats.place(target) == k.IN_KEY
-            found = _ToKey(len(text), target, is_in_key, tuple(kind for kind, _, _ in events))
-            if len(self._to_key) >= MAX_KEPT:
-                self._to_key.clear()
-            self._to_key[state, has_keys] = found
+            brackets = tuple(kind for kind, _, _ in events)
+            found = self._to_key.keep((state, has_keys), _ToKey(len(text), target, is_in_key, brackets))
         return found
 
     def _nearest_key(self, ahead: Ahead, state: int, begun: bytes) -> NearKey | None:

@@ -22,6 +22,7 @@ from ..._core import fsm as core
 from ..._core.fsm import Mode
 from .. import columns as k
 from ..automaton.automaton import Automaton
+from ..bounded_map import BoundedMap
 from .repeats import Repeats
 from .written import QUOTE
 
@@ -75,8 +76,8 @@ class NearestKeys:
         self._automaton = automaton
         self._repeats = repeats
         self._lock = threading.Lock()
-        self._searches: dict[int, _Search] = {}
-        self._following: dict[int, list[_Next]] = {}
+        self._searches: BoundedMap[int, _Search] = BoundedMap(MAX_KEPT)
+        self._following: BoundedMap[int, list[_Next]] = BoundedMap(MAX_KEPT)
 
     @property
     def num_bytes(self) -> int:
@@ -89,10 +90,7 @@ class NearestKeys:
         with self._lock:
             search = self._searches.get(state)
             if search is None:
-                search = _Search([], self._begun(state, b"", 0))
-                if len(self._searches) >= MAX_KEPT:
-                    self._searches.clear()
-                self._searches[state] = search
+                search = self._searches.keep(state, _Search([], self._begun(state, b"", 0)))
             while index >= len(search.found) and search.pending:
                 self._go_on(search)
         return search.found[index] if index < len(search.found) else None
@@ -133,7 +131,5 @@ class NearestKeys:
                 ends = byte == quote and self._repeats.place(after) != k.IN_KEY
                 found.append(_Next(automaton.min_bytes(after), byte, after, ends))
             found.sort()
-            if len(self._following) >= MAX_KEPT:
-                self._following.clear()
-            self._following[state] = found
+            self._following.keep(state, found)
         return found

@@ -31,6 +31,7 @@ from ..._core import fsm as core
 from ..._core.fsm import KeyEvent, Mode
 from .. import columns as k
 from ..automaton.automaton import Automaton
+from ..bounded_map import BoundedMap
 from ..moves import TakeToken
 from ..record import record
 from ..text.alphabet import Ints
@@ -74,8 +75,8 @@ class Repeats:
     def __init__(self, automaton: Automaton) -> None:
         self._automaton = automaton
         self._vocabulary = automaton.vocabulary
-        self._steps: dict[int, Step] = {}
-        self._places: dict[int, int] = {}
+        self._steps: BoundedMap[int, Step] = BoundedMap(MAX_KEPT)
+        self._places: BoundedMap[int, int] = BoundedMap(MAX_KEPT)
         self._has_enough: dict[int, bool] = {}  # by a number of keys
         self._left: dict[tuple[OpenObject, int, bytes, bool], Left] = {}  # mostly of one row
 
@@ -126,10 +127,7 @@ class Repeats:
         same = (state << 24 | token_id) << 1 | has_keys
         step = self._steps.get(same)
         if step is None:
-            step = self._step(state, self._vocabulary.tokens[token_id], has_keys)
-            if len(self._steps) >= MAX_KEPT:
-                self._steps.clear()
-            self._steps[same] = step
+            step = self._steps.keep(same, self._step(state, self._vocabulary.tokens[token_id], has_keys))
         if not step.target:
             return 0, written, b""
         return self._after(written, state, step, self._vocabulary.tokens[token_id], num_tokens, typed)
@@ -164,9 +162,7 @@ class Repeats:
         """`Automaton.key_place`, kept."""
         found = self._places.get(state)
         if found is None:
-            if len(self._places) >= MAX_KEPT:
-                self._places.clear()
-            found = self._places[state] = self._automaton.key_place(state)
+            found = self._places.keep(state, self._automaton.key_place(state))
         return found
 
     def _step(self, state: int, text: bytes, has_keys: bool) -> Step:

@@ -23,6 +23,7 @@ import numpy as np
 from ..._core import fsm as core
 from ..automaton.automaton import NO_LIMIT, Automaton
 from ..automaton.limits import OutOfWork
+from ..bounded_map import BoundedMap
 from ..text.alphabet import Ints
 from ..text.text_table import TextTable
 from .completions import Completions
@@ -51,7 +52,7 @@ class Budget:
         self._automaton = automaton
         self._completions = completions
         self._masks = masks
-        self._worst: dict[int, int] = {}
+        self._worst: BoundedMap[int, int] = BoundedMap(MAX_KEPT)
         self._rows: dict[tuple[int, int], Ints] = {}
         # by state and limit: how many texts are done in `_inside`, with what was found; and rows of which all are
         self._begun: Unfinished[tuple[int, int], tuple[int, int, Ints]] = Unfinished(MAX_BEGUN)
@@ -77,9 +78,7 @@ class Budget:
             except OutOfWork:
                 self._judging.put((state, NO_LIMIT), judging)
                 raise
-            if len(self._worst) >= MAX_KEPT:
-                self._worst.clear()
-            self._worst[state] = worst
+            self._worst.keep(state, worst)
         return worst <= limit
 
     def _begin(self, state: int, limit: int) -> _Judging:

@@ -16,6 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from ..bounded_map import BoundedMap
+
 MAX_KEPT = 50_000
 
 
@@ -32,8 +34,8 @@ class TokenPairs:
         self._tokens = tokens
         self._smallest = smallest
         self._encode = encode
-        self._ids: dict[bytes, int] = {}
-        self._known: dict[tuple[bytes, bytes], bool] = {}
+        self._ids: BoundedMap[bytes, int] = BoundedMap(MAX_KEPT)
+        self._known: BoundedMap[tuple[bytes, bytes], bool] = BoundedMap(MAX_KEPT)
 
     def is_possible(self, first: bytes, second: bytes) -> bool:
         """Whether some text may hold these two tokens in this order."""
@@ -42,9 +44,7 @@ class TokenPairs:
         if known is None:
             ids = self.written(first + second)
             known = ids is None or [self._tokens[t] for t in ids] in ([first, second], [second, first])
-            if len(self._known) >= MAX_KEPT:
-                self._known.clear()
-            self._known[key] = known
+            self._known.keep(key, known)
         return known
 
     def id_of(self, token: bytes) -> int:
@@ -56,9 +56,7 @@ class TokenPairs:
                 known = self._smallest.get(token, -1)
             else:
                 known = ids[0] if len(ids) == 1 and self._tokens[ids[0]] == token else -1
-            if len(self._ids) >= MAX_KEPT:
-                self._ids.clear()
-            self._ids[token] = known
+            self._ids.keep(token, known)
         return known
 
     def written(self, text: bytes) -> list[int] | None:

@@ -100,6 +100,21 @@ def serve(
         numbers = (replicas, prefill_replicas)
         _serve_replicas(numbers, fetched(model), settings, server_settings, host, port, sampling_defaults)
         return
+    _serve_one(model, settings, server_settings, host, port, sampling_defaults, log_level, warms_up=warm_up)
+
+
+def _serve_one(
+    model: str,
+    settings: Settings,
+    server_settings: ServerSettings,
+    host: str,
+    port: int,
+    defaults: SamplingDefaults,
+    log_level: LogLevel,
+    *,
+    warms_up: bool,
+) -> None:
+    """One engine, in this process, until it is told to stop."""
     from ..server import create_app
     from ..server.serve import listen, server_of, url_of
 
@@ -108,22 +123,23 @@ def serve(
         engine = load_engine(source, settings)
         from ..engine.async_engine import SWITCH_SECONDS, AsyncEngine
         from ..engine.gc_tuning import settle
-        from ..engine.warmup import warm_up as warm
+        from ..engine.warmup import warm_up
         from ..execute.huge_pages import gather
 
-        if warm_up:
+        if warms_up:
             with busy("warming up"):
-                warm(engine)
+                warm_up(engine)
         settle()
         sys.setswitchinterval(SWITCH_SECONDS)
         gather()
-        if sampling_defaults == "model":
+        if defaults == "model":
             server_settings = _sampled_as_the_model_says(server_settings, source)
         served = AsyncEngine(engine)
         try:
             app = create_app(served, server_settings)
             num_blocks = engine.statistics().num_blocks
-            typer.echo(f"phloem serves {names[0]} on {url_of(bound)}/v1 ({num_blocks} KV blocks)", err=True)
+            place = f"{url_of(bound)}/v1 ({num_blocks} KV blocks)"
+            typer.echo(f"phloem serves {server_settings.model_name} on {place}", err=True)
             if not server_settings.api_keys and host not in LOOPBACK:
                 typer.echo(f"warning: {host} can be reached from outside, and no --api-key is set", err=True)
             server_of(app, log_level=log_level, access_log=log_level == "debug").run(sockets=[bound])

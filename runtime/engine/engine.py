@@ -37,10 +37,10 @@ from .chats import ChatOptions, Message
 from .collector import scoring_params
 from .engine_core import EngineCore
 from .prompts import for_each, is_one_prompt
-from .request_factory import Prompt
 from .statistics import EngineStatistics
 from .step_thread import StepThread
 from .stream import Stream
+from .token_ids import Prompt
 from .vectors import READ
 
 

@@ -38,15 +38,14 @@ from ..request import Delta, Phase, Request, RequestOptions, SamplingParams
 from ..sample.sampler import Sampler
 from ..schedule.recompute_cost import recompute_cost
 from ..schedule.scheduler import Scheduler
-from ..speculate.draft import Drafter
-from ..speculate.lookup import Lookups
 from .chats import Chats
-from .draft_setup import make_model_drafter
+from .draft_setup import make_drafter
 from .monitor import Monitor
-from .request_factory import Prompt, RequestFactory
+from .request_factory import RequestFactory
 from .statistics import EngineStatistics, Totals
 from .stepper import Stepper
 from .tier_setup import make_followers
+from .token_ids import Prompt
 from .vectors import Vectors
 
 PIN_RETRY_SECONDS = 1.0
@@ -143,9 +142,6 @@ class EngineCore:
             loaded.decoder, kv_cache, loaded.device, recorder, deterministic=config.deterministic, states=states
         )
         self._sampler = Sampler(model.vocab_size, tuple(loaded.tokenizer.eos_ids), loaded.device)
-        lookups = None
-        if config.lookup_drafts and config.max_draft_tokens:
-            lookups = Lookups(self.compiler.vocabulary, model.vocab_size, config.max_draft_tokens)
         if stopwatch is None:
             stopwatch = time.thread_time if loaded.device.type == "cpu" else time.monotonic
         self._stepper = Stepper(
@@ -154,14 +150,7 @@ class EngineCore:
             self._sampler,
             self.prefix_cache,
             loaded.tokenizer,
-            drafter=Drafter(
-                config.jump,
-                lookups,
-                self.prefix_cache,
-                config.max_draft_tokens,
-                loaded.device.type,
-                make_model_drafter(config, loaded, draft_kv, stopwatch),
-            ),
+            drafter=make_drafter(config, loaded, self.compiler.vocabulary, self.prefix_cache, draft_kv, stopwatch),
             prefill=prefill,
             on_finish=self._settle,
             runs_ahead=states is None

@@ -7,7 +7,7 @@ from numbers import Number
 from typing import TypeGuard, TypeVar, cast
 
 from ...errors import RequestError
-from .request_factory import Prompt
+from .token_ids import Prompt
 
 T = TypeVar("T")
 

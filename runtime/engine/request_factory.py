@@ -12,12 +12,8 @@ import random
 import secrets
 from array import array
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
-from numbers import Integral
 from typing import Any, Unpack
-
-import numpy as np
 
 from ...errors import PromptTooLong, RequestError
 from ...fsm import Compiler, Constraint
@@ -35,9 +31,8 @@ from ..sample.token_rules import TokenRules
 from ..sampling_params import shown
 from ..tokenizer.no_tokenizer import refuse_text
 from ..tokenizer.tokenizer import Tokenizer
+from .token_ids import Prompt, TokenIds
 from .vectors import readout_of
-
-Prompt = str | Sequence[int]
 
 
 class RequestFactory:
@@ -73,6 +68,7 @@ class RequestFactory:
         self._max_waiting_requests = config.max_waiting_requests
         self._pool_len = pool_len
         self._vocab_size = vocab_size
+        self._token_ids = TokenIds(tokenizer, vocab_size)
         self._has_windows = has_windows
         self._has_states = has_states
         self._has_logits = has_logits
@@ -87,25 +83,7 @@ class RequestFactory:
         **options: Unpack[RequestOptions],
     ) -> list[Request]:
         """`sampling.n` requests under one id; see `EngineCore.prepare`."""
-        _check_types(sampling, constraint)
-        if sampling.n > self._max_waiting_requests:
-            limit = self._max_waiting_requests
-            raise RequestError(f"n: {sampling.n} outputs do not fit a queue of {limit} requests", param="n")
-        check_options(options)
-        if sampling.kv_budget is not None and self._has_states:
-            raise RequestError(
-                "kv_budget: this model has layers that keep a state of all tokens, dropped keys or not; leave it out",
-                param="kv_budget",
-            )
-        if sampling.kv_budget is not None and self._has_windows:
-            raise RequestError(
-                "kv_budget: this model has layers with a sliding window, which cannot be found once keys are dropped; "
-                "leave kv_budget out",
-                param="kv_budget",
-            )
-        if not self._tokenizer.has_text:
-            _refuse_texts(sampling)
-        self._check_bias(sampling)
+        self._check(sampling, constraint, options)
         token_ids = self.token_ids(prompt)
         max_tokens = self._budget(len(token_ids), sampling)
         scored_from = sampling.prompt_logprobs_from
@@ -118,21 +96,11 @@ class RequestFactory:
         if compiled is not None:
             _check_budget(compiled, max_tokens)
         rules = self._rules(sampling, constraint is not None)
-        own: dict[str, Any] = {"request_id": self.new_id(), **options}
-        own["adapter"] = adapter = self._adapters.find(own.pop("adapter", None))
-        own["namespace"] = namespace = scoped(own.get("namespace", ""), adapter)
-        logits_of = self._checked(_as_sequence(own.pop("logits_of", ()), "logits_of"), "logits_of")
-        own["readout"] = readout = readout_of(own.pop("pooling", None), logits_of, len(token_ids), sampling)
-        if not self._has_logits and (readout is None or logits_of):
-            text = "this checkpoint has no projection to the vocabulary, so it generates nothing; it makes vectors"
-            raise RequestError(f"{text} (Engine.embed, /v1/embeddings)")
+        own = self._fields(options, len(token_ids), sampling)
         shows_special = own.pop("shows_special", False)
         new_guard, new_limit = own.pop("stop_guard", None), own.pop("thought_limit", None)
         shows_special |= compiled is not None and compiled.kind == "structural_tag"  # then they mark calls
-        prediction = own.pop("prediction", None)
-        if prediction is not None:
-            own["prediction"] = self._predicted(prediction)
-        output_ids = self._checked(_as_sequence(own.pop("output_ids", ()), "output_ids"), "output_ids")
+        output_ids = self._token_ids.of_ids(own.pop("output_ids", ()), "output_ids")
         if output_ids and sampling.n > 1:
             raise RequestError(f"output_ids: one output goes on, not {sampling.n}; leave n out", param="output_ids")
         if output_ids and sampling.kv_budget is not None:
@@ -153,7 +121,7 @@ class RequestFactory:
                     includes_stop=sampling.include_stop_str_in_output,
                     guard=new_guard() if new_guard is not None else None,
                 ),
-                cursor=compiled.cursor(namespace) if compiled is not None else None,
+                cursor=compiled.cursor(own["namespace"]) if compiled is not None else None,
                 rules=rules,
                 thought=new_limit() if new_limit is not None else None,
                 max_tokens=max_tokens,
@@ -166,6 +134,43 @@ class RequestFactory:
         if output_ids:
             self._go_on_after(requests[0], output_ids)
         return requests
+
+    def _check(self, sampling: SamplingParams, constraint: ConstraintSpec | None, options: RequestOptions) -> None:
+        """What can be wrong with any prompt."""
+        _check_types(sampling, constraint)
+        if sampling.n > self._max_waiting_requests:
+            limit = self._max_waiting_requests
+            raise RequestError(f"n: {sampling.n} outputs do not fit a queue of {limit} requests", param="n")
+        check_options(options)
+        if sampling.kv_budget is not None and self._has_states:
+            raise RequestError(
+                "kv_budget: this model has layers that keep a state of all tokens, dropped keys or not; leave it out",
+                param="kv_budget",
+            )
+        if sampling.kv_budget is not None and self._has_windows:
+            raise RequestError(
+                "kv_budget: this model has layers with a sliding window, which cannot be found once keys are dropped; "
+                "leave kv_budget out",
+                param="kv_budget",
+            )
+        if not self._tokenizer.has_text:
+            _refuse_texts(sampling)
+        self._check_bias(sampling)
+
+    def _fields(self, options: RequestOptions, prompt_len: int, sampling: SamplingParams) -> dict[str, Any]:
+        """What the options say of the fields of a request, and those options that are not for fields."""
+        own: dict[str, Any] = {"request_id": self.new_id(), **options}
+        own["adapter"] = adapter = self._adapters.find(own.pop("adapter", None))
+        own["namespace"] = scoped(own.get("namespace", ""), adapter)
+        logits_of = self._token_ids.of_ids(own.pop("logits_of", ()), "logits_of")
+        own["readout"] = readout = readout_of(own.pop("pooling", None), logits_of, prompt_len, sampling)
+        if not self._has_logits and (readout is None or logits_of):
+            text = "this checkpoint has no projection to the vocabulary, so it generates nothing; it makes vectors"
+            raise RequestError(f"{text} (Engine.embed, /v1/embeddings)")
+        prediction = own.pop("prediction", None)
+        if prediction is not None:
+            own["prediction"] = self._token_ids.of_prediction(prediction)
+        return own
 
     def _go_on_after(self, request: Request, token_ids: Sequence[int]) -> None:
         """Brings a new request to where another engine has left it: these tokens are said, and were delivered."""
@@ -283,38 +288,7 @@ class RequestFactory:
         Raises:
             RequestError: empty, or an id out of the vocabulary (with its position).
         """
-        if isinstance(prompt, str):
-            token_ids = array("i", self._tokenizer.encode_prompt(prompt))
-        else:
-            token_ids = self._checked(_as_sequence(prompt))
-        if not token_ids:
-            raise RequestError("prompt: it is empty; give at least one token", param="prompt")
-        return token_ids
-
-    def _predicted(self, prediction: Prompt) -> array[int]:
-        """As `token_ids`, but of a text that follows another."""
-        if isinstance(prediction, str):
-            if not self._tokenizer.has_text:
-                refuse_text("prediction", "send it as token ids")
-            return array("i", self._tokenizer.encode(prediction))
-        return self._checked(_as_sequence(prediction, "prediction"), "prediction")
-
-    def _checked(self, prompt: Sequence[int], param: str = "prompt") -> array[int]:
-        size = self._vocab_size
-        is_array = isinstance(prompt, array) and prompt.typecode == "i"
-        # The usual cases in C; the loop finds out which id is wrong.
-        if is_array or {int}.issuperset(map(type, prompt)):
-            with suppress(OverflowError):
-                token_ids = prompt if isinstance(prompt, array) else array("i", prompt)
-                ids = np.frombuffer(token_ids, np.int32)
-                if not ids.size or (ids.min() >= 0 and ids.max() < size):
-                    return token_ids
-        for position, token_id in enumerate(prompt):
-            if isinstance(token_id, bool) or not isinstance(token_id, Integral) or not 0 <= token_id < size:
-                raise RequestError(
-                    f"{param}: {shown(token_id)} at position {position} is not a token id in [0, {size})", param=param
-                )
-        return array("i", prompt)
+        return self._token_ids.of_prompt(prompt)
 
     def _budget(self, prompt_len: int, sampling: SamplingParams) -> int:
         """`max_tokens`, cut to what the context and the pool can hold."""
@@ -331,19 +305,6 @@ class RequestFactory:
                 param="prompt",
             )
         return room if sampling.max_tokens is None else min(sampling.max_tokens, room)
-
-
-def _as_sequence(prompt: object, param: str = "prompt") -> Sequence[int]:
-    """Ids as a sequence: those of a NumPy array or a tensor as Python's integers.
-
-    Raises:
-        RequestError: it holds no ids.
-    """
-    if not isinstance(prompt, Sequence) and hasattr(prompt, "tolist"):
-        prompt = prompt.tolist()
-    if isinstance(prompt, (bytes, bytearray)) or not isinstance(prompt, Sequence):
-        raise RequestError(f"{param}: expected text or token ids, got {type(prompt).__name__}", param=param)
-    return prompt
 
 
 def _check_types(sampling: object, constraint: object) -> None:

@@ -66,7 +66,7 @@ class EngineStatistics:
 
     def since(self, begin: EngineStatistics) -> EngineStatistics:
         """The same state, with what has been counted since `begin`."""
-        return replace(self, **{name: getattr(self, name) - getattr(begin, name) for name in COUNTERS})
+        return replace(self, **{name: getattr(self, name) - getattr(begin, name) for name in COUNTED})
 
     @property
     def hit_rate(self) -> float:
@@ -170,7 +170,7 @@ class Totals:
 
 
 SUMMED = ("prompt_tokens", "cached_tokens", "loaded_tokens", "completion_tokens", "drafted_tokens", "jumped_tokens")
-COUNTERS = (
+COUNTED = (  # fields that only grow: `since` subtracts them
     *SUMMED,
     "num_steps",
     "num_ahead",

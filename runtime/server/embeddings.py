@@ -16,8 +16,8 @@ from .body import read_request
 from .description import answer, described
 from .errors import api_error, callers_names
 from .prepare import EngineCall
-from .reading import CallMaker, check_number, read_all, respond_whole, usage_of
 from .service import Service
+from .vector_calls import CallMaker, check_number, read_all, respond_whole, usage_of
 from .vectors_request import EmbeddingRequest
 
 ANSWER = answer("list", "data", "model", "usage")
@@ -54,13 +54,13 @@ async def _embed(service: Service, request: Request, body: EmbeddingRequest, mod
 def _calls(service: Service, body: EmbeddingRequest, api_key: str | None) -> list[EngineCall]:
     engine = service.engine
     maker = CallMaker(engine, body, api_key, service.adapter_of(body.model))
-    reading = RequestOptions(pooling=engine.vectors.rules.pooling)
+    what = RequestOptions(pooling=engine.vectors.rules.pooling)
     try:
         engine.vectors.check(body.dimensions)
         tokens = [engine.vectors.tokens(text, "input") for text in body.input]
     except RequestError as error:
         raise api_error(error, param=error.param if error.param == "dimensions" else "input") from error
-    return [maker.call(ids, f"input[{index}]", reading) for index, ids in enumerate(tokens)]
+    return [maker.call(ids, f"input[{index}]", what) for index, ids in enumerate(tokens)]
 
 
 def _shown(vector: Rows, encoding_format: str) -> list[float] | str:

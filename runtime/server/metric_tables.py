@@ -22,9 +22,9 @@ TTFT_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.
 ITL_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 E2E_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 
-Reading = Callable[[EngineStatistics], float]
+Figure = Callable[[EngineStatistics], float]
 
-GAUGES: Sequence[tuple[str, str, Reading]] = (
+GAUGES: Sequence[tuple[str, str, Figure]] = (
     ("running_requests", "Requests in the current batch.", lambda s: s.num_running),
     ("waiting_requests", "Requests in the queue.", lambda s: s.num_waiting),
     ("waiting_tokens", "Tokens of the requests in the queue, cached or not.", lambda s: s.num_waiting_tokens),
@@ -34,7 +34,7 @@ GAUGES: Sequence[tuple[str, str, Reading]] = (
     ("kv_blocks_evictable", "Blocks of the prefix tree that no request holds.", lambda s: s.num_evictable_blocks),
     ("kv_blocks_held", "Blocks that running requests own.", lambda s: s.num_held_blocks),
 )
-COUNTERS: Sequence[tuple[str, str, Reading]] = (
+COUNTERS: Sequence[tuple[str, str, Figure]] = (
     ("prompt_tokens", "Tokens of the prompts of admitted requests.", lambda s: s.prompt_tokens),
     ("cached_tokens", "Prompt tokens that came from the prefix cache.", lambda s: s.cached_tokens),
     ("loaded_tokens", "Cached tokens that were read from a tier below the pool.", lambda s: s.loaded_tokens),
@@ -63,7 +63,7 @@ COUNTERS: Sequence[tuple[str, str, Reading]] = (
 
 
 # other servers' names → ours: (gauges, counters)
-ALIASES: dict[MetricNames, tuple[Sequence[tuple[str, Reading]], Sequence[tuple[str, Reading]]]] = {
+ALIASES: dict[MetricNames, tuple[Sequence[tuple[str, Figure]], Sequence[tuple[str, Figure]]]] = {
     "phloem": ((), ()),
     "vllm": (
         (
@@ -143,7 +143,7 @@ THROUGHPUT_SECONDS = 10.0  # at least this long it is averaged over, if it was r
 
 
 class Throughput:
-    """Tokens generated per second, between now and an earlier reading."""
+    """Tokens generated per second, between now and an earlier call."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

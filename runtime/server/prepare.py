@@ -22,6 +22,7 @@ from .formats.events import Reader, TextOnly
 from .formats.output_format import CallPlan, OutputFormat, Reading
 from .formats.thoughts import thought_limit
 from .protocol import ChatRequest, CompletionRequest, Generation, TokenizeRequest
+from .vectors_request import Read
 
 if TYPE_CHECKING:
     from ..engine.engine import Engine
@@ -61,6 +62,16 @@ def namespace_of(salt: str | None, api_key: str | None) -> str:
     return hashlib.sha256(text).hexdigest()[:32]
 
 
+def request_options(body: Generation | Read, api_key: str | None, adapter: str | None) -> RequestOptions:
+    """What any request may be given, answered or read; adapter: what its tokens go through."""
+    return RequestOptions(
+        adapter=adapter,
+        namespace=namespace_of(body.cache_salt, api_key),
+        priority=body.priority,
+        deadline_seconds=body.deadline_seconds,
+    )
+
+
 def prepare_chat(
     engine: Engine,
     body: ChatRequest,
@@ -86,7 +97,7 @@ def prepare_chat(
     if wanted is not None and reading.spec is not None and reading.spec is not spec:
         wanted = _compiled(engine, replace(wanted, spec=reading.spec))
     budget = body.max_completion_tokens if body.max_completion_tokens is not None else body.max_tokens
-    _check_length(engine, len(chat.token_ids), budget, "messages")
+    check_length(engine, len(chat.token_ids), budget, "messages")
     logprobs = (body.top_logprobs or 0) if body.logprobs else None
     sampling = _sampling(body, budget, logprobs, engine)
     call = _call(chat.token_ids, sampling, wanted, body, api_key, adapter)
@@ -116,7 +127,7 @@ def prepare_completions(
     calls = []
     for prompt in body.prompt:
         prompt_ids = prompt_tokens(engine, body, prompt)
-        _check_length(engine, len(prompt_ids), body.max_tokens, "prompt")
+        check_length(engine, len(prompt_ids), body.max_tokens, "prompt")
         echoed = body.echo and body.logprobs is not None and len(prompt_ids) > 1
         sampling = _sampling(body, body.max_tokens, body.logprobs, engine, prompt_logprobs_from=1 if echoed else None)
         calls.append(_call(prompt_ids, sampling, wanted, body, api_key, adapter))
@@ -211,16 +222,17 @@ def _compiled(engine: Engine, wanted: Wanted | None) -> Wanted | None:
     return replace(wanted, compiled=(*wanted.compiled, (began, time.monotonic())))
 
 
-def _check_length(engine: Engine, prompt_len: int, max_tokens: int | None, param: str) -> None:
+def check_length(engine: Engine, prompt_len: int, max_tokens: int | None, param: str) -> None:
     """OpenAI refuses a budget that the context cannot hold; the engine itself would cut it."""
     limit = engine.max_model_len
     if prompt_len + (max_tokens or 0) <= limit:
         return
     asked = f" and {max_tokens} for the answer" if max_tokens else ""
+    remedy = "Shorten the prompt or lower max_tokens." if max_tokens else "Shorten it."
     raise ApiError(
         400,
         f"This model's maximum context length is {limit} tokens, but the request has {prompt_len} tokens in '{param}'"
-        f"{asked}. Shorten the prompt or lower max_tokens.",
+        f"{asked}. {remedy}",
         param=param,
         code="context_length_exceeded",
     )
@@ -281,14 +293,8 @@ def _call(
     api_key: str | None,
     adapter: str | None,
 ) -> EngineCall:
-    options = RequestOptions(
-        adapter=adapter,
-        namespace=namespace_of(body.cache_salt, api_key),
-        priority=body.priority,
-        explain_cache=body.explain_cache,
-        pin_ttl=body.pin_ttl,
-        deadline_seconds=body.deadline_seconds,
-    )
+    options = request_options(body, api_key, adapter)
+    options["explain_cache"], options["pin_ttl"] = body.explain_cache, body.pin_ttl
     spec, compiled = (wanted.spec, wanted.compiled) if wanted is not None else (None, ())
     is_for_prompt = body.kv_transfer_params.do_remote_decode
     return EngineCall(prompt_ids, sampling, spec, options, is_for_prompt, compiled)

@@ -24,9 +24,9 @@ from .body import read_request
 from .description import answer, described
 from .errors import api_error, callers_names, invalid
 from .prepare import EngineCall
-from .reading import CallMaker, check_number, read_all, respond_whole, usage_of
 from .reranker import Reranker, reranker_of
 from .service import Service
+from .vector_calls import CallMaker, check_number, read_all, respond_whole, usage_of
 from .vectors_request import RerankRequest, ScoreRequest
 
 SCORES = answer("list", "id", "created", "model", "data", "usage")
@@ -127,14 +127,14 @@ class Scoring:
         try:
             if self.reranker is not None:
                 asked = [self.reranker.tokens(*pair, self.body.instruction) for pair in self.pairs]
-                reading = RequestOptions(logits_of=self.reranker.answers)
-                return [maker.call(ids, f"{second}[{index}]", reading) for index, ids in enumerate(asked)]
-            reading = RequestOptions(pooling=engine.vectors.rules.pooling)
-            firsts = [maker.call(engine.vectors.tokens(text, first), first, reading) for text in self._firsts]
+                what = RequestOptions(logits_of=self.reranker.answers)
+                return [maker.call(ids, f"{second}[{index}]", what) for index, ids in enumerate(asked)]
+            what = RequestOptions(pooling=engine.vectors.rules.pooling)
+            firsts = [maker.call(engine.vectors.tokens(text, first), first, what) for text in self._firsts]
             seconds = [engine.vectors.tokens(text, second) for _, text in self.pairs]
         except RequestError as error:
             raise api_error(error, param=error.param if error.param in self.names else second) from error
-        return firsts + [maker.call(ids, f"{second}[{index}]", reading) for index, ids in enumerate(seconds)]
+        return firsts + [maker.call(ids, f"{second}[{index}]", what) for index, ids in enumerate(seconds)]
 
 
 def _cosine(one: Rows, other: Rows) -> float:

@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...fsm import Guess
+from ...fsm.guess import KINDS
 
-MODEL = 4  # the kind of evidence that a draft model gives
-NUM_KINDS = 5
+MODEL = len(KINDS)  # the kind of evidence that a draft model gives: the first that constraints do not
+NUM_KINDS = MODEL + 1
 FIRST_RATE = 0.8
 OWN_WEIGHT, COMMON_WEIGHT = 0.15, 0.05  # of a token in the averages
 

@@ -30,17 +30,12 @@ from ..request import Request
 from .acceptance_rates import AcceptanceRates, first_rates
 from .lookup import Lookups
 from .model_drafter import ModelDrafter
-from .step_costs import step_costs
+from .step_costs import MARGIN, MAX_TRIED_TOKENS, TRY_EVERY, step_costs
 
-# What is saved must exceed what it costs by half: both are estimates, and a step that a request is spared shortens the
-# work of all only if another request takes its place. A look-up's draft that looks worth it is more often luck.
-MARGIN, LOOKUP_MARGIN = 1.5, 2.0
+LOOKUP_MARGIN = 2.0  # more than `MARGIN`: a look-up's draft that looks worth it is more often luck
 # A request's share of a step from which on forced text is looked for that was not met before: to find its tokens takes
 # about 100 us, and they are few and not all right.
 LOOK_SECONDS = 500e-6
-# What seems not to pay would never be tried again; so after as many steps of requests, a few tokens are drafted as if
-# everything paid.
-TRY_EVERY, MAX_TRIED_TOKENS = 256, 2
 
 
 class Drafter:

@@ -18,7 +18,8 @@ request's share of a step. Both are measured, and how often drafted tokens are r
 (`acceptance_rates.MODEL`). A draft goes on while its next token is expected to save more than it costs. None is made
 where that holds for no token, or where too few are left to pay for what is missing.
 
-Knows requests, the forward and the sampler. All that it changes of a request is its draft, with the evidence for that.
+Knows requests, the forward and the sampler. All that it changes of a request is its draft, with the evidence for that
+(`Request.guess`).
 """
 
 from __future__ import annotations
@@ -40,14 +41,11 @@ from ..request import Phase, Request
 from ..sample.sampler import Sampler
 from ..sample.sampler_output import SamplerOutput
 from .acceptance_rates import MODEL
-from .step_costs import step_costs
+from .step_costs import MARGIN, MAX_TRIED_TOKENS, TRY_EVERY, step_costs
 
 logger = logging.getLogger("phloem")
 
-MARGIN = 1.5  # as in `draft`: what is saved must exceed what it costs by half, since both are estimates
-# What seems not to pay would never be tried again; so after as many steps of requests one drafts a few tokens as if it
-# did, where little is missing. A fault in the draft model lets it rest as long.
-TRY_EVERY, MAX_TRIED_TOKENS, MAX_TRIED_MISSING = 256, 2, 128
+MAX_TRIED_MISSING = 128  # what seems not to pay is tried (`TRY_EVERY`) where no more tokens are missing
 WEIGHT = 0.1  # of a step in the averages of what steps and drafts take
 
 
@@ -86,6 +84,7 @@ class ModelDrafter:
     Args:
         runner: of the draft model.
         sampler: one of its own, so that what fails here leaves the engine's tables whole.
+        kv: the keys and values of the draft model.
         cost: learns what missing tokens cost.
         max_len: tokens that the draft model was made for.
         max_draft_tokens: of one draft, forced text included.

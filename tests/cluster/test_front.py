@@ -43,19 +43,15 @@ from ..runtime.server.test_adapters import (  # noqa: F401
 from ..runtime.server.test_bad_inputs import test_a_constraint_is_enforced_or_refused  # noqa: F401
 from ..runtime.server.test_openai_client import (  # noqa: F401
     test_a_chat_answers_as_the_engine_does,
-    test_a_client_that_leaves_before_the_first_token_frees_its_blocks,
-    test_a_client_that_leaves_frees_its_blocks,
     test_a_completions_token_is_among_its_likeliest,
     test_a_predicted_answer_is_the_same_in_fewer_steps,
     test_a_prompt_formatted_by_hand_is_read_with_its_special_tokens,
     test_a_required_tool_is_called_with_valid_arguments,
-    test_a_schema_that_cannot_be_enforced_is_refused_with_its_pointer,
     test_a_stop_string_may_stay_in_the_text,
     test_a_stream_says_the_same_as_an_answer,
     test_an_agents_loop_goes_on_after_its_call,
     test_an_answer_parses_into_a_pydantic_class,
     test_echo_scores_a_prompt_as_the_engine_does,
-    test_errors_are_those_that_the_client_knows,
     test_forced_text_is_jumped_over,
     test_logprobs_are_those_of_the_answer,
     test_regex_choice_and_json_object_hold_at_any_temperature,
@@ -65,6 +61,12 @@ from ..runtime.server.test_openai_client import (  # noqa: F401
     test_the_end_token_is_among_the_log_probabilities,
     test_thirty_two_clients_at_once_share_the_system_prompt,
     test_two_salts_share_nothing,
+)
+from ..runtime.server.test_openai_errors import (  # noqa: F401
+    test_a_client_that_leaves_before_the_first_token_frees_its_blocks,
+    test_a_client_that_leaves_frees_its_blocks,
+    test_a_schema_that_cannot_be_enforced_is_refused_with_its_pointer,
+    test_errors_are_those_that_the_client_knows,
 )
 from ..runtime.server.test_responses import (  # noqa: F401
     test_the_official_client_calls_tools_and_answers_calls,

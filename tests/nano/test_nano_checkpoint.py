@@ -18,7 +18,7 @@ import phloem as ph
 from phloem.runtime.models import resolve_model
 from phloem.runtime.tokenizer.tokenizer import Tokenizer
 
-from ..runtime.models.test_models import Oracle
+from ..runtime.models.oracle import Oracle
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
 

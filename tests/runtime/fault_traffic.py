@@ -23,7 +23,7 @@ from phloem.runtime.request import Delta, SamplingParams
 from .engine.test_adapters import AdaptedFakeDecoder
 from .fakes import NEVER, FakeDecoder, fake_engine, greedy_truth
 from .fault_sites import Fault, Interrupt, Watch
-from .kv_compress.test_budget import KeepingDecoder
+from .kv_compress.keeping import KeepingDecoder
 from .recurrent_fake import RecurrentFakeDecoder
 from .stepped import SteppedEngine
 

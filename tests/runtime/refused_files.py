@@ -21,8 +21,8 @@ from phloem.runtime.models.rope_config import RopeConfig
 from ..bounded import bounds  # noqa: F401 (a fixture)
 from . import hostile_files
 from .models.gguf_files import add_pieces, write_model
+from .models.oracle import save_random_model
 from .models.saved_adapters import save_adapter
-from .models.test_models import save_random_model
 from .tokenizer.test_tokenizer import byte_level_folder
 
 MUTANTS = 150

@@ -27,7 +27,8 @@ from phloem.runtime.models import Decoder
 from phloem.runtime.models.weights import Checkpoint
 from phloem.runtime.sample.sampler import Sampler
 
-from .models.test_models import CASES, save_random_model
+from .models.decoder_cases import CASES
+from .models.oracle import save_random_model
 
 SECOND = torch.device("cuda:1")
 ROOT = Path(__file__).resolve().parents[2]

@@ -15,7 +15,8 @@ from phloem.kernels.plain import ops as reference
 from phloem.runtime.execute.cuda_graphs import CudaRecorder, Step
 from phloem.runtime.models import Decoder, resolve_model
 
-from ...runtime.models.test_models import CASES, save_random_model
+from ...runtime.models.decoder_cases import CASES
+from ...runtime.models.oracle import save_random_model
 
 pytestmark = pytest.mark.gpu
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from phloem.kernels import LogitEdits
 from phloem.kernels.plain import sample as reference_sample
 
-from ..test_sample import Rows, implementation, rows_of
+from ..sample_rows import Rows, implementation, rows_of
 
 VOCAB_SIZE = 12
 NONE = torch.full((VOCAB_SIZE,), -torch.inf, dtype=torch.float64)

@@ -15,7 +15,8 @@ from phloem.runtime.execute.kv_cache import KVCache
 from phloem.runtime.execute.loading import LoadedModel, load
 from phloem.runtime.models import resolve_model
 
-from ..models.test_models import CASES, save_random_model
+from ..models.decoder_cases import CASES
+from ..models.oracle import save_random_model
 
 WITH_BITS = ph.SamplingParams(max_tokens=4, temperature=0.0, ignore_eos=True, logprobs=3)
 

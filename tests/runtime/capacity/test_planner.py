@@ -19,8 +19,9 @@ from phloem.runtime.models import Decoder, ModelConfig, count_parameters, read_a
 from phloem.runtime.models.weights import TORCH_TYPES
 from phloem.runtime.number_types import KV_BYTES, KVNumberType, NumberType
 
+from ..models.decoder_cases import CASES
+from ..models.oracle import save_random_model
 from ..models.saved_adapters import ALL, save_adapter
-from ..models.test_models import CASES, save_random_model
 
 GIB = 1 << 30
 LATENT_CASES = ["youtu", "youtu-whole-queries", "minicpm3"]

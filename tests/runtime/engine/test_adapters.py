@@ -28,8 +28,8 @@ from phloem.runtime.models import AdaptedRows, Adapter, resolve_model
 from phloem.runtime.request import Completion, SamplingParams
 
 from ..fakes import EOS, FakeDecoder, fake_engine, greedy_truth, logits_after
+from ..models.oracle import Oracle
 from ..models.saved_adapters import ALL, merged, save_adapter
-from ..models.test_models import Oracle
 from ..stepped import SteppedEngine
 
 EVERY = r".*_proj"

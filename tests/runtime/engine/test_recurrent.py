@@ -20,7 +20,8 @@ from phloem.runtime.models.architectures import ARCHITECTURES
 from phloem.runtime.request import SamplingParams
 
 from ..fakes import fake_engine
-from ..models.test_models import CASES, Oracle, save_random_model
+from ..models.decoder_cases import CASES
+from ..models.oracle import Oracle, save_random_model
 from ..recurrent_fake import RecurrentFakeDecoder
 from ..traffic import check_traffic
 from .test_run_ahead import ALL_PARAMS, PROMPTS, ask, params_of, truth

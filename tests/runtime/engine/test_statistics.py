@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phloem.runtime.engine.engine import Engine
-from phloem.runtime.engine.statistics import COUNTERS, EngineStatistics
+from phloem.runtime.engine.statistics import COUNTED, EngineStatistics
 from phloem.runtime.engine.warmup import warm_up
 from phloem.runtime.request import SamplingParams
 
@@ -25,8 +25,8 @@ STATE |= {"running_adapters", "waiting_adapters"}
 
 def test_every_figure_is_a_state_or_a_counter() -> None:
     """So no counter that is added later is forgotten when they are set to zero."""
-    assert {field.name for field in fields(EngineStatistics)} == STATE | set(COUNTERS)
-    assert not STATE & set(COUNTERS)
+    assert {field.name for field in fields(EngineStatistics)} == STATE | set(COUNTED)
+    assert not STATE & set(COUNTED)
 
 
 @pytest.mark.parametrize("tiers", [False, True])
@@ -43,7 +43,7 @@ def test_warm_up_leaves_no_trace(tiers: bool, tmp_path: Path) -> None:
             "it did something"
         )
         after = engine.statistics()
-        assert {name: getattr(after, name) for name in COUNTERS} == dict.fromkeys(COUNTERS, 0)
+        assert {name: getattr(after, name) for name in COUNTED} == dict.fromkeys(COUNTED, 0)
         assert after.hit_rate == 0.0 and after.num_free_blocks == before.num_free_blocks
         report = engine.cache_report()
         assert report.num_recorded_requests == report.num_evicted_blocks == report.prompt_tokens == 0
@@ -56,7 +56,7 @@ def test_warm_up_leaves_no_trace(tiers: bool, tmp_path: Path) -> None:
 
 def counted(engine: Engine) -> dict[str, int]:
     statistics = engine.statistics()
-    return {name: getattr(statistics, name) for name in COUNTERS}
+    return {name: getattr(statistics, name) for name in COUNTED}
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -86,7 +86,7 @@ def test_counters_move_with_every_step_and_never_back(seed: int) -> None:
         engine.step()
         open_ids = [name for name in open_ids if name in engine._requests]
         now = counted(engine)
-        assert all(now[name] >= before[name] for name in COUNTERS)
+        assert all(now[name] >= before[name] for name in COUNTED)
         admitted = [request for request in requests if request.admitted_before]
         assert now["prompt_tokens"] == sum(request.num_prompt_tokens for request in admitted)
         assert now["cached_tokens"] == sum(request.usage.cached_tokens for request in admitted)

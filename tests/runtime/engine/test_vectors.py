@@ -28,7 +28,8 @@ from phloem.runtime.readout import POOLINGS, Pooling, Readout
 from phloem.runtime.request import SamplingParams
 from phloem.runtime.tokenizer.tokenizer import Tokenizer
 
-from ..models.test_models import CASES, random_ids, save_random_model
+from ..models.decoder_cases import CASES
+from ..models.oracle import random_ids, save_random_model
 
 Rows = npt.NDArray[np.float32]
 SHAPES = ("qwen3", "qwen3-base-untied", "llama-gqa", "gemma3", "minicpm3", "lfm2")

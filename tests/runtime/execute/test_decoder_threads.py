@@ -13,7 +13,8 @@ from phloem.kernels import ops, use_threads
 from phloem.runtime.execute.kv_cache import KVCache
 from phloem.runtime.models import Decoder
 
-from ..models.test_models import CASES, save_random_model
+from ..models.decoder_cases import CASES
+from ..models.oracle import save_random_model
 
 WIDE = {"head_dim": 16, "num_hidden_layers": 3}
 MODELS = {"norms of heads": CASES["qwen3"], "norms after, caps, windows": CASES["gemma2"]}

@@ -13,7 +13,7 @@ from phloem.runtime.execute.kv_cache import KVCache
 from phloem.runtime.execute.loading import load, pool_size
 from phloem.runtime.models import ModelConfig, resolve_model
 
-from ..models.test_models import save_random_model
+from ..models.oracle import save_random_model
 
 GPU = torch.device("cuda", 0)
 FREE = 8 << 30

@@ -23,7 +23,7 @@ import phloem as ph
 from phloem.runtime.execute.kv_cache import KVCache
 from phloem.runtime.kv_compress.policy import NUM_SINKS, POOL_WIDTH, WINDOW
 
-from ..models.test_models import assert_likeliest
+from ..models.oracle import assert_likeliest
 from ..models.test_parity import LATENTS, save_confident_model
 
 SHAPES: dict[str, tuple[str, dict[str, Any]]] = {

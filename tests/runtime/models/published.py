@@ -17,7 +17,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from .test_models import save_random_model
+from .oracle import save_random_model
 
 Tensors = dict[str, Tensor]
 Numbers = np.ndarray[Any, Any]

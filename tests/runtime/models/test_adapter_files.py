@@ -15,9 +15,10 @@ from phloem.errors import ModelError
 from phloem.kernels import LoraLayers, LoraSegment, narrow_segments, plan_lora
 from phloem.runtime.models import AdaptedRows, Adapter, Decoder, ModelConfig, count_parameters, read_adapter, scoped
 
+from .decoder_cases import CASES
+from .oracle import Oracle, PagedRun, random_ids, save_random_model
 from .published import FORMATS, publish
 from .saved_adapters import ALL, FILE, merged, save_adapter
-from .test_models import CASES, Oracle, PagedRun, random_ids, save_random_model
 
 CPU = torch.device("cpu")
 QV = r".*\.(q_proj|v_proj)"

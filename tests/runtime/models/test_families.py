@@ -16,8 +16,8 @@ from phloem.runtime.models.json_file import Fields
 from phloem.runtime.models.model_types import BY_MODEL_TYPE
 from phloem.runtime.models.named_architecture import WITH_IMAGES, named_architecture
 
+from .decoder_cases import CASES
 from .test_language_parts import CASES as LANGUAGE_PARTS
-from .test_models import CASES
 
 # families of text decoders that many people run; those that do not load are named below
 OFTEN_RUN = [

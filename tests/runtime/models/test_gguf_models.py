@@ -22,8 +22,9 @@ from phloem.runtime.models.gguf.unpack import grouped
 from phloem.runtime.models.weights import TORCH_TYPES
 from phloem.runtime.request import SamplingParams
 
+from .decoder_shapes import LLAMA3, QWEN2_MOE, QWEN3_MOE, YARN
 from .gguf_files import FEW_BITS, KIND, PLAIN, add_pieces, dequantised, random_blocks, write_model
-from .test_models import LLAMA3, QWEN2_MOE, QWEN3_MOE, YARN, Oracle, PagedRun, random_ids, save_random_model
+from .oracle import Oracle, PagedRun, random_ids, save_random_model
 
 WIDE = {"hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 4}
 WIDEST = {"hidden_size": 256, "intermediate_size": 256, "num_attention_heads": 4}  # whole blocks of 256

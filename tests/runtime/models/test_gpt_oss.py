@@ -10,7 +10,7 @@ import pytest
 import phloem as ph
 
 from ..tokenizer.harmony import harmony_folder
-from .test_models import Oracle
+from .oracle import Oracle
 from .test_mxfp4_models import publish
 
 GREEDY = ph.SamplingParams(max_tokens=40, temperature=0.0)

@@ -14,7 +14,8 @@ import torch
 from phloem.errors import ModelError
 from phloem.runtime.models import Decoder, ModelConfig
 
-from .test_models import DELTA, Oracle, PagedRun, random_ids
+from .decoder_shapes import DELTA
+from .oracle import Oracle, PagedRun, random_ids
 
 TEXT: dict[str, Any] = {
     "vocab_size": 131,

@@ -17,7 +17,8 @@ from phloem.runtime.models import Decoder, ModelConfig
 from phloem.runtime.models.reader import Reader
 
 from ..capacity.test_planner import config_only
-from .test_models import CASES, Oracle, PagedRun, random_ids, save_random_model
+from .decoder_cases import CASES
+from .oracle import Oracle, PagedRun, random_ids, save_random_model
 
 PROJECTIONS = ("gate_up_proj", "down_proj")
 

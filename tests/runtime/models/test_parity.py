@@ -13,7 +13,7 @@ import torch
 import phloem as ph
 from phloem.runtime.models import resolve_model
 
-from .test_models import Oracle
+from .oracle import Oracle
 
 LLAMA3 = {
     "rope_type": "llama3",

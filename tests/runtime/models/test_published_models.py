@@ -16,8 +16,9 @@ from phloem.kernels.linear_weight import Quantise
 from phloem.runtime.capacity.planner import plan
 from phloem.runtime.models import Decoder, ModelConfig
 
+from .decoder_shapes import DEEPSEEK, QWEN3_MOE
+from .oracle import Oracle, PagedRun, random_ids
 from .published import FORMATS, publish
-from .test_models import DEEPSEEK, QWEN3_MOE, Oracle, PagedRun, random_ids
 
 LLAMA = {"hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 4}
 # name: (architecture, what differs from the tests' small model, formats)

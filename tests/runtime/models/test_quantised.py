@@ -13,7 +13,8 @@ from phloem.runtime.config import EngineConfig
 from phloem.runtime.execute.loading import allocate_pool, load
 from phloem.runtime.models import resolve_model
 
-from .test_models import CASES, save_random_model
+from .decoder_cases import CASES
+from .oracle import save_random_model
 
 PROMPTS = ["The invoice of", "Ada Lovelace was born in", "A table for two at", "{"]
 GREEDY = ph.SamplingParams(max_tokens=24, temperature=0.0, ignore_eos=True)

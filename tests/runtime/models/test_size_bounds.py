@@ -12,7 +12,8 @@ from phloem.errors import ModelError
 from phloem.runtime.models import ModelConfig
 from phloem.runtime.models.adapter_config import AdapterConfig
 
-from .test_models import CASES, DEEPSEEK, QWEN2_MOE, SMALL
+from .decoder_cases import CASES
+from .decoder_shapes import DEEPSEEK, QWEN2_MOE, SMALL
 
 LLAMA = {**SMALL, "architectures": ["LlamaForCausalLM"], "head_dim": 8, "num_key_value_heads": 1}
 LATENT = {**SMALL, **DEEPSEEK, "architectures": ["DeepseekV3ForCausalLM"]}

@@ -14,7 +14,9 @@ from safetensors.torch import load_file, save_file
 from phloem.errors import ModelError
 from phloem.runtime.models import Decoder, ModelConfig, resolve_model
 
-from .test_models import CASES, LLAMA3, PagedRun, random_ids, save_random_model
+from .decoder_cases import CASES
+from .decoder_shapes import LLAMA3
+from .oracle import PagedRun, random_ids, save_random_model
 
 
 @pytest.fixture(scope="module")

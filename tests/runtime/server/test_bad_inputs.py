@@ -10,7 +10,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from .bad_inputs import ENGINE_CASES, PROTOCOL_CASES, Case
+from .bad_constraints import ENGINE_CASES
+from .bad_inputs import PROTOCOL_CASES, Case
 from .conftest import KEY, Served
 from .fakes import FakeAsyncEngine
 from .wire import client

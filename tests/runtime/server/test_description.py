@@ -9,7 +9,8 @@ from typing import Any
 import jsonschema
 import pytest
 
-from .bad_inputs import ENGINE_CASES, PROTOCOL_CASES, Case
+from .bad_constraints import ENGINE_CASES
+from .bad_inputs import PROTOCOL_CASES, Case
 from .wire import client
 
 DOCUMENT = client().get("/openapi.json").json()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -254,111 +253,6 @@ def test_special_token_text_stays_text(served: Served, openai_client: OpenAI) ->
         model="nano", messages=[{"role": "user", "content": names}], max_tokens=1
     )
     assert answer.usage.prompt_tokens == len(shown)
-
-
-def test_a_client_that_leaves_frees_its_blocks(served: Served, openai_client: OpenAI) -> None:
-    before = served.settle().completion_tokens
-    stream = openai_client.chat.completions.create(
-        model="nano",
-        messages=[{"role": "user", "content": DOCUMENT}],
-        stream=True,
-        n=8,  # long enough to notice, on a busy machine too, that the client is gone
-        max_tokens=3000,
-        extra_body={"ignore_eos": True},
-    )
-    for _ in range(5):
-        next(iter(stream))
-    stream.close()
-    statistics = served.settle()
-    assert 0 < statistics.completion_tokens - before < 23_000
-
-
-def test_a_client_that_leaves_before_the_first_token_frees_its_blocks(served: Served) -> None:
-    with served.client() as client, pytest.raises(openai.APITimeoutError):
-        client.completions.create(
-            model="nano", prompt=[5] * 900, max_tokens=3000, extra_body={"ignore_eos": True}, timeout=0.15
-        )
-    served.settle()
-
-
-def test_errors_are_those_that_the_client_knows(served: Served, openai_client: OpenAI) -> None:
-    create = openai_client.chat.completions.create
-    with pytest.raises(openai.NotFoundError) as missing:
-        create(model="gpt-4", messages=HELLO)
-    assert missing.value.code == "model_not_found" and missing.value.param == "model"
-    with pytest.raises(openai.BadRequestError) as odd:
-        create(model="nano", messages=HELLO, temperature=3)
-    assert odd.value.param == "temperature"
-    with pytest.raises(openai.BadRequestError) as empty:
-        create(model="nano", messages=[])
-    assert empty.value.param == "messages"
-    with pytest.raises(openai.BadRequestError) as long:
-        create(model="nano", messages=[{"role": "user", "content": DOCUMENT * 500}])
-    assert long.value.code == "context_length_exceeded" and "4096" in str(long.value)
-    with pytest.raises(openai.NotFoundError):
-        openai_client.images.generate(model="nano", prompt="Hi")
-    with served.client("sk-wrong") as stranger, pytest.raises(openai.AuthenticationError) as wrong:
-        stranger.models.list()
-    assert wrong.value.code == "invalid_api_key"
-    assert [model.id for model in openai_client.models.list()] == ["nano"]
-    assert openai_client.models.retrieve("nano").id == "nano"
-
-
-def test_a_schema_that_cannot_be_enforced_is_refused_with_its_pointer(openai_client: OpenAI) -> None:
-    schema = {
-        "type": "object",
-        "properties": {"tags": {"type": "array", "uniqueItems": True, "contains": {"enum": [1, 2]}, "minContains": 2}},
-    }
-    for stream in (False, True):
-        with pytest.raises(openai.BadRequestError) as refused:
-            openai_client.chat.completions.create(
-                model="nano",
-                messages=HELLO,
-                stream=stream,
-                response_format={"type": "json_schema", "json_schema": {"name": "x", "schema": schema}},
-            )
-        assert refused.value.code == "unsupported_json_schema" and refused.value.param == "response_format"
-        assert refused.value.body["pointer"] == "/properties/tags/uniqueItems"
-
-
-def test_a_full_queue_asks_to_come_back(nano: LoadedModel) -> None:
-    with serving(nano, num_blocks=512, device="cpu", max_running_requests=1, max_waiting_requests=1) as served:
-        statuses: list[int] = []
-        lock = threading.Lock()
-
-        def ask() -> None:
-            with served.client() as client:
-                try:
-                    client.completions.create(
-                        model="nano", prompt="Hi", max_tokens=200, extra_body={"ignore_eos": True}
-                    )
-                    status = 200
-                except openai.RateLimitError as error:
-                    assert int(error.response.headers["retry-after"]) >= 1
-                    assert error.code == "rate_limit_exceeded"
-                    status = 429
-            with lock:
-                statuses.append(status)
-
-        threads = [threading.Thread(target=ask) for _ in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert sorted(set(statuses)) == [200, 429] and len(statuses) == 8
-        served.settle()
-
-
-def test_a_stream_that_outlasts_the_drain_ends_with_an_error(nano: LoadedModel) -> None:
-    with serving(nano, num_blocks=512, device="cpu", drain_timeout=0.2) as served, served.client() as client:
-        stream = client.completions.create(
-            model="nano", prompt="Hi", max_tokens=4000, stream=True, extra_body={"ignore_eos": True}
-        )
-        next(iter(stream))
-        served.terminate()
-        with pytest.raises(openai.APIError, match="shutting down"):
-            list(stream)
-    assert not served.async_engine.is_alive
 
 
 def test_an_agents_loop_goes_on_after_its_call(openai_client: OpenAI) -> None:

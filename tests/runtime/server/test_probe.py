@@ -13,7 +13,7 @@ import torch
 
 from phloem.errors import EngineStopped, PhloemError, QueueFull
 from phloem.runtime.engine.async_engine import AsyncEngine
-from phloem.runtime.engine.statistics import COUNTERS
+from phloem.runtime.engine.statistics import COUNTED
 from phloem.runtime.request import SamplingParams
 from phloem.runtime.server.probe import GLANCE, Probe
 
@@ -222,7 +222,7 @@ def test_a_probe_is_in_no_sum_and_no_cache() -> None:
     engine.generate([5], SamplingParams(max_tokens=7, temperature=0.0, ignore_eos=True), is_probe=True)
     after = engine.statistics()
     work = ("num_steps", "num_ahead", "num_forwards", "num_computed_tokens", "jumped_tokens")
-    for name in COUNTERS:
+    for name in COUNTED:
         if name not in work:
             assert getattr(after, name) == getattr(before, name), name
     assert after.num_computed_tokens > before.num_computed_tokens

@@ -15,7 +15,7 @@ from phloem.runtime.config import EngineConfig
 from phloem.runtime.execute.loading import LoadedModel, load
 from phloem.runtime.server.formats.thoughts import BEGIN, END
 
-from ..models.test_models import save_random_model
+from ..models.oracle import save_random_model
 from .conftest import serving
 
 TEMPLATE = """\

@@ -22,7 +22,7 @@ from phloem.runtime.server.reranker import INSTRUCTION, QWEN3, Reranker
 from phloem.runtime.tokenizer.tokenizer import Tokenizer
 
 from ..engine.test_vectors import write_tokenizer
-from ..models.test_models import save_random_model
+from ..models.oracle import save_random_model
 from .conftest import Served, serving
 
 TEXTS = ["Tarvin Ledmo is a baker.", "The boat is green.", "Tarvin Ledmo is a baker.", "x"]

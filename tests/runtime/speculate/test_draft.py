@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from phloem.fsm import Guess
-from phloem.runtime.speculate.draft import TRY_EVERY, Drafter
+from phloem.runtime.speculate.draft import Drafter
+from phloem.runtime.speculate.step_costs import TRY_EVERY
 
 
 class ForcedCursor:

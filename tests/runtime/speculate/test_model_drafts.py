@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,106 +12,25 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from safetensors.torch import load_file, save_file
 
-from phloem.errors import ConfigError
 from phloem.runtime.config import EngineConfig
-from phloem.runtime.constrain.spec import ConstraintSpec, json_schema, regex
 from phloem.runtime.execute.loading import LoadedModel, load
-from phloem.runtime.models import resolve_model
 from phloem.runtime.request import SamplingParams
 
-from ..fakes import EOS, NEVER, FakeDecoder, expect_short_answers, fake_engine, greedy_truth, logits_after
+from ..fakes import EOS, NEVER, expect_short_answers, greedy_truth, logits_after
 from ..stepped import SteppedEngine
-from ..traffic import Said, check_traffic, listen
-
-SCHEMA = {
-    "type": "object",
-    "properties": {"a": {"type": "string", "maxLength": 12}, "b": {"type": "array", "items": {"enum": ["to", "be"]}}},
-    "required": ["a", "b"],
-}
-CONSTRAINTS: list[ConstraintSpec | None] = [None, regex("[a-e ]{0,30}(be|is)"), json_schema(SCHEMA)]
-ALL_PARAMS: list[dict[str, Any]] = [
-    {"temperature": 0.0, "ignore_eos": True},
-    {"temperature": 0.8, "top_p": 0.9},
-    {"temperature": 1.0, "frequency_penalty": 0.5, "repetition_penalty": 1.1, "min_tokens": 9},
-    {"temperature": 0.0, "logprobs": 2, "stop": ("e t", "\x07\x07", "q")},
-    {"temperature": 0.7, "top_k": 3, "logit_bias": {EOS: 4.0, 101: 2.0}, "logprobs": 0},
-    {"temperature": 0.0, "prompt_logprobs_from": 1, "logprobs": 1},
-    {"temperature": 1.0, "stop_token_ids": (113, 40, 7), "min_p": 0.1},
-    {"temperature": 1.0, "allowed_token_ids": tuple(range(30, 70))},
-]
-PROMPTS = [tuple(b"to be or not to be, that is the question"), tuple(b"be or not to be"), tuple(range(20)), (7,) * 21]
-Asked = tuple[int, int, int, int, int]  # prompt, parameters, constraint, max_tokens, seed
-
-
-class NoisyDecoder(FakeDecoder):
-    """Believes nearly what the fake model believes."""
-
-    def believed(self, context: list[int]) -> np.ndarray:
-        noise: np.ndarray = logits_after([*context, 1])
-        return logits_after(context) + 0.5 * noise
-
-
-class OtherDecoder(FakeDecoder):
-    """Believes something else."""
-
-    def believed(self, context: list[int]) -> np.ndarray:
-        return logits_after([*context, 2])
-
-
-class ConfusedDecoder(FakeDecoder):
-    """Fails now and then."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.num_calls = 0
-
-    def forward(self, *args: Any) -> torch.Tensor:
-        self.num_calls += 1
-        if self.num_calls % 3 == 0:
-            raise RuntimeError("confused")
-        return super().forward(*args)
-
-
-DRAFTERS = {"same": FakeDecoder, "noisy": NoisyDecoder, "other": OtherDecoder, "confused": ConfusedDecoder}
-
-
-def engine_with(drafter: str | None, *, length: int = 0, **settings: Any) -> SteppedEngine:
-    """length: of all drafts, whether that pays or not; 0: as it pays."""
-    engine: SteppedEngine = fake_engine(draft_decoder=None if drafter is None else DRAFTERS[drafter](), **settings)
-    if length:
-        model = engine._stepper._drafter.model
-        model._best_length = lambda request, chance, limit: max(0, min(limit, length))
-        model._pays = lambda *asked: True
-    return engine
-
-
-def params_of(which: int, max_tokens: int, seed: int) -> SamplingParams:
-    params = ALL_PARAMS[which]
-    at_least = min(params.get("min_tokens", 0), max_tokens)
-    return SamplingParams(max_tokens=max_tokens, seed=seed, **{**params, "min_tokens": at_least})
-
-
-def ask(engine: SteppedEngine, asked: Asked) -> str:
-    prompt, which, constraint, max_tokens, seed = asked
-    return engine.add(list(PROMPTS[prompt]), params_of(which, max_tokens, seed), CONSTRAINTS[constraint])
-
-
-@cache
-def truth(asked: Asked) -> Said:
-    """What a request says alone, one token after the other, without a cache."""
-    engine = engine_with(None, prefix_cache=False, jump="off", lookup_drafts=False)
-    ask(engine, asked)
-    (said,) = listen(engine).values()
-    assert engine.statistics().drafted_tokens == 0
-    return said
-
-
-def is_possible(asked: Asked) -> bool:
-    """Token rules and constraints exclude each other."""
-    return not ("allowed_token_ids" in ALL_PARAMS[asked[1]] and asked[2])
-
+from ..traffic import check_traffic, listen
+from .drafting import (
+    ALL_PARAMS,
+    CONSTRAINTS,
+    DRAFTERS,
+    PROMPTS,
+    ask,
+    engine_with,
+    is_possible,
+    params_of,
+    truth,
+)
 
 EVERY = [
     asked
@@ -236,84 +151,6 @@ def likeliest(context: list[int]) -> dict[int, float]:
     return dict(zip(top.tolist(), (weights / weights.sum()).tolist(), strict=True))
 
 
-class Watch:
-    """A clock that moves when a decoder computes."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-    def wrap(self, decoder: FakeDecoder, seconds: float, token_seconds: float = 0.0) -> FakeDecoder:
-        """The decoder, whose forwards take as long."""
-        plain = decoder.forward
-
-        def forward(token_ids: torch.Tensor, *others: Any) -> torch.Tensor:
-            self.now += seconds + token_seconds * len(token_ids)
-            return plain(token_ids, *others)
-
-        decoder.forward = forward  # type: ignore[method-assign]
-        return decoder
-
-
-def drafted_share(drafter: FakeDecoder, seconds: float, token_seconds: float = 0.0, max_tokens: int = 400) -> float:
-    """How many tokens are drafted for each that is said, next to a model whose step takes 1 s, and 0.05 s a token."""
-    watch = Watch()
-    engine: SteppedEngine = fake_engine(
-        decoder=watch.wrap(FakeDecoder(), 1.0, 0.05),
-        draft_decoder=watch.wrap(drafter, seconds, token_seconds),
-        stopwatch=watch,
-        lookup_drafts=False,
-        num_blocks=256,
-    )
-    params = SamplingParams(max_tokens=max_tokens, temperature=0.0, ignore_eos=True)
-    return engine.generate(list(PROMPTS[0]) * 8, params).usage.drafted_tokens / max_tokens
-
-
-def test_drafts_are_as_long_as_cost_and_acceptance_make_it_worth() -> None:
-    assert drafted_share(FakeDecoder(), 0.05) > 0.8
-    assert drafted_share(FakeDecoder(), 1.2) < 0.1
-    assert drafted_share(OtherDecoder(), 0.05) < 0.15
-    assert drafted_share(NoisyDecoder(), 0.01) > drafted_share(NoisyDecoder(), 0.3)
-
-
-def test_a_step_that_requests_share_is_less_to_save() -> None:
-    prices = []
-    for num_requests in (1, 8):
-        model = engine_with("same")._stepper._drafter.model
-        model.observe_step(num_requests, num_requests, 1.0)
-        model._token_seconds = 0.05
-        prices.append(model._price)
-    assert prices[1] > 2 * prices[0]
-
-
-def test_few_tokens_that_are_left_do_not_pay_for_a_long_prompt() -> None:
-    assert drafted_share(FakeDecoder(), 0.05, 0.01, max_tokens=40) > 0.5
-    drafter = FakeDecoder()
-    watch = Watch()
-    engine: SteppedEngine = fake_engine(
-        decoder=watch.wrap(FakeDecoder(), 1.0, 0.05), draft_decoder=watch.wrap(drafter, 0.05, 0.2), stopwatch=watch
-    )
-    long = SamplingParams(max_tokens=40, temperature=0.0, ignore_eos=True)
-    engine.generate(list(PROMPTS[0]), long)  # what the draft model's prompts cost is known from here on
-    assert engine.generate([9] * 150, SamplingParams(max_tokens=8, temperature=0.0)).usage.drafted_tokens == 0
-
-
-def test_a_second_request_finds_the_draft_models_keys_too() -> None:
-    drafter = FakeDecoder()
-    watch = Watch()
-    engine: SteppedEngine = fake_engine(
-        draft_decoder=watch.wrap(drafter, 0.0, 1.0), stopwatch=lambda: 0.0, lookup_drafts=False
-    )
-    params = SamplingParams(max_tokens=8, temperature=0.0, ignore_eos=True)
-    engine.generate(list(range(80)), params)
-    assert watch.now > 80
-    before = watch.now
-    engine.generate([*range(78), 5, 6], params)
-    assert watch.now - before < 20
-
-
 def test_a_model_that_fails_costs_nothing_but_drafts() -> None:
     engine = engine_with("confused", lookup_drafts=False)
     params = SamplingParams(max_tokens=40, temperature=0.0, ignore_eos=True)
@@ -321,6 +158,38 @@ def test_a_model_that_fails_costs_nothing_but_drafts() -> None:
     assert list(completion.token_ids) == greedy_truth(PROMPTS[0], 40)
     assert engine.core._stepper._drafter.model is not None
     assert engine.core._stepper._drafter.model.num_failed == 1 and engine.statistics().num_recoveries == 0
+
+
+def test_nothing_is_drafted_after_an_end_token() -> None:
+    engine = engine_with("same", length=5, jump="off", lookup_drafts=False)
+    model, drafts = engine._stepper._drafter.model, list[list[int]]()
+    draft = model.draft
+
+    def watched(turns: Any) -> None:
+        draft(turns)
+        drafts.extend(turn.request.draft for turn in turns)
+
+    model.draft = watched
+    often = SamplingParams(max_tokens=60, temperature=1.0, seed=1, ignore_eos=True, logit_bias={EOS: 3.0})
+    engine.generate(list(PROMPTS[0]), often)
+    assert any(EOS in tokens for tokens in drafts)
+    assert not any(EOS in tokens[:-1] for tokens in drafts)
+
+
+def test_drafts_take_up_rows_of_tables_only_while_they_are_made() -> None:
+    engine, sizes = engine_with("same", length=2, jump="off", lookup_drafts=False), set()
+    engine.add(list(PROMPTS[0]), SamplingParams(max_tokens=60, ignore_eos=True, frequency_penalty=0.5))
+    while engine.has_work:
+        engine.step()
+        sizes.add(engine._stepper._drafter.model._sampler.num_table_bytes)
+    assert len(sizes - {0}) == 1
+
+
+def test_a_fault_empties_the_tables_of_the_draft_model() -> None:
+    engine = engine_with("confused", length=2, jump="off", lookup_drafts=False)
+    engine.generate(list(PROMPTS[0]), SamplingParams(max_tokens=40, ignore_eos=True, frequency_penalty=0.5))
+    model = engine._stepper._drafter.model
+    assert (model.num_failed, model._sampler.num_table_bytes) == (1, 0)
 
 
 @pytest.fixture(scope="module")
@@ -375,55 +244,3 @@ def test_the_pool_of_a_memory_has_fewer_blocks_with_a_draft_model(nano: LoadedMo
         for one in (nano, replace(nano, draft_decoder=None))
     ]
     assert sizes[0] == sizes[1] // 2
-
-
-def refused(message: str, folder: Path, **settings: Any) -> None:
-    with pytest.raises(ConfigError, match=message):
-        load(EngineConfig(device="cpu", speculative_model=str(folder), **settings))
-
-
-def test_a_model_that_does_not_go_with_it_is_refused_by_name(tmp_path: Path) -> None:
-    refused("speculative_model: it drafts, and max_draft_tokens is 0", tmp_path, max_draft_tokens=0)
-    nano = resolve_model("nano")
-    other = tmp_path / "other"
-    shutil.copytree(nano, other)
-    fields = json.loads((other / "config.json").read_text())
-    (other / "config.json").write_text(json.dumps({**fields, "vocab_size": 1300}))
-    refused("speculative_model: .* has 1300 token ids, the model has 1280", other)
-    (other / "config.json").write_text(json.dumps(fields))
-    pieces = (other / "tokenizer.model").read_bytes()
-    assert pieces.count(b"\n\x03the") == 1
-    (other / "tokenizer.model").write_bytes(pieces.replace(b"\n\x03the", b"\n\x03thq"))
-    refused("speculative_model: .* has another vocabulary: token .* is b'thq', the model's is b'the'", other)
-
-
-def test_a_model_for_vectors_neither_drafts_nor_is_drafted_for(tmp_path: Path) -> None:
-    nano, folder = resolve_model("nano"), tmp_path / "vectors"
-    shutil.copytree(nano, folder)
-    fields = json.loads((nano / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**fields, "tie_word_embeddings": False}))
-    weights = load_file(nano / "model.safetensors")
-    save_file({name.removeprefix("model."): weight for name, weight in weights.items()}, folder / "model.safetensors")
-    refused(f"speculative_model: {folder} makes vectors and no text", folder)
-    refused("speculative_model: the model makes vectors and no text", nano, model=str(folder))
-
-
-def test_a_model_with_recurrent_layers_neither_drafts_nor_is_drafted_for(tmp_path: Path) -> None:
-    fields = {
-        "architectures": ["Lfm2ForCausalLM"],
-        "vocab_size": 1280,
-        "hidden_size": 64,
-        "intermediate_size": 64,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-        "num_key_value_heads": 2,
-        "max_position_embeddings": 512,
-        "norm_eps": 1e-5,
-        "layer_types": ["conv", "full_attention"],
-        "conv_L_cache": 3,
-        "conv_bias": False,
-        "block_auto_adjust_ff_dim": False,
-    }
-    (tmp_path / "config.json").write_text(json.dumps(fields))
-    refused(f"speculative_model: {tmp_path} has recurrent layers", tmp_path)
-    refused("speculative_model: the model has recurrent layers", resolve_model("nano"), model=str(tmp_path))

@@ -15,8 +15,8 @@ from starlette.responses import Response
 from ...errors import RequestError
 from ..engine.vectors import READ
 from ..request import Delta, RequestOptions
-from .errors import ApiError, api_error, dump_json, invalid
-from .prepare import EngineCall, namespace_of
+from .errors import api_error, dump_json, invalid
+from .prepare import EngineCall, check_length, request_options
 from .replies import usage_body
 from .request_record import RequestRecord
 from .service import Service
@@ -36,24 +36,16 @@ class CallMaker:
 
     def __init__(self, engine: Engine, body: Read, api_key: str | None, adapter: str | None) -> None:
         self._engine = engine
-        self._options = RequestOptions(
-            adapter=adapter,
-            namespace=namespace_of(body.cache_salt, api_key),
-            priority=body.priority,
-            deadline_seconds=body.deadline_seconds,
-        )
+        self._options = request_options(body, api_key, adapter)
 
-    def call(self, tokens: Sequence[int], param: str, reading: RequestOptions) -> EngineCall:
-        """A call for token ids, `reading` says what is read. Raises ApiError, which names `param`."""
+    def call(self, tokens: Sequence[int], param: str, what: RequestOptions) -> EngineCall:
+        """A call for token ids, `what` says what is read. Raises ApiError, which names `param`."""
         try:
             ids = self._engine.request_factory.token_ids(tokens)
         except RequestError as error:
             raise api_error(error, param=param) from error
-        limit = self._engine.max_model_len
-        if len(ids) > limit:
-            text = f"This model's maximum context length is {limit} tokens, but '{param}' has {len(ids)}. Shorten it."
-            raise ApiError(400, text, param=param, code="context_length_exceeded")
-        return EngineCall(ids, READ, None, {**self._options, **reading})
+        check_length(self._engine, len(ids), None, param)
+        return EngineCall(ids, READ, None, {**self._options, **what})
 
 
 def check_number(service: Service, number: int, param: str) -> None:

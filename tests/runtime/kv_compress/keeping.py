@@ -1,0 +1,113 @@
+"""A model that reads only the keys that it kept, and what it says when a policy lets go of the others."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+import torch
+
+from phloem.kernels import AttentionPlan
+from phloem.runtime.engine.engine import Engine
+from phloem.runtime.execute.kv_cache import KVCache
+from phloem.runtime.kv_compress.policy import NUM_SINKS, POOL_WIDTH, WINDOW
+from phloem.runtime.sampling_params import SamplingParams
+
+from ..fakes import FakeDecoder, FakeModelConfig, fake_engine, logits_after
+
+Token = tuple[int, int]  # id, position
+SCALE, MIDDLE, FINE = 1 / 512, 128, 8192
+
+
+class KeepingDecoder(FakeDecoder):
+    """Answers from the ids and positions whose KV it finds.
+
+    Its keys are ids and a little of their positions, so that no two are equal; a query is an id from the middle of all.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(FakeModelConfig(attention_scale=SCALE))
+        self.num_watched = 0
+
+    def forward(
+        self,
+        token_ids: torch.Tensor,
+        positions: torch.Tensor,
+        kv_cache: KVCache,
+        plan: AttentionPlan,
+        slots: torch.Tensor,
+        logits_rows: torch.Tensor | None,
+        watch: Callable[[int, torch.Tensor], None] | None = None,
+    ) -> torch.Tensor:
+        if watch is None:
+            return super().forward(token_ids + positions / FINE, positions, kv_cache, plan, slots, logits_rows)
+        assert (slots < 0).all()
+        found = self._read(kv_cache, plan, 0, int(plan.context_lens[0]))[-2 * len(token_ids) :]
+        assert found == [number for pair in zip(token_ids.tolist(), positions.tolist(), strict=True) for number in pair]
+        self.num_watched += 1
+        watch(0, token_ids.view(-1, 1, 1).float() - MIDDLE)
+        return torch.empty(0, 257)
+
+    def _read(self, kv_cache: KVCache, plan: AttentionPlan, request: int, end: int) -> list[int]:
+        at = np.arange(end)
+        blocks = plan.block_tables[request][at // kv_cache.block_size].astype(np.int64)
+        slots = torch.from_numpy(blocks * kv_cache.block_size + at % kv_cache.block_size)
+        stored = torch.stack([kv_cache.keys[0].view(-1)[slots], kv_cache.values[0].view(-1)[slots]], 1)
+        return [int(number) for number in stored.flatten()]
+
+
+def kept_by_snapkv(held: list[Token], budget: int) -> list[Token]:
+    num_others = len(held) - WINDOW
+    keys = np.array([token + position / FINE for token, position in held])
+    queries = np.array([token - MIDDLE for token, _ in held])
+    scores = np.zeros(len(held))
+    for row in range(num_others, len(held)):
+        weights = np.exp(keys[: row + 1] * queries[row] * SCALE)
+        scores[: row + 1] += weights / weights.sum()
+    reach = POOL_WIDTH // 2
+    around = [scores[max(0, at - reach) : min(num_others, at + reach + 1)].max() for at in range(num_others)]
+    order = sorted(range(num_others), key=lambda at: (-around[at], at))
+    return [held[at] for at in sorted(order[: budget - WINDOW])] + held[num_others:]
+
+
+def kept_by_sinks(held: list[Token], budget: int) -> list[Token]:
+    return held[:NUM_SINKS] + held[len(held) - budget + NUM_SINKS :]
+
+
+KEPT = {"snapkv": kept_by_snapkv, "sinks": kept_by_sinks}
+
+
+@cache
+def truth(prompt: tuple[int, ...], num_tokens: int, kv_budget: int | None, kv_policy: str) -> tuple[int, ...]:
+    """The likeliest tokens, one by one."""
+    token_ids, held = list(prompt), []
+    full = None if kv_budget is None else kv_budget + max(64, kv_budget // 4)
+    for position in range(len(prompt) + num_tokens - 1):
+        if full is not None and kv_budget is not None and position >= len(prompt) and len(held) >= full:
+            held = KEPT[kv_policy](held, kv_budget)
+        held.append((token_ids[position], position))
+        if position + 1 >= len(prompt):
+            seen = [number for pair in held for number in pair]
+            token_ids.append(int(np.argmax(logits_after(seen).astype(np.float32))))
+    return tuple(token_ids[len(prompt) :])
+
+
+def params_of(kv_budget: int | None, kv_policy: str, num_tokens: int = 150, **more: object) -> SamplingParams:
+    return SamplingParams(
+        max_tokens=num_tokens, temperature=0.0, ignore_eos=True, kv_budget=kv_budget, kv_policy=kv_policy, **more
+    )  # type: ignore[arg-type]
+
+
+def keeping_engine(**options: object) -> Engine:
+    return fake_engine(decoder=KeepingDecoder(), **options)
+
+
+def prompt_of(length: int, seed: int = 0) -> tuple[int, ...]:
+    """Prompts of one seed begin alike, and those of another begin with half as much of the same."""
+    source = random.Random(length // 2 if seed else 0)
+    trunk = random.Random(7)
+    return tuple(
+        trunk.randrange(256) if seed == 0 or at < length // 2 else source.randrange(256) for at in range(length)
+    )

@@ -1,0 +1,115 @@
+"""What the configurations of several decoders under test have in common, in transformers' names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+SMALL: dict[str, Any] = {
+    "vocab_size": 131,
+    "hidden_size": 48,
+    "intermediate_size": 80,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 6,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 256,
+    "bos_token_id": 1,
+    "eos_token_id": None,
+    "pad_token_id": None,
+    "tie_word_embeddings": False,
+}
+LLAMA3 = {
+    "rope_type": "llama3",
+    "rope_theta": 10000.0,
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 64,
+}
+YARN = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 64}
+
+
+def longrope(max_positions: int) -> dict[str, Any]:
+    return {
+        "rope_type": "longrope",
+        "rope_theta": 10000.0,
+        "short_factor": [1.0, 1.1, 1.2, 1.3],
+        "long_factor": [1.5, 2.0, 3.0, 4.0],
+        "original_max_position_embeddings": max_positions,
+    }
+
+
+LATENT = {
+    "kv_lora_rank": 32,
+    "q_lora_rank": 24,
+    "qk_nope_head_dim": 8,
+    "qk_rope_head_dim": 16,
+    "v_head_dim": 8,
+    "num_key_value_heads": 6,
+}
+QWEN3_MOE = {"head_dim": 16, "num_experts": 7, "num_experts_per_tok": 3, "moe_intermediate_size": 24}
+DEEPSEEK = {
+    **LATENT,
+    "n_routed_experts": 8,
+    "n_shared_experts": 1,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 24,
+    "first_k_dense_replace": 1,
+}
+QWEN2_MOE = {
+    "num_experts": 7,
+    "num_experts_per_tok": 3,
+    "moe_intermediate_size": 24,
+    "shared_expert_intermediate_size": 40,
+}
+OLMOE = {"num_experts": 6, "num_experts_per_tok": 2, "intermediate_size": 24}
+GPT_OSS = {
+    "head_dim": 16,
+    "num_local_experts": 6,
+    "num_experts_per_tok": 3,
+    "intermediate_size": 32,
+    "hidden_size": 64,
+    "num_hidden_layers": 3,
+    "sliding_window": 9,
+    "rope_parameters": {**YARN, "truncate": False},
+    # small enough that the clamp is met
+    "swiglu_limit": 0.7,
+}
+DELTA = {
+    "head_dim": 16,
+    "num_hidden_layers": 4,
+    "linear_num_value_heads": 4,
+    "linear_num_key_heads": 2,
+    "linear_key_head_dim": 16,
+    "linear_value_head_dim": 24,
+    "layer_types": ["linear_attention", "linear_attention", "full_attention", "linear_attention"],
+}
+STATE_SPACE = {
+    "num_hidden_layers": 4,
+    "num_local_experts": 0,
+    "shared_intermediate_size": 40,
+    "mamba_n_heads": 6,
+    "mamba_d_state": 16,
+    "mamba_d_head": 16,
+    "layer_types": ["linear_attention", "linear_attention", "full_attention", "linear_attention"],
+}
+ALTERNATING = {"num_hidden_layers": 4, "sliding_window": 9}
+GLM4_MOE = {
+    "n_routed_experts": 8,
+    "n_shared_experts": 1,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 24,
+    "first_k_dense_replace": 1,
+    "n_group": 1,
+    "topk_group": 1,
+    "head_dim": 16,
+}
+HUNYUAN = {"head_dim": 16, "pad_token_id": 0, "eod_token_id": 3}
+GRANITE = {
+    "embedding_multiplier": 3.0,
+    "attention_multiplier": 0.2,
+    "residual_multiplier": 0.4,
+    "logits_scaling": 6.0,
+    "num_local_experts": 5,
+    "num_experts_per_tok": 2,
+    "intermediate_size": 24,
+}

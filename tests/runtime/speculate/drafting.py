@@ -1,0 +1,103 @@
+"""Fake draft models that are nearly, wholly or not at all the model, and requests that they draft for."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import torch
+
+from phloem.runtime.constrain.spec import ConstraintSpec, json_schema, regex
+from phloem.runtime.request import SamplingParams
+
+from ..fakes import EOS, FakeDecoder, fake_engine, logits_after
+from ..stepped import SteppedEngine
+from ..traffic import Said, listen
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"a": {"type": "string", "maxLength": 12}, "b": {"type": "array", "items": {"enum": ["to", "be"]}}},
+    "required": ["a", "b"],
+}
+CONSTRAINTS: list[ConstraintSpec | None] = [None, regex("[a-e ]{0,30}(be|is)"), json_schema(SCHEMA)]
+ALL_PARAMS: list[dict[str, Any]] = [
+    {"temperature": 0.0, "ignore_eos": True},
+    {"temperature": 0.8, "top_p": 0.9},
+    {"temperature": 1.0, "frequency_penalty": 0.5, "repetition_penalty": 1.1, "min_tokens": 9},
+    {"temperature": 0.0, "logprobs": 2, "stop": ("e t", "\x07\x07", "q")},
+    {"temperature": 0.7, "top_k": 3, "logit_bias": {EOS: 4.0, 101: 2.0}, "logprobs": 0},
+    {"temperature": 0.0, "prompt_logprobs_from": 1, "logprobs": 1},
+    {"temperature": 1.0, "stop_token_ids": (113, 40, 7), "min_p": 0.1},
+    {"temperature": 1.0, "allowed_token_ids": tuple(range(30, 70))},
+]
+PROMPTS = [tuple(b"to be or not to be, that is the question"), tuple(b"be or not to be"), tuple(range(20)), (7,) * 21]
+Asked = tuple[int, int, int, int, int]  # prompt, parameters, constraint, max_tokens, seed
+
+
+class NoisyDecoder(FakeDecoder):
+    """Believes nearly what the fake model believes."""
+
+    def believed(self, context: list[int]) -> np.ndarray:
+        noise: np.ndarray = logits_after([*context, 1])
+        return logits_after(context) + 0.5 * noise
+
+
+class OtherDecoder(FakeDecoder):
+    """Believes something else."""
+
+    def believed(self, context: list[int]) -> np.ndarray:
+        return logits_after([*context, 2])
+
+
+class ConfusedDecoder(FakeDecoder):
+    """Fails now and then."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.num_calls = 0
+
+    def forward(self, *args: Any) -> torch.Tensor:
+        self.num_calls += 1
+        if self.num_calls % 3 == 0:
+            raise RuntimeError("confused")
+        return super().forward(*args)
+
+
+DRAFTERS = {"same": FakeDecoder, "noisy": NoisyDecoder, "other": OtherDecoder, "confused": ConfusedDecoder}
+
+
+def engine_with(drafter: str | None, *, length: int = 0, **settings: Any) -> SteppedEngine:
+    """length: of all drafts, whether that pays or not; 0: as it pays."""
+    engine: SteppedEngine = fake_engine(draft_decoder=None if drafter is None else DRAFTERS[drafter](), **settings)
+    if length:
+        model = engine._stepper._drafter.model
+        model._best_length = lambda request, chance, limit: max(0, min(limit, length))
+        model._pays = lambda *asked: True
+    return engine
+
+
+def params_of(which: int, max_tokens: int, seed: int) -> SamplingParams:
+    params = ALL_PARAMS[which]
+    at_least = min(params.get("min_tokens", 0), max_tokens)
+    return SamplingParams(max_tokens=max_tokens, seed=seed, **{**params, "min_tokens": at_least})
+
+
+def ask(engine: SteppedEngine, asked: Asked) -> str:
+    prompt, which, constraint, max_tokens, seed = asked
+    return engine.add(list(PROMPTS[prompt]), params_of(which, max_tokens, seed), CONSTRAINTS[constraint])
+
+
+@cache
+def truth(asked: Asked) -> Said:
+    """What a request says alone, one token after the other, without a cache."""
+    engine = engine_with(None, prefix_cache=False, jump="off", lookup_drafts=False)
+    ask(engine, asked)
+    (said,) = listen(engine).values()
+    assert engine.statistics().drafted_tokens == 0
+    return said
+
+
+def is_possible(asked: Asked) -> bool:
+    """Token rules and constraints exclude each other."""
+    return not ("allowed_token_ids" in ALL_PARAMS[asked[1]] and asked[2])
