@@ -90,3 +90,14 @@ def test_a_token_that_writes_several_keys_is_not_let_in_too_late() -> None:
     assert after.advance(256) and after.min_tokens_to_accept() == 28
     for remaining in range(20, 40):
         assert (256 in allowed_ids(cursor.row_within(remaining))) == (remaining > 28)
+
+
+def test_the_way_to_the_next_key_depends_on_whether_keys_are_remembered() -> None:
+    """One state, asked first where nothing is remembered on the way: later the brace must be counted."""
+    inner = {"type": "object", "propertyNames": {"maxLength": 1}, "additionalProperties": {"const": 1}}
+    schema = {**inner, "properties": {"x": {**inner, "minProperties": 2}}}
+    constraint = Compiler(BYTES).json_schema(schema, key_order="any")
+    for text in (b'{"x"', b'{"":1,"x"'):
+        cursor = constraint.cursor()
+        assert all(map(cursor.advance, text))
+        assert cursor.min_tokens_to_accept() == len(':{"":1," ":1}}')
