@@ -27,8 +27,6 @@ from collections.abc import Hashable, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from ..._core import fsm as core
 from ..text.alphabet import Ints
 from ..text.text_table import TextTable
@@ -138,7 +136,6 @@ class MaskStore:
         self._left: deque[Shelf] = deque()  # shelves whose owners are gone
         self._owners: set[weakref.ref[object]] = set()
         self._texts: weakref.WeakKeyDictionary[TextTable, TextShelf] = weakref.WeakKeyDictionary()
-        self._pairs = np.empty((MAX_PAIRS, 2), np.int32)
 
     @property
     def num_bytes(self) -> int:
@@ -153,13 +150,6 @@ class MaskStore:
         with self._lock:
             self._clear_left()
             return self._num_entries
-
-    @property
-    def num_distinct(self) -> int:
-        """Arrays that they share."""
-        with self._lock:
-            self._clear_left()
-            return len(self._distinct)
 
     # ---------------------------------------------------------------- shelves and entries
 

@@ -96,14 +96,10 @@ class StateStore:
     Args:
         interval: tokens; 0: no states within prompts but at branches.
         keeps: whether states outlive their requests.
-
-    Attributes:
-        num_evicted: states that made room for others.
     """
 
     def __init__(self, num_slots: int, block_size: int, *, interval: int, keeps: bool) -> None:
         self.num_slots = num_slots
-        self.num_evicted = 0
         self._block_size = block_size
         self._interval = interval
         self._keeps = keeps
@@ -339,7 +335,6 @@ class StateStore:
         self._give_up(self._kept[block].pop(number))
         if not self._kept[block]:
             del self._kept[block]
-        self.num_evicted += 1
         return True
 
     def _give_up(self, state: KeptState) -> None:

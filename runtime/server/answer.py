@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from fastapi import Request, Response
 
 from ..request import Delta
-from .errors import ApiError, callers_names, dump_json
+from .errors import ApiError, callers_names, json_response
 from .formats.events import Event, NewReader, OutputEvents, Reader
 from .prepare import EngineCall, PreparedChat
 from .protocol import ChatRequest
@@ -67,7 +67,7 @@ async def respond(
     if not stream:
         with service.lifecycle.track():
             reply = await until_gone(request, answer.whole())
-        return Response(dump_json(reply), media_type="application/json")
+        return json_response(reply)
 
     def explain(error: Exception) -> ApiError:
         found = service.explain(error, request.state.request_id)

@@ -232,3 +232,8 @@ def validation_error(error: ValidationError) -> ApiError:
         found = TYPE_NAMES.get(type(fault["input"]), type(fault["input"]).__name__)
         return invalid(f"Invalid type for '{path}': {shown}, but got {found} instead.", path, "invalid_type")
     return invalid(f"Invalid '{path}': {shown}.", path, "invalid_value")
+
+
+def json_response(body: object) -> Response:
+    """A response of status 200 with this body."""
+    return Response(dump_json(body), media_type="application/json")

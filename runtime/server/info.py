@@ -14,7 +14,7 @@ from starlette.responses import Response
 from ..tokenizer.no_tokenizer import refuse_text
 from .body import read_request
 from .description import answer, described
-from .errors import dump_json, invalid, unavailable
+from .errors import invalid, json_response, unavailable
 from .prepare import chat_prompt, prompt_tokens
 from .protocol import DetokenizeRequest, TokenizeRequest
 from .service import Service
@@ -40,13 +40,13 @@ def info_router(service: Service) -> APIRouter:
 
     @router.get("/v1/models", **described(answer("list", "data")))
     async def models() -> Response:
-        return _json(
+        return json_response(
             {"object": "list", "data": [card(name) for name in (*service.model_names, *service.adapter_names())]}
         )
 
     @router.get("/v1/models/{name:path}", **described(answer("model", "id")))
     async def model(name: str) -> Response:
-        return _json(card(service.check_model(name)))
+        return json_response(card(service.check_model(name)))
 
     @router.get("/health", **described(answer(None, "status")))
     async def health() -> Response:
@@ -55,17 +55,17 @@ def info_router(service: Service) -> APIRouter:
         busy = service.async_engine.statistics().num_running > 0
         if not service.async_engine.is_alive or (busy and silence > HUNG_AFTER):
             raise unavailable("The engine has stopped.", service.settings.retry_after)
-        return _json({"status": "ok"})
+        return json_response({"status": "ok"})
 
     @router.get("/ready", **described(answer(None, "status")))
     async def ready() -> Response:
         """200 while new requests are taken."""
         service.check_ready()
-        return _json({"status": "ready"})
+        return json_response({"status": "ready"})
 
     @router.get("/version", **described(answer(None, "version")))
     async def version() -> Response:
-        return _json({"version": service.version})
+        return json_response({"version": service.version})
 
     @router.get("/metrics", **described({"type": "string"}, media_type="text/plain"))
     async def metrics() -> Response:
@@ -75,12 +75,12 @@ def info_router(service: Service) -> APIRouter:
     async def statistics() -> Response:
         """Queue, pool and counters, as on /metrics, for people."""
         found = service.async_engine.statistics()
-        return _json({**dataclasses.asdict(found), "hit_rate": round(found.hit_rate, 4)})
+        return json_response({**dataclasses.asdict(found), "hit_rate": round(found.hit_rate, 4)})
 
     @router.get("/cache", **described(answer()))
     async def cache() -> Response:
         """Occupancy, hit rate and what other pools would have brought; the tree, with text, for operators only."""
-        return _json(await service.cache_report())
+        return json_response(await service.cache_report())
 
     @router.post("/tokenize", **described(answer(None, "tokens", "count", "max_model_len"), TokenizeRequest))
     async def tokenize(request: Request) -> Response:
@@ -89,7 +89,9 @@ def info_router(service: Service) -> APIRouter:
         if not service.engine.tokenizer.has_text:
             refuse_text("prompt" if body.messages is None else "messages", "send token ids to /v1/completions")
         token_ids = await service.on_worker(_tokenize, service, body, adapter)
-        return _json({"tokens": token_ids, "count": len(token_ids), "max_model_len": service.engine.max_model_len})
+        return json_response(
+            {"tokens": token_ids, "count": len(token_ids), "max_model_len": service.engine.max_model_len}
+        )
 
     @router.post("/detokenize", **described(answer(None, "prompt"), DetokenizeRequest))
     async def detokenize(request: Request) -> Response:
@@ -101,7 +103,7 @@ def info_router(service: Service) -> APIRouter:
         for position, token_id in enumerate(body.tokens):
             if not 0 <= token_id < vocab_size:
                 raise invalid(f"{token_id} is not a token id in [0, {vocab_size}).", f"tokens[{position}]")
-        return _json({"prompt": service.engine.tokenizer.decode(body.tokens)})
+        return json_response({"prompt": service.engine.tokenizer.decode(body.tokens)})
 
     return router
 
@@ -113,13 +115,9 @@ def admin_router(service: Service) -> APIRouter:
     @router.post("/flush_cache", **described(answer(None, "num_freed_blocks")))
     async def flush_cache() -> Response:
         num_freed = await asyncio.to_thread(service.engine.flush_cache)
-        return _json({"num_freed_blocks": num_freed})
+        return json_response({"num_freed_blocks": num_freed})
 
     return router
-
-
-def _json(body: object) -> Response:
-    return Response(dump_json(body), media_type="application/json")
 
 
 def _tokenize(service: Service, body: TokenizeRequest, adapter: str | None) -> list[int]:

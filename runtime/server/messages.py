@@ -25,7 +25,7 @@ from ..request import Delta, FinishReason, Usage
 from .answer import Frame, input_tokens, respond_to_chat
 from .body import read_request
 from .description import answer, described
-from .errors import dump_json
+from .errors import json_response
 from .formats.events import Arguments, CallBegun, Content, Event, Finish, Reasoning
 from .messages_request import RENAMED, CountRequest, MessagesRequest
 from .prepare import PreparedChat
@@ -49,7 +49,7 @@ def messages_router(service: Service) -> APIRouter:
     async def count_tokens(request: Request) -> Response:
         body = await read_request(request, CountRequest, service.settings)
         counted = {"input_tokens": await input_tokens(service, request, body, RENAMED)}
-        return Response(dump_json(counted), media_type="application/json")
+        return json_response(counted)
 
     return router
 

@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from .body import read_request
 from .description import answer, described
-from .errors import dump_json
+from .errors import json_response
 from .prepare import EngineCall
 from .protocol import ChatRequest, CompletionRequest
 from .service import Service
@@ -30,7 +30,7 @@ def render_router(service: Service) -> APIRouter:
         service.check_ready()
         model = service.check_model(body.model)
         prepared = await service.prepare(body, body.model, service.api_key(request.state))
-        return _json(_shown(model, prepared.call))
+        return json_response(_shown(model, prepared.call))
 
     @router.post("/v1/completions/render", **described({"type": "array", "items": ANSWER}, CompletionRequest))
     async def completions(request: Request) -> Response:
@@ -39,7 +39,7 @@ def render_router(service: Service) -> APIRouter:
         service.check_ready()
         model = service.check_model(body.model)
         calls = await service.prepare_prompts(body, service.api_key(request.state))
-        return _json([_shown(model, call) for call in calls])
+        return json_response([_shown(model, call) for call in calls])
 
     return router
 
@@ -47,7 +47,3 @@ def render_router(service: Service) -> APIRouter:
 def _shown(model: str, call: EngineCall) -> dict[str, Any]:
     """features: of images, which there are none of."""
     return {"model": model, "token_ids": list(call.prompt_ids), "features": None}
-
-
-def _json(body: object) -> Response:
-    return Response(dump_json(body), media_type="application/json")

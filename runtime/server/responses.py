@@ -19,7 +19,7 @@ from ..request import Delta, FinishReason, Usage
 from .answer import Frame, input_tokens, respond_to_chat
 from .body import read_request
 from .description import answer, described
-from .errors import dump_json
+from .errors import json_response
 from .formats.events import Event, Finish
 from .formats.reasoning_tokens import ReasoningTokens
 from .prepare import PreparedChat
@@ -47,7 +47,7 @@ def responses_router(service: Service) -> APIRouter:
         body = await read_request(request, ResponsesRequest, service.settings)
         num_tokens = await input_tokens(service, request, body, RENAMED)
         counted = {"object": "response.input_tokens", "input_tokens": num_tokens}
-        return Response(dump_json(counted), media_type="application/json")
+        return json_response(counted)
 
     return router
 

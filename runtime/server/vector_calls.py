@@ -15,7 +15,7 @@ from starlette.responses import Response
 from ...errors import RequestError
 from ..engine.vectors import READ
 from ..request import Delta, RequestOptions
-from .errors import api_error, dump_json, invalid
+from .errors import api_error, invalid, json_response
 from .prepare import EngineCall, check_length, request_options
 from .replies import usage_body
 from .request_record import RequestRecord
@@ -74,4 +74,4 @@ async def respond_whole(service: Service, request: Request, reply: Coroutine[Any
     """The reply as JSON. A client that leaves ends its request."""
     with service.lifecycle.track():
         body = await until_gone(request, reply)
-    return Response(dump_json(body), media_type="application/json")
+    return json_response(body)

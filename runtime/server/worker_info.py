@@ -16,7 +16,7 @@ from starlette.responses import Response
 from ..config import EngineConfig
 from ..engine.statistics import EngineStatistics
 from .description import Schema, answer, described
-from .errors import dump_json, invalid, unavailable
+from .errors import invalid, json_response, unavailable
 from .probe import Probe
 from .service import Service
 
@@ -48,7 +48,7 @@ def worker_info_router(service: Service) -> APIRouter:
         """What is served, and with which settings."""
         statistics = service.async_engine.statistics()
         settings = _shown_settings(service.engine.config, statistics)
-        return _json(
+        return json_response(
             {
                 "model_path": name,
                 "served_model_name": name,
@@ -63,7 +63,7 @@ def worker_info_router(service: Service) -> APIRouter:
     @router.get("/get_model_info", **described(answer(None, "model_path", "is_generation")))
     async def model_info() -> Response:
         """The model."""
-        return _json(
+        return json_response(
             {
                 "model_path": name,
                 "is_generation": True,
@@ -83,7 +83,7 @@ def worker_info_router(service: Service) -> APIRouter:
         _check_query(request)
         statistics = service.async_engine.statistics()
         limit = service.engine.config.max_running_requests
-        return _json(
+        return json_response(
             {
                 "timestamp": datetime.now(UTC).isoformat(),
                 "version": service.version,
@@ -97,7 +97,7 @@ def worker_info_router(service: Service) -> APIRouter:
         """200 when the engine has generated a token, or is at work on other requests; 503 when it fails or hangs."""
         if not await probe.generates():
             raise unavailable("The engine generates nothing.", service.settings.retry_after)
-        return _json({"status": "ok"})
+        return json_response({"status": "ok"})
 
     return router
 
@@ -154,7 +154,3 @@ def _check_query(request: Request) -> None:
     for section in filter(None, asked.get("include", "").split(",")):
         if section.strip() not in SECTIONS:
             raise invalid(f"{section[:20]!r} is no section; they are {', '.join(SECTIONS)}.", "include")
-
-
-def _json(body: object) -> Response:
-    return Response(dump_json(body), media_type="application/json")

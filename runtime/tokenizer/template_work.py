@@ -70,14 +70,9 @@ class TooMuchWork(SecurityError):
 
 
 class Work:
-    """The account of one rendering.
-
-    Attributes:
-        max_chars: the longest output.
-    """
+    """The account of one rendering, whose output has at most `max_chars` characters."""
 
     def __init__(self, max_chars: int) -> None:
-        self.max_chars = max_chars
         self._total = min(PER_CHAR_OF_OUTPUT * max_chars, BASE + PER_CHAR_OF_LONG_OUTPUT * max_chars)
         self._left = self._total
 

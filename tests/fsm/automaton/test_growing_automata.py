@@ -7,9 +7,7 @@ them that has others to serve.
 from __future__ import annotations
 
 import random
-import sys
 import threading
-from collections.abc import Iterator
 
 import pytest
 
@@ -28,15 +26,6 @@ BOMBS = [
     "(a|b|ab|ba)*a(a|b|ab){10,100}c",
     "[ab]*a[ab]{100,300}",
 ]
-
-
-@pytest.fixture
-def hasty_interpreter() -> Iterator[None]:
-    """Threads change places at every opportunity."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(before)
 
 
 def differences(constraint: Constraint, rng: random.Random, num_tokens: int) -> list[tuple[int, int]]:

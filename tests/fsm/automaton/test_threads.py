@@ -38,16 +38,7 @@ def walked(of: Constraint, seed: int) -> list[object]:
     return said
 
 
-@pytest.fixture
-def hasty() -> Iterator[None]:
-    """Threads change all the time."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(before)
-
-
-@pytest.mark.usefixtures("hasty")
+@pytest.mark.usefixtures("hasty_interpreter")
 def test_threads_with_one_automaton_find_what_one_thread_finds() -> None:
     shared = constraint()
     with ThreadPoolExecutor(6) as threads:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from phloem.fsm import Compiler
+from phloem.fsm import Compiler, Vocabulary
 
 from ..vocabularies import BYTES, allowed_ids
 
@@ -64,3 +64,40 @@ def test_what_is_promised_is_kept(schema: dict[str, Any], whitespace: Any) -> No
                 assert cursor.advance(token_id)
                 text += BYTES.tokens[token_id]
                 remaining -= 1
+
+
+def test_a_shortest_key_that_is_taken_is_not_counted_on() -> None:
+    """The completion that the automaton knows has four bytes, less than a member has, and would write "" again."""
+    schema = {
+        "propertyNames": {"enum": ["", "b" * 40]},
+        "minProperties": 2,
+        "additionalProperties": {"type": "integer"},
+    }
+    cursor = Compiler(BYTES).json_schema({"type": "object", **schema}).cursor()
+    assert all(map(cursor.advance, b'{"":1,"'))
+    assert cursor.min_tokens_to_accept() == 44
+    assert [cursor.is_within(limit) for limit in (4, 5, 43, 44)] == [False, False, False, True]
+
+
+def test_a_token_that_writes_several_keys_is_not_let_in_too_late() -> None:
+    """After it the shortest three keys are taken."""
+    token = b'":1,"' + b"a" * 8 + b'":1,"' + b"a" * 16 + b'":1,"'
+    vocabulary = Vocabulary([*BYTES.tokens[:256], token, b""], [257])
+    schema = {"propertyNames": {"pattern": "^(aaaaaaaa)*$"}, "additionalProperties": {"const": 1}}
+    cursor = Compiler(vocabulary).json_schema({"type": "object", **schema}).cursor()
+    assert all(map(cursor.advance, b'{"'))
+    after = cursor.fork()
+    assert after.advance(256) and after.min_tokens_to_accept() == 28
+    for remaining in range(20, 40):
+        assert (256 in allowed_ids(cursor.row_within(remaining))) == (remaining > 28)
+
+
+def test_the_way_to_the_next_key_depends_on_whether_keys_are_remembered() -> None:
+    """One state, asked first where nothing is remembered on the way: later the brace must be counted."""
+    inner = {"type": "object", "propertyNames": {"maxLength": 1}, "additionalProperties": {"const": 1}}
+    schema = {**inner, "properties": {"x": {**inner, "minProperties": 2}}}
+    constraint = Compiler(BYTES).json_schema(schema, key_order="any")
+    for text in (b'{"x"', b'{"":1,"x"'):
+        cursor = constraint.cursor()
+        assert all(map(cursor.advance, text))
+        assert cursor.min_tokens_to_accept() == len(':{"":1," ":1}}')

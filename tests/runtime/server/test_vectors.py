@@ -24,6 +24,7 @@ from phloem.runtime.tokenizer.tokenizer import Tokenizer
 from ..engine.test_vectors import write_tokenizer
 from ..models.oracle import save_random_model
 from .conftest import Served, serving
+from .wire import client
 
 TEXTS = ["Tarvin Ledmo is a baker.", "The boat is green.", "Tarvin Ledmo is a baker.", "x"]
 QUERY = "the cat sat on the mat, yes or no " * 6
@@ -70,6 +71,25 @@ def test_without_a_reranker_a_score_is_a_cosine(served: Served) -> None:
             np.testing.assert_allclose([one["score"] for one in scored], expected, rtol=0, atol=1e-6)
             assert all(-1 <= one["score"] <= 1 for one in scored)
     served.settle()
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("/v1/embeddings", {"input": [[1] * 9]}, 200),
+        ("/v1/embeddings", {"input": [[1] * 10]}, 400),
+        ("/v1/embeddings", {"input": ["a"] * 3}, 200),
+        ("/v1/embeddings", {"input": ["a"] * 4}, 400),
+        ("/v1/completions", {"prompt": [1] * 4, "max_tokens": 5}, 200),
+        ("/v1/completions", {"prompt": [1] * 4, "max_tokens": 6}, 400),
+    ],
+    ids=str,
+)
+def test_what_just_fits_is_served(path: str, body: dict[str, Any], status: int) -> None:
+    asked = client()
+    asked.engine.engine.max_model_len = 9
+    asked.engine.engine.config = EngineConfig(max_waiting_requests=3)
+    assert asked.post(path, body).status == status
 
 
 @pytest.fixture(scope="module")

@@ -15,21 +15,16 @@ from hypothesis import strategies as st
 from phloem.errors import RequestError
 from phloem.radix import RadixTree
 from phloem.runtime.config import EngineConfig
-from phloem.runtime.constrain.spec import ConstraintSpec, json_schema, regex
+from phloem.runtime.constrain.spec import regex
 from phloem.runtime.execute.loading import LoadedModel, load
 from phloem.runtime.request import Completion, SamplingParams
 
 from ..fakes import EOS, FakeDecoder, fake_engine
 from ..stepped import SteppedEngine
 from ..traffic import Said, check_traffic, listen
+from .drafting import CONSTRAINTS, Asked
 
 PROSE = b"to be or not to be, that is the question"
-SCHEMA = {
-    "type": "object",
-    "properties": {"a": {"type": "string", "maxLength": 12}, "b": {"type": "array", "items": {"enum": ["to", "be"]}}},
-    "required": ["a", "b"],
-}
-CONSTRAINTS: list[ConstraintSpec | None] = [None, regex("[a-e ]{0,30}(be|is)"), json_schema(SCHEMA)]
 ALL_PARAMS: list[dict[str, Any]] = [
     {"temperature": 0.0, "ignore_eos": True},
     {"temperature": 0.3, "top_p": 0.9},
@@ -40,7 +35,6 @@ ALL_PARAMS: list[dict[str, Any]] = [
     {"temperature": 0.2, "stop_token_ids": (113, 40, 7), "min_p": 0.1},
 ]
 PROMPTS = [tuple(PROSE), tuple(PROSE[3:20]), tuple(PROSE[:7] * 3), tuple(range(20))]
-Asked = tuple[int, int, int, int, int]  # prompt, parameters, constraint, max_tokens, seed
 
 
 class LoopingDecoder(FakeDecoder):
