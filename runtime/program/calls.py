@@ -64,11 +64,11 @@ def follow(run: Run, stream: DeltaStream, gen: Gen, num_outputs: int, show: Call
 def choose(run: Run, prompt: Sequence[int], continuations: list[list[int]], select: Select) -> Answer:
     """Scores all choices, of which `continuations` are the ids, in one batch after the shared prompt."""
     tokenizer = run.tokenizer
+    if select.method.needs_unconditional and tokenizer.bos_id < 0:
+        raise ProgramError(f"{select.method} needs a model with a BOS token to score choices by themselves")
     conditional = run.score(prompt, continuations)
     unconditional: list[list[TokenLogprob]] = []
     if select.method.needs_unconditional:
-        if tokenizer.bos_id < 0:
-            raise ProgramError(f"{select.method} needs a model with a BOS token to score choices by themselves")
         unconditional = run.score([tokenizer.bos_id], continuations)
     winner = pick(select.method, conditional, unconditional)
     means = [mean_logprob(tokens) for tokens in conditional]

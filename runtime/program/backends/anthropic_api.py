@@ -136,10 +136,8 @@ class Reader:
                     if reason not in REASONS:
                         raise RequestError(f"the answer ended early: {reason}")
                     yield Delta(self._id, 0, "", (), REASONS[reason], self._usage)
-                case {"type": str()}:
-                    pass  # pings, thoughts, ends of blocks
                 case _:
-                    raise RequestError("the server's answer is none of this API's")
+                    event["type"]  # pings, thoughts, ends of blocks
 
     def _count(self, usage: Mapping[str, Any]) -> None:
         if usage.get("input_tokens") is not None:

@@ -74,6 +74,7 @@ class Call:
         self._body = body
         self._aborted = threading.Event()
         self._socket: socket.socket | None = None
+        self._response: HTTPResponse | None = None
 
     def abort(self) -> None:
         """Closes the connection, by which the server knows. Reading ends with an error."""
@@ -161,11 +162,14 @@ class Call:
         headers = {"Content-Type": "application/json", **self._client.headers}
         path = urlsplit(self._url).path
         connection.request("GET" if data is None else "POST", path, data, headers)
-        return connection.getresponse()
+        self._response = connection.getresponse()  # has the connection, where the server closes it after this answer
+        return self._response
 
     def _close(self, connection: HTTPConnection) -> None:
         self._shut_down()
         self._socket = None
+        if self._response is not None:
+            self._response.close()
         connection.close()
 
     def _shut_down(self) -> None:

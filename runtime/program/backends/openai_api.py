@@ -195,12 +195,9 @@ class Reader:
         for event in events:
             if event.get("error"):
                 raise call.error(None, event)
-            try:
-                yield from (self._delta(str(event.get("id", "")), choice) for choice in event.get("choices", ()))
-                if event.get("usage"):
-                    self._count(event["usage"])
-            except (KeyError, TypeError, IndexError, AttributeError) as error:
-                raise RequestError(f"the server's answer is none of this API's: {error!r}") from error
+            yield from (self._delta(str(event.get("id", "")), choice) for choice in event.get("choices", ()))
+            if event.get("usage"):
+                self._count(event["usage"])
 
     def _delta(self, request_id: str, choice: Mapping[str, Any]) -> Delta:
         message = choice.get("delta") or choice.get("message") or {}

@@ -61,9 +61,12 @@ class RemoteStream:
         raise ProgramError("fork(inside=…): only an engine in this process can fork a generation that is under way")
 
     def _read(self, read: Read) -> Iterator[Delta]:
-        for delta in read(self._call, self._call.events()):
-            self._num_open -= delta.finish_reason is not None
-            self._collector.push(delta)
-            yield delta
+        try:
+            for delta in read(self._call, self._call.events()):
+                self._num_open -= delta.finish_reason is not None
+                self._collector.push(delta)
+                yield delta
+        except (LookupError, TypeError, AttributeError, ValueError) as error:
+            raise RequestError(f"the server's answer is none of this API's: {error!r}") from error
         if self._num_open and not self._call.is_aborted:
             raise RequestError("the server ended its answer before it was complete")
