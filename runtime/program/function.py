@@ -77,7 +77,7 @@ class Program(Generic[P, R]):
                 raised by whatever reads the state.
             Exception: what the function itself has raised, with its line as a note; with `stream` a ProgramError.
         """
-        options, arguments = self._split(kwargs)
+        options, arguments = self._split(args, kwargs)
         new_state = self._setup(options, streams=stream)
         bound = self._bind(args, arguments)
         outer = _running.get()
@@ -90,7 +90,7 @@ class Program(Generic[P, R]):
         Raises:
             ProgramError, Exception: as `run`.
         """
-        options, arguments = self._split(kwargs)
+        options, arguments = self._split(args, kwargs)
         state = self._setup(options)()
         bound, outer, loop = self._bind(args, arguments), _running.get(), asyncio.get_running_loop()
         ended: asyncio.Future[BaseException | None] = loop.create_future()
@@ -324,9 +324,11 @@ class Program(Generic[P, R]):
 
     # -- arguments ---------------------------------------------------------------------------------------------
 
-    def _split(self, kwargs: Mapping[str, Any]) -> tuple[RunOptions, dict[str, Any]]:
-        """Keyword arguments that are options of the run, and those of the function."""
-        both = kwargs.keys() & RUN_OPTIONS & self._signature.parameters.keys()
+    def _split(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[RunOptions, dict[str, Any]]:
+        """Keyword arguments that are options of the run, and those of the function. What the function has by position
+        or by `bind` already can only be an option."""
+        given = {*itertools.islice(self._own.parameters, len(args)), *self._bound}
+        both = (kwargs.keys() & RUN_OPTIONS & self._own.parameters.keys()) - given
         if both:
             name = sorted(both)[0]
             raise ProgramError(
