@@ -137,7 +137,7 @@ class Call:
         """The beginning of a good answer."""
         for retries_left in range(self._client.max_retries, -1, -1):
             response = self._send(connection)
-            if response.status < 400:
+            if response.status < 300:
                 return response
             seconds = _retry_seconds(response, self._client.max_retries - retries_left)
             data = response.read()

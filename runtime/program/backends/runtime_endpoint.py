@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ....errors import (
@@ -45,6 +46,7 @@ SENT = (  # fields of SamplingParams that the server knows by the same name
     *("presence_penalty", "frequency_penalty", "repetition_penalty", "n", "kv_budget", "kv_policy", "logprobs"),
 )
 TOKEN_NAME = "token_id:"
+QUESTION_SECONDS = 60.0  # most that the tokenizer may be silent for
 
 
 class RuntimeEndpoint:
@@ -83,7 +85,7 @@ class RuntimeEndpoint:
             ERRORS,
         )
         self._model = model
-        self._tokenizer = RemoteTokenizer(self._client)
+        self._tokenizer = RemoteTokenizer(replace(self._client, timeout=min(timeout, QUESTION_SECONDS)))
 
     @property
     def tokenizer(self) -> RemoteTokenizer:

@@ -224,6 +224,7 @@ FAULTS: list[tuple[Reply, str]] = [
     (error(404, "The model `m` does not exist"), "answered 404: The model `m` does not exist"),
     (Reply(b"<html>no</html>", 502, {"Content-Type": "text/html"}), "answered 502: <html>no</html>"),
     (Reply(b'{"detail": "Not Found"}', 404), "answered 404: Not Found"),
+    (Reply(b"", 301, {"Location": "https://elsewhere"}), "answered 301: Moved Permanently"),
     (Reply(b"hello"), "the answer broke off or is none"),
     (Reply(b"[3]"), "is none of this API's"),
     (events({"choices": [{"index": 0, "delta": {"content": "a"}}]}), "ended its answer before it was complete"),
