@@ -1,8 +1,8 @@
 """One request over HTTP that another thread may abort: its answer whole, or event by event.
 
-The standard library's client, a connection for each request. Every wait is bounded: connecting, and silence of the
-server. A server that is busy (429, 503, 529) is asked again a few times, before anything was read of an answer. Knows
-JSON and server-sent events, and no API.
+The standard library's client: a connection for each request, through the environment's proxies (`https_proxy` …). Every
+wait is bounded: connecting, and silence of the server. One that is busy (429, 503, 529) is asked again a few times,
+before anything was read of an answer. Knows JSON and server-sent events, and no API.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ import json
 import socket
 import ssl
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 from ....errors import ProgramError, RequestError
 
@@ -56,13 +57,29 @@ class HttpClient:
         return Call(self, path, body)
 
     def connect(self) -> HTTPConnection:
-        """A connection that is not open yet."""
+        """A connection that is not open yet, to the server or to the proxy that the environment names for it."""
         parts = urlsplit(self.base_url)
-        host = parts.hostname or ""
-        if parts.scheme == "https":
-            context = ssl.create_default_context(cafile=self.ca_file)
-            return HTTPSConnection(host, parts.port, timeout=CONNECT_SECONDS, context=context)
-        return HTTPConnection(host, parts.port, timeout=CONNECT_SECONDS)
+        is_secure, host, port = parts.scheme == "https", parts.hostname or "", parts.port
+        proxy = self._proxy()
+        if proxy is not None:
+            host, port = proxy.hostname or "", proxy.port
+        if not is_secure:
+            return HTTPConnection(host, port, timeout=CONNECT_SECONDS)
+        context = ssl.create_default_context(cafile=self.ca_file)
+        connection = HTTPSConnection(host, port, timeout=CONNECT_SECONDS, context=context)
+        if proxy is not None:
+            connection.set_tunnel(parts.hostname or "", parts.port)
+        return connection
+
+    def target(self, url: str) -> str:
+        """What a request names: the path, or to a proxy without a tunnel the whole URL."""
+        parts = urlsplit(url)
+        return url if parts.scheme == "http" and self._proxy() is not None else parts.path
+
+    def _proxy(self) -> SplitResult | None:
+        parts = urlsplit(self.base_url)
+        found = getproxies().get(parts.scheme)
+        return urlsplit(found) if found and not proxy_bypass(parts.netloc) else None
 
 
 class Call:
@@ -99,7 +116,7 @@ class Call:
         finally:
             self._close(connection)
 
-    def events(self) -> Iterator[Any]:
+    def events(self) -> Generator[Any]:
         """The data of each event until the end of the stream; of an answer that is no stream, the whole.
 
         Raises:
@@ -160,8 +177,7 @@ class Call:
             raise ConnectionAbortedError
         data = None if self._body is None else json.dumps(self._body).encode()
         headers = {"Content-Type": "application/json", **self._client.headers}
-        path = urlsplit(self._url).path
-        connection.request("GET" if data is None else "POST", path, data, headers)
+        connection.request("GET" if data is None else "POST", self._client.target(self._url), data, headers)
         self._response = connection.getresponse()  # has the connection, where the server closes it after this answer
         return self._response
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Any
 
 from ....errors import ProgramError, RequestError
@@ -62,10 +63,11 @@ class RemoteStream:
 
     def _read(self, read: Read) -> Iterator[Delta]:
         try:
-            for delta in read(self._call, self._call.events()):
-                self._num_open -= delta.finish_reason is not None
-                self._collector.push(delta)
-                yield delta
+            with closing(self._call.events()) as events:  # an error that is kept keeps no connection
+                for delta in read(self._call, events):
+                    self._num_open -= delta.finish_reason is not None
+                    self._collector.push(delta)
+                    yield delta
         except (LookupError, TypeError, AttributeError, ValueError) as error:
             raise RequestError(f"the server's answer is none of this API's: {error!r}") from error
         if self._num_open and not self._call.is_aborted:

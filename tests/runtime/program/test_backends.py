@@ -180,6 +180,18 @@ def test_keys_and_addresses_come_from_the_environment(server: Script, monkeypatc
     assert server.asked[0][1]["authorization"] == "Bearer secret" and server.asked[1][1]["x-api-key"] == "secret"
 
 
+def test_proxies_of_the_environment_are_used(server: Script, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "https_proxy"):
+        monkeypatch.setenv(name, server.url)
+    monkeypatch.setenv("no_proxy", "other.example")
+    server.replies = [chat_events(["a"])]
+    assert chat.run(backend=ph.OpenAI("m", base_url="http://model.example/v1"))["x"] == "a"
+    assert server.asked[0][0] == "http://model.example/v1/chat/completions"
+    tunnel = http_call.HttpClient("https://model.example/v1").connect()
+    direct = http_call.HttpClient("https://other.example/v1").connect()
+    assert f"http://{tunnel.host}:{tunnel.port}" == server.url and direct.host == "other.example"
+
+
 Make = Callable[[Script], Any]
 START = ph.system("Be brief.") + ph.user("Why?")
 TAG = ph.structural_tag([{"begin": "<a>", "schema": {"type": "integer"}, "end": "</a>"}])
