@@ -46,6 +46,7 @@ class Program(Generic[P, R]):
         self, function: Callable[Concatenate[ProgramState, P], R], backends: Backends, bound: Mapping[str, Any]
     ) -> None:
         self.function = function
+        self._function: Callable[..., Any] = function  # as `inspect` binds its arguments
         self.name = getattr(function, "__name__", "program")
         self._code = getattr(inspect.unwrap(function), "__code__", None)
         self._signature = inspect.signature(function)
@@ -127,7 +128,7 @@ class Program(Generic[P, R]):
         if not (args and isinstance(args[0], ProgramState)):
             return self.run(*args, **kwargs)
         bound = self._bind(args[1:], kwargs)
-        return self._call(args[0], bound)
+        return self._function(args[0], *bound.args, **bound.kwargs)
 
     @overload
     def run_batch(
@@ -225,7 +226,7 @@ class Program(Generic[P, R]):
             outer.begin_inner(run)
         token = _running.set(run)
         try:
-            state._interpreter.ret_value = self._call(state, arguments)
+            state._interpreter.ret_value = self._function(state, *arguments.args, **arguments.kwargs)
             run.wait()
             state.sync()
         except BaseException as error:
@@ -244,10 +245,6 @@ class Program(Generic[P, R]):
         if failure is not None:
             raise failure
         return state
-
-    def _call(self, state: ProgramState, arguments: inspect.BoundArguments) -> Any:
-        function: Callable[..., Any] = self.function
-        return function(state, *arguments.args, **arguments.kwargs)
 
     def _start(self, state: ProgramState, arguments: inspect.BoundArguments, outer: Run | None) -> ProgramState:
         """The function on a thread of its own, which refers to another state than the caller does: when the caller's is
@@ -393,8 +390,7 @@ def flush_cache(backend: AnyBackend | None = None) -> int:
     """Drops what no request uses of a backend's cache; without one the default's. The number of blocks that were freed.
 
     Raises:
-        ProgramError: the backend has no cache that could be emptied, or there is no backend.
-        RequestError: the server refuses.
+        ProgramError, RequestError: it has none that could be emptied, the server refuses, or there is no backend.
     """
     found = _backends.resolve(backend)[0]
     flush = getattr(found, "flush_cache", None)

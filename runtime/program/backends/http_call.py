@@ -176,7 +176,7 @@ class Call:
         if self._aborted.is_set():
             raise ConnectionAbortedError
         data = None if self._body is None else json.dumps(self._body).encode()
-        headers = {"Content-Type": "application/json", **self._client.headers}
+        headers = {"Content-Type": "application/json", "User-Agent": "phloem", **self._client.headers}
         connection.request("GET" if data is None else "POST", self._client.target(self._url), data, headers)
         self._response = connection.getresponse()  # has the connection, where the server closes it after this answer
         return self._response

@@ -27,7 +27,7 @@ OFFICIAL = "https://api.openai.com/v1"
 OWN = ("max_tokens", "temperature", "stop", "logprobs")  # said in a way of their own
 KNOWN = ("top_p", "seed", "presence_penalty", "frequency_penalty", "n")
 MORE = ("top_k", "min_p", "repetition_penalty", "min_tokens", "ignore_eos", "stop_token_ids")  # vLLM's and SGLang's
-REASONS = {"content_filter": FinishReason.STOP, "tool_calls": FinishReason.STOP}
+REASONS = {"stop": FinishReason.STOP, "length": FinishReason.LENGTH}
 
 Field = Callable[[Any], dict[str, Any]]
 DIALECTS: Mapping[str, Mapping[str, Field]] = MappingProxyType(
@@ -207,13 +207,15 @@ class Reader:
         entries = self._entries(choice["logprobs"]) if choice.get("logprobs") else ()
         is_scored = self._scored_from is not None
         reason = choice.get("finish_reason")
+        if reason and reason not in REASONS:
+            raise RequestError(f"the answer ended early: {reason}")
         index = choice.get("index", 0)
         return Delta(
             request_id,
             index,
             "" if is_scored else text,
             () if is_scored else tuple(map(ord, text)),
-            (REASONS.get(reason) or FinishReason(reason)) if reason else None,
+            REASONS[reason] if reason else None,
             self._usages[index],
             logprobs=() if is_scored else entries,
             prompt_logprobs=entries if is_scored else (),

@@ -241,7 +241,7 @@ FAULTS: list[tuple[Reply, str]] = [
     (Reply(b"[3]"), "is none of this API's"),
     (events({"choices": [{"index": 0, "delta": {"content": "a"}}]}), "ended its answer before it was complete"),
     (events({"error": {"message": "out of memory"}}), "failed: out of memory"),
-    (chat_events(["a"], "new_reason"), "is none of this API's"),
+    (chat_events(["a"], "content_filter"), "the answer ended early: content_filter"),
     (events({"choices": [{"index": 0, "delta": {"refusal": "I will not"}}]}), "the model refuses: I will not"),
 ]
 
