@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pydantic import BaseModel, Field, field_validator
 
 import phloem as ph
@@ -145,6 +147,56 @@ def test_a_program_says_the_same_over_http(
     here = program.run(backend=local, **GREEDY)
     there = program.run(backend=remote, stream=stream, **GREEDY)
     assert "".join(there.text_iter()) == here.text()
+    assert told(there) == told(here)
+
+
+METHODS = [ph.token_length_normalized, ph.greedy_token_selection, ph.unconditional_likelihood_normalized]
+TEXTS = st.sampled_from(["Hello", " a", "\n", "é😀", "<s>", "<|user|>", "Ravel ", " ", "x y  z", "漢字\n\n"])
+STOPS = st.sampled_from([None, "e", ["a", "i"]])
+CHOICES = st.lists(st.sampled_from(["Dorvik", " Dor", "é", "yes", "a b"]), min_size=2, max_size=3, unique=True)
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("text"), TEXTS),
+        st.tuples(st.just("gen"), STOPS, st.sampled_from([None, "[a-z ]{2,5}", "(é|漢){1,2}"])),
+        st.tuples(st.just("select"), CHOICES, st.sampled_from(METHODS)),
+        st.tuples(st.sampled_from(["gather_variable", "concate_and_append"]), TEXTS, st.integers(1, 2)),
+    ),
+    max_size=4,
+)
+MESSAGES = st.lists(st.tuples(STEPS, STEPS), max_size=2)
+
+
+def perform(s: ph.ProgramState, steps: list[Any], name: str) -> None:
+    for number, step in enumerate(steps):
+        match step:
+            case ("text", text):
+                s += text
+            case ("gen", stop, pattern):
+                s += ph.gen(f"{name}{number}", stop=stop, regex=pattern, max_tokens=16 if pattern else 4, logprobs=1)
+            case ("select", choices, method):
+                s += ph.select(f"{name}{number}", choices, choices_method=method)
+            case (mode, text, size):
+                forks = s.fork(size)
+                gens = [text + ph.gen(f"{name}{number}", max_tokens=3, temperature=0.8, seed=at) for at in range(size)]
+                forks += gens
+                forks.join(mode)
+
+
+@given(STEPS, MESSAGES)
+@settings(max_examples=24)
+def test_a_random_program_says_the_same_over_http(
+    local: ph.Engine, remote: ph.RuntimeEndpoint, before: list[Any], messages: list[tuple[list[Any], list[Any]]]
+) -> None:
+    def body(s: ph.ProgramState) -> None:
+        s["set"] = 1
+        perform(s, [] if messages else before, "plain")
+        for number, (question, answer) in enumerate(messages):
+            with s.user():
+                perform(s, question, f"q{number}")
+            with s.assistant():
+                perform(s, answer, f"a{number}")
+
+    here, there = (ph.function(body).run(backend=backend, **GREEDY) for backend in (local, remote))
     assert told(there) == told(here)
 
 
