@@ -24,12 +24,13 @@ ROOT = Path(__file__).resolve().parent.parent
 EXPORTED = re.findall(
     r"\w+",
     """
-AsyncEngine Compiler Completion ConfigError ConstraintError ConstraintSpec ConstraintTooLarge DeadlineExceeded
+Anthropic AsyncEngine Compiler Completion ConfigError ConstraintError ConstraintSpec ConstraintTooLarge DeadlineExceeded
 Delta
 EmptyLanguage Engine EngineConfig EngineStatistics EngineStopped Expression FinishReason ForkGroup
-GrammarMatcher InvalidGrammar InvalidRegex InvalidSchema InvalidStructuralTag KVStore ModelError PhloemError Program
-ProgramError ProgramState PromptTooLong QueueFull RequestError SamplingParams Stream TokenLogprob
-UnsupportedSchema Usage Vocabulary __version__ assistant assistant_begin assistant_end choice explain function gen
+GrammarMatcher InvalidGrammar InvalidRegex InvalidSchema InvalidStructuralTag KVStore ModelError OpenAI PhloemError
+Program ProgramError ProgramState PromptTooLong QueueFull RequestError Runtime RuntimeEndpoint SamplingParams Stream
+TokenLogprob UnsupportedSchema Usage Vocabulary __version__ assistant assistant_begin assistant_end choice explain
+extract flush_cache function gen generate
 gen_int gen_string grammar greedy_token_selection json_object json_schema regex select set_default_backend
 structural_tag system system_begin system_end token_length_normalized unconditional_likelihood_normalized user
 user_begin user_end
@@ -77,6 +78,7 @@ def test_importing_phloem_imports_no_torch() -> None:
 # values whose types the user's own function, schema or choice of n decides
 ANY_BY_NATURE = {
     *("Program.__call__", "ProgramState.__getitem__", "ProgramState.get_meta_info", "ProgramState.parsed"),
+    "ProgramState.get_var",
     "ProgramState.ret_value",
 }
 

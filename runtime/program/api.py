@@ -12,6 +12,7 @@ from typing import Any, get_args
 from ...errors import ProgramError, RequestError
 from ..constrain import spec as constraint_spec
 from ..constrain.compiling import check_spec
+from ..constrain.python_type import is_python_type
 from ..constrain.spec import ConstraintSpec
 from ..request import SamplingParams
 from .choices import ChoicesMethod, MethodName, token_length_normalized
@@ -52,8 +53,11 @@ def gen(
     regex: str | None = None,
     json_schema: Any = None,
     constraint: ConstraintSpec | None = None,
+    type: Any = None,
     return_logprob: bool | None = None,
     top_logprobs_num: int | None = None,
+    logprob_start_len: int | None = None,
+    return_text_in_logprobs: bool | None = None,
 ) -> Expression:
     """Text written by the model, stored as `s[name]`.
 
@@ -69,19 +73,24 @@ def gen(
         json_schema: the output is JSON valid under this schema, or of this type (see `phloem.json_schema`);
             `s.parsed(name)` is the value.
         constraint: any constraint made with `phloem.regex`, `choice`, `json_schema`, `grammar` …
+        type: as `json_schema` of this type (a pydantic class, `list[Person]` …), but `s[name]` itself is the value; the
+            expression fails if the output is none.
         return_logprob, top_logprobs_num: SGLang's way to ask for `logprobs`.
+        logprob_start_len: also those of the text so far, from the token at this position on (the first has none); with
+            `max_tokens=0` nothing else. -1: none of them.
+        return_text_in_logprobs: each has its text anyway.
 
     Raises:
         ProgramError: two constraints at once, or an argument that is none or out of range.
         ConstraintError: the pattern, schema or other constraint is not well formed, or nothing satisfies it.
     """
     if choices is not None:
-        _exclusive(choices=choices, dtype=dtype, regex=regex, json_schema=json_schema, constraint=constraint)
+        _exclusive(choices=choices, dtype=dtype, regex=regex, json_schema=json_schema, constraint=constraint, type=type)
         return select(name, choices, temperature or 0.0, choices_method or token_length_normalized)
     if choices_method is not None:
         raise ProgramError("gen: choices_method needs choices")
     kind = _dtype(dtype)
-    _exclusive(dtype=dtype, regex=regex, json_schema=json_schema, constraint=constraint)
+    _exclusive(dtype=dtype, regex=regex, json_schema=json_schema, constraint=constraint, type=type)
     if kind is not None:
         constraint = constraint_spec.regex(DTYPE_PATTERNS[kind])
         if kind in (int, float):
@@ -90,6 +99,8 @@ def gen(
         constraint = constraint_spec.regex(regex)
     elif json_schema is not None:
         constraint = constraint_spec.json_schema(json_schema)
+    elif type is not None:
+        constraint = _of_type(type)
     if constraint is not None and not isinstance(constraint, ConstraintSpec):
         raise ProgramError(
             f"gen: constraint: expected phloem.regex(...), phloem.json_schema(...) or the like, got {constraint!r}"
@@ -109,7 +120,7 @@ def gen(
         "frequency_penalty": frequency_penalty,
         "presence_penalty": presence_penalty,
         "ignore_eos": ignore_eos,
-        "logprobs": logprobs_asked(logprobs, return_logprob, top_logprobs_num),
+        **logprobs_asked(logprobs, return_logprob, top_logprobs_num, logprob_start_len),
         "seed": seed,
     }
     atom = Gen(
@@ -117,6 +128,7 @@ def gen(
         MappingProxyType({key: value for key, value in given.items() if value is not None}),
         constraint,
         kind,
+        type is not None,
     )
     _check_sampling(atom)
     return atom
@@ -204,15 +216,29 @@ def assistant_end() -> Expression:
     return RoleEnd("assistant")
 
 
-def logprobs_asked(logprobs: int | None, return_logprob: bool | None, top_logprobs_num: int | None) -> int | None:
-    """The number of alternatives to report, however it was asked for; None: no log-probabilities."""
+def logprobs_asked(
+    logprobs: int | None, return_logprob: bool | None, top_logprobs_num: int | None, logprob_start_len: int | None
+) -> dict[str, int | None]:
+    """The fields of `SamplingParams` for log-probabilities, however they were asked for."""
     if logprobs is None and (return_logprob or top_logprobs_num):
-        return top_logprobs_num or 0
-    return logprobs
+        logprobs = top_logprobs_num or 0
+    if logprob_start_len is None or logprob_start_len == -1:
+        return {"logprobs": logprobs}
+    if isinstance(logprob_start_len, bool) or not isinstance(logprob_start_len, int) or logprob_start_len < 0:
+        raise ProgramError(
+            f"logprob_start_len: expected a position in the text so far, or -1; got {logprob_start_len!r}"
+        )
+    return {"logprobs": logprobs or 0, "prompt_logprobs_from": max(1, logprob_start_len)}
 
 
 def _message(role: Role, expression: Expression | str | None) -> Expression:
     return concat(RoleBegin(role), *(() if expression is None else (expression,)), RoleEnd(role))
+
+
+def _of_type(kind: Any) -> ConstraintSpec:
+    if not is_python_type(kind):
+        raise ProgramError(f"gen: type: expected a type such as a pydantic class or list[int], got {kind!r}")
+    return constraint_spec.json_schema(kind)
 
 
 def _dtype(dtype: type | str | None) -> type | None:

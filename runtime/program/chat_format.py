@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 from ...errors import PhloemError, ProgramError
@@ -67,7 +68,6 @@ class ChatFormat:
 
     def __init__(self, tokenizer: TemplateTokenizer) -> None:
         self._tokenizer = tokenizer
-        self._control_ids = frozenset(tokenizer.control_ids.values())
         self._begins: dict[tuple[Role, ...], str] = {}
         self._ends: dict[tuple[Role, ...], str] = {}
         self._markers: dict[tuple[str, bool], Marker] = {}
@@ -97,6 +97,10 @@ class ChatFormat:
             pieces = self._render(key)
             self._ends[key] = pieces[-1] if isinstance(pieces, list) else ""
         return self._ends[key]
+
+    @cached_property
+    def _control_ids(self) -> frozenset[int]:
+        return frozenset(self._tokenizer.control_ids.values())
 
     def _split(self, text: str, at_start: bool) -> Marker:
         ids = self._tokenizer.encode_pieces([text] if at_start else ["", text])

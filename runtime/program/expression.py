@@ -53,12 +53,14 @@ class Gen(Expression):
     Attributes:
         sampling: fields of `SamplingParams` that differ from the run's.
         dtype: the type of the value, or None for text.
+        is_typed: the variable is what the constraint describes, and not its text.
     """
 
     name: str | None
     sampling: Mapping[str, object]
     constraint: ConstraintSpec | None = None
     dtype: type | None = None
+    is_typed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

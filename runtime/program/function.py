@@ -1,11 +1,12 @@
 """Programs: a function of a state, and the ways to run it.
 
-`run` calls the function once; `run_batch` runs it for many arguments at the same time over one engine, which batches
-the requests of all of them and computes a common prefix once.
+`run` (`run_async` for an event loop) calls the function once; `run_batch` runs it for many arguments at the same time
+over one engine, which batches the requests of all of them and computes a common prefix once.
 """
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import inspect
 import itertools
@@ -15,62 +16,37 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from contextvars import ContextVar
 from types import MappingProxyType
-from typing import Any, Literal, TypedDict, Unpack, overload
+from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, Unpack, overload
 
 from ...errors import ConstraintError, ProgramError
-from ..request import SamplingParams
-from .api import logprobs_asked
 from .backend import AnyBackend, Backends
 from .interpreter import Interpreter
+from .options import RUN_OPTIONS, RunOptions, sampling_of
 from .place import located, place_of_error
 from .run import Run
 from .state import ProgramState
 from .transcript import Transcript
 
+P = ParamSpec("P")
+R = TypeVar("R")
 Arguments = Mapping[str, Any] | Sequence[Any]
 MIN_THREADS = 96  # programs mostly wait for the engine, so there are many more than cores
 
 
-class RunOptions(TypedDict, total=False):
-    """What `run` and `run_batch` take besides the program's own arguments.
+class Program(Generic[P, R]):
+    """A function whose first parameter is the state `s`. Made by `@phloem.function`.
 
-    The sampling fields are what `gen` uses where it says nothing itself; they mean what they mean in `SamplingParams`.
+    Called, it takes what the function takes, as type checkers see it; `run` and the others take options besides.
     """
 
-    max_tokens: int | None
-    min_tokens: int
-    stop: str | Sequence[str]
-    stop_token_ids: Sequence[int]
-    temperature: float
-    top_p: float
-    top_k: int
-    min_p: float
-    frequency_penalty: float
-    presence_penalty: float
-    ignore_eos: bool
-    logprobs: int | None
-    seed: int | None
-    n: int
-    # SGLang's names for max_tokens and logprobs
-    max_new_tokens: int
-    return_logprob: bool
-    top_logprobs_num: int
-    # the engine (None: the default one), whose cached prefixes it may share, and a loaded adapter (None: none)
-    backend: AnyBackend | None
-    namespace: str
-    adapter: str | None
-
-
-RUN_OPTIONS = frozenset(RunOptions.__annotations__)
-
-
-class Program:
-    """A function whose first parameter is the state `s`. Made by `@phloem.function`."""
-
-    def __init__(self, function: Callable[..., Any], backends: Backends, bound: Mapping[str, Any]) -> None:
+    def __init__(
+        self, function: Callable[Concatenate[ProgramState, P], R], backends: Backends, bound: Mapping[str, Any]
+    ) -> None:
         self.function = function
+        self._function: Callable[..., Any] = function  # as `inspect` binds its arguments
         self.name = getattr(function, "__name__", "program")
         self._code = getattr(inspect.unwrap(function), "__code__", None)
         self._signature = inspect.signature(function)
@@ -84,7 +60,7 @@ class Program:
             )
         self._own = self._signature.replace(parameters=list(self._signature.parameters.values())[1:])
 
-    def bind(self, **arguments: Any) -> Program:
+    def bind(self, **arguments: Any) -> Program[..., R]:
         """The same program with some arguments given."""
         return Program(self.function, self._backends, {**self._bound, **arguments})
 
@@ -102,19 +78,57 @@ class Program:
                 raised by whatever reads the state.
             Exception: what the function itself has raised, with its line as a note; with `stream` a ProgramError.
         """
-        options, arguments = self._split(kwargs)
+        options, arguments = self._split(args, kwargs)
         new_state = self._setup(options, streams=stream)
         bound = self._bind(args, arguments)
         outer = _running.get()
         return self._start(new_state(), bound, outer) if stream else self._run(new_state(), bound, outer)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    async def run_async(self, *args: Any, **kwargs: Any) -> ProgramState:
+        """`run` for an event loop: the function runs on a thread of its own, and the loop goes on. The run is cancelled
+        with the task that awaits it, and when the loop is closed and nothing refers to the task any more.
+
+        Raises:
+            ProgramError, Exception: as `run`.
+        """
+        options, arguments = self._split(args, kwargs)
+        state = self._setup(options)()
+        bound, outer, loop = self._bind(args, arguments), _running.get(), asyncio.get_running_loop()
+        ended: asyncio.Future[BaseException | None] = loop.create_future()
+        awaited = weakref.ref(ended)  # the thread must not keep alive what waits for it
+
+        def body() -> None:
+            failure: BaseException | None = None
+            try:
+                self._run(state, bound, outer)
+            except BaseException as error:
+                failure = error
+            with suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(_settle, awaited, failure)
+
+        threading.Thread(target=body, name=f"phloem-{self.name}", daemon=True).start()
+        try:
+            failure = await ended
+        finally:
+            if not ended.done() or ended.cancelled():
+                state._interpreter.run.cancel()
+        if failure is not None:
+            raise failure
+        return state
+
+    @overload
+    def __call__(self, state: ProgramState, /, *args: P.args, **kwargs: P.kwargs) -> R: ...
+
+    @overload
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> ProgramState: ...
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[misc]
         """`run`; but with a state as the first argument, as in `tip(s, topic)` within another program, the function on
         that state, as any helper function: what it says and finds out is that state's. Returns what it returned."""
         if not (args and isinstance(args[0], ProgramState)):
             return self.run(*args, **kwargs)
         bound = self._bind(args[1:], kwargs)
-        return self.function(args[0], *bound.args, **bound.kwargs)
+        return self._function(args[0], *bound.args, **bound.kwargs)
 
     @overload
     def run_batch(
@@ -192,16 +206,9 @@ class Program:
         Raises:
             RequestError: a sampling field is out of range.
         """
-        sampling: dict[str, Any] = dict(options)
-        backend, chat_format = self._backends.resolve(sampling.pop("backend", None))
-        namespace, adapter = sampling.pop("namespace", ""), sampling.pop("adapter", None)
-        max_new_tokens = sampling.pop("max_new_tokens", None)
-        if max_new_tokens is not None:
-            sampling.setdefault("max_tokens", max_new_tokens)
-        sampling["logprobs"] = logprobs_asked(
-            sampling.get("logprobs"), sampling.pop("return_logprob", None), sampling.pop("top_logprobs_num", None)
-        )
-        params = SamplingParams(**sampling)
+        backend, chat_format = self._backends.resolve(options.get("backend"))
+        namespace, adapter = options.get("namespace", ""), options.get("adapter")
+        params = sampling_of(options)
 
         def new_state() -> ProgramState:
             run = Run(self.name, backend, chat_format, params, namespace=namespace, adapter=adapter, streams=streams)
@@ -219,7 +226,7 @@ class Program:
             outer.begin_inner(run)
         token = _running.set(run)
         try:
-            state._interpreter.ret_value = self.function(state, *arguments.args, **arguments.kwargs)
+            state._interpreter.ret_value = self._function(state, *arguments.args, **arguments.kwargs)
             run.wait()
             state.sync()
         except BaseException as error:
@@ -314,9 +321,11 @@ class Program:
 
     # -- arguments ---------------------------------------------------------------------------------------------
 
-    def _split(self, kwargs: Mapping[str, Any]) -> tuple[RunOptions, dict[str, Any]]:
-        """Keyword arguments that are options of the run, and those of the function."""
-        both = kwargs.keys() & RUN_OPTIONS & self._signature.parameters.keys()
+    def _split(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[RunOptions, dict[str, Any]]:
+        """Keyword arguments that are options of the run, and those of the function. What the function has by position
+        or by `bind` already can only be an option."""
+        given = {*itertools.islice(self._own.parameters, len(args)), *self._bound}
+        both = (kwargs.keys() & RUN_OPTIONS & self._own.parameters.keys()) - given
         if both:
             name = sorted(both)[0]
             raise ProgramError(
@@ -346,6 +355,12 @@ class Program:
         )
 
 
+def _settle(awaited: weakref.ref[asyncio.Future[BaseException | None]], failure: BaseException | None) -> None:
+    future = awaited()
+    if future is not None and not future.done():
+        future.set_result(failure)
+
+
 def _with_progress(states: Iterator[ProgramState], name: str, total: int | None) -> Iterator[ProgramState]:
     from rich.console import Console
     from rich.progress import track
@@ -357,15 +372,28 @@ _backends = Backends()
 _running: ContextVar[Run | None] = ContextVar("phloem_run", default=None)  # whose function runs on this thread
 
 
-def function(definition: Callable[..., Any]) -> Program:
+def function(definition: Callable[Concatenate[ProgramState, P], R]) -> Program[P, R]:
     """Decorator: makes a program of `def name(s, …)`, to be run with `name.run(…)`."""
     return Program(definition, _backends, {})
 
 
 def set_default_backend(backend: AnyBackend | None) -> None:
-    """The engine of every run that names none; None: there is none.
+    """The engine or server of every run that names none; None: there is none.
 
     Raises:
-        ProgramError: it is not an engine.
+        ProgramError: it is none.
     """
     _backends.set_default(backend)
+
+
+def flush_cache(backend: AnyBackend | None = None) -> int:
+    """Drops what no request uses of a backend's cache; without one the default's. The number of blocks that were freed.
+
+    Raises:
+        ProgramError, RequestError: it has none that could be emptied, the server refuses, or there is no backend.
+    """
+    found = _backends.resolve(backend)[0]
+    flush = getattr(found, "flush_cache", None)
+    if flush is None:
+        raise ProgramError(f"flush_cache: {type(found).__name__} has no cache that could be emptied from here")
+    return int(flush())

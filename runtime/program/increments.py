@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from .variable import Shown
 
@@ -62,14 +62,19 @@ def increments(source: Source, name: str | None) -> Iterator[str]:
         source.close(reader, complete=done)
 
 
-async def async_increments(source: Source, name: str | None) -> AsyncGenerator[str]:
-    """`increments` for an event loop; no thread waits."""
+async def async_increments(source: Source, name: str | None) -> AsyncGenerator[tuple[str, Any]]:
+    """`increments` for an event loop, with what is known of the variable so far; no thread waits.
+
+    The last one may have no text. When the loop is closed meanwhile, the reader ends at the next change.
+    """
     loop = asyncio.get_running_loop()
     woken = asyncio.Event()
 
     def listener() -> None:
-        if not loop.is_closed():
+        try:
             loop.call_soon_threadsafe(woken.set)
+        except RuntimeError:  # it is closed
+            source.close(reader, complete=False)
 
     reader = Reader(name, listener)
     done = False
@@ -78,9 +83,9 @@ async def async_increments(source: Source, name: str | None) -> AsyncGenerator[s
         while not done:
             woken.clear()
             text, done = source.take(reader, wait=False)
-            if text:
-                yield text
-            elif not done:
+            if text or done:
+                yield text, reader.shown.meta_info if reader.shown is not None else None
+            else:
                 await woken.wait()
     finally:
         source.close(reader, complete=done)

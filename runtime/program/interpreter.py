@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 
 from ...errors import PhloemError, ProgramError, RequestError
 from ..request import SamplingParams
-from .calls import choose, follow
+from .calls import Info, choose, follow
 from .expression import Expression, Gen, RoleBegin, RoleEnd, ScopeBegin, ScopeEnd, Select, Text, variable_of
 from .increments import Reader
 from .place import Place, label, located
@@ -330,15 +330,17 @@ class Interpreter:
         assert sampling is not None
         shown = self._shown[gen.name] if gen.name is not None and task.stream is not None else Shown()
 
-        def show(text: str) -> None:
+        def show(text: str, info: Info) -> None:
             with self._changed:
                 self._transcript.show(text)
                 shown.chunks.append(text)
+                shown.meta_info = info
                 self._notify()
 
+        # Not under the lock, for a tokenizer may be a server's: while this worker runs, only it changes the transcript.
+        prompt = self._transcript.prompt()
+        mark = self._transcript.mark()
         with self._changed:
-            prompt = self._transcript.prompt()
-            mark = self._transcript.mark()
             if gen.name is not None:
                 self._shown[gen.name] = shown
         stream = task.stream or self.run.submit(prompt, sampling, gen.constraint)
@@ -351,14 +353,13 @@ class Interpreter:
             with self._changed:
                 self._under_way = None
         with self._changed:
-            self._transcript.append_generated(answer.token_ids, answer.text, ended=answer.ended)
-            shown.complete = True
+            self._transcript.append_generated(answer.token_ids)
+            shown.complete, shown.meta_info = True, answer.variable.meta_info
             if gen.name is not None:
                 self.variables[gen.name] = answer.variable
 
     def _select(self, select: Select) -> None:
-        with self._changed:
-            prompt, continuations = self._transcript.branches(select.choices)
+        prompt, continuations = self._transcript.branches(select.choices)
         answer = choose(self.run, prompt, continuations, select)
         with self._changed:
             self._transcript.append_scored(prompt, answer.token_ids, answer.text)
@@ -373,7 +374,7 @@ class Interpreter:
 
     def _notify(self) -> None:
         self._changed.notify_all()
-        for reader in self._readers:
+        for reader in list(self._readers):  # one whose event loop is closed leaves
             if reader.listener is not None:
                 reader.listener()
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from ..request import Completion, TokenLogprob
+from ..request import Completion, FinishReason, TokenLogprob, Usage
 
 
 class TokenDecoder(Protocol):
@@ -19,10 +19,21 @@ class TokenDecoder(Protocol):
 
 def generation_info(tokenizer: TokenDecoder, completion: Completion) -> dict[str, Any]:
     """Counts, the reason of the end and, if asked for, log-probabilities as `(logprob, token id, text)`."""
-    usage = completion.usage
-    info: dict[str, Any] = {
-        "id": completion.request_id,
-        "finish_reason": {"type": completion.finish_reason.value},
+    info = count_info(completion.request_id, completion.usage, completion.finish_reason)
+    if completion.logprobs:
+        info["output_token_logprobs"] = _entries(tokenizer, completion.logprobs)
+        info["output_top_logprobs"] = _tops(tokenizer, completion.logprobs)
+    if completion.prompt_logprobs:
+        info["input_token_logprobs"] = _entries(tokenizer, completion.prompt_logprobs)
+        info["input_top_logprobs"] = _tops(tokenizer, completion.prompt_logprobs)
+    return info
+
+
+def count_info(request_id: str, usage: Usage, finish_reason: FinishReason | None = None) -> dict[str, Any]:
+    """The counts so far; finish_reason: None while it is under way."""
+    return {
+        "id": request_id,
+        "finish_reason": {"type": finish_reason.value} if finish_reason is not None else None,
         "prompt_tokens": usage.prompt_tokens,
         "cached_tokens": usage.cached_tokens,
         "loaded_tokens": usage.loaded_tokens,
@@ -31,13 +42,6 @@ def generation_info(tokenizer: TokenDecoder, completion: Completion) -> dict[str
         "drafted_tokens": usage.drafted_tokens,
         "jumped_tokens": usage.jumped_tokens,
     }
-    if completion.logprobs:
-        info["output_token_logprobs"] = _entries(tokenizer, completion.logprobs)
-        info["output_top_logprobs"] = [
-            [(logprob, token_id, tokenizer.decode([token_id])) for token_id, logprob in token.top]
-            for token in completion.logprobs
-        ]
-    return info
 
 
 def selection_info(
@@ -64,6 +68,10 @@ def parsed_value(completion: Completion, dtype: type | None) -> object:
         return dtype(text)
     except ValueError:
         return None
+
+
+def _tops(tokenizer: TokenDecoder, tokens: Sequence[TokenLogprob]) -> list[list[tuple[float, int, str]]]:
+    return [[(logprob, token_id, tokenizer.decode([token_id])) for token_id, logprob in token.top] for token in tokens]
 
 
 def _entries(tokenizer: TokenDecoder, tokens: Sequence[TokenLogprob]) -> list[tuple[float, int, str]]:

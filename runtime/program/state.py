@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractContextManager, aclosing, contextmanager
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self, overload
 
 from ...errors import ProgramError
 from .expression import Expression, Role, RoleBegin, RoleEnd, ScopeBegin, ScopeEnd, as_expression, concat
@@ -96,6 +96,8 @@ class ProgramState:
         """Whether `s[name]` has or will have a value; does not wait."""
         return isinstance(name, str) and self._interpreter.has_variable(name)
 
+    get_var, set_var = __getitem__, __setitem__  # SGLang's names
+
     def parsed(self, name: str) -> Any:
         """The variable as a value: a pydantic object or parsed JSON under `json_schema`, a number under `dtype=int`
         … None if the output was cut short. Waits as `s[name]`.
@@ -138,11 +140,31 @@ class ProgramState:
         """
         yield from increments(self._interpreter, var_name)  # this frame holds the state meanwhile
 
-    async def text_async_iter(self, var_name: str | None = None) -> AsyncIterator[str]:
-        """`text_iter` for `async for`."""
+    @overload
+    def text_async_iter(
+        self, var_name: str | None = None, return_meta_data: Literal[False] = False
+    ) -> AsyncIterator[str]: ...
+
+    @overload
+    def text_async_iter(self, var_name: str, return_meta_data: Literal[True]) -> AsyncIterator[tuple[str, Any]]: ...
+
+    async def text_async_iter(
+        self, var_name: str | None = None, return_meta_data: bool = False
+    ) -> AsyncIterator[str | tuple[str, Any]]:
+        """`text_iter` for `async for`. return_meta_data: with each piece of the variable what is known of it so far,
+        see `get_meta_info`; all of it comes with the last one, which may be empty.
+
+        Raises:
+            ProgramError: `return_meta_data` without a variable.
+        """
+        if return_meta_data and var_name is None:
+            raise ProgramError("text_async_iter: return_meta_data is a variable's; give its name")
         async with aclosing(async_increments(self._interpreter, var_name)) as pieces:
-            async for piece in pieces:
-                yield piece
+            async for piece, info in pieces:
+                if return_meta_data:
+                    yield piece, info
+                elif piece:
+                    yield piece
 
     def cancel(self) -> None:
         """Ends the run that this state belongs to, from any thread: requests under way are aborted, in its forks and

@@ -110,10 +110,10 @@ class Transcript:
         """Makes generated text visible before its ids are final; `append_generated` follows."""
         self.chunks.append(text)
 
-    def append_generated(self, token_ids: Sequence[int], text: str, *, ended: bool) -> None:
-        """Appends the ids of generated text that was shown; see `kept_ids`."""
+    def append_generated(self, token_ids: Sequence[int]) -> None:
+        """Appends the ids of generated text that was shown, as `kept_ids` has them."""
         self._token_ids = self.prompt()
-        self._token_ids.extend(kept_ids(self._tokenizer, token_ids, text, ended=ended))
+        self._token_ids.extend(token_ids)
 
     def append_scored(self, prompt: array[int], token_ids: Sequence[int], text: str) -> None:
         """Appends one of the choices, as the ids as which it was scored; see `branches`."""

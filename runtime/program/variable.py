@@ -11,10 +11,11 @@ from ...errors import RequestError
 
 @dataclass(slots=True)
 class Shown:
-    """The text of a variable as it becomes visible."""
+    """The text of a variable as it becomes visible, and what is known of it so far."""
 
     chunks: list[str] = field(default_factory=list)
     complete: bool = False
+    meta_info: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,4 +50,4 @@ class Variable:
 
     def shown(self) -> Shown:
         """The variable as text that is complete."""
-        return Shown([self.value] if isinstance(self.value, str) else [], complete=True)
+        return Shown([self.value] if isinstance(self.value, str) else [], True, self.meta_info)

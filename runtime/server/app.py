@@ -27,6 +27,7 @@ from .gate import Gate
 from .info import admin_router, info_router
 from .messages import messages_router
 from .messages_request import CountRequest, MessagesRequest
+from .program_text import ProgramTextRequest, program_text_router
 from .protocol import (
     ChatRequest,
     CompletionRequest,
@@ -61,6 +62,7 @@ BODIES: list[type[BaseModel]] = [
     RerankRequest,
     TokenizeRequest,
     DetokenizeRequest,
+    ProgramTextRequest,
     LoadAdapterRequest,
     UnloadAdapterRequest,
 ]
@@ -103,6 +105,7 @@ def create_app(
         info_router,
         worker_info_router,
         render_router,
+        program_text_router,
     ):
         app.include_router(make(service))
     if service.settings.admin:

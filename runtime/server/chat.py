@@ -112,7 +112,7 @@ class ChatShape:
             contents = [{"content": ""}]
         chunks = [_chunk(delta.index, content) for content in contents]
         if chunks:
-            chunks[0] |= {"logprobs": chat_logprobs(logprobs, self._tokenizer) if logprobs else None}
+            chunks[0] |= {"logprobs": self._logprobs(logprobs) if logprobs else None}
             chunks[0] |= {"token_ids": list(delta.token_ids)} if shows_ids else {}
         return chunks
 
@@ -124,9 +124,12 @@ class ChatShape:
         return body | ({"prompt_token_ids": list(self._prompt_ids)} if self._body.return_token_ids else {})
 
     def _choice(self, index: int, output: ChatOutput) -> dict[str, Any]:
-        logprobs = chat_logprobs(output.logprobs, self._tokenizer) if self._body.logprobs else None
+        logprobs = self._logprobs(output.logprobs) if self._body.logprobs else None
         choice = {"index": index, "message": output.message(), "logprobs": logprobs, "finish_reason": output.reason}
         return choice | output.endings(shows_ids=self._body.return_token_ids)
+
+    def _logprobs(self, logprobs: Sequence[TokenLogprob]) -> dict[str, Any]:
+        return chat_logprobs(logprobs, self._tokenizer, as_ids=self._body.return_tokens_as_token_ids)
 
     def _opening(self) -> dict[str, Any]:
         is_call = self._plan is not None and self._plan.is_forced

@@ -64,7 +64,7 @@ class CompletionShape:
         self._choices = Choices(service, "text_completion", model, body.stream_options, calls)
         echoed = [tokenizer.decode(call.prompt_ids) if body.echo else "" for call in calls]
         self._outputs = [
-            TextOutput(call, echo, CompletionLogprobs(tokenizer))
+            TextOutput(call, echo, CompletionLogprobs(tokenizer, as_ids=body.return_tokens_as_token_ids))
             for call, echo in zip(calls, echoed, strict=True)
             for _ in range(body.n)
         ]
@@ -101,8 +101,9 @@ class CompletionShape:
         body, prompt_ids = self._body, output.call.prompt_ids
         logprobs = None
         if body.logprobs is not None:
-            first = prompt_ids[0] if body.echo else None
-            logprobs = CompletionLogprobs(self._tokenizer).body(output.logprobs, first_unscored=first)
+            first = prompt_ids[0] if body.scores_prompt and not body.logprob_start_len else None
+            shown = CompletionLogprobs(self._tokenizer, as_ids=body.return_tokens_as_token_ids)
+            logprobs = shown.body(output.logprobs, first_unscored=first)
         choice = _choice(index, "".join(output.texts), output.reason, logprobs)
         choice |= output.endings(shows_ids=body.return_token_ids)
         return choice | ({"prompt_token_ids": list(prompt_ids)} if body.return_token_ids else {})

@@ -128,8 +128,8 @@ def prepare_completions(
     for prompt in body.prompt:
         prompt_ids = prompt_tokens(engine, body, prompt)
         check_length(engine, len(prompt_ids), body.max_tokens, "prompt")
-        echoed = body.echo and body.logprobs is not None and len(prompt_ids) > 1
-        sampling = _sampling(body, body.max_tokens, body.logprobs, engine, prompt_logprobs_from=1 if echoed else None)
+        scored_from = max(1, body.logprob_start_len or 0) if body.scores_prompt and len(prompt_ids) > 1 else None
+        sampling = _sampling(body, body.max_tokens, body.logprobs, engine, prompt_logprobs_from=scored_from)
         calls.append(_call(prompt_ids, sampling, wanted, body, api_key, adapter))
     return calls
 

@@ -161,6 +161,7 @@ class Generation(Body):
     kv_budget: int | None = Field(None, ge=LEAST_KV_BUDGET)
     kv_policy: Literal["snapkv", "sinks"] = "snapkv"
     return_token_ids: bool = False
+    return_tokens_as_token_ids: bool = False
     stream: bool = False
     stream_options: StreamOptions | None = None
     response_format: ResponseFormat | None = None
@@ -241,6 +242,7 @@ class CompletionRequest(Generation):
     prompt: Prompts
     max_tokens: int | None = Field(16, ge=0)
     logprobs: int | None = Field(None, ge=0, le=MAX_LOGPROBS)
+    logprob_start_len: int | None = Field(None, ge=0)
     echo: bool = False
     suffix: str | None = None
     add_special_tokens: bool = True
@@ -250,9 +252,17 @@ class CompletionRequest(Generation):
     def _fields_agree(self) -> CompletionRequest:
         if self.suffix:
             raise fault("suffix", "'suffix' is not supported")
-        if self.echo and self.stream and self.logprobs is not None:
-            raise fault("echo", "'echo' with 'logprobs' is not supported on a stream")
+        if self.logprob_start_len is not None and self.logprobs is None:
+            raise fault("logprob_start_len", "'logprob_start_len' is only allowed with 'logprobs'")
+        if self.scores_prompt and self.stream:
+            name = "echo" if self.echo else "logprob_start_len"
+            raise fault(name, f"'{name}' with 'logprobs' is not supported on a stream")
         return self
+
+    @property
+    def scores_prompt(self) -> bool:
+        """Whether the log-probabilities of the prompt are asked for."""
+        return self.logprobs is not None and (self.echo or self.logprob_start_len is not None)
 
 
 class TokenizeRequest(Body):

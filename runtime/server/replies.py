@@ -153,29 +153,38 @@ def cache_details(prompts: Sequence[CacheExplanation | None]) -> dict[str, Any]:
     return {"cache_explanation": shown[0] if len(shown) == 1 else shown}
 
 
-def chat_logprobs(logprobs: Sequence[TokenLogprob], tokenizer: Tokenizer) -> dict[str, Any]:
-    """The `logprobs` object of a chat choice."""
+def chat_logprobs(logprobs: Sequence[TokenLogprob], tokenizer: Tokenizer, *, as_ids: bool = False) -> dict[str, Any]:
+    """The `logprobs` object of a chat choice. as_ids: tokens are named by their ids, as in `token_name`."""
     content = []
     for entry in logprobs:
-        shown = _chat_token(entry.token_id, entry.logprob, tokenizer)
-        shown["top_logprobs"] = [_chat_token(token_id, logprob, tokenizer) for token_id, logprob in entry.top]
+        shown = _chat_token(entry.token_id, entry.logprob, tokenizer, as_ids)
+        shown["top_logprobs"] = [_chat_token(token_id, logprob, tokenizer, as_ids) for token_id, logprob in entry.top]
         content.append(shown)
     return {"content": content, "refusal": None}
 
 
-def _chat_token(token_id: int, logprob: float, tokenizer: Tokenizer) -> dict[str, Any]:
+def token_name(tokenizer: Tokenizer, token_id: int, *, as_ids: bool) -> str:
+    """A token among log-probabilities: its text, which others may have too, or `token_id:` and its number (vLLM's)."""
+    return f"token_id:{token_id}" if as_ids else tokenizer.token_text(token_id)
+
+
+def _chat_token(token_id: int, logprob: float, tokenizer: Tokenizer, as_ids: bool) -> dict[str, Any]:
     return {
-        "token": tokenizer.token_text(token_id),
+        "token": token_name(tokenizer, token_id, as_ids=as_ids),
         "logprob": max(logprob, LOWEST_LOGPROB),
         "bytes": list(tokenizer.token_bytes(token_id)),
     }
 
 
 class CompletionLogprobs:
-    """The four parallel arrays of `/v1/completions`; keeps the text offset over the chunks of one output."""
+    """The four parallel arrays of `/v1/completions`; keeps the text offset over the chunks of one output.
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
+    as_ids: tokens are named by their ids, as in `token_name`.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, *, as_ids: bool = False) -> None:
         self._tokenizer = tokenizer
+        self._as_ids = as_ids
         self._offset = 0
 
     def body(self, logprobs: Sequence[TokenLogprob], *, first_unscored: int | None = None) -> dict[str, Any]:
@@ -188,8 +197,7 @@ class CompletionLogprobs:
         if first_unscored is not None:
             entries.insert(0, (first_unscored, None))
         for token_id, entry in entries:
-            text = self._tokenizer.token_text(token_id)
-            tokens.append(text)
+            tokens.append(token_name(self._tokenizer, token_id, as_ids=self._as_ids))
             offsets.append(self._offset)
             self._offset += len(self._tokenizer.token_bytes(token_id).decode("utf-8", "replace"))
             scores.append(max(entry.logprob, LOWEST_LOGPROB) if entry is not None else None)
@@ -200,7 +208,7 @@ class CompletionLogprobs:
         """The likeliest tokens and, as OpenAI has it, the token itself if it is none of them."""
         shown: dict[str, float] = {}
         for token, logprob in (*entry.top, (entry.token_id, entry.logprob)):
-            shown.setdefault(self._tokenizer.token_text(token), max(logprob, LOWEST_LOGPROB))
+            shown.setdefault(token_name(self._tokenizer, token, as_ids=self._as_ids), max(logprob, LOWEST_LOGPROB))
         return shown
 
 

@@ -30,7 +30,6 @@ HARMLESS: Mapping[str, tuple[Any, ...]] = {
     "mirostat": (0,),
     "prompt_logprobs": (),
     "return_hidden_states": (False,),
-    "return_tokens_as_token_ids": (False,),
     "separate_reasoning": (True,),
     "skip_special_tokens": (True,),
     "stop_regex": ("", []),

@@ -250,6 +250,8 @@ def test_a_stream_that_nobody_follows_gives_its_seats_back(fresh: ph.Engine, way
         pieces.close()  # type: ignore[attr-defined]
     elif way == "cancel":
         state.cancel()
+        seats = fresh.step_thread.call(fresh.core.statistics).result()  # between two steps, after what came before
+        assert seats.num_running == seats.num_waiting == 0
     del state
     deadline = time.monotonic() + 60
     while fresh.statistics().num_running and time.monotonic() < deadline:

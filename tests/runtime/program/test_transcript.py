@@ -83,7 +83,7 @@ def test_a_conversation_has_the_templates_text(template: Templates, first: int) 
         if role == "assistant":
             ids = FakeTokenizer().encode(message["content"])
             grown.show(message["content"])
-            grown.append_generated([*ids, END], message["content"], ended=True)
+            grown.append_generated(kept_ids(FakeTokenizer(), [*ids, END], message["content"], ended=True))
         else:
             for character in message["content"]:  # piece by piece: they are one run all the same
                 grown.append_text(character)
@@ -148,7 +148,7 @@ def test_ids_decode_to_the_text_and_only_grow(steps: list[tuple[str, str]]) -> N
             before = grown.prompt().tolist()
             ids = [*tokenizer.encode(text + (" the stop" if kind == "cut" else "")), END]
             grown.show(text)
-            grown.append_generated(ids, text, ended=True)
+            grown.append_generated(kept_ids(tokenizer, ids, text, ended=True))
             assert grown.token_ids().tolist()[: len(before)] == before
         assert tokenizer.decode(grown.copy().token_ids()) == grown.text
 

@@ -1,0 +1,233 @@
+"""One request over HTTP that another thread may abort: its answer whole, or event by event.
+
+The standard library's client: a connection for each request, through the environment's proxies (`https_proxy` …). Every
+wait is bounded: connecting, and silence of the server. One that is busy (429, 503, 529) is asked again a few times,
+before anything was read of an answer. Knows JSON and server-sent events, and no API.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import ssl
+import threading
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from typing import Any
+from urllib.parse import SplitResult, urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+from ....errors import ProgramError, RequestError
+
+CONNECT_SECONDS = 10.0
+BUSY = (429, 503, 529)
+MAX_RETRY_SECONDS = 30.0
+MAX_WORDS = 2000
+
+
+@dataclass(frozen=True)
+class HttpClient:
+    """A server, and how to speak to it.
+
+    Attributes:
+        base_url: paths are appended to it.
+        headers: of every request, the key among them.
+        timeout: seconds without a byte after which a request fails.
+        max_retries: how often a server that is busy is asked again.
+        ca_file: certificates to trust instead of the system's.
+        errors: what class an error becomes, by the code that the server gives it; else it is a RequestError.
+    """
+
+    base_url: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+    timeout: float = 600.0
+    max_retries: int = 2
+    ca_file: str | None = None
+    errors: Mapping[str, type[RequestError]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        parts = urlsplit(self.base_url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ProgramError(f"backend: {self.base_url!r} is no URL of a server; give one such as http://host:8000")
+
+    def call(self, path: str, body: Mapping[str, Any] | None = None) -> Call:
+        """A request that begins when its answer is read: POST of `body`, or GET without one."""
+        return Call(self, path, body)
+
+    def connect(self) -> HTTPConnection:
+        """A connection that is not open yet, to the server or to the proxy that the environment names for it."""
+        parts = urlsplit(self.base_url)
+        is_secure, host, port = parts.scheme == "https", parts.hostname or "", parts.port
+        proxy = self._proxy()
+        if proxy is not None:
+            host, port = proxy.hostname or "", proxy.port
+        if not is_secure:
+            return HTTPConnection(host, port, timeout=CONNECT_SECONDS)
+        context = ssl.create_default_context(cafile=self.ca_file)
+        connection = HTTPSConnection(host, port, timeout=CONNECT_SECONDS, context=context)
+        if proxy is not None:
+            connection.set_tunnel(parts.hostname or "", parts.port)
+        return connection
+
+    def target(self, url: str) -> str:
+        """What a request names: the path, or to a proxy without a tunnel the whole URL."""
+        parts = urlsplit(url)
+        return url if parts.scheme == "http" and self._proxy() is not None else parts.path
+
+    def _proxy(self) -> SplitResult | None:
+        parts = urlsplit(self.base_url)
+        found = getproxies().get(parts.scheme)
+        return urlsplit(found) if found and not proxy_bypass(parts.netloc) else None
+
+
+class Call:
+    """One request. Read it once, on one thread, with `json` or `events`; `abort` it from any."""
+
+    def __init__(self, client: HttpClient, path: str, body: Mapping[str, Any] | None) -> None:
+        self._client = client
+        self._url = client.base_url.rstrip("/") + path
+        self._body = body
+        self._aborted = threading.Event()
+        self._socket: socket.socket | None = None
+        self._response: HTTPResponse | None = None
+
+    def abort(self) -> None:
+        """Closes the connection, by which the server knows. Reading ends with an error."""
+        self._aborted.set()
+        self._shut_down()
+
+    @property
+    def is_aborted(self) -> bool:
+        return self._aborted.is_set()
+
+    def json(self) -> Any:
+        """The answer.
+
+        Raises:
+            RequestError: there is none: unreachable, too slow, refused (with the server's own words), or no JSON.
+        """
+        connection = self._client.connect()
+        try:
+            return self._whole(self._open(connection))
+        except (OSError, HTTPException, ValueError) as error:
+            raise self._failed(error) from error
+        finally:
+            self._close(connection)
+
+    def events(self) -> Generator[Any]:
+        """The data of each event until the end of the stream; of an answer that is no stream, the whole.
+
+        Raises:
+            RequestError: as `json`.
+        """
+        connection = self._client.connect()
+        try:
+            response = self._open(connection)
+            if "text/event-stream" in response.getheader("content-type", ""):
+                yield from self._events(response)
+            else:
+                yield self._whole(response)
+        except (OSError, HTTPException, ValueError) as error:
+            raise self._failed(error) from error
+        finally:
+            self._close(connection)
+
+    def error(self, status: int | None, body: Any) -> RequestError:
+        """What the server has said went wrong, with its own words."""
+        found = body.get("error", body) if isinstance(body, Mapping) else body
+        code = param = None
+        words = found
+        if isinstance(found, Mapping):
+            words = found.get("message") or found.get("detail") or json.dumps(found)
+            code, param = found.get("code"), found.get("param")
+        hint = "; give the server's key with api_key=…" if status == 401 else ""
+        answered = "failed" if status is None else f"answered {status}"
+        text = f"{self._url} {answered}: {str(words)[:MAX_WORDS].strip()}{hint}"
+        kind = self._client.errors.get(code, RequestError) if isinstance(code, str) else RequestError
+        return kind(text, param=param if isinstance(param, str) else None)
+
+    # -- the connection ----------------------------------------------------------------------------------------
+
+    def _open(self, connection: HTTPConnection) -> HTTPResponse:
+        """The beginning of a good answer."""
+        for retries_left in range(self._client.max_retries, -1, -1):
+            response = self._send(connection)
+            if response.status < 300:
+                return response
+            seconds = _retry_seconds(response, self._client.max_retries - retries_left)
+            data = response.read()
+            if response.status not in BUSY or not retries_left:
+                break
+            connection.close()
+            if self._aborted.wait(seconds):
+                break
+        try:
+            body = json.loads(data)
+        except ValueError:
+            body = data.decode(errors="replace") or response.reason
+        raise self.error(response.status, body)
+
+    def _send(self, connection: HTTPConnection) -> HTTPResponse:
+        connection.connect()
+        self._socket = connection.sock
+        self._socket.settimeout(self._client.timeout)
+        if self._aborted.is_set():
+            raise ConnectionAbortedError
+        data = None if self._body is None else json.dumps(self._body).encode()
+        headers = {"Content-Type": "application/json", "User-Agent": "phloem", **self._client.headers}
+        connection.request("GET" if data is None else "POST", self._client.target(self._url), data, headers)
+        self._response = connection.getresponse()  # has the connection, where the server closes it after this answer
+        return self._response
+
+    def _close(self, connection: HTTPConnection) -> None:
+        self._shut_down()
+        self._socket = None
+        if self._response is not None:
+            self._response.close()
+        connection.close()
+
+    def _shut_down(self) -> None:
+        found = self._socket
+        if found is not None:
+            with suppress(OSError):
+                socket.socket.shutdown(found, socket.SHUT_RDWR)  # of TLS too: a thread that reads it wakes
+
+    def _failed(self, error: Exception) -> RequestError:
+        if self._aborted.is_set():
+            return RequestError("the request was aborted")
+        if isinstance(error, TimeoutError):
+            seconds = CONNECT_SECONDS if self._socket is None else self._client.timeout
+            return RequestError(f"{self._url}: no answer within {seconds:g} s")
+        if self._socket is None:
+            return RequestError(f"{self._url} cannot be reached: {error}")
+        return RequestError(f"{self._url}: the answer broke off or is none: {type(error).__name__}: {error}")
+
+    # -- the answer --------------------------------------------------------------------------------------------
+
+    def _whole(self, response: HTTPResponse) -> Any:
+        return json.loads(response.read())
+
+    def _events(self, response: HTTPResponse) -> Iterator[Any]:
+        lines: list[bytes] = []
+        while line := response.readline():
+            line = line.rstrip(b"\r\n")
+            if line.startswith(b"data:"):
+                lines.append(line[5:].removeprefix(b" "))
+            elif not line and lines:
+                data = b"\n".join(lines)
+                if data == b"[DONE]":
+                    return
+                lines.clear()
+                yield json.loads(data)
+        if self._aborted.is_set():
+            raise ConnectionAbortedError
+
+
+def _retry_seconds(response: HTTPResponse, attempt: int) -> float:
+    try:
+        asked = float(response.getheader("retry-after", ""))
+    except ValueError:
+        asked = 0.5 * 2**attempt
+    return min(max(asked, 0.0), MAX_RETRY_SECONDS)

@@ -1,0 +1,142 @@
+"""Values of a type: as variables, as one call, and as type checkers see them."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+
+import phloem as ph
+from phloem.errors import RequestError
+from phloem.runtime.cli import extract as command
+from phloem.runtime.program import ProgramState, typed
+
+from .fakes import FakeBackend
+
+ROOT = Path(__file__).resolve().parents[3]
+DOCUMENTS = ("Meet Ravel Tamsen, 41 years old.", "Sela Orvin is a baker.")
+
+
+class Person(BaseModel):
+    name: str
+    age: int = 3
+
+
+@dataclass
+class Town:
+    name: str
+
+
+def test_a_generation_of_a_type_is_a_value_of_it() -> None:
+    def body(s: ProgramState) -> None:
+        s += "Q" + ph.gen("x", type=Person) + ph.gen("y", type=list[Person], n=1) + ph.gen("n", type=Person, n=2)
+
+    backend = FakeBackend(lambda text: '[{"name": "Ada"}]' if text.count("Ada") == 1 else '{"name": "Ada"}')
+    backend_n = FakeBackend('{"name": "Ada"}')
+    state = ph.function(lambda s: s.__iadd__("Q" + ph.gen("x", type=Person) + ph.gen("y", type=list[Person]))).run(
+        backend=backend
+    )
+    assert state["x"] == Person(name="Ada") == state.parsed("x") and state["y"] == [Person(name="Ada")]
+    assert state.text() == 'Q{"name": "Ada"}[{"name": "Ada"}]' and "".join(state.text_iter("x")) == '{"name": "Ada"}'
+    with pytest.raises(ph.ProgramError, match=rf"{__file__}:\d+, gen\('y'\): the output is not the value"):
+        ph.function(body).run(backend=backend_n)
+
+
+def test_an_output_that_is_no_value_fails_at_its_line() -> None:
+    with pytest.raises(ph.ProgramError, match=r"gen\('value'\): the output is not the value") as caught:
+        ph.generate(Town, "Which town?", backend=FakeBackend('{"name": 3}'))
+    assert isinstance(caught.value.__cause__, RequestError)
+    for wrong in ({"type": "integer"}, "text", 3):
+        with pytest.raises(ph.ProgramError, match="gen: type: expected a type"):
+            ph.gen("x", type=wrong)
+    with pytest.raises(ph.ProgramError, match="regex and type exclude each other"):
+        ph.gen("x", type=int, regex="a")
+
+
+def test_a_value_is_one_call() -> None:
+    backend = FakeBackend('{"name": "Dorvik"}')
+    assert ph.generate(Town, "Which town?", system="Be brief.", backend=backend) == Town("Dorvik")
+    [asked] = backend.asked
+    assert (asked.sampling.temperature, asked.sampling.max_tokens) == (0.0, 512)
+    assert "Be brief." in backend.show(asked.prompt) and "Which town?" in backend.show(asked.prompt)
+    ph.generate(Town, "Which town?", backend=backend, temperature=0.5, max_tokens=9)
+    assert (backend.asked[-1].sampling.temperature, backend.asked[-1].sampling.max_tokens) == (0.5, 9)
+
+
+def test_documents_are_read_as_values_are_taken() -> None:
+    taken = itertools.count()
+    backend = FakeBackend('{"name": "Ada"}')
+    people = ph.extract(Person, (f"document {next(taken)}" for _ in itertools.count()), backend=backend, num_threads=3)
+    assert [next(people) for _ in range(10)] == [Person(name="Ada")] * 10
+    people.close()  # type: ignore[attr-defined]
+    assert next(taken) <= 10 + 3
+    prompts = [backend.show(asked.prompt) for asked in backend.asked]
+    assert any("document 0\n\nExtract the person as JSON." in prompt for prompt in prompts)
+    assert typed.SYSTEM == command.SYSTEM, "the command line asks the same"
+
+
+def test_the_bundled_model_reads_documents() -> None:
+    with ph.Engine(num_blocks=256) as engine:
+        people = list(ph.extract(Person, DOCUMENTS, backend=engine))
+    assert people[0] == Person(name="Ravel Tamsen", age=41) and people[1].name == "Sela Orvin"
+
+
+CHECKED = """
+from dataclasses import dataclass
+from typing import assert_type
+import phloem as ph
+
+@dataclass
+class Person:
+    name: str
+
+@ph.function
+def tip(s: ph.ProgramState, topic: str, size: int = 1) -> int:
+    s += ph.gen(topic, type=Person)
+    return size
+
+@ph.function
+def outer(s: ph.ProgramState) -> None:
+    assert_type(tip(s, "sleep"), int)
+    tip(s, 3)  # wrong
+
+async def main() -> None:
+    assert_type(await tip.run_async("a", temperature=0.5), ph.ProgramState)
+
+assert_type(tip("sleep", size=2), ph.ProgramState)
+assert_type(tip.run(topic="sleep", temperature=0.5), ph.ProgramState)
+assert_type(ph.generate(Person, "x", temperature=0.5), Person)
+assert_type(next(ph.extract(Person, ["a"])), Person)
+tip(3)  # wrong
+tip("a", sise=3)  # wrong
+tip()  # wrong
+ph.generate(Person, "x", temprature=1)  # wrong
+ph.extract(Person, [3])  # wrong
+"""
+SKIPPED = [  # what the types of programs do not depend on
+    *(f"phloem.{name}.*" for name in ("faces", "fsm", "kernels", "radix")),
+    *("phloem.runtime.config", "phloem.runtime.explain", "phloem.runtime.readout", "phloem.runtime.program.backends.*"),
+    *(f"phloem.runtime.{name}.*" for name in ("cache", "engine", "models", "offload", "sample", "speculate")),
+    "phloem.runtime.constrain.python_types.*",
+]
+
+
+def test_a_program_keeps_the_signature_of_its_function(tmp_path: Path) -> None:
+    config = tmp_path / "mypy.ini"
+    config.write_text(
+        f"[mypy]\nstrict = true\nmypy_path = {ROOT / 'src'}\nno_site_packages = true\nignore_missing_imports = true\n"
+        f"follow_imports = silent\n[mypy-{','.join(SKIPPED)}]\nfollow_imports = skip\n",
+        encoding="utf-8",
+    )
+    file = tmp_path / "checked.py"
+    file.write_text(CHECKED, encoding="utf-8")
+    mypy = [sys.executable, "-m", "mypy", "--config-file", str(config), "--cache-dir", str(tmp_path), str(file)]
+    found = subprocess.run(mypy, capture_output=True, text=True, check=False, cwd=tmp_path, timeout=600)
+    faults = {int(line.split(":")[1]) for line in found.stdout.splitlines() if ": error: " in line}
+    wrong = {number for number, line in enumerate(CHECKED.splitlines(), 1) if line.endswith("# wrong")}
+    assert faults == wrong, found.stdout + found.stderr
