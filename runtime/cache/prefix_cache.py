@@ -17,12 +17,13 @@ import time
 from array import array
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 
 from torch import Tensor
 
 from ...radix import NOTHING, BlockCost, BlockPool, Explanation, Match, Pin, RadixTree, equal_cost, pack, unpack
-from ..execute.batch import Extend
+from ..execute.batch import Batch, Extend
 from ..execute.draft_kv import DraftKV
 from ..execute.kv_cache import KVCache
 from ..request import Lease, Request
@@ -32,7 +33,10 @@ from .donor import Donor, best_donor
 from .followers import Followers
 from .match_limit import match_limit
 from .request_scores import keep_scores, recall_scores
+from .resuming import lease_to_state, lease_to_window, take_lease
 from .state_store import StateStore
+from .window_store import NONE, WindowStore
+from .window_view import see_windows
 
 
 class PrefixCache:
@@ -54,15 +58,19 @@ class PrefixCache:
         max_pinned_blocks: int = 0,
         followers: Followers | None = None,
         states: StateStore | None = None,
+        windows: WindowStore | None = None,
+        window_kv: KVCache | None = None,
         draft_kv: DraftKV | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """
         Args:
             states: of a model with recurrent layers, whose cached prefixes can be used from a state on.
+            windows, window_kv: of a model with windows, which blocks have slots, and the tensors of these slots.
             draft_kv: KV of a draft model in the same blocks, which goes where theirs goes.
         """
         self.states = states
+        self.windows = windows
         self.block_size = block_size
         self.enabled = enabled
         self.followers = followers
@@ -81,6 +89,8 @@ class PrefixCache:
             kv_cache=kv_cache,
             followers=followers,
             states=states,
+            windows=windows,
+            window_kv=window_kv,
             draft_kv=draft_kv,
         )
         self._kv_cache = kv_cache
@@ -119,37 +129,27 @@ class PrefixCache:
         limit = match_limit(request)
         match = self.tree.match(pack(request.token_ids[:limit]), request.namespace)
         if self.states is not None:
-            return self._lease_to_state(request, match, self.states)
-        if match.num_tokens:
-            self.tree.lease(match.node)
-            request.lease = Lease(match.node, match.num_tokens)
-            request.blocks = array("i", match.blocks)
-        request.num_computed_tokens = match.num_tokens
-        donor, num_donated = match.partial_block, match.num_partial_tokens
-        if num_donated and self.tree.is_tail(match.partial_node):
-            self.tree.touch(match.partial_node)
-        if num_donated < min(self.block_size, limit - match.num_tokens):
-            return best_donor(Donor(donor, num_donated), request, running, limit, self.block_size)
-        return Donor(donor, num_donated) if num_donated else None
+            return lease_to_state(self.tree, request, match, self.states)
+        if self.windows is not None:
+            find_donor = partial(self._find_donor, request, running, limit)
+            return lease_to_window(self.tree, request, match, self.windows, find_donor)
+        take_lease(self.tree, request, match)
+        return self._find_donor(request, running, limit, match)
 
-    def _lease_to_state(self, request: Request, match: Match, states: StateStore) -> Donor | None:
-        """Leases whole blocks up to the last state of a match; names the block if the state is in the middle of one."""
-        point = states.find(match.blocks, match.partial_block, match.num_partial_tokens)
-        states.resume(request, point, match.num_tokens)
-        if point is None:
-            return None
-        num_blocks, rest = divmod(point.num_tokens, self.block_size)
-        if rest and point.block == match.partial_block and self.tree.is_tail(match.partial_node):
+    def _find_donor(self, request: Request, running: Iterable[Request], limit: int, match: Match) -> Donor | None:
+        found = Donor(match.partial_block, match.num_partial_tokens, self.supply.slot_of(match.partial_block))
+        if found.num_tokens and self.windows is not None and found.slot == NONE:
+            found = Donor(NONE, 0)
+        if found.num_tokens and self.tree.is_tail(match.partial_node):
             self.tree.touch(match.partial_node)
-        if num_blocks < len(match.blocks):
-            num_tokens = num_blocks * self.block_size
-            match = self.tree.match(pack(request.token_ids[:num_tokens]), request.namespace)
-        if num_blocks:
-            self.tree.lease(match.node)
-            request.lease = Lease(match.node, match.num_tokens)
-            request.blocks = array("i", match.blocks)
-        request.num_computed_tokens = num_blocks * self.block_size
-        return Donor(point.block, rest) if rest else None
+        if found.num_tokens < min(self.block_size, limit - match.num_tokens):
+            best = best_donor(found, request, running, limit, self.block_size)
+            if best is None or self.windows is None:
+                return best
+            best = replace(best, slot=self.supply.slot_of(best.block))
+            if best.slot != NONE:
+                return best
+        return found if found.num_tokens else None
 
     def continuation(self, request: Request) -> list[int]:
         """What has followed the same tokens in the same namespace before, as far as there is room for it."""
@@ -162,7 +162,7 @@ class PrefixCache:
         """Copies what a donor has after the leased blocks, if there is room: so hits are exact to the token."""
         if self.reserve(request, request.num_computed_tokens + 1):
             # The donor may just have been evicted to make room: its KV is untouched until the next forward.
-            self.supply.copy(donor.block, request.blocks[-1], donor.num_tokens)
+            self.supply.copy(donor.block, request.blocks[-1], donor.num_tokens, slot=donor.slot)
             request.num_computed_tokens += donor.num_tokens
         elif self.states is not None:  # the state is that after the donor's tokens
             self.release(request, keep=False)
@@ -172,30 +172,6 @@ class PrefixCache:
         tokens = pack(request.token_ids[: match_limit(request)])
         return tokens, self.tree.peek(tokens, request.namespace)
 
-    def adopt(self, namespace: str, tokens: bytes, first: int, rows: Tensor) -> int:
-        """Puts KV into the tree that was read from a tier; returns how many blocks. Evicts for it if it must.
-
-        Args:
-            tokens: packed, whole blocks from the root on.
-            first: index of the block that the first of `rows` is. If the tree has lost what is before it: nothing.
-        """
-        assert self.followers is not None
-        match = self.tree.match(tokens, namespace)
-        start = match.num_tokens // self.block_size
-        if start < first:
-            return 0
-        above = match.blocks
-        self.tree.lease(match.node)
-        wanted = len(tokens) // (4 * self.block_size) - start
-        blocks = self.supply.allocate(min(wanted, self.supply.num_available_blocks)) or []
-        self._kv_cache.write_blocks(blocks, rows[start - first : start - first + len(blocks)])
-        rest = tokens[4 * match.num_tokens : 4 * (match.num_tokens + len(blocks) * self.block_size)]
-        self.followers.entered(blocks, rest, namespace, above[-1] if above else None, is_loaded=True)
-        if blocks:
-            self.tree.insert(rest, blocks, namespace, after=match.node)
-        self.tree.release(match.node)
-        return len(blocks)
-
     def reserve(self, request: Request, num_tokens: int) -> bool:
         """Makes room for the KV of tokens `[0, num_tokens)`, evicting if it must.
 
@@ -203,13 +179,21 @@ class PrefixCache:
         """
         missing = -(-(num_tokens - request.num_dropped_tokens) // self.block_size) - len(request.blocks)
         if missing > 0:
+            if self.windows is not None and not self.windows.has_room(request, len(request.blocks) + missing):
+                return False
             blocks = self.supply.allocate(missing)
             if blocks is None:
                 return False
             request.blocks.extend(blocks)
+            if self.windows is not None:
+                self.windows.hold(request)
         if self._kept and request in self._kept:
             self._kv_cache.scatter(request.blocks, self._kept.pop(request))
         return True
+
+    def fits_windows(self, lengths: Iterable[int]) -> bool:
+        """Whether requests of these lengths can run side by side, as far as layers with a window are concerned."""
+        return self.windows is None or self.windows.fits(lengths)
 
     def plan_states(self, extends: Sequence[Extend]) -> None:
         """Slots for the states of a step, of a model with recurrent layers; what an earlier step had left is free."""
@@ -220,10 +204,17 @@ class PrefixCache:
         for extend, (state, points) in zip(extends, self.states.plan(wanted), strict=True):
             extend.state, extend.state_points = state, [(point.num_tokens, point.slot) for point in points]
 
+    def lay_out(self, extends: list[Extend]) -> Batch:
+        """The batch of a step whose blocks are reserved."""
+        return see_windows(Batch.from_extends(extends, self.block_size), self.windows, self.block_size)
+
     def settle(self, extend: Extend) -> None:
-        """After a step has moved a request on: without the state there it goes back to where there is one."""
+        """After a step has moved a request on: without the state there it goes back to where there is one; what is
+        behind its window it holds no more."""
         if self.states is not None:
             self.states.settle(extend.request, extend.start)
+        if self.windows is not None:
+            self.windows.move_on(extend.request)
 
     def pin(self, token_ids: Iterable[int], ttl: float, namespace: str) -> Pin:
         """Keeps what is cached of a prefix (whole blocks) for `ttl` seconds; see `RadixTree.pin`."""
@@ -248,12 +239,14 @@ class PrefixCache:
             child.lease = parent.lease
         shared = child.lease.num_tokens // self.block_size if child.lease else 0
         child.blocks = parent.blocks[:shared]
+        child.num_computed_tokens = parent.num_computed_tokens
+        if self.windows is not None:
+            self.windows.hold(child)
         if not self.reserve(child, parent.num_computed_tokens):
             self.release(child, keep=False)
             return False
         for source, target in zip(parent.blocks[shared:], child.blocks[shared:], strict=False):
-            self.supply.copy(source, target, self.block_size)
-        child.num_computed_tokens = parent.num_computed_tokens
+            self.supply.copy(source, target, self.block_size, slot=self.supply.slot_of(source))
         if self.states is not None:
             self.states.fork(parent, child)
         return True
@@ -278,6 +271,8 @@ class PrefixCache:
         """Frees the request's own blocks after token `num_tokens` (a rejected draft's)."""
         keep = -(-(num_tokens - request.num_dropped_tokens) // self.block_size)
         if keep < len(request.blocks):
+            if self.windows is not None:
+                self.windows.cut(request, keep)
             self.supply.free(request.blocks[keep:])
             del request.blocks[keep:]
 
@@ -301,12 +296,17 @@ class PrefixCache:
             duplicates = self._hand_over(request, self._num_blocks(request), request.num_computed_tokens)
             if self.states is not None and request.lease is not None:
                 self.states.keep_last(request)
-            if duplicates and (request.prompt_logprobs or self.states is not None):
+            if self.windows is not None:
+                is_cached = request.lease is not None and request.lease.num_tokens == request.num_computed_tokens
+                self.windows.end(request, keep=is_cached)
+            if duplicates and (request.prompt_logprobs or self.states is not None or self.windows is not None):
                 match = self.tree.match(pack(request.token_ids[: request.num_computed_tokens]), request.namespace)
                 self._merge(request, [*match.blocks, match.partial_block], request.num_computed_tokens)
             self.supply.free(duplicates)
         if self.states is not None:
             self.states.end(request)
+        if self.windows is not None:
+            self.windows.end(request, keep=False)
         held = -(-request.lease.num_tokens // self.block_size) if request.lease else 0
         self.supply.free(request.blocks[held:])
         if request.lease is not None:
@@ -378,8 +378,11 @@ class PrefixCache:
         self.tree.audit()
         requests = list(requests)
         audit_blocks(self.pool, self.tree, requests, self._kept)
+        blocks = {*self.tree.blocks(), *(block for one in requests for block in one.blocks)}
         if self.states is not None:
-            self.states.audit(requests, {*self.tree.blocks(), *(block for one in requests for block in one.blocks)})
+            self.states.audit(requests, blocks)
+        if self.windows is not None:
+            self.windows.audit(requests, blocks)
 
     def keep_scores(self, request: Request, start: int) -> None:
         """Keeps the log-probabilities of the prompt tokens that have been computed from position `start` on."""

@@ -80,7 +80,7 @@ class Stepper:
     ) -> None:
         self._scheduler = scheduler
         self._runner = runner
-        self._computation = Computation(scheduler, runner, sampler, prefix_cache.block_size, stopwatch)
+        self._computation = Computation(scheduler, runner, sampler, prefix_cache, stopwatch)
         self._prefix_cache = prefix_cache
         self._loads = None if prefix_cache.tiers is None else prefix_cache.tiers.loads
         self._tokenizer = tokenizer

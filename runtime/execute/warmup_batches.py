@@ -21,7 +21,7 @@ Knows no tensors and no kernels; how much of what real steps launch is reached i
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -42,6 +42,7 @@ class WarmupBatches:
         max_requests, max_tokens: of a step.
         max_len: tokens of a sequence.
         num_blocks, block_size: of the pool.
+        num_slots: of layers with a window; 0: all layers read blocks of the pool.
     """
 
     max_requests: int
@@ -49,6 +50,7 @@ class WarmupBatches:
     max_len: int
     num_blocks: int
     block_size: int
+    num_slots: int = 0
 
     def decodes(self) -> Iterator[Batch]:
         """Steps that graphs are captured of, drafts among them; several are of one kind."""
@@ -91,7 +93,7 @@ class WarmupBatches:
         starts = np.cumsum([0, *q_lens]).astype(np.int32)
         positions = np.concatenate([np.arange(end - q_len, end) for q_len, end in zip(q_lens, lens, strict=True)])
         rows = np.arange(num_tokens) if wants_all else starts[1:].astype(np.int64) - 1
-        return Batch(
+        batch = Batch(
             [],
             np.zeros(num_tokens, np.int64),
             positions.astype(np.int64),
@@ -102,3 +104,6 @@ class WarmupBatches:
             [],
             rows,
         )
+        if self.num_slots:
+            batch = replace(batch, windowed=replace(batch, block_tables=batch.block_tables % self.num_slots))
+        return batch

@@ -1,0 +1,48 @@
+"""A step as layers with a window see it: their slots in place of blocks, and nothing that lies before the windows.
+
+A request's table begins with the first block that a row of the step may see, rounded down to the grid of keys on which
+attention sums (`GRID`), so that no sum depends on where it begins::
+
+    table of blocks    [ 3 ][ 8 ][ 5 ] … [ 7 ][ 1 ][ 6 ]         context_len = all tokens
+    table of slots               │ 0 ][ 0 ][ 9 ][ 4 ][ 2 ]       context_len = tokens from there on
+                                 └ grid       └─ window ─┘       0: not there, and not to be seen
+
+Knows a batch's arrays and who has which slot; no tensors. Cost: O(blocks within windows), in numpy.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from ...kernels import SPLIT_SIZE
+from ..execute.batch import Batch
+from .window_store import EMPTY, WindowStore
+
+GRID = SPLIT_SIZE  # a multiple of the tiles on every device
+
+
+def see_windows(batch: Batch, windows: WindowStore | None, block_size: int) -> Batch:
+    """The batch with its `windowed`; as it is without windows."""
+    if windows is None:
+        return batch
+    lens, tables = batch.context_lens.astype(np.int64), batch.block_tables
+    starts = lens - np.diff(batch.query_starts)
+    grid = math.lcm(GRID, block_size)
+    first = np.maximum(starts - windows.window + 1, 0) // grid * (grid // block_size)
+    num_blocks = -(-lens // block_size) - first
+    index = first[:, None] + np.arange(num_blocks.max())
+    is_there = index < (first + num_blocks)[:, None]
+    blocks = np.take_along_axis(tables, np.minimum(index, tables.shape[1] - 1), 1)
+    seen = np.where(is_there, np.maximum(windows.slot_of[blocks], EMPTY), EMPTY).astype(np.int32)
+    own = windows.slot_of[batch.slots // block_size].astype(np.int64)
+    assert (own > EMPTY).all(), "a token whose block has no slot"
+    windowed = replace(
+        batch,
+        slots=own * block_size + batch.slots % block_size,
+        context_lens=(lens - first * block_size).astype(np.int32),
+        block_tables=seen,
+    )
+    return replace(batch, windowed=windowed)
