@@ -13,9 +13,10 @@ from collections.abc import Callable, Sequence
 
 from torch import Tensor
 
-from ...radix import BlockPool, RadixTree
+from ...radix import BlockPool, RadixTree, unpack
 from ..execute.draft_kv import DraftKV
 from ..execute.kv_cache import KVCache
+from ..request import Lease
 from .followers import Followers
 from .prompt_scores import PromptScores
 from .state_store import StateStore
@@ -115,14 +116,19 @@ class BlockSupply:
         if self._draft_kv is not None:
             self._draft_kv.copy(source, target, num_tokens)
 
-    def merge(self, source: int, target: int, num_tokens: int) -> None:
-        """The tree holds the tokens of `source` in `target` (-1: not at all), which learns what is known of them."""
-        if source != target and target >= 0:
-            if self._states is not None:
-                self._states.merge(source, target)
-            if self._windows is not None and num_tokens == self.pool.block_size:
+    def merge(self, blocks: Sequence[int], kept: Sequence[int], num_tokens: int) -> None:
+        """The tree holds the `num_tokens` tokens of `blocks` in `kept` (-1: not at all), which learn what is known."""
+        for index, (source, target) in enumerate(zip(blocks, kept, strict=False)):
+            if source != target and target >= 0:
+                if self._states is not None:
+                    self._states.merge(source, target)
+                self.scores.merge(source, target, min(self.pool.block_size, num_tokens - index * self.pool.block_size))
+
+    def merge_slots(self, blocks: Sequence[int], lease: Lease | None) -> None:
+        """The blocks of a lease, which are filled as `blocks` are, take the slots that those have and they do not."""
+        if self._windows is not None and lease is not None:
+            for source, target in zip(blocks, unpack(self.tree.packed_blocks(lease.node)), strict=False):
                 self._windows.merge(source, target)
-            self.scores.merge(source, target, num_tokens)
 
     def adopt(self, namespace: str, tokens: bytes, first: int, rows: Tensor) -> int:
         """Puts KV into the tree that was read from a tier; returns how many blocks. Evicts for it if it must.

@@ -17,25 +17,25 @@ import time
 from array import array
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 
 from torch import Tensor
 
-from ...radix import NOTHING, BlockCost, BlockPool, Explanation, Match, Pin, RadixTree, equal_cost, pack, unpack
+from ...radix import NOTHING, BlockCost, BlockPool, Explanation, Pin, RadixTree, equal_cost, pack, unpack
 from ..execute.batch import Batch, Extend
 from ..execute.draft_kv import DraftKV
 from ..execute.kv_cache import KVCache
 from ..request import Lease, Request
 from .audit import audit_blocks
 from .block_supply import BlockSupply
-from .donor import Donor, best_donor
+from .cache_explanation import WhyShorter
+from .donor import Donor
 from .followers import Followers
 from .match_limit import match_limit
 from .request_scores import keep_scores, recall_scores
-from .resuming import lease_to_state, lease_to_window, take_lease
+from .resuming import find_donor, lease_to_state, lease_to_window, take_lease
 from .state_store import StateStore
-from .window_store import NONE, WindowStore
+from .window_store import WindowStore
 from .window_view import see_windows
 
 
@@ -106,6 +106,11 @@ class PrefixCache:
         """The one of now: after a fault a tree that is not sound is given up for an empty one."""
         return self.supply.tree
 
+    @property
+    def why_shorter(self) -> WhyShorter:
+        """Why a request may resume before the end of the keys that it finds."""
+        return "no_state" if self.states is not None else "block_rounding" if self.windows is None else "no_window"
+
     def explain(self, request: Request) -> Explanation | None:
         """Where a `lease` of the request would end, and why; None without a tree."""
         if not self.enabled:
@@ -130,26 +135,11 @@ class PrefixCache:
         match = self.tree.match(pack(request.token_ids[:limit]), request.namespace)
         if self.states is not None:
             return lease_to_state(self.tree, request, match, self.states)
+        find = partial(find_donor, self.tree, request, running, limit, self.windows)
         if self.windows is not None:
-            find_donor = partial(self._find_donor, request, running, limit)
-            return lease_to_window(self.tree, request, match, self.windows, find_donor)
+            return lease_to_window(self.tree, request, match, self.windows, find)
         take_lease(self.tree, request, match)
-        return self._find_donor(request, running, limit, match)
-
-    def _find_donor(self, request: Request, running: Iterable[Request], limit: int, match: Match) -> Donor | None:
-        found = Donor(match.partial_block, match.num_partial_tokens, self.supply.slot_of(match.partial_block))
-        if found.num_tokens and self.windows is not None and found.slot == NONE:
-            found = Donor(NONE, 0)
-        if found.num_tokens and self.tree.is_tail(match.partial_node):
-            self.tree.touch(match.partial_node)
-        if found.num_tokens < min(self.block_size, limit - match.num_tokens):
-            best = best_donor(found, request, running, limit, self.block_size)
-            if best is None or self.windows is None:
-                return best
-            best = replace(best, slot=self.supply.slot_of(best.block))
-            if best.slot != NONE:
-                return best
-        return found if found.num_tokens else None
+        return find(match)
 
     def continuation(self, request: Request) -> list[int]:
         """What has followed the same tokens in the same namespace before, as far as there is room for it."""
@@ -283,7 +273,8 @@ class PrefixCache:
         if duplicates:
             tokens = pack(request.token_ids[: num_blocks * self.block_size])
             kept = self.tree.match(tokens, request.namespace).blocks
-            self._merge(request, kept, num_blocks * self.block_size)
+            self.supply.merge(request.blocks, kept, num_blocks * self.block_size)
+            self.supply.merge_slots(request.blocks, request.lease)
             request.blocks[:num_blocks] = array("i", kept)
             self.supply.free(duplicates)
 
@@ -299,9 +290,12 @@ class PrefixCache:
             if self.windows is not None:
                 is_cached = request.lease is not None and request.lease.num_tokens == request.num_computed_tokens
                 self.windows.end(request, keep=is_cached)
-            if duplicates and (request.prompt_logprobs or self.states is not None or self.windows is not None):
+            if duplicates and (request.prompt_logprobs or self.states is not None):
                 match = self.tree.match(pack(request.token_ids[: request.num_computed_tokens]), request.namespace)
-                self._merge(request, [*match.blocks, match.partial_block], request.num_computed_tokens)
+                kept = [*match.blocks, match.partial_block]
+                self.supply.merge(request.blocks, kept, request.num_computed_tokens)
+            if duplicates:
+                self.supply.merge_slots(request.blocks, request.lease)
             self.supply.free(duplicates)
         if self.states is not None:
             self.states.end(request)
@@ -388,11 +382,6 @@ class PrefixCache:
         """Keeps the log-probabilities of the prompt tokens that have been computed from position `start` on."""
         if self.enabled:
             keep_scores(self.supply.scores, request, start)
-
-    def _merge(self, request: Request, kept: list[int], num_tokens: int) -> None:
-        """The tree holds the request's tokens under other ids: its blocks learn what was found out about them."""
-        for index, (source, target) in enumerate(zip(request.blocks, kept, strict=False)):
-            self.supply.merge(source, target, min(self.block_size, num_tokens - index * self.block_size))
 
 
 def _hold_nothing(request: Request) -> None:

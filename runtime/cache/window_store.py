@@ -212,7 +212,7 @@ class WindowStore:
                 self._free.append(slot)
 
     def merge(self, source: int, target: int) -> None:
-        """Both are full of the same tokens; `target` takes the place of `source`, and its slot if it has none."""
+        """Both are filled with the same tokens; `target` takes the place of `source`, and its slot if it has none."""
         slot = int(self.slot_of[source])
         if source == target or slot == NONE:
             return

@@ -26,6 +26,7 @@ from .fault_sites import Fault, Interrupt, Watch
 from .kv_compress.test_budget import KeepingDecoder
 from .recurrent_fake import RecurrentFakeDecoder
 from .stepped import SteppedEngine
+from .windowed_fake import WindowedFakeDecoder
 
 MOST_STEPS = 300
 FORCED_TEXT = b"abcdefghij"
@@ -325,6 +326,27 @@ def states(watch: Watch, _: Path) -> Run:
     return run
 
 
+def windows(watch: Watch, _: Path) -> Run:
+    """A model with a window and few slots: prompts that share beginnings, drafts, a fork, an abort, a preemption."""
+    clock = Clock()
+    settings: dict[str, Any] = {"num_blocks": 50, "max_batch_tokens": 12, "max_running_requests": 6}
+    engine = fake_engine(clock, WindowedFakeDecoder(4), check_invariants=False, **settings)
+    run = Run(engine, watch, clock)
+    for number in range(4):
+        run.add(f"first {number}", [*range(23), number], 9, explain_cache=True)
+    run.step(4)
+    run.fork("first 0", "child")
+    run.add("aborted", [*range(33), 9], 9)
+    run.step(3)
+    run.abort("aborted")
+    for number in range(3):
+        run.add(f"again {number}", [*range(9 + 2 * number), 50], 25, regex("(ab|cd){2,5}(ef)?"))
+    run.step(2)
+    run.do(engine.core.flush_cache)
+    run.add("last", [*range(23), 0], 4)
+    return run
+
+
 def detours(watch: Watch, _: Path) -> Run:
     """While one computes what others wait for, those further on in the line are admitted."""
     clock = Clock()
@@ -335,7 +357,7 @@ def detours(watch: Watch, _: Path) -> Run:
     return run
 
 
-SCENARIOS = (few, adapters, states, detours, budgets, tiers, guesses, crowd, ahead, model_drafts)
+SCENARIOS = (few, adapters, states, windows, detours, budgets, tiers, guesses, crowd, ahead, model_drafts)
 
 
 def play(scenario: Scenario, watch: Watch) -> tuple[dict[str, Result], set[str], dict[str, str]]:

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from phloem.runtime.config import EngineConfig
 from phloem.runtime.engine.engine import Engine
+from phloem.runtime.execute.loading import load
 from phloem.runtime.request import SamplingParams
 
 from ..fakes import fake_engine
+from ..models.test_models import CASES, Oracle, save_random_model
 from ..traffic import check_traffic
 from ..windowed_fake import WindowedFakeDecoder
 from .test_run_ahead import ALL_PARAMS, PROMPTS, ask, params_of, truth
 
+WINDOWED = ["mistral-window", "gemma2", "gemma3", "gpt-oss"]  # windows alone; one of two; five of six; with sinks
 GREEDY = SamplingParams(max_tokens=9, temperature=0.0)
 
 
@@ -44,3 +52,96 @@ def test_every_window_that_is_read_is_that_of_the_tokens_before(data: st.DataObj
         st.integers(12, 18),
     )
     check_traffic(data, engine, requests, ask, lambda one: params_of(one[1], one[3]), truth)
+
+
+def cached_tokens(engine: Engine, prompt: list[int], params: SamplingParams = GREEDY) -> int:
+    return engine.generate(prompt, params).usage.cached_tokens
+
+
+def test_a_long_request_holds_no_more_than_its_window() -> None:
+    engine = windowed_engine(num_blocks=256, max_batch_tokens=16)
+    windows, most = engine.prefix_cache.windows, 0
+    assert windows is not None
+    engine.add(list(range(200)), SamplingParams(max_tokens=300, temperature=0.0, ignore_eos=True))
+    while engine.has_work:
+        engine.step()
+        most = max(most, windows.num_held)
+    assert most <= (6 - 1) // 4 + 2
+    assert engine.statistics().num_evictable_blocks == -(-499 // 4), "all keys of layers without a window are kept"
+    assert windows.num_used == windows.num_slots - 1, "slots are kept as long as none needs them"
+
+
+def test_hits_are_exact_to_the_token_as_long_as_there_are_slots() -> None:
+    engine = windowed_engine(num_blocks=256)
+    assert [cached_tokens(engine, list(range(23))) for _ in range(2)] == [0, 22]
+    assert cached_tokens(engine, [*range(17), 90, 91]) == 17
+
+
+def test_the_next_turn_resumes_at_the_end_of_the_last() -> None:
+    engine = windowed_engine(num_blocks=84)
+    chat, sizes = list(range(30)), []
+    for turn in range(6):
+        found = engine.generate(chat, GREEDY)
+        sizes.append((found.usage.cached_tokens, len(chat)))
+        chat += [*found.token_ids, 100 + turn]
+    assert [cached for cached, _ in sizes[1:]] == [
+        size - 2 for _, size in sizes[1:]
+    ]  # the last token said, the new one
+
+
+def test_where_two_prompts_part_the_third_resumes() -> None:
+    """The shared prefix is long behind both ends; its window was let go, and is kept from the second on."""
+    engine = windowed_engine(num_blocks=140, max_batch_tokens=8)
+    shared = list(range(30))
+    found = []
+    for i in range(4):
+        found.append(cached_tokens(engine, [*shared, *range(40 + 30 * i, 70 + 30 * i), *range(60)]))
+        for j in range(3):
+            engine.generate([200 + i, j, *range(50)], GREEDY)
+    assert found == [0, 0, 30, 30]
+
+
+def test_a_hit_that_a_window_cut_short_is_explained() -> None:
+    engine = windowed_engine(num_blocks=84, max_batch_tokens=8)
+    engine.generate([*range(30), 40, 41, *range(80)], GREEDY)
+    engine.generate([250, *range(80)], GREEDY)
+    explained = engine.generate([*range(30), 50, 51], GREEDY, explain_cache=True).usage.cache_explanation
+    assert explained is not None
+    assert (explained.reason, explained.num_cached_tokens, explained.num_agreeing_tokens) == ("no_window", 0, 30)
+    assert "what follows is for 30 tokens, but keys of the window before them have made room" in explained.sentence
+
+
+@pytest.fixture(scope="module", params=WINDOWED)
+def checkpoint(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Path, Oracle]]:
+    class_name, options = CASES[request.param]
+    folder = tmp_path_factory.mktemp("windows")
+    yield folder, Oracle(folder, save_random_model(folder, class_name, options))
+
+
+def test_a_hit_says_what_a_miss_says_and_transformers_too(checkpoint: tuple[Path, Oracle]) -> None:
+    loaded, source = load(EngineConfig(model=str(checkpoint[0]), device="cpu")), random.Random(3)
+
+    def tokens(count: int) -> list[int]:
+        return [source.randrange(131) for _ in range(count)]
+
+    base = tokens(90)
+    prompts = [base[: source.randrange(5, 90)] + tokens(source.randrange(1, 30)) for _ in range(8)]
+    common = {"device": "cpu", "block_size": 4, "num_blocks": 100, "max_batch_tokens": 24, "check_invariants": True}
+    config = EngineConfig(**common, max_running_requests=3)  # type: ignore[arg-type]
+    whole = EngineConfig(**{**common, "num_blocks": 60}, prefix_cache=False)  # type: ignore[arg-type]
+    engine, cold = Engine.from_loaded(config, loaded), Engine.from_loaded(whole, loaded)
+    assert engine.core.prefix_cache.windows is not None
+    assert cold.core.prefix_cache.windows is None
+    sampled = SamplingParams(max_tokens=9, temperature=0.9, seed=5)
+    for params in (GREEDY, GREEDY, sampled):
+        found = engine.generate(prompts, params)
+        assert [one.token_ids for one in found] == [one.token_ids for one in cold.generate(prompts, params)]
+    assert sum(one.usage.cached_tokens for one in found) > 0
+    greedy = engine.generate(prompts[0], GREEDY)
+    checkpoint[1].assert_greedy(prompts[0], list(greedy.token_ids))
+    turn = [*prompts[0], *greedy.token_ids, *tokens(5)]
+    again = engine.generate(turn, GREEDY)
+    assert again.usage.cached_tokens == len(prompts[0]) + 8
+    assert again.token_ids == cold.generate(turn, GREEDY).token_ids
