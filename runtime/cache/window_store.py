@@ -38,7 +38,7 @@ from collections.abc import Collection, Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from ..capacity.window_memory import CHUNK_SHARE, most_blocks
+from ..capacity.window_memory import CHUNK_SHARE, most_blocks, room_for_windows
 from ..request import Request
 
 EMPTY = 0  # the slot of zeros
@@ -101,7 +101,7 @@ class WindowStore:
     def fits(self, lengths: Iterable[int]) -> bool:
         """Whether requests of these lengths have slots for their windows, and something is left for chunks."""
         needed = sum(min(self.num_needed_each, -(-length // self._block_size)) for length in lengths)
-        return needed <= self.num_slots - 1 - self.num_slots // CHUNK_SHARE
+        return needed <= room_for_windows(self.num_slots)
 
     # -- resuming ----------------------------------------------------------------------------------------------
 

@@ -7,12 +7,14 @@ others, be the window one of 128 tokens or of 1,024::
 
     memory │ slots × slot_bytes │ blocks × block_bytes │     blocks = 4 × slots
 
-Knows numbers only.
+Knows configurations and numbers only.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
+
+from ..models import ModelConfig
 
 BLOCKS_PER_SLOT = 4
 CHUNK_SHARE = 4  # chunks of prompts take at most one of so many parts of all slots
@@ -24,6 +26,20 @@ class KVSizes(NamedTuple):
 
     num_blocks: int
     num_slots: int
+
+
+def widest_window(model: ModelConfig, longest: int) -> int:
+    """Tokens that the layer with the widest window sees; 0: none has one, or it is as long as what is served.
+
+    With latents or recurrent layers, all keys are kept.
+    """
+    window = max(layer.window for layer in model.layers)
+    return window if 0 < window < longest and model.recurrent is None and model.latent is None else 0
+
+
+def room_for_windows(num_slots: int) -> int:
+    """Slots that windows of running requests may take; the others are for chunks of prompts, and one for zeros."""
+    return num_slots - 1 - num_slots // CHUNK_SHARE
 
 
 def most_blocks(window: int, block_size: int) -> int:

@@ -14,7 +14,7 @@ import torch
 
 from ...errors import ConfigError, ModelError
 from ...kernels import FP8, use_threads
-from ..capacity.window_memory import KVSizes, share_memory, slots_beside
+from ..capacity.window_memory import KVSizes, share_memory, slots_beside, widest_window
 from ..config import CPU_POOL_BYTES, MOST_BLOCKS, EngineConfig
 from ..device import find_device
 from ..models import Adapter, Decoder, ModelConfig, resolve_model
@@ -270,16 +270,11 @@ def pool_size(
 
 
 def window_of(config: EngineConfig, model: ModelConfig) -> int:
-    """The widest window of a model whose keys behind it are let go of; 0: all keys are kept.
-
-    That is so without windows, where a window is as long as what is served, and with tiers below the pool, which have
-    blocks of all layers.
-    """
-    window = max(layer.window for layer in model.layers)
+    """The widest window of a model whose keys behind it make room; 0: all keys are kept, as with tiers below the pool,
+    which take blocks of all layers."""
     longest = min(config.max_model_len or model.max_position_embeddings, model.max_position_embeddings)
     has_tiers = config.host_memory_bytes > 0 or config.disk_cache is not None or config.shared_cache is not None
-    is_plain = model.recurrent is None and model.latent is None
-    return window if 0 < window < longest and is_plain and not has_tiers else 0
+    return 0 if has_tiers else widest_window(model, longest)
 
 
 def _block_bytes(config: EngineConfig, model: ModelConfig, num_layers: int, dtype: torch.dtype) -> int:
