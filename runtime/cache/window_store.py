@@ -38,7 +38,7 @@ from collections.abc import Collection, Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from ..capacity.window_memory import CHUNK_SHARE, most_blocks, room_for_windows
+from ..capacity.window_memory import chunk_blocks, most_blocks, room_for_windows
 from ..request import Request
 
 EMPTY = 0  # the slot of zeros
@@ -50,6 +50,7 @@ class WindowStore:
 
     Args:
         window: tokens, the own one among them, that the layer with the widest window sees.
+        max_batch_tokens: that a step may compute, if there are slots for as many.
         keeps: whether windows outlive their requests.
 
     Attributes:
@@ -57,12 +58,15 @@ class WindowStore:
         num_evicted: blocks in the window of a resume point that gave up their slots.
     """
 
-    def __init__(self, num_slots: int, num_blocks: int, block_size: int, window: int, *, keeps: bool) -> None:
+    def __init__(
+        self, num_slots: int, num_blocks: int, block_size: int, window: int, *, max_batch_tokens: int, keeps: bool
+    ) -> None:
         self.num_slots = num_slots
         self.window = window
         self.slot_of: npt.NDArray[np.int32] = np.full(num_blocks, NONE, np.int32)
         self.num_evicted = 0
         self._block_size = block_size
+        self._max_batch_tokens = max_batch_tokens
         self._keeps = keeps
         self._free = list(range(num_slots - 1, EMPTY, -1))
         self._holders = [0] * num_blocks
@@ -86,22 +90,23 @@ class WindowStore:
 
     @property
     def num_needed_each(self) -> int:
-        """Blocks that a request may hold at most, but for those of a chunk."""
+        """Blocks that a request may hold at most, but for those of its tokens in a step."""
         return most_blocks(self.window, self._block_size)
 
     @property
-    def most_chunk_tokens(self) -> int:
-        """Tokens that a step may compute, whose blocks have slots besides those of windows."""
-        return self.num_slots // CHUNK_SHARE * self._block_size
+    def most_step_tokens(self) -> int:
+        """Tokens that a step may compute, for whose blocks there are slots besides those of windows."""
+        num_blocks = chunk_blocks(self.num_slots, self._block_size, self._max_batch_tokens)
+        return min(self._max_batch_tokens, num_blocks * self._block_size)
 
     def first_block(self, num_tokens: int) -> int:
         """The first block whose keys are needed to go on after `num_tokens`."""
         return max(0, num_tokens - self.window + 1) // self._block_size
 
     def fits(self, lengths: Iterable[int]) -> bool:
-        """Whether requests of these lengths have slots for their windows, and something is left for chunks."""
+        """Whether there are slots for the windows of requests of these lengths, besides those for a step's tokens."""
         needed = sum(min(self.num_needed_each, -(-length // self._block_size)) for length in lengths)
-        return needed <= room_for_windows(self.num_slots)
+        return needed <= room_for_windows(self.num_slots, self._block_size, self._max_batch_tokens)
 
     # -- resuming ----------------------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ...errors import ConfigError
-from ..config import CPU_POOL_BYTES, KV_MEMORY_SHARE, MAX_RUNNING_REQUESTS, Quantisation
+from ..config import CPU_POOL_BYTES, KV_MEMORY_SHARE, MAX_BATCH_TOKENS, MAX_RUNNING_REQUESTS, Quantisation
 from ..models import ModelConfig
 from ..number_types import BYTES, KV_BYTES, KV_SCALE_BYTES, KVNumberType, NumberType
 from .matrix_bytes import matrix_bytes
@@ -311,7 +311,8 @@ def _length(context_len: int, sizes: KVSizes, window: int, block_size: int, pref
     shared = min(prefix_len // block_size, each - 1)
     alone, sharing = sizes.num_blocks // each, max(0, sizes.num_blocks - shared) // (each - shared)
     if sizes.num_slots:  # a window is counted for each, though some of it may be shared
-        most = room_for_windows(sizes.num_slots) // min(each, most_blocks(window, block_size))
+        slots = room_for_windows(sizes.num_slots, block_size, MAX_BATCH_TOKENS)
+        most = slots // min(each, most_blocks(window, block_size))
         alone, sharing = min(alone, most), min(sharing, most)
     return LengthPlan(context_len, each, alone, sharing)
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from ..models import ModelConfig
 
 BLOCKS_PER_SLOT = 4
-CHUNK_SHARE = 4  # chunks of prompts take at most one of so many parts of all slots
+CHUNK_SHARE = 4  # the tokens of a step take at most one of so many parts of all slots
 LEAST_WINDOWS = 4  # that there are slots for; otherwise all keys are kept
 
 
@@ -37,9 +37,14 @@ def widest_window(model: ModelConfig, longest: int) -> int:
     return window if 0 < window < longest and model.recurrent is None and model.latent is None else 0
 
 
-def room_for_windows(num_slots: int) -> int:
-    """Slots that windows of running requests may take; the others are for chunks of prompts, and one for zeros."""
-    return num_slots - 1 - num_slots // CHUNK_SHARE
+def chunk_blocks(num_slots: int, block_size: int, max_batch_tokens: int) -> int:
+    """Slots for the tokens of a step, which may be cut to as many."""
+    return min(-(-max_batch_tokens // block_size), num_slots // CHUNK_SHARE)
+
+
+def room_for_windows(num_slots: int, block_size: int, max_batch_tokens: int) -> int:
+    """Slots that windows of running requests may take; the others are for the tokens of a step, and one for zeros."""
+    return num_slots - 1 - chunk_blocks(num_slots, block_size, max_batch_tokens)
 
 
 def most_blocks(window: int, block_size: int) -> int:

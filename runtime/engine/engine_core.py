@@ -132,9 +132,7 @@ class EngineCore:
         self._scheduler = Scheduler(
             self.prefix_cache,
             prefill,
-            max_batch_tokens=(
-                config.max_batch_tokens if windows is None else min(config.max_batch_tokens, windows.most_chunk_tokens)
-            ),
+            max_batch_tokens=config.max_batch_tokens if windows is None else windows.most_step_tokens,
             target_step_seconds=config.target_step_seconds or TARGET_STEP_SECONDS[loaded.device.type],
             max_running_requests=(
                 config.max_running_requests
@@ -394,4 +392,5 @@ def _state_store(config: EngineConfig, num_slots: int) -> StateStore:
 
 
 def _window_store(config: EngineConfig, window: int, kv: WindowKV) -> WindowStore:
-    return WindowStore(kv.num_slots, kv.num_blocks, config.block_size, window, keeps=config.prefix_cache)
+    sizes = (kv.num_slots, kv.num_blocks, config.block_size, window)
+    return WindowStore(*sizes, max_batch_tokens=config.max_batch_tokens, keeps=config.prefix_cache)

@@ -25,16 +25,12 @@ class WindowedFakeConfig(FakeModelConfig):
 
 
 class WindowedFakeDecoder(FakeDecoder):
-    """Writes each token into both layers, and answers from the first if the second agrees as far as it sees.
-
-    only_windows: there is no layer without a window; then the answer depends on the window alone.
-    """
+    """Writes each token into both layers, and answers from the first if the second agrees as far as it sees."""
 
     def __init__(self, window: int = 6) -> None:
         layers = (LayerConfig(window=0, rope=0), LayerConfig(window=window, rope=0))
         super().__init__(replace(WindowedFakeConfig(), layers=layers))
         self.window = window
-        self.most_read = 0
 
     def forward(  # type: ignore[override]
         self,

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phloem.runtime.config import EngineConfig
 from phloem.runtime.engine.engine import Engine
-from phloem.runtime.execute.loading import load
+from phloem.runtime.execute.loading import load, pool_size
 from phloem.runtime.request import SamplingParams
 
-from ..fakes import fake_engine
+from ..fakes import FakeDecoder, fake_engine
 from ..models.test_models import CASES, Oracle, save_random_model
 from ..traffic import check_traffic
-from ..windowed_fake import WindowedFakeDecoder
+from ..windowed_fake import WindowedFakeConfig, WindowedFakeDecoder
 from .test_run_ahead import ALL_PARAMS, PROMPTS, ask, params_of, truth
 
 WINDOWED = ["mistral-window", "gemma2", "gemma3", "gpt-oss"]  # windows alone; one of two; five of six; with sinks
@@ -32,12 +34,14 @@ def windowed_engine(window: int = 6, **settings: Any) -> Engine:
     return engine
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=70, deadline=None)
 @given(st.data())
 def test_every_window_that_is_read_is_that_of_the_tokens_before(data: st.DataObject) -> None:
     """Arrivals, aborts, forks, drafts and preemptions at any step, with few blocks and few slots."""
     engine = windowed_engine(
         data.draw(st.sampled_from([1, 2, 4])),
+        prefix_cache=data.draw(st.sampled_from([True, True, True, False])),
+        draft_decoder=data.draw(st.sampled_from([None, FakeDecoder()])),
         jump=data.draw(st.sampled_from(["off", "verified", "canonical"])),
         run_ahead=data.draw(st.booleans()),
         block_size=data.draw(st.sampled_from([1, 4])),
@@ -111,37 +115,57 @@ def test_a_hit_that_a_window_cut_short_is_explained() -> None:
     assert "what follows is for 30 tokens, but keys of the window before them have made room" in explained.sentence
 
 
+def test_slots_are_reported() -> None:
+    engine = windowed_engine(num_blocks=84)
+    engine.generate(list(range(30)), GREEDY)
+    report = engine.cache_report()
+    assert (report.num_slots, report.num_held_slots, report.num_used_slots) == (21, 0, 10)
+    assert "layers with a window: 21 slots, 0 held by requests, 10 kept for others" in str(report)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"num_blocks": 48}, {"max_model_len": 6}, {"host_memory_bytes": 1 << 20}],
+    ids=lambda one: next(iter(one)),
+)
+def test_without_room_or_use_for_slots_all_keys_are_kept(settings: dict[str, Any]) -> None:
+    model = WindowedFakeConfig()
+    config = EngineConfig(**{"block_size": 4, "num_blocks": 256, **settings})
+    assert not pool_size(config, model, torch.float64, torch.device("cpu")).num_slots  # type: ignore[arg-type]
+
+
 @pytest.fixture(scope="module", params=WINDOWED)
 def checkpoint(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Path, Oracle]]:
     class_name, options = CASES[request.param]
     folder = tmp_path_factory.mktemp("windows")
-    yield folder, Oracle(folder, save_random_model(folder, class_name, options))
+    longer = {**options, "max_position_embeddings": 1024}
+    yield folder, Oracle(folder, save_random_model(folder, class_name, longer))
 
 
 def test_a_hit_says_what_a_miss_says_and_transformers_too(checkpoint: tuple[Path, Oracle]) -> None:
+    """To the bit, also where tables begin behind the first keys. `whole` is too small for slots, and keeps all keys."""
     loaded, source = load(EngineConfig(model=str(checkpoint[0]), device="cpu")), random.Random(3)
 
     def tokens(count: int) -> list[int]:
         return [source.randrange(131) for _ in range(count)]
 
-    base = tokens(90)
-    prompts = [base[: source.randrange(5, 90)] + tokens(source.randrange(1, 30)) for _ in range(8)]
-    common = {"device": "cpu", "block_size": 4, "num_blocks": 100, "max_batch_tokens": 24, "check_invariants": True}
-    config = EngineConfig(**common, max_running_requests=3)  # type: ignore[arg-type]
-    whole = EngineConfig(**{**common, "num_blocks": 60}, prefix_cache=False)  # type: ignore[arg-type]
+    base = tokens(330)
+    prompts = [base[: source.randrange(5, 90)] + tokens(source.randrange(1, 30)) for _ in range(5)] + [base]
+    common: dict[str, Any] = {"device": "cpu", "max_batch_tokens": 40, "check_invariants": True}
+    config = EngineConfig(**common, block_size=4, num_blocks=200, max_running_requests=3)
+    whole = EngineConfig(**common, block_size=64, num_blocks=20, prefix_cache=False)
     engine, cold = Engine.from_loaded(config, loaded), Engine.from_loaded(whole, loaded)
-    assert engine.core.prefix_cache.windows is not None
-    assert cold.core.prefix_cache.windows is None
-    sampled = SamplingParams(max_tokens=9, temperature=0.9, seed=5)
-    for params in (GREEDY, GREEDY, sampled):
-        found = engine.generate(prompts, params)
-        assert [one.token_ids for one in found] == [one.token_ids for one in cold.generate(prompts, params)]
+    assert (engine.prefix_cache.windows is None, cold.prefix_cache.windows is None) == (False, True)
+    for params in (GREEDY, GREEDY, SamplingParams(max_tokens=9, temperature=0.9, seed=5)):
+        params = replace(params, logprobs=1)
+        found, expected = engine.generate(prompts, params), cold.generate(prompts, params)
+        assert [(one.token_ids, one.logprobs) for one in found] == [(one.token_ids, one.logprobs) for one in expected]
     assert sum(one.usage.cached_tokens for one in found) > 0
-    greedy = engine.generate(prompts[0], GREEDY)
-    checkpoint[1].assert_greedy(prompts[0], list(greedy.token_ids))
-    turn = [*prompts[0], *greedy.token_ids, *tokens(5)]
+    greedy = engine.generate(base, GREEDY)
+    checkpoint[1].assert_greedy(base, list(greedy.token_ids))
+    turn = [*base, *greedy.token_ids, *tokens(5)]
     again = engine.generate(turn, GREEDY)
-    assert again.usage.cached_tokens == len(prompts[0]) + 8
+    assert again.usage.cached_tokens == len(base) + 8
     assert again.token_ids == cold.generate(turn, GREEDY).token_ids
