@@ -25,6 +25,7 @@ from ...radix import NOTHING, BlockCost, BlockPool, Explanation, Pin, RadixTree,
 from ..execute.batch import Batch, Extend
 from ..execute.draft_kv import DraftKV
 from ..execute.kv_cache import KVCache
+from ..execute.window_view import see_windows
 from ..request import Lease, Request
 from .audit import audit_blocks
 from .block_supply import BlockSupply
@@ -36,7 +37,6 @@ from .request_scores import keep_scores, recall_scores
 from .resuming import find_donor, lease_to_state, lease_to_window, take_lease
 from .state_store import StateStore
 from .window_store import WindowStore
-from .window_view import see_windows
 
 
 class PrefixCache:
@@ -196,7 +196,8 @@ class PrefixCache:
 
     def lay_out(self, extends: list[Extend]) -> Batch:
         """The batch of a step whose blocks are reserved."""
-        return see_windows(Batch.from_extends(extends, self.block_size), self.windows, self.block_size)
+        batch, windows = Batch.from_extends(extends, self.block_size), self.windows
+        return batch if windows is None else see_windows(batch, windows.slot_of, windows.window, self.block_size)
 
     def settle(self, extend: Extend) -> None:
         """After a step has moved a request on: without the state there it goes back to where there is one; what is

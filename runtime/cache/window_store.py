@@ -39,9 +39,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ..capacity.window_memory import chunk_blocks, most_blocks, room_for_windows
+from ..execute.window_view import EMPTY
 from ..request import Request
 
-EMPTY = 0  # the slot of zeros
 NONE = -1  # of a block without a slot
 
 

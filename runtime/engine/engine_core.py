@@ -203,7 +203,7 @@ class EngineCore:
             ConfigError: no memory is left for the largest steps that the settings allow.
         """
         if self._device.type == "cuda":
-            config = self.config
+            config, windows = self.config, self.prefix_cache.windows
             self._runner.run_warmup_batches(
                 WarmupBatches(
                     max_requests=config.max_running_requests,
@@ -211,7 +211,8 @@ class EngineCore:
                     max_len=self.max_model_len,
                     num_blocks=self.prefix_cache.pool.num_blocks,
                     block_size=config.block_size,
-                    num_slots=0 if self.prefix_cache.windows is None else self.prefix_cache.windows.num_slots,
+                    window=0 if windows is None else windows.window,
+                    num_slots=0 if windows is None else windows.num_slots,
                 )
             )
 

@@ -15,13 +15,16 @@ The largest come first: buffers take their size once, and the memory of large gr
 
 A warm-up batch belongs to no request. It computes on token 0, its keys are whatever the pool holds, and nothing is
 written.
+With windows a step is of two kinds at once, and about half of the pairs that occur are reached; others are captured when
+they come for the second time.
+
 Knows no tensors and no kernels; how much of what real steps launch is reached is for the tests to say.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -29,6 +32,7 @@ import numpy as np
 from ...kernels import SPLIT_SIZE
 from .batch import NOWHERE, Batch
 from .cuda_graphs import SIZES
+from .window_view import see_windows
 
 SEVERAL = 4 * SPLIT_SIZE
 DRAFT_LENS = (4, 8)  # tokens of a request in steps that verify drafts
@@ -42,7 +46,7 @@ class WarmupBatches:
         max_requests, max_tokens: of a step.
         max_len: tokens of a sequence.
         num_blocks, block_size: of the pool.
-        num_slots: of layers with a window; 0: all layers read blocks of the pool.
+        window, num_slots: of layers with a window, and the slots for their blocks; 0: all read blocks of the pool.
     """
 
     max_requests: int
@@ -50,6 +54,7 @@ class WarmupBatches:
     max_len: int
     num_blocks: int
     block_size: int
+    window: int = 0
     num_slots: int = 0
 
     def decodes(self) -> Iterator[Batch]:
@@ -105,5 +110,6 @@ class WarmupBatches:
             rows,
         )
         if self.num_slots:
-            batch = replace(batch, windowed=replace(batch, block_tables=batch.block_tables % self.num_slots))
+            slot_of = np.arange(self.num_blocks, dtype=np.int32) % (self.num_slots - 1) + 1
+            batch = see_windows(batch, slot_of, self.window, self.block_size)
         return batch

@@ -345,8 +345,7 @@ class Scheduler:
     def _has_room(self, outlooks: list[Outlook]) -> bool:
         """Whether all of them can grow to their expected ends, and what detours have left in the tree can stay."""
         room = self._prefix_cache.supply.num_available_blocks - peak_demand(outlooks, self._prefix_cache.block_size)
-        has_slots = self._prefix_cache.fits_windows(outlook.length for outlook in outlooks)
-        return has_slots and room >= 0 and self._detours.fit(room)
+        return room >= 0 and self._detours.fit(room) and self._prefix_cache.fits_windows(one.length for one in outlooks)
 
     def _outlook(self, request: Request) -> Outlook:
         remaining = request.remaining_tokens
