@@ -14,9 +14,8 @@ spread and shared, so a warm-up walks through these cases, for every size of gra
 The largest come first: buffers take their size once, and the memory of large graphs serves the smaller ones as well.
 
 A warm-up batch belongs to no request. It computes on token 0, its keys are whatever the pool holds, and nothing is
-written.
-With windows a step is of two kinds at once, and about half of the pairs that occur are reached; others are captured when
-they come for the second time.
+written. With windows a step is of two kinds at once, and half of the pairs that occur or more are reached; others are
+captured when they come for the second time.
 
 Knows no tensors and no kernels; how much of what real steps launch is reached is for the tests to say.
 """
