@@ -108,7 +108,6 @@ def test_the_scenarios_reach_all_that_a_step_does() -> None:
     wanted |= {
         "WindowStore.hold",
         "WindowStore.merge",
-        "WindowStore.reclaim",
         "WindowStore._take",
         "WindowStore.forget",
     }
