@@ -17,6 +17,7 @@ KVType = Literal["auto", "fp8", "int8"]
 Role = Literal["both", "prefill", "decode"]
 
 MAX_RUNNING_REQUESTS = 256
+MAX_BATCH_TOKENS = 2048
 KV_MEMORY_SHARE = 0.8
 CPU_POOL_BYTES = 256 << 20  # of a KV pool on the CPU, at most, unless another size is given
 MOST_BLOCKS = (1 << 31) - 2  # block ids are int32
@@ -199,7 +200,7 @@ class EngineConfig:
         512, "Tokens of a prompt after which a state of recurrent layers is kept; 0: only at ends and branches."
     )
     max_model_len: int | None = setting(None, "Most tokens of prompt and output together.", "--context-length")
-    max_batch_tokens: int = setting(2048, "Most tokens that one step computes.", "--max-num-batched-tokens")
+    max_batch_tokens: int = setting(MAX_BATCH_TOKENS, "Most tokens that one step computes.", "--max-num-batched-tokens")
     target_step_seconds: float | None = setting(
         None, "Seconds of a step while requests decode. Default: 0.1 on a CPU, 0.05 on a GPU; inf: no target."
     )

@@ -1,7 +1,7 @@
 """The pool's blocks as a supply: free ones first, then those that the tree evicts; and what goes where a block goes.
 
-Log-probabilities, the KV of a draft model, states of recurrent layers and what followers know are kept by block id:
-they are copied, merged and forgotten here, together with the block.
+Log-probabilities, the KV of a draft model and of layers with a window, states of recurrent layers and what followers
+know are kept by block id: they are copied, merged and forgotten here, together with the block.
 
 Knows blocks and the tree; it knows no request. Cost: O(blocks) per call.
 """
@@ -11,12 +11,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
-from ...radix import BlockPool, RadixTree
+from torch import Tensor
+
+from ...radix import BlockPool, RadixTree, unpack
 from ..execute.draft_kv import DraftKV
 from ..execute.kv_cache import KVCache
+from ..request import Lease
 from .followers import Followers
 from .prompt_scores import PromptScores
 from .state_store import StateStore
+from .window_store import NONE, WindowStore
 
 logger = logging.getLogger("phloem")
 
@@ -39,6 +43,8 @@ class BlockSupply:
         kv_cache: KVCache,
         followers: Followers | None,
         states: StateStore | None,
+        windows: WindowStore | None,
+        window_kv: KVCache | None,
         draft_kv: DraftKV | None,
     ) -> None:
         self.pool = pool
@@ -49,6 +55,8 @@ class BlockSupply:
         self._kv_cache = kv_cache
         self._followers = followers
         self._states = states
+        self._windows = windows
+        self._window_kv = window_kv
         self._draft_kv = draft_kv
         self._count_needed: Callable[[str, bytes], int] | None = None
 
@@ -89,20 +97,63 @@ class BlockSupply:
         self.pool.free(blocks)
         if self._states is not None:
             self._states.forget(blocks)
+        if self._windows is not None:
+            self._windows.forget(blocks)
 
-    def copy(self, source: int, target: int, num_tokens: int) -> None:
-        """Copies the first tokens of a block, with all that is known of them."""
+    def slot_of(self, block: int) -> int:
+        """Where layers with a window have a block; -1: nowhere."""
+        return NONE if self._windows is None else int(self._windows.slot_of[block])
+
+    def copy(self, source: int, target: int, num_tokens: int, *, slot: int = NONE) -> None:
+        """Copies the first tokens of a block, with all that is known of them.
+
+        slot: where layers with a window have the source, if `target` has a slot too.
+        """
         self._kv_cache.copy_block(source, target)
+        if self._window_kv is not None and self.slot_of(target) != NONE:
+            self._window_kv.copy_block(slot, self.slot_of(target))
         self.scores.copy(source, target, num_tokens)
         if self._draft_kv is not None:
             self._draft_kv.copy(source, target, num_tokens)
 
-    def merge(self, source: int, target: int, num_tokens: int) -> None:
-        """The tree holds the tokens of `source` in `target` (-1: not at all), which learns what is known of them."""
-        if source != target and target >= 0:
-            if self._states is not None:
-                self._states.merge(source, target)
-            self.scores.merge(source, target, num_tokens)
+    def merge(self, blocks: Sequence[int], kept: Sequence[int], num_tokens: int) -> None:
+        """The tree holds the `num_tokens` tokens of `blocks` in `kept` (-1: not at all), which learn what is known."""
+        for index, (source, target) in enumerate(zip(blocks, kept, strict=False)):
+            if source != target and target >= 0:
+                if self._states is not None:
+                    self._states.merge(source, target)
+                self.scores.merge(source, target, min(self.pool.block_size, num_tokens - index * self.pool.block_size))
+
+    def merge_slots(self, blocks: Sequence[int], lease: Lease | None) -> None:
+        """The blocks of a lease, which are filled as `blocks` are, take the slots that those have and they do not."""
+        if self._windows is not None and lease is not None:
+            for source, target in zip(blocks, unpack(self.tree.packed_blocks(lease.node)), strict=False):
+                self._windows.merge(source, target)
+
+    def adopt(self, namespace: str, tokens: bytes, first: int, rows: Tensor) -> int:
+        """Puts KV into the tree that was read from a tier; returns how many blocks. Evicts for it if it must.
+
+        Args:
+            tokens: packed, whole blocks from the root on.
+            first: index of the block that the first of `rows` is. If the tree has lost what is before it: nothing.
+        """
+        assert self._followers is not None
+        block_size = self.pool.block_size
+        match = self.tree.match(tokens, namespace)
+        start = match.num_tokens // block_size
+        if start < first:
+            return 0
+        above = match.blocks
+        self.tree.lease(match.node)
+        wanted = len(tokens) // (4 * block_size) - start
+        blocks = self.allocate(min(wanted, self.num_available_blocks)) or []
+        self._kv_cache.write_blocks(blocks, rows[start - first : start - first + len(blocks)])
+        rest = tokens[4 * match.num_tokens : 4 * (match.num_tokens + len(blocks) * block_size)]
+        self._followers.entered(blocks, rest, namespace, above[-1] if above else None, is_loaded=True)
+        if blocks:
+            self.tree.insert(rest, blocks, namespace, after=match.node)
+        self.tree.release(match.node)
+        return len(blocks)
 
     def flush(self, *, pinned: bool) -> int:
         """Evicts everything that no request holds, `pinned` or not; returns the number of blocks freed."""
@@ -132,4 +183,6 @@ class BlockSupply:
         self.pool.free_all_but(kept)
         if self._states is not None:
             self._states.reclaim(kept)
+        if self._windows is not None:
+            self._windows.reclaim(kept)
         return num_lost_pins

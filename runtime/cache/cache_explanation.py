@@ -14,7 +14,10 @@ from typing import Literal
 
 from ...radix import Explanation
 
-CacheReason = Literal["complete", "block_rounding", "evicted", "other_namespace", "never_seen", "no_state", "disabled"]
+CacheReason = Literal[
+    "complete", "block_rounding", "evicted", "other_namespace", "never_seen", "no_state", "no_window", "disabled"
+]
+WhyShorter = Literal["block_rounding", "no_state", "no_window"]
 SHOWN_TOKENS = 24  # looked at on each side of the divergence …
 SHOWN_CHARS = 40  # characters of them that are shown
 
@@ -30,7 +33,8 @@ class CacheExplanation:
             "other_namespace": they are here, but in a namespace that this request may not read (salt, key).
             "block_rounding": part of the next block agrees, but there was no room to copy it.
         "no_state": keys and values agree further, but recurrent layers need a state too, and none is kept after this.
-            "disabled": the engine runs without a prefix cache.
+            "no_window": keys and values agree further, but layers with a window need more of those before.
+        "disabled": the engine runs without a prefix cache.
         num_cached_tokens: prompt tokens that were not computed.
         num_agreeing_tokens: how far the cache agreed with the prompt; at least `num_cached_tokens`.
         seconds_since_eviction: for "evicted".
@@ -59,6 +63,7 @@ class CacheExplanation:
             "other_namespace": "what follows is cached for others (another salt, key or adapter) and not shared",
             "block_rounding": f"what follows is for {more} tokens, but there was no room to copy their block",
             "no_state": f"what follows is for {more} tokens, but no state of the recurrent layers is kept after them",
+            "no_window": f"what follows is for {more} tokens, but keys of the window before them have made room",
         }
         tokens = "token was" if self.num_cached_tokens == 1 else "tokens were"
         return f"The first {self.num_cached_tokens} {tokens} cached; {follows[self.reason]}."
@@ -70,11 +75,11 @@ def explain_to_caller(
     num_cached_tokens: int,
     show: Callable[[Sequence[int]], str],
     *,
-    needs_states: bool = False,
+    why_shorter: WhyShorter = "block_rounding",
 ) -> CacheExplanation:
     """`found`: what the tree said of the tokens that might have been reused; None if there is no tree.
 
-    needs_states: whether the model has recurrent layers.
+    why_shorter: why less may have been cached than agrees, with this model.
     """
     reason: CacheReason = "disabled"
     agreeing = num_cached_tokens
@@ -84,7 +89,7 @@ def explain_to_caller(
         if num_cached_tokens >= found.num_tokens:
             reason = "complete"
         elif found.num_agreeing_tokens > num_cached_tokens:
-            reason = "no_state" if needs_states else "block_rounding"
+            reason = why_shorter
         elif found.reason == "evicted" and found.evicted_at is not None:
             reason = "evicted"
             seconds = round(max(0.0, found.asked_at - found.evicted_at), 3)

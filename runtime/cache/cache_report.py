@@ -57,6 +57,8 @@ class CacheReport:
         loaded_tokens: those of the cached tokens that were read from a tier below the pool.
         num_stored_blocks: copied to such a tier, since start.
         tier_bytes: what each tier holds, by its name, fastest first.
+        num_slots, num_used_slots, num_held_slots: of layers with a window: slots for their keys, those that blocks
+            have, and those of them that running requests hold; 0: all layers have blocks of the pool alone.
     """
 
     block_size: int
@@ -77,6 +79,9 @@ class CacheReport:
     loaded_tokens: int = 0
     num_stored_blocks: int = 0
     tier_bytes: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    num_slots: int = 0
+    num_used_slots: int = 0
+    num_held_slots: int = 0
 
     @property
     def hit_rate(self) -> float:
@@ -117,6 +122,9 @@ class CacheReport:
             share = number / self.num_blocks
             yield f"  {name:<20}{_bar(share)} {number:>9,}  {share:6.1%}"
         yield f"  {'(pinned)':<20}{' ' * BAR} {self.num_pinned_blocks:>9,}"
+        if self.num_slots:
+            held, kept = self.num_held_slots, self.num_used_slots - self.num_held_slots
+            yield f"layers with a window: {self.num_slots:,} slots, {held:,} held by requests, {kept:,} kept for others"
         yield ""
         yield f"prompt tokens from the cache: {self.cached_tokens:,} of {self.prompt_tokens:,} ({self.hit_rate:.1%})"
         yield f"blocks evicted: {self.num_evicted_blocks:,} (policy {self.eviction_policy})"

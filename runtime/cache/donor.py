@@ -14,10 +14,14 @@ from ..request import Request
 
 @dataclass(frozen=True, slots=True)
 class Donor:
-    """A block that begins with the next `num_tokens` tokens of a request, and then differs or ends."""
+    """A block that begins with the next `num_tokens` tokens of a request, and then differs or ends.
+
+    slot: where layers with a window have it.
+    """
 
     block: int
     num_tokens: int
+    slot: int = -1
 
 
 def best_donor(found: Donor, request: Request, running: Iterable[Request], limit: int, block_size: int) -> Donor | None:

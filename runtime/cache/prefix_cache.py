@@ -21,18 +21,22 @@ from functools import partial
 
 from torch import Tensor
 
-from ...radix import NOTHING, BlockCost, BlockPool, Explanation, Match, Pin, RadixTree, equal_cost, pack, unpack
-from ..execute.batch import Extend
+from ...radix import NOTHING, BlockCost, BlockPool, Explanation, Pin, RadixTree, equal_cost, pack, unpack
+from ..execute.batch import Batch, Extend
 from ..execute.draft_kv import DraftKV
 from ..execute.kv_cache import KVCache
+from ..execute.window_view import see_windows
 from ..request import Lease, Request
 from .audit import audit_blocks
 from .block_supply import BlockSupply
-from .donor import Donor, best_donor
+from .cache_explanation import WhyShorter
+from .donor import Donor
 from .followers import Followers
 from .match_limit import match_limit
 from .request_scores import keep_scores, recall_scores
+from .resuming import find_donor, lease_to_state, lease_to_window, take_lease
 from .state_store import StateStore
+from .window_store import WindowStore
 
 
 class PrefixCache:
@@ -54,15 +58,19 @@ class PrefixCache:
         max_pinned_blocks: int = 0,
         followers: Followers | None = None,
         states: StateStore | None = None,
+        windows: WindowStore | None = None,
+        window_kv: KVCache | None = None,
         draft_kv: DraftKV | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """
         Args:
             states: of a model with recurrent layers, whose cached prefixes can be used from a state on.
+            windows, window_kv: of a model with windows, which blocks have slots, and the tensors of these slots.
             draft_kv: KV of a draft model in the same blocks, which goes where theirs goes.
         """
         self.states = states
+        self.windows = windows
         self.block_size = block_size
         self.enabled = enabled
         self.followers = followers
@@ -81,6 +89,8 @@ class PrefixCache:
             kv_cache=kv_cache,
             followers=followers,
             states=states,
+            windows=windows,
+            window_kv=window_kv,
             draft_kv=draft_kv,
         )
         self._kv_cache = kv_cache
@@ -95,6 +105,11 @@ class PrefixCache:
     def tree(self) -> RadixTree:
         """The one of now: after a fault a tree that is not sound is given up for an empty one."""
         return self.supply.tree
+
+    @property
+    def why_shorter(self) -> WhyShorter:
+        """Why a request may resume before the end of the keys that it finds."""
+        return "no_state" if self.states is not None else "block_rounding" if self.windows is None else "no_window"
 
     def explain(self, request: Request) -> Explanation | None:
         """Where a `lease` of the request would end, and why; None without a tree."""
@@ -119,37 +134,12 @@ class PrefixCache:
         limit = match_limit(request)
         match = self.tree.match(pack(request.token_ids[:limit]), request.namespace)
         if self.states is not None:
-            return self._lease_to_state(request, match, self.states)
-        if match.num_tokens:
-            self.tree.lease(match.node)
-            request.lease = Lease(match.node, match.num_tokens)
-            request.blocks = array("i", match.blocks)
-        request.num_computed_tokens = match.num_tokens
-        donor, num_donated = match.partial_block, match.num_partial_tokens
-        if num_donated and self.tree.is_tail(match.partial_node):
-            self.tree.touch(match.partial_node)
-        if num_donated < min(self.block_size, limit - match.num_tokens):
-            return best_donor(Donor(donor, num_donated), request, running, limit, self.block_size)
-        return Donor(donor, num_donated) if num_donated else None
-
-    def _lease_to_state(self, request: Request, match: Match, states: StateStore) -> Donor | None:
-        """Leases whole blocks up to the last state of a match; names the block if the state is in the middle of one."""
-        point = states.find(match.blocks, match.partial_block, match.num_partial_tokens)
-        states.resume(request, point, match.num_tokens)
-        if point is None:
-            return None
-        num_blocks, rest = divmod(point.num_tokens, self.block_size)
-        if rest and point.block == match.partial_block and self.tree.is_tail(match.partial_node):
-            self.tree.touch(match.partial_node)
-        if num_blocks < len(match.blocks):
-            num_tokens = num_blocks * self.block_size
-            match = self.tree.match(pack(request.token_ids[:num_tokens]), request.namespace)
-        if num_blocks:
-            self.tree.lease(match.node)
-            request.lease = Lease(match.node, match.num_tokens)
-            request.blocks = array("i", match.blocks)
-        request.num_computed_tokens = num_blocks * self.block_size
-        return Donor(point.block, rest) if rest else None
+            return lease_to_state(self.tree, request, match, self.states)
+        find = partial(find_donor, self.tree, request, running, limit, self.windows)
+        if self.windows is not None:
+            return lease_to_window(self.tree, request, match, self.windows, find)
+        take_lease(self.tree, request, match)
+        return find(match)
 
     def continuation(self, request: Request) -> list[int]:
         """What has followed the same tokens in the same namespace before, as far as there is room for it."""
@@ -162,7 +152,7 @@ class PrefixCache:
         """Copies what a donor has after the leased blocks, if there is room: so hits are exact to the token."""
         if self.reserve(request, request.num_computed_tokens + 1):
             # The donor may just have been evicted to make room: its KV is untouched until the next forward.
-            self.supply.copy(donor.block, request.blocks[-1], donor.num_tokens)
+            self.supply.copy(donor.block, request.blocks[-1], donor.num_tokens, slot=donor.slot)
             request.num_computed_tokens += donor.num_tokens
         elif self.states is not None:  # the state is that after the donor's tokens
             self.release(request, keep=False)
@@ -172,30 +162,6 @@ class PrefixCache:
         tokens = pack(request.token_ids[: match_limit(request)])
         return tokens, self.tree.peek(tokens, request.namespace)
 
-    def adopt(self, namespace: str, tokens: bytes, first: int, rows: Tensor) -> int:
-        """Puts KV into the tree that was read from a tier; returns how many blocks. Evicts for it if it must.
-
-        Args:
-            tokens: packed, whole blocks from the root on.
-            first: index of the block that the first of `rows` is. If the tree has lost what is before it: nothing.
-        """
-        assert self.followers is not None
-        match = self.tree.match(tokens, namespace)
-        start = match.num_tokens // self.block_size
-        if start < first:
-            return 0
-        above = match.blocks
-        self.tree.lease(match.node)
-        wanted = len(tokens) // (4 * self.block_size) - start
-        blocks = self.supply.allocate(min(wanted, self.supply.num_available_blocks)) or []
-        self._kv_cache.write_blocks(blocks, rows[start - first : start - first + len(blocks)])
-        rest = tokens[4 * match.num_tokens : 4 * (match.num_tokens + len(blocks) * self.block_size)]
-        self.followers.entered(blocks, rest, namespace, above[-1] if above else None, is_loaded=True)
-        if blocks:
-            self.tree.insert(rest, blocks, namespace, after=match.node)
-        self.tree.release(match.node)
-        return len(blocks)
-
     def reserve(self, request: Request, num_tokens: int) -> bool:
         """Makes room for the KV of tokens `[0, num_tokens)`, evicting if it must.
 
@@ -203,13 +169,21 @@ class PrefixCache:
         """
         missing = -(-(num_tokens - request.num_dropped_tokens) // self.block_size) - len(request.blocks)
         if missing > 0:
+            if self.windows is not None and not self.windows.has_room(request, len(request.blocks) + missing):
+                return False
             blocks = self.supply.allocate(missing)
             if blocks is None:
                 return False
             request.blocks.extend(blocks)
+            if self.windows is not None:
+                self.windows.hold(request)
         if self._kept and request in self._kept:
             self._kv_cache.scatter(request.blocks, self._kept.pop(request))
         return True
+
+    def fits_windows(self, lengths: Iterable[int]) -> bool:
+        """Whether requests of these lengths can run side by side, as far as layers with a window are concerned."""
+        return self.windows is None or self.windows.fits(lengths)
 
     def plan_states(self, extends: Sequence[Extend]) -> None:
         """Slots for the states of a step, of a model with recurrent layers; what an earlier step had left is free."""
@@ -220,10 +194,18 @@ class PrefixCache:
         for extend, (state, points) in zip(extends, self.states.plan(wanted), strict=True):
             extend.state, extend.state_points = state, [(point.num_tokens, point.slot) for point in points]
 
+    def lay_out(self, extends: list[Extend]) -> Batch:
+        """The batch of a step whose blocks are reserved."""
+        batch, windows = Batch.from_extends(extends, self.block_size), self.windows
+        return batch if windows is None else see_windows(batch, windows.slot_of, windows.window, self.block_size)
+
     def settle(self, extend: Extend) -> None:
-        """After a step has moved a request on: without the state there it goes back to where there is one."""
+        """After a step has moved a request on: without the state there it goes back to where there is one; what is
+        behind its window it holds no more."""
         if self.states is not None:
             self.states.settle(extend.request, extend.start)
+        if self.windows is not None:
+            self.windows.move_on(extend.request)
 
     def pin(self, token_ids: Iterable[int], ttl: float, namespace: str) -> Pin:
         """Keeps what is cached of a prefix (whole blocks) for `ttl` seconds; see `RadixTree.pin`."""
@@ -248,12 +230,14 @@ class PrefixCache:
             child.lease = parent.lease
         shared = child.lease.num_tokens // self.block_size if child.lease else 0
         child.blocks = parent.blocks[:shared]
+        child.num_computed_tokens = parent.num_computed_tokens
+        if self.windows is not None:
+            self.windows.hold(child)
         if not self.reserve(child, parent.num_computed_tokens):
             self.release(child, keep=False)
             return False
         for source, target in zip(parent.blocks[shared:], child.blocks[shared:], strict=False):
-            self.supply.copy(source, target, self.block_size)
-        child.num_computed_tokens = parent.num_computed_tokens
+            self.supply.copy(source, target, self.block_size, slot=self.supply.slot_of(source))
         if self.states is not None:
             self.states.fork(parent, child)
         return True
@@ -278,6 +262,8 @@ class PrefixCache:
         """Frees the request's own blocks after token `num_tokens` (a rejected draft's)."""
         keep = -(-(num_tokens - request.num_dropped_tokens) // self.block_size)
         if keep < len(request.blocks):
+            if self.windows is not None:
+                self.windows.cut(request, keep)
             self.supply.free(request.blocks[keep:])
             del request.blocks[keep:]
 
@@ -288,7 +274,8 @@ class PrefixCache:
         if duplicates:
             tokens = pack(request.token_ids[: num_blocks * self.block_size])
             kept = self.tree.match(tokens, request.namespace).blocks
-            self._merge(request, kept, num_blocks * self.block_size)
+            self.supply.merge(request.blocks, kept, num_blocks * self.block_size)
+            self.supply.merge_slots(request.blocks, request.lease)
             request.blocks[:num_blocks] = array("i", kept)
             self.supply.free(duplicates)
 
@@ -301,12 +288,20 @@ class PrefixCache:
             duplicates = self._hand_over(request, self._num_blocks(request), request.num_computed_tokens)
             if self.states is not None and request.lease is not None:
                 self.states.keep_last(request)
+            if self.windows is not None:
+                is_cached = request.lease is not None and request.lease.num_tokens == request.num_computed_tokens
+                self.windows.end(request, keep=is_cached)
             if duplicates and (request.prompt_logprobs or self.states is not None):
                 match = self.tree.match(pack(request.token_ids[: request.num_computed_tokens]), request.namespace)
-                self._merge(request, [*match.blocks, match.partial_block], request.num_computed_tokens)
+                kept = [*match.blocks, match.partial_block]
+                self.supply.merge(request.blocks, kept, request.num_computed_tokens)
+            if duplicates:
+                self.supply.merge_slots(request.blocks, request.lease)
             self.supply.free(duplicates)
         if self.states is not None:
             self.states.end(request)
+        if self.windows is not None:
+            self.windows.end(request, keep=False)
         held = -(-request.lease.num_tokens // self.block_size) if request.lease else 0
         self.supply.free(request.blocks[held:])
         if request.lease is not None:
@@ -378,18 +373,16 @@ class PrefixCache:
         self.tree.audit()
         requests = list(requests)
         audit_blocks(self.pool, self.tree, requests, self._kept)
+        blocks = {*self.tree.blocks(), *(block for one in requests for block in one.blocks)}
         if self.states is not None:
-            self.states.audit(requests, {*self.tree.blocks(), *(block for one in requests for block in one.blocks)})
+            self.states.audit(requests, blocks)
+        if self.windows is not None:
+            self.windows.audit(requests, blocks)
 
     def keep_scores(self, request: Request, start: int) -> None:
         """Keeps the log-probabilities of the prompt tokens that have been computed from position `start` on."""
         if self.enabled:
             keep_scores(self.supply.scores, request, start)
-
-    def _merge(self, request: Request, kept: list[int], num_tokens: int) -> None:
-        """The tree holds the request's tokens under other ids: its blocks learn what was found out about them."""
-        for index, (source, target) in enumerate(zip(request.blocks, kept, strict=False)):
-            self.supply.merge(source, target, min(self.block_size, num_tokens - index * self.block_size))
 
 
 def _hold_nothing(request: Request) -> None:

@@ -7,6 +7,7 @@ blocks per request. Only the share of a device that is left to activations is a 
 
     memory  │ weights │ KV pool = share × rest                         │ activations, libraries │
     pool    │ block │ block │ …      block = parts · layers · kv_heads · head_dim · block_size · bytes
+            │ slot │ slot │ …        the same of layers with a window, where the others have the blocks to themselves
     request │ whole blocks of its context; blocks of a shared prefix are counted once for all
 """
 
@@ -16,11 +17,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ...errors import ConfigError
-from ..config import CPU_POOL_BYTES, KV_MEMORY_SHARE, MAX_RUNNING_REQUESTS, Quantisation
+from ..config import CPU_POOL_BYTES, KV_MEMORY_SHARE, MAX_BATCH_TOKENS, MAX_RUNNING_REQUESTS, Quantisation
 from ..models import ModelConfig
 from ..number_types import BYTES, KV_BYTES, KV_SCALE_BYTES, KVNumberType, NumberType
 from .matrix_bytes import matrix_bytes
 from .state_memory import num_states
+from .window_memory import KVSizes, most_blocks, room_for_windows, share_memory, widest_window
 
 CONTEXT_LENS = (1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072)
 
@@ -52,6 +54,8 @@ class CapacityPlan:
         kv_bytes_per_token: parts · layers · kv_heads · bytes of a head in the KV type, its scale included.
         num_states, state_bytes: of recurrent layers: how many there are room for, and the bytes of one; 0: none. Each
             running request takes two.
+        num_slots, slot_bytes: of layers with a window, how many blocks of theirs there is room for, and the bytes of
+            one; 0: none, all layers have blocks of the pool alone.
         memory_bytes: of the device; None: the pool was given.
         pool_bytes: set aside for KV; `num_blocks` whole blocks of it are used.
         prefix_len: the shared prefix assumed by `num_sharing_requests`; only its whole blocks are shared.
@@ -65,6 +69,8 @@ class CapacityPlan:
     kv_bytes_per_token: int
     num_states: int
     state_bytes: int
+    num_slots: int
+    slot_bytes: int
     block_size: int
     memory_bytes: int | None
     pool_bytes: int
@@ -146,8 +152,9 @@ def plan(
     if free is not None:
         pool_bytes = int(max(0, free - states * state_bytes) * KV_MEMORY_SHARE)
     token_bytes = _kv_bytes_per_token(config, kv_dtype)
-    block_bytes = block_size * token_bytes
-    num_blocks = (pool_bytes or 0) // block_bytes
+    window = widest_window(config, longest)
+    slot_bytes = block_size * _kv_bytes_per_token(config, kv_dtype, windowed=True) if window else 0
+    room = share_memory(pool_bytes or 0, block_size * token_bytes - slot_bytes, slot_bytes, window, block_size)
     return CapacityPlan(
         architecture=config.architecture,
         num_parameters=num_norms + num_routers + num_others,
@@ -157,19 +164,25 @@ def plan(
         kv_bytes_per_token=token_bytes,
         num_states=states,
         state_bytes=state_bytes,
+        num_slots=room.num_slots,
+        slot_bytes=slot_bytes if room.num_slots else 0,
         block_size=block_size,
         memory_bytes=device_memory_bytes,
         pool_bytes=pool_bytes or 0,
-        num_blocks=num_blocks,
+        num_blocks=room.num_blocks,
         prefix_len=prefix_len,
-        lengths=tuple(_length(n, num_blocks, block_size, prefix_len) for n in context_lens),
+        lengths=tuple(_length(n, room, window, block_size, prefix_len) for n in context_lens),
     )
 
 
-def _kv_bytes_per_token(config: ModelConfig, dtype: KVNumberType) -> int:
-    """What `KVCache` takes: parts of layers and heads, each with a scale where numbers are rounded to a byte."""
+def _kv_bytes_per_token(config: ModelConfig, dtype: KVNumberType, *, windowed: bool = False) -> int:
+    """What `KVCache` takes: parts of layers and heads, each with a scale where numbers are rounded to a byte.
+
+    windowed: of layers with a window only.
+    """
     head = config.head_dim * KV_BYTES[dtype] + (KV_SCALE_BYTES if KV_BYTES[dtype] == 1 else 0)
-    return config.num_kv_parts * config.num_kv_layers * config.num_kv_heads * head
+    num_layers = sum(layer.window > 0 for layer in config.layers) if windowed else config.num_kv_layers
+    return config.num_kv_parts * num_layers * config.num_kv_heads * head
 
 
 def count_parameters(config: ModelConfig) -> tuple[int, int, int]:
@@ -271,6 +284,11 @@ def table(capacity: CapacityPlan) -> str:
             if capacity.num_states
             else []
         ),
+        *(
+            [("windows", f"{capacity.num_slots:,} blocks of {_bytes(capacity.slot_bytes)}, of layers with a window")]
+            if capacity.num_slots
+            else []
+        ),
         ("memory", "not given" if capacity.memory_bytes is None else _bytes(capacity.memory_bytes)),
         ("KV pool", f"{_bytes(capacity.pool_bytes)} = {capacity.num_blocks:,} blocks of {capacity.block_size} tokens"),
         ("tokens", f"{capacity.num_tokens:,}"),
@@ -287,12 +305,16 @@ def table(capacity: CapacityPlan) -> str:
     return "\n".join(lines)
 
 
-def _length(context_len: int, num_blocks: int, block_size: int, prefix_len: int) -> LengthPlan:
+def _length(context_len: int, sizes: KVSizes, window: int, block_size: int, prefix_len: int) -> LengthPlan:
     each = -(-context_len // block_size)
     # at least one block is a request's own: the last token's KV is never shared
     shared = min(prefix_len // block_size, each - 1)
-    sharing = max(0, num_blocks - shared) // (each - shared)
-    return LengthPlan(context_len, each, num_blocks // each, sharing)
+    alone, sharing = sizes.num_blocks // each, max(0, sizes.num_blocks - shared) // (each - shared)
+    if sizes.num_slots:  # a window is counted for each, though some of it may be shared
+        slots = room_for_windows(sizes.num_slots, block_size, MAX_BATCH_TOKENS)
+        most = slots // min(each, most_blocks(window, block_size))
+        alone, sharing = min(alone, most), min(sharing, most)
+    return LengthPlan(context_len, each, alone, sharing)
 
 
 def _shortage(capacity: CapacityPlan) -> str:

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from torch import Tensor
 
+from ..cache.prefix_cache import PrefixCache
 from ..execute.batch import Batch
 from ..execute.model_runner import ModelRunner
 from ..request import Phase
@@ -36,13 +37,13 @@ class Computation:
         scheduler: Scheduler,
         runner: ModelRunner,
         sampler: Sampler,
-        block_size: int,
+        prefix_cache: PrefixCache,
         stopwatch: Callable[[], float],
     ) -> None:
         self._scheduler = scheduler
         self._runner = runner
         self._sampler = sampler
-        self._block_size = block_size
+        self._prefix_cache = prefix_cache
         self._stopwatch = stopwatch
         self._ahead: Ahead | None = None
         self.busy = self.waited = 0.0
@@ -103,7 +104,7 @@ class Computation:
             if extend.request.phase is Phase.FINISHED:
                 outputs.append(SamplerOutput())
                 continue
-            alone = Batch.from_extends([replace(extend, unread=-1)], self._block_size)
+            alone = self._prefix_cache.lay_out([replace(extend, unread=-1)])
             try:
                 logits, hidden = self._forward(alone)
                 outputs += self._sampler.choose(logits, alone, hidden)

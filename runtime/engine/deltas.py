@@ -8,14 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ...errors import DeadlineExceeded, RequestError
-from ..cache.cache_explanation import explain_to_caller
+from ..cache.cache_explanation import WhyShorter, explain_to_caller
 from ..request import Delta, FinishReason, Request
 
 
-def new_delta(request: Request, show: Callable[[Sequence[int]], str], *, needs_states: bool = False) -> Delta:
+def new_delta(
+    request: Request, show: Callable[[Sequence[int]], str], *, why_shorter: WhyShorter = "block_rounding"
+) -> Delta:
     """What was not reported yet; it counts as reported then.
 
-    show: tokens as text, for explanations. needs_states: whether the model has recurrent layers.
+    show: tokens as text, for explanations. why_shorter: as `explain_to_caller` takes it.
     """
     if request.explain_cache and request.usage.cache_explanation is None:
         request.usage.cache_explanation = explain_to_caller(
@@ -23,7 +25,7 @@ def new_delta(request: Request, show: Callable[[Sequence[int]], str], *, needs_s
             request.token_ids[: request.num_prompt_tokens],
             request.usage.cached_tokens,
             show,
-            needs_states=needs_states,
+            why_shorter=why_shorter,
         )
     first = request.num_delivered
     token_ids = tuple(request.token_ids[request.num_prompt_tokens + first :])

@@ -24,16 +24,18 @@ from ...radix import Pin
 from ..cache.prefix_cache import PrefixCache
 from ..cache.state_store import StateStore
 from ..cache.traffic_record import TrafficRecord
+from ..cache.window_store import WindowStore
 from ..capacity.state_memory import most_running
 from ..config import TARGET_STEP_SECONDS, EngineConfig
 from ..constrain.spec import ConstraintSpec
 from ..execute.adapters import Adapters
 from ..execute.cuda_graphs import CudaRecorder
-from ..execute.loading import LoadedModel, allocate_draft_kv, allocate_pool
+from ..execute.loading import LoadedModel, allocate_draft_kv, allocate_pool, window_of
 from ..execute.model_runner import ModelRunner
 from ..execute.prefill_cost import PrefillCost
 from ..execute.recurrent_states import allocate_states
 from ..execute.warmup_batches import WarmupBatches
+from ..execute.window_kv import WindowKV
 from ..request import Delta, Phase, Request, RequestOptions, SamplingParams
 from ..sample.sampler import Sampler
 from ..schedule.recompute_cost import recompute_cost
@@ -81,6 +83,8 @@ class EngineCore:
         model = loaded.decoder.config
         states = allocate_states(config, loaded)
         kv_cache = allocate_pool(config, loaded)
+        pool = kv_cache.pool if isinstance(kv_cache, WindowKV) else kv_cache
+        windows = _window_store(config, window_of(config, model), kv_cache) if isinstance(kv_cache, WindowKV) else None
         draft_kv = allocate_draft_kv(config, loaded, kv_cache.num_blocks)
         self.block_cost = recompute_cost(model, config.block_size)
         prefill = PrefillCost(self.block_cost, config.block_size)
@@ -97,7 +101,7 @@ class EngineCore:
         self.prefix_cache = PrefixCache(
             num_blocks=kv_cache.num_blocks,
             block_size=config.block_size,
-            kv_cache=kv_cache,
+            kv_cache=pool,
             enabled=config.prefix_cache,
             eviction_policy=config.eviction_policy,
             block_cost=self.block_cost,
@@ -105,8 +109,10 @@ class EngineCore:
             max_pinned_blocks=(
                 kv_cache.num_blocks // 4 if config.max_pinned_blocks is None else config.max_pinned_blocks
             ),
-            followers=make_followers(config, loaded, kv_cache, prefill, self.adapters),
+            followers=make_followers(config, loaded, pool, prefill, self.adapters),
             states=None if states is None else _state_store(config, states.num_slots),
+            windows=windows,
+            window_kv=kv_cache.windowed if isinstance(kv_cache, WindowKV) else None,
             draft_kv=draft_kv,
             clock=clock,
         )
@@ -125,7 +131,7 @@ class EngineCore:
         self._scheduler = Scheduler(
             self.prefix_cache,
             prefill,
-            max_batch_tokens=config.max_batch_tokens,
+            max_batch_tokens=config.max_batch_tokens if windows is None else windows.most_step_tokens,
             target_step_seconds=config.target_step_seconds or TARGET_STEP_SECONDS[loaded.device.type],
             max_running_requests=(
                 config.max_running_requests
@@ -186,7 +192,7 @@ class EngineCore:
             ConfigError: no memory is left for the largest steps that the settings allow.
         """
         if self._device.type == "cuda":
-            config = self.config
+            config, windows = self.config, self.prefix_cache.windows
             self._runner.run_warmup_batches(
                 WarmupBatches(
                     max_requests=config.max_running_requests,
@@ -194,6 +200,8 @@ class EngineCore:
                     max_len=self.max_model_len,
                     num_blocks=self.prefix_cache.pool.num_blocks,
                     block_size=config.block_size,
+                    window=0 if windows is None else windows.window,
+                    num_slots=0 if windows is None else windows.num_slots,
                 )
             )
 
@@ -371,3 +379,8 @@ class EngineCore:
 
 def _state_store(config: EngineConfig, num_slots: int) -> StateStore:
     return StateStore(num_slots, config.block_size, interval=config.state_interval, keeps=config.prefix_cache)
+
+
+def _window_store(config: EngineConfig, window: int, kv: WindowKV) -> WindowStore:
+    sizes = (kv.num_slots, kv.num_blocks, config.block_size, window)
+    return WindowStore(*sizes, max_batch_tokens=config.max_batch_tokens, keeps=config.prefix_cache)

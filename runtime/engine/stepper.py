@@ -80,7 +80,7 @@ class Stepper:
     ) -> None:
         self._scheduler = scheduler
         self._runner = runner
-        self._computation = Computation(scheduler, runner, sampler, prefix_cache.block_size, stopwatch)
+        self._computation = Computation(scheduler, runner, sampler, prefix_cache, stopwatch)
         self._prefix_cache = prefix_cache
         self._loads = None if prefix_cache.tiers is None else prefix_cache.tiers.loads
         self._tokenizer = tokenizer
@@ -332,7 +332,7 @@ class Stepper:
         if reason is not None:
             request.output.finish()
             self._end(request, reason)
-            return new_delta(request, self._tokenizer.show, needs_states=self._prefix_cache.states is not None)
+            return new_delta(request, self._tokenizer.show, why_shorter=self._prefix_cache.why_shorter)
         if was_prefill:
             self._prefix_cache.commit(request)
             self._pin_prompt(request)
@@ -342,7 +342,7 @@ class Stepper:
             self._drafter.draft(request)
         else:
             self._drafter.drop(request)
-        return new_delta(request, self._tokenizer.show, needs_states=self._prefix_cache.states is not None)
+        return new_delta(request, self._tokenizer.show, why_shorter=self._prefix_cache.why_shorter)
 
     def _compact(self, batch: Batch) -> None:
         """Drops keys and values of requests that have come to their next compaction (`kv_budget`)."""

@@ -101,6 +101,8 @@ class Batch:
         num_logits: by extend, how many rows of logits are wanted.
         logits_rows: `[R]` int64, which rows these are, extend after extend.
         hidden_rows: int64, rows whose hidden states are wanted instead, as `num_wanted` of their extends says.
+        windowed: the same step as layers with a window see it, whose `slots`, `context_lens` and `block_tables` begin
+            shortly before the window and name slots of theirs; None: all layers find their keys alike.
         unread: `[T]` int64, `Extend.unread` of each token; None: all tokens are known. The ids of others are 0.
         adapters: whose rows they are, in their order; rows of the model alone are in none.
         state_rounds: `[S, 4]` each, the segments of `kernels.state_rounds`; empty: the model has no states, or
@@ -120,6 +122,7 @@ class Batch:
     adapters: tuple[AdapterRows, ...] = ()
     state_rounds: tuple[IntArray, ...] = ()
     hidden_rows: IntArray = field(default_factory=lambda: np.empty(0, np.int64))
+    windowed: Batch | None = None
 
     def count_jumped(self) -> int:
         """Drafted tokens that were right so far, of all its requests."""

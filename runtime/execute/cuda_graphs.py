@@ -35,6 +35,7 @@ from torch import Tensor
 from ...kernels import AttentionPlan, FixedBuffer, WorkBuffers
 from ..device import on_device
 from ..models import AdaptedRows
+from ..models.decoder import WindowStep
 from .batch import NOWHERE, Batch
 
 SIZES = (1, 2, 4, 8, 12, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256)
@@ -101,11 +102,11 @@ class CudaGraphs:
 
     Args:
         plan: lays a batch's attention out in the buffers, for a number of tokens.
-        forward: token_ids, positions, plan, slots, None, adapted → logits `[T, vocab_size]` of all tokens. Everything
-            it does must be queued on the current stream and depend on the contents of its arguments on the device
-            alone.
+        forward: token_ids, positions, plan, slots, None, adapted, windowed → logits `[T, vocab_size]` of all tokens.
+            Everything it does must be queued on the current stream and depend on the contents of its arguments on the
+            device alone.
         adapted: lays a batch's adapters out in the buffer.
-        buffers: for the work lists.
+        buffers: for the work lists; windowed_buffers: for those of layers with a window, where they are their own.
 
     Attributes:
         num_captured: graphs captured so far.
@@ -115,9 +116,12 @@ class CudaGraphs:
     def __init__(
         self,
         plan: Callable[[Batch, WorkBuffers, int], AttentionPlan],
-        forward: Callable[[Tensor, Tensor, AttentionPlan, Tensor, Tensor | None, AdaptedRows | None], Tensor],
+        forward: Callable[
+            [Tensor, Tensor, AttentionPlan, Tensor, Tensor | None, AdaptedRows | None, WindowStep | None], Tensor
+        ],
         adapted: Callable[[Batch, FixedBuffer], AdaptedRows | None],
         buffers: WorkBuffers,
+        windowed_buffers: WorkBuffers,
         recorder: Recorder,
         *,
         vocab_size: int,
@@ -126,17 +130,17 @@ class CudaGraphs:
         self._plan = plan
         self._forward = forward
         self._adapted = adapted
-        self._buffers = buffers
+        self._buffers = (buffers, windowed_buffers)
         self._recorder = recorder
         self._max_graphs = max_graphs
-        self._inputs = FixedBuffer(torch.int64, buffers.device, size=4 * SIZES[-1])
+        self._inputs = FixedBuffer(torch.int64, buffers.device, size=5 * SIZES[-1])
         self._tiles = FixedBuffer(torch.int64, buffers.device, size=3 * SIZES[-1])  # a tile has a row, or is padding
         self._vocab_size = vocab_size
         # of all graphs, for if each kept a result of its own they would take more memory than everything else in them
         self._logits: Tensor | None = None
         self._graphs: OrderedDict[Key, Step] = OrderedDict()
         self._seen: set[Key] = set()
-        self._num_moves = buffers.num_moves
+        self._num_moves = self._count_moves()
         self.num_captured = 0
         self.num_replayed = 0
 
@@ -149,20 +153,20 @@ class CudaGraphs:
         """Logits `[T, vocab_size]` of a batch that `fits`; they hold until the next call. decided: see `fill_in`."""
         num_tokens = len(batch.token_ids)
         size = SIZES[bisect_left(SIZES, num_tokens)]
-        plan = self._plan(batch, self._buffers, size)
+        steps = [batch] if batch.windowed is None else [batch, batch.windowed]
+        plans = [self._plan(step, buffers, size) for step, buffers in zip(steps, self._buffers, strict=False)]
         self._send(batch, size)
         if batch.unread is not None:
-            token_ids, _, _, unread = self._inputs.tensor[: 4 * size].view(4, size)
-            fill_in(token_ids, unread, decided, self._vocab_size)
-        if self._num_moves != self._buffers.num_moves:
+            unread = self._inputs.tensor[(2 + len(plans)) * size :][:size]
+            fill_in(self._inputs.tensor[:size], unread, decided, self._vocab_size)
+        if self._num_moves != self._count_moves():
             self._graphs.clear()
-            self._num_moves = self._buffers.num_moves
-        assert plan.cuda_work is not None
+            self._num_moves = self._count_moves()
         adapted = self._adapted(batch, self._tiles)
-        key = plan.cuda_work.signature
+        key: Key = tuple(plan.cuda_work.signature for plan in plans if plan.cuda_work is not None)
         if adapted is not None and adapted.every is not None:
             key = (key, adapted.every.signature)
-        step = self._graph(key, lambda: self._step(plan, size, adapted))
+        step = self._graph(key, lambda: self._step(plans, size, adapted))
         return step()[:num_tokens]
 
     def _graph(self, key: Key, step: Step) -> Step:
@@ -184,15 +188,21 @@ class CudaGraphs:
         self.num_replayed += 1
         return self._graphs[key]
 
-    def _step(self, plan: AttentionPlan, size: int, adapted: AdaptedRows | None) -> Tensor:
-        token_ids, positions, slots = self._inputs.tensor[: 3 * size].view(3, size)
-        logits = self._forward(token_ids, positions, plan, slots, None, adapted)
+    def _count_moves(self) -> int:
+        return sum(buffers.num_moves for buffers in self._buffers)
+
+    def _step(self, plans: list[AttentionPlan], size: int, adapted: AdaptedRows | None) -> Tensor:
+        token_ids, positions, *slots = self._inputs.tensor[: (2 + len(plans)) * size].view(-1, size)
+        windowed = WindowStep(plans[1], slots[1]) if len(plans) > 1 else None
+        logits = self._forward(token_ids, positions, plans[0], slots[0], None, adapted, windowed)
         if self._logits is None:  # now, for the first step of all is none that is captured
             self._logits = torch.empty(SIZES[-1], self._vocab_size, dtype=logits.dtype, device=logits.device)
         return self._logits[:size].copy_(logits)
 
     def _send(self, batch: Batch, size: int) -> None:
         columns = [(batch.token_ids, 0), (batch.positions, 0), (batch.slots, NOWHERE)]
+        if batch.windowed is not None:
+            columns.append((batch.windowed.slots, NOWHERE))
         if batch.unread is not None:
             columns.append((batch.unread, -1))
         rows = self._inputs.stage(len(columns) * size).reshape(len(columns), size)

@@ -14,6 +14,7 @@ import torch
 
 from ...errors import ConfigError, ModelError
 from ...kernels import FP8, use_threads
+from ..capacity.window_memory import KVSizes, share_memory, slots_beside, widest_window
 from ..config import CPU_POOL_BYTES, MOST_BLOCKS, EngineConfig
 from ..device import find_device
 from ..models import Adapter, Decoder, ModelConfig, resolve_model
@@ -23,6 +24,7 @@ from ..tokenizer.tokenizer import Tokenizer
 from .adapters import load_adapter
 from .draft_kv import DraftKV
 from .kv_cache import KVCache
+from .window_kv import WindowKV
 
 logger = logging.getLogger("phloem.loading")
 TORCH_THREADS = torch.get_num_threads()  # as it is set before anything is loaded
@@ -187,23 +189,31 @@ def _tell_of_long_ropes(model: ModelConfig, max_positions: int) -> None:
             )
 
 
-def allocate_pool(config: EngineConfig, loaded: LoadedModel) -> KVCache:
-    """The KV tensors, as many blocks as the settings or the memory allow, a draft model's counted."""
+def allocate_pool(config: EngineConfig, loaded: LoadedModel) -> KVCache | WindowKV:
+    """The KV tensors, as many blocks as the settings or the memory allow, a draft model's counted; and slots beside
+    them, of a model with windows that are let go of (`window_of`)."""
     model, draft = loaded.decoder.config, loaded.draft_decoder
-    num_blocks = pool_size(config, model, loaded.kv_dtype, loaded.device, None if draft is None else draft.config)
-    return _tensors(config, loaded, model, num_blocks)
+    sizes = pool_size(config, model, loaded.kv_dtype, loaded.device, None if draft is None else draft.config)
+    if not sizes.num_slots:
+        return _tensors(config, loaded, model, model.num_kv_layers, sizes.num_blocks)
+    has_window = [layer.window > 0 for layer in model.layers]
+    pool = _tensors(config, loaded, model, has_window.count(False), sizes.num_blocks)
+    return WindowKV(pool, _tensors(config, loaded, model, sum(has_window), sizes.num_slots), has_window)
 
 
 def allocate_draft_kv(config: EngineConfig, loaded: LoadedModel, num_blocks: int) -> DraftKV | None:
     """KV tensors of the draft model, for each block of the pool; None without one."""
     if loaded.draft_decoder is None:
         return None
-    return DraftKV(_tensors(config, loaded, loaded.draft_decoder.config, num_blocks))
+    draft = loaded.draft_decoder.config
+    return DraftKV(_tensors(config, loaded, draft, draft.num_kv_layers, num_blocks))
 
 
-def _tensors(config: EngineConfig, loaded: LoadedModel, model: ModelConfig, num_blocks: int) -> KVCache:
+def _tensors(
+    config: EngineConfig, loaded: LoadedModel, model: ModelConfig, num_layers: int, num_blocks: int
+) -> KVCache:
     return KVCache(
-        num_layers=model.num_kv_layers,
+        num_layers=num_layers,
         num_blocks=num_blocks,
         num_kv_heads=model.num_kv_heads,
         block_size=config.block_size,
@@ -220,26 +230,22 @@ def pool_size(
     dtype: torch.dtype,
     device: torch.device,
     draft: ModelConfig | None = None,
-) -> int:
-    """Number of KV blocks: as set, or what the memory set aside for the pool holds of the model and of its draft model.
+) -> KVSizes:
+    """KV blocks, as set, or what the memory set aside for the pool holds of the model and of its draft model; and slots
+    of layers with a window.
 
     Raises:
         ConfigError: the memory does not hold a single block.
     """
+    window = window_of(config, model)
     if config.num_blocks is not None:
-        return config.num_blocks
-    block_bytes = sum(
-        KVCache.bytes_per_block(
-            num_layers=one.num_kv_layers,
-            num_kv_heads=one.num_kv_heads,
-            block_size=config.block_size,
-            head_dim=one.head_dim,
-            dtype=dtype,
-            num_parts=one.num_kv_parts,
-        )
-        for one in (model, draft)
-        if one is not None
-    )
+        return KVSizes(config.num_blocks, slots_beside(config.num_blocks, window, config.block_size) if window else 0)
+    num_windowed = sum(layer.window > 0 for layer in model.layers) if window else 0
+    slot_bytes = _block_bytes(config, model, num_windowed, dtype)
+    block_bytes = _block_bytes(config, model, model.num_kv_layers - num_windowed, dtype)
+    if draft is not None:
+        block_bytes += _block_bytes(config, draft, draft.num_kv_layers, dtype)
+    token_bytes = block_bytes + slot_bytes
     memory = config.kv_memory_bytes
     if memory is None:
         memory = CPU_POOL_BYTES
@@ -248,18 +254,38 @@ def pool_size(
         else:
             # On the CPU a pool larger than a few full contexts per running request only costs start-up time.
             wanted = config.max_running_requests * -(-model.max_position_embeddings // config.block_size)
-            memory = min(memory, wanted * block_bytes)
-    if memory < block_bytes:
+            memory = min(memory, wanted * token_bytes)
+    if memory < token_bytes:
         raise ConfigError(
-            f"kv_memory_bytes: {memory} does not hold one block of {block_bytes} bytes"
+            f"kv_memory_bytes: {memory} does not hold one block of {token_bytes} bytes"
             f" ({config.block_size} tokens); raise it or lower block_size"
         )
-    if memory // block_bytes > MOST_BLOCKS:
+    sizes = share_memory(memory, block_bytes, slot_bytes, window, config.block_size)
+    if sizes.num_blocks > MOST_BLOCKS:
         raise ConfigError(
-            f"kv_memory_bytes: {memory} is {memory // block_bytes} blocks of {block_bytes} bytes; at most {MOST_BLOCKS}"
-            " are numbered; lower it or raise block_size"
+            f"kv_memory_bytes: {memory} is {sizes.num_blocks} blocks of {config.block_size} tokens; at most"
+            f" {MOST_BLOCKS} are numbered; lower it or raise block_size"
         )
-    return memory // block_bytes
+    return sizes
+
+
+def window_of(config: EngineConfig, model: ModelConfig) -> int:
+    """The widest window of a model whose keys behind it make room; 0: all keys are kept, as with tiers below the pool,
+    which take blocks of all layers."""
+    longest = min(config.max_model_len or model.max_position_embeddings, model.max_position_embeddings)
+    has_tiers = config.host_memory_bytes > 0 or config.disk_cache is not None or config.shared_cache is not None
+    return 0 if has_tiers else widest_window(model, longest)
+
+
+def _block_bytes(config: EngineConfig, model: ModelConfig, num_layers: int, dtype: torch.dtype) -> int:
+    return KVCache.bytes_per_block(
+        num_layers=num_layers,
+        num_kv_heads=model.num_kv_heads,
+        block_size=config.block_size,
+        head_dim=model.head_dim,
+        dtype=dtype,
+        num_parts=model.num_kv_parts,
+    )
 
 
 def _dtype(name: str, model: ModelConfig, device: torch.device) -> torch.dtype:

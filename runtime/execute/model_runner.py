@@ -33,12 +33,13 @@ from ...kernels import (
 from ...kernels.state_rounds import ZEROS, plan_states
 from ..device import on_device
 from ..models import AdaptedRows, Adapter, ModelConfig
-from ..models.decoder import StateStep
+from ..models.decoder import KVTensors, StateStep, WindowStep
 from .batch import NOWHERE, AdapterRows, Batch
 from .cuda_graphs import CudaGraphs, Recorder, fill_in
 from .kv_cache import KVCache
 from .recurrent_states import SCRATCH, RecurrentStates
 from .warmup_batches import WarmupBatches
+from .window_kv import WindowKV
 
 Watch = Callable[[int, Tensor], None]  # see `Decoder.forward`
 
@@ -53,26 +54,28 @@ class DecoderLike(Protocol):
         self,
         token_ids: Tensor,
         positions: Tensor,
-        kv_cache: KVCache,
+        kv_cache: KVTensors,
         plan: AttentionPlan,
         slots: Tensor,
         logits_rows: Tensor | None,
         adapted: AdaptedRows | None = None,
         watch: Watch | None = None,
         recurrent: StateStep | None = None,
+        windowed: WindowStep | None = None,
     ) -> Tensor: ...
 
     def hidden_states(
         self,
         token_ids: Tensor,
         positions: Tensor,
-        kv_cache: KVCache,
+        kv_cache: KVTensors,
         plan: AttentionPlan,
         slots: Tensor,
         rows: Tensor | None,
         adapted: AdaptedRows | None = None,
         watch: Watch | None = None,
         recurrent: StateStep | None = None,
+        windowed: WindowStep | None = None,
     ) -> Tensor: ...
 
     def project(self, hidden: Tensor) -> Tensor: ...
@@ -94,7 +97,7 @@ class ModelRunner:
     def __init__(
         self,
         decoder: DecoderLike,
-        kv_cache: KVCache,
+        kv_cache: KVCache | WindowKV,
         device: torch.device,
         recorder: Recorder | None = None,
         *,
@@ -111,9 +114,10 @@ class ModelRunner:
         if recorder is not None:
             vocab_size = decoder.config.vocab_size
             with on_device(device):  # pinned memory is taken through the current device
-                buffers = WorkBuffers(device, num_programs_at_once(device))
+                num_programs = num_programs_at_once(device)
+                buffers, windowed = (WorkBuffers(device, num_programs) for _ in range(2))
                 self._graphs = CudaGraphs(
-                    self._plan, self._forward, self._adapted, buffers, recorder, vocab_size=vocab_size
+                    self._plan, self._forward, self._adapted, buffers, windowed, recorder, vocab_size=vocab_size
                 )
         self.num_forwards = 0
         self.num_computed_tokens = 0
@@ -216,6 +220,8 @@ class ModelRunner:
             fill_in(token_ids, send(batch.unread, self._device), decided, self._decoder.config.vocab_size)
         step = (token_ids, positions, self._kv_cache, self._plan(batch), slots, rows)
         few: dict[str, Any] = {"adapted": self._adapted(batch), "watch": watch, "recurrent": self._state_step(batch)}
+        if batch.windowed is not None:
+            few["windowed"] = WindowStep(self._plan(batch.windowed), send(batch.windowed.slots, self._device))
         return compute(*step, **{name: one for name, one in few.items() if one is not None})  # hardly a step has them
 
     def _state_step(self, batch: Batch) -> StateStep | None:
@@ -265,7 +271,9 @@ class ModelRunner:
         slots: Tensor,
         logits_rows: Tensor | None = None,
         adapted: AdaptedRows | None = None,
+        windowed: WindowStep | None = None,
     ) -> Tensor:
         """What a graph captures."""
         step = (token_ids, positions, self._kv_cache, plan, slots, logits_rows)
-        return self._decoder.forward(*step) if adapted is None else self._decoder.forward(*step, adapted=adapted)
+        few: dict[str, Any] = {"adapted": adapted, "windowed": windowed}
+        return self._decoder.forward(*step, **{name: one for name, one in few.items() if one is not None})

@@ -14,7 +14,9 @@ spread and shared, so a warm-up walks through these cases, for every size of gra
 The largest come first: buffers take their size once, and the memory of large graphs serves the smaller ones as well.
 
 A warm-up batch belongs to no request. It computes on token 0, its keys are whatever the pool holds, and nothing is
-written.
+written. With windows a step is of two kinds at once, and half of the pairs that occur or more are reached; others are
+captured when they come for the second time.
+
 Knows no tensors and no kernels; how much of what real steps launch is reached is for the tests to say.
 """
 
@@ -29,6 +31,7 @@ import numpy as np
 from ...kernels import SPLIT_SIZE
 from .batch import NOWHERE, Batch
 from .cuda_graphs import SIZES
+from .window_view import see_windows
 
 SEVERAL = 4 * SPLIT_SIZE
 DRAFT_LENS = (4, 8)  # tokens of a request in steps that verify drafts
@@ -42,6 +45,7 @@ class WarmupBatches:
         max_requests, max_tokens: of a step.
         max_len: tokens of a sequence.
         num_blocks, block_size: of the pool.
+        window, num_slots: of layers with a window, and the slots for their blocks; 0: all read blocks of the pool.
     """
 
     max_requests: int
@@ -49,6 +53,8 @@ class WarmupBatches:
     max_len: int
     num_blocks: int
     block_size: int
+    window: int = 0
+    num_slots: int = 0
 
     def decodes(self) -> Iterator[Batch]:
         """Steps that graphs are captured of, drafts among them; several are of one kind."""
@@ -91,7 +97,7 @@ class WarmupBatches:
         starts = np.cumsum([0, *q_lens]).astype(np.int32)
         positions = np.concatenate([np.arange(end - q_len, end) for q_len, end in zip(q_lens, lens, strict=True)])
         rows = np.arange(num_tokens) if wants_all else starts[1:].astype(np.int64) - 1
-        return Batch(
+        batch = Batch(
             [],
             np.zeros(num_tokens, np.int64),
             positions.astype(np.int64),
@@ -102,3 +108,7 @@ class WarmupBatches:
             [],
             rows,
         )
+        if self.num_slots:
+            slot_of = np.arange(self.num_blocks, dtype=np.int32) % (self.num_slots - 1) + 1
+            batch = see_windows(batch, slot_of, self.window, self.block_size)
+        return batch

@@ -73,6 +73,14 @@ class StateStep:
 
 
 @dataclass(frozen=True, slots=True)
+class WindowStep:
+    """Where layers with a window find and write keys and values; slots `[T]` int64, of the tensors of these layers."""
+
+    plan: ops.AttentionPlan
+    slots: Tensor
+
+
+@dataclass(frozen=True, slots=True)
 class AdaptedRows:
     """Which rows of a step go through which adapters: of all its rows, and of those whose logits are wanted."""
 
@@ -204,13 +212,14 @@ class Decoder:
         adapted: AdaptedRows | None = None,
         watch: Callable[[int, Tensor], None] | None = None,
         recurrent: StateStep | None = None,
+        windowed: WindowStep | None = None,
     ) -> Tensor:
         """Computes one step and writes its KV into `kv_cache`; returns logits `[R, vocab_size]` of `logits_rows`.
 
         See `hidden_states` for the arguments, `project` for the numbers' type.
         """
         step = (token_ids, positions, kv_cache, plan, slots, logits_rows)
-        return self.project(self.hidden_states(*step, adapted, watch, recurrent))
+        return self.project(self.hidden_states(*step, adapted, watch, recurrent, windowed))
 
     @torch.inference_mode()
     def project(self, hidden: Tensor) -> Tensor:
@@ -235,6 +244,7 @@ class Decoder:
         adapted: AdaptedRows | None = None,
         watch: Callable[[int, Tensor], None] | None = None,
         recurrent: StateStep | None = None,
+        windowed: WindowStep | None = None,
     ) -> Tensor:
         """Computes one step and writes its KV into `kv_cache`; returns what `project` takes: hidden states after the
         final norm, times `config.width_scale`, `[R, hidden_size]`.
@@ -242,7 +252,7 @@ class Decoder:
         token_ids, positions, slots `[T]` int64 (slot = block · block_size + offset); rows `[R]` int64: those that are
         wanted, None: all. adapted: None where no row goes through an adapter. watch: called in each layer with its
         index and queries `[T, H, head_dim]`, before they meet the keys. recurrent: the states, of a model with such
-        layers.
+        layers. windowed: for layers with a window, in place of plan and slots; None: they have none of their own.
         """
         x = self._embedding.rows(token_ids)
         if self._embedding_scale != 1.0:
@@ -254,19 +264,20 @@ class Decoder:
         lora = adapted.every if adapted is not None else None
         is_parallel = bool(self.config.options.parallel)
         none_wanted = rows is not None and rows.shape[0] == 0
-        for index, (_, weights) in enumerate(self._layers):
+        for index, (spec, weights) in enumerate(self._layers):
             if weights.recurrent is not None:
                 assert recurrent is not None
                 attended = weights.recurrent.mix(normed, recurrent.states[index], recurrent.rounds)
                 if index == last and none_wanted:
                     return normed[:0]
             else:
-                q, gate = self._write_kv(index, normed, positions, kv_cache, slots, lora)
+                own = windowed if windowed is not None and spec.window else WindowStep(plan, slots)
+                q, gate = self._write_kv(index, normed, positions, kv_cache, own.slots, lora)
                 if watch is not None:
                     watch(index, q)
                 if index == last and none_wanted:
                     return normed[:0]
-                attended = self._attend(index, q, kv_cache, plan)
+                attended = self._attend(index, q, kv_cache, own.plan)
                 if gate is not None:
                     attended = attended * ops.sigmoid(gate)
             if index == last and rows is not None:
@@ -278,8 +289,8 @@ class Decoder:
             if scale != 1.0:
                 x = x * scale
             if is_parallel:
-                own = weights.mlp_norm
-                normed = normed if own is None else apply_norm(residual, own, eps)
+                norm = weights.mlp_norm
+                normed = normed if norm is None else apply_norm(residual, norm, eps)
                 residual = x + residual
             else:
                 normed, residual = add_norm(x, residual, weights.mlp_norm, eps)

@@ -240,7 +240,7 @@ class Scheduler:
 
     def _begin_step(self) -> None:
         if self._loads is not None:
-            self._loads.take_in(self._prefix_cache.adopt)
+            self._loads.take_in(self._prefix_cache.supply.adopt)
         self._late += self._waiting.begin_step()
 
     def _budget(self, decodes: bool) -> StepBudget:
@@ -264,7 +264,7 @@ class Scheduler:
         if not extends:
             return None
         self._prefix_cache.plan_states(extends)
-        return Batch.from_extends(extends, self._prefix_cache.block_size)
+        return self._prefix_cache.lay_out(extends)
 
     def _reserve(self, extend: Extend) -> bool:
         """Reserves the extend's blocks, giving up its draft if there is no room for that."""
@@ -345,7 +345,7 @@ class Scheduler:
     def _has_room(self, outlooks: list[Outlook]) -> bool:
         """Whether all of them can grow to their expected ends, and what detours have left in the tree can stay."""
         room = self._prefix_cache.supply.num_available_blocks - peak_demand(outlooks, self._prefix_cache.block_size)
-        return room >= 0 and self._detours.fit(room)
+        return room >= 0 and self._detours.fit(room) and self._prefix_cache.fits_windows(one.length for one in outlooks)
 
     def _outlook(self, request: Request) -> Outlook:
         remaining = request.remaining_tokens
@@ -357,7 +357,7 @@ class Scheduler:
         most = most_kept(request)
         if most is not None and missing + remaining > most - num_held:
             return Outlook(remaining, most - num_held, returned, grows=False)
-        return Outlook(remaining, missing, returned)
+        return Outlook(remaining, missing, returned, length=request.num_tokens + remaining)
 
     def _outlook_of(self, candidate: Candidate) -> Outlook:
         """What a request on a detour computes is to stay until the walk comes by."""

@@ -18,7 +18,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from phloem.kernels import AttentionPlan, plan_attention
+from phloem.kernels import SPLIT_SIZE, AttentionPlan, plan_attention
 from phloem.kernels.cuda_work import plan_cuda_work
 from phloem.kernels.launch import SharingCosts
 from phloem.kernels.plain import ops as reference
@@ -183,6 +183,21 @@ class PagedBatch:
         kind, most = torch.finfo(dtype), self.v_cache.cpu().double().nan_to_num().abs().max()
         off = (share + kind.eps / 2) * size + most_keys * kind.smallest_normal * kind.eps / 2 * most
         return stored_bound(off, size, dtype)
+
+    def behind(self, window: int) -> PagedBatch:
+        """The same step with tables that begin at the last multiple of SPLIT_SIZE before the window, and name a block
+        of zeros where no row sees a key."""
+        block_size, starts = self.k_cache.shape[2], self.context_lens - np.diff(self.query_starts)
+        oldest = np.maximum(starts - window + 1, 0)
+        first = oldest // SPLIT_SIZE * SPLIT_SIZE
+        tables = np.full_like(self.block_tables, len(self.k_cache))
+        for row, table, begin, seen in zip(tables, self.block_tables, first // block_size, oldest, strict=True):
+            known = table[begin:].copy()
+            known[: seen // block_size - begin] = len(self.k_cache)
+            row[: len(known)] = known
+        caches = [torch.cat([cache, torch.zeros_like(cache[:1])]) for cache in (self.k_cache, self.v_cache)]
+        lens = (self.context_lens - first).astype(np.int32)
+        return PagedBatch(self.q, *caches, self.query_starts, lens, tables)
 
     def only(self, index: int, skip: int = 0, take: int | None = None) -> PagedBatch:
         """Request `index` alone, and of its new tokens those from `skip` on, `take` of them."""

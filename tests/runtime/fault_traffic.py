@@ -26,6 +26,7 @@ from .fault_sites import Fault, Interrupt, Watch
 from .kv_compress.keeping import KeepingDecoder
 from .recurrent_fake import RecurrentFakeDecoder
 from .stepped import SteppedEngine
+from .windowed_fake import WindowedFakeDecoder
 
 MOST_STEPS = 300
 FORCED_TEXT = b"abcdefghij"
@@ -325,6 +326,24 @@ def states(watch: Watch, _: Path) -> Run:
     return run
 
 
+def windows(watch: Watch, _: Path) -> Run:
+    """A model with a window and few slots: prompts that share beginnings, a draft, a fork, an abort."""
+    clock = Clock()
+    settings: dict[str, Any] = {"num_blocks": 52, "max_batch_tokens": 12, "max_running_requests": 6}
+    engine = fake_engine(clock, WindowedFakeDecoder(4), check_invariants=False, **settings)
+    run = Run(engine, watch, clock)
+    for number in range(3):
+        run.add(f"first {number}", [*range(17), number], 5, explain_cache=True)
+    run.step(4)
+    run.fork("first 0", "child")
+    run.add("aborted", [*range(17), 9], 9)
+    run.step(2)
+    run.abort("aborted")
+    run.add("again", [*range(9), 50], 9, regex("(ab|cd){2,5}(ef)?"))
+    run.add("last", [*range(17), 0], 4)
+    return run
+
+
 def detours(watch: Watch, _: Path) -> Run:
     """While one computes what others wait for, those further on in the line are admitted."""
     clock = Clock()
@@ -335,7 +354,7 @@ def detours(watch: Watch, _: Path) -> Run:
     return run
 
 
-SCENARIOS = (few, adapters, states, detours, budgets, tiers, guesses, crowd, ahead, model_drafts)
+SCENARIOS = (few, adapters, states, windows, detours, budgets, tiers, guesses, crowd, ahead, model_drafts)
 
 
 def play(scenario: Scenario, watch: Watch) -> tuple[dict[str, Result], set[str], dict[str, str]]:

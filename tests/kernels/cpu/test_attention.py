@@ -101,6 +101,17 @@ def test_bits_do_not_depend_on_how_a_prompt_is_chunked(
         assert torch.equal(part, whole[begin:end])
 
 
+@pytest.mark.parametrize("block_size", [1, 16, 64])
+def test_bits_do_not_depend_on_keys_that_no_window_shows(block_size: int, make_batch: Batches) -> None:
+    batch = make_batch([1, 70, 3, 1], [700, 420, 293, 20], (4, 2, 32), block_size)
+    for window in (1, 17, 90):
+        whole, behind = (
+            attention(one.q, one.k_cache, one.v_cache, one.plan(), scale=0.2, window=window)
+            for one in (batch, batch.behind(window))
+        )
+        assert torch.equal(whole, behind)
+
+
 def test_bits_do_not_depend_on_the_number_of_threads(make_batch: Batches) -> None:
     batch = make_batch([600, 1], [600, 700], (6, 2, 64), 16)  # large enough for a team
     use_threads(1)

@@ -63,6 +63,13 @@ def test_fp32_agrees_with_float64(name: str, make_batch: Batches, device: torch.
     assert_within(out, batch.exact(**options), batch.bound(**options))
 
 
+@pytest.mark.parametrize("name", [name for name in CASES if "window" in name])
+def test_keys_that_no_window_shows_are_not_wanted(name: str, make_batch: Batches, device: torch.device) -> None:
+    batch, options, plan_options = _case(name, make_batch, torch.float32, device)
+    out = _run(batch.behind(options["window"]), plan_options, **options)
+    assert_within(out, batch.exact(**options), batch.bound(**options))
+
+
 @pytest.mark.parametrize("name", ["nano decode", "decode cut into splits", "prefill", "shared prefix", "sinks, merged"])
 @pytest.mark.parametrize("kind", ["fp16", "bf16"])
 def test_half_types_agree_to_their_rounding(

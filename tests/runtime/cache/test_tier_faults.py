@@ -138,7 +138,8 @@ def test_a_fault_on_the_way_back_is_a_miss(
         def fail(*_: object) -> None:
             raise RuntimeError("broken")
 
-        monkeypatch.setattr(engine.prefix_cache, method, fail)
+        cache = engine.prefix_cache
+        monkeypatch.setattr(cache if method == "look" else cache.supply, method, fail)
         assert say(engine, LONG)[1:] == (0, 0)
         assert engine.statistics().num_tier_faults > 0
     assert len([record for record in caplog.records if record.name == "phloem.tiers"]) == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from phloem.runtime.capacity.planner import plan, table
 from phloem.runtime.config import EngineConfig
 from phloem.runtime.execute.kv_cache import KVCache
 from phloem.runtime.execute.loading import KV_DTYPES, allocate_pool, load
+from phloem.runtime.execute.window_kv import WindowKV
 from phloem.runtime.models import Decoder, ModelConfig, count_parameters, read_adapter
 from phloem.runtime.models.weights import TORCH_TYPES
 from phloem.runtime.number_types import KV_BYTES, KVNumberType, NumberType
@@ -188,3 +190,20 @@ def test_adapters_are_counted_before_the_pool(tmp_path: Path) -> None:
     assert "adapters" in table(found) and "adapters" not in table(plain)
     layers = read_adapter("it", folder, config, torch.device("cpu"), torch.float32).layers
     assert layers.num_bytes == pytest.approx(4 * number, rel=0.02), "but for scales and the table of addresses"
+
+
+@pytest.mark.parametrize("name", ["gemma3", "gpt-oss", "mistral-window"])
+def test_windows_are_planned_for_as_the_engine_makes_room_for_them(name: str, tmp_path: Path) -> None:
+    save_random_model(tmp_path, *CASES[name])
+    config = EngineConfig(tmp_path, device="cpu", kv_memory_bytes=1 << 20, block_size=4)
+    cache = allocate_pool(config, load(config))
+    model = ModelConfig.from_folder(tmp_path)
+    capacity = plan(model, pool_bytes=1 << 20, block_size=4, on_cpu=True)
+    assert isinstance(cache, WindowKV)
+    assert (capacity.num_blocks, capacity.num_slots) == (cache.num_blocks, cache.num_slots)
+    taken = sum(tensor.nbytes for tensor in (*cache.keys, *cache.values))
+    assert 0 <= (1 << 20) - taken < max(capacity.slot_bytes, capacity.block_size * capacity.kv_bytes_per_token)
+    assert f"{capacity.num_slots:,} blocks of" in table(capacity)
+    layers = tuple(replace(layer, window=0) for layer in model.layers)
+    without = plan(replace(model, layers=layers), pool_bytes=1 << 20, block_size=4, on_cpu=True)
+    assert without.num_slots == 0 < without.num_blocks < capacity.num_blocks

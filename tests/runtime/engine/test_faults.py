@@ -95,16 +95,22 @@ def test_the_request_that_was_dealt_with_is_charged(scenario: Scenario, caller: 
 def test_the_scenarios_reach_all_that_a_step_does() -> None:
     reached = {site.callee for scenario in SCENARIOS for site in undisturbed(scenario)[0]}
     assert len([site for site in undisturbed(few)[0] if site.is_python]) > 200
-    wanted = {"Scheduler._preempt", "PrefixCache.compact", "PrefixCache.adopt", "sole_partner", "Detours.add"}
+    wanted = {"Scheduler._preempt", "PrefixCache.compact", "BlockSupply.adopt", "sole_partner", "Detours.add"}
     wanted |= {
         "BlockSupply.merge",
-        "PrefixCache._lease_to_state",
+        "lease_to_state",
         "PrefixCache.fork",
         "PrefixCache.copy",
         "PrefixCache.pin",
         "Stepper._fail",
     }
     wanted |= {"StateStore.fork", "StateStore.merge", "StateStore._evict", "StateStore.keep_last", "StateStore.forget"}
+    wanted |= {
+        "WindowStore.hold",
+        "WindowStore.merge",
+        "WindowStore._take",
+        "WindowStore.forget",
+    }
     wanted |= {"Computation._run_ahead", "Drafter.begin_step", "Lookup.expect", "LowerTiers.leaving"}
     assert wanted - reached == set()
 

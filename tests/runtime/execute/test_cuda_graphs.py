@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,9 @@ from phloem.runtime.execute.batch import AdapterRows, Batch, IntArray
 from phloem.runtime.execute.cuda_graphs import SIZES, Step, fill_in
 from phloem.runtime.execute.kv_cache import KVCache
 from phloem.runtime.execute.model_runner import ModelRunner
+from phloem.runtime.execute.window_kv import WindowKV
 from phloem.runtime.models import AdaptedRows, Adapter
+from phloem.runtime.models.decoder import WindowStep
 
 from ..fakes import VOCAB_SIZE, FakeModelConfig, logits_after
 
@@ -40,11 +43,12 @@ class DeviceDecoder:
         self,
         token_ids: Tensor,
         positions: Tensor,
-        kv_cache: KVCache,
+        kv_cache: KVCache | WindowKV,
         plan: AttentionPlan,
         slots: Tensor,
         logits_rows: Tensor | None,
         adapted: AdaptedRows | None = None,
+        windowed: WindowStep | None = None,
     ) -> Tensor:
         if adapted is not None and adapted.every is not None:
             token_ids = token_ids.clone()
@@ -52,16 +56,23 @@ class DeviceDecoder:
             for begin, end, address in rows.tolist():
                 if begin < end:
                     token_ids[begin:end] += NUMBERS[address]
-        memory = kv_cache.keys[0].view(-1)
-        memory[slots[slots >= 0]] = token_ids[slots >= 0].to(memory.dtype)
         wanted = range(len(token_ids)) if logits_rows is None else logits_rows.tolist()
-        if plan.cuda_work is None:
-            contexts = self._contexts_of_tables(memory, plan, set(wanted))
-        else:
-            contexts = self._contexts_of_items(memory, plan, kv_cache.block_size)
+        contexts = self._contexts(token_ids, kv_cache.keys[0], plan, slots, set(wanted))
+        if windowed is not None:
+            seen = self._contexts(token_ids, kv_cache.keys[1], windowed.plan, windowed.slots, set(wanted))
+            assert seen == contexts
         blank = np.zeros(VOCAB_SIZE)
         rows = [logits_after(contexts[token]) if token in contexts else blank for token in wanted]
         return torch.from_numpy(np.stack(rows)).float()
+
+    def _contexts(
+        self, token_ids: Tensor, keys: Tensor, plan: AttentionPlan, slots: Tensor, wanted: set[int]
+    ) -> dict[int, list[int]]:
+        memory = keys.view(-1)
+        memory[slots[slots >= 0]] = token_ids[slots >= 0].to(memory.dtype)
+        if plan.cuda_work is None:
+            return self._contexts_of_tables(memory, plan, wanted)
+        return self._contexts_of_items(memory, plan, plan.block_size)
 
     @staticmethod
     def _contexts_of_items(memory: Tensor, plan: AttentionPlan, block_size: int) -> dict[int, list[int]]:
@@ -114,12 +125,17 @@ class FakeRecorder:
 class Sequences:
     """Requests of random tokens, each in blocks of its own."""
 
-    def __init__(self, recorder: Any, *, num_blocks: int = 512, block_size: int = 4) -> None:
+    def __init__(self, recorder: Any, *, num_blocks: int = 512, block_size: int = 4, has_windows: bool = False) -> None:
         self._block_size = block_size
         self._free = list(range(num_blocks))
         random.shuffle(self._free)
         options: dict[str, Any] = {"num_layers": 1, "num_kv_heads": 1, "head_dim": 1, "dtype": torch.float64}
-        cache = KVCache(num_blocks=num_blocks, block_size=block_size, device=CPU, **options)
+        options |= {"num_blocks": num_blocks, "block_size": block_size, "device": CPU}
+        cache: KVCache | WindowKV = KVCache(**options)
+        self._slot_of: IntArray | None = None
+        if has_windows:
+            cache = WindowKV(KVCache(**options), KVCache(**options), [False, True])
+            self._slot_of = np.random.default_rng(0).permutation(num_blocks)
         self.runner = ModelRunner(DeviceDecoder(), cache, CPU, recorder)
         self._tokens: dict[int, list[int]] = {}
         self._blocks: dict[int, list[int]] = {}
@@ -176,6 +192,10 @@ class Sequences:
             places,
             tuple(adapters),
         )
+        if self._slot_of is not None:
+            own = self._slot_of[batch.slots // self._block_size] * self._block_size + batch.slots % self._block_size
+            seen = self._slot_of[batch.block_tables].astype(np.int32)
+            batch = replace(batch, windowed=replace(batch, slots=own, block_tables=seen))
         logits = self.runner.forward(batch, decided)
         torch.testing.assert_close(logits, torch.from_numpy(np.stack(expected)).float(), atol=0, rtol=0)
 
@@ -210,11 +230,11 @@ def test_one_graph_serves_all_contexts_drafts_and_batches_of_its_size() -> None:
     assert recorder.num_recorded == 1
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(4))
 def test_logits_are_those_of_the_sequences_over_a_random_life(seed: int) -> None:
     random.seed(seed)
     recorder = FakeRecorder()
-    sequences = Sequences(recorder)
+    sequences = Sequences(recorder, has_windows=seed % 2 == 1)
     running: list[int] = []
     for step in range(60):
         if len(running) > 9 or (running and random.random() < 0.15):
