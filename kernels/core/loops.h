@@ -25,6 +25,7 @@ struct Product {
   const float* scales;  // [16 num_panels] of int8, else null
   float* out;
   int64_t num_rows, depth, num_panels;
+  float input_step;  // of int8: of inputs of eight bits, 0 that of each row; below 0 inputs take up to 16 bits
 };
 
 // Adds the products of adapters to out, segment by segment (`lora.LoraPlan.table`, whose columns `lora.py` names).

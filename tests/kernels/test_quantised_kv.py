@@ -13,6 +13,7 @@ from torch import Tensor
 
 from phloem.kernels import FP8, attention, bytes_per_head, ops
 from phloem.kernels.plain import ops as reference
+from phloem.kernels.plain.rounding import quantise_heads
 
 from .rounding import assert_within
 
@@ -46,7 +47,7 @@ def rounded(cache: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
     """(stored, scales, what they stand for) of a float cache; NaN slots become arbitrary bytes and NaN scales."""
     blocks, heads, block_size, head_dim = cache.shape
     flat = cache.nan_to_num(7.0).transpose(1, 2).reshape(-1, heads, head_dim)
-    levels, scale = reference.quantise_heads(flat, dtype)
+    levels, scale = quantise_heads(flat, dtype)
     levels = levels.view(torch.int8).view(blocks, block_size, heads, head_dim).transpose(1, 2).contiguous().view(dtype)
     scales = scale.view(blocks, block_size, heads).transpose(1, 2).contiguous()
     scales[cache.isnan().any(-1)] = torch.nan
@@ -79,7 +80,7 @@ def test_every_path_stores_the_same_bytes_and_no_others(
 
 def test_a_stored_number_is_off_by_half_a_step_at_most(stored: torch.dtype) -> None:
     x = torch.randn(500, 3, 64) * torch.logspace(-8, 8, 500)[:, None, None]
-    levels, scale = reference.quantise_heads(x, stored)
+    levels, scale = quantise_heads(x, stored)
     error = (levels.float() * scale[..., None] - x).abs()
     step = scale[..., None].expand_as(x)
     if stored == FP8:  # eight steps to a power of two, and no finer than 2^-9
@@ -157,6 +158,6 @@ def test_triton_attention_agrees_with_float64(
 
 
 def test_a_token_takes_a_byte_a_number_and_a_scale(stored: torch.dtype) -> None:
-    levels, scale = reference.quantise_heads(torch.randn(1, 1, 64), stored)
+    levels, scale = quantise_heads(torch.randn(1, 1, 64), stored)
     assert bytes_per_head(64, stored) == levels.nbytes + scale.nbytes == 68
     assert bytes_per_head(64, torch.float32) == np.float32().nbytes * 64
