@@ -75,9 +75,9 @@ def rotate_heads(
 
 def scatter_heads(
     x: int, cache: int, scales: int, slots: int, num_tokens: int, num_kv_heads: int, head_dim: int, block_size: int,
-    x_token: int, x_head: int, block_stride: int, head_stride: int, slot_stride: int, is_fp8: bool, /,
+    x_token: int, x_head: int, block_stride: int, head_stride: int, slot_stride: int, stored: int, /,
 ) -> None:  # fmt: skip
-    """Keys or values of a step into a cache of fp32, or with scales of int8 or fp8; slots int64."""
+    """Keys or values of a step into a cache of fp32, or with scales of int8, fp8 or int4; slots int64."""
 
 def convolve(
     team: Team,

@@ -27,7 +27,7 @@ from ..linear_weight import LinearWeight, input_range
 from ..linear_weights import LinearWeights
 from ..lora import LoraPlan
 from ..work_list import AttentionPlan
-from .rounding import quantise_heads, quantise_rows
+from .rounding import quantise_heads, quantise_rows, widen_heads
 from .sample import Logprobs, logprobs, sample
 
 __all__ = [
@@ -229,7 +229,7 @@ def write_kv(
 ) -> None:
     """Scatter k, v `[T, Hkv, D]` into the caches at slots `[T]` int64; negative slots are skipped.
 
-    int8 and fp8 caches come with scales `[num_blocks, Hkv, block_size]`, and each token's head is rounded to them
+    int8, fp8 and int4 caches come with scales `[num_blocks, Hkv, block_size]`, and each token's head is rounded to them
     (`kv_format`; ties to even).
     """
     block_size = k_cache.shape[2]
@@ -279,7 +279,7 @@ def gather_kv(cache: Tensor, block_table: Tensor, num_keys: int, scales: Tensor 
     if scales is None:
         blocks = cache[indices]
     else:
-        blocks = cache.view(torch.int8)[indices].view(cache.dtype).float() * scales[indices, ..., None]
+        blocks = widen_heads(cache.view(torch.int8)[indices].view(cache.dtype), scales[indices])
     return blocks.transpose(1, 2).flatten(0, 1)[:num_keys]
 
 
@@ -301,7 +301,7 @@ def attention(
     window > 0: a row at position p sees keys `> p - window`. soft_cap > 0: scores become
     `soft_cap * tanh(scores / soft_cap)` (Gemma 2). sinks `[H]`: one more logit per head that takes part in
     the softmax and carries no value (gpt-oss). k_scales, v_scales: those that `write_kv` filled, where the caches are
-    int8 or fp8.
+    int8, fp8 or int4.
     """
     options = (scale, window, soft_cap, sinks, k_scales, v_scales)
     return attention_in(torch.float32, q, k_cache, v_cache, plan, *options).to(q.dtype)

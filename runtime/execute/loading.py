@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 from ...errors import ConfigError, ModelError
-from ...kernels import FP8, use_threads
+from ...kernels import FP8, INT4, use_threads
 from ..config import CPU_POOL_BYTES, MOST_BLOCKS, EngineConfig
 from ..device import find_device
 from ..models import Adapter, Decoder, ModelConfig, resolve_model
@@ -28,7 +28,7 @@ logger = logging.getLogger("phloem.loading")
 TORCH_THREADS = torch.get_num_threads()  # as it is set before anything is loaded
 # A model whose weights fit the second-level cache is computed faster by one core than by several in step.
 ONE_THREAD_BYTES = 32 << 20
-KV_DTYPES = {"fp8": FP8, "int8": torch.int8}
+KV_DTYPES = {"fp8": FP8, "int8": torch.int8, "int4": INT4}
 
 
 @dataclass(frozen=True, slots=True)
