@@ -36,7 +36,7 @@ def _quantise_in_pairs(x: Tensor) -> tuple[Tensor, Tensor]:
     middle = (least + 8 * scale.float()).bfloat16()
     factor = torch.where(scale > 1e-30, torch.ones_like(least) / scale.float(), 0.0)
     numbers = ((x - middle.float()[..., None]) * factor[..., None]).round().clamp(-8, 7).to(torch.int8) + 8
-    pairs = numbers.view(torch.uint8).unflatten(-1, (-1, 2))
+    pairs = numbers.view(torch.uint8).view(*numbers.shape[:-1], -1, 2)
     words = scale.view(torch.int16).int() << 16 | middle.view(torch.int16).int() & 0xFFFF
     return pairs[..., 0] | pairs[..., 1] << 4, words
 

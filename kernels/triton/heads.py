@@ -55,7 +55,7 @@ def to_bf16_bits(x: tl.tensor) -> tl.tensor:
 
 @triton.jit  # type: ignore[untyped-decorator]  # triton has no types
 def quantise_in_pairs(x: tl.tensor, in_head: tl.tensor) -> tl.tensor:
-    """(Bytes `[HEADS, BLOCK_DIM / 2]` of two numbers each; words of scale and middle), as int32; in_head `[BLOCK_DIM]`."""
+    """(Bytes `[HEADS, BLOCK_DIM / 2]` of two numbers each; words of scale and middle), int32; in_head `[BLOCK_DIM]`."""
     x = x.to(tl.float32)
     least = tl.min(tl.where(in_head[None, :], x, float("inf")), 1)
     most = tl.max(tl.where(in_head[None, :], x, float("-inf")), 1)
