@@ -39,11 +39,12 @@ class Lists:
 
 def multiply(
     team: Team, num_threads: int, form: int, x: int, x_stride: int, weight: int, packing: int, bias: int, scales: int,
-    out: int, num_rows: int, depth: int, num_panels: int, /,
+    out: int, num_rows: int, depth: int, num_panels: int, input_step: float, /,
 ) -> None:  # fmt: skip
     """x `[num_rows, depth]` -> out `[num_rows, 16 num_panels]`; packing as in `LinearWeight`.
 
-    form: 0: the weight is widened, 1: it is int8, 2: inputs are rounded too.
+    form: 0: the weight is widened, 1: it is int8, 2: inputs are rounded too. input_step: as in `LinearWeight`, for form
+    1; below 0: None.
     """
 
 def add_loras(
@@ -74,9 +75,9 @@ def rotate_heads(
 
 def scatter_heads(
     x: int, cache: int, scales: int, slots: int, num_tokens: int, num_kv_heads: int, head_dim: int, block_size: int,
-    x_token: int, x_head: int, block_stride: int, head_stride: int, slot_stride: int, is_fp8: bool, /,
+    x_token: int, x_head: int, block_stride: int, head_stride: int, slot_stride: int, stored: int, /,
 ) -> None:  # fmt: skip
-    """Keys or values of a step into a cache of fp32, or with scales of int8 or fp8; slots int64."""
+    """Keys or values of a step into a cache of fp32, or with scales of int8, fp8 or int4; slots int64."""
 
 def convolve(
     team: Team,

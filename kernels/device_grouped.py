@@ -50,7 +50,15 @@ def lay_out(weight: Grouped, dtype: torch.dtype) -> tuple[Tensor, Groups]:
     if weight.offsets is not None:
         factors = torch.cat([factors, weight.offsets], 1)
     has_offsets = weight.offsets is not None
-    groups = Groups(weight.element, weight.size, dtype, weight.order, factors.T.contiguous(), has_offsets=has_offsets)
+    groups = Groups(
+        weight.element,
+        weight.size,
+        dtype,
+        weight.order,
+        factors.T.contiguous(),
+        has_offsets=has_offsets,
+        input_step=weight.input_step,
+    )
     return numbers.contiguous(), groups
 
 

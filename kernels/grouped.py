@@ -15,6 +15,8 @@ Published formats count from 0 and pack in various orders; a checkpoint is conve
 scale for a whole output, or a whole tensor, is a group as wide as the inputs. `order` is there where the inputs of a
 group do not lie side by side (GPTQ with `desc_act`); then numbers are in the order of the groups.
 
+Where int8 weights have a scale for each output, a format may ask for inputs in int8 as well (`input_step`).
+
 Widening is what the formats define: exact in float64, rounded once in fp32 (with scales of 16 bits exact there too, but
 that the sum with an offset is rounded). Offsets are fp32, for GGUF's are products of 16 bits and 6.
 Knows no layouts: those of the kernels are in `cpu.grouped` and `device_grouped`.
@@ -44,6 +46,8 @@ class Grouped:
         zeros: `[N, K / size]` int8; None: all are 0.
         order: `[K]` int64, which input each column meets; None: its own.
         offsets: `[N, K / size]` fp32, and no zeros then; None: all are 0.
+        input_step: of inputs, which are rounded to -128 … 127 steps; 0: a row's own, `largest |x| / 127.5`
+            (compressed-tensors); None: they are not rounded.
     """
 
     element: Element
@@ -52,6 +56,7 @@ class Grouped:
     zeros: Tensor | None = None
     order: Tensor | None = None
     offsets: Tensor | None = None
+    input_step: float | None = None
 
     @property
     def size(self) -> int:
@@ -105,6 +110,7 @@ class Groups:
         order: as in `Grouped`; the product takes its inputs in this order.
         rounds_inputs: the product rounds its inputs to 16 bits (`core/linear_rounded.cpp`).
         has_offsets: each group has an offset and no zero.
+        input_step: as in `Grouped`.
         factors: scales and zeros on a GPU (`device_grouped`); None on the CPU, where they are among the bytes.
     """
 
@@ -115,6 +121,7 @@ class Groups:
     factors: Tensor | None = None
     rounds_inputs: bool = False
     has_offsets: bool = False
+    input_step: float | None = None
 
 
 def stack(parts: Sequence[Grouped]) -> Grouped | None:
@@ -125,6 +132,8 @@ def stack(parts: Sequence[Grouped]) -> Grouped | None:
     first = parts[0]
     if len(parts) == 1:
         return first
+    if any(part.input_step != first.input_step for part in parts):
+        return None
     element = common_element([part.element for part in parts])
     if element is None or any(part.numbers.shape[1] != first.numbers.shape[1] for part in parts):
         return None

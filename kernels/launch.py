@@ -180,6 +180,13 @@ def grouped_config(num_rows: int, step: int, *, deterministic: bool) -> LinearCo
     return LinearConfig(64, 128, step, 8, num_stages, splits=num_rows <= 64)
 
 
+def int8_config(num_rows: int) -> LinearConfig:
+    """How to multiply num_rows rows of int8 with int8. Whole numbers may be summed by any instruction."""
+    if num_rows <= 16:
+        return LinearConfig(16, 64, 128, 4, 4, splits=True)
+    return LinearConfig(64, 128, 128, 8, 3, splits=num_rows <= 64)
+
+
 def linear_splits(num_outputs: int, depth: int) -> int:
     """Into how many splits the inputs of a weight are cut: such that few rows are work for all processors.
 

@@ -55,6 +55,7 @@ class LinearWeight:
         row_tile: rows of every single product, the last one filled up (0: all rows at once).
         scales: fp32, one per output up to whole panels, where the weight is int8: `weight = stored * scale`.
         groups: what the bytes mean where the weight is grouped.
+        input_step: as in `Grouped`, of an int8 weight on the CPU; None: inputs take up to 16 bits.
     """
 
     stored: Tensor
@@ -65,6 +66,7 @@ class LinearWeight:
     row_tile: int = 0
     scales: Tensor | None = None
     groups: Groups | None = None
+    input_step: float | None = None
 
     @property
     def dtype(self) -> torch.dtype:
@@ -210,9 +212,15 @@ def pack_linear(
     if quantise != "none":
         scales = F.pad(weight.abs().amax(1) / 127, (0, missing))
         levels = (weight / scales[:num_outputs, None].clamp(min=1e-38)).round().to(torch.int8)
-        levels = F.pad(levels, (0, num_inputs % 2, 0, missing)).view(-1, PANEL, -(-num_inputs // 2), 2)
-        return LinearWeight(levels.transpose(1, 2).contiguous(), filled, *shape, scales=scales)
+        return LinearWeight(_in_pairs(levels), filled, *shape, scales=scales)
     return LinearWeight(cpu_pack(weight), filled, *shape)
+
+
+def _in_pairs(levels: Tensor) -> Tensor:
+    """int8 `[N, K]` in the layout of the product of whole numbers."""
+    num_outputs, num_inputs = levels.shape
+    levels = F.pad(levels, (0, num_inputs % 2, 0, -num_outputs % PANEL))
+    return levels.view(-1, PANEL, -(-num_inputs // 2), 2).transpose(1, 2).contiguous()
 
 
 def pack_mxfp4(blocks: Tensor, scales: Tensor, bias: Tensor | None = None) -> LinearWeight:
@@ -242,6 +250,12 @@ def pack_grouped(
     if weight.numbers.device.type != "cpu":
         stored, groups = device_grouped.lay_out(weight, dtype)
         return LinearWeight(stored, bias, num_outputs, num_inputs, has_bias, row_tile, groups=groups)
+    if weight.input_step is not None:
+        missing = -num_outputs % PANEL
+        scales = F.pad(weight.scales[:, 0].float(), (0, missing))
+        filled = torch.zeros(num_outputs + missing) if bias is None else F.pad(bias.float(), (0, missing))
+        shape = (num_outputs, num_inputs, has_bias)
+        return LinearWeight(_in_pairs(weight.numbers), filled, *shape, scales=scales, input_step=weight.input_step)
     rounds_inputs = rounds_inputs and cpu_grouped.may_round(weight)
     if rounds_inputs:
         weight = weight.regrouped(cpu_grouped.size_for_rounding(weight.size))
@@ -259,7 +273,7 @@ def pack_grouped(
 def can_keep(weight: Grouped, dtype: torch.dtype) -> bool:
     """Whether the kernels of the weight's device can read it in its few bits, for rows of `dtype`."""
     if weight.numbers.device.type == "cpu":
-        return dtype is torch.float32 and cpu_grouped.fits(weight)
+        return dtype is torch.float32 and (weight.input_step is not None or cpu_grouped.fits(weight))
     return dtype.itemsize == 2 and device_grouped.fits(weight)
 
 

@@ -109,7 +109,8 @@ def pack_grouped_each(
 ) -> LinearWeights | None:
     """Weights of few bits, one per map, as `pack_grouped` lays them out; None: the device's kernel cannot read them.
 
-    On a GPU all have one form, and none an order of inputs: a row would have to be put in order for each map.
+    On a GPU all have one form, and none an order of inputs: a row would have to be put in order for each map. Inputs
+    are left as they are there, also where an `input_step` would round them.
     """
     if weights[0].numbers.device.type == "cpu":
         packed = [pack_grouped(weight, dtype=dtype, rounds_inputs=rounds_inputs) for weight in weights]
@@ -117,7 +118,7 @@ def pack_grouped_each(
     whole = stack(weights)
     if whole is None or whole.order is not None:
         return None
-    stored, groups = device_grouped.lay_out(whole, dtype)
+    stored, groups = device_grouped.lay_out(replace(whole, input_step=None), dtype)
     return LinearWeights((), stored.view(len(weights), -1, stored.shape[1]), row_tile, groups=groups)
 
 

@@ -13,7 +13,7 @@ from .setting import check_choices, setting
 
 JumpMode = Literal["verified", "canonical", "off"]
 Quantisation = Literal["none", "int8", "int4"]
-KVType = Literal["auto", "fp8", "int8"]
+KVType = Literal["auto", "fp8", "int8", "int4"]
 Role = Literal["both", "prefill", "decode"]
 
 MAX_RUNNING_REQUESTS = 256
@@ -91,7 +91,8 @@ class EngineConfig:
         block_size: tokens per KV block (1, 16, 64 …).
         kv_dtype: how keys and values are kept: "auto" (as `dtype`), or rounded to one byte each, "fp8" (e4m3; on a GPU
             from compute capability 8.9 on) or "int8", with a scale per token and head: a quarter of fp32's memory, half
-            of bfloat16's. Text may differ a little from "auto".
+            of bfloat16's. Text may differ a little from "auto". "int4" rounds to four bits each: half of that memory
+            again, and text that differs more.
         num_blocks: size of the KV pool; None: from `kv_memory_bytes`.
         kv_memory_bytes: memory for the KV pool; None: `kv_memory_share` of a GPU, at most 256 MiB on the CPU.
         kv_memory_share: which part of what is free on a GPU, once the weights are there, becomes the KV pool; the rest
@@ -180,7 +181,7 @@ class EngineConfig:
     )
     block_size: int = setting(16, "Tokens per KV block.", "--page-size")
     kv_dtype: KVType = setting(
-        "auto", "How keys and values are kept: as --dtype, or rounded to fp8 or int8.", "--kv-cache-dtype"
+        "auto", "How keys and values are kept: as --dtype, or rounded to fp8, int8 or int4.", "--kv-cache-dtype"
     )
     num_blocks: int | None = setting(None, "Size of the KV pool in blocks.", "--num-gpu-blocks-override")
     kv_memory_bytes: int | None = setting(

@@ -266,6 +266,8 @@ class Request:
         rules: which tokens it may say, besides what its cursor allows; None: all.
         thought: the limit of its thought; None: it has none.
         readout: what is read of it instead of an output; None: it is answered.
+        first_row: of the rotary tables, for its position 0.
+        switches_at: with more tokens than these it takes other rows (`schedule.rope_switch`); None: it never does.
     """
 
     request_id: str
@@ -309,6 +311,8 @@ class Request:
     thought: ThoughtLimit | None = None
     readout: Readout | None = None
     is_probe: bool = False
+    first_row: int = 0
+    switches_at: int | None = None
 
     @property
     def num_tokens(self) -> int:

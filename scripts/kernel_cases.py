@@ -11,7 +11,9 @@ from itertools import chain
 from typing import Any
 
 from kernel_case import FIRST_FP8, Case, argument_types
-from product_cases import expert_cases, grouped_cases, linear_cases, lora_cases, mxfp4_cases
+from product_cases import expert_cases, grouped_cases, int8_cases, linear_cases, lora_cases, mxfp4_cases
+
+POINTERS = {"int8": "*i8", "int4": "*u8"}
 
 
 def attention_cases(subset: bool) -> Iterator[Case]:
@@ -23,20 +25,24 @@ def attention_cases(subset: bool) -> Iterator[Case]:
         ("bf16", "bf16", 4, 128, 16, False, False, False),
         ("bf16", "int8", 4, 128, 16, False, False, False),
         ("bf16", "fp8e4nv", 4, 128, 16, False, False, False),
+        ("bf16", "int4", 4, 128, 16, False, False, False),
         ("bf16", "bf16", 4, 128, 64, False, False, False),
         ("bf16", "fp8e4nv", 4, 128, 64, False, False, False),
         ("fp16", "fp16", 3, 64, 16, False, False, False),
         ("fp16", "int8", 3, 64, 16, False, False, False),
+        ("fp16", "int4", 3, 64, 16, False, False, False),
         ("bf16", "bf16", 8, 64, 16, True, False, True),
         ("bf16", "fp8e4nv", 8, 64, 16, True, False, True),
         ("bf16", "bf16", 1, 96, 16, False, False, False),
         ("bf16", "bf16", 2, 256, 16, True, True, False),
         ("bf16", "int8", 2, 256, 16, True, True, False),
+        ("bf16", "int4", 2, 256, 16, True, True, False),
         ("bf16", "bf16", 4, 128, 1, False, False, False),
         ("bf16", "int8", 4, 128, 1, False, False, False),
         ("bf16", "bf16", 3, 32, 16, False, False, False),
         ("fp32", "fp32", 3, 64, 16, False, False, False),
         ("fp32", "int8", 3, 64, 16, False, False, False),
+        ("fp32", "int4", 3, 64, 16, False, False, False),
         ("fp32", "fp32", 4, 128, 16, False, False, False),
         ("fp32", "fp32", 2, 256, 16, True, True, False),
     ]
@@ -47,8 +53,10 @@ def attention_cases(subset: bool) -> Iterator[Case]:
         },
         **{name: "fp32" for name in ("scale", "soft_cap")},
     }
-    for element, stored, group, head_dim, block_size, window, cap, sinks in shapes[:3] if subset else shapes:
-        kept = {name: "*i8" if stored == "int8" else f"*{stored}" for name in ("k_ptr", "v_ptr")}
+    for element, stored, group, head_dim, block_size, window, cap, sinks in shapes[:4] if subset else shapes:
+        kept = {name: POINTERS.get(stored, f"*{stored}") for name in ("k_ptr", "v_ptr")}
+        if stored == "int4":
+            kept |= {name: "*i32" for name in ("k_scales_ptr", "v_scales_ptr")}
         itemsize = 4 if element == "fp32" else 2
         for block_rows in tile_classes(head_dim, False, itemsize, stored != element):
             for folds in (False, True):
@@ -67,6 +75,7 @@ def attention_cases(subset: bool) -> Iterator[Case]:
                     "SPLIT": SPLIT_SIZE,
                     "FOLDS": folds,
                     "QUANTISED": stored != element,
+                    "IN_PAIRS": stored == "int4",
                     "HAS_WINDOW": window,
                     "HAS_CAP": cap,
                     "HAS_SINKS": sinks,
@@ -82,7 +91,7 @@ def attention_cases(subset: bool) -> Iterator[Case]:
                     constants,
                     config.num_warps,
                     config.num_stages,
-                    (config.block_keys, padded, 1 if stored != element else itemsize),
+                    (config.block_keys, padded // (2 if stored == "int4" else 1), 1 if stored != element else itemsize),
                     frozenset({"num_heads", "window"}),
                     FIRST_FP8 if stored == "fp8e4nv" else 80,
                     config.max_registers,
@@ -193,13 +202,16 @@ def other_cases(subset: bool) -> Iterator[Case]:
         merge_types = {**fixed, "positions_ptr": "*i32"}
         yield case("merge D128", merge_rows, merge_types, {**constants, "HAS_SINKS": has_sinks}, 1)
     scales = {name: "*fp32" for name in ("k_scales_ptr", "v_scales_ptr", "q_norm_ptr", "k_norm_ptr")}
-    for stored, limit in (("bf16", 0.0), ("i8", 127.0), ("fp8e4nv", 448.0)):
-        kept = {"k_cache_ptr": f"*{stored}", "v_cache_ptr": f"*{stored}", "slots_ptr": "*i64", "positions_ptr": "*i64"}
+    for stored, limit in (("bf16", 0.0), ("int8", 127.0), ("fp8e4nv", 448.0), ("int4", 0.0)):
+        pointer = POINTERS.get(stored, f"*{stored}")
+        kept = {"k_cache_ptr": pointer, "v_cache_ptr": pointer, "slots_ptr": "*i64", "positions_ptr": "*i64"}
+        if stored == "int4":
+            kept |= {name: "*i32" for name in ("k_scales_ptr", "v_scales_ptr")}
         for head_dim, has_norm in ((128, True),) if subset else ((64, False), (96, False), (128, True), (256, True)):
             constants = {"HEAD_DIM": head_dim, "HEADS": HEADS, "BLOCK_DIM": 1 << (head_dim - 1).bit_length()}
             constants |= {"BLOCK_SIZE": 16, "HAS_NORM": has_norm, "HAS_ROPE": True}
-            constants |= {"LIMIT": limit, "IS_INT": stored == "i8"}
-            name = f"place heads D{head_dim}{' normed' if has_norm else ''} {stored.replace('i8', 'int8')}"
+            constants |= {"LIMIT": limit, "IS_INT": stored == "int8", "IN_PAIRS": stored == "int4"}
+            name = f"place heads D{head_dim}{' normed' if has_norm else ''} {stored}"
             placed = case(name, place_rows, {**fixed, **scales, **kept}, constants, 4)
             yield replace(placed, oldest=FIRST_FP8 if stored == "fp8e4nv" else 80)
     rope_types = {**fixed, "positions_ptr": "*i64"}
@@ -264,6 +276,7 @@ def all_cases(subset: bool) -> list[Case]:
         mxfp4_cases,
         linear_cases,
         grouped_cases,
+        int8_cases,
         lora_cases,
         other_cases,
         recurrent_cases,

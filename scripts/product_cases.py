@@ -114,6 +114,41 @@ def linear_cases(subset: bool) -> Iterator[Case]:
         yield Case(f"linear {element} fold", fold_splits, types, constants)
 
 
+def int8_cases(subset: bool) -> Iterator[Case]:
+    from phloem.kernels.launch import int8_config, most_registers
+    from phloem.kernels.triton.int8 import COLUMNS, multiply_int8_rows, quantise_rows
+
+    for num_rows in (1,) if subset else (1, 17, 65):
+        config = int8_config(num_rows)
+        constants = {
+            "HAS_BIAS": not config.splits,
+            "FOLDS": not config.splits,
+            "BLOCK_ROWS": config.block_rows,
+            "BLOCK_OUTPUTS": config.block_outputs,
+            "BLOCK_DEPTH": config.block_depth,
+            "STAGES": config.num_stages,
+        }
+        fixed = {"x_ptr": "*i8", "weight_ptr": "*i8", "scales_ptr": "*fp32", "steps_ptr": "*fp32"}
+        sums = {"out_ptr": "*fp32"} if config.splits else {}
+        yield Case(
+            f"linear int8 by int8 rows{config.block_rows} {'split' if config.splits else 'walks'}",
+            multiply_int8_rows,
+            argument_types(multiply_int8_rows, "bf16", {**fixed, **sums}, constants),
+            constants,
+            config.num_warps,
+            config.num_stages,
+            (config.block_outputs, config.block_depth, 1),
+            max_registers=most_registers(config.num_warps),
+            tiles=1,
+            streamed="weights",
+        )
+    for own in (True,) if subset else (True, False):
+        constants = {"OWN_STEPS": own, "COLUMNS": COLUMNS}
+        fixed = {"out_ptr": "*i8", "steps_ptr": "*fp32", "input_step": "fp32"}
+        types = argument_types(quantise_rows, "bf16", fixed, constants)
+        yield Case(f"rows to int8, {'their own steps' if own else 'one step'}", quantise_rows, types, constants, 8)
+
+
 def grouped_cases(subset: bool) -> Iterator[Case]:
     from phloem.kernels.launch import grouped_config, grouped_experts_config, most_registers
     from phloem.kernels.triton.grouped import multiply_grouped_rows, multiply_grouped_tiles

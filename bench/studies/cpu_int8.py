@@ -1,4 +1,4 @@
-"""int8 weights and one-byte KV on the CPU: what they cost in perplexity; int8 weights compared with llama.cpp's Q8_0.
+"""int8 weights, KV of one byte and of four bits, on the CPU: what they cost in perplexity; and llama.cpp's Q8_0.
 
     OMP_NUM_THREADS=1 python bench/studies/cpu_int8.py [--batches 1,8,64] [--prompt 32] [--tokens 24] [--repeats 3]
 
@@ -27,7 +27,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from phloem.kernels import FP8
+from phloem.kernels import FP8, INT4
 from phloem.runtime.models import Decoder, resolve_model
 from phloem.runtime.tokenizer.tokenizer import Tokenizer
 
@@ -35,6 +35,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from cpu_decode import SMOLLM_135M, Sequences, best_of, machine, run_phloem
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
+
+KV_TYPES = {torch.int8: "int8", FP8: "fp8", INT4: "int4"}
 
 
 def quality(decoder: Decoder, texts: list[list[int]], kv_dtype: torch.dtype) -> tuple[float, torch.Tensor]:
@@ -74,9 +76,10 @@ def report_quality(num_documents: int) -> None:
     whole, tops = quality(plain, texts, torch.float32)
     print(f"{'weights':>10}{'KV':>6}{'perplexity':>12}{'change':>10}{'same best token':>17}")
     print(f"{'fp32':>10}{'fp32':>6}{whole:>12.4f}")
-    for decoder, kv_dtype in ((rounded, torch.float32), (plain, torch.int8), (plain, FP8), (rounded, torch.int8)):
+    pairs = [(rounded, torch.float32), *((plain, kind) for kind in KV_TYPES), (rounded, torch.int8)]
+    for decoder, kv_dtype in pairs:
         found, theirs = quality(decoder, texts, kv_dtype)
-        names = ("fp32" if decoder is plain else "int8", {torch.int8: "int8", FP8: "fp8"}.get(kv_dtype, "fp32"))
+        names = ("fp32" if decoder is plain else "int8", KV_TYPES.get(kv_dtype, "fp32"))
         same = float((theirs == tops).float().mean())
         print(f"{names[0]:>10}{names[1]:>6}{found:>12.4f}{found / whole - 1:>+10.3%}{same:>17.2%}", flush=True)
 

@@ -26,7 +26,6 @@ namespace {
 constexpr int FEW_ROWS = 11;   // with at most as many rows, pairing the keys does not pay
 constexpr int MAX_PACK = 192;  // rows that pass over a tile together; their scores stay in the second-level cache
 constexpr int MAX_TASKS = 16;  // each takes the memory of a thread anew
-enum Stored { FP32, INT8, FP8 };
 enum ItemColumn { TABLE_ROW, KEY_BEGIN, KEY_END, ROW_BEGIN, ROW_END, IS_LAST, NUM_COLUMNS };
 
 // What a row has seen so far: the largest score (times log2(e)), and the sum of the weights.
@@ -173,6 +172,17 @@ void locate_keys(const AttentionStep& s, const int32_t* table, int64_t head, int
   for (; n % 8 && n < TILE; n++) offsets[n] = offsets[n - 1];
 }
 
+// Numbers of four bits, the first in the lowest, as fp32; word: scale and middle.
+void widen_pairs(const char* source, int32_t word, float* target, int64_t head_dim) {
+  const I8 places = {0, 4, 8, 12, 16, 20, 24, 28};
+  const F8 scale = splat8(as_float(word & (int32_t)0xFFFF0000)), middle = splat8(as_float(word << 16));
+  for (int64_t d = 0; d < head_dim; d += 8) {
+    const int32_t eight = *(const int32_t*)(source + d / 2);
+    const I8 numbers = (I8{eight, eight, eight, eight, eight, eight, eight, eight} >> places) & 15;
+    store8(target + d, to_floats(numbers - 8) * scale + middle);
+  }
+}
+
 // A tile's keys (or values), of bytes at `offsets`, as fp32, one after another.
 void widen(const AttentionStep& s, const int32_t* table, int64_t head, int64_t first_key, int num_keys,
            const int64_t* offsets, const char* cache, const float* scales, float* target) {
@@ -181,7 +191,10 @@ void widen(const AttentionStep& s, const int32_t* table, int64_t head, int64_t f
     const char* source = cache + offsets[n];
     const F8 scale = splat8(scales[(block * s.num_kv_heads + head) * s.block_size + slot]);
     float* to = target + n * s.head_dim;
-    if (s.stored == INT8) {
+    if (s.stored == INT4_KV) {
+      const int32_t word = as_int(scales[(block * s.num_kv_heads + head) * s.block_size + slot]);
+      widen_pairs(source, word, to, s.head_dim);
+    } else if (s.stored == INT8_KV) {
       for (int64_t d = 0; d < s.head_dim; d += 8) store8(to + d, to_floats(load_signed8(source + d)) * scale);
     } else {
       for (int64_t d = 0; d < s.head_dim; d += 8) store8(to + d, from_fp8(load_unsigned8(source + d)) * scale);
@@ -215,7 +228,7 @@ void pass_keys(const AttentionStep& s, Workspace& w, int count, int64_t head, in
     if (!(is_full && was_full)) see_keys(s, w, count, tile, num_keys);
     was_full = is_full;
     locate_keys(s, table, head, tile, num_keys, w.offsets);
-    if (s.stored == FP32) {
+    if (s.stored == FP32_KV) {
       const bool has_next = tile + 2 * TILE <= key_end;
       if (has_next) {
         int64_t next[TILE];
@@ -290,7 +303,7 @@ struct Job {
 // A run of chains and KV heads.
 void run_task(const void* job, int64_t index) {
   const auto& [s, states, num_tasks] = *(const Job*)job;
-  Workspace w(s.head_dim, s.stored != FP32);
+  Workspace w(s.head_dim, s.stored != FP32_KV);
   const int64_t num_pairs = s.num_chains * s.num_kv_heads;
   for (int64_t pair = num_pairs * index / num_tasks; pair < num_pairs * (index + 1) / num_tasks; pair++) {
     const int64_t chain = pair / s.num_kv_heads;
@@ -308,7 +321,7 @@ void attend(const Lease& team, const AttentionStep& s) {
     const Job job{s, states.at, smaller_of<int64_t>(MAX_TASKS, s.num_chains * s.num_kv_heads)};
     return team.share(run_task, &job, job.num_tasks);
   }
-  Workspace w(s.head_dim, s.stored != FP32);
+  Workspace w(s.head_dim, s.stored != FP32_KV);
   for (int64_t i = 0; i < s.chain_starts[s.num_chains]; i++) {
     for (int64_t head = 0; head < s.num_kv_heads; head++) run_item(s, states.at, w, i, head);
   }

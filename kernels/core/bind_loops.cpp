@@ -20,10 +20,11 @@ enum Form : int64_t { WIDENED, INT8, ROUNDED };
 
 void multiply(Team* team, int64_t num_threads, int64_t form, int64_t x, int64_t x_stride, int64_t weight,
               int64_t packing, int64_t bias, int64_t scales, int64_t out, int64_t num_rows, int64_t depth,
-              int64_t num_panels) {
+              int64_t num_panels, double input_step) {
   const int64_t work = num_rows * depth * num_panels * PANEL;
   const Product product{at<float>(x),      x_stride,       at<char>(weight), packing, at<float>(bias),
-                        at<float>(scales), at<float>(out), num_rows,         depth,   num_panels};
+                        at<float>(scales), at<float>(out), num_rows,         depth,   num_panels,
+                        (float)input_step};
   const Loops& own = loops();
   const auto loop = form == WIDENED ? own.multiply_widened : form == INT8 ? own.multiply_int8 : own.multiply_rounded;
   run_unlocked(work, [&] { loop(Lease(team, work >= WORTH_SHARING ? num_threads : 1), product); });
@@ -83,11 +84,11 @@ void rotate_heads(int64_t q, int64_t k, int64_t positions, int64_t cos_sin, int6
 
 void scatter_heads(int64_t x, int64_t cache, int64_t scales, int64_t slots, int64_t num_tokens, int64_t num_kv_heads,
                    int64_t head_dim, int64_t block_size, int64_t x_token, int64_t x_head, int64_t block_stride,
-                   int64_t head_stride, int64_t slot_stride, bool is_fp8) {
+                   int64_t head_stride, int64_t slot_stride, int64_t stored) {
   const Scatter scatter{at<float>(x), at<char>(cache), at<float>(scales), at<int64_t>(slots),
                         num_tokens,   num_kv_heads,    head_dim,          block_size,
                         x_token,      x_head,          block_stride,      head_stride,
-                        slot_stride,  is_fp8};
+                        slot_stride,  stored};
   run_unlocked(2 * num_tokens * num_kv_heads * head_dim, [&] { loops().scatter_heads(scatter); });
 }
 

@@ -85,8 +85,33 @@ void rotate_heads(const Rope& r) {
   }
 }
 
+inline float to_bf16(float x) {
+  const uint32_t bits = (uint32_t)as_int(x);
+  return as_float((int32_t)((bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000));
+}
+
+// A head in four bits a number; returns the word with its scale and middle.
+int32_t store_pairs(const float* x, int64_t count, char* target) {
+  F8 low = load8(x), high = low;
+  for (int64_t i = 8; i < count; i += 8) {
+    const F8 value = load8(x + i);
+    high = larger(value, high), low = -larger(-value, -low);
+  }
+  const float least = -largest(-low);
+  const float scale = to_bf16((largest(high) - least) / 15.0f), middle = to_bf16(least + 8.0f * scale);
+  const float factor = scale > 1e-30f ? 1.0f / scale : 0.0f;
+  for (int64_t i = 0; i < count; i += 8) {
+    const F8 scaled = (load8(x + i) - splat8(middle)) * splat8(factor);
+    const I8 numbers = round_to_ints(larger(-larger(-scaled, splat8(-7.0f)), splat8(-8.0f))) + 8;
+    uint32_t eight = 0;
+    for (int j = 0; j < 8; j++) eight |= (uint32_t)numbers[j] << 4 * j;
+    memcpy(target + i / 2, &eight, 4);
+  }
+  return as_int(scale) | (int32_t)((uint32_t)as_int(middle) >> 16);
+}
+
 void scatter_heads(const Scatter& s) {
-  const float limit = s.is_fp8 ? 448.0f : 127.0f;
+  const float limit = s.stored == FP8_KV ? 448.0f : 127.0f;
   for (int64_t t = 0; t < s.num_tokens; t++) {
     if (s.slots[t] < 0) continue;
     const int64_t block = s.slots[t] / s.block_size, slot = s.slots[t] % s.block_size;
@@ -97,12 +122,18 @@ void scatter_heads(const Scatter& s) {
         memcpy(s.cache + 4 * place, source, 4 * s.head_dim);
         continue;
       }
+      float* scale = s.scales + (block * s.num_kv_heads + h) * s.block_size + slot;
+      if (s.stored == INT4_KV) {
+        const int32_t word = store_pairs(source, s.head_dim, s.cache + place);
+        memcpy(scale, &word, 4);
+        continue;
+      }
       const Step step = step_of(source, s.head_dim, limit);
       for (int64_t d = 0; d < s.head_dim; d += 8) {
         const F8 scaled = load8(source + d) * splat8(step.factor);
-        store_bytes(s.cache + place + d, s.is_fp8 ? to_fp8(scaled) : round_to_ints(scaled));
+        store_bytes(s.cache + place + d, s.stored == FP8_KV ? to_fp8(scaled) : round_to_ints(scaled));
       }
-      s.scales[(block * s.num_kv_heads + h) * s.block_size + slot] = step.most / limit;
+      *scale = step.most / limit;
     }
   }
 }

@@ -10,6 +10,9 @@
 // Inputs take all the bits that the sum leaves free: |q| <= (2^31 - 1) / (127 K), at most 32767, which is 14 bits for a
 // thousand inputs. Two products of 16 bits and their sum are one instruction of every SIMD unit.
 //
+// Where a checkpoint asks for it, inputs take eight bits instead, by a step that it gives or by their row's own:
+// q = round(x / step) within -128 ... 127, step = largest |x| / 127.5 (compressed-tensors).
+//
 // Panel p, pair s holds the weights of outputs 16p ... 16p+15 for inputs 2s and 2s+1, an output's two side by side.
 #include "level.h"
 #include "panels.h"
@@ -73,9 +76,16 @@ constexpr Tiling<ROWS> tiling_of() {
 
 constexpr Tiling<ROWS> TILING = tiling_of();
 
+constexpr float LIMIT8 = 127.5f;
+
+inline F8 in_eight_bits(F8 x, float step) {
+  return larger(-larger(-x / splat8(step), splat8(-127.0f)), splat8(-128.0f));
+}
+
 // Rows as int16 [num_rows, 2 num_pairs], the last input of an odd row 0, and the step of each.
 void round_rows(const Product& p, int64_t num_pairs, float limit, int16_t* whole, float* steps) {
   const int64_t end = p.depth / 8 * 8;
+  const bool has_eight_bits = p.input_step >= 0;
   for (int64_t row = 0; row < p.num_rows; row++) {
     const float* source = p.x + row * p.x_stride;
     int16_t* target = whole + 2 * num_pairs * row;
@@ -86,11 +96,14 @@ void round_rows(const Product& p, int64_t num_pairs, float limit, int16_t* whole
       nothing += source[i] * 0.0f;
     }
     const float factor = most > 0 ? limit / most : 0.0f;
-    steps[row] = most / limit + nothing;
-    for (int64_t i = 0; i < end; i += 8) store_shorts(target + i, round_to_ints(load8(source + i) * splat8(factor)));
+    const float step = p.input_step > 0 ? p.input_step : most / limit;
+    steps[row] = step + nothing;
+    const auto rounded = [&](F8 x) {
+      return round_to_ints(has_eight_bits ? in_eight_bits(x, step > 0 ? step : 1.0f) : x * splat8(factor));
+    };
+    for (int64_t i = 0; i < end; i += 8) store_shorts(target + i, rounded(load8(source + i)));
     for (int64_t i = end; i < 2 * num_pairs; i++) {
-      const F8 scaled = splat8(i < p.depth ? source[i] * factor : 0.0f);
-      target[i] = (int16_t)round_to_ints(scaled)[0];
+      target[i] = (int16_t)rounded(splat8(i < p.depth ? source[i] : 0.0f))[0];
     }
   }
 }
@@ -101,7 +114,8 @@ void multiply_int8(const Lease& team, const Product& p) {
   const int64_t num_pairs = (p.depth + 1) / 2, most = INT32_MAX / (127 * larger_of<int64_t>(1, p.depth));
   Scratch<int16_t> whole(p.num_rows * 2 * num_pairs);
   Scratch<float> steps(p.num_rows);
-  round_rows(p, num_pairs, (float)smaller_of<int64_t>(INT16_MAX, most), whole.at, steps.at);
+  const float limit = p.input_step >= 0 ? LIMIT8 : (float)smaller_of<int64_t>(INT16_MAX, most);
+  round_rows(p, num_pairs, limit, whole.at, steps.at);
   const Int8 more{p.scales, steps.at};
   const Tile tile{(const char*)whole.at,
                   4 * num_pairs,

@@ -25,6 +25,7 @@ struct Product {
   const float* scales;  // [16 num_panels] of int8, else null
   float* out;
   int64_t num_rows, depth, num_panels;
+  float input_step;  // of int8: of inputs of eight bits, 0 that of each row; below 0 inputs take up to 16 bits
 };
 
 // Adds the products of adapters to out, segment by segment (`lora.LoraPlan.table`, whose columns `lora.py` names).
@@ -38,15 +39,18 @@ struct LoraStep {
   float *hidden, *delta;  // memory for the input of the second product, and for its output
 };
 
+// How keys and values are stored (`kv_format.py`); int4 has words in place of fp32 scales, and strides count bytes.
+enum Stored : int64_t { FP32_KV, INT8_KV, FP8_KV, INT4_KV };
+
 // Attention of one layer over paged KV: what of the step, what of the layer.
 struct AttentionStep {
   const int32_t *chain_starts, *items, *rows, *positions, *tables;  // as in `CpuWork`; tables [B, table_width]
   int64_t num_chains, table_width;
   const float* q;
   int64_t q_token, q_head;
-  const char *k, *v;  // fp32, int8 or fp8
+  const char *k, *v;
   int64_t block_stride, head_stride, slot_stride, block_size, stored;
-  const float *k_scales, *v_scales;  // of the last two
+  const float *k_scales, *v_scales;  // of all but fp32
   float* out;
   int64_t num_tokens, num_heads, num_kv_heads, head_dim, window;
   const float* sinks;     // [num_heads]; null: none
@@ -77,11 +81,11 @@ struct Rope {
 // skipped.
 struct Scatter {
   const float* x;
-  char* cache;    // fp32; with scales int8 or fp8, each token's head divided by its scale
+  char* cache;
   float* scales;  // dense, block by block, head by head; null: none
   const int64_t* slots;
   int64_t num_tokens, num_kv_heads, head_dim, block_size, x_token, x_head, block_stride, head_stride, slot_stride;
-  bool is_fp8;
+  int64_t stored;
 };
 
 // gate_up [num_rows, 2 width] = gate | up, rows `stride` apart -> out [num_rows, width].

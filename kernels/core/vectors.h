@@ -120,6 +120,9 @@ template <int... LANES>
 #endif
 }
 
+[[gnu::always_inline]] inline float as_float(int32_t bits) { return __builtin_bit_cast(float, bits); }
+[[gnu::always_inline]] inline int32_t as_int(float number) { return __builtin_bit_cast(int32_t, number); }
+
 // Lane by lane the larger one; b where either is NaN.
 [[gnu::always_inline]] inline F8 larger(F8 a, F8 b) { return a > b ? a : b; }
 [[gnu::always_inline]] inline F8 to_floats(I8 v) { return __builtin_convertvector(v, F8); }

@@ -3,7 +3,7 @@
 A row's bits are the same for every batch, chunking, cache hit, prefix sharing and number of threads: see
 `core/attention.cpp`. The work list is that of `cpu.work`.
 
-q is fp32, KV fp32, int8 or fp8; `ops.attention` takes the reference for other types.
+q is fp32, KV fp32, int8, fp8 or int4; `ops.attention` takes the reference for other types.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from ..._core import kernels as core
-from ..kv_format import FP8
+from ..kv_format import FP8, INT4
 from .threads import ONE_TEAM, num_cpu_threads
 from .work import CpuWork
 
-_STORED = {torch.float32: 0, torch.int8: 1, FP8: 2}
+STORED = {torch.float32: 0, torch.int8: 1, FP8: 2, INT4: 3}
 
 
 def cpu_attention(
@@ -34,7 +34,7 @@ def cpu_attention(
 ) -> Tensor:
     """`attention` for fp32 q on the CPU; q `[T, H, D]` may be a view with any strides but a dense last axis.
 
-    The caches are fp32, or int8 or fp8 with their scales: a tile of those is widened once for all its rows.
+    The caches are fp32, or int8, fp8 or int4 with their scales: a tile of those is widened once for all its rows.
     """
     num_tokens, num_heads, head_dim = q.shape
     _, num_kv_heads, block_size, _ = k_cache.shape
@@ -55,7 +55,7 @@ def cpu_attention(
         head_stride,
         slot_stride,
         block_size,
-        _STORED[k_cache.dtype],
+        STORED[k_cache.dtype],
         0 if k_scales is None else k_scales.data_ptr(),
         0 if v_scales is None else v_scales.data_ptr(),
         out.data_ptr(),

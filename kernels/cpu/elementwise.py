@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..._core import kernels as core
 from ..gate import Gate
-from ..kv_format import FP8
+from .attention import STORED
 
 _GATES = {"silu": 0, "gelu_tanh": 1, "clamped": 2}
 
@@ -64,4 +64,4 @@ def write_kv(
         token, head, _ = x.stride()
         block_stride, head_stride, slot_stride, _ = cache.stride()
         strides = (token, head, block_stride, head_stride, slot_stride)
-        core.scatter_heads(*places, *shape, *strides, cache.dtype == FP8)
+        core.scatter_heads(*places, *shape, *strides, STORED[cache.dtype])

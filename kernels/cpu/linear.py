@@ -43,5 +43,6 @@ def cpu_linear(x: Tensor, weight: LinearWeight) -> Tensor:
         num_rows,
         depth,
         num_panels,
+        -1.0 if weight.input_step is None else weight.input_step,
     )
     return out if num_panels * PANEL == weight.num_outputs else out[:, : weight.num_outputs]

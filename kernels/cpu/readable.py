@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..kv_format import is_quantised
+from ..kv_format import is_quantised, stored_dim
 
 
 def is_plain(*tensors: Tensor) -> bool:
@@ -19,10 +19,10 @@ def is_plain(*tensors: Tensor) -> bool:
 
 
 def has_bytes(k_cache: Tensor, v_cache: Tensor, k_scales: Tensor, v_scales: Tensor) -> bool:
-    """Whether these are int8 or fp8 caches as the compiled CPU loops read them, with dense scales."""
+    """Whether these are int8, fp8 or int4 caches as the compiled CPU loops read them, with dense scales."""
     caches = (k_cache, v_cache)
     return (
-        all(is_quantised(c.dtype) and c.stride(-1) == 1 and c.shape[-1] % 8 == 0 for c in caches)
+        all(is_quantised(c.dtype) and c.stride(-1) == 1 and c.shape[-1] % stored_dim(8, c.dtype) == 0 for c in caches)
         and k_scales.is_contiguous()
         and v_scales.is_contiguous()
     )

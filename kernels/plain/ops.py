@@ -23,11 +23,11 @@ from torch import Tensor
 from ..automata import Automata
 from ..expert_choice import ExpertChoice
 from ..gate import SILU, Gate
-from ..kv_format import KV_LIMITS
 from ..linear_weight import LinearWeight, input_range
 from ..linear_weights import LinearWeights
 from ..lora import LoraPlan
 from ..work_list import AttentionPlan
+from .rounding import quantise_heads, quantise_rows, widen_heads
 from .sample import Logprobs, logprobs, sample
 
 __all__ = [
@@ -58,9 +58,12 @@ __all__ = [
 def linear(x: Tensor, weight: LinearWeight) -> Tensor:
     """`x @ weight.T + bias`: x `[T, K]` -> `[T, N]`, summed in fp32.
 
-    An int8 weight meets inputs rounded to whole multiples of their row's step, `largest |x| / input_range(K)`; their
-    sums of products are exact whole numbers.
+    An int8 weight meets inputs rounded to whole multiples of their row's step, `largest |x| / input_range(K)`, or to
+    eight bits where it has an `input_step`; their sums of products are exact whole numbers.
     """
+    own_step = weight.input_step if weight.groups is None else weight.groups.input_step
+    if own_step is not None:
+        return _multiply_int8(x, weight, own_step)
     if weight.scales is not None:
         most = x.abs().amax(-1, keepdim=True)
         limit = torch.full_like(most, input_range(weight.num_inputs))  # a tensor, for `number / tensor` rounds twice
@@ -71,6 +74,21 @@ def linear(x: Tensor, weight: LinearWeight) -> Tensor:
         outputs = slice(weight.num_outputs)
         return sums * (most / limit * weight.scales[outputs]) + weight.bias[outputs]
     product = x.float() @ weight.matrix().float().T
+    if weight.bias is not None:
+        product = product + weight.bias[: weight.num_outputs].float()
+    return product.to(x.dtype)
+
+
+def _multiply_int8(x: Tensor, weight: LinearWeight, input_step: float) -> Tensor:
+    rows, steps = quantise_rows(x, input_step)
+    if weight.groups is not None:
+        assert weight.groups.factors is not None
+        levels, scales = weight.stored.view(torch.int8), weight.groups.factors[0]
+    else:
+        assert weight.scales is not None
+        levels = weight.stored.transpose(1, 2).flatten(2).flatten(0, 1)[: weight.num_outputs, : weight.num_inputs]
+        scales = weight.scales[: weight.num_outputs]
+    product = (rows.double() @ levels.double().T).float() * (steps[:, None] * scales)
     if weight.bias is not None:
         product = product + weight.bias[: weight.num_outputs].float()
     return product.to(x.dtype)
@@ -211,7 +229,7 @@ def write_kv(
 ) -> None:
     """Scatter k, v `[T, Hkv, D]` into the caches at slots `[T]` int64; negative slots are skipped.
 
-    int8 and fp8 caches come with scales `[num_blocks, Hkv, block_size]`, and each token's head is rounded to them
+    int8, fp8 and int4 caches come with scales `[num_blocks, Hkv, block_size]`, and each token's head is rounded to them
     (`kv_format`; ties to even).
     """
     block_size = k_cache.shape[2]
@@ -254,14 +272,6 @@ def place_heads(
     return q
 
 
-def quantise_heads(x: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """`(stored [T, H, D] of dtype, scale [T, H] fp32)` of x `[T, H, D]`, as `kv_format` says."""
-    most = x.float().abs().amax(-1)
-    limit = torch.full_like(most, KV_LIMITS[dtype])  # a tensor, for `number / tensor` rounds twice
-    scaled = x.float() * torch.where(most > 0, limit / most, 0.0)[..., None]
-    return (scaled.round() if dtype == torch.int8 else scaled).to(dtype), most / limit
-
-
 def gather_kv(cache: Tensor, block_table: Tensor, num_keys: int, scales: Tensor | None = None) -> Tensor:
     """The first num_keys keys (or values) of one request: `[num_keys, Hkv, D]`, a copy; fp32 if there are scales."""
     block_size = cache.shape[2]
@@ -269,7 +279,7 @@ def gather_kv(cache: Tensor, block_table: Tensor, num_keys: int, scales: Tensor 
     if scales is None:
         blocks = cache[indices]
     else:
-        blocks = cache.view(torch.int8)[indices].view(cache.dtype).float() * scales[indices, ..., None]
+        blocks = widen_heads(cache.view(torch.int8)[indices].view(cache.dtype), scales[indices])
     return blocks.transpose(1, 2).flatten(0, 1)[:num_keys]
 
 
@@ -291,7 +301,7 @@ def attention(
     window > 0: a row at position p sees keys `> p - window`. soft_cap > 0: scores become
     `soft_cap * tanh(scores / soft_cap)` (Gemma 2). sinks `[H]`: one more logit per head that takes part in
     the softmax and carries no value (gpt-oss). k_scales, v_scales: those that `write_kv` filled, where the caches are
-    int8 or fp8.
+    int8, fp8 or int4.
     """
     options = (scale, window, soft_cap, sinks, k_scales, v_scales)
     return attention_in(torch.float32, q, k_cache, v_cache, plan, *options).to(q.dtype)

@@ -25,6 +25,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from ..kv_format import INT4
 from ..launch import SPLIT_SIZE, attention_config
 from ..work_buffers import CudaWork
 from .items import look_up_rows, num_turns, store_rows, take_item
@@ -34,15 +35,33 @@ LOG2_E = 1.4426950408889634
 
 
 @triton.jit  # type: ignore[untyped-decorator]  # triton has no types
+def unpack(pairs: tl.tensor) -> tl.tensor:
+    """Bytes `[keys, dims / 2]` of int4 as the numbers -8 … 7 that they hold, `[keys, dims]` fp32."""
+    low, high = (pairs & 15).to(tl.int8), (pairs >> 4).to(tl.int8)
+    return tl.interleave(low, high).to(tl.float32) - 8.0
+
+
+@triton.jit  # type: ignore[untyped-decorator]  # triton has no types
+def load_scales(at: tl.tensor, IN_PAIRS: tl.constexpr) -> tl.tensor:
+    """The scales that stand there, and the middles of int4 (else nothing of use)."""
+    scale = tl.load(at)
+    middle = scale
+    if IN_PAIRS:
+        middle = (scale << 16).to(tl.float32, bitcast=True)
+        scale = (scale & -0x10000).to(tl.float32, bitcast=True)
+    return scale, middle
+
+
+@triton.jit  # type: ignore[untyped-decorator]  # triton has no types
 def attend_items(
     q_ptr: tl.tensor,  # [T, H, D]
-    k_ptr: tl.tensor,  # [num_blocks, Hkv, BLOCK_SIZE, D]
+    k_ptr: tl.tensor,  # [num_blocks, Hkv, BLOCK_SIZE, D], of int4 half as wide
     v_ptr: tl.tensor,
     out_ptr: tl.tensor,  # [T, H, D]
     sums_ptr: tl.tensor,  # [num_slots, D] fp32: weighted values of partials
     tops_ptr: tl.tensor,  # [num_slots, 2] fp32: maximum and sum of partials
     sinks_ptr: tl.tensor,  # [H]
-    k_scales_ptr: tl.tensor,  # [num_blocks, Hkv, BLOCK_SIZE] fp32, read if QUANTISED
+    k_scales_ptr: tl.tensor,  # [num_blocks, Hkv, BLOCK_SIZE] fp32, of int4 int32; read if QUANTISED
     v_scales_ptr: tl.tensor,
     items_ptr: tl.tensor,  # [N, 8] int32
     launch_ptr: tl.tensor,  # [2] int32: first item of this launch, number of items
@@ -68,7 +87,8 @@ def attend_items(
     BLOCK_SIZE: tl.constexpr,
     SPLIT: tl.constexpr,
     FOLDS: tl.constexpr,  # every split is summed up on its own; else an item is one sum
-    QUANTISED: tl.constexpr,  # int8 or fp8 keys and values
+    QUANTISED: tl.constexpr,  # int8, fp8 or int4 keys and values
+    IN_PAIRS: tl.constexpr,  # int4
     HAS_WINDOW: tl.constexpr,
     HAS_CAP: tl.constexpr,
     HAS_SINKS: tl.constexpr,
@@ -88,6 +108,8 @@ def attend_items(
             q_offset = token.to(tl.int64) * q_token + head * q_head
             q_mask = in_rows[:, None] & in_head[None, :]
             q = tl.load(q_ptr + q_offset[:, None] + d[None, :], mask=q_mask, other=0.0)
+            if IN_PAIRS:  # what a middle meets
+                q_sum = tl.sum(q.to(tl.float32), 1) * scale
 
             if HAS_WINDOW:  # blocks that no row can see are skipped; they would add exactly nothing
                 oldest = tl.min(tl.where(in_rows, position, 2147483647), 0) - window + 1
@@ -115,18 +137,22 @@ def attend_items(
                 else:
                     block = tl.load(table + held // BLOCK_SIZE).to(tl.int64)
                 offset = kv_offset + block * kv_block + (held % BLOCK_SIZE) * kv_slot
-                k_at = (k_ptr + offset)[:, None] + d[None, :]
-                v_at = (v_ptr + offset)[:, None] + d[None, :]
+                c = tl.arange(0, BLOCK_DIM // 2 if IN_PAIRS else BLOCK_DIM)
+                in_row = c < (HEAD_DIM // 2 if IN_PAIRS else HEAD_DIM)
+                k_at = (k_ptr + offset)[:, None] + c[None, :]
+                v_at = (v_ptr + offset)[:, None] + c[None, :]
                 if HEAD_DIM == BLOCK_DIM:
                     k = tl.load(k_at)
                     v = tl.load(v_at)
                 elif QUANTISED:
-                    k = tl.load(k_at, mask=in_head[None, :])
-                    v = tl.load(v_at, mask=in_head[None, :])
+                    k = tl.load(k_at, mask=in_row[None, :])
+                    v = tl.load(v_at, mask=in_row[None, :])
                 else:
-                    k = tl.load(k_at, mask=in_head[None, :], other=0.0)
-                    v = tl.load(v_at, mask=in_head[None, :], other=0.0)
-                if QUANTISED:  # every int8 and every fp8 number is one of q's type as well, and one of bf16
+                    k = tl.load(k_at, mask=in_row[None, :], other=0.0)
+                    v = tl.load(v_at, mask=in_row[None, :], other=0.0)
+                if IN_PAIRS:
+                    k, v = unpack(k), unpack(v)
+                if QUANTISED:  # every one of their numbers is one of q's type as well, and one of bf16
                     k = k.to(tl.float32).to(q.dtype)
                     # in fp16 weights times scales, which may be tiny, would lose their digits
                     v = v.to(tl.float32).to(tl.bfloat16 if q.dtype == tl.float16 else q.dtype)
@@ -137,7 +163,10 @@ def attend_items(
                 scores = tl.dot(q, tl.trans(k), input_precision="ieee") * scale
                 if QUANTISED:
                     at = block * scale_block + kv_head * BLOCK_SIZE + held % BLOCK_SIZE
-                    scores = scores * tl.load(k_scales_ptr + at)[None, :]
+                    k_scale, k_middle = load_scales(k_scales_ptr + at, IN_PAIRS)
+                    scores = scores * k_scale[None, :]
+                    if IN_PAIRS:
+                        scores += q_sum[:, None] * k_middle[None, :]
                 if HAS_CAP:  # cap * tanh(x), tanh(x) = 1 - 2 / (exp(2 x) + 1)
                     e = tl.exp2(tl.minimum(scores / soft_cap, 20.0) * (2.0 * 1.4426950408889634))
                     scores = soft_cap * (1.0 - 2.0 / (e + 1.0))
@@ -149,7 +178,10 @@ def attend_items(
                 weights, decay, top, total = add_scores(scores, top, total)
                 acc = acc * decay[:, None]
                 if QUANTISED:
-                    weights = weights * tl.load(v_scales_ptr + at)[None, :]
+                    v_scale, v_middle = load_scales(v_scales_ptr + at, IN_PAIRS)
+                    if IN_PAIRS:
+                        acc += tl.sum(weights * v_middle[None, :], 1)[:, None]
+                    weights = weights * v_scale[None, :]
                 acc = tl.dot(weights.to(v.dtype), v, acc, input_precision="ieee")
                 if FOLDS and (start + BLOCK_KEYS) % SPLIT == 0:
                     folded_top, folded_total, folded = fold(folded_top, folded_total, folded, top, total, acc)
@@ -223,6 +255,7 @@ def cuda_attention(
             SPLIT=SPLIT_SIZE,
             FOLDS=launch.folds,
             QUANTISED=k_scales is not None,
+            IN_PAIRS=k_cache.dtype == INT4,
             HAS_WINDOW=window > 0,
             HAS_CAP=soft_cap > 0,
             HAS_SINKS=sinks is not None,

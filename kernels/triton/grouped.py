@@ -23,6 +23,7 @@ from torch import Tensor
 from ..device_grouped import span_of
 from ..launch import grouped_config
 from ..linear_weight import LinearWeight
+from . import int8
 from .linear import multiply_splits
 from .tiles import take_tile
 
@@ -241,6 +242,8 @@ def linear(x: Tensor, weight: LinearWeight) -> Tensor:
     groups = weight.groups
     assert groups is not None
     assert groups.factors is not None
+    if groups.input_step is not None:
+        return int8.linear(x, weight, groups.input_step)
     return multiply_splits(
         multiply_grouped_rows,
         x,

@@ -8,8 +8,8 @@ written densely, keys and values written into the paged caches, rounded if need 
                                                     v ─────────────── scale, round ─► cache
 
 A head's numbers are read twice where it turns, once for themselves and once for their partners half a rotation away,
-and every step is rounded as if it had been stored (`plain.ops.place_heads`). int8 and fp8 (`kv_format`): a head's
-largest number is found and its scale written in the same pass. A token without a slot writes no keys and no values.
+and every step is rounded as if it had been stored (`plain.ops.place_heads`). int8, fp8 and int4 (`kv_format`): a head's
+range is found and its scale written in the same pass. A token without a slot writes no keys and no values.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ..kv_format import KV_LIMITS
+from ..kv_format import INT4, KV_LIMITS
 
 HEADS = 8  # of a program
 
@@ -44,6 +44,32 @@ def quantise_heads(x: tl.tensor, LIMIT: tl.constexpr, IS_INT: tl.constexpr) -> t
         small = (scaled + 24576.0) - 24576.0
         rounded = tl.where(tl.abs(scaled) < 0.015625, small, normal)
     return rounded, tl.div_rn(most, limit)
+
+
+@triton.jit  # type: ignore[untyped-decorator]  # triton has no types
+def to_bf16_bits(x: tl.tensor) -> tl.tensor:
+    """fp32 rounded to bf16, ties to even, as the bits of an fp32: spelt out, as above."""
+    bits = x.to(tl.int32, bitcast=True)
+    return (bits + 0x7FFF + ((bits >> 16) & 1)) & -0x10000
+
+
+@triton.jit  # type: ignore[untyped-decorator]  # triton has no types
+def quantise_in_pairs(x: tl.tensor, in_head: tl.tensor) -> tl.tensor:
+    """(Bytes `[HEADS, BLOCK_DIM / 2]` of two numbers each; words of scale and middle), int32; in_head `[BLOCK_DIM]`."""
+    x = x.to(tl.float32)
+    least = tl.min(tl.where(in_head[None, :], x, float("inf")), 1)
+    most = tl.max(tl.where(in_head[None, :], x, float("-inf")), 1)
+    scale = to_bf16_bits(tl.div_rn(most - least, tl.full(most.shape, 15.0, tl.float32)))
+    step = scale.to(tl.float32, bitcast=True)
+    middle = to_bf16_bits(least + 8.0 * step)
+    one = tl.full(most.shape, 1.0, tl.float32)
+    factor = tl.where(step > 1e-30, tl.div_rn(one, tl.where(step > 1e-30, step, 1.0)), 0.0)
+    scaled = (x - middle.to(tl.float32, bitcast=True)[:, None]) * factor[:, None]
+    # adding 1.5 * 2^23 leaves no room for a fraction
+    numbers = (tl.minimum(tl.maximum(scaled, -8.0), 7.0) + 12582912.0) - 12582912.0
+    pairs = (numbers + 8.0).to(tl.int32).reshape(x.shape[0], x.shape[1] // 2, 2)
+    low, high = tl.split(pairs)
+    return low | (high << 4), scale | ((middle >> 16) & 0xFFFF)
 
 
 @triton.jit  # type: ignore[untyped-decorator]  # triton has no types
@@ -95,9 +121,9 @@ def place_rows(
     cos_sin_ptr: tl.tensor,  # [P, 2 * half] fp32
     q_norm_ptr: tl.tensor,  # [D] fp32
     k_norm_ptr: tl.tensor,
-    k_cache_ptr: tl.tensor,  # [num_blocks, Hkv, BLOCK_SIZE, D]
+    k_cache_ptr: tl.tensor,  # [num_blocks, Hkv, BLOCK_SIZE, D], of int4 half as wide
     v_cache_ptr: tl.tensor,
-    k_scales_ptr: tl.tensor,  # [num_blocks, Hkv, BLOCK_SIZE] fp32, written if LIMIT
+    k_scales_ptr: tl.tensor,  # [num_blocks, Hkv, BLOCK_SIZE] fp32, of int4 int32; written if there is a LIMIT
     v_scales_ptr: tl.tensor,
     slots_ptr: tl.tensor,  # [T] int64
     q_token: tl.tensor,
@@ -119,8 +145,9 @@ def place_rows(
     BLOCK_DIM: tl.constexpr,
     HAS_NORM: tl.constexpr,
     HAS_ROPE: tl.constexpr,
-    LIMIT: tl.constexpr,  # the largest number of a quantised type; 0: stored as it is
+    LIMIT: tl.constexpr,  # the largest number of int8 or fp8; 0: stored as it is, or as int4
     IS_INT: tl.constexpr,
+    IN_PAIRS: tl.constexpr,  # int4
 ) -> None:
     token = tl.program_id(0).to(tl.int64)
     num_q_blocks = (num_heads + HEADS - 1) // HEADS
@@ -167,15 +194,21 @@ def place_rows(
                 HAS_ROPE,
             )
             v = tl.load(v_ptr + token * v_token + h[:, None] * v_head + d[None, :], mask=mask, other=0.0)
-            if LIMIT > 0:
-                k, k_scale = quantise_heads(k, LIMIT, IS_INT)
-                v, v_scale = quantise_heads(v, LIMIT, IS_INT)
+            if LIMIT > 0 or IN_PAIRS:
+                if IN_PAIRS:
+                    k, k_scale = quantise_in_pairs(k, d < HEAD_DIM)
+                    v, v_scale = quantise_in_pairs(v, d < HEAD_DIM)
+                else:
+                    k, k_scale = quantise_heads(k, LIMIT, IS_INT)
+                    v, v_scale = quantise_heads(v, LIMIT, IS_INT)
                 place = (slot // BLOCK_SIZE * num_kv_heads + h) * BLOCK_SIZE + slot % BLOCK_SIZE
                 tl.store(k_scales_ptr + place, k_scale, mask=is_head)
                 tl.store(v_scales_ptr + place, v_scale, mask=is_head)
             at = slot // BLOCK_SIZE * cache_block + slot % BLOCK_SIZE * cache_slot + h * cache_head
-            tl.store(k_cache_ptr + at[:, None] + d[None, :], k.to(k_cache_ptr.dtype.element_ty), mask=mask)
-            tl.store(v_cache_ptr + at[:, None] + d[None, :], v.to(v_cache_ptr.dtype.element_ty), mask=mask)
+            c = tl.arange(0, BLOCK_DIM // 2 if IN_PAIRS else BLOCK_DIM)
+            mask = is_head[:, None] & (c < (HEAD_DIM // 2 if IN_PAIRS else HEAD_DIM))[None, :]
+            tl.store(k_cache_ptr + at[:, None] + c[None, :], k.to(k_cache_ptr.dtype.element_ty), mask=mask)
+            tl.store(v_cache_ptr + at[:, None] + c[None, :], v.to(v_cache_ptr.dtype.element_ty), mask=mask)
 
 
 def place_heads(
@@ -232,8 +265,9 @@ def place_heads(
         BLOCK_DIM=triton.next_power_of_2(head_dim),
         HAS_NORM=norms is not None,
         HAS_ROPE=cos_sin is not None,
-        LIMIT=KV_LIMITS[k_cache.dtype] if k_scales is not None else 0.0,
+        LIMIT=KV_LIMITS.get(k_cache.dtype, 0.0) if k_scales is not None else 0.0,
         IS_INT=k_cache.dtype == torch.int8,
+        IN_PAIRS=k_cache.dtype == INT4,
         num_warps=4,
         enable_fp_fusion=False,
     )

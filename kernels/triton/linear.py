@@ -111,15 +111,16 @@ def multiply_splits(
     stored: Sequence[Tensor],
     sizes: Sequence[int],
     config: LinearConfig,
+    dtype: torch.dtype | None = None,
     **constants: object,
 ) -> Tensor:
     """Launches `multiply_rows`, or its like for another form of `weight`, and folds the splits if it has not.
 
-    stored, sizes: what the kernel takes of the weight, and further integers of its own.
+    stored, sizes: what the kernel takes of the weight, and more integers. dtype: of the result, None: x's.
     """
     num_rows, depth = x.shape
     num_outputs = weight.num_outputs
-    out = torch.empty((num_rows, num_outputs), dtype=x.dtype, device=x.device)
+    out = torch.empty((num_rows, num_outputs), dtype=dtype or x.dtype, device=x.device)
     if num_rows == 0:
         return out
     x = x if x.stride(1) == 1 else x.contiguous()

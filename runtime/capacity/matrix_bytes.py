@@ -25,7 +25,7 @@ PLAIN = (EMBEDDING, PROJECTION)
 # how the kernels keep groups of few bits, said again here because `kernels` brings torch; tests weigh what is loaded
 BITS: dict[Element, int] = {"int4": 4, "int8": 8, "e4m3": 8, "uint4": 4}
 FACTOR_BYTES, OFFSET_BYTES = 5, 8  # on a CPU, of a group of one output: scale and zero, or scale and offset
-DEVICE_FACTOR_BYTES = 4  # on a GPU
+DEVICE_FACTOR_BYTES = 4  # on a GPU, and where inputs are rounded with their weights
 INT4_SIZE = 32  # inputs of a group that is rounded to four bits while loading
 MOST_ROUNDED, LEAST_ROUNDED = 128, 32  # inputs of a group of which inputs are rounded together
 LEAST_SPAN = 32  # inputs of a step of a GPU's kernel
@@ -44,9 +44,9 @@ def matrix_bytes(
         is_published = _is_published(config, modules)
         if form is not None:
             size = form.size
-            if on_cpu and quantise != "none" and form.element != "e4m3":
+            if on_cpu and quantise != "none" and form.element != "e4m3" and not form.rounds_inputs:
                 size = _size_for_rounding(size)
-            factors = FACTOR_BYTES if on_cpu else DEVICE_FACTOR_BYTES
+            factors = FACTOR_BYTES if on_cpu and not form.rounds_inputs else DEVICE_FACTOR_BYTES
             if form.has_offsets:
                 factors = OFFSET_BYTES
             total += outputs * (inputs * BITS[form.element] // 8 + inputs // size * factors)
@@ -69,7 +69,8 @@ def _kept_form(
     if form is None:
         return None
     if on_cpu:
-        return form if dtype == "float32" and form.size * BITS[form.element] % 32 == 0 else None
+        fits = form.rounds_inputs or form.size * BITS[form.element] % 32 == 0
+        return form if dtype == "float32" and fits else None
     return form if BYTES[dtype] == 2 and form.size % LEAST_SPAN == 0 else None
 
 
@@ -86,7 +87,8 @@ def _form(config: ModelConfig, inputs: int, modules: tuple[str, ...]) -> Form | 
         return Form(element, math.gcd(*(form.size for form in forms)), any(form.has_offsets for form in forms))
     if modules in PLAIN or any(stored.excludes(module) for module in modules):
         return None
-    return Form(stored.element, math.gcd(inputs, stored.size or inputs))
+    size = math.gcd(inputs, stored.size or inputs)
+    return Form(stored.element, size, rounds_inputs=stored.inputs != "plain")
 
 
 def _common_element(elements: Sequence[Element]) -> Element | None:

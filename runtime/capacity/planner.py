@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from ...errors import ConfigError
 from ..config import CPU_POOL_BYTES, KV_MEMORY_SHARE, MAX_BATCH_TOKENS, MAX_RUNNING_REQUESTS, Quantisation
 from ..models import ModelConfig
-from ..number_types import BYTES, KV_BYTES, KV_SCALE_BYTES, KVNumberType, NumberType
+from ..number_types import BYTES, KV_BITS, KV_SCALE_BYTES, KVNumberType, NumberType
 from .matrix_bytes import matrix_bytes
 from .state_memory import num_states
 from .window_memory import KVSizes, most_blocks, room_for_windows, share_memory, widest_window
@@ -176,11 +176,11 @@ def plan(
 
 
 def _kv_bytes_per_token(config: ModelConfig, dtype: KVNumberType, *, windowed: bool = False) -> int:
-    """What `KVCache` takes: parts of layers and heads, each with a scale where numbers are rounded to a byte.
+    """What `KVCache` takes: parts of layers and heads, each with a scale where numbers have a byte or less.
 
     windowed: of layers with a window only.
     """
-    head = config.head_dim * KV_BYTES[dtype] + (KV_SCALE_BYTES if KV_BYTES[dtype] == 1 else 0)
+    head = config.head_dim * KV_BITS[dtype] // 8 + (KV_SCALE_BYTES if KV_BITS[dtype] <= 8 else 0)
     num_layers = sum(layer.window > 0 for layer in config.layers) if windowed else config.num_kv_layers
     return config.num_kv_parts * num_layers * config.num_kv_heads * head
 

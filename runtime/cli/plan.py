@@ -112,9 +112,9 @@ def _weight_type(name: str | None) -> NumberType | None:
 
 
 def _kv_type(name: str | None) -> KVNumberType | None:
-    from ..number_types import KV_BYTES
+    from ..number_types import KV_BITS
 
-    return None if name is None else _one_of("--kv-dtype", name, KV_BYTES)
+    return None if name is None else _one_of("--kv-dtype", name, KV_BITS)
 
 
 def _one_of(flag: str, name: str, known: Iterable[T]) -> T:

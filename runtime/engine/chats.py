@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict, Unpack
 
 from ..cache.reply_memory import Conversation, ReplyMemory
+from ..models.adapter import LONG
 from ..request import Request
 from ..tokenizer.tokenizer import Tokenizer
 from .request_factory import RequestFactory
@@ -61,7 +62,7 @@ class Chats:
                 request.num_prompt_tokens,
                 request.token_ids,
                 request.output.text,
-                request.namespace,
+                request.namespace.removeprefix(LONG),  # a conversation is the same one, however long
             )
 
     def remember(

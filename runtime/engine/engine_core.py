@@ -39,6 +39,7 @@ from ..execute.window_kv import WindowKV
 from ..request import Delta, Phase, Request, RequestOptions, SamplingParams
 from ..sample.sampler import Sampler
 from ..schedule.recompute_cost import recompute_cost
+from ..schedule.rope_switch import RopeSwitch
 from ..schedule.scheduler import Scheduler
 from .chats import Chats
 from .draft_setup import make_drafter
@@ -128,6 +129,7 @@ class EngineCore:
             has_states=states is not None,
             has_logits=loaded.generates,
         )
+        self._rope_switch = RopeSwitch(loaded.switches_at)
         self._scheduler = Scheduler(
             self.prefix_cache,
             prefill,
@@ -141,6 +143,7 @@ class EngineCore:
             max_overtakes=config.max_overtakes,
             max_wait_seconds=config.max_wait_seconds,
             clock=clock,
+            rope_switch=self._rope_switch,
         )
         records = config.cuda_graphs and loaded.device.type == "cuda" and states is None
         recorder = CudaRecorder(loaded.device) if records else None
@@ -338,7 +341,8 @@ class EngineCore:
 
     def pin(self, token_ids: Sequence[int], ttl: float, namespace: str) -> Pin:
         """Keeps what is cached of a prefix for `ttl` seconds; see `Engine.pin`. namespace: as the factory writes it."""
-        return self._stepper.guard(lambda: self.prefix_cache.pin(token_ids, ttl, namespace))
+        kept = self._rope_switch.namespace(token_ids, namespace)
+        return self._stepper.guard(lambda: self.prefix_cache.pin(token_ids, ttl, kept))
 
     def unpin(self, pin: Pin) -> bool:
         """Ends a pin; False if it held nothing or was given up already."""

@@ -94,7 +94,8 @@ class Batch:
     """All extends of a step and their layout.
 
     Attributes:
-        token_ids, positions, slots: `[T]` int64; slot = block · block_size + offset, of the token's place.
+        token_ids, positions, slots: `[T]` int64; positions are counted from their request's `first_row`; slot =
+            block · block_size + offset, of the token's place.
         query_starts: `[B + 1]` int32; extend b owns rows `[query_starts[b], query_starts[b + 1])`.
         context_lens: `[B]` int32, keys of each request after this step's write: positions less what was dropped.
         block_tables: `[B, M]` int32, 0 beyond a request's blocks.
@@ -172,10 +173,11 @@ class Batch:
         places = positions - num_dropped[owner]
         slots = block_tables[owner, places // block_size].astype(np.int64) * block_size + places % block_size
         unread = np.array([extend.unread for extend in extends], np.int64)
+        first_rows = np.array([extend.request.first_row for extend in extends], np.int64)
         return Batch(
             extends,
             np.array(token_ids, np.int64),
-            positions,
+            positions + first_rows[owner],
             slots,
             query_starts,
             context_lens,

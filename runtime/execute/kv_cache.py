@@ -1,7 +1,8 @@
 """The KV tensors, block by block. Knows no tokens and no requests; a block is an index.
 
 Per layer two tensors `[num_blocks, num_kv_heads, block_size, head_dim]`: one head's tokens of a block lie together, so
-an attention tile of one block is one contiguous read. int8 and fp8 come with a scale per token and head. Models with
+an attention tile of one block is one contiguous read. int8, fp8 and int4 (two numbers in a byte: uint8, and half of
+head_dim below) come with a scale per token and head (`kernels.kv_format`). Models with
 latent attention keep one tensor per layer, their latents. The layers of a part are views of one stack, so that a block
 is copied in all of them at once.
 
@@ -17,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...kernels import bytes_per_head, is_quantised, send
+from ...kernels import bytes_per_head, is_quantised, scale_type, send, stored_dim
 from ..device import on_device
 
 ALIGNMENT = 64  # bytes, as torch has it: a line of the processor's caches
@@ -28,8 +29,8 @@ class KVCache:
 
     Attributes:
         keys, values: one tensor per layer, `[num_blocks, num_kv_heads, block_size, head_dim]`; no values with one part.
-        key_scales, value_scales: one tensor per layer, fp32 `[num_blocks, num_kv_heads, block_size]`; None where keys
-            and values are stored as they are.
+        key_scales, value_scales: one tensor per layer, fp32 (of int4 int32) `[num_blocks, num_kv_heads, block_size]`;
+            None where keys and values are stored as they are.
     """
 
     def __init__(
@@ -45,7 +46,7 @@ class KVCache:
         num_parts: int = 2,
     ) -> None:
         """num_parts: tensors per layer: 2 for keys and values, 1 for latents."""
-        shape = (num_layers, num_blocks, num_kv_heads, block_size, head_dim)
+        shape = (num_layers, num_blocks, num_kv_heads, block_size, stored_dim(head_dim, dtype))
         self.block_size = block_size
         self.num_blocks = num_blocks
         self._stacks = [_zeros(shape, dtype, device) for _ in range(num_parts)]
@@ -54,7 +55,7 @@ class KVCache:
         self.key_scales: list[Tensor] | list[None] = [None] * num_layers
         self.value_scales: list[Tensor] | list[None] = [None] * num_layers
         if is_quantised(dtype):
-            scales = [_zeros(shape[:4], torch.float32, device) for _ in range(2)]
+            scales = [_zeros(shape[:4], scale_type(dtype), device) for _ in range(2)]
             self.key_scales, self.value_scales = (list(stack) for stack in scales)
             self._stacks += scales
 

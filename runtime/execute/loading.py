@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 from ...errors import ConfigError, ModelError
-from ...kernels import FP8, use_threads
+from ...kernels import FP8, INT4, use_threads
 from ..capacity.window_memory import KVSizes, share_memory, slots_beside, widest_window
 from ..config import CPU_POOL_BYTES, MOST_BLOCKS, EngineConfig
 from ..device import find_device
@@ -30,14 +30,14 @@ logger = logging.getLogger("phloem.loading")
 TORCH_THREADS = torch.get_num_threads()  # as it is set before anything is loaded
 # A model whose weights fit the second-level cache is computed faster by one core than by several in step.
 ONE_THREAD_BYTES = 32 << 20
-KV_DTYPES = {"fp8": FP8, "int8": torch.int8}
+KV_DTYPES = {"fp8": FP8, "int8": torch.int8, "int4": INT4}
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
     """A decoder on its device, its tokenizer, adapters by name, and a draft model's decoder; `folder` is where the
     first two came from, if they came from one. `generates`: whether there are logits; `vectors`: how vectors are
-    made."""
+    made; `switches_at`: as `Decoder.switch_ropes` has it."""
 
     decoder: Decoder
     tokenizer: Tokenizer
@@ -49,6 +49,7 @@ class LoadedModel:
     generates: bool = True
     vectors: VectorRules = VectorRules()
     draft_decoder: Decoder | None = None
+    switches_at: int | None = None
 
 
 def load(config: EngineConfig, report: Callable[[int, int], None] | None = None) -> LoadedModel:
@@ -107,9 +108,17 @@ def load(config: EngineConfig, report: Callable[[int, int], None] | None = None)
         logger.warning(
             "%s: no tokenizer.json and no tokenizer.model: token ids go in and come out, and no text", folder
         )
-    _tell_of_long_ropes(model, decoder.max_positions)
     loaded = LoadedModel(
-        decoder, tokenizer, device, dtype, kv_dtype, folder, adapters, generates=decoder.generates, vectors=vectors
+        decoder,
+        tokenizer,
+        device,
+        dtype,
+        kv_dtype,
+        folder,
+        adapters,
+        generates=decoder.generates,
+        vectors=vectors,
+        switches_at=decoder.switch_ropes(),
     )
     return loaded if draft is None else replace(loaded, draft_decoder=_load_draft(config, loaded, draft))
 
@@ -173,20 +182,6 @@ def _spellings(tokenizer: Tokenizer, vocab_size: int) -> list[bytes | str]:
     """Of each token id; of special tokens their names."""
     names = {token_id: text for text, token_id in tokenizer.special_ids.items()}
     return [names.get(token_id, tokenizer.token_bytes(token_id)) for token_id in range(vocab_size)]
-
-
-def _tell_of_long_ropes(model: ModelConfig, max_positions: int) -> None:
-    """transformers takes the short factors while a sequence is short; a key in the cache must not depend on that."""
-    for rope in model.ropes:
-        if rope.takes_long_factors(max_positions) and rope.short_factor != rope.long_factor:
-            logger.warning(
-                "longrope: up to %d tokens are served, so the long factors hold for all sequences: a cached key must "
-                "not depend on how long its sequence becomes. transformers takes the short ones below %d tokens; "
-                "max_model_len=%d does too",
-                max_positions,
-                rope.original_max_positions,
-                rope.original_max_positions,
-            )
 
 
 def allocate_pool(config: EngineConfig, loaded: LoadedModel) -> KVCache | WindowKV:

@@ -31,6 +31,7 @@ from .weights import STORED_DTYPES, Checkpoint, open_file
 
 FILE = "adapter_model.safetensors"
 FINGERPRINT_DIGITS = 64
+LONG = "\0\1"  # how no other namespace begins, once it is scoped
 _PREFIX = "base_model.model."
 
 
@@ -60,8 +61,14 @@ def scoped(namespace: str, adapter: Adapter | None) -> str:
     return f"\0{namespace}" if namespace.startswith("\0") else namespace
 
 
+def lengthened(namespace: str) -> str:
+    """What `scoped` has written, of sequences whose keys are turned by the frequencies of long ones."""
+    return LONG + namespace
+
+
 def parted(namespace: str) -> tuple[str | None, str]:
-    """The inverse of `scoped`: an adapter's fingerprint, or None, and the caller's namespace."""
+    """The inverse of `scoped`, lengthened or not: an adapter's fingerprint, or None, and the caller's namespace."""
+    namespace = namespace.removeprefix(LONG)
     if not namespace.startswith("\0"):
         return None, namespace
     if namespace.startswith("\0\0"):

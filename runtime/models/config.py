@@ -141,10 +141,8 @@ class ModelConfig:
 
     def check_kv_type(self, name: str) -> None:
         """Raises ConfigError if the model's cache cannot be kept in the type of that name."""
-        if self.latent is not None and name in ("fp8", "int8"):
-            raise ConfigError(
-                f'kv_dtype: {self.architecture} keeps latents, which are not rounded to a byte; leave it "auto"'
-            )
+        if self.latent is not None and name in ("fp8", "int8", "int4"):
+            raise ConfigError(f'kv_dtype: {self.architecture} keeps latents, which are not rounded; leave it "auto"')
 
     @staticmethod
     def from_folder(path: str | Path) -> ModelConfig:

@@ -39,7 +39,7 @@ from .latent import queries_and_latents, values
 from .layer_weights import LayerWeights, read_layer
 from .norms import LayerNorm, Norm, add_norm, apply_norm, read_norm
 from .reader import Reader
-from .rope import rope_table
+from .rope import rope_table, table_by_length
 from .weights import TORCH_TYPES, Checkpoint, open_checkpoint
 
 PREFIXES = ("", "model.", "model.language_model.", "language_model.model.", "gpt_neox.")  # of all but the projection
@@ -182,6 +182,19 @@ class Decoder:
             lm_head=lm_head,
             max_positions=max_positions or config.max_position_embeddings,
         )
+
+    def switch_ropes(self) -> int | None:
+        """From now on positions are rows of tables in two parts, by the length of a sequence (`Request.first_row`).
+
+        Returns the first part's rows, as many as its sequences have tokens; None: one part serves all, nothing changes.
+        """
+        ropes = self.config.ropes
+        found = {length for rope in ropes if (length := rope.switches_at(self.max_positions)) is not None}
+        if len(found) != 1 or self._query_scales is not None:
+            return None
+        (switches_at,) = found
+        self._rope_tables = [table_by_length(rope, self.max_positions, switches_at).to(self.device) for rope in ropes]
+        return switches_at
 
     @property
     def num_weight_bytes(self) -> int:

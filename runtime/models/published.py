@@ -11,6 +11,8 @@
     packed   weight_packed [N, K / 8] int32, weight_scale [N, G], weight_zero_point [N / 8, G] int32, weight_shape [2]
     bytes    weight [N, K], weight_scale [N, 1], [1] or a block's, weight_zero_point [N, 1] int8
 
+               and input_scale [1] where all inputs are rounded by one step
+
 Numbers are counted from 0 there (but in `bytes`) and from the middle of their range here. With 8 bits a word holds
 four. Sources: AutoGPTQ 0.7, AutoAWQ 0.2, compressed-tensors 0.20 and DeepSeek-V3's checkpoints.
 """
@@ -18,6 +20,7 @@ four. Sources: AutoGPTQ 0.7, AutoAWQ 0.2, compressed-tensors 0.20 and DeepSeek-V
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -220,4 +223,14 @@ def _read_bytes(tensors: _Tensors, stored: WeightFormat, num_outputs: int, num_i
     zeros = None
     if stored.has_zeros:
         zeros = tensors.whole("weight_zero_point", [num_outputs, num_groups], torch.int8)
-    return _grouped(stored, numbers, scales, zeros, None)
+    found = _grouped(stored, numbers, scales, zeros, None)
+    return found if stored.inputs == "plain" else replace(found, input_step=_input_step(tensors, stored))
+
+
+def _input_step(tensors: _Tensors, stored: WeightFormat) -> float:
+    if stored.inputs == "own steps":
+        return 0.0
+    step = float(tensors.scales("input_scale", [1], []))
+    if not 0 < step < math.inf:
+        raise tensors.refuse("input_scale", f"{step} is no step to round inputs by; download it again")
+    return step

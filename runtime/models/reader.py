@@ -30,8 +30,8 @@ from .gguf.checkpoint import GgufCheckpoint
 from .published import is_published, read_published
 from .weights import STORED_DTYPES, Checkpoint
 
-# activations are left as they are, and keys and values are kept as the engine's settings say
-ACTIVATION_SCALES = [f".{which}_scale" for which in ("input", "output", "q", "k", "v")]
+# most activations are left as they are, and keys and values are kept as the engine's settings say
+ACTIVATION_SCALES = [*(f".{which}_scale" for which in ("input", "output", "q", "k", "v")), ".input_zero_point"]
 
 
 class Reader:

@@ -1,9 +1,11 @@
 """Rotary position embeddings: from a checkpoint's description to a table of cosines and sines.
 
 Every kind of scaling is a choice of inverse frequencies (one per pair of elements) and one factor on the table;
-nothing of it is left at run time. Two kinds depend on the longest sequence served: `dynamic` and `longrope` switch
-frequencies beyond the original context. Here the choice is made once, from the longest position the engine will
-serve, so that a token's key never depends on how long its sequence became, as the prefix cache needs.
+nothing of it is left at run time. Two kinds depend on how long a sequence is: `dynamic` and `longrope` change
+frequencies beyond the original context. `dynamic` has other ones for every length; the choice is made once, from the
+longest position the engine will serve, so that a token's key never depends on how long its sequence became, as the
+prefix cache needs. `longrope` has two sets, and where both are served a table has two parts, one for the positions of
+each: a sequence is in one or the other, and so are its keys (`schedule.rope_switch`).
 
 Sources: RoPE arXiv 2104.09864; position interpolation 2306.15595; YaRN 2309.00071; LongRoPE 2402.13753; the `llama3`
 rule from the Llama 3.1 report, 2407.21783.
@@ -60,6 +62,11 @@ def rope_table(rope: RopeConfig, max_positions: int) -> Tensor:
         return torch.cat([angles.cos() * factor, angles.sin() * factor], dim=-1)
     except (RuntimeError, MemoryError) as error:
         raise ModelError(f"{said} does not fit the memory; set max_model_len ({str(error)[:80]})") from None
+
+
+def table_by_length(rope: RopeConfig, max_positions: int, switches_at: int) -> Tensor:
+    """`rope_table` of sequences of up to `switches_at` tokens, and below it that of longer ones."""
+    return torch.cat([rope_table(rope, switches_at), rope_table(rope, max_positions)])
 
 
 def _llama3(rope: RopeConfig, plain: Tensor) -> Tensor:

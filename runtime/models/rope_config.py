@@ -48,6 +48,11 @@ class RopeConfig:
         """Whether a `longrope` that serves positions below `max_positions` is a long one."""
         return self.rope_type == "longrope" and max_positions > self.original_max_positions
 
+    def switches_at(self, max_positions: int) -> int | None:
+        """The most tokens of a sequence that takes the short factors, where longer ones are served by others."""
+        switches = self.takes_long_factors(max_positions) and self.short_factor != self.long_factor
+        return self.original_max_positions if switches else None
+
     @staticmethod
     def from_fields(
         scaling: Fields, *, theta: float, head_dim: int, partial_rotary: float, max_positions: int, original: int

@@ -9,7 +9,7 @@
     compressed-tensors   bytes      weight (int8, e4m3), weight_scale, weight_zero_point
     fp8                  bytes      weight (e4m3), weight_scale_inv or weight_scale
 
-What these configurations say of activations is left aside: they stay as they are, and weights alone are in few bits.
+Activations are rounded where compressed-tensors asks for int8 by int8, and stay as they are otherwise: `_inputs`.
 Whatever else is named is refused here, before a tensor is opened. Knows no tensors; `published` reads them.
 """
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ...kernels.grouped import Element
 
 Kind = Literal["gptq", "awq", "packed", "bytes"]
+Inputs = Literal["plain", "own steps", "one step"]
 REMEDY = "use the original weights, or a checkpoint in GPTQ, AWQ, compressed-tensors (4 or 8 bits) or fp8"
 
 
@@ -41,6 +42,7 @@ class WeightFormat:
         counts_from_one: zeros are stored less one (GPTQ's first format).
         has_zeros: zeros are stored (compressed-tensors only; GPTQ and AWQ always have them).
         scale: name of the scales' tensor.
+        inputs: whether they are rounded to int8: each row by its own step, or all by one that is stored.
         excluded: modules that are stored plainly: names or parts of them, or patterns ("re:…" in the file).
     """
 
@@ -53,6 +55,7 @@ class WeightFormat:
     counts_from_one: bool = False
     has_zeros: bool = True
     scale: str = "scales"
+    inputs: Inputs = "plain"
     excluded: tuple[str | NamePattern, ...] = ()
 
     def excludes(self, module: str) -> bool:
@@ -143,7 +146,7 @@ def _compressed(section: Fields) -> WeightFormat:
         given = section.section(key).values
         if given and given.get("format") != "dense":
             raise _unsupported(section, key, "given", "weights are dense here, and nothing is rotated")
-    found = {repr(sorted(_compressed_weights(scheme).items())) for scheme in schemes}
+    found = {repr((sorted(_compressed_weights(scheme).items()), _inputs(scheme))) for scheme in schemes}
     if len(found) > 1:
         raise _unsupported(section, "config_groups", f"{len(schemes)} groups", "one form of weights for all is read")
     form = schemes[0].text("format", section.text("format"))
@@ -177,7 +180,24 @@ def _compressed(section: Fields) -> WeightFormat:
         False,
         has_zeros,
         "weight_scale",
+        "plain" if size or block_rows or has_zeros or element != "int8" else _inputs(schemes[0]),
         excluded,
+    )
+
+
+def _inputs(scheme: Fields) -> Inputs:
+    """What becomes of the inputs of int8 weights.
+
+    Asymmetric ones, and floats, are left as they are: so nothing is lost that the format would have rounded off.
+    """
+    given = scheme.values.get("input_activations")
+    if not isinstance(given, dict) or given.get("num_bits") != 8 or given.get("type", "int") != "int":
+        return "plain"
+    how = (given.get("dynamic", False), given.get("strategy"))
+    if given.get("symmetric", True) is not True:
+        return "plain"
+    return (
+        "own steps" if how in ((True, "token"), (True, None)) else "one step" if how == (False, "tensor") else "plain"
     )
 
 

@@ -26,24 +26,24 @@ from __future__ import annotations
 import math
 from bisect import insort
 from collections.abc import Callable, Iterator, KeysView, Sequence
-from dataclasses import replace
 from functools import partial
 
 from ...radix import pack
 from ..cache.prefix_cache import PrefixCache
-from ..cache.sharing import num_sole_blocks, sole_partner
+from ..cache.sharing import sole_partner
 from ..execute.batch import Batch, Extend
 from ..execute.prefill_cost import PrefillCost
-from ..kv_compress.budget import most_kept
 from ..request import Phase, Request
-from .admission import Outlook, OutputForecast, peak_demand
+from .admission import Outlook, OutputForecast
 from .candidate import Candidate, next_candidate
 from .detours import Detours
+from .outlooks import Outlooks
 from .preempted_line import PreemptedLine
+from .rope_switch import RopeSwitch, inherit, lengthen, outgrows
 from .share import share, share_after, waits_for_rows
 from .step_budget import StepBudget
 from .victim import cheapest_to_resume
-from .waiting_line import Waiting, WaitingLine
+from .waiting_line import WaitingLine
 
 
 class Scheduler:
@@ -68,6 +68,7 @@ class Scheduler:
         max_overtakes: int | None,
         max_wait_seconds: float,
         clock: Callable[[], float],
+        rope_switch: RopeSwitch,
     ) -> None:
         self._prefix_cache = prefix_cache
         self._loads = None if prefix_cache.tiers is None else prefix_cache.tiers.loads
@@ -78,6 +79,7 @@ class Scheduler:
         self._make_line = partial(
             WaitingLine, max_overtakes=max_overtakes, max_wait_seconds=max_wait_seconds, clock=clock
         )
+        self._rope_switch = rope_switch
         self._next_ticket = 0
         self._forecast = OutputForecast()
         self._unfinished: dict[Request, None] = {}
@@ -92,6 +94,7 @@ class Scheduler:
         self._waiting: WaitingLine = self._make_line()
         self._preempted = PreemptedLine()
         self._detours = Detours(self._prefix_cache, self._count_needed)
+        self._outlooks = Outlooks(self._prefix_cache, self._forecast, self._detours)
         self._late: list[Request] = []
         self.running: list[Request] = []
 
@@ -119,6 +122,7 @@ class Scheduler:
         for request in self._unfinished:
             request.phase = Phase.WAITING
             request.draft = []
+            lengthen(request)
             if request.admitted_before or request.num_output_tokens:
                 self._preempted.add(request)
             else:
@@ -126,6 +130,7 @@ class Scheduler:
 
     def add(self, request: Request) -> None:
         """Enqueues a request that fits the pool on its own (the engine has checked)."""
+        self._rope_switch.begin(request)
         self._take_up(request)
         self._waiting.add(request)
 
@@ -141,6 +146,8 @@ class Scheduler:
         preempted request where it finds no seat and no room. Else it waits in the line, and shares the prompt from
         there.
         """
+        self._recompute_outgrown()
+        inherit(child, parent)
         self._take_up(child)
         is_past_prompt = parent.phase is Phase.RUNNING and parent.num_computed_tokens >= parent.num_prompt_tokens
         if is_past_prompt and self._seat_fork(parent, child):
@@ -156,7 +163,7 @@ class Scheduler:
             return False
         if not self._prefix_cache.fork(parent, child):
             return False
-        if self._has_room([self._outlook(request) for request in (*self.running, child)]):
+        if self._outlooks.has_room([self._outlooks.of(request) for request in (*self.running, child)]):
             return True
         self._prefix_cache.release(child, keep=False)
         return False
@@ -242,6 +249,14 @@ class Scheduler:
         if self._loads is not None:
             self._loads.take_in(self._prefix_cache.supply.adopt)
         self._late += self._waiting.begin_step()
+        self._recompute_outgrown()
+
+    def _recompute_outgrown(self) -> None:
+        """Lets requests wait, as if preempted, whose keys are no longer those of their length."""
+        for request in [request for request in self.running if outgrows(request)]:
+            self.current = request
+            self._stand_back(request)
+            lengthen(request)
 
     def _budget(self, decodes: bool) -> StepBudget:
         """Of a step in which a request decodes, or none."""
@@ -287,21 +302,21 @@ class Scheduler:
                 self.num_pins_given_up += 1
                 continue
             victim = cheapest_to_resume(self.running, self._prefix_cache)
-            self._preempt(victim)
+            self._stand_back(victim)
+            victim.usage.num_preemptions += 1
+            self.num_preemptions += 1
+            self._forecast.was_wrong()
             if victim is request:
                 return False
             extends[:] = [other for other in extends if other.request is not victim]
         return True
 
-    def _preempt(self, victim: Request) -> None:
-        self.running.remove(victim)
-        self._prefix_cache.release(victim)
-        victim.phase = Phase.WAITING
-        victim.draft = []
-        victim.usage.num_preemptions += 1
-        self.num_preemptions += 1
-        self._forecast.was_wrong()
-        self._preempted.add(victim)
+    def _stand_back(self, request: Request) -> None:
+        self.running.remove(request)
+        self._prefix_cache.release(request)
+        request.phase = Phase.WAITING
+        request.draft = []
+        self._preempted.add(request)
 
     # -- admission ---------------------------------------------------------------------------------------------
 
@@ -320,19 +335,21 @@ class Scheduler:
                 return
             request = self.current = candidate.request
             if admitted is None:
-                outlooks = {other: self._outlook(other) for other in self.running}
+                outlooks = {other: self._outlooks.of(other) for other in self.running}
             else:
-                outlooks[admitted.request] = self._outlook_of(admitted)  # it has the blocks now that were missing
+                outlooks[admitted.request] = self._outlooks.of_candidate(
+                    admitted
+                )  # it has the blocks now that were missing
             if request.explain_cache and not request.admitted_before:
                 request.found = self._prefix_cache.explain(request)
             donor = self._prefix_cache.lease(request, self.running)
             partner = sole_partner(self._prefix_cache, request, self.running)
             if partner is not None:
-                outlooks[partner] = self._outlook(partner)  # what it held alone it shares now
-            outlooks[request] = self._outlook_of(candidate)
-            place = self._place_for_one(candidate.passed)
+                outlooks[partner] = self._outlooks.of(partner)  # what it held alone it shares now
+            outlooks[request] = self._outlooks.of_candidate(candidate)
+            place = self._outlooks.place_for_one(candidate.passed)
             start = request.num_computed_tokens + (0 if donor is None else donor.num_tokens)
-            fits = not self.running or self._has_room([*outlooks.values(), *place])
+            fits = not self.running or self._outlooks.has_room([*outlooks.values(), *place])
             if not fits or budget.room(request, start) == 0:
                 self._prefix_cache.release(request, keep=False)
                 return
@@ -341,33 +358,6 @@ class Scheduler:
             self._start(candidate)
             admitted = candidate
             yield request
-
-    def _has_room(self, outlooks: list[Outlook]) -> bool:
-        """Whether all of them can grow to their expected ends, and what detours have left in the tree can stay."""
-        room = self._prefix_cache.supply.num_available_blocks - peak_demand(outlooks, self._prefix_cache.block_size)
-        return room >= 0 and self._detours.fit(room) and self._prefix_cache.fits_windows(one.length for one in outlooks)
-
-    def _outlook(self, request: Request) -> Outlook:
-        remaining = request.remaining_tokens
-        if not request.length_is_known:
-            remaining = self._forecast.remaining(request.num_output_tokens, request.max_tokens)
-        num_held = len(request.blocks) * self._prefix_cache.block_size
-        missing = request.num_tokens - request.num_dropped_tokens - num_held
-        returned = 0 if request in self._detours else num_sole_blocks(self._prefix_cache, request)
-        most = most_kept(request)
-        if most is not None and missing + remaining > most - num_held:
-            return Outlook(remaining, most - num_held, returned, grows=False)
-        return Outlook(remaining, missing, returned, length=request.num_tokens + remaining)
-
-    def _outlook_of(self, candidate: Candidate) -> Outlook:
-        """What a request on a detour computes is to stay until the walk comes by."""
-        outlook = self._outlook(candidate.request)
-        return replace(outlook, returned=0) if candidate.passed else outlook
-
-    def _place_for_one(self, passed: list[Waiting]) -> list[Outlook]:
-        """The longest that one of those passed may grow: there is to be room for them, one after the other."""
-        longest = max(passed, key=lambda entry: entry.request.num_tokens + entry.request.max_tokens, default=None)
-        return [] if longest is None else [self._outlook(longest.request)]
 
     def _start(self, candidate: Candidate) -> None:
         request = candidate.request

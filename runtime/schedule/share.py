@@ -24,7 +24,10 @@ def share(request: Request, budget: int) -> Extend | None:
         return None
     draft: list[int] = []
     if num_tokens == request.num_uncomputed_tokens:
-        draft = request.draft[: min(budget - num_tokens, max(0, request.remaining_tokens - 1))]
+        room = min(budget - num_tokens, request.remaining_tokens - 1)
+        if request.switches_at is not None:  # what lies beyond is decided by other keys
+            room = min(room, request.switches_at - request.num_tokens)
+        draft = request.draft[: max(0, room)]
     logits_from = request.num_tokens - 1
     wanted = request.sampling.prompt_logprobs_from
     if wanted is not None and is_scored:
@@ -48,6 +51,8 @@ def share_after(extend: Extend, span: slice, budget: int) -> Extend | None:
         num_tokens = min(request.num_tokens - start, budget)
         return Extend(request, start, num_tokens, [], request.num_tokens - 1) if num_tokens > 0 else None
     goes_on = span.start < span.stop and request.remaining_tokens > 1
+    if request.switches_at is not None and start >= request.switches_at:  # its keys are computed again first
+        goes_on = False
     return Extend(request, start, 1, [], start, unread=span.start) if goes_on and budget > 0 else None
 
 

@@ -1,4 +1,4 @@
-"""int8 and fp8 KV: every path stores the same bytes, and attention over them is right against float64."""
+"""int8, fp8 and int4 KV: every path stores the same bytes, and attention over them is right against float64."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from phloem.kernels import FP8, attention, bytes_per_head, ops
+from phloem.kernels import FP8, INT4, attention, bytes_per_head, ops, scale_type, stored_dim
 from phloem.kernels.plain import ops as reference
+from phloem.kernels.plain.rounding import quantise_heads, widen_heads
 
 from .rounding import assert_within
 
 Batches = Callable[..., Any]
 
-STORED = [torch.int8, FP8]
+STORED = [torch.int8, FP8, INT4]
+NAN_WORD = 0x7FC07FC0  # a scale and a middle that are none
 SHAPES = {
     "decode": ([1, 1], [50, 17], (6, 2, 32), 16),
     "mixed": ([1, 20, 3], [200, 133, 65], (4, 2, 64), 16),
@@ -28,7 +30,7 @@ SHAPES = {
 TRITON_SHAPES = {name: SHAPES[name] for name in ("decode", "token blocks", "padded head")}
 
 
-@pytest.fixture(params=STORED, ids=["int8", "fp8"])
+@pytest.fixture(params=STORED, ids=["int8", "fp8", "int4"])
 def stored(request: pytest.FixtureRequest) -> torch.dtype:
     dtype: torch.dtype = request.param
     return dtype
@@ -46,11 +48,11 @@ def rounded(cache: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
     """(stored, scales, what they stand for) of a float cache; NaN slots become arbitrary bytes and NaN scales."""
     blocks, heads, block_size, head_dim = cache.shape
     flat = cache.nan_to_num(7.0).transpose(1, 2).reshape(-1, heads, head_dim)
-    levels, scale = reference.quantise_heads(flat, dtype)
-    levels = levels.view(torch.int8).view(blocks, block_size, heads, head_dim).transpose(1, 2).contiguous().view(dtype)
+    levels, scale = quantise_heads(flat, dtype)
+    levels = levels.view(torch.int8).view(blocks, block_size, heads, -1).transpose(1, 2).contiguous().view(dtype)
     scales = scale.view(blocks, block_size, heads).transpose(1, 2).contiguous()
-    scales[cache.isnan().any(-1)] = torch.nan
-    return levels, scales, levels.float() * scales[..., None]
+    scales.view(torch.int32)[cache.isnan().any(-1)] = NAN_WORD
+    return levels, scales, widen_heads(levels, scales)
 
 
 @pytest.mark.parametrize("path", ["cpu", "triton"])
@@ -66,21 +68,26 @@ def test_every_path_stores_the_same_bytes_and_no_others(
     k, v = (x.unflatten(-1, (num_kv_heads, head_dim)) for x in fused.to(place).chunk(2, -1))
     slots = torch.randperm(48)[:24].to(place)
     slots[1] = -1
-    shape = (48 // block_size, num_kv_heads, block_size, head_dim)
+    shape = (48 // block_size, num_kv_heads, block_size, stored_dim(head_dim, stored))
     caches = [torch.full(shape, 77, dtype=torch.int8, device=place).view(stored) for _ in range(4)]
-    scales = [torch.full(shape[:3], torch.nan, device=place) for _ in range(4)]
+    scales = [torch.full(shape[:3], NAN_WORD, dtype=torch.int32, device=place) for _ in range(4)]
+    scales = [words.view(scale_type(stored)) for words in scales]
     write_with(path)(k, v, *caches[:2], slots, *scales[:2])
     reference.write_kv(k, v, *caches[2:], slots, *scales[2:])
     for i in (0, 1):
         assert torch.equal(caches[i].view(torch.int8), caches[i + 2].view(torch.int8))
-        assert torch.equal(scales[i].nan_to_num(-1.0), scales[i + 2].nan_to_num(-1.0))
-    assert int((~scales[0].isnan()).sum()) == 23 * num_kv_heads
+        assert torch.equal(scales[i].view(torch.int32), scales[i + 2].view(torch.int32))
+    assert int((scales[0].view(torch.int32) != NAN_WORD).sum()) == 23 * num_kv_heads
 
 
 def test_a_stored_number_is_off_by_half_a_step_at_most(stored: torch.dtype) -> None:
     x = torch.randn(500, 3, 64) * torch.logspace(-8, 8, 500)[:, None, None]
-    levels, scale = reference.quantise_heads(x, stored)
-    error = (levels.float() * scale[..., None] - x).abs()
+    levels, scale = quantise_heads(x, stored)
+    error = (widen_heads(levels, scale) - x).abs()
+    if stored == INT4:  # scale and middle are rounded by a 256th, and the ends of the range with them
+        most = x.abs().amax(-1, keepdim=True)
+        assert (error <= 0.501 * (x.amax(-1) - x.amin(-1))[..., None] / 15 * (1 + 2**-8) + most * 2**-7).all()
+        return
     step = scale[..., None].expand_as(x)
     if stored == FP8:  # eight steps to a power of two, and no finer than 2^-9
         step = step * torch.maximum(torch.exp2(torch.floor(torch.log2((x / step).abs())) - 3), torch.tensor(2.0**-9))
@@ -103,7 +110,7 @@ def test_cpu_attention_agrees_with_float64(
         assert_within(found, widened.exact(**given), widened.bound(**given))
     # and what rounding the cache changes is bounded by the steps of its keys and values
     far = (out.double() - batch.exact(**given)).abs().max()
-    assert far <= (0.05 if stored == torch.int8 else 0.25)
+    assert far <= {torch.int8: 0.05, FP8: 0.25, INT4: 0.6}[stored]
 
 
 def test_bits_do_not_depend_on_the_batch(stored: torch.dtype, make_batch: Batches) -> None:
@@ -156,7 +163,7 @@ def test_triton_attention_agrees_with_float64(
     assert_within(out, widened.exact(0.2), widened.bound(0.2))
 
 
-def test_a_token_takes_a_byte_a_number_and_a_scale(stored: torch.dtype) -> None:
-    levels, scale = reference.quantise_heads(torch.randn(1, 1, 64), stored)
-    assert bytes_per_head(64, stored) == levels.nbytes + scale.nbytes == 68
+def test_a_token_takes_a_byte_or_half_a_number_and_a_scale(stored: torch.dtype) -> None:
+    levels, scale = quantise_heads(torch.randn(1, 1, 64), stored)
+    assert bytes_per_head(64, stored) == levels.nbytes + scale.nbytes == (36 if stored == INT4 else 68)
     assert bytes_per_head(64, torch.float32) == np.float32().nbytes * 64

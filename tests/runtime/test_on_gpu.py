@@ -118,14 +118,14 @@ def test_greedy_answers_through_adapters_are_the_cpus(adapters: dict[str, str], 
     assert adapted_answers(adapters, device="cuda", dtype="float32", **settings) == on_the_cpu
 
 
-@pytest.mark.parametrize("kv_dtype", ["auto", "int8", "fp8"])
+@pytest.mark.parametrize("kv_dtype", ["auto", "int8", "fp8", "int4"])
 def test_in_bf16_the_engine_answers_whatever_its_kv(kv_dtype: str) -> None:
     for params in (GREEDY, SAMPLED):
         for found in answers(device="cuda", kv_dtype=kv_dtype, params=params):
             assert all(len(ids) == params.max_tokens for ids in found[: len(PROMPTS)] if params is GREEDY)
 
 
-@pytest.mark.parametrize("kv_dtype", ["auto", "int8"])
+@pytest.mark.parametrize("kv_dtype", ["auto", "int8", "int4"])
 def test_deterministic_answers_have_the_same_bits_alone_together_in_chunks_and_cached(kv_dtype: str) -> None:
     """Down to the last bit of every log-probability, sampled at that."""
     params = replace(SAMPLED, max_tokens=24, logprobs=0)

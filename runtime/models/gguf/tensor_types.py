@@ -45,6 +45,7 @@ class Form:
     element: Element
     size: int
     has_offsets: bool = False
+    rounds_inputs: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import phloem as ph
+from phloem.kernels import INT4
 from phloem.runtime.config import EngineConfig
 from phloem.runtime.execute.kv_cache import KVCache
 from phloem.runtime.execute.loading import LoadedModel, load
@@ -51,7 +52,7 @@ def latent_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("kind", ["auto", "int8", "fp8", "latents"])
+@pytest.mark.parametrize("kind", ["auto", "int8", "fp8", "int4", "latents"])
 def test_what_was_loaded_gives_the_bits_of_what_was_computed(kind: str, latent_model: Path, tmp_path: Path) -> None:
     model, kv_dtype = (str(latent_model), "auto") if kind == "latents" else ("nano", kind)
     config: dict[str, object] = {"model": model, "device": "cpu", "kv_dtype": kv_dtype}
@@ -65,7 +66,7 @@ def test_what_was_loaded_gives_the_bits_of_what_was_computed(kind: str, latent_m
         assert num_loaded >= 4
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int8, torch.float8_e4m3fn], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int8, torch.float8_e4m3fn, INT4], ids=str)
 @pytest.mark.parametrize("num_parts", [1, 2])
 def test_blocks_come_back_byte_for_byte(dtype: torch.dtype, num_parts: int) -> None:
     """Odd sizes included, whose rows are no whole words."""

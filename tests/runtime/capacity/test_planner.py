@@ -19,7 +19,7 @@ from phloem.runtime.execute.loading import KV_DTYPES, allocate_pool, load
 from phloem.runtime.execute.window_kv import WindowKV
 from phloem.runtime.models import Decoder, ModelConfig, count_parameters, read_adapter
 from phloem.runtime.models.weights import TORCH_TYPES
-from phloem.runtime.number_types import KV_BYTES, KVNumberType, NumberType
+from phloem.runtime.number_types import KV_BITS, KVNumberType, NumberType
 
 from ..models.decoder_cases import CASES
 from ..models.oracle import save_random_model
@@ -106,7 +106,7 @@ def test_on_a_cpu_a_model_is_counted_as_the_engine_keeps_it() -> None:
     assert capacity.weight_bytes < 0.51 * plan(decoder.config, pool_bytes=1, weight_dtype="float32").weight_bytes
 
 
-@pytest.mark.parametrize("kv_type", KV_BYTES)
+@pytest.mark.parametrize("kv_type", KV_BITS)
 def test_pool_bytes_are_what_the_cache_takes(llama_8b: ModelConfig, kv_type: KVNumberType) -> None:
     capacity = plan(llama_8b, pool_bytes=10**8, block_size=16, kv_dtype=kv_type)
     cache = KVCache(

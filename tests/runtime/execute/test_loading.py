@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import torch
 
 from phloem.errors import ConfigError
 from phloem.runtime.config import EngineConfig
 from phloem.runtime.execute.kv_cache import KVCache
-from phloem.runtime.execute.loading import load, pool_size
+from phloem.runtime.execute.loading import pool_size
 from phloem.runtime.models import ModelConfig, resolve_model
-
-from ..models.oracle import save_random_model
 
 GPU = torch.device("cuda", 0)
 FREE = 8 << 30
@@ -44,16 +40,3 @@ def test_a_gpus_pool_is_a_share_of_what_is_free_behind_the_weights(model: ModelC
 def test_a_share_is_above_nothing_and_at_most_all(share: float) -> None:
     with pytest.raises(ConfigError, match=r"kv_memory_share: .* must be in \(0, 1\]"):
         EngineConfig(kv_memory_share=share)
-
-
-def test_the_log_says_that_long_factors_hold_for_short_sequences(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    factors = {"short_factor": [1.0] * 4, "long_factor": [2.0] * 4, "original_max_position_embeddings": 64}
-    rope = {"rope_type": "longrope", "rope_theta": 1e4, **factors}
-    options = {"rope_parameters": rope, "original_max_position_embeddings": 64}
-    save_random_model(tmp_path, "Phi3ForCausalLM", options)
-    load(EngineConfig(tmp_path, device="cpu", max_model_len=64))
-    assert "longrope" not in caplog.text
-    load(EngineConfig(tmp_path, device="cpu"))
-    assert "transformers takes the short ones below 64 tokens; max_model_len=64 does too" in caplog.text

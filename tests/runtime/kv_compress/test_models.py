@@ -152,7 +152,7 @@ def _said(completion: ph.Completion) -> list[tuple[int, float]]:
     ),
     st.sampled_from([1, 4, 16]),
     st.sampled_from([11, 64, 4096]),
-    st.sampled_from(["auto", "auto", "int8", "fp8"]),
+    st.sampled_from(["auto", "auto", "int8", "fp8", "int4"]),
     st.booleans(),
 )
 def test_bits_do_not_depend_on_the_cache_the_chunks_or_the_company(

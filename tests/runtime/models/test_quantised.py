@@ -49,7 +49,7 @@ def test_text_does_not_depend_on_batch_or_chunks(quantise: str) -> None:
     assert texts(PROMPTS, quantise=quantise, max_running_requests=1) == together
 
 
-@pytest.mark.parametrize("kv_dtype", ["int8", "fp8"])
+@pytest.mark.parametrize("kv_dtype", ["int8", "fp8", "int4"])
 def test_quantised_kv_writes_nearly_the_text_of_fp32(kv_dtype: str, plain: list[tuple[int, ...]]) -> None:
     found = texts(PROMPTS, kv_dtype=kv_dtype)
     assert agreement(found, plain) >= 0.5
@@ -58,19 +58,20 @@ def test_quantised_kv_writes_nearly_the_text_of_fp32(kv_dtype: str, plain: list[
     assert texts(PROMPTS, kv_dtype=kv_dtype, block_size=1, max_running_requests=1) == found
 
 
-def test_a_copied_block_keeps_its_scales() -> None:
+@pytest.mark.parametrize("kv_dtype", ["int8", "int4"])
+def test_a_copied_block_keeps_its_scales(kv_dtype: str) -> None:
     """A prefix that ends within a block is copied; read with the scales of another block it would be noise."""
     prompt = "The invoice of Grimund Group says that the order was"
-    with ph.Engine(device="cpu", kv_dtype="int8", check_invariants=True) as engine:
+    with ph.Engine(device="cpu", kv_dtype=kv_dtype, check_invariants=True) as engine:
         cold = [c.token_ids for c in engine.generate([prompt + " late", prompt + " early"], GREEDY)]
         warm = engine.generate([prompt + " early", prompt + " late"], GREEDY)
         assert [c.token_ids for c in warm] == cold[::-1]
         assert min(c.usage.cached_tokens for c in warm) > 0
 
 
-def test_a_pool_of_one_byte_numbers_holds_nearly_four_times_the_tokens() -> None:
+def test_a_pool_of_rounded_numbers_holds_as_many_more_tokens() -> None:
     sizes = {}
-    for kv_dtype in ("auto", "int8", "fp8"):
+    for kv_dtype in ("auto", "int8", "fp8", "int4"):
         config = EngineConfig(device="cpu", kv_dtype=kv_dtype, kv_memory_bytes=4 << 20)  # type: ignore[arg-type]  # literals
         pool = allocate_pool(config, load(config))
         scales = [tensor for tensor in (*pool.key_scales, *pool.value_scales) if tensor is not None]
@@ -78,6 +79,7 @@ def test_a_pool_of_one_byte_numbers_holds_nearly_four_times_the_tokens() -> None
         sizes[kv_dtype] = pool.num_blocks
     head_dim = load(EngineConfig(device="cpu")).decoder.config.head_dim
     assert sizes["int8"] == sizes["fp8"] >= int(sizes["auto"] * 4 * head_dim / (head_dim + 4))
+    assert sizes["int4"] >= int(sizes["auto"] * 4 * head_dim / (head_dim / 2 + 4))
 
 
 def test_latents_are_not_rounded(tmp_path: Path) -> None:

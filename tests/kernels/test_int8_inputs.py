@@ -1,0 +1,94 @@
+"""int8 by int8: rows are rounded as the format says, sums are exact, and a row's bits are its own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from phloem.kernels import Grouped, LinearWeight, device_grouped, ops, pack_grouped
+from phloem.kernels.plain import ops as reference
+from phloem.kernels.plain.rounding import quantise_rows
+
+SHAPES = [(33, 40), (20, 1281), (70, 96)]
+STEPS = [0.0, 0.02]
+
+
+def random_weight(shape: tuple[int, int], input_step: float) -> Grouped:
+    numbers = torch.randint(-128, 128, shape).to(torch.int8)
+    return Grouped("int8", numbers, torch.rand(shape[0], 1) / 100, input_step=input_step)
+
+
+def random_rows(num_rows: int, num_inputs: int) -> Tensor:
+    x = torch.randn(num_rows, num_inputs) * torch.logspace(-3, 3, num_rows)[:, None]
+    x[1] = 0
+    x[2, :4] = torch.tensor([127.5, 0.5, 1.5, -2.5])  # ties, by their own step of 1
+    x[2, 4:] = 0
+    return x
+
+
+def published(x: Tensor, weight: Grouped, bias: Tensor, input_step: float) -> Tensor:
+    """compressed-tensors: `scale = max |x| / (255 / 2)`, `q = clamp(round(x / scale), -128, 127)`, in fp32."""
+    scale = torch.tensor(input_step) if input_step else x.abs().amax(1, keepdim=True) / torch.tensor(255 / 2)
+    whole = torch.clamp(torch.round(x / torch.where(scale == 0, 1.0, scale)), -128, 127)
+    return (whole.double() * scale) @ weight.exact().T + bias
+
+
+@pytest.fixture(params=SHAPES, ids=str)
+def shape(request: pytest.FixtureRequest) -> tuple[int, int]:
+    torch.manual_seed(4)
+    found: tuple[int, int] = request.param
+    return found
+
+
+@pytest.mark.parametrize("input_step", STEPS)
+def test_products_on_the_cpu_are_those_of_the_format(shape: tuple[int, int], input_step: float) -> None:
+    weight, bias, x = random_weight(shape, input_step), torch.randn(shape[0]), random_rows(25, shape[1])
+    packed = pack_grouped(weight, bias, rounds_inputs=True)
+    found = ops.linear(x, packed)
+    torch.testing.assert_close(found.double(), published(x, weight, bias, input_step), rtol=4e-7, atol=1e-6)
+    torch.testing.assert_close(found, reference.linear(x, packed), rtol=2e-7, atol=2e-7)
+    assert torch.equal(packed.matrix(), weight.widen(torch.float32))
+    for num_rows in (1, 2, 7):
+        assert torch.equal(ops.linear(x[3 : 3 + num_rows], packed), found[3 : 3 + num_rows])
+
+
+@pytest.mark.parametrize("spoilt", [torch.nan, torch.inf])
+@pytest.mark.parametrize("input_step", STEPS)
+def test_a_row_that_is_no_number_gives_none_and_spoils_no_other(input_step: float, spoilt: float) -> None:
+    weight, x = random_weight((20, 40), input_step), torch.randn(3, 40)
+    x[1, 7] = spoilt
+    found = ops.linear(x, pack_grouped(weight))
+    assert found[1].isnan().all()
+    assert found[::2].isfinite().all()
+
+
+def laid_out(weight: Grouped, bias: Tensor, device: torch.device) -> LinearWeight:
+    stored, groups = device_grouped.lay_out(weight, torch.float16)
+    assert groups.factors is not None
+    groups = replace(groups, factors=groups.factors.to(device))
+    return LinearWeight(stored.to(device), bias.half().to(device), *weight.numbers.shape, True, groups=groups)
+
+
+@pytest.mark.parametrize("input_step", STEPS)
+def test_triton_rounds_to_the_same_numbers(shape: tuple[int, int], input_step: float, device: torch.device) -> None:
+    from phloem.kernels.triton.int8 import quantised
+
+    x = random_rows(9, shape[1]).to(device)
+    for found, expected in zip(quantised(x, input_step), quantise_rows(x, input_step), strict=True):
+        assert torch.equal(found, expected)
+
+
+@pytest.mark.parametrize("num_rows", [0, 5, 70])
+def test_triton_multiplies_as_the_twin(shape: tuple[int, int], num_rows: int, device: torch.device) -> None:
+    from phloem.kernels.triton import grouped as triton_grouped
+
+    weight = laid_out(random_weight(shape, 0.0), torch.randn(shape[0]), device)
+    x = torch.randn(num_rows, shape[1]).half().to(device)
+    found = triton_grouped.linear(x, weight)
+    torch.testing.assert_close(found, reference.linear(x, weight), rtol=1e-3, atol=1e-3)
+    if num_rows == 70:
+        for first, count in ((0, 1), (33, 20), (5, 64)):
+            assert torch.equal(triton_grouped.linear(x[first : first + count], weight), found[first : first + count])
