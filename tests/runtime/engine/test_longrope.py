@@ -19,14 +19,15 @@ from phloem.runtime.engine.engine_core import EngineCore
 from phloem.runtime.execute.loading import load
 from phloem.runtime.models import resolve_model
 
-from ..models.test_models import Oracle, _longrope, assert_likeliest, save_random_model
+from ..models.decoder_shapes import longrope
+from ..models.oracle import Oracle, assert_likeliest, save_random_model
 
 ORIGINAL, LONGEST = 40, 160
 OPTIONS = {
     "vocab_size": 1280,
     "max_position_embeddings": LONGEST,
     "original_max_position_embeddings": ORIGINAL,
-    "rope_parameters": _longrope(ORIGINAL),
+    "rope_parameters": longrope(ORIGINAL),
 }
 
 
@@ -170,7 +171,7 @@ def test_prompts_are_scored_and_pinned_by_their_length(published: Oracle) -> Non
     [
         ({}, None, ORIGINAL),
         ({}, ORIGINAL, None),
-        ({"rope_parameters": {**_longrope(ORIGINAL), "long_factor": _longrope(1)["short_factor"]}}, None, None),
+        ({"rope_parameters": {**longrope(ORIGINAL), "long_factor": longrope(1)["short_factor"]}}, None, None),
     ],
     ids=["both are served", "short ones alone", "no difference"],
 )

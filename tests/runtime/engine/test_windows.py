@@ -19,7 +19,8 @@ from phloem.runtime.execute.loading import load, pool_size
 from phloem.runtime.request import SamplingParams
 
 from ..fakes import FakeDecoder, fake_engine
-from ..models.test_models import CASES, Oracle, save_random_model
+from ..models.decoder_cases import CASES
+from ..models.oracle import Oracle, save_random_model
 from ..traffic import check_traffic
 from ..windowed_fake import WindowedFakeConfig, WindowedFakeDecoder
 from .test_run_ahead import ALL_PARAMS, PROMPTS, ask, params_of, truth

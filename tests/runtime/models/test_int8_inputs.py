@@ -16,8 +16,9 @@ from phloem.kernels import LinearWeight
 from phloem.runtime.capacity.planner import plan
 from phloem.runtime.models import Decoder
 
+from .decoder_shapes import QWEN3_MOE
+from .oracle import PagedRun, random_ids
 from .published import FORMATS, Format, publish
-from .test_models import QWEN3_MOE, PagedRun, random_ids
 
 LLAMA = {"hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 4}
 STEP = 0.03
