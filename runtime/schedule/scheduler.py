@@ -152,9 +152,7 @@ class Scheduler:
             self._waiting.add(child)
 
     def _seat_fork(self, parent: Request, child: Request) -> bool:
-        if len(self.running) >= self._max_running_requests:
-            return False
-        if not self._prefix_cache.fork(parent, child):
+        if len(self.running) >= self._max_running_requests or not self._prefix_cache.fork(parent, child):
             return False
         if self._has_room([self._outlook(request) for request in (*self.running, child)]):
             return True
@@ -345,7 +343,7 @@ class Scheduler:
     def _has_room(self, outlooks: list[Outlook]) -> bool:
         """Whether all of them can grow to their expected ends, and what detours have left in the tree can stay."""
         room = self._prefix_cache.supply.num_available_blocks - peak_demand(outlooks, self._prefix_cache.block_size)
-        return room >= 0 and self._detours.fit(room) and self._prefix_cache.fits_windows(one.length for one in outlooks)
+        return room >= 0 and self._detours.fit(room) and self._prefix_cache.fits_windows(one.own for one in outlooks)
 
     def _outlook(self, request: Request) -> Outlook:
         remaining = request.remaining_tokens
@@ -353,11 +351,13 @@ class Scheduler:
             remaining = self._forecast.remaining(request.num_output_tokens, request.max_tokens)
         num_held = len(request.blocks) * self._prefix_cache.block_size
         missing = request.num_tokens - request.num_dropped_tokens - num_held
-        returned = 0 if request in self._detours else num_sole_blocks(self._prefix_cache, request)
+        sole = num_sole_blocks(self._prefix_cache, request)
+        returned = 0 if request in self._detours else sole
         most = most_kept(request)
         if most is not None and missing + remaining > most - num_held:
             return Outlook(remaining, most - num_held, returned, grows=False)
-        return Outlook(remaining, missing, returned, length=request.num_tokens + remaining)
+        grown = -(-(missing + remaining) // self._prefix_cache.block_size)
+        return Outlook(remaining, missing, returned, own=sole + grown)
 
     def _outlook_of(self, candidate: Candidate) -> Outlook:
         """What a request on a detour computes is to stay until the walk comes by."""
