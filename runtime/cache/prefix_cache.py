@@ -181,9 +181,9 @@ class PrefixCache:
             self._kv_cache.scatter(request.blocks, self._kept.pop(request))
         return True
 
-    def fits_windows(self, lengths: Iterable[int]) -> bool:
-        """Whether requests of these lengths can run side by side, as far as layers with a window are concerned."""
-        return self.windows is None or self.windows.fits(lengths)
+    def fits_windows(self, own: Iterable[int]) -> bool:
+        """Whether there are slots for windows of requests that run side by side; see `WindowStore.fits`."""
+        return self.windows is None or self.windows.fits(own)
 
     def plan_states(self, extends: Sequence[Extend]) -> None:
         """Slots for the states of a step, of a model with recurrent layers; what an earlier step had left is free."""

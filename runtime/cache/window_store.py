@@ -69,7 +69,7 @@ class WindowStore:
         self._max_batch_tokens = max_batch_tokens
         self._keeps = keeps
         self._free = list(range(num_slots - 1, EMPTY, -1))
-        self._holders = [0] * num_blocks
+        self._holders: npt.NDArray[np.int32] = np.zeros(num_blocks, np.int32)
         self._is_kept = bytearray(num_blocks)  # whether a block is in the window of a resume point
         self._passed: dict[int, None] = {}  # blocks that none holds, next to go first
         self._kept: dict[int, None] = {}  # the same, in the window of a resume point
@@ -103,10 +103,13 @@ class WindowStore:
         """The first block whose keys are needed to go on after `num_tokens`."""
         return max(0, num_tokens - self.window + 1) // self._block_size
 
-    def fits(self, lengths: Iterable[int]) -> bool:
-        """Whether there are slots for the windows of requests of these lengths, besides those for a step's tokens."""
-        needed = sum(min(self.num_needed_each, -(-length // self._block_size)) for length in lengths)
-        return needed <= room_for_windows(self.num_slots, self._block_size, self._max_batch_tokens)
+    def fits(self, own: Iterable[int]) -> bool:
+        """Whether there are slots for the windows of requests, besides those for a step's tokens.
+
+        own: how many blocks each will have in the end that it does not share now. What is shared is counted once.
+        """
+        needed = np.count_nonzero(self._holders > 1) + sum(min(self.num_needed_each, count) for count in own)
+        return bool(needed <= room_for_windows(self.num_slots, self._block_size, self._max_batch_tokens))
 
     # -- resuming ----------------------------------------------------------------------------------------------
 
@@ -221,7 +224,7 @@ class WindowStore:
         slot = int(self.slot_of[source])
         if source == target or slot == NONE:
             return
-        holders, is_kept, is_end = self._holders[source], self._is_kept[source], source in self._ends
+        holders, is_kept, is_end = int(self._holders[source]), self._is_kept[source], source in self._ends
         self._lose_slot(source)
         if self.slot_of[target] == NONE:
             self.slot_of[target] = slot
@@ -240,7 +243,7 @@ class WindowStore:
         self._held.clear()
         self._points.clear()
         self._resumed.clear()
-        self._holders = [0] * len(self._holders)
+        self._holders[:] = 0
         is_left = np.zeros(len(self.slot_of), bool)
         is_left[list(blocks)] = True
         self.slot_of[~is_left] = NONE
@@ -270,7 +273,7 @@ class WindowStore:
                 assert begin <= self.first_block(request.num_computed_tokens), "a request does not hold its window"
                 assert end == len(request.blocks), "a request does not hold its last blocks"
                 held.update(request.blocks[begin:end])
-        assert held == +Counter(dict(enumerate(self._holders))), "a block's holders are miscounted"
+        assert held == +Counter(dict(enumerate(self._holders.tolist()))), "a block's holders are miscounted"
         assert held.keys() <= set(slotted), "a block that is held has no slot"
         assert self._passed.keys() == {one for one in slotted if not held[one] and not self._is_kept[one]}
         assert self._kept.keys() == {one for one in slotted if not held[one] and self._is_kept[one]}

@@ -285,7 +285,7 @@ def table(capacity: CapacityPlan) -> str:
             else []
         ),
         *(
-            [("windows", f"{capacity.num_slots:,} blocks of {_bytes(capacity.slot_bytes)}, of layers with a window")]
+            [("windows", f"{capacity.num_slots:,} slots of {_bytes(capacity.slot_bytes)}, of layers with a window")]
             if capacity.num_slots
             else []
         ),
@@ -310,10 +310,11 @@ def _length(context_len: int, sizes: KVSizes, window: int, block_size: int, pref
     # at least one block is a request's own: the last token's KV is never shared
     shared = min(prefix_len // block_size, each - 1)
     alone, sharing = sizes.num_blocks // each, max(0, sizes.num_blocks - shared) // (each - shared)
-    if sizes.num_slots:  # a window is counted for each, though some of it may be shared
-        slots = room_for_windows(sizes.num_slots, block_size, MAX_BATCH_TOKENS)
-        most = slots // min(each, most_blocks(window, block_size))
-        alone, sharing = min(alone, most), min(sharing, most)
+    if sizes.num_slots:
+        most = most_blocks(window, block_size)
+        room = room_for_windows(sizes.num_slots, block_size, MAX_BATCH_TOKENS)
+        alone = min(alone, room // min(each, most))
+        sharing = min(sharing, max(0, room - min(shared, most)) // min(each - shared, most))
     return LengthPlan(context_len, each, alone, sharing)
 
 

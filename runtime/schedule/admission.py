@@ -91,14 +91,14 @@ class Outlook:
             negative.
         returned: blocks that it holds now and no other request does: free or evictable when it ends.
         grows: False: what is missing is all that it will ever need.
-        length: tokens that it will have, of one that has dropped none.
+        own: blocks that it will have in the end and does not share now; of one that has dropped no keys.
     """
 
     remaining: int
     missing: int
     returned: int
     grows: bool = True
-    length: int = 0
+    own: int = 0
 
 
 def peak_demand(outlooks: Iterable[Outlook], block_size: int) -> int:

@@ -28,7 +28,7 @@ class Outlooks:
     def has_room(self, outlooks: list[Outlook]) -> bool:
         """Whether all of them can grow to their expected ends, and what detours have left in the tree can stay."""
         room = self._prefix_cache.supply.num_available_blocks - peak_demand(outlooks, self._prefix_cache.block_size)
-        fits_windows = self._prefix_cache.fits_windows(one.length for one in outlooks)
+        fits_windows = self._prefix_cache.fits_windows(one.own for one in outlooks)
         return room >= 0 and self._detours.fit(room) and fits_windows
 
     def of(self, request: Request) -> Outlook:
@@ -37,11 +37,13 @@ class Outlooks:
             remaining = self._forecast.remaining(request.num_output_tokens, request.max_tokens)
         num_held = len(request.blocks) * self._prefix_cache.block_size
         missing = request.num_tokens - request.num_dropped_tokens - num_held
-        returned = 0 if request in self._detours else num_sole_blocks(self._prefix_cache, request)
+        sole = num_sole_blocks(self._prefix_cache, request)
+        returned = 0 if request in self._detours else sole
         most = most_kept(request)
         if most is not None and missing + remaining > most - num_held:
             return Outlook(remaining, most - num_held, returned, grows=False)
-        return Outlook(remaining, missing, returned, length=request.num_tokens + remaining)
+        grown = -(-(missing + remaining) // self._prefix_cache.block_size)
+        return Outlook(remaining, missing, returned, own=sole + grown)
 
     def of_candidate(self, candidate: Candidate) -> Outlook:
         """What a request on a detour computes is to stay until the walk comes by."""

@@ -159,9 +159,7 @@ class Scheduler:
             self._waiting.add(child)
 
     def _seat_fork(self, parent: Request, child: Request) -> bool:
-        if len(self.running) >= self._max_running_requests:
-            return False
-        if not self._prefix_cache.fork(parent, child):
+        if len(self.running) >= self._max_running_requests or not self._prefix_cache.fork(parent, child):
             return False
         if self._outlooks.has_room([self._outlooks.of(request) for request in (*self.running, child)]):
             return True

@@ -203,7 +203,7 @@ def test_windows_are_planned_for_as_the_engine_makes_room_for_them(name: str, tm
     assert (capacity.num_blocks, capacity.num_slots) == (cache.num_blocks, cache.num_slots)
     taken = sum(tensor.nbytes for tensor in (*cache.keys, *cache.values))
     assert 0 <= (1 << 20) - taken < max(capacity.slot_bytes, capacity.block_size * capacity.kv_bytes_per_token)
-    assert f"{capacity.num_slots:,} blocks of" in table(capacity)
+    assert f"{capacity.num_slots:,} slots of" in table(capacity)
     layers = tuple(replace(layer, window=0) for layer in model.layers)
     without = plan(replace(model, layers=layers), pool_bytes=1 << 20, block_size=4, on_cpu=True)
     assert without.num_slots == 0 < without.num_blocks < capacity.num_blocks

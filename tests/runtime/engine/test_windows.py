@@ -117,6 +117,21 @@ def test_a_hit_that_a_window_cut_short_is_explained() -> None:
     assert "what follows is for 30 tokens, but keys of the window before them have made room" in explained.sentence
 
 
+@pytest.mark.parametrize(
+    ("prompts", "expected"), [([list(range(k, k + 30)) for k in range(6)], 3), ([[*range(30)]] * 6, 6)]
+)
+def test_a_window_that_is_shared_is_counted_once(prompts: list[list[int]], expected: int) -> None:
+    """15 slots for windows: of four blocks each, or of two that are their own and what all share."""
+    engine = windowed_engine(9, num_blocks=84)
+    for prompt in prompts:
+        engine.add(prompt, SamplingParams(max_tokens=4, temperature=0.0, ignore_eos=True))
+    most = 0
+    while engine.has_work:
+        engine.step()
+        most = max(most, engine.statistics().num_running)
+    assert most == expected
+
+
 def test_slots_are_reported() -> None:
     engine = windowed_engine(num_blocks=84)
     engine.generate(list(range(30)), GREEDY)
