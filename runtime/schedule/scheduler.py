@@ -253,7 +253,7 @@ class Scheduler:
         """Lets requests wait, as if preempted, whose keys are no longer those of their length."""
         for request in [request for request in self.running if outgrows(request)]:
             self.current = request
-            self._stand_back(request)
+            self._preempt(request)
             lengthen(request)
 
     def _budget(self, decodes: bool) -> StepBudget:
@@ -300,7 +300,7 @@ class Scheduler:
                 self.num_pins_given_up += 1
                 continue
             victim = cheapest_to_resume(self.running, self._prefix_cache)
-            self._stand_back(victim)
+            self._preempt(victim)
             victim.usage.num_preemptions += 1
             self.num_preemptions += 1
             self._forecast.was_wrong()
@@ -309,7 +309,7 @@ class Scheduler:
             extends[:] = [other for other in extends if other.request is not victim]
         return True
 
-    def _stand_back(self, request: Request) -> None:
+    def _preempt(self, request: Request) -> None:
         self.running.remove(request)
         self._prefix_cache.release(request)
         request.phase = Phase.WAITING
