@@ -163,8 +163,9 @@ class TokenizerJson:
             raise ModelError(f"{self._place}: expected token ids from 0 to {MAX_TOKENS - 1}, found {size - 1}")
         token_bytes = [b""] * size
         for piece, token_id in vocabulary.items():
-            if piece in added:
-                token_bytes[token_id] = b"" if added[piece]["special"] else piece.encode()
+            if piece in added:  # its ▁ is decoded as others' are
+                text = piece if is_byte_level else piece.replace(SPACE, " ")
+                token_bytes[token_id] = b"" if added[piece]["special"] else text.encode()
             elif is_byte_level:
                 token_bytes[token_id] = byte_level_bytes(piece, alphabet)
             elif piece != unknown:

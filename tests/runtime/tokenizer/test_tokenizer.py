@@ -225,6 +225,27 @@ def test_ordinary_added_tokens_are_text(tmp_path: Path) -> None:
     assert tokenizer.decode(tokenizer.encode("a <tool> b")) == "a <tool> b"
 
 
+def test_an_added_token_of_spaces_is_spaces(tmp_path: Path) -> None:
+    """As Gemma's are, and a converted user-defined ▁: the decoder replaces ▁ in these as well."""
+    metaspace_folder(tmp_path)
+    spec = json.loads((tmp_path / "tokenizer.json").read_text())
+    added = {
+        "content": "▁▁",
+        "special": False,
+        "normalized": False,
+        "single_word": False,
+        "lstrip": False,
+        "rstrip": False,
+    }
+    spec["added_tokens"].append({"id": 500, **added})
+    (tmp_path / "tokenizer.json").write_text(json.dumps(spec))
+    tokenizer, peer = Tokenizer.from_folder(tmp_path), tokenizers.Tokenizer.from_str(json.dumps(spec))
+    token_id = peer.token_to_id("▁▁")
+    begin = peer.encode("a", add_special_tokens=False).ids
+    assert peer.decode([*begin, token_id]) == "a  "
+    assert tokenizer.token_bytes(token_id) == b"  "
+
+
 def test_added_tokens_beyond_the_sentencepiece_model(tmp_path: Path) -> None:
     sentencepiece_folder(tmp_path, dummy_prefix=False, user_defined=False)
     (tmp_path / "added_tokens.json").write_text(json.dumps({"<|tool|>": 430}))
