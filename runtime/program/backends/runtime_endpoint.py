@@ -85,7 +85,12 @@ class RuntimeEndpoint:
             ERRORS,
         )
         self._model = model
-        self._tokenizer = RemoteTokenizer(replace(self._client, timeout=min(timeout, QUESTION_SECONDS)))
+        hints = {
+            **self._client.hints,
+            404: "is it phloem's? The servers of others are phloem.OpenAI(model, base_url=…)",
+        }
+        asked = replace(self._client, timeout=min(timeout, QUESTION_SECONDS), hints=hints)
+        self._tokenizer = RemoteTokenizer(asked)
 
     @property
     def tokenizer(self) -> RemoteTokenizer:

@@ -280,6 +280,15 @@ def test_a_server_that_is_not_there(backend: str, monkeypatch: pytest.MonkeyPatc
             chat.run(backend=url if backend == "http" else ph.RuntimeEndpoint(f"{url}/v1/"))
 
 
+def test_a_server_that_is_not_phloems(server: Script) -> None:
+    server.replies = [Reply(b'{"detail": "Not Found"}', 404)]
+    with pytest.raises(ph.ProgramError, match=rf"{__file__}:\d+, .* 404: Not Found; is it phloem's.*phloem\.OpenAI"):
+        chat.run(backend=server.url)
+    server.replies = [Reply(b'{"object": "list"}')]
+    with pytest.raises(ph.ProgramError, match=rf"{__file__}:\d+, .*this is no phloem server"):
+        chat.run(backend=ph.RuntimeEndpoint(server.url))
+
+
 def test_connecting_takes_no_longer_than_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     def connect(connection: http_call.HTTPConnection) -> None:
         raise TimeoutError(connection.timeout)  # type: ignore[attr-defined]
