@@ -230,6 +230,19 @@ def test_what_an_api_cannot_do_is_refused_at_its_line(
     assert not server.asked
 
 
+def test_no_generation_of_others_can_be_forked_inside(server: Script) -> None:
+    server.replies = [events({"choices": [{"index": 0, "delta": {"content": "a"}}]}, done=False, stays=True)]
+
+    def inside(s: ProgramState) -> None:
+        ask(s)
+        s.fork(2, inside="x")
+
+    with pytest.raises(ph.ProgramError, match="no way to go on within a generation") as caught:
+        ph.function(inside).run(backend=openai(server))
+    assert f"program inside, {__file__}:" in caught.value.__notes__[0]
+    assert server.left.wait(60)
+
+
 FAULTS: list[tuple[Reply, str]] = [
     (error(400, "Unrecognized request argument"), "/v1/chat/completions answered 400: Unrecognized request argument"),
     (error(401, "Incorrect API key"), "answered 401: Incorrect API key; give the server's key with api_key="),
