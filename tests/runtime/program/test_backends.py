@@ -240,7 +240,7 @@ def test_no_generation_of_others_can_be_forked_inside(server: Script) -> None:
     with pytest.raises(ph.ProgramError, match="no way to go on within a generation") as caught:
         ph.function(inside).run(backend=openai(server))
     assert f"program inside, {__file__}:" in caught.value.__notes__[0]
-    assert server.left.wait(60)
+    assert not server.asked or server.left.wait(60)
 
 
 FAULTS: list[tuple[Reply, str]] = [
