@@ -25,9 +25,9 @@ class Reader:
     position: int = 0
 
     def take(self, chunks: list[str]) -> str:
-        """What came since the last call."""
+        """What came since the last call; more may come meanwhile."""
         fresh = chunks[self.position :]
-        self.position = len(chunks)
+        self.position += len(fresh)
         return "".join(fresh)
 
 

@@ -11,6 +11,8 @@ a queue and a worker thread runs them, so appending never blocks; the worker end
 
 When an expression fails, the state has failed: what is queued is dropped, waiters wake up, and every use of the state
 raises the same `ProgramError`. The engine batches the requests of all workers; a worker only waits for its own.
+
+The thread that works changes the transcript, and no other; not under the lock, for its tokenizer may be a server's.
 """
 
 from __future__ import annotations
@@ -78,13 +80,18 @@ class Interpreter:
             self._announced.update(name for task in tasks if (name := variable_of(task.atom)) is not None)
             if self._working:
                 return
+            self._working = True
+        try:
             while self._queue and not isinstance(self._queue[0].atom, (Gen, Select)):
                 self._perform(self._queue.popleft())
-            self._notify()
-            self._raise_if_failed()
-            if not self._queue:
-                return
-            self._working = True
+        except BaseException:  # Ctrl-C
+            self._working = False
+            raise
+        with self._changed:
+            self._working = bool(self._queue)
+            if not self._working:
+                self._notify()
+                return self._raise_if_failed()
         self._start_worker()
 
     def set_variable(self, name: str, variable: Variable) -> None:
@@ -274,8 +281,7 @@ class Interpreter:
                 with self._changed:
                     if not self._queue:
                         self._working = False
-                        self._notify()
-                        return
+                        return self._notify()
                     task = self._queue.popleft()
                 self._perform(task)
         finally:
@@ -306,12 +312,6 @@ class Interpreter:
                 self._generate(gen, task)
             case Select() as select:
                 self._select(select)
-            case atom:
-                with self._changed:
-                    self._append(atom)
-
-    def _append(self, atom: Expression) -> None:
-        match atom:
             case Text(text):
                 self._transcript.append_text(text)
             case RoleBegin(role):
@@ -322,7 +322,7 @@ class Interpreter:
                 self._scopes[name] = len(self._transcript.chunks)
             case ScopeEnd(name):
                 self._set(name, Variable.plain("".join(self._transcript.chunks[self._scopes.pop(name) :])))
-            case _:
+            case atom:
                 raise ProgramError(f"{type(atom).__name__} cannot be appended to a state")
 
     def _generate(self, gen: Gen, task: Task) -> None:
@@ -337,7 +337,6 @@ class Interpreter:
                 shown.meta_info = info
                 self._notify()
 
-        # Not under the lock, for a tokenizer may be a server's: while this worker runs, only it changes the transcript.
         prompt = self._transcript.prompt()
         mark = self._transcript.mark()
         with self._changed:

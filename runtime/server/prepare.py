@@ -131,6 +131,8 @@ def prepare_completions(
         scored_from = max(1, body.logprob_start_len or 0) if body.scores_prompt and len(prompt_ids) > 1 else None
         sampling = _sampling(body, body.max_tokens, body.logprobs, engine, prompt_logprobs_from=scored_from)
         calls.append(_call(prompt_ids, sampling, wanted, body, api_key, adapter))
+        if body.output_ids:
+            calls[-1].options["output_ids"] = body.output_ids
     return calls
 
 

@@ -243,6 +243,7 @@ class CompletionRequest(Generation):
     max_tokens: int | None = Field(16, ge=0)
     logprobs: int | None = Field(None, ge=0, le=MAX_LOGPROBS)
     logprob_start_len: int | None = Field(None, ge=0)
+    output_ids: list[int] = []
     echo: bool = False
     suffix: str | None = None
     add_special_tokens: bool = True

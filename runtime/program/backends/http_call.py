@@ -38,6 +38,7 @@ class HttpClient:
         max_retries: how often a server that is busy is asked again.
         ca_file: certificates to trust instead of the system's.
         errors: what class an error becomes, by the code that the server gives it; else it is a RequestError.
+        hints: what its caller is told besides, by the status of the answer.
     """
 
     base_url: str
@@ -46,6 +47,7 @@ class HttpClient:
     max_retries: int = 2
     ca_file: str | None = None
     errors: Mapping[str, type[RequestError]] = field(default_factory=dict)
+    hints: Mapping[int, str] = field(default_factory=lambda: {401: "give the server's key with api_key=…"})
 
     def __post_init__(self) -> None:
         parts = urlsplit(self.base_url)
@@ -142,9 +144,9 @@ class Call:
         if isinstance(found, Mapping):
             words = found.get("message") or found.get("detail") or json.dumps(found)
             code, param = found.get("code"), found.get("param")
-        hint = "; give the server's key with api_key=…" if status == 401 else ""
+        hint = "" if status is None else self._client.hints.get(status, "")
         answered = "failed" if status is None else f"answered {status}"
-        text = f"{self._url} {answered}: {str(words)[:MAX_WORDS].strip()}{hint}"
+        text = f"{self._url} {answered}: {str(words)[:MAX_WORDS].strip()}{hint and f'; {hint}'}"
         kind = self._client.errors.get(code, RequestError) if isinstance(code, str) else RequestError
         return kind(text, param=param if isinstance(param, str) else None)
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 from ....errors import ProgramError, RequestError
 from ...constrain.spec import ConstraintSpec
 from ...engine.collector import Collector
-from ...request import Completion, Delta
+from ...request import Completion, Delta, Usage
 from ..run import DeltaStream
 from .http_call import Call
 
@@ -20,7 +21,9 @@ Read = Callable[[Call, Iterator[Any]], Iterator[Delta]]
 class RemoteStream:
     """One request under way; it begins when it is first read. See `DeltaStream`.
 
-    learn: called with the completions once they are all there.
+    Args:
+        learn: called with the completions once they are all there.
+        go_on: the request of that number that goes on from what was said so far; None: the server cannot.
     """
 
     def __init__(
@@ -30,11 +33,15 @@ class RemoteStream:
         num_outputs: int,
         constraint: ConstraintSpec | None,
         learn: Callable[[list[Completion]], None] | None = None,
+        go_on: Callable[[Delta, int], DeltaStream] | None = None,
     ) -> None:
         self._call = call
         self._collector = Collector(num_outputs, constraint)
         self._learn = learn
         self._num_open = num_outputs
+        self._go_on = go_on
+        self._num_forks = 0
+        self._said: list[Delta] = []  # of the first output
         self._deltas = self._read(read)
 
     def __iter__(self) -> Iterator[Delta]:
@@ -59,7 +66,23 @@ class RemoteStream:
         self._call.abort()
 
     def fork(self, n: int = 1) -> list[DeltaStream]:
-        raise ProgramError("fork(inside=…): only an engine in this process can fork a generation that is under way")
+        """Requests that go on from what has come so far; each begins with it.
+
+        Raises:
+            RequestError: it has ended.
+            ProgramError: the server has no way to do that.
+        """
+        if self._go_on is None:
+            raise ProgramError("fork(inside=…): this API has no way to go on within a generation that is under way")
+        said = list(self._said)
+        if said and said[-1].finish_reason is not None:
+            raise RequestError("the generation has ended")
+        ids = tuple(token_id for delta in said for token_id in delta.token_ids)
+        logprobs = tuple(entry for delta in said for entry in delta.logprobs)
+        begun = Delta("", 0, "".join(delta.text for delta in said), ids, None, Usage(forked_tokens=len(ids)), logprobs)
+        numbers = range(self._num_forks, self._num_forks + n)
+        self._num_forks += n
+        return [self._go_on(replace(begun, usage=replace(begun.usage)), number) for number in numbers]
 
     def _read(self, read: Read) -> Iterator[Delta]:
         try:
@@ -67,6 +90,8 @@ class RemoteStream:
                 for delta in read(self._call, events):
                     self._num_open -= delta.finish_reason is not None
                     self._collector.push(delta)
+                    if delta.index == 0 and self._go_on is not None:
+                        self._said.append(delta)
                     yield delta
         except (LookupError, TypeError, AttributeError, ValueError) as error:
             raise RequestError(f"the server's answer is none of this API's: {error!r}") from error

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Literal
 
+from ....errors import RequestError
 from .http_call import HttpClient
 
 PATH = "/program/text"
@@ -77,13 +78,12 @@ class RemoteTokenizer:
         unknown = sorted({token_id for token_id in token_ids if token_id not in self._bytes})
         for start in range(0, len(unknown), MAX_TOKENS_ASKED):
             asked = unknown[start : start + MAX_TOKENS_ASKED]
-            answer = self._client.call(PATH, {"tokens": asked}).json()
+            answer = ask(self._client, {"tokens": asked}, "token_bytes")
             self._bytes.update(zip(asked, map(base64.b64decode, answer["token_bytes"]), strict=True))
 
     @cached_property
     def _facts(self) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = self._client.call(PATH).json()
-        return found
+        return ask(self._client, None, "bos_id", "bos_text", "control_ids", "max_model_len")
 
     def _encode(self, place: Place, text: str) -> list[int]:
         if not text:
@@ -92,10 +92,22 @@ class RemoteTokenizer:
         if (known := self._ids.get(key)) is not None:
             return list(known)
         body = {"texts": [{"text": text, "place": place}]}
-        found: list[int] = self._client.call(PATH, body).json()["token_ids"][0]
+        found: list[int] = ask(self._client, body, "token_ids")["token_ids"][0]
         if len(text) <= SHORT and len(self._ids) < MAX_REMEMBERED:
             self._ids[key] = list(found)
         return found
+
+
+def ask(client: HttpClient, body: Mapping[str, Any] | None, *names: str) -> Mapping[str, Any]:
+    """The answer, which has these names.
+
+    Raises:
+        RequestError: there is none, or it has not.
+    """
+    found = client.call(PATH, body).json()
+    if not isinstance(found, Mapping) or any(name not in found for name in names):
+        raise RequestError(f"{client.base_url}{PATH} does not answer {', '.join(names)}: this is no phloem server")
+    return found
 
 
 class RemoteTemplate:
@@ -106,5 +118,5 @@ class RemoteTemplate:
 
     def render(self, messages: Sequence[Mapping[str, str]], *, add_generation_prompt: bool = True) -> list[str]:
         body = {"messages": [dict(message) for message in messages], "add_generation_prompt": add_generation_prompt}
-        found: list[str] = self._client.call(PATH, body).json()["pieces"]
+        found: list[str] = ask(self._client, body, "pieces")["pieces"]
         return found

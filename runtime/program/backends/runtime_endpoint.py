@@ -25,6 +25,7 @@ from ....errors import (
 from ...constrain.spec import ConstraintSpec
 from ...request import Completion, Delta, FinishReason, SamplingParams, TokenLogprob, Usage
 from ..run import DeltaStream
+from ..task import sampling_of_fork
 from .http_call import Call, HttpClient
 from .remote_stream import RemoteStream
 from .remote_tokenizer import RemoteTokenizer
@@ -85,7 +86,12 @@ class RuntimeEndpoint:
             ERRORS,
         )
         self._model = model
-        self._tokenizer = RemoteTokenizer(replace(self._client, timeout=min(timeout, QUESTION_SECONDS)))
+        hints = {
+            **self._client.hints,
+            404: "is it phloem's? The servers of others are phloem.OpenAI(model, base_url=…)",
+        }
+        asked = replace(self._client, timeout=min(timeout, QUESTION_SECONDS), hints=hints)
+        self._tokenizer = RemoteTokenizer(asked)
 
     @property
     def tokenizer(self) -> RemoteTokenizer:
@@ -119,9 +125,26 @@ class RuntimeEndpoint:
             **(constraint_fields(constraint) if constraint is not None else {}),
         }
         num_scored = 0 if scored_from is None else len(prompt) - scored_from
-        reader = CompletionReader(sampling.n, sampling.logprobs or 0, num_scored)
+        return self._stream(body, sampling, constraint, num_scored)
+
+    def _stream(
+        self,
+        body: dict[str, Any],
+        sampling: SamplingParams,
+        constraint: ConstraintSpec | None,
+        num_scored: int,
+        begun: Delta | None = None,
+    ) -> DeltaStream:
+        """A request; begun: what was said already, if it goes on from there."""
+
+        def go_on(said: Delta, number: int) -> DeltaStream:
+            own = sampling_of_fork(replace(sampling, n=1), number)
+            more = {"n": 1, "seed": own.seed, "output_ids": list(said.token_ids)}
+            return self._stream({**body, **more}, own, constraint, num_scored, said)
+
+        reader = CompletionReader(sampling.n, sampling.logprobs or 0, num_scored, begun=begun)
         call = self._client.call("/v1/completions", body)
-        return RemoteStream(call, reader.read, sampling.n, constraint, self._learn)
+        return RemoteStream(call, reader.read, sampling.n, constraint, self._learn, go_on)
 
     def begin_scores(
         self,
@@ -183,19 +206,28 @@ class CompletionReader:
     """What `/v1/completions` answers, as deltas.
 
     num_tops: alternatives that were asked for; num_scored: tokens of the prompt whose log-probabilities come first;
-    shared: where the events are instead, of which only the choice `only` counts.
+    shared: where the events are instead, of which only the choice `only` counts; begun: what comes first of all.
     """
 
     def __init__(
-        self, num_outputs: int, num_tops: int, num_scored: int, shared: SharedAnswer | None = None, only: int = 0
+        self,
+        num_outputs: int,
+        num_tops: int,
+        num_scored: int,
+        shared: SharedAnswer | None = None,
+        only: int = 0,
+        begun: Delta | None = None,
     ) -> None:
-        self._usages = [Usage() for _ in range(num_outputs)]
+        self._usages = [Usage() for _ in range(num_outputs)] if begun is None else [begun.usage]
+        self._begun = begun
         self._num_tops = num_tops
         self._num_scored = num_scored
         self._shared = shared
         self._only = only
 
     def read(self, call: Call, events: Iterator[Any]) -> Iterator[Delta]:
+        if self._begun is not None:
+            yield self._begun
         for event in events if self._shared is None else self._shared.events():
             if "error" in event:
                 raise call.error(None, event)

@@ -45,6 +45,12 @@ def scripted() -> Iterator[Script]:
                 headers = {name.lower(): value for name, value in self.headers.items()}
                 script.asked.append((self.path, headers, json.loads(data or b"null")))
                 reply = script.replies.pop(0) if len(script.replies) > 1 else script.replies[0]
+            try:
+                self._answer(reply)
+            except OSError:  # the client has left
+                script.left.set()
+
+        def _answer(self, reply: Reply) -> None:
             self.send_response(reply.status)
             for name, value in ({"Content-Type": "application/json"} | reply.headers).items():
                 self.send_header(name, value)

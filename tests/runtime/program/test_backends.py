@@ -230,6 +230,19 @@ def test_what_an_api_cannot_do_is_refused_at_its_line(
     assert not server.asked
 
 
+def test_no_generation_of_others_can_be_forked_inside(server: Script) -> None:
+    server.replies = [events({"choices": [{"index": 0, "delta": {"content": "a"}}]}, done=False, stays=True)]
+
+    def inside(s: ProgramState) -> None:
+        ask(s)
+        s.fork(2, inside="x")
+
+    with pytest.raises(ph.ProgramError, match="no way to go on within a generation") as caught:
+        ph.function(inside).run(backend=openai(server))
+    assert f"program inside, {__file__}:" in caught.value.__notes__[0]
+    assert not server.asked or server.left.wait(60)
+
+
 FAULTS: list[tuple[Reply, str]] = [
     (error(400, "Unrecognized request argument"), "/v1/chat/completions answered 400: Unrecognized request argument"),
     (error(401, "Incorrect API key"), "answered 401: Incorrect API key; give the server's key with api_key="),
@@ -278,6 +291,15 @@ def test_a_server_that_is_not_there(backend: str, monkeypatch: pytest.MonkeyPatc
         url = f"http://127.0.0.1:{bound.getsockname()[1]}"  # bound, and nothing listens
         with pytest.raises(ph.ProgramError, match=rf"{__file__}:\d+, .*{url}/.* cannot be reached: .*refused"):
             chat.run(backend=url if backend == "http" else ph.RuntimeEndpoint(f"{url}/v1/"))
+
+
+def test_a_server_that_is_not_phloems(server: Script) -> None:
+    server.replies = [Reply(b'{"detail": "Not Found"}', 404)]
+    with pytest.raises(ph.ProgramError, match=rf"{__file__}:\d+, .* 404: Not Found; is it phloem's.*phloem\.OpenAI"):
+        chat.run(backend=server.url)
+    server.replies = [Reply(b'{"object": "list"}')]
+    with pytest.raises(ph.ProgramError, match=rf"{__file__}:\d+, .*this is no phloem server"):
+        chat.run(backend=ph.RuntimeEndpoint(server.url))
 
 
 def test_connecting_takes_no_longer_than_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:

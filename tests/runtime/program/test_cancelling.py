@@ -254,3 +254,21 @@ def test_an_iterator_that_has_had_all_may_be_left() -> None:
         if len(text) == 12:
             backend.pace.release(1000)
     assert text == "a long answer" and state["y"] == "a long answer"
+
+
+def test_nothing_waits_for_a_tokenizer_but_the_program_itself() -> None:
+    """It may be a server's, which is silent."""
+    backend, asked, answers = FakeBackend(), threading.Event(), threading.Event()
+    encode = backend.tokenizer.encode_message
+
+    def slow(text: str) -> list[int]:
+        asked.set()
+        assert answers.wait(60)
+        return encode(text)
+
+    backend.tokenizer.encode_message = slow  # type: ignore[method-assign]
+    state = run(lambda s: s.__iadd__(ph.user("a") + ph.gen("x")), backend, stream=True)
+    assert asked.wait(60) and "x" in state
+    state.cancel()
+    assert "cancelled" in str(state.error())
+    answers.set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any, Literal
@@ -150,6 +151,28 @@ def test_a_program_says_the_same_over_http(
     assert told(there) == told(here)
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_forks_inside_a_generation_go_on_from_what_is_written(stream: bool, remote: ph.RuntimeEndpoint) -> None:
+    def tell(s: ph.ProgramState, **sampling: Any) -> None:
+        s += ph.user("Tell a story.") + ph.assistant_begin()
+        s += ph.gen("story", max_tokens=200, ignore_eos=True, logprobs=0, **sampling)
+        next(iter(s.text_iter("story")))
+        forks = s.fork(2, inside="story")
+        s["ends"] = [fork["story"] for fork in forks]
+        s["texts"] = [fork.text() for fork in forks]
+        s["infos"] = [fork.get_meta_info("story") for fork in forks]
+        [deeper] = forks[0].fork(1, inside="story")
+        s["deeper"] = deeper["story"]
+
+    program = ph.function(tell)
+    likeliest = program.run(backend=remote, temperature=0.0, stream=stream)
+    assert likeliest["ends"] == [likeliest["story"]] * 2 and likeliest["deeper"] == likeliest["story"]
+    state = program.bind(temperature=1.0, seed=4, regex="[a-z ]{150,160}").run(backend=remote, stream=stream)
+    for end, text, info in zip(state["ends"], state["texts"], state["infos"], strict=True):
+        assert text.endswith(end) and re.fullmatch("[a-z ]{150,160}", end)
+        assert len(info["output_token_logprobs"]) == info["forked_tokens"] + info["completion_tokens"]
+
+
 METHODS = [ph.token_length_normalized, ph.greedy_token_selection, ph.unconditional_likelihood_normalized]
 TEXTS = st.sampled_from(["Hello", " a", "\n", "é😀", "<s>", "<|user|>", "Ravel ", " ", "x y  z", "漢字\n\n"])
 STOPS = st.sampled_from([None, "e", ["a", "i"]])
@@ -231,14 +254,6 @@ def test_what_the_server_refuses_comes_at_the_line_in_its_own_words(
         program.run(backend=served[0])
     with pytest.raises(ph.ProgramError, match=place + r".* answered 404: .*`other`"):
         program.run(backend=ph.RuntimeEndpoint(served[0], KEY, model="other"))
-    with pytest.raises(ph.ProgramError, match="only an engine in this process can fork"):
-
-        @ph.function
-        def inside(s: ph.ProgramState) -> None:
-            s += "a" + ph.gen("x", max_tokens=1000, ignore_eos=True)
-            s.fork(2, inside="x")
-
-        inside.run(backend=remote)
     settled(served[1])
 
 

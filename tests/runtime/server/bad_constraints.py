@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from .bad_inputs import Case, chat, schema_format
+from .bad_inputs import Case, chat, text, schema_format
 
 
 def regex(pattern: str, status: int, code: str | None = None, max_tokens: int = 40) -> Case:
@@ -102,5 +102,8 @@ OTHERS = [
     chat("tag of unknown format", 400, "structural_tag", structural_tag={"format": {"type": "wizard"}}),
     chat("grammar of nothing", 400, "ebnf", "empty_language", ebnf='root ::= root "a"'),
     chat("grammar that does not parse", 400, "ebnf", "invalid_grammar", ebnf="root ::= ("),
+    text("an output of tokens that are not there", 400, "output_ids", output_ids=[10**8]),
+    text("an output of several that goes on", 400, "output_ids", output_ids=[300], n=2),
+    text("an output that its constraint forbids", 400, "output_ids", output_ids=[300], regex="[0-9]{9}", max_tokens=20),
 ]
 ENGINE_CASES = [*REGEXES, *SCHEMAS, *OTHERS]
