@@ -164,7 +164,10 @@ def page(cases: list[dict[str, Any]], engines: dict[str, Compile], versions: dic
         owner, _, number = case["issue"].partition("#")
         kind = next(kind for kind in ("schema", "regex", "grammar") if kind in case)
         spec = case[kind] if isinstance(case[kind], str) else json.dumps(case[kind], ensure_ascii=False)
-        lines = [f"### [{case['issue']}](https://github.com/{owner}/issues/{number}): {case['title']}", ""]
+        lines = [
+            f"### [{case['issue']}](https://github.com/{owner}/issues/{number}): {case['title']} ({case['state']})",
+            "",
+        ]
         lines += ["```", spec, "```", ""]
         for name, compile_ in engines.items():
             what, said = verdict(compile_, case)
@@ -176,7 +179,9 @@ def page(cases: list[dict[str, Any]], engines: dict[str, Compile], versions: dic
         f"| {name} | {versions[name]} | {count['right']} | {count['refuses']} | {count['wrong']} |"
         for name, count in counts.items()
     ]
-    return "\n".join([head + "\n".join(rows), "", f"{len(cases)} replays.", "", "\n\n".join(sections), "", TAIL])
+    num_open = sum(case["state"] == "open" for case in cases)
+    total = f"{len(cases)} replays, {num_open} of them of issues that were open when they were read (November 2026)."
+    return "\n".join([head + "\n".join(rows), "", total, "", "\n\n".join(sections), "", TAIL])
 
 
 def shortened(text: str) -> str:
