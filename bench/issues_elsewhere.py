@@ -125,7 +125,7 @@ HEAD = """# Issues elsewhere
 Bugs that users of other engines have reported, open ones and closed ones, replayed against the released packages and
 phloem by [`bench/issues_elsewhere.py`](../bench/issues_elsewhere.py), which has written this page. *Right*: every text
 that is valid is accepted and none that is not; where no text is valid, an error says so. *Refuses*: an error while
-compiling, which is honest. *Wrong*: what is said then. The texts are in
+compiling, which is honest. *Wrong*: what is said then. Each engine has its defaults. The texts are in
 [`issues_elsewhere.json`](../bench/issues_elsewhere.json). An issue may have been reported of an engine that uses one of
 these, or of another. They were chosen because users met them, so the counts do not compare the engines as a whole.
 
