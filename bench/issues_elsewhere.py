@@ -125,7 +125,7 @@ HEAD = """# Issues elsewhere
 Bugs that users of other engines have reported, open ones and closed ones, replayed against the released packages and
 phloem by [`bench/issues_elsewhere.py`](../bench/issues_elsewhere.py), which has written this page. *Right*: every text
 that is valid is accepted and none that is not; where no text is valid, an error says so. *Refuses*: an error while
-compiling, which is honest. *Wrong*: what is said then. The texts are in
+compiling, which is honest. *Wrong*: what is said then. Each engine has its defaults. The texts are in
 [`issues_elsewhere.json`](../bench/issues_elsewhere.json). An issue may have been reported of an engine that uses one of
 these, or of another. They were chosen because users met them, so the counts do not compare the engines as a whole.
 
@@ -164,7 +164,10 @@ def page(cases: list[dict[str, Any]], engines: dict[str, Compile], versions: dic
         owner, _, number = case["issue"].partition("#")
         kind = next(kind for kind in ("schema", "regex", "grammar") if kind in case)
         spec = case[kind] if isinstance(case[kind], str) else json.dumps(case[kind], ensure_ascii=False)
-        lines = [f"### [{case['issue']}](https://github.com/{owner}/issues/{number}): {case['title']}", ""]
+        lines = [
+            f"### [{case['issue']}](https://github.com/{owner}/issues/{number}): {case['title']} ({case['state']})",
+            "",
+        ]
         lines += ["```", spec, "```", ""]
         for name, compile_ in engines.items():
             what, said = verdict(compile_, case)
@@ -176,7 +179,9 @@ def page(cases: list[dict[str, Any]], engines: dict[str, Compile], versions: dic
         f"| {name} | {versions[name]} | {count['right']} | {count['refuses']} | {count['wrong']} |"
         for name, count in counts.items()
     ]
-    return "\n".join([head + "\n".join(rows), "", f"{len(cases)} replays.", "", "\n\n".join(sections), "", TAIL])
+    num_open = sum(case["state"] == "open" for case in cases)
+    total = f"{len(cases)} replays, {num_open} of them of issues that were open when they were read (November 2026)."
+    return "\n".join([head + "\n".join(rows), "", total, "", "\n\n".join(sections), "", TAIL])
 
 
 def shortened(text: str) -> str:

@@ -1,7 +1,8 @@
-"""The constraint engine for other engines: vocabularies of any tokenizer, masks in a caller's memory, transformers.
+"""The constraint engine for other engines: vocabularies of any tokenizer, masks in a caller's memory; transformers,
+outlines, SGLang and vLLM, each in a module of its own.
 
-`fsm` knows bytes and token ids; here it meets the libraries that people use. Nothing here imports an engine, and a
-library is imported only by the function that is given one of its objects.
+`fsm` knows bytes and token ids; here it meets the libraries that people use. Nothing here imports phloem's engine, and
+a library is imported only by the function that is given one of its objects, or by the module named after it.
 """
 
 if "." not in __name__:  # Python was started in the repository

@@ -1,4 +1,4 @@
-"""Constraints in outlines (1.x): a backend for its generators over models of transformers.
+"""Constraints in outlines (1.2 and 1.3): a backend for its generators over models of transformers.
 
 ::
 
@@ -105,7 +105,7 @@ def register(*, max_new_tokens: int | None = None) -> None:
     known = getattr(found, "before_phloem", found)
     if known is None or [*inspect.signature(known).parameters] != ["backend_name", "model"]:
         raise ConfigError(
-            "outlines: this version looks its backends up in another way than 1.3, which `register` was written for; "
+            "outlines: this version looks its backends up in another way than 1.2 and 1.3, which are known here; "
             "give a generator processor=PhloemBackend(model).get_json_schema_logits_processor(schema) instead"
         )
     of_models: WeakKeyDictionary[Any, PhloemBackend] = WeakKeyDictionary()

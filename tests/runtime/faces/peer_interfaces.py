@@ -13,6 +13,7 @@ import inspect
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import contextmanager
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -192,9 +193,13 @@ def _vllm() -> dict[str, ModuleType]:
                 raise ValueError("Structured output processing only supports one backend per engine.")
             kind, spec = request.structured_output_request.structured_output_key
             stop_ids = request.sampling_params.all_stop_token_ids
-            request.structured_output_request.grammar = self.backend.compile_grammar(
-                kind, spec, stop_token_ids=stop_ids
-            )
+            grammar: Any
+            try:
+                grammar = self.backend.compile_grammar(kind, spec, stop_token_ids=stop_ids)
+            except Exception as error:
+                grammar = Future()
+                grammar.set_exception(error)
+            request.structured_output_request.grammar = grammar
 
         def grammar_bitmask(self, requests: Any, ids: list[str], drafts: dict[str, list[int]]) -> Any:
             stride = 1 + self.vllm_config.num_speculative_tokens  # type: ignore[attr-defined]
