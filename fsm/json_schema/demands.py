@@ -17,12 +17,13 @@ from ...errors import ConstraintError
 from ..any_json import KeyOrder
 from ..network.expression import Embed
 from ..record import value_record
+from ..resources import NO_RESOURCES, Resources
 from ..text.counted import Counted
 from ..text.json_strings import JsonStrings
 from .numbers import number_expressions
 from .parts import ANY_TYPE, ARRAY, NUMBER, OBJECT, STRING, Part, Test
 from .reading import read
-from .resolve import Site, check_size
+from .resolve import Site
 from .sites import KEYWORDS, Annotation, Sites, is_keyword
 from .strings import string_expression, string_language
 from .texts import escape
@@ -133,12 +134,13 @@ class Demand:
     how: str
 
 
-def demands(schema: dict[str, Any] | bool, key_order: KeyOrder = "schema") -> tuple[list[Demand], list[Annotation]]:
+def demands(
+    schema: dict[str, Any] | bool, key_order: KeyOrder = "schema", resources: Resources = NO_RESOURCES
+) -> tuple[list[Demand], list[Annotation]]:
     """What is enforced how, and what is an annotation only, in the order of the text."""
     found: list[Demand] = []
     annotations: list[Annotation] = []
-    evaluates, is_dynamic = check_size(schema)
-    sites = Sites(schema, annotations, evaluates=evaluates, is_dynamic=is_dynamic)
+    sites = Sites(schema, annotations, resources=resources)
     for site in subschemas(sites):
         if site.schema is False and not site.pointer.endswith(_CLOSING):
             found.append(Demand(site.pointer, "false", "", "nothing at all is written here"))

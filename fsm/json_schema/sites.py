@@ -11,10 +11,11 @@ import functools
 from dataclasses import dataclass
 from typing import Any
 
-from ...errors import InvalidSchema
+from ...errors import InvalidSchema, UnsupportedSchema
 from ..compile_time import NO_LIMIT, CompileTime
+from ..resources import NO_RESOURCES, Resources
 from .parts import ANYTHING, NEVER, Goal
-from .resolve import DRAFT_2019, DRAFT_2020, UNSPECIFIED, Resolver, Resource, Site
+from .resolve import DRAFT_2019, DRAFT_2020, UNSPECIFIED, Resolver, Resource, Site, check_size
 from .texts import error_at, escape, shown
 
 FIRST_DRAFT = {
@@ -77,14 +78,17 @@ class Sites:
         schema: dict[str, Any] | bool,
         annotations: list[Annotation] | None,
         *,
-        evaluates: bool,
-        is_dynamic: bool,
+        resources: Resources = NO_RESOURCES,
         time: CompileTime = NO_LIMIT,
     ) -> None:
+        """Raises ConstraintTooLarge if the text, or a document that is given with it, is too large or too deep."""
         self.time = time
-        self.evaluates = evaluates
+        self.evaluates, is_dynamic = check_size(schema)
+        for address, document in resources.items():
+            evaluates, has_dynamic = check_size(document, f"{address}#")
+            self.evaluates, is_dynamic = self.evaluates or evaluates, is_dynamic or has_dynamic
         self.in_doubt = False
-        self.resolver = Resolver(schema, is_dynamic=is_dynamic)
+        self.resolver = Resolver(schema, is_dynamic=is_dynamic, resources=resources)
         self.annotations = annotations
         self._synthetic = Resource("", True, "", DRAFT_2020)
         self.table: list[Site] = [Site(True, "", self._synthetic)]
@@ -188,13 +192,19 @@ class Sites:
         return self.goal(target.schema, target.pointer, target.resource)
 
     def _target(self, site: Site) -> Site:
-        """Follows a subschema that is nothing but a `$ref`, and the next one, to one that is more."""
+        """Follows a subschema that is nothing but a `$ref`, and the next one, to one that is more.
+
+        A reference that leads nowhere is left as it is: it is an error when it is read, if ever.
+        """
         seen: set[int] = set()
         while type(site.schema) is dict and "$ref" in site.schema and only_refers(site):
             if id(site.schema) in seen:
                 raise error_at(InvalidSchema, f"{site.pointer}/$ref", "the reference leads back to itself")
             seen.add(id(site.schema))
-            site = self.resolver.follow(site, site.schema["$ref"])
+            try:
+                site = self.resolver.follow(site, site.schema["$ref"])
+            except (InvalidSchema, UnsupportedSchema):
+                break
         return site
 
     def note(self, pointer: str, reason: str) -> None:
