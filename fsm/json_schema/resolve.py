@@ -228,8 +228,8 @@ class Resolver:
         if self._index is None:
             self._index = {}
             self._add(self._index, self.root)
-            for address, document in self._given.items():
-                site = self._document(address, document)
+            for address, given in self._given.items():
+                site = self._document(address, given)
                 self._index.setdefault(address, site.resource)
                 self._add(self._index, site)
         if uri not in self._index:

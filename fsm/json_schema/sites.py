@@ -29,12 +29,17 @@ FIRST_DRAFT = {
     "dependentRequired": DRAFT_2019, "dependentSchemas": DRAFT_2019, "unevaluatedProperties": DRAFT_2019,
     "unevaluatedItems": DRAFT_2019, "minContains": DRAFT_2019, "maxContains": DRAFT_2019,
     "$recursiveRef": DRAFT_2019, "prefixItems": DRAFT_2020, "$dynamicRef": DRAFT_2020,
+    "contentEncoding": 7, "contentMediaType": 7,
 }  # fmt: skip
 """The keywords that demand something, and the draft they came with."""
 
-LAST_DRAFT = {"additionalItems": DRAFT_2019, "$recursiveRef": DRAFT_2019}
-"""The draft they went with. `dependencies` has stayed: later drafts split it in two, but reserve the name for what it
-means, and many validators obey it under any draft (see `reading.is_in_doubt`)."""
+LAST_DRAFT = {"additionalItems": DRAFT_2019, "$recursiveRef": DRAFT_2019, "contentEncoding": 7, "contentMediaType": 7}
+"""The draft they went with; `content…` demands nothing from 2019-09 on. `dependencies` has stayed: later drafts split
+it in two, but reserve the name for what it means, and many validators obey it under any draft
+(see `reading.is_in_doubt`)."""
+
+CONTENT = frozenset(("contentEncoding", "contentMediaType"))
+"""What a text holds: draft 7 lets validators check that, so it must be named; the drafts after it do not."""
 
 KEYWORDS = frozenset(FIRST_DRAFT)
 _ALL_BUT_TYPE = KEYWORDS - {"type"}
@@ -221,9 +226,9 @@ def only_refers(site: Site) -> bool:
 
 
 def is_keyword(name: str, draft: int) -> bool:
-    """Whether the draft knows the keyword; an unspecified draft knows all."""
+    """Whether the keyword demands something in the draft; in an unspecified one all do, but for `CONTENT`."""
     if draft == UNSPECIFIED:
-        return True
+        return name not in CONTENT
     return FIRST_DRAFT[name] <= draft <= LAST_DRAFT.get(name, DRAFT_2020)
 
 
