@@ -88,7 +88,7 @@ class _Reader:
         terminals = self._terminals()
         rules = dict(self.rules)
         for name, terminal in list(terminals.items()):
-            if terminal.text:
+            if terminal.places:
                 continue
             self.time.check("", f"grammar, terminal {name}")
             if terminal.dfa.is_empty() and not terminal.matches.accepts(""):

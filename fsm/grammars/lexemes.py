@@ -19,15 +19,16 @@ import numpy.typing as npt
 
 from ...errors import ConstraintTooLarge
 from ..compile_time import NO_LIMIT, CompileTime
-from ..network.expression import NOTHING, Embed, Expression, Literal, Rule
+from ..network.expression import NOTHING, Alternation, ByteSet, Embed, Expression, Literal, Rule, Sequence
 from ..regex.determinise import determinise
-from ..regex.regex_tree import Node, Plain
+from ..regex.regex_tree import CharSet, Concat, Node, Plain
 from ..text.alphabet import Alphabet
 from ..text.dfa import Dfa
 
 MAX_STATES = 20_000  # of the product of a terminal and its obligations
 MAX_WORK = 4_000_000  # character steps asked of products of terminals and obligations, and of each of these
 MAX_CELLS = 1 << 23  # states of all terminals, times the kinds of characters
+MAX_SPELLINGS = 8  # characters that may stand at one place of a terminal that is spelt out
 Obligations = frozenset[tuple[str, int]]
 NONE: Obligations = frozenset()
 
@@ -47,10 +48,18 @@ class Terminal:
     is_lazy: bool = False
     time: CompileTime = NO_LIMIT
 
-    @property
-    def text(self) -> str | None:
-        """The only text, where it is written out and not empty."""
-        return self.node.text or None if isinstance(self.node, Plain) else None
+    @functools.cached_property
+    def places(self) -> tuple[str, ...]:
+        """The few characters that may stand at each place, where the terminal is spelt out so: keywords; else none."""
+        found: list[str] = []
+        for part in self.node.parts if isinstance(self.node, Concat) else (self.node,):
+            if isinstance(part, Plain):
+                found += part.text
+            elif isinstance(part, CharSet) and sum(last + 1 - first for first, last in part.intervals) <= MAX_SPELLINGS:
+                found.append("".join(chr(p) for first, last in part.intervals for p in range(first, last + 1)))
+            else:
+                return ()
+        return tuple(found) if all(found) else ()
 
     @functools.cached_property
     def matches(self) -> Dfa:
@@ -73,13 +82,15 @@ class Terminal:
 
     def may_go_on_with(self, characters: str) -> bool:
         """Whether a match may become longer by one of these characters."""
+        if self.places:
+            return False
         return bool(self._after_match[self.dfa.alphabet.classes_of(characters)].any())
 
     def may_go_on_as(self, other: Terminal) -> bool:
         """Whether a match may become longer by a character that a text of the other terminal may begin with."""
         self.time.check("", f"grammar, terminal {self.name}")
-        if other.text is not None:
-            return self.may_go_on_with(other.text[0])
+        if other.places or self.places:
+            return bool(other.places) and self.may_go_on_with(other.places[0])
         _, mine, theirs = self.dfa.alphabet.refine(other.dfa.alphabet)
         return bool((self._after_match[mine] & (other.dfa.table[other.dfa.start_state] != 0)[theirs]).any())
 
@@ -136,13 +147,14 @@ class Lexemes:
         self._time = compile_time
         self._work = 0
         self._foreign = foreign
-        texts = [terminal.text or "" for terminal in terminals.values()]
-        alphabet, _ = Alphabet.from_sets([[(ord(c), ord(c))] for c in sorted(set("".join(texts)))])
+        places = {place for terminal in terminals.values() for place in terminal.places}
+        alphabet, _ = Alphabet.from_sets([[(ord(c), ord(c)) for c in place] for place in sorted(places)])
         for name, terminal in terminals.items():
             self._time.check("", f"grammar, terminal {name}")
-            if terminal.text is None:
+            if not terminal.places:
                 alphabet = alphabet.refine(terminal.dfa.alphabet)[0]
         self.alphabet = alphabet
+        self._classes_of = {place: alphabet.classes_of(place) for place in places}
         self._tables: dict[str, list[list[int]]] = {}
         self._accepting: dict[str, list[bool]] = {}
         self._starts: dict[str, int] = {}
@@ -151,6 +163,7 @@ class Lexemes:
             self._lay_out(name, terminal)
         self._products: dict[tuple[str, Obligations], _Product] = {}
         self._expressions: dict[object, Expression] = {}
+        self._left: dict[tuple[str, Obligations], frozenset[Obligations]] = {}
         self._made: frozenset[tuple[str, int]] = frozenset()
         made = set()
         for name in self._time.over(terminals, name="grammar, its terminals"):
@@ -167,22 +180,23 @@ class Lexemes:
     def _lay_out(self, name: str, terminal: Terminal) -> None:
         """The automaton of a terminal over the common alphabet."""
         self._time.check("", f"grammar, terminal {name}")
-        num_states = terminal.dfa.num_states if terminal.text is None else len(terminal.text)
+        num_states = len(terminal.places) or terminal.dfa.num_states
         self._num_cells += num_states * self.alphabet.num_classes
         if self._num_cells > MAX_CELLS:
             raise ConstraintTooLarge(
                 f"grammar, terminal {name}: the terminals tell {self.alphabet.num_classes} kinds of characters apart, "
                 "which is too many for terminals so long; use fewer characters, or shorter terminals"
             )
-        if terminal.text is None:
+        if not terminal.places:
             classes = [0, *terminal.dfa.alphabet.classes_of("".join(map(chr, self.alphabet.representatives[1:])))]
             self._tables[name] = terminal.dfa.table[:, classes].tolist()
             self._accepting[name] = terminal.dfa.accepting.tolist()
             self._starts[name] = terminal.dfa.start_state
             return
-        rows = [[0] * self.alphabet.num_classes for _ in range(len(terminal.text) + 2)]
-        for index, class_id in enumerate(self.alphabet.classes_of(terminal.text)):
-            rows[index + 1][class_id] = index + 2
+        rows = [[0] * self.alphabet.num_classes for _ in range(len(terminal.places) + 2)]
+        for index, place in enumerate(terminal.places):
+            for class_id in self._classes_of[place]:
+                rows[index + 1][class_id] = index + 2
         self._tables[name], self._starts[name] = rows, 1
         self._accepting[name] = [False] * (len(rows) - 1) + [True]
 
@@ -217,9 +231,14 @@ class Lexemes:
 
     def left_by(self, name: str, before: Obligations) -> frozenset[Obligations]:
         """The obligations that a terminal can leave, given those before it."""
-        if name not in self.terminals:
-            return frozenset((NONE,)) if self.is_harmless(name, before) else frozenset()
-        return frozenset(left for left in self._run(name, before).left if left is not None)
+        found = self._left.get((name, before))
+        if found is None:
+            if name in self.terminals:
+                found = frozenset(left for left in self._run(name, before).left if left is not None)
+            else:
+                found = frozenset((NONE,)) if self.is_harmless(name, before) else frozenset()
+            self._left[name, before] = found
+        return found
 
     def expression(self, name: str, before: Obligations, leaves: frozenset[Obligations] | None) -> Expression:
         """The texts of a terminal that break no obligation and leave one of `leaves` (None: anything)."""
@@ -235,9 +254,7 @@ class Lexemes:
             return Rule(name) if self.is_harmless(name, before) else NOTHING
         terminal = self.terminals[name]
         if leaves is None and self.is_harmless(name, before):
-            if terminal.text is not None:
-                return Literal(terminal.text.encode())
-            return Embed(terminal.dfa)
+            return _spelt(terminal.places) if terminal.places else Embed(terminal.dfa)
         run = self._run(name, before)
         accepting = [left is not None and (leaves is None or left in leaves) for left in run.left]
         dfa = Dfa.from_table(self.alphabet, np.array(run.table, np.int32), np.array(accepting, np.bool_), 1)
@@ -292,6 +309,24 @@ class Lexemes:
             if target:
                 moved.append((name, target))
         return frozenset(moved)
+
+
+def _spelt(places: tuple[str, ...]) -> Expression:
+    """Characters one after the other, in parts that are equal where keywords begin alike."""
+    if all(len(place) == 1 for place in places):
+        return Literal("".join(places).encode())
+    return Sequence(tuple(map(_one_of, places)))
+
+
+@functools.lru_cache(1024)
+def _one_of(characters: str) -> Expression:
+    """One of a few characters."""
+    if len(characters) == 1:
+        return Literal(characters.encode())
+    ascii_only = ByteSet(sum({1 << ord(character) for character in characters if character.isascii()}))
+    others = [Literal(character.encode()) for character in characters if not character.isascii()]
+    options = [ascii_only, *others] if ascii_only.mask else others
+    return options[0] if len(options) == 1 else Alternation(tuple(options))
 
 
 def _live(rows: list[list[int]], left: list[Obligations | None]) -> _Product:
