@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from ...errors import ConstraintTooLarge
 from ..compile_time import NO_LIMIT, CompileTime
-from ..network.expression import NOTHING, Alternation, ByteSet, Embed, Expression, Literal, Rule, Sequence
+from ..network.expression import NOTHING, ByteSet, Embed, Expression, Literal, Rule, Sequence, alternation
 from ..regex.determinise import determinise
 from ..regex.regex_tree import CharSet, Concat, Node, Plain
 from ..text.alphabet import Alphabet
@@ -80,17 +80,24 @@ class Terminal:
         table = np.where(found.accepting[:, None], 0, found.table).astype(np.int32)
         return Dfa.from_table(found.alphabet, table, found.accepting, found.start_state)
 
+    @property
+    def keywords(self) -> tuple[tuple[str, ...], ...]:
+        """The `places` of the terminal, or of each of a `Keywords`; empty if it is not spelt out."""
+        return (self.places,) if self.places else ()
+
     def may_go_on_with(self, characters: str) -> bool:
         """Whether a match may become longer by one of these characters."""
-        if self.places:
+        if self.keywords:
             return False
         return bool(self._after_match[self.dfa.alphabet.classes_of(characters)].any())
 
     def may_go_on_as(self, other: Terminal) -> bool:
         """Whether a match may become longer by a character that a text of the other terminal may begin with."""
         self.time.check("", f"grammar, terminal {self.name}")
-        if other.places or self.places:
-            return bool(other.places) and self.may_go_on_with(other.places[0])
+        if self.keywords:
+            return False
+        if other.keywords:
+            return self.may_go_on_with("".join({keyword[0] for keyword in other.keywords}))
         _, mine, theirs = self.dfa.alphabet.refine(other.dfa.alphabet)
         return bool((self._after_match[mine] & (other.dfa.table[other.dfa.start_state] != 0)[theirs]).any())
 
@@ -113,6 +120,18 @@ class Terminal:
     def _after_match(self) -> npt.NDArray[np.bool_]:
         """For every class of characters whether one may stand after a match within a longer one."""
         return np.asarray(self.dfa.table[self.dfa.accepting].any(axis=0))
+
+
+@dataclass(frozen=True, eq=False)
+class Keywords(Terminal):
+    """Any one of several terminals that are spelt out: a match of one ends by itself, so it obliges to nothing."""
+
+    several: tuple[tuple[str, ...], ...] = ()
+
+    @property
+    def keywords(self) -> tuple[tuple[str, ...], ...]:
+        """The `places` of each."""
+        return self.several
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,14 +166,14 @@ class Lexemes:
         self._time = compile_time
         self._work = 0
         self._foreign = foreign
-        places = {place for terminal in terminals.values() for place in terminal.places}
+        places = {place for terminal in terminals.values() for keyword in terminal.keywords for place in keyword}
         alphabet, _ = Alphabet.from_sets([[(ord(c), ord(c)) for c in place] for place in sorted(places)])
         for name, terminal in terminals.items():
             self._time.check("", f"grammar, terminal {name}")
-            if not terminal.places:
+            if not terminal.keywords:
                 alphabet = alphabet.refine(terminal.dfa.alphabet)[0]
         self.alphabet = alphabet
-        self._classes_of = {place: alphabet.classes_of(place) for place in places}
+        self._classes_of = {place: tuple(dict.fromkeys(alphabet.classes_of(place))) for place in places}
         self._tables: dict[str, list[list[int]]] = {}
         self._accepting: dict[str, list[bool]] = {}
         self._starts: dict[str, int] = {}
@@ -163,10 +182,15 @@ class Lexemes:
             self._lay_out(name, terminal)
         self._products: dict[tuple[str, Obligations], _Product] = {}
         self._expressions: dict[object, Expression] = {}
+        self._covered: dict[tuple[tuple[str, int], tuple[str, int]], bool] = {}
+        self._firsts: dict[str, list[int]] = {}
+        self._harmless: dict[tuple[str, Obligations], bool] = {}
         self._left: dict[tuple[str, Obligations], frozenset[Obligations]] = {}
         self._made: frozenset[tuple[str, int]] = frozenset()
         made = set()
         for name in self._time.over(terminals, name="grammar, its terminals"):
+            if terminals[name].keywords:
+                continue
             for state, ends in enumerate(self._accepting[name]):
                 if ends and any(self._tables[name][state]):
                     self._time.check("", f"grammar, terminal {name}")
@@ -175,43 +199,68 @@ class Lexemes:
                         made.add(one)
         self._made = frozenset(made)
         self._products.clear()
+        self._harmless.clear()
+        self._left.clear()
         self.has_obligations = bool(made)
 
     def _lay_out(self, name: str, terminal: Terminal) -> None:
         """The automaton of a terminal over the common alphabet."""
         self._time.check("", f"grammar, terminal {name}")
-        num_states = len(terminal.places) or terminal.dfa.num_states
+        num_states = sum(map(len, terminal.keywords)) or terminal.dfa.num_states
         self._num_cells += num_states * self.alphabet.num_classes
         if self._num_cells > MAX_CELLS:
             raise ConstraintTooLarge(
                 f"grammar, terminal {name}: the terminals tell {self.alphabet.num_classes} kinds of characters apart, "
                 "which is too many for terminals so long; use fewer characters, or shorter terminals"
             )
-        if not terminal.places:
+        if not terminal.keywords:
             classes = [0, *terminal.dfa.alphabet.classes_of("".join(map(chr, self.alphabet.representatives[1:])))]
             self._tables[name] = terminal.dfa.table[:, classes].tolist()
             self._accepting[name] = terminal.dfa.accepting.tolist()
             self._starts[name] = terminal.dfa.start_state
             return
-        rows = [[0] * self.alphabet.num_classes for _ in range(len(terminal.places) + 2)]
-        for index, place in enumerate(terminal.places):
-            for class_id in self._classes_of[place]:
-                rows[index + 1][class_id] = index + 2
-        self._tables[name], self._starts[name] = rows, 1
-        self._accepting[name] = [False] * (len(rows) - 1) + [True]
+        self._tables[name], self._accepting[name] = self._trie(name, terminal.keywords)
+        self._starts[name] = 1
+
+    def _trie(self, name: str, keywords: tuple[tuple[str, ...], ...]) -> tuple[list[list[int]], list[bool]]:
+        """Keywords as one automaton; a state is the keywords that are still possible, and how far they are read."""
+        num_classes = self.alphabet.num_classes
+        rows, accepting = [[0] * num_classes], [False]
+        start = (0, tuple(range(len(keywords))))
+        numbers = {start: 1}
+        for depth, possible in self._time.over(queue := [start], name=f"grammar, terminal {name}"):  # grows
+            after: dict[int, list[int]] = {}
+            for index in possible:
+                if depth < len(keywords[index]):
+                    for class_id in self._classes_of[keywords[index][depth]]:
+                        after.setdefault(class_id, []).append(index)
+            row = [0] * num_classes
+            for class_id, indices in after.items():
+                key = (depth + 1, tuple(indices))
+                if key not in numbers:
+                    numbers[key] = len(numbers) + 1
+                    queue.append(key)
+                row[class_id] = numbers[key]
+            rows.append(row)
+            accepting.append(any([len(keywords[index]) == depth for index in possible]))
+        return rows, accepting
 
     def _is_harmless(self, name: str, one: tuple[str, int]) -> bool:
         if name not in self.terminals:
             return self.is_harmless(name, frozenset((one,)))
-        dead, first = self._tables[one[0]][one[1]], self._tables[name][self._starts[name]]
-        if not any(mine and theirs for mine, theirs in zip(first, dead, strict=True)):
-            return True
         return self.is_harmless(name, frozenset((one,)))
 
     def is_harmless(self, name: str, before: Obligations) -> bool:
         """Whether the obligations change nothing for a terminal, nor outlive it."""
-        if not before or name in self.terminals:
-            return not before or self._same(name, before)
+        if not before:
+            return True
+        if name in self.terminals:
+            found = self._harmless.get((name, before))
+            if found is None:
+                moved = self._moved_at_first(name, before)
+                found = all([one == NONE for one in moved]) or (None not in moved and self._same(name, before))
+                self._harmless[name, before] = found
+            return found
         starts = self.alphabet.classes_of(self._foreign[name])
         return not any(self._tables[terminal][state][start] for terminal, state in before for start in starts)
 
@@ -234,11 +283,32 @@ class Lexemes:
         found = self._left.get((name, before))
         if found is None:
             if name in self.terminals:
-                found = frozenset(left for left in self._run(name, before).left if left is not None)
+                found = self._left_by_terminal(name, before)
             else:
                 found = frozenset((NONE,)) if self.is_harmless(name, before) else frozenset()
             self._left[name, before] = found
         return found
+
+    def _left_by_terminal(self, name: str, before: Obligations) -> frozenset[Obligations]:
+        if before:
+            moved = self._moved_at_first(name, before)
+            if all([one is None for one in moved]):
+                return frozenset()
+            if all([one == NONE for one in moved]):
+                before = NONE
+        return frozenset(left for left in self._run(name, before).left if left is not None)
+
+    def after_first(self, name: str, before: Obligations) -> tuple[Obligations | None, ...] | bool:
+        """The obligations after each character that a terminal may begin with; of another name, if it is harmless."""
+        return tuple(self._moved_at_first(name, before)) if name in self.terminals else self.is_harmless(name, before)
+
+    def _moved_at_first(self, name: str, before: Obligations) -> list[Obligations | None]:
+        """The obligations after each character that a terminal may begin with; None where one is broken."""
+        firsts = self._firsts.get(name)
+        if firsts is None:
+            row = self._tables[name][self._starts[name]]
+            firsts = self._firsts[name] = [class_id for class_id, target in enumerate(row) if target]
+        return [self._moved(before, class_id) for class_id in firsts]
 
     def expression(self, name: str, before: Obligations, leaves: frozenset[Obligations] | None) -> Expression:
         """The texts of a terminal that break no obligation and leave one of `leaves` (None: anything)."""
@@ -254,7 +324,7 @@ class Lexemes:
             return Rule(name) if self.is_harmless(name, before) else NOTHING
         terminal = self.terminals[name]
         if leaves is None and self.is_harmless(name, before):
-            return _spelt(terminal.places) if terminal.places else Embed(terminal.dfa)
+            return alternation(*map(_spelt, terminal.keywords)) if terminal.keywords else Embed(terminal.dfa)
         run = self._run(name, before)
         accepting = [left is not None and (leaves is None or left in leaves) for left in run.left]
         dfa = Dfa.from_table(self.alphabet, np.array(run.table, np.int32), np.array(accepting, np.bool_), 1)
@@ -267,6 +337,9 @@ class Lexemes:
             return found
         table, accepting = self._tables[name], self._accepting[name]
         self._time.check("", f"grammar, terminal {name}")
+        if self.terminals[name].keywords and not before:
+            found = self._products[name, before] = _Product(table, [NONE if ends else None for ends in accepting])
+            return found
         start = (self._starts[name], before)
         numbers = {start: 1}
         nodes = [start]
@@ -288,7 +361,8 @@ class Lexemes:
             rows.append(row)
             self._work += len(row) * (1 + len(obligations))
             mine = (name, state)
-            left.append((obligations | {mine} if mine in self._made else obligations) if accepting[state] else None)
+            after = self._needed(obligations | {mine}) if mine in self._made else obligations
+            left.append(after if accepting[state] else None)
         if self._work > MAX_WORK:
             raise ConstraintTooLarge(
                 f"grammar: terminals such as {name} could run into one another in too many ways; put a character "
@@ -308,7 +382,29 @@ class Lexemes:
                 return None
             if target:
                 moved.append((name, target))
-        return frozenset(moved)
+        return self._needed(frozenset(moved))
+
+    def _needed(self, obligations: Obligations) -> Obligations:
+        """Without those that never decide: whatever they go on with breaks another one at once.
+
+        After a keyword that may be longer and a name, no letter may follow as that would be a longer name, so it does
+        not matter that it could be a longer keyword.
+        """
+        if len(obligations) < 2:
+            return obligations
+        found = set(obligations)
+        for one in sorted(obligations):
+            if any(other != one and self._covers(other, one) for other in found):
+                found.remove(one)
+        return frozenset(found)
+
+    def _covers(self, other: tuple[str, int], one: tuple[str, int]) -> bool:
+        known = self._covered.get((other, one))
+        if known is None:
+            row, accepting = self._tables[other[0]][other[1]], self._accepting[other[0]]
+            known = all(accepting[row[c]] for c, target in enumerate(self._tables[one[0]][one[1]]) if target)
+            self._covered[other, one] = known
+        return known
 
 
 def _spelt(places: tuple[str, ...]) -> Expression:
@@ -323,10 +419,9 @@ def _one_of(characters: str) -> Expression:
     """One of a few characters."""
     if len(characters) == 1:
         return Literal(characters.encode())
-    ascii_only = ByteSet(sum({1 << ord(character) for character in characters if character.isascii()}))
-    others = [Literal(character.encode()) for character in characters if not character.isascii()]
-    options = [ascii_only, *others] if ascii_only.mask else others
-    return options[0] if len(options) == 1 else Alternation(tuple(options))
+    mask = sum({1 << ord(character) for character in characters if character.isascii()})
+    options: list[Expression] = [Literal(character.encode()) for character in characters if not character.isascii()]
+    return alternation(*([ByteSet(mask)] if mask else []), *options)
 
 
 def _live(rows: list[list[int]], left: list[Obligations | None]) -> _Product:
