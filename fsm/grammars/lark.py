@@ -17,6 +17,7 @@ what they match (``\\b``, ``(?=…)``), since what follows a terminal is not par
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Iterator
@@ -27,14 +28,15 @@ from ..network.expression import Alternation, Expression, Grammar, Repeat, Rule
 from ..network.walks import children, first_characters, renamed, rule_names, strong_components
 from ..regex.regex_syntax import parse
 from ..regex.regex_tree import Assertion, CharSet, Concat, Either, Look, Node, Plain, Times
+from ..text.unicode_sets import ignoring_case
 from .factoring import factored
 from .group import Group, Token
 from .lark_common import COMMON
 from .lark_tokens import tokens_of, unescaped
 from .left_recursion import without_left_recursion
-from .lexemes import Terminal
 from .lexing import lexed
 from .place import grammar_error
+from .terminals import Terminal
 
 START = "start"
 MAX_NESTING = 64
@@ -252,7 +254,7 @@ class _Reader:
 
     def _literal(self, token: Token) -> Node:
         text = unescaped(self.text, token.text[1 : token.text.rindex('"')], token.offset)
-        return self._parsed(f"(?i:{re.escape(text)})", token) if token.text.endswith("i") else Plain(text)
+        return Concat(tuple(map(_in_any_case, text))) if token.text.endswith("i") else Plain(text)
 
     def _parsed(self, pattern: str, token: Token) -> Node:
         try:
@@ -341,6 +343,11 @@ class _Reader:
                 offset = self.offsets.get(name, 0)
                 raise self.error(f'{where} cannot mix lazy repetition with greedy; write [^"]* for .*?', offset)
         return {name: Terminal(name, tree, "lazy" in quantifiers[name], self.time) for name, tree in trees.items()}
+
+
+@functools.lru_cache(1024)
+def _in_any_case(character: str) -> CharSet:
+    return CharSet(ignoring_case(((ord(character), ord(character)),), ascii_only=False))
 
 
 def _quantifiers(text: str) -> frozenset[str]:

@@ -44,7 +44,8 @@ from ..regex.regex_tree import Either, Times
 from .adjacency import Adjacency
 from .leaving import EMPTY, Leaving, Left, too_large
 from .left_recursion import with_filled_turns
-from .lexemes import NONE, Keywords, Lexemes, Obligations, Terminal
+from .lexemes import NONE, Lexemes, Obligations
+from .terminals import Keywords, Terminal
 
 MAX_RULES = 10_000  # rules with obligations in their names
 IGNORED = "%ignore"
