@@ -200,7 +200,11 @@ class Compiler:
         if len(text) > MAX_SOURCE_LEN:
             raise InvalidGrammar(f"the grammar has {len(text)} characters; at most {MAX_SOURCE_LEN} are read")
         time = self._time()
-        return self._compile("grammar", text, lambda: text_to_grammar(text, syntax, time), time, syntax)
+
+        def grammar() -> Grammar:
+            return text_to_grammar(text, syntax, time, self.vocabulary.spell_special)
+
+        return self._compile("grammar", text, grammar, time, syntax)
 
     @while_put_off
     def structural_tag(self, description: object, *, whitespace: Whitespace = "compact") -> Constraint:

@@ -21,7 +21,7 @@ Parts = tuple[Expression, ...]
 def factored(rules: Mapping[str, Expression], compile_time: CompileTime) -> dict[str, Expression]:
     """The rules with the same names and languages."""
     found: dict[str, Expression] = {}
-    factoring = _Factoring()
+    factoring = _Factoring(compile_time)
     for name, body in rules.items():
         compile_time.check("", f"grammar, rule {name}")
         found[name] = factoring.factored(body)
@@ -31,7 +31,8 @@ def factored(rules: Mapping[str, Expression], compile_time: CompileTime) -> dict
 class _Factoring:
     """Expressions and what became of them: those that stand in many places are factored once."""
 
-    def __init__(self) -> None:
+    def __init__(self, compile_time: CompileTime) -> None:
+        self.time = compile_time
         self.known: dict[int, tuple[Expression, Expression]] = {}  # by identity, which the first of them keeps
 
     def factored(self, expression: Expression) -> Expression:
@@ -44,7 +45,8 @@ class _Factoring:
 
     def made(self, expression: Sequence | Repeat | Alternation) -> Expression:
         if isinstance(expression, Sequence):
-            return Sequence(tuple(map(self.factored, expression.parts)))
+            parts = self.time.over(expression.parts, name="grammar, its rules")
+            return Sequence(tuple(map(self.factored, parts)))
         if isinstance(expression, Repeat):
             return Repeat(self.factored(expression.item), expression.minimum, expression.maximum)
         if all(isinstance(option, Literal) for option in expression.options):
@@ -62,7 +64,7 @@ class _Factoring:
         """The options of a group, which have the first part in common."""
         distinct = list(dict.fromkeys(group)) if len(group) > 1 else group
         if len(distinct) == 1:
-            parts = tuple(map(self.factored, distinct[0]))
+            parts = tuple(map(self.factored, self.time.over(distinct[0], name="grammar, its rules")))
             return parts[0] if len(parts) == 1 else Sequence(parts)
         length = 1
         while all(len(option) > length and option[length] == distinct[0][length] for option in distinct):

@@ -79,11 +79,12 @@ class Leaving:
             return self._add(str, name, frozenset((name,)), False)
         if isinstance(expression, Sequence):
             found = EMPTY
-            for part in reversed(expression.parts):
+            for part in self._time.over(reversed(expression.parts), name="grammar, its rules"):
                 found = self.pair(self.node(part), found)
             return found
         if isinstance(expression, Alternation):
-            options = tuple(dict.fromkeys(map(self.node, expression.options)))
+            parts = self._time.over(expression.options, name="grammar, its rules")
+            options = tuple(dict.fromkeys(map(self.node, parts)))
             if len(options) == 1:
                 return options[0]
             first = NO_NAMES.union(*(self.first[option] for option in options))
@@ -170,10 +171,9 @@ class Leaving:
             key = pending.pop()
             waiting.discard(key)
             self._num_asked += 1
-            if self._num_asked % 64 == 0:
-                self._time.check_here()
-                if self._num_asked > MAX_ASKED:
-                    raise too_large()
+            self._time.check("", "grammar, its rules")
+            if self._num_asked > MAX_ASKED:
+                raise too_large()
             num_pending = len(pending)
             found = self._answer(key)
             if len(pending) > num_pending:  # asked for the first time: those come first, then this one again

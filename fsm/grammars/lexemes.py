@@ -61,7 +61,10 @@ class Lexemes:
         self._time = compile_time
         self._work = 0
         self._foreign = foreign
-        places = {place for terminal in terminals.values() for keyword in terminal.keywords for place in keyword}
+        places: set[str] = set()
+        for terminal in compile_time.over(terminals.values(), name="grammar, its terminals"):
+            for keyword in compile_time.over(terminal.keywords, name=f"grammar, terminal {terminal.name}"):
+                places.update(keyword)
         alphabet, _ = Alphabet.from_sets([[(ord(c), ord(c)) for c in place] for place in sorted(places)])
         for name, terminal in terminals.items():
             self._time.check("", f"grammar, terminal {name}")
@@ -219,7 +222,8 @@ class Lexemes:
             return Rule(name) if self.is_harmless(name, before) else NOTHING
         terminal = self.terminals[name]
         if leaves is None and self.is_harmless(name, before):
-            return alternation(*map(spelt, terminal.keywords)) if terminal.keywords else Embed(terminal.dfa)
+            keywords = self._time.over(terminal.keywords, name=f"grammar, terminal {name}")
+            return alternation(*map(spelt, keywords)) if terminal.keywords else Embed(terminal.dfa)
         run = self._run(name, before)
         accepting = [left is not None and (leaves is None or left in leaves) for left in run.left]
         dfa = Dfa.from_table(self.alphabet, np.array(run.table, np.int32), np.array(accepting, np.bool_), 1)

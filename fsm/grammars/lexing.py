@@ -26,6 +26,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 
+from ...errors import ConstraintTooLarge
 from ..compile_time import CompileTime
 from ..network.expression import (
     EMPTY_TEXT,
@@ -125,14 +126,17 @@ def _with_choices(
         if len(names) < 2:
             return Alternation(tuple(inner))
         name = " | ".join(names)
-        found[name] = Keywords(name, Either(()), several=tuple([terminals[one].places for one in names]))
+        several = [terminals[one].places for one in compile_time.over(names, name="grammar, its terminals")]
+        found[name] = Keywords(name, Either(()), several=tuple(several))
         others = [option for option in inner if not (isinstance(option, Rule) and option.name in names)]
         return alternation(Rule(name), *others)
 
-    changed = {
-        name: folded(body, chosen, compile_time)
-        for name, body in compile_time.over(rules.items(), name="grammar, its rules")
-    }
+    changed: dict[str, Expression] = {}
+    for name, body in rules.items():
+        try:
+            changed[name] = folded(body, chosen, compile_time)
+        except ConstraintTooLarge as error:
+            raise ConstraintTooLarge(f"grammar, rule {name}: {error}") from None
     return changed, found
 
 
@@ -216,6 +220,7 @@ class _Product:
         leaving = self.leaving
         parts: list[Expression] = []
         while node != EMPTY:
+            self.time.check("", "grammar, its rules")
             one, rest = leaving.inside(node) if leaving.kinds[node] is Sequence else (node, EMPTY)
             if rest == EMPTY:
                 parts.append(self.written(one, before, leaves))

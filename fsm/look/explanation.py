@@ -162,7 +162,7 @@ def _grammar(kind: str, source: Any, layout: _Layout, places: dict[str, str]) ->
         ),
         "json_object": lambda: json_grammar("object", whitespace),
         "json_value": lambda: json_grammar("value", whitespace),
-        "grammar": lambda: text_to_grammar(source, layout.syntax),
+        "grammar": lambda: text_to_grammar(source, layout.syntax, spell_special=layout.spell_special),
         "structural_tag": lambda: structural_tag_to_grammar(
             source, whitespace=whitespace, spell_special=layout.spell_special
         ),
