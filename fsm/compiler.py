@@ -36,6 +36,7 @@ from .masks.mask_store import MaskStore
 from .network.expression import Alternation, Grammar, Literal
 from .network.network import build_network
 from .regex.regex import regex_to_expression
+from .resources import NO_RESOURCES, Resources, checked_resources
 from .source import NOT_PACKED, Source, packed
 from .vocabulary.vocabulary import Vocabulary
 from .warm_up import warm_up
@@ -142,6 +143,7 @@ class Compiler:
         whitespace: Whitespace = "compact",
         key_order: KeyOrder = "schema",
         extra_keys: ExtraKeys | None = None,
+        resources: Resources = NO_RESOURCES,
     ) -> Constraint:
         """JSON that is valid under a schema.
 
@@ -151,6 +153,7 @@ class Compiler:
             key_order: "schema" (named keys as the schema names them, then others) or "any".
             extra_keys: "schema" (as the schema says) or "never" (none, unless the schema says what they may be). None:
                 "never" of a pydantic model class, "schema" of others.
+            resources: schemas by URI that it may refer to; nothing is ever fetched.
         """
         check_option("whitespace", whitespace, Whitespace)
         check_option("key_order", key_order, KeyOrder)
@@ -160,16 +163,23 @@ class Compiler:
         time = self._time()
         loaded = _load_schema(schema)
         schema_to_grammar, place_of_contradiction = _json_schema()
+        given = checked_resources(resources)
 
         def grammar() -> Grammar:
             return schema_to_grammar(
-                loaded, whitespace=whitespace, key_order=key_order, extra_keys=extra_keys, compile_time=time
+                loaded,
+                whitespace=whitespace,
+                key_order=key_order,
+                extra_keys=extra_keys,
+                compile_time=time,
+                resources=given,
             )
 
         try:
-            return self._compile("json_schema", packed(loaded), grammar, time, f"{whitespace}/{key_order}/{extra_keys}")
+            option = f"{whitespace}/{key_order}/{extra_keys}"
+            return self._compile("json_schema", packed(loaded), grammar, time, option, packed(given) if given else None)
         except EmptyLanguage as error:
-            pointer = place_of_contradiction(loaded, extra_keys, time)  # in what is left
+            pointer = place_of_contradiction(loaded, extra_keys, time, given)  # in what is left
             message = f"{pointer or '/'}: {error}; look for keywords here that contradict each other"
             raise EmptyLanguage(message, pointer=pointer) from error
 
@@ -190,7 +200,11 @@ class Compiler:
         if len(text) > MAX_SOURCE_LEN:
             raise InvalidGrammar(f"the grammar has {len(text)} characters; at most {MAX_SOURCE_LEN} are read")
         time = self._time()
-        return self._compile("grammar", text, lambda: text_to_grammar(text, syntax, time), time, syntax)
+
+        def grammar() -> Grammar:
+            return text_to_grammar(text, syntax, time, self.vocabulary.spell_special)
+
+        return self._compile("grammar", text, grammar, time, syntax)
 
     @while_put_off
     def structural_tag(self, description: object, *, whitespace: Whitespace = "compact") -> Constraint:
@@ -248,11 +262,18 @@ class Compiler:
         return CompileTime(self.limits.max_compile_seconds)
 
     def _compile(
-        self, kind: str, source: Source, grammar: Callable[[], Grammar], time: CompileTime, option: str = ""
+        self,
+        kind: str,
+        source: Source,
+        grammar: Callable[[], Grammar],
+        time: CompileTime,
+        option: str = "",
+        beside: Source | None = None,
     ) -> Constraint:
-        if source == NOT_PACKED:
+        """The constraint of a source, kept if it is known; `beside`: what it was compiled with, packed."""
+        if NOT_PACKED in (source, beside):
             return self._build(kind, source, grammar, time)
-        key = (f"{kind}/{option}", source)
+        key = (f"{kind}/{option}", source, beside)
         with self._lock:
             kept = self._kept.find(key)
             if kept is not None:
@@ -280,7 +301,7 @@ class Compiler:
 
 
 @functools.cache
-def _json_schema() -> tuple[Callable[..., Grammar], Callable[[Any, ExtraKeys, CompileTime], str]]:
+def _json_schema() -> tuple[Callable[..., Grammar], Callable[[Any, ExtraKeys, CompileTime, Resources], str]]:
     """`schema_to_grammar` and `place_of_contradiction`: imported when they are needed, since that makes tables, and
     once, since to import what is there takes 10 us as well."""
     from .json_schema import place_of_contradiction, schema_to_grammar

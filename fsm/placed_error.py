@@ -21,15 +21,12 @@ def placed(error: ConstraintTooLarge, source: str, text: bytes) -> ConstraintToo
     if error.pointer or not source:
         return error
     from .json_schema.place import place_of, sites_at
-    from .json_schema.resolve import check_size
     from .json_schema.sites import Sites
     from .json_schema.texts import shown_pointer
 
     place = place_of(text.decode(errors="replace"))
     try:
-        schema = json.loads(source)
-        evaluates, is_dynamic = check_size(schema)
-        sites = sites_at(Sites(schema, None, evaluates=evaluates, is_dynamic=is_dynamic), place.path)
+        sites = sites_at(Sites(json.loads(source), None), place.path)
     except (ConstraintError, RecursionError):
         return error
     pointer = sites[0].pointer if sites else ""

@@ -66,6 +66,7 @@ def explain(
         extra_keys=spec.extra_keys,
         syntax=spec.syntax,
         text=text,
+        resources=json.loads(spec.resources or "{}"),
     )
 
 
@@ -97,11 +98,15 @@ def refusal(error: ConstraintError, spec: ConstraintSpec) -> Refusal:
     reason, _, remedy = str(error).partition("; ")
     part = ""
     if spec.kind in JSON_KINDS and isinstance(spec.source, str):
-        found = _at(json.loads(spec.source), error.pointer)
+        document, found_at = json.loads(spec.source), error.pointer
+        for uri, given in json.loads(spec.resources or "{}").items():
+            if error.pointer.startswith(f"{uri}#"):
+                document, found_at = given, error.pointer.removeprefix(f"{uri}#")
+        found = _at(document, found_at)
         part = json.dumps(found, ensure_ascii=False, indent=1)
     elif isinstance(spec.source, str):
         part = _line(spec.source, error.pointer)
-    if error.pointer.startswith("/"):
+    if error.pointer and reason.startswith(f"{error.pointer}: "):
         reason = reason.partition(": ")[2] or reason
     return Refusal(reason, error.pointer, part, remedy or _remedy(error))
 

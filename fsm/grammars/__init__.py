@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Literal as OneOf
 
 from ..compile_time import CompileTime
@@ -14,8 +15,16 @@ _EBNF_RULE = re.compile(r"^[ \t]*\w[\w.-]*\s*::=", re.MULTILINE)
 _LARK_ITEM = re.compile(r"^[ \t]*(?:[?!]*_*[A-Za-z][\w-]*(?:\.-?\d+)?[ \t]*:|%[a-z]+\b)", re.MULTILINE)
 
 
-def text_to_grammar(text: str, syntax: Syntax = "auto", compile_time: CompileTime | None = None) -> Grammar:
+def text_to_grammar(
+    text: str,
+    syntax: Syntax = "auto",
+    compile_time: CompileTime | None = None,
+    spell_special: Callable[[int | str], bytes | None] = lambda _: None,
+) -> Grammar:
     """The grammar that a text describes. "auto": Lark if it has definitions `name: …` and none like `name ::= …`.
+
+    Args:
+        spell_special: what stands for a special token, by its text or id (`Vocabulary.spell_special`).
 
     Raises:
         InvalidGrammar: it cannot be read; `pointer` is the line and the column.
@@ -30,7 +39,7 @@ def text_to_grammar(text: str, syntax: Syntax = "auto", compile_time: CompileTim
     if syntax == "lark":  # only a grammar needs the readers, and one of them
         from .lark import lark_to_grammar
 
-        return lark_to_grammar(text, compile_time)
+        return lark_to_grammar(text, compile_time, spell_special)
     from .ebnf import ebnf_to_grammar
 
     return ebnf_to_grammar(text, compile_time)

@@ -21,40 +21,56 @@ Parts = tuple[Expression, ...]
 def factored(rules: Mapping[str, Expression], compile_time: CompileTime) -> dict[str, Expression]:
     """The rules with the same names and languages."""
     found: dict[str, Expression] = {}
+    factoring = _Factoring(compile_time)
     for name, body in rules.items():
         compile_time.check("", f"grammar, rule {name}")
-        found[name] = _factored(body)
+        found[name] = factoring.factored(body)
     return found
 
 
-def _factored(expression: Expression) -> Expression:
-    if isinstance(expression, Sequence):
-        return Sequence(tuple(map(_factored, expression.parts)))
-    if isinstance(expression, Repeat):
-        return Repeat(_factored(expression.item), expression.minimum, expression.maximum)
-    if isinstance(expression, Alternation) and not all(isinstance(option, Literal) for option in expression.options):
-        return _either([_parts(option) for option in expression.options])
-    return expression
+class _Factoring:
+    """Expressions and what became of them: those that stand in many places are factored once."""
 
+    def __init__(self, compile_time: CompileTime) -> None:
+        self.time = compile_time
+        self.known: dict[int, tuple[Expression, Expression]] = {}  # by identity, which the first of them keeps
 
-def _either(options: list[Parts]) -> Expression:
-    groups: dict[Parts, list[Parts]] = {}
-    for option in options:
-        groups.setdefault(option[:1], []).append(option)
-    found = [_joined(group) for group in groups.values()]
-    return found[0] if len(found) == 1 else Alternation(tuple(found))
+    def factored(self, expression: Expression) -> Expression:
+        if not isinstance(expression, (Sequence, Repeat, Alternation)):
+            return expression
+        known = self.known.get(id(expression))
+        if known is None:
+            known = self.known[id(expression)] = expression, self.made(expression)
+        return known[1]
 
+    def made(self, expression: Sequence | Repeat | Alternation) -> Expression:
+        if isinstance(expression, Sequence):
+            parts = self.time.over(expression.parts, name="grammar, its rules")
+            return Sequence(tuple(map(self.factored, parts)))
+        if isinstance(expression, Repeat):
+            return Repeat(self.factored(expression.item), expression.minimum, expression.maximum)
+        if all(isinstance(option, Literal) for option in expression.options):
+            return expression
+        return self.either([_parts(option) for option in expression.options])
 
-def _joined(group: list[Parts]) -> Expression:
-    """The options of a group, which have the first part in common."""
-    distinct = list(dict.fromkeys(group))
-    if len(distinct) == 1:
-        parts = tuple(map(_factored, distinct[0]))
-        return parts[0] if len(parts) == 1 else Sequence(parts)
-    length = 1
-    while all(len(option) > length and option[length] == distinct[0][length] for option in distinct):
-        length += 1
-    return Sequence((*map(_factored, distinct[0][:length]), _either([option[length:] for option in distinct])))
+    def either(self, options: list[Parts]) -> Expression:
+        groups: dict[Parts, list[Parts]] = {}
+        for option in options:
+            groups.setdefault(option[:1], []).append(option)
+        found = [self.joined(group) for group in groups.values()]
+        return found[0] if len(found) == 1 else Alternation(tuple(found))
+
+    def joined(self, group: list[Parts]) -> Expression:
+        """The options of a group, which have the first part in common."""
+        distinct = list(dict.fromkeys(group)) if len(group) > 1 else group
+        if len(distinct) == 1:
+            parts = tuple(map(self.factored, self.time.over(distinct[0], name="grammar, its rules")))
+            return parts[0] if len(parts) == 1 else Sequence(parts)
+        length = 1
+        while all(len(option) > length and option[length] == distinct[0][length] for option in distinct):
+            length += 1
+        begun = map(self.factored, distinct[0][:length])
+        return Sequence((*begun, self.either([option[length:] for option in distinct])))
 
 
 def _parts(expression: Expression) -> Parts:

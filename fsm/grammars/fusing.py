@@ -22,9 +22,14 @@ from ..network.expression import Alternation, Embed, Expression, Literal, Repeat
 from ..network.walks import children, rule_names, strong_components
 from ..regex.determinise import determinise
 from ..regex.regex import EAGER_POSITIONS, EAGER_WORK, MINIMISE_UP_TO
-from ..regex.regex_tree import Concat, Either, Node, Plain, Times
+from ..regex.regex_tree import CharSet, Concat, Either, Node, Plain, Times
 from ..text.language import Language
 
+MAX_NARROW = 8  # characters of a class that is spelt out
+MAX_SPELT = 64  # parts of a rule that is written out where it stands
+MANY_OPTIONS = 16
+
+Parts = tuple[Expression, ...]
 Sized = tuple[Node, int, bool]
 """A tree, the number of positions that it unfolds to, and whether something in it may be written more than once."""
 
@@ -38,6 +43,7 @@ def fused(
         patterns: the tree of every embedded language.
     """
     trees: dict[str, Sized] = {}
+    fusing = _Fusing(trees, patterns)
     references = {
         name: dict.fromkeys(rule_names(body))
         for name, body in compile_time.over(rules.items(), name="grammar, its rules")
@@ -49,46 +55,86 @@ def fused(
             tree = _tree(rules[name], trees, patterns)
             if tree is not None:
                 trees[name] = tree
+                fusing.note_spelt(name, rules[name])
     found: dict[str, Expression] = {}
     for name, body in rules.items():
         compile_time.check("", f"grammar, rule {name}")
-        found[name] = _fused(body, trees, patterns)
+        found[name] = fusing.fused(body)
     return found
 
 
-def _fused(body: Expression, trees: Mapping[str, Sized], patterns: Mapping[Language, Node]) -> Expression:
-    tree = _tree(body, trees, patterns)
-    if tree is not None:
-        if not tree[2] or isinstance(body, (Literal, Embed, Rule)):
-            return body
-        if isinstance(body, Sequence):  # literals in front are forced text: best left as they are
-            first = next(index for index, part in enumerate(body.parts) if not isinstance(part, Literal))
-            rest = Sequence(body.parts[first:]) if first else body
-            automaton = _automaton(rest, trees, patterns)
+class _Fusing:
+    """The rules as trees, and the automata made so far; the same part of several rules is one automaton."""
+
+    def __init__(self, trees: Mapping[str, Sized], patterns: Mapping[Language, Node]) -> None:
+        self.trees = trees
+        self.patterns = patterns
+        self.spelt: dict[str, Parts] = {}
+        self.automata: dict[Expression, Embed | None] = {}
+
+    def note_spelt(self, name: str, body: Expression) -> None:
+        """Remembers a short rule that is spelt out, such as a keyword in any case."""
+        parts = self.spelling(body)
+        if parts is not None and len(parts) <= MAX_SPELT:
+            self.spelt[name] = parts
+
+    def spelling(self, body: Expression) -> Parts | None:
+        """Literals and narrow classes that an expression is a sequence of; None if it is anything else."""
+        if isinstance(body, Rule):
+            return self.spelt.get(body.name)
+        if isinstance(body, Sequence):
+            inner = [self.spelling(part) for part in body.parts]
+            return None if None in inner else tuple([part for parts in inner if parts for part in parts])
+        is_narrow = isinstance(body, Embed) and _is_narrow(self.patterns.get(body.language))
+        return (body,) if is_narrow or isinstance(body, Literal) else None
+
+    def fused(self, body: Expression) -> Expression:
+        tree = _tree(body, self.trees, self.patterns)
+        if tree is not None and tree[2] and not isinstance(body, (Literal, Embed, Rule)):
+            front: list[Expression] = []  # what is spelt out there is best left as it is: forced, or soon told apart
+            rest = body
+            if isinstance(body, Sequence):
+                spellings = list(map(self.spelling, body.parts))
+                first = spellings.index(None)
+                front = [part for parts in spellings[:first] for part in parts or ()]
+                rest = Sequence(body.parts[first:]) if first else body
+            automaton = self.automaton(rest)
             if automaton is not None:
-                return Sequence((*body.parts[:first], automaton)) if first else automaton
-        else:
-            automaton = _automaton(body, trees, patterns)
-            if automaton is not None:
-                return automaton
-    if isinstance(body, Sequence):
-        return Sequence(tuple(_fused(part, trees, patterns) for part in body.parts))
-    if isinstance(body, Alternation):
-        return Alternation(tuple(_fused(option, trees, patterns) for option in body.options))
-    if isinstance(body, Repeat):
-        return Repeat(_fused(body.item, trees, patterns), body.minimum, body.maximum)
-    return body
+                return Sequence((*front, automaton)) if front else automaton
+        if isinstance(body, Sequence):
+            return Sequence(tuple(map(self.fused, body.parts)))
+        if isinstance(body, Alternation):
+            many = len(body.options) >= MANY_OPTIONS
+            return Alternation(tuple([self.written_out(option, many) for option in body.options]))
+        if isinstance(body, Repeat):
+            return Repeat(self.fused(body.item), body.minimum, body.maximum)
+        return body
+
+    def written_out(self, option: Expression, many: bool) -> Expression:
+        """An option; among many, a rule that is spelt out is written in its place, so that all share beginnings."""
+        parts = option.parts if isinstance(option, Sequence) else (option,)
+        spelt = self.spelling(parts[0]) if many and parts and isinstance(parts[0], Rule) else None
+        return self.fused(option if spelt is None else Sequence((*spelt, *parts[1:])))
+
+    def automaton(self, body: Expression) -> Embed | None:
+        if body not in self.automata:
+            self.automata[body] = self.made(body)
+        return self.automata[body]
+
+    def made(self, body: Expression) -> Embed | None:
+        tree = _tree(body, self.trees, self.patterns)
+        if tree is None:
+            return None
+        try:
+            dfa = determinise(tree[0], EAGER_WORK)
+        except ConstraintTooLarge:
+            return None
+        return Embed(dfa.minimised() if dfa.num_states <= MINIMISE_UP_TO else dfa)
 
 
-def _automaton(body: Expression, trees: Mapping[str, Sized], patterns: Mapping[Language, Node]) -> Embed | None:
-    tree = _tree(body, trees, patterns)
-    if tree is None:
-        return None
-    try:
-        dfa = determinise(tree[0], EAGER_WORK)
-    except ConstraintTooLarge:
-        return None
-    return Embed(dfa.minimised() if dfa.num_states <= MINIMISE_UP_TO else dfa)
+def _is_narrow(pattern: Node | None) -> bool:
+    """Whether it is one of a few characters, such as a letter in either case."""
+    return isinstance(pattern, CharSet) and sum(last + 1 - first for first, last in pattern.intervals) <= MAX_NARROW
 
 
 def _tree(body: Expression, trees: Mapping[str, Sized], patterns: Mapping[Language, Node]) -> Sized | None:

@@ -10,40 +10,43 @@
     %ignore WS                                  may stand between terminals, before the first, after the last
     value: %json {"type": "integer"}            JSON that is valid under a schema (llguidance's extension)
 
-`lexing` turns texts of terminals into texts of characters. Refused, with their place: templates,
-`%declare`, `%override`, `%extend`, libraries other than `common`, named tokens, and regexes that look beyond
-what they match (``\\b``, ``(?=…)``), since what follows a terminal is not part of it. The parser does not recurse.
+`lexing` turns texts of terminals into texts of characters; more of llguidance's extensions are in `lark_extensions`.
+Refused, with their place: templates, `%declare`, `%override`, `%extend`, libraries other than `common`, other grammars,
+and regexes that look beyond what they match (``\\b``, ``(?=…)``), since what follows a terminal is not part of it. The
+parser does not recurse.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Iterator
 
 from ...errors import ConstraintError, ConstraintTooLarge, InvalidGrammar, InvalidRegex
 from ..compile_time import CompileTime
-from ..network.expression import Alternation, Expression, Grammar, Repeat, Rule
-from ..network.walks import children, first_characters, renamed, rule_names, strong_components
+from ..network.expression import Alternation, Expression, Grammar, Literal, Repeat, Rule, sequence
+from ..network.walks import first_characters, renamed
 from ..regex.regex_syntax import parse
 from ..regex.regex_tree import Assertion, CharSet, Concat, Either, Look, Node, Plain, Times
+from ..text.unicode_sets import ignoring_case
 from .factoring import factored
 from .group import Group, Token
 from .lark_common import COMMON
+from .lark_extensions import SpellSpecial, options, special_tokens, substring
+from .lark_terminals import IGNORED, terminals_of
 from .lark_tokens import tokens_of, unescaped
 from .left_recursion import without_left_recursion
-from .lexemes import Terminal
 from .lexing import lexed
 from .place import grammar_error
 
 START = "start"
 MAX_NESTING = 64
 MAX_REPEAT = 100_000
-IGNORED = "%ignore"
 
 
-def lark_to_grammar(text: str, compile_time: CompileTime) -> Grammar:
-    """Reads grammar text.
+def lark_to_grammar(text: str, compile_time: CompileTime, spell_special: SpellSpecial = lambda _: None) -> Grammar:
+    """Reads grammar text; `spell_special`: what stands for a special token, by its text or number.
 
     Raises:
         InvalidGrammar: where the text cannot be read, or a name is missing or defined twice; `pointer` is the line and
@@ -51,18 +54,20 @@ def lark_to_grammar(text: str, compile_time: CompileTime) -> Grammar:
         ConstraintError: of a schema in `%json`.
         ConstraintTooLarge: a terminal is too large, too many rules begin with one another, or the time is over.
     """
-    return _Reader(text, compile_time).grammar()
+    return _Reader(text, compile_time, spell_special).grammar()
 
 
 class _Reader:
-    def __init__(self, text: str, compile_time: CompileTime) -> None:
+    def __init__(self, text: str, compile_time: CompileTime, spell_special: SpellSpecial) -> None:
         self.text = text
         self.time = compile_time
+        self.spell_special = spell_special
         self.rules: dict[str, Expression] = {}
         self.adopted: dict[str, Expression] = {}  # of schemas: rules over bytes
         self.foreign: dict[str, str] = {}  # their first rules, and the characters that their texts begin with
         self.bodies: dict[str, Expression] = {}  # of terminals
         self.trees: dict[str, Node] = {}  # of terminals without a definition: literals, regexes, what is imported
+        self.lazy: set[str] = set()  # terminals that the text calls so
         self.ignored: list[Expression] = []
         self.offsets: dict[str, int] = {}
         self.references: dict[str, int] = {}
@@ -85,14 +90,17 @@ class _Reader:
                 raise self.error(f"a terminal cannot use the rule {name!r}", offset)
         for number, body in enumerate(self.ignored):
             self.bodies[f"{IGNORED} {number}"] = body
-        terminals = self._terminals()
+        terminals = terminals_of(self.trees, self.bodies, self.lazy, self.offsets, self.text, self.time)
         rules = dict(self.rules)
         for name, terminal in list(terminals.items()):
-            if terminal.text:
-                continue
             self.time.check("", f"grammar, terminal {name}")
+            if terminal.places:
+                continue
             if terminal.dfa.is_empty() and not terminal.matches.accepts(""):
                 raise self.error(f"the terminal {name} matches nothing", self.offsets.get(name, 0))
+            if name in self.lazy and terminal.matches.accepts(""):
+                message = "the shortest match is always empty; let it end with what it goes on to"
+                raise self.error(message, self.offsets.get(name, 0))
             if terminal.matches.accepts("") and not name.startswith(IGNORED):  # may be left out, then
                 filled = f"{name}, not empty"
                 rules[name] = Repeat(Rule(filled), 0, 1)
@@ -140,16 +148,27 @@ class _Reader:
         position = self._next(item, position)
         if item[position].text == "{":
             raise self.error("templates are not supported; write the rule out", item[position].offset)
-        if item[position].text == "[":
-            raise self.error("options of rules are not supported", item[position].offset)
+        is_lazy, suffix = False, None
         if item[position].text == ".":
             position = self._next(item, self._next(item, position))
+        if item[position].text == "[":
+            is_lazy, suffix, position = options(self.text, item, position + 1)
+            position = self._next(item, position)
         if item[position].text != ":":
             raise self.error(f"expected ':' after {name.text!r}", item[position].offset)
         self._define(name.text, name.offset)
-        is_terminal = _is_terminal(name.text)
+        is_lazy = is_lazy or suffix is not None
+        is_terminal = is_lazy or _is_terminal(name.text)
         body = self._expression(item[position + 1 :], name.offset, in_terminal=is_terminal)
-        (self.bodies if is_terminal else self.rules)[name.text] = body
+        if suffix is not None:
+            body = sequence(body, self._atom(suffix, True))
+        own = name.text
+        if is_lazy and not _is_terminal(own):
+            own = f"{own}, lazy"
+            self.rules[name.text] = Rule(own)
+        self.offsets[own] = name.offset
+        self.lazy.update([own] * is_lazy)
+        (self.bodies if is_terminal else self.rules)[own] = body
 
     def _next(self, item: list[Token], position: int) -> int:
         if position + 1 >= len(item):
@@ -229,8 +248,21 @@ class _Reader:
             if in_terminal:
                 raise self.error("%json cannot stand inside a terminal", token.offset)
             return self._json(token)
+        if token.kind == "special":
+            if in_terminal:
+                raise self.error("a token cannot stand inside a terminal", token.offset)
+            self.adopted[token.text] = Alternation(
+                tuple(map(Literal, special_tokens(self.text, token, self.spell_special)))
+            )
+            self.foreign[token.text] = ""
+            return Rule(token.text)
+        if token.kind == "structured":
+            name = f"%regex {token.offset}"
+            self.trees[name], self.offsets[name] = substring(self.text, token), token.offset
+            return Rule(name)
         if token.kind not in ("text", "regex"):
-            remedy = "; tokens and other grammars cannot be named" if token.text in ("<", "@") else ""
+            remedy = "; other grammars cannot be named, write their rules here" if token.text == "@" else ""
+            remedy = remedy or ("; a token is <name> or <[12]>" if token.text == "<" else "")
             raise self.error(f"{token.text!r} is not expected here{remedy}", token.offset)
         if token.text not in self.trees:
             self.trees[token.text] = self._literal(token) if token.kind == "text" else self._regex(token)
@@ -252,7 +284,7 @@ class _Reader:
 
     def _literal(self, token: Token) -> Node:
         text = unescaped(self.text, token.text[1 : token.text.rindex('"')], token.offset)
-        return self._parsed(f"(?i:{re.escape(text)})", token) if token.text.endswith("i") else Plain(text)
+        return Concat(tuple(map(_in_any_case, text))) if token.text.endswith("i") else Plain(text)
 
     def _parsed(self, pattern: str, token: Token) -> Node:
         try:
@@ -318,58 +350,10 @@ class _Reader:
             raise self.error(f"a repetition of more than {MAX_REPEAT} times", offset)
         return minimum, maximum
 
-    # ---------------------------------------------------------------- terminals
 
-    def _terminals(self) -> dict[str, Terminal]:
-        """Every terminal as one regex tree, those it refers to filled in."""
-        trees, quantifiers = dict(self.trees), {name: _quantifiers(name) for name in self.trees}
-        references = {name: dict.fromkeys(rule_names(body)) for name, body in self.bodies.items()}
-        edges = {name: {other: None for other in used if other in references} for name, used in references.items()}
-        for component in strong_components(edges):
-            name = component[0]
-            self.time.check("", f"grammar, terminal {name}")
-            if len(component) > 1 or name in edges[name]:
-                raise self.error(f"the terminal {name!r} contains itself; make it a rule", self.offsets.get(name, 0))
-            trees[name] = _tree(self.bodies[name], trees)
-            quantifiers[name] = frozenset().union(*(quantifiers[other] for other in references[name]))
-            if _repeats(self.bodies[name]):
-                quantifiers[name] |= {"greedy"}
-        for name, kinds in self.time.over(quantifiers.items(), name="grammar, its terminals"):
-            is_ignored = "lazy" in kinds and name.startswith(IGNORED)
-            if len(kinds) > 1 or is_ignored:
-                where = "%ignore" if is_ignored else f"the terminal {name}"
-                offset = self.offsets.get(name, 0)
-                raise self.error(f'{where} cannot mix lazy repetition with greedy; write [^"]* for .*?', offset)
-        return {name: Terminal(name, tree, "lazy" in quantifiers[name], self.time) for name, tree in trees.items()}
-
-
-def _quantifiers(text: str) -> frozenset[str]:
-    """Whether a regular expression in slashes repeats "lazy" or "greedy", wherever it may repeat or not."""
-    if not text.startswith("/"):
-        return frozenset()
-    bare = re.sub(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]", "x", text, flags=re.DOTALL)
-    found = re.findall(r"(?:[*+]|(?<!\()\?|\{\d*,\d*\})(\??)", bare)
-    return frozenset("lazy" if lazy else "greedy" for lazy in found)
-
-
-def _repeats(body: Expression) -> bool:
-    """Whether something in the expression may be written more or less often."""
-    pending = [body]
-    while pending:
-        expression = pending.pop()
-        if isinstance(expression, Repeat) and expression.minimum != expression.maximum:
-            return True
-        pending.extend(children(expression))
-    return False
-
-
-def _tree(body: Expression, trees: dict[str, Node]) -> Node:
-    if isinstance(body, Rule):
-        return trees[body.name]
-    inner = tuple(_tree(child, trees) for child in children(body))
-    if isinstance(body, Repeat):
-        return Times(inner[0], body.minimum, body.maximum)
-    return Either(inner) if isinstance(body, Alternation) else Concat(inner)
+@functools.lru_cache(1024)
+def _in_any_case(character: str) -> CharSet:
+    return CharSet(ignoring_case(((ord(character), ord(character)),), ascii_only=False))
 
 
 def _is_terminal(name: str) -> bool:

@@ -1,7 +1,7 @@
 """The text of a grammar in Lark's notation, cut into tokens, and the characters that a literal means.
 
-Line breaks inside brackets are blank; comments, blanks and continued lines are left out. What stands after `%json` is
-one token, whatever is in it. Knows no rules and no terminals.
+Line breaks inside brackets are blank; comments, blanks and continued lines are left out. What stands after `%json` or
+`%regex` is one token, whatever is in it. Knows no rules and no terminals.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ TOKEN = re.compile(
     r"""(?P<space>[ \t\r\f]+|(?://|\#)[^\n]*|\\\n)
       | (?P<newline>\n)
       | (?P<json>%json\b)
+      | (?P<structured>%regex\b)
+      | (?P<special><(?:\[[^\]\n]*\]|[^<>\s\[\]]+)>)
       | (?P<directive>%[a-z]+)
       | (?P<name>_*[A-Za-z]\w*(?:-\w+)*)
       | (?P<text>"(?:[^"\\\n]++|\\.)*+"i?)
@@ -41,8 +43,8 @@ def tokens_of(text: str, compile_time: CompileTime) -> Iterator[Token]:
             what = {'"': "a literal that is not closed", "/": "a regular expression that is not closed"}
             raise grammar_error(what.get(text[offset], f"{text[offset]!r} is not expected here"), text, offset)
         kind, end = match.lastgroup, match.end()
-        if kind == "json":
-            end = _json_end(text, match.end())
+        if kind in ("json", "structured"):
+            end = _json_end(text, match.end(), match[0])
             yield Token(kind, text[match.end() : end], offset)
         elif kind != "space" and not (kind == "newline" and depth):
             depth += (match[0] in ("(", "[")) - (match[0] in (")", "]"))
@@ -50,12 +52,13 @@ def tokens_of(text: str, compile_time: CompileTime) -> Iterator[Token]:
         offset = end
 
 
-def _json_end(text: str, begin: int) -> int:
+def _json_end(text: str, begin: int, what: str) -> int:
     blank = len(text) - len(text[begin:].lstrip())
     try:
         return json.JSONDecoder().raw_decode(text, blank)[1]
     except (ValueError, RecursionError) as error:
-        raise grammar_error(f"%json is followed by a JSON Schema: {error}", text, begin) from None
+        follower = "a JSON Schema" if what == "%json" else "a JSON object"
+        raise grammar_error(f"{what} is followed by {follower}: {error}", text, begin) from None
 
 
 def unescaped(text: str, literal: str, offset: int) -> str:

@@ -10,98 +10,23 @@ All automata share one alphabet, so a terminal and any number of obligations run
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from ...errors import ConstraintTooLarge
-from ..compile_time import NO_LIMIT, CompileTime
-from ..network.expression import NOTHING, Embed, Expression, Literal, Rule
-from ..regex.determinise import determinise
-from ..regex.regex_tree import Node, Plain
+from ..compile_time import CompileTime
+from ..network.expression import NOTHING, Embed, Expression, Rule, alternation
 from ..text.alphabet import Alphabet
 from ..text.dfa import Dfa
+from .terminals import Terminal, spelt
 
 MAX_STATES = 20_000  # of the product of a terminal and its obligations
 MAX_WORK = 4_000_000  # character steps asked of products of terminals and obligations, and of each of these
 MAX_CELLS = 1 << 23  # states of all terminals, times the kinds of characters
 Obligations = frozenset[tuple[str, int]]
 NONE: Obligations = frozenset()
-
-
-@dataclass(frozen=True, eq=False)
-class Terminal:
-    """A terminal and its texts.
-
-    Attributes:
-        node: as a regular expression.
-        is_lazy: takes the shortest match instead of the longest, and obliges to nothing.
-        time: in which whatever is asked of it is found out.
-    """
-
-    name: str
-    node: Node
-    is_lazy: bool = False
-    time: CompileTime = NO_LIMIT
-
-    @property
-    def text(self) -> str | None:
-        """The only text, where it is written out and not empty."""
-        return self.node.text or None if isinstance(self.node, Plain) else None
-
-    @functools.cached_property
-    def matches(self) -> Dfa:
-        """All that the pattern matches."""
-        try:
-            return determinise(self.node, compile_time=self.time).minimised()
-        except ConstraintTooLarge as error:
-            raise ConstraintTooLarge(f"grammar, terminal {self.name}: {error}", param="grammar") from error
-
-    @functools.cached_property
-    def dfa(self) -> Dfa:
-        """Its texts; not the empty one, which no terminal can be."""
-        found = self.matches
-        if found.accepts(""):
-            found = found.difference(Dfa.length(0, 0)).minimised()
-        if not self.is_lazy:
-            return found
-        table = np.where(found.accepting[:, None], 0, found.table).astype(np.int32)
-        return Dfa.from_table(found.alphabet, table, found.accepting, found.start_state)
-
-    def may_go_on_with(self, characters: str) -> bool:
-        """Whether a match may become longer by one of these characters."""
-        return bool(self._after_match[self.dfa.alphabet.classes_of(characters)].any())
-
-    def may_go_on_as(self, other: Terminal) -> bool:
-        """Whether a match may become longer by a character that a text of the other terminal may begin with."""
-        self.time.check("", f"grammar, terminal {self.name}")
-        if other.text is not None:
-            return self.may_go_on_with(other.text[0])
-        _, mine, theirs = self.dfa.alphabet.refine(other.dfa.alphabet)
-        return bool((self._after_match[mine] & (other.dfa.table[other.dfa.start_state] != 0)[theirs]).any())
-
-    def repeats_itself(self) -> bool:
-        """Whether two texts in a row are always a text of this terminal."""
-        table, accepting = self.dfa.table.tolist(), self.dfa.accepting.tolist()
-        pairs = {(state, self.dfa.start_state) for state, ends in enumerate(accepting) if ends}
-        for one, other in self.time.over(
-            queue := list(pairs), name=f"grammar, terminal {self.name}"
-        ):  # grows: from `one` on at least what there is from `other` on
-            if accepting[other] and not accepting[one]:
-                return False
-            for pair in zip(table[one], table[other], strict=True):
-                if pair[1] and pair not in pairs:
-                    pairs.add(pair)
-                    queue.append(pair)
-        return True
-
-    @functools.cached_property
-    def _after_match(self) -> npt.NDArray[np.bool_]:
-        """For every class of characters whether one may stand after a match within a longer one."""
-        return np.asarray(self.dfa.table[self.dfa.accepting].any(axis=0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,13 +61,17 @@ class Lexemes:
         self._time = compile_time
         self._work = 0
         self._foreign = foreign
-        texts = [terminal.text or "" for terminal in terminals.values()]
-        alphabet, _ = Alphabet.from_sets([[(ord(c), ord(c))] for c in sorted(set("".join(texts)))])
+        places: set[str] = set()
+        for terminal in compile_time.over(terminals.values(), name="grammar, its terminals"):
+            for keyword in compile_time.over(terminal.keywords, name=f"grammar, terminal {terminal.name}"):
+                places.update(keyword)
+        alphabet, _ = Alphabet.from_sets([[(ord(c), ord(c)) for c in place] for place in sorted(places)])
         for name, terminal in terminals.items():
             self._time.check("", f"grammar, terminal {name}")
-            if terminal.text is None:
+            if not terminal.keywords:
                 alphabet = alphabet.refine(terminal.dfa.alphabet)[0]
         self.alphabet = alphabet
+        self._classes_of = {place: tuple(dict.fromkeys(alphabet.classes_of(place))) for place in places}
         self._tables: dict[str, list[list[int]]] = {}
         self._accepting: dict[str, list[bool]] = {}
         self._starts: dict[str, int] = {}
@@ -151,9 +80,15 @@ class Lexemes:
             self._lay_out(name, terminal)
         self._products: dict[tuple[str, Obligations], _Product] = {}
         self._expressions: dict[object, Expression] = {}
+        self._covered: dict[tuple[tuple[str, int], tuple[str, int]], bool] = {}
+        self._firsts: dict[str, list[int]] = {}
+        self._harmless: dict[tuple[str, Obligations], bool] = {}
+        self._left: dict[tuple[str, Obligations], frozenset[Obligations]] = {}
         self._made: frozenset[tuple[str, int]] = frozenset()
         made = set()
         for name in self._time.over(terminals, name="grammar, its terminals"):
+            if terminals[name].keywords:
+                continue
             for state, ends in enumerate(self._accepting[name]):
                 if ends and any(self._tables[name][state]):
                     self._time.check("", f"grammar, terminal {name}")
@@ -162,42 +97,68 @@ class Lexemes:
                         made.add(one)
         self._made = frozenset(made)
         self._products.clear()
+        self._harmless.clear()
+        self._left.clear()
         self.has_obligations = bool(made)
 
     def _lay_out(self, name: str, terminal: Terminal) -> None:
         """The automaton of a terminal over the common alphabet."""
         self._time.check("", f"grammar, terminal {name}")
-        num_states = terminal.dfa.num_states if terminal.text is None else len(terminal.text)
+        num_states = sum(map(len, terminal.keywords)) or terminal.dfa.num_states
         self._num_cells += num_states * self.alphabet.num_classes
         if self._num_cells > MAX_CELLS:
             raise ConstraintTooLarge(
                 f"grammar, terminal {name}: the terminals tell {self.alphabet.num_classes} kinds of characters apart, "
                 "which is too many for terminals so long; use fewer characters, or shorter terminals"
             )
-        if terminal.text is None:
+        if not terminal.keywords:
             classes = [0, *terminal.dfa.alphabet.classes_of("".join(map(chr, self.alphabet.representatives[1:])))]
             self._tables[name] = terminal.dfa.table[:, classes].tolist()
             self._accepting[name] = terminal.dfa.accepting.tolist()
             self._starts[name] = terminal.dfa.start_state
             return
-        rows = [[0] * self.alphabet.num_classes for _ in range(len(terminal.text) + 2)]
-        for index, class_id in enumerate(self.alphabet.classes_of(terminal.text)):
-            rows[index + 1][class_id] = index + 2
-        self._tables[name], self._starts[name] = rows, 1
-        self._accepting[name] = [False] * (len(rows) - 1) + [True]
+        self._tables[name], self._accepting[name] = self._trie(name, terminal.keywords)
+        self._starts[name] = 1
+
+    def _trie(self, name: str, keywords: tuple[tuple[str, ...], ...]) -> tuple[list[list[int]], list[bool]]:
+        """Keywords as one automaton; a state is the keywords that are still possible, and how far they are read."""
+        num_classes = self.alphabet.num_classes
+        rows, accepting = [[0] * num_classes], [False]
+        start = (0, tuple(range(len(keywords))))
+        numbers = {start: 1}
+        for depth, possible in self._time.over(queue := [start], name=f"grammar, terminal {name}"):  # grows
+            after: dict[int, list[int]] = {}
+            for index in possible:
+                if depth < len(keywords[index]):
+                    for class_id in self._classes_of[keywords[index][depth]]:
+                        after.setdefault(class_id, []).append(index)
+            row = [0] * num_classes
+            for class_id, indices in after.items():
+                key = (depth + 1, tuple(indices))
+                if key not in numbers:
+                    numbers[key] = len(numbers) + 1
+                    queue.append(key)
+                row[class_id] = numbers[key]
+            rows.append(row)
+            accepting.append(any([len(keywords[index]) == depth for index in possible]))
+        return rows, accepting
 
     def _is_harmless(self, name: str, one: tuple[str, int]) -> bool:
         if name not in self.terminals:
             return self.is_harmless(name, frozenset((one,)))
-        dead, first = self._tables[one[0]][one[1]], self._tables[name][self._starts[name]]
-        if not any(mine and theirs for mine, theirs in zip(first, dead, strict=True)):
-            return True
         return self.is_harmless(name, frozenset((one,)))
 
     def is_harmless(self, name: str, before: Obligations) -> bool:
         """Whether the obligations change nothing for a terminal, nor outlive it."""
-        if not before or name in self.terminals:
-            return not before or self._same(name, before)
+        if not before:
+            return True
+        if name in self.terminals:
+            found = self._harmless.get((name, before))
+            if found is None:
+                moved = self._moved_at_first(name, before)
+                found = all([one == NONE for one in moved]) or (None not in moved and self._same(name, before))
+                self._harmless[name, before] = found
+            return found
         starts = self.alphabet.classes_of(self._foreign[name])
         return not any(self._tables[terminal][state][start] for terminal, state in before for start in starts)
 
@@ -217,9 +178,35 @@ class Lexemes:
 
     def left_by(self, name: str, before: Obligations) -> frozenset[Obligations]:
         """The obligations that a terminal can leave, given those before it."""
-        if name not in self.terminals:
-            return frozenset((NONE,)) if self.is_harmless(name, before) else frozenset()
+        found = self._left.get((name, before))
+        if found is None:
+            if name in self.terminals:
+                found = self._left_by_terminal(name, before)
+            else:
+                found = frozenset((NONE,)) if self.is_harmless(name, before) else frozenset()
+            self._left[name, before] = found
+        return found
+
+    def _left_by_terminal(self, name: str, before: Obligations) -> frozenset[Obligations]:
+        if before:
+            moved = self._moved_at_first(name, before)
+            if all([one is None for one in moved]):
+                return frozenset()
+            if all([one == NONE for one in moved]):
+                before = NONE
         return frozenset(left for left in self._run(name, before).left if left is not None)
+
+    def after_first(self, name: str, before: Obligations) -> tuple[Obligations | None, ...] | bool:
+        """The obligations after each character that a terminal may begin with; of another name, if it is harmless."""
+        return tuple(self._moved_at_first(name, before)) if name in self.terminals else self.is_harmless(name, before)
+
+    def _moved_at_first(self, name: str, before: Obligations) -> list[Obligations | None]:
+        """The obligations after each character that a terminal may begin with; None where one is broken."""
+        firsts = self._firsts.get(name)
+        if firsts is None:
+            row = self._tables[name][self._starts[name]]
+            firsts = self._firsts[name] = [class_id for class_id, target in enumerate(row) if target]
+        return [self._moved(before, class_id) for class_id in firsts]
 
     def expression(self, name: str, before: Obligations, leaves: frozenset[Obligations] | None) -> Expression:
         """The texts of a terminal that break no obligation and leave one of `leaves` (None: anything)."""
@@ -235,9 +222,8 @@ class Lexemes:
             return Rule(name) if self.is_harmless(name, before) else NOTHING
         terminal = self.terminals[name]
         if leaves is None and self.is_harmless(name, before):
-            if terminal.text is not None:
-                return Literal(terminal.text.encode())
-            return Embed(terminal.dfa)
+            keywords = self._time.over(terminal.keywords, name=f"grammar, terminal {name}")
+            return alternation(*map(spelt, keywords)) if terminal.keywords else Embed(terminal.dfa)
         run = self._run(name, before)
         accepting = [left is not None and (leaves is None or left in leaves) for left in run.left]
         dfa = Dfa.from_table(self.alphabet, np.array(run.table, np.int32), np.array(accepting, np.bool_), 1)
@@ -250,6 +236,9 @@ class Lexemes:
             return found
         table, accepting = self._tables[name], self._accepting[name]
         self._time.check("", f"grammar, terminal {name}")
+        if self.terminals[name].keywords and not before:
+            found = self._products[name, before] = _Product(table, [NONE if ends else None for ends in accepting])
+            return found
         start = (self._starts[name], before)
         numbers = {start: 1}
         nodes = [start]
@@ -271,7 +260,8 @@ class Lexemes:
             rows.append(row)
             self._work += len(row) * (1 + len(obligations))
             mine = (name, state)
-            left.append((obligations | {mine} if mine in self._made else obligations) if accepting[state] else None)
+            after = self._needed(obligations | {mine}) if mine in self._made else obligations
+            left.append(after if accepting[state] else None)
         if self._work > MAX_WORK:
             raise ConstraintTooLarge(
                 f"grammar: terminals such as {name} could run into one another in too many ways; put a character "
@@ -291,7 +281,29 @@ class Lexemes:
                 return None
             if target:
                 moved.append((name, target))
-        return frozenset(moved)
+        return self._needed(frozenset(moved))
+
+    def _needed(self, obligations: Obligations) -> Obligations:
+        """Without those that never decide: whatever they go on with breaks another one at once.
+
+        After a keyword that may be longer and a name, no letter may follow as that would be a longer name, so it does
+        not matter that it could be a longer keyword.
+        """
+        if len(obligations) < 2:
+            return obligations
+        found = set(obligations)
+        for one in sorted(obligations):
+            if any(other != one and self._covers(other, one) for other in found):
+                found.remove(one)
+        return frozenset(found)
+
+    def _covers(self, other: tuple[str, int], one: tuple[str, int]) -> bool:
+        known = self._covered.get((other, one))
+        if known is None:
+            row, accepting = self._tables[other[0]][other[1]], self._accepting[other[0]]
+            known = all(accepting[row[c]] for c, target in enumerate(self._tables[one[0]][one[1]]) if target)
+            self._covered[other, one] = known
+        return known
 
 
 def _live(rows: list[list[int]], left: list[Obligations | None]) -> _Product:

@@ -28,18 +28,30 @@ from collections.abc import Sequence as Seq
 
 from ...errors import ConstraintTooLarge
 from ..compile_time import CompileTime
-from ..network.expression import EMPTY_TEXT, NOTHING, Alternation, Expression, Grammar, Repeat, Rule, Sequence, sequence
-from ..network.walks import mapped, rule_names
+from ..network.expression import (
+    EMPTY_TEXT,
+    NOTHING,
+    Alternation,
+    Expression,
+    Grammar,
+    Repeat,
+    Rule,
+    Sequence,
+    alternation,
+    sequence,
+)
+from ..network.walks import folded, mapped, rule_names
 from ..regex.regex_tree import Either, Times
 from .adjacency import Adjacency
+from .leaving import EMPTY, Leaving, Left, too_large
 from .left_recursion import with_filled_turns
-from .lexemes import NONE, Lexemes, Obligations, Terminal
+from .lexemes import NONE, Lexemes, Obligations
+from .terminals import Keywords, Terminal
 
 MAX_RULES = 10_000  # rules with obligations in their names
-MAX_ROUNDS = 200
-MAX_ASKED = 50_000  # questions about which obligations a rule or terminal leaves
 IGNORED = "%ignore"
-Leaves = frozenset[Obligations] | None  # obligations that may be left; None: any
+Leaves = Left | None  # obligations that may be left; None: any
+_Wanted = tuple[int, Obligations, Leaves]
 
 
 def lexed(
@@ -62,6 +74,7 @@ def lexed(
     Raises:
         ConstraintTooLarge: too many combinations of rules and obligations, or the time is over.
     """
+    rules, terminals = _with_choices(rules, terminals, compile_time)
     used = {name for body in rules.values() for name in rule_names(body)}
     known = {name: terminal for name, terminal in terminals.items() if name in used}
     spaced = dict(rules)
@@ -89,7 +102,42 @@ def lexed(
             for name, body in compile_time.over(spaced.items(), name="grammar, its rules")
         }
         return Grammar(written, whole)
-    return _Product(spaced, adjacency, lexemes, compile_time).grammar(whole)
+    return _Product(Leaving(spaced, adjacency, lexemes, compile_time), lexemes, compile_time).grammar(whole)
+
+
+def _with_choices(
+    rules: Mapping[str, Expression], terminals: Mapping[str, Terminal], compile_time: CompileTime
+) -> tuple[dict[str, Expression], dict[str, Terminal]]:
+    """Rules in which several keywords to choose from are one terminal (`Keywords`), and the terminals with those.
+
+    Hundreds of them are asked for what they leave and what may follow at once, then.
+    """
+    found = dict(terminals)
+
+    def chosen(expression: Expression, inner: list[Expression]) -> Expression:
+        if isinstance(expression, Sequence):
+            return Sequence(tuple(inner))
+        if isinstance(expression, Repeat):
+            return Repeat(inner[0], expression.minimum, expression.maximum)
+        if not isinstance(expression, Alternation):
+            return expression
+        rules = [option.name for option in inner if isinstance(option, Rule)]
+        names = dict.fromkeys(name for name in rules if name in terminals and terminals[name].places)
+        if len(names) < 2:
+            return Alternation(tuple(inner))
+        name = " | ".join(names)
+        several = [terminals[one].places for one in compile_time.over(names, name="grammar, its terminals")]
+        found[name] = Keywords(name, Either(()), several=tuple(several))
+        others = [option for option in inner if not (isinstance(option, Rule) and option.name in names)]
+        return alternation(Rule(name), *others)
+
+    changed: dict[str, Expression] = {}
+    for name, body in rules.items():
+        try:
+            changed[name] = folded(body, chosen, compile_time)
+        except ConstraintTooLarge as error:
+            raise ConstraintTooLarge(f"grammar, rule {name}: {error}") from None
+    return changed, found
 
 
 def _splits(ignored: Seq[Terminal]) -> bool:
@@ -109,186 +157,138 @@ def _is_apart(terminal: Terminal, others: Seq[Terminal], foreign: Mapping[str, s
 
 
 class _Product:
-    """Rules and the obligations that they leave, given those before them.
+    """Rules and the obligations that they leave, given those before them: a rule for all that is asked for."""
 
-    `possible` holds, for a rule and the obligations before it, all that it can leave; `rules` gets a rule for all that
-    is asked for, by rule, obligations before it and those it may leave.
-    """
-
-    def __init__(
-        self, rules: Mapping[str, Expression], adjacency: Adjacency, lexemes: Lexemes, compile_time: CompileTime
-    ) -> None:
-        self.old = rules
-        self.time = compile_time
-        self.adjacency = adjacency
+    def __init__(self, leaving: Leaving, lexemes: Lexemes, compile_time: CompileTime) -> None:
+        self.leaving = leaving
         self.lexemes = lexemes
-        self.possible: dict[tuple[str, Obligations], frozenset[Obligations]] = {}
-        self.names: dict[object, str] = {}
-        self.unsettled: list[tuple[str, Obligations]] = []
-        self.rules: dict[str, Expression] = {}
-        self.num_asked = 0
-        self.pending: list[tuple[str, Expression, Obligations, Leaves]] = []
+        self.time = compile_time
+        self.names: dict[_Wanted, str] = {}
+        self.known: dict[_Wanted, Expression] = {}
+        self.pending: list[tuple[str, _Wanted]] = []
+        self.harmless: dict[tuple[int, Obligations], bool] = {}
+        self.seen: dict[tuple[int, Obligations], object] = {}
 
     def grammar(self, start: str) -> Grammar:
-        first = self.requested(start, NONE, None)
+        first = self.request(start, self.leaving.body(start), NONE, None)
+        rules: dict[str, Expression] = {}
         while self.pending:
-            name, body, obligations, leaves = self.pending.pop()
+            name, wanted = self.pending.pop()
             self.time.check("", f"grammar, rule {name}")
-            self.rules[name] = self.written(body, obligations, leaves)
+            rules[name] = self.written(*wanted)
             if len(self.names) > MAX_RULES:
-                raise _too_large()
-        return Grammar(self.rules, first.name)
+                raise too_large()
+        return Grammar(rules, first.name)
 
-    # ---------------------------------------------------------------- the obligations left
-
-    def left_by(self, expression: Expression, before: Obligations) -> frozenset[Obligations]:
-        """The obligations that an expression can leave, as far as is known."""
-        if isinstance(expression, Rule):
-            self.num_asked += 1
-            if self.num_asked > MAX_ASKED:
-                raise _too_large()
-            if expression.name not in self.old:
-                return self.lexemes.left_by(expression.name, before)
-            key = expression.name, before
-            if key not in self.possible:
-                self.possible[key] = frozenset()
-                self.unsettled.append(key)
-                if len(self.unsettled) == 1:
-                    self.settle()
-            return self.possible[key]
-        if isinstance(expression, Alternation):
-            return frozenset().union(*(self.left_by(option, before) for option in expression.options))
-        if isinstance(expression, Sequence):
-            return self.left_by_all(expression.parts, before)
-        assert isinstance(expression, Repeat)
-        here, found, turns = frozenset((before,)), frozenset[Obligations](), 0
-        seen: dict[frozenset[Obligations], int] = {}
-        while True:
-            if here in seen and turns < expression.minimum:  # it goes round: whole rounds need not be walked
-                period = turns - seen[here]
-                turns += (expression.minimum - turns) // period * period
-            if turns >= expression.minimum:
-                if here <= found:
-                    return found
-                found |= here
-            if turns == expression.maximum:
-                return found
-            seen[here] = turns
-            here = frozenset().union(*(self.left_by(expression.item, one) for one in here))
-            turns += 1
-
-    def left_by_all(self, parts: Seq[Expression], before: Obligations) -> frozenset[Obligations]:
-        here = frozenset((before,))
-        for part in parts:
-            here = frozenset().union(*(self.left_by(part, one) for one in here))
-        return here
-
-    def settle(self) -> None:
-        """Finds the obligations that rules asked about for the first time leave: a fixed point, by iteration.
-
-        Those asked about before depend on none of them.
-        """
-        for _ in range(MAX_ROUNDS):
-            is_settled = True
-            for name, before in self.unsettled:  # grows
-                self.time.check("", f"grammar, rule {name}")
-                found = self.left_by(self.old[name], before)
-                is_settled = is_settled and found == self.possible[name, before]
-                self.possible[name, before] = found
-            if len(self.possible) > MAX_RULES:
-                raise _too_large()
-            if is_settled:
-                self.unsettled.clear()
-                return
-        raise _too_large()
-
-    # ---------------------------------------------------------------- the rules
-
-    def requested(self, name: str, before: Obligations, leaves: Leaves) -> Rule:
-        return self.request((name, before, leaves), name, self.old[name], before, leaves)
-
-    def request(self, key: object, name: str, body: Expression, before: Obligations, leaves: Leaves) -> Rule:
-        """A rule that writes the body from `before` on, leaving one of `leaves`."""
-        found = self.names.get(key)
+    def request(self, name: str, node: int, before: Obligations, leaves: Leaves) -> Rule:
+        """A rule that writes a node from `before` on, leaving one of `leaves`."""
+        wanted = (node, before, leaves)
+        found = self.names.get(wanted)
         if found is None:
-            found = self.names[key] = f"{name} [{len(self.names)}]"
-            self.pending.append((found, body, before, leaves))
+            found = self.names[wanted] = f"{name} [{len(self.names)}]"
+            self.pending.append((found, wanted))
         return Rule(found)
 
-    def written(self, expression: Expression, before: Obligations, leaves: Leaves) -> Expression:
-        if isinstance(expression, Rule):
-            possible = self.left_by(expression, before)
-            wanted = None if leaves is None or possible <= leaves else possible & leaves
-            if expression.name not in self.old:
-                return self.lexemes.expression(expression.name, before, wanted)
-            return self.requested(expression.name, before, wanted) if possible and wanted != frozenset() else NOTHING
-        if isinstance(expression, Alternation):
-            return Alternation(tuple(self.written(option, before, leaves) for option in expression.options))
-        if isinstance(expression, Sequence):
-            return self.written_all(expression.parts, before, leaves)
-        assert isinstance(expression, Repeat)
-        return self.written_repeat(expression, before, leaves)
+    def written(self, node: int, before: Obligations, leaves: Leaves) -> Expression:
+        """The texts of a node that break no obligation and leave one of `leaves` (None: anything)."""
+        wanted = (node, before, leaves)
+        found = self.known.get(wanted)
+        if found is None:
+            found = self.known[wanted] = self.write(node, before, leaves)
+        return found
 
-    def written_all(self, parts: Seq[Expression], before: Obligations, leaves: Leaves) -> Expression:
-        if not parts:
-            return EMPTY_TEXT if leaves is None or before in leaves else NOTHING
-        if len(parts) == 1:
-            return self.written(parts[0], before, leaves)
-        rest = Sequence(tuple(parts[1:]))
-        options = []
-        for after, members in self.distinguished(self.left_by(parts[0], before), rest, leaves):
-            if leaves is not None and self.left_by(rest, after).isdisjoint(leaves):
-                continue
-            first = self.written(parts[0], before, members)
-            options.append((first, after))
-        if len(options) == 1:
-            return sequence(options[0][0], self.written_all(parts[1:], options[0][1], leaves))
-        return Alternation(
-            tuple(
-                Sequence((first, self.request(("rest", rest.parts, after, leaves), "rest", rest, after, leaves)))
-                for first, after in options
-            )
-        )
+    def write(self, node: int, before: Obligations, leaves: Leaves) -> Expression:
+        leaving = self.leaving
+        kind = leaving.kinds[node]
+        if kind is str or kind is Rule:
+            possible = leaving.left(node, before)
+            rest = None if leaves is None or possible <= leaves else possible & leaves
+            if kind is str:
+                return self.lexemes.expression(leaving.name(node), before, rest)
+            if not possible or rest == frozenset():
+                return NOTHING
+            name = leaving.name(node)
+            return self.request(name, leaving.body(name), before, rest)
+        if kind is Alternation:
+            options = [self.written(option, before, leaves) for option in leaving.inside(node)]
+            return Alternation(tuple([option for option in options if option is not NOTHING]))
+        if kind is Repeat:
+            return self.write_repeat(node, before, leaves)
+        return self.write_sequence(node, before, leaves)
 
-    def distinguished(
-        self, possible: frozenset[Obligations], rest: Expression, leaves: Leaves
-    ) -> list[tuple[Obligations, Leaves]]:
-        """The obligations between a part and the rest, in groups that the rest cannot distinguish: one of each, all."""
-        firsts = self.adjacency.first(rest)
-        shows = leaves is not None and self.adjacency.is_nullable(rest)
-        groups: dict[Obligations, set[Obligations]] = {}
+    def write_sequence(self, node: int, before: Obligations, leaves: Leaves) -> Expression:
+        leaving = self.leaving
+        parts: list[Expression] = []
+        while node != EMPTY:
+            self.time.check("", "grammar, its rules")
+            one, rest = leaving.inside(node) if leaving.kinds[node] is Sequence else (node, EMPTY)
+            if rest == EMPTY:
+                parts.append(self.written(one, before, leaves))
+                return sequence(*parts)
+            groups = self.distinguished(leaving.left(one, before), rest, leaves)
+            if len(groups) != 1:
+                options = [
+                    Sequence((self.written(one, before, some), self.request("rest", rest, after, leaves)))
+                    for after, some in groups
+                ]
+                return sequence(*parts, Alternation(tuple(options)))
+            parts.append(self.written(one, before, groups[0][1]))
+            node, before = rest, groups[0][0]
+        return sequence(*parts, EMPTY_TEXT if leaves is None or before in leaves else NOTHING)
+
+    def distinguished(self, possible: Left, rest: int, leaves: Leaves) -> list[tuple[Obligations, Leaves]]:
+        """The obligations between a part and the rest, in groups that the rest cannot distinguish: one of each, all.
+
+        Without those after which the rest cannot be written so that it leaves one of `leaves`.
+        """
+        shows = leaves is not None and self.leaving.is_nullable[rest]
+        groups: dict[object, list[Obligations]] = {}
         for one in possible:
-            is_harmless = all(self.lexemes.is_harmless(name, one) for name in firsts)
-            if is_harmless and shows and leaves is not None and (one in leaves) != (NONE in leaves):
-                is_harmless = False
-            groups.setdefault(NONE if is_harmless else one, set()).add(one)
-        return [(one, None if members == possible else frozenset(members)) for one, members in groups.items()]
+            seen: object = NONE if self.is_harmless(rest, one) else self.seen_by(rest, one)
+            groups.setdefault((seen, one in leaves) if shows and leaves is not None else seen, []).append(one)
+        found: list[tuple[Obligations, Leaves]] = []
+        for members in groups.values():
+            one = NONE if NONE in members or (not shows and self.is_harmless(rest, members[0])) else members[0]
+            left = self.leaving.left(rest, one)
+            if left and (leaves is None or not left.isdisjoint(leaves)):
+                found.append((one, None if len(members) == len(possible) else frozenset(members)))
+        return found
 
-    def written_repeat(self, expression: Repeat, before: Obligations, leaves: Leaves) -> Expression:
-        item, minimum, maximum = expression.item, expression.minimum, expression.maximum
+    def is_harmless(self, node: int, before: Obligations) -> bool:
+        """Whether obligations change nothing for whatever a node begins with, nor outlive it."""
+        if not before:
+            return True
+        found = self.harmless.get((node, before))
+        if found is None:
+            found = all(self.lexemes.is_harmless(name, before) for name in self.leaving.first[node])
+            self.harmless[node, before] = found
+        return found
+
+    def seen_by(self, node: int, before: Obligations) -> object:
+        """What a node can tell of obligations: what is left of them after each character that it may begin with."""
+        found = self.seen.get((node, before))
+        if found is None:
+            names = sorted(self.leaving.first[node])
+            found = self.seen[node, before] = tuple([self.lexemes.after_first(name, before) for name in names])
+        return found
+
+    def write_repeat(self, node: int, before: Obligations, leaves: Leaves) -> Expression:
+        leaving = self.leaving
+        item, minimum, maximum = leaving.bounds(node)
         reached = {before}
         for one in (queue := [before]):  # grows
-            for left in self.left_by(item, one):
+            for left in leaving.left(item, one):
                 if left not in reached:
                     reached.add(left)
                     queue.append(left)
-        is_plain = all(self.lexemes.is_harmless(name, one) for name in self.adjacency.first(item) for one in reached)
+        is_plain = all(self.is_harmless(item, one) for one in reached)
         if is_plain and (leaves is None or reached <= leaves):
             return Repeat(self.written(item, NONE, None), minimum, maximum)
-        if maximum == 0:
-            return self.written_all((), before, leaves)
-        rest = Repeat(item, max(minimum - 1, 0), None if maximum is None else maximum - 1)
-        options: list[Expression] = [self.written_all((), before, leaves)] if minimum == 0 else []
-        for after, members in self.distinguished(self.left_by(item, before), rest, leaves):
-            if leaves is None or not self.left_by(rest, after).isdisjoint(leaves):
-                key = ("repeat", item, rest.minimum, rest.maximum, after, leaves)
-                follower = self.request(key, "repeat", rest, after, leaves)
-                options.append(Sequence((self.written(item, before, members), follower)))
+        rest = leaving.repeat(item, max(minimum - 1, 0), None if maximum is None else maximum - 1)
+        options: list[Expression] = []
+        if minimum == 0 and (leaves is None or before in leaves):
+            options.append(EMPTY_TEXT)
+        for after, some in self.distinguished(leaving.left(item, before), rest, leaves):
+            follower = EMPTY_TEXT if rest == EMPTY else self.request("repeat", rest, after, leaves)
+            options.append(Sequence((self.written(item, before, some), follower)))
         return Alternation(tuple(options))
-
-
-def _too_large() -> ConstraintTooLarge:
-    return ConstraintTooLarge(
-        "grammar: there are too many ways in which terminals could run into one another; "
-        "put a character between them that belongs to neither"
-    )

@@ -23,10 +23,10 @@ from ...errors import InvalidSchema
 from ..any_json import ExtraKeys, KeyOrder, Whitespace
 from ..compile_time import NO_LIMIT, CompileTime
 from ..network.expression import Grammar
+from ..resources import NO_RESOURCES, Resources
 from .compile import SchemaCompiler
 from .contradiction import place_of_contradiction
 from .layout import layout_of
-from .resolve import check_size
 from .sites import Annotation, Sites
 from .texts import shown
 from .xml_arguments import Spell
@@ -59,6 +59,7 @@ def schema_to_grammar(
     places: dict[str, str] | None = None,
     compile_time: CompileTime | None = None,
     prefix: str = "",
+    resources: Resources = NO_RESOURCES,
 ) -> Grammar:
     """The grammar of all JSON texts that are valid under a schema, in the documented spelling.
 
@@ -72,6 +73,7 @@ def schema_to_grammar(
         places: receives, by the name of each rule made from a schema, that schema's JSON pointer.
         compile_time: how long this may take; None: without end.
         prefix: begins the names of all rules but those that every grammar of this layout has, which are the same.
+        resources: the documents it may refer to, by URI.
 
     Raises:
         InvalidSchema: it is not a JSON Schema; `pointer` says where.
@@ -79,7 +81,7 @@ def schema_to_grammar(
         EmptyLanguage: no value at all is valid.
         ConstraintTooLarge: it passes a bound on depth, cases, states or time.
     """
-    compiler = _compiler(schema, whitespace, key_order, extra_keys, annotations, compile_time, prefix)
+    compiler = _compiler(schema, whitespace, key_order, extra_keys, annotations, compile_time, prefix, resources)
     grammar = compiler.grammar()
     if places is not None:
         places.update(compiler.places())
@@ -128,10 +130,9 @@ def _compiler(
     annotations: list[Annotation] | None,
     compile_time: CompileTime | None,
     prefix: str = "",
+    resources: Resources = NO_RESOURCES,
 ) -> SchemaCompiler:
     if type(schema) is not dict and type(schema) is not bool:
         raise InvalidSchema(f"a schema must be an object or a boolean, not {shown(schema)}")
-    evaluates, is_dynamic = check_size(schema)
-    time = compile_time or NO_LIMIT
-    sites = Sites(schema, annotations, evaluates=evaluates, is_dynamic=is_dynamic, time=time)
+    sites = Sites(schema, annotations, resources=resources, time=compile_time or NO_LIMIT)
     return SchemaCompiler(sites, layout_of(whitespace), key_order, extra_keys, prefix=prefix)

@@ -18,10 +18,11 @@ from ...errors import ConstraintError, EmptyLanguage
 from ..any_json import ExtraKeys
 from ..compile_time import NO_LIMIT, CompileTime
 from ..network.network import build_network
+from ..resources import NO_RESOURCES, Resources
 from .compile import SchemaCompiler
 from .layout import COMPACT
 from .place import below, options, referred
-from .resolve import Site, check_size
+from .resolve import Site
 from .sites import Sites
 from .strings import pattern_language
 
@@ -29,7 +30,10 @@ MAX_TRIES = 100
 
 
 def place_of_contradiction(
-    schema: object, extra_keys: ExtraKeys = "schema", compile_time: CompileTime = NO_LIMIT
+    schema: object,
+    extra_keys: ExtraKeys = "schema",
+    compile_time: CompileTime = NO_LIMIT,
+    resources: Resources = NO_RESOURCES,
 ) -> str:
     """JSON pointer of the subschema to look at; "" is the root.
 
@@ -37,11 +41,11 @@ def place_of_contradiction(
         schema: a schema that has no valid value, as json.loads gives it.
         extra_keys: as it was compiled.
         compile_time: how long this may take; what is known by then is the answer.
+        resources: the documents it may refer to.
     """
     if type(schema) is not dict:
         return ""
-    evaluates, is_dynamic = check_size(schema)
-    sites = Sites(schema, None, evaluates=evaluates, is_dynamic=is_dynamic, time=compile_time)
+    sites = Sites(schema, None, resources=resources, time=compile_time)
     site = sites.resolver.root
     tries = 0
     seen: set[str] = set()

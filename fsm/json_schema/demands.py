@@ -17,13 +17,14 @@ from ...errors import ConstraintError
 from ..any_json import KeyOrder
 from ..network.expression import Embed
 from ..record import value_record
+from ..resources import NO_RESOURCES, Resources
 from ..text.counted import Counted
 from ..text.json_strings import JsonStrings
 from .numbers import number_expressions
 from .parts import ANY_TYPE, ARRAY, NUMBER, OBJECT, STRING, Part, Test
-from .reading import read
-from .resolve import Site, check_size
-from .sites import KEYWORDS, Annotation, Sites, is_keyword
+from .reading import WHY_NOT_CONTENT, read
+from .resolve import Site
+from .sites import CONTENT, KEYWORDS, Annotation, Sites, is_keyword
 from .strings import string_expression, string_language
 from .texts import escape
 
@@ -44,12 +45,11 @@ _DESCRIBE = frozenset(
     )
 )  # fmt: skip
 
-_CONTENT = frozenset(("contentEncoding", "contentMediaType", "contentSchema"))
 """What a string holds: draft 7 leaves it to validators whether they check it, later drafts forbid it."""
 
 _OF_TYPE = (
     (NUMBER, "numbers", ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")),
-    (STRING, "strings", ("minLength", "maxLength", "pattern", "format")),
+    (STRING, "strings", ("minLength", "maxLength", "pattern", "format", *CONTENT)),
     (
         ARRAY,
         "arrays",
@@ -133,12 +133,13 @@ class Demand:
     how: str
 
 
-def demands(schema: dict[str, Any] | bool, key_order: KeyOrder = "schema") -> tuple[list[Demand], list[Annotation]]:
+def demands(
+    schema: dict[str, Any] | bool, key_order: KeyOrder = "schema", resources: Resources = NO_RESOURCES
+) -> tuple[list[Demand], list[Annotation]]:
     """What is enforced how, and what is an annotation only, in the order of the text."""
     found: list[Demand] = []
     annotations: list[Annotation] = []
-    evaluates, is_dynamic = check_size(schema)
-    sites = Sites(schema, annotations, evaluates=evaluates, is_dynamic=is_dynamic)
+    sites = Sites(schema, annotations, resources=resources)
     for site in subschemas(sites):
         if site.schema is False and not site.pointer.endswith(_CLOSING):
             found.append(Demand(site.pointer, "false", "", "nothing at all is written here"))
@@ -202,13 +203,13 @@ def _explain(sites: Sites, site: Site, found: list[Demand], annotations: list[An
             continue
         if name not in KEYWORDS:
             annotations.append(Annotation(pointer, _why_silent(name)))
-        elif not is_keyword(name, draft):
+        elif name == "contentMediaType" or not is_keyword(name, draft):
             continue  # noted while it was read
         elif alone and name != "$ref":
             annotations.append(Annotation(pointer, "next to $ref, which up to draft 7 stands alone; not enforced"))
         elif name in idle:
             annotations.append(Annotation(pointer, f"about {idle[name]}, which cannot stand here; demands nothing"))
-        elif name != "format" or part is None or any(test[0] == "format" for test in part.strings):
+        elif not (name == "format" or name in CONTENT) or part is None or any(t[0] == "format" for t in part.strings):
             found.append(Demand(pointer, name, _value(name, value), _how(name, value, schema, part)))
     if part is not None:
         _together(site, part, found)
@@ -228,8 +229,8 @@ def _value(name: str, value: Any) -> str:
 def _why_silent(name: str) -> str:
     if name in _DESCRIBE:
         return "a description; demands nothing"
-    if name in _CONTENT:
-        return "what the text holds, which is not enforced; for base64, ask for format: base64 or a pattern"
+    if name == "contentSchema":
+        return WHY_NOT_CONTENT
     near = difflib.get_close_matches(name, KEYWORDS, 1, 0.75)
     return f"no keyword of JSON Schema{f' (did you mean {near[0]}?)' if near else ''}; demands nothing"
 
@@ -239,7 +240,7 @@ def _how(name: str, value: Any, schema: dict[str, Any], part: Part | None) -> st
         return "digit automaton"
     if name == "pattern":
         return _size(part, "pattern")
-    if name == "format":
+    if name == "format" or name in CONTENT:
         return _size(part, "format")
     if name in ("minLength", "maxLength"):
         return "counted in characters"

@@ -2,8 +2,9 @@
 
 Sources: RFC 3339 (date and time), ISO 8601 as in RFC 3339 appendix A (duration), RFC 5321 (email), RFC 1123
 (hostname), RFC 5891 (idn-hostname), RFC 6531 (idn-email), RFC 2673 (ipv4), RFC 4291 (ipv6), RFC 3986 (URI), RFC 3987
-(IRI), RFC 4122 (UUID), RFC 6570 (URI template), RFC 6901 (JSON pointer), RFC 4648 (base64). What is written is valid
-under both the RFC and the checkers in wide use. So some texts that the RFC has are not written:
+(IRI), RFC 4122 (UUID), RFC 6570 (URI template), RFC 6901 (JSON pointer), RFC 4648 (base64), CSS 2.1 (colors of draft 3,
+but for `rgb(…)`). What is written is valid under both the RFC and the checkers in wide use. So some texts that the RFC
+has are not written:
 
     date, time             the year 0000, leap seconds
     hostname, email        labels with hyphens third and fourth (`xn--…`): these are reserved (RFC 5891, 4.2.3.1), and
@@ -107,6 +108,8 @@ _TEMPLATE = (
     rf"\{{[+#./;?&]?{_TEMPLATE_NAME}(?:,{_TEMPLATE_NAME})*\}})*"
 )
 _POINTER = r"(?:/(?:[^~/]|~[01])*)*"
+BASE64_CONTENT = "base64, as contentEncoding"
+_COLORS = "aqua|black|blue|fuchsia|gray|green|lime|maroon|navy|olive|orange|purple|red|silver|teal|white|yellow"
 _BASE64 = r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"
 
 _PATTERNS: dict[str, str] = {
@@ -129,9 +132,15 @@ _PATTERNS: dict[str, str] = {
     "json-pointer": _POINTER,
     "relative-json-pointer": rf"(?:[1-9]+0?|0)(?:#|{_POINTER})",
     "base64": _BASE64,
+    BASE64_CONTENT: _BASE64,
+    "color of draft 3": rf"#[0-9A-Fa-f]{{3}}|#[0-9A-Fa-f]{{6}}|{_COLORS}",
+    "time of draft 3": r"(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d",
 }
 FORMATS = (*_PATTERNS, "idn-hostname", "regex")
 """The formats that are enforced."""
+
+OF_DRAFT_3 = {"host-name": "hostname", "time": "time of draft 3", "color": "color of draft 3"}
+"""What formats of draft 3 are called here."""
 
 OPENAPI = frozenset(("byte", "binary", "password", "int32", "int64", "float", "double"))
 """The formats of OpenAPI, which are not."""
@@ -150,6 +159,9 @@ _POSSIBLE: dict[str, str] = {
     "uri-template": r"[^\u0000-\u0020\"<>\\^`]*",
     "relative-json-pointer": rf"(?:0|[1-9]\d*)(?:[+-](?:0|[1-9]\d*))?(?:#|{_POINTER})",
     "regex": "[^]*",
+    BASE64_CONTENT: "[^]*",
+    "color of draft 3": "[^]*",
+    "time of draft 3": r"\d\d:\d\d:\d\d",
 }
 """Of the formats of which not all is written, texts among which all of it is."""
 

@@ -12,7 +12,8 @@ from dataclasses import replace
 from ...errors import InvalidSchema, UnsupportedSchema
 from .applying import IN_PLACE, Applied
 from .checked import Keywords
-from .formats import OPENAPI, is_format
+from .draft_3 import is_draft_3
+from .formats import BASE64_CONTENT, OF_DRAFT_3, OPENAPI, is_format
 from .numbers import step_problem
 from .parts import (
     ANY_TYPE,
@@ -32,7 +33,7 @@ from .parts import (
     Test,
 )
 from .resolve import DRAFT_2020, Site
-from .sites import KEYWORDS, Sites, is_keyword, keywords_of
+from .sites import CONTENT, KEYWORDS, Sites, is_keyword, keywords_of
 from .texts import error_at, escape, shown
 
 TYPES = {
@@ -41,7 +42,7 @@ TYPES = {
 }  # fmt: skip
 
 _NUMBER_KEYWORDS = frozenset(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"))
-_STRING_KEYWORDS = frozenset(("minLength", "maxLength", "pattern", "format"))
+_STRING_KEYWORDS = frozenset(("minLength", "maxLength", "pattern", "format", *CONTENT))
 _ARRAY_KEYWORDS = frozenset(
     ("items", "prefixItems", "additionalItems", "minItems", "maxItems", "contains", "uniqueItems")
 )
@@ -52,6 +53,8 @@ _OBJECT_KEYWORDS = frozenset(
     )
 )  # fmt: skip
 
+
+WHY_NOT_CONTENT = "what the text holds, which is not enforced; for base64, ask for format: base64 or a pattern"
 
 PLAIN = {name: Part("", mask, (("integer",),) if name == "integer" else ()) for name, mask in TYPES.items()}
 """The parts of schemas that name a type and say nothing else: the same everywhere."""
@@ -72,7 +75,7 @@ def read(sites: Sites, site: Site) -> Part:
         return PLAIN[schema["type"]]
     if "$ref" in keywords and 0 < draft <= 7:
         keywords = frozenset(("$ref",))
-    if draft:
+    if draft or not keywords.isdisjoint(CONTENT):
         keywords = _of_draft(sites, site, keywords, draft)
     if "dependencies" in keywords and is_in_doubt(site):
         sites.in_doubt = True
@@ -118,7 +121,8 @@ def _of_draft(sites: Sites, site: Site, keywords: frozenset[str], draft: int) ->
         return keywords
     unknown = [name for name in keywords if not is_keyword(name, draft)]
     for name in unknown:
-        sites.note(f"{site.pointer}/{name}", f"{name} is no keyword of the draft that $schema names")
+        reason = WHY_NOT_CONTENT if name in CONTENT else f"{name} is no keyword of the draft that $schema names"
+        sites.note(f"{site.pointer}/{name}", reason)
     return keywords.difference(unknown)
 
 
@@ -168,6 +172,8 @@ def _strings(keywords: Keywords) -> tuple[Test, ...]:
         name = keywords.schema["format"]
         if type(name) is not str:
             raise keywords.bad("format", "a string")
+        if is_draft_3(keywords.site.resource.schema):
+            name = OF_DRAFT_3.get(name, name)
         if is_format(name):
             tests.append(("format", name))
         else:
@@ -181,10 +187,29 @@ def _strings(keywords: Keywords) -> tuple[Test, ...]:
             raise keywords.bad("pattern", "a string")
         keywords.check_pattern(pattern, f"{keywords.pointer}/pattern")
         tests.append(("pattern", pattern))
+    tests += _content(keywords)
     minimum, maximum = keywords.count("minLength", 0), keywords.maximum_count("maxLength")
     if minimum or maximum is not None:
         tests.append(("length", minimum, maximum))
     return tuple(tests)
+
+
+def _content(keywords: Keywords) -> list[Test]:
+    """What draft 7 lets validators check, where it is named: base64, and JSON, which is no regular language."""
+    schema, names = keywords.schema, keywords.names
+    if "contentMediaType" in names:
+        if schema["contentMediaType"] == "application/json":
+            message = (
+                "in draft 7 validators may read the text as JSON, which is not enforced inside a string; leave it out, "
+                "or name a later draft, for which it demands nothing"
+            )
+            raise error_at(UnsupportedSchema, f"{keywords.pointer}/contentMediaType", message)
+        keywords.sites.note(f"{keywords.pointer}/contentMediaType", WHY_NOT_CONTENT)
+    if "contentEncoding" in names:
+        if schema["contentEncoding"] == "base64":
+            return [("format", BASE64_CONTENT)]
+        keywords.sites.note(f"{keywords.pointer}/contentEncoding", WHY_NOT_CONTENT)
+    return []
 
 
 def _arrays(keywords: Keywords) -> tuple[ArrayFacet, ...]:

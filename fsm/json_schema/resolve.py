@@ -2,15 +2,17 @@
 
 A `Site` is a subschema together with its place in the text and the resource whose base URI its references are
 relative to. Resources are embedded documents: the root, and every subschema with an `$id` (`id` up to draft 4). The
-metaschemas of the specification are known as well (`metaschemas.py`). Nothing is ever fetched: any other reference that
-leaves the text is refused.
+documents that the caller gives (`resources.py`) and the metaschemas of the specification (`metaschemas.py`) are known
+as well; their pointers begin with their URI and `#`. Nothing is ever fetched: any other reference that leaves the text
+is refused.
 
 What `$dynamicRef` and `$recursiveRef` mean depends on the way to them, so the way is a part of the resource: its
 scope says for every dynamic anchor which resource was the first to bring it. The same subschema reached on two such
 ways is two sites, compiled apart; in a text without dynamic anchors every scope is empty.
 
 It knows nothing of what keywords mean, except which of them hold subschemas (to find `$id` and `$anchor`).
-Cost: references of the form `#/…` cost their length; the first other reference indexes the whole text once.
+Cost: references of the form `#/…` cost their length; the first other reference indexes the whole text once, and all
+documents that were given.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from urllib.parse import unquote, urldefrag, urljoin
 
 from ...errors import ConstraintTooLarge, InvalidSchema, UnsupportedSchema
 from ..record import record
+from ..resources import NO_RESOURCES, Resources
 from .draft_3 import is_draft_3, refuse_draft_3
 from .metaschemas import metaschema
 from .texts import error_at, escape
@@ -93,16 +96,17 @@ def draft_of(schema: Schema, default: int) -> int:
 
 
 class Resolver:
-    """Makes sites and follows references within one schema text, and into metaschemas."""
+    """Makes sites and follows references within one schema text, into given documents and metaschemas."""
 
-    __slots__ = ("_anchors", "_dynamic", "_index", "_resources", "_scoped", "root")
+    __slots__ = ("_anchors", "_dynamic", "_given", "_index", "_resources", "_scoped", "root")
 
-    def __init__(self, schema: Schema, *, is_dynamic: bool) -> None:
+    def __init__(self, schema: Schema, *, is_dynamic: bool, resources: Resources = NO_RESOURCES) -> None:
         draft = draft_of(schema, UNSPECIFIED)
         if is_draft_3(schema):
             refuse_draft_3(schema, "")
         uri = _without_fragment(_identifier(schema, draft))
         self.root = Site(schema, "", Resource(uri, schema, "", draft))
+        self._given = resources
         self._resources: dict[int, Resource] = {}
         self._index: dict[str, Resource] | None = None
         self._anchors: dict[tuple[str, str], Site] = {}
@@ -155,7 +159,7 @@ class Resolver:
 
         Raises:
             InvalidSchema: it is not a string, or leads nowhere.
-            UnsupportedSchema: it leads out of the text, and not to a metaschema of the specification.
+            UnsupportedSchema: it leads out of the text, to no document that is given and no metaschema.
         """
         place = f"{site.pointer}/{keyword}"
         if not isinstance(reference, str):
@@ -168,7 +172,8 @@ class Resolver:
             raise error_at(
                 UnsupportedSchema,
                 place,
-                f"{reference!r} leads out of the schema, and nothing is fetched; put the referenced schema under $defs",
+                f"{reference!r} leads out of the schema, and nothing is fetched; "
+                f"give resources={{{target!r}: …}}, or put the schema under $defs",
             )
         if not fragment or fragment.startswith("/"):
             return self._walk(resource, site.resource.scope, fragment, reference, place)
@@ -223,13 +228,26 @@ class Resolver:
         if self._index is None:
             self._index = {}
             self._add(self._index, self.root)
+            for address, given in self._given.items():
+                site = self._document(address, given)
+                self._index.setdefault(address, site.resource)
+                self._add(self._index, site)
         if uri not in self._index:
             document = metaschema(uri)
             if document is not None:
                 pointer = f"{uri}#"
                 resource = Resource(uri, document, pointer, draft_of(document, UNSPECIFIED))
                 self._add(self._index, Site(document, pointer, resource))
-        return self._index.get(uri)
+        found = self._index.get(uri)
+        if found is not None and is_draft_3(found.schema):
+            refuse_draft_3(found.schema, found.pointer)
+        return found
+
+    def _document(self, address: str, document: Schema) -> Site:
+        """A document that is given under an address; of its own draft, or else that of the root."""
+        draft = draft_of(document, self.root.resource.draft)
+        uri = _without_fragment(_joined(address, _identifier(document, draft), f"{address}#"))
+        return Site(document, f"{address}#", Resource(uri, document, f"{address}#", draft))
 
     def _add(self, index: dict[str, Resource], document: Site) -> None:
         """Finds every resource and anchor of a document."""
@@ -256,10 +274,11 @@ class Resolver:
                 pending.append(Site(child, place, self._entered(child, place, resource) if opens else resource))
 
 
-def check_size(schema: object) -> tuple[bool, bool]:
+def check_size(schema: object, base: str = "") -> tuple[bool, bool]:
     """Refuses a text that is nested too deeply, too large, or that contains itself, without recursion.
 
     Returns whether `unevaluated…`, and whether references that depend on the way to them (or anchors of such) occur.
+    `base`: what pointers into the text begin with.
 
     Raises:
         ConstraintTooLarge: deeper than `MAX_DEPTH`, or more than `MAX_VALUES`.
@@ -284,7 +303,7 @@ def check_size(schema: object) -> tuple[bool, bool]:
         if num_values > MAX_VALUES:
             raise ConstraintTooLarge(f"the schema has more than {MAX_VALUES} objects and arrays; make it smaller")
     message = f"the schema is nested deeper than {MAX_DEPTH} levels; flatten it with $ref"
-    raise error_at(ConstraintTooLarge, _way_down(schema), message)
+    raise error_at(ConstraintTooLarge, base + _way_down(schema), message)
 
 
 def _way_down(schema: object) -> str:

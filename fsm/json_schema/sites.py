@@ -11,10 +11,11 @@ import functools
 from dataclasses import dataclass
 from typing import Any
 
-from ...errors import InvalidSchema
+from ...errors import InvalidSchema, UnsupportedSchema
 from ..compile_time import NO_LIMIT, CompileTime
+from ..resources import NO_RESOURCES, Resources
 from .parts import ANYTHING, NEVER, Goal
-from .resolve import DRAFT_2019, DRAFT_2020, UNSPECIFIED, Resolver, Resource, Site
+from .resolve import DRAFT_2019, DRAFT_2020, UNSPECIFIED, Resolver, Resource, Site, check_size
 from .texts import error_at, escape, shown
 
 FIRST_DRAFT = {
@@ -28,12 +29,17 @@ FIRST_DRAFT = {
     "dependentRequired": DRAFT_2019, "dependentSchemas": DRAFT_2019, "unevaluatedProperties": DRAFT_2019,
     "unevaluatedItems": DRAFT_2019, "minContains": DRAFT_2019, "maxContains": DRAFT_2019,
     "$recursiveRef": DRAFT_2019, "prefixItems": DRAFT_2020, "$dynamicRef": DRAFT_2020,
+    "contentEncoding": 7, "contentMediaType": 7,
 }  # fmt: skip
 """The keywords that demand something, and the draft they came with."""
 
-LAST_DRAFT = {"additionalItems": DRAFT_2019, "$recursiveRef": DRAFT_2019}
-"""The draft they went with. `dependencies` has stayed: later drafts split it in two, but reserve the name for what it
-means, and many validators obey it under any draft (see `reading.is_in_doubt`)."""
+LAST_DRAFT = {"additionalItems": DRAFT_2019, "$recursiveRef": DRAFT_2019, "contentEncoding": 7, "contentMediaType": 7}
+"""The draft they went with; `content…` demands nothing from 2019-09 on. `dependencies` has stayed: later drafts split
+it in two, but reserve the name for what it means, and many validators obey it under any draft
+(see `reading.is_in_doubt`)."""
+
+CONTENT = frozenset(("contentEncoding", "contentMediaType"))
+"""What a text holds: draft 7 lets validators check that, so it must be named; the drafts after it do not."""
 
 KEYWORDS = frozenset(FIRST_DRAFT)
 _ALL_BUT_TYPE = KEYWORDS - {"type"}
@@ -77,14 +83,17 @@ class Sites:
         schema: dict[str, Any] | bool,
         annotations: list[Annotation] | None,
         *,
-        evaluates: bool,
-        is_dynamic: bool,
+        resources: Resources = NO_RESOURCES,
         time: CompileTime = NO_LIMIT,
     ) -> None:
+        """Raises ConstraintTooLarge if the text, or a document that is given with it, is too large or too deep."""
         self.time = time
-        self.evaluates = evaluates
+        self.evaluates, is_dynamic = check_size(schema)
+        for address, document in resources.items():
+            evaluates, has_dynamic = check_size(document, f"{address}#")
+            self.evaluates, is_dynamic = self.evaluates or evaluates, is_dynamic or has_dynamic
         self.in_doubt = False
-        self.resolver = Resolver(schema, is_dynamic=is_dynamic)
+        self.resolver = Resolver(schema, is_dynamic=is_dynamic, resources=resources)
         self.annotations = annotations
         self._synthetic = Resource("", True, "", DRAFT_2020)
         self.table: list[Site] = [Site(True, "", self._synthetic)]
@@ -188,13 +197,19 @@ class Sites:
         return self.goal(target.schema, target.pointer, target.resource)
 
     def _target(self, site: Site) -> Site:
-        """Follows a subschema that is nothing but a `$ref`, and the next one, to one that is more."""
+        """Follows a subschema that is nothing but a `$ref`, and the next one, to one that is more.
+
+        A reference that leads nowhere is left as it is: it is an error when it is read, if ever.
+        """
         seen: set[int] = set()
         while type(site.schema) is dict and "$ref" in site.schema and only_refers(site):
             if id(site.schema) in seen:
                 raise error_at(InvalidSchema, f"{site.pointer}/$ref", "the reference leads back to itself")
             seen.add(id(site.schema))
-            site = self.resolver.follow(site, site.schema["$ref"])
+            try:
+                site = self.resolver.follow(site, site.schema["$ref"])
+            except (InvalidSchema, UnsupportedSchema):
+                break
         return site
 
     def note(self, pointer: str, reason: str) -> None:
@@ -211,9 +226,9 @@ def only_refers(site: Site) -> bool:
 
 
 def is_keyword(name: str, draft: int) -> bool:
-    """Whether the draft knows the keyword; an unspecified draft knows all."""
+    """Whether the keyword demands something in the draft; in an unspecified one all do, but for `CONTENT`."""
     if draft == UNSPECIFIED:
-        return True
+        return name not in CONTENT
     return FIRST_DRAFT[name] <= draft <= LAST_DRAFT.get(name, DRAFT_2020)
 
 

@@ -17,9 +17,10 @@ from ..any_json import ExtraKeys, KeyOrder, Whitespace
 from ..automaton.automaton import Automaton
 from ..json_schema import schema_to_grammar
 from ..json_schema.place import BLANKS, Place, Stop, in_place, options, place_of, referred, sites_at
-from ..json_schema.resolve import Site, check_size
+from ..json_schema.resolve import Site
 from ..json_schema.sites import KEYWORDS, Sites
 from ..network.network import build_network
+from ..resources import NO_RESOURCES, Resources
 from ..vocabulary.vocabulary import Vocabulary
 
 MAX_ASKED = 200
@@ -44,15 +45,15 @@ def blame(
     whitespace: Whitespace = "compact",
     key_order: KeyOrder = "schema",
     extra_keys: ExtraKeys = "schema",
+    resources: Resources = NO_RESOURCES,
 ) -> list[str]:
     """Reasons, one line each, why the byte at `num_bytes` is refused after all before it was read."""
     data = text.encode(errors="surrogatepass")
     before = data[:num_bytes].decode(errors="replace")
     refused = data[num_bytes:].decode(errors="replace")[:1]
     place = place_of(before)
-    evaluates, is_dynamic = check_size(schema)
-    sites = Sites(schema, None, evaluates=evaluates, is_dynamic=is_dynamic)
-    judge = _Judge(vocabulary, sites, whitespace, key_order)
+    sites = Sites(schema, None, resources=resources)
+    judge = _Judge(vocabulary, sites, whitespace, key_order, resources)
     at = f"at {place.pointer}: " if place.path else ""
     general = _general(place, before, refused, whitespace)
     if general is not None:
@@ -149,11 +150,14 @@ def _whole_key(text: str, begin: int) -> str | None:
 class _Judge:
     """Asks keywords one by one."""
 
-    def __init__(self, vocabulary: Vocabulary, sites: Sites, whitespace: Whitespace, key_order: KeyOrder) -> None:
+    def __init__(
+        self, vocabulary: Vocabulary, sites: Sites, whitespace: Whitespace, key_order: KeyOrder, resources: Resources
+    ) -> None:
         self._vocabulary = vocabulary
         self._sites = sites
         self._whitespace: Whitespace = whitespace
         self._key_order: KeyOrder = key_order
+        self._resources = resources
         self._num_asked = 0
 
     def reasons(self, sites: Iterable[Site], begun: str, refused: str) -> list[str]:
@@ -191,7 +195,9 @@ class _Judge:
         if self._num_asked > MAX_ASKED:
             return False
         try:
-            grammar = schema_to_grammar(alone, whitespace=self._whitespace, key_order=self._key_order)
+            grammar = schema_to_grammar(
+                alone, whitespace=self._whitespace, key_order=self._key_order, resources=self._resources
+            )
             automaton = Automaton(build_network(grammar), self._vocabulary)
             state = automaton.advance_bytes(automaton.start, (begun + refused).encode(errors="surrogatepass"))
         except ConstraintError:

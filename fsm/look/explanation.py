@@ -22,6 +22,7 @@ from ..masks.mask_store import MaskStore
 from ..network.expression import Alternation, Embed, Expression, Grammar, Literal, Repeat, Sequence
 from ..network.network import Network, build_network
 from ..regex.regex import regex_to_expression
+from ..resources import NO_RESOURCES, Resources
 from ..tags.special_tokens import SpellSpecial
 from ..tags.structural_tags import structural_tag_to_grammar
 from ..text.text_table import text_table
@@ -67,6 +68,7 @@ def explain(
     extra_keys: ExtraKeys = "schema",
     syntax: Syntax = "auto",
     text: str | None = None,
+    resources: Resources = NO_RESOURCES,
 ) -> Explanation:
     """Compiles a constraint and explains it.
 
@@ -76,13 +78,14 @@ def explain(
         whitespace, key_order, extra_keys, syntax: layout of JSON, order of the keys under a schema and whether others
             may follow, notation of grammar text.
         text: a text to go through, step by step.
+        resources: schemas by URI that a schema may refer to.
 
     Raises:
         ConstraintError: as for compiling it.
     """
     clock = _Clock()
     places: dict[str, str] = {}
-    layout = _Layout(whitespace, key_order, extra_keys, syntax, vocabulary.spell_special)
+    layout = _Layout(whitespace, key_order, extra_keys, syntax, vocabulary.spell_special, resources)
     grammar = _grammar(kind, source, layout, places)
     grammar_ms = clock.lap()
     network = build_network(grammar)
@@ -95,12 +98,12 @@ def explain(
     row_bytes, automaton_bytes = store.num_bytes, constraint.num_bytes
     names = _rule_names(network, places)
     schema = cast("dict[str, Any] | bool", source) if kind == "json_schema" else None
-    known, annotations = demands(schema, key_order) if schema is not None else ([], [])
+    known, annotations = demands(schema, key_order, resources) if schema is not None else ([], [])
     steps = None
     if text is not None:
         steps = step_through(constraint, text, names)
         if steps.leaves and schema is not None:
-            reasons = blame(vocabulary, schema, text, steps.num_bytes, whitespace, key_order, extra_keys)
+            reasons = blame(vocabulary, schema, text, steps.num_bytes, whitespace, key_order, extra_keys, resources)
             steps = _with_reasons(steps, reasons)
     graphs, num_states = _graphs(constraint, grammar, names)
     compressed = tuple(fold(graph) for graph in graphs)
@@ -141,6 +144,7 @@ class _Layout:
     extra_keys: ExtraKeys
     syntax: Syntax
     spell_special: SpellSpecial
+    resources: Resources
 
 
 def _grammar(kind: str, source: Any, layout: _Layout, places: dict[str, str]) -> Grammar:
@@ -149,11 +153,16 @@ def _grammar(kind: str, source: Any, layout: _Layout, places: dict[str, str]) ->
         "regex": lambda: Grammar({"text": regex_to_expression(source)}, "text"),
         "choice": lambda: Grammar({"text": Alternation(tuple(Literal(o.encode()) for o in source))}, "text"),
         "json_schema": lambda: schema_to_grammar(
-            source, whitespace=whitespace, key_order=keys[0], extra_keys=keys[1], places=places
+            source,
+            whitespace=whitespace,
+            key_order=keys[0],
+            extra_keys=keys[1],
+            places=places,
+            resources=layout.resources,
         ),
         "json_object": lambda: json_grammar("object", whitespace),
         "json_value": lambda: json_grammar("value", whitespace),
-        "grammar": lambda: text_to_grammar(source, layout.syntax),
+        "grammar": lambda: text_to_grammar(source, layout.syntax, spell_special=layout.spell_special),
         "structural_tag": lambda: structural_tag_to_grammar(
             source, whitespace=whitespace, spell_special=layout.spell_special
         ),

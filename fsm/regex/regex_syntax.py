@@ -8,8 +8,9 @@ also stands before a last line break). The dialects also differ in `[]`, `[^]`, 
 "python" and "json-schema" `$` is the very end of the text (or of a line under the m flag). Groups are only brackets
 here: names and numbers are read and dropped; lazy quantifiers mean the same set of texts as greedy ones.
 
-Refused with the offset: backreferences, conditionals, atomic groups, possessive quantifiers, unknown escapes; and in
-a look-behind (which may be of any width), what asks about the text that follows, as in a look-ahead a look-behind.
+Refused with the offset: backreferences, conditionals, unknown escapes; atomic groups and possessive quantifiers where
+it depends on the search what they match (`committed.py`); in a look-behind (which may be of any width) what asks about
+the text that follows, as in a look-ahead a look-behind.
 The parser keeps its own stack: nesting depth costs memory, not Python's call stack.
 """
 
@@ -24,6 +25,7 @@ from ...errors import ConstraintTooLarge, InvalidRegex
 from ..compile_time import NO_LIMIT, CompileTime
 from ..text.alphabet import MAX_CODE_POINT, Interval, complement, normalised
 from ..text.unicode_sets import ASCII_WORD, Intervals, ignoring_case, unicode_word
+from .committed import committed
 from .regex_escapes import read_escape, syntax_error, unsupported
 from .regex_tree import PYTHON_END, Assertion, CharSet, Concat, Either, Look, Node, Plain, Times
 
@@ -66,6 +68,7 @@ class _Level:
 
     Attributes:
         within: `ahead` or `behind` if it is a look-around of that kind, or stands in one.
+        num_lazy: how many lazy quantifiers stand before it.
     """
 
     offset: int
@@ -74,10 +77,11 @@ class _Level:
     options: list[Node]
     parts: list[Node]
     within: str = ""
+    num_lazy: int = 0
 
     def close(self) -> Node:
         body = Either((*self.options, _concat(self.parts))) if self.options else _concat(self.parts)
-        if self.kind == "group":
+        if self.kind in ("group", "atomic"):
             return body
         return Look(body, is_ahead="<" not in self.kind, is_negative="!" in self.kind)
 
@@ -97,7 +101,7 @@ class _Parser:
         self.time = compile_time
         self.is_python = dialect == "python"
         self.flags: frozenset[str] = frozenset()
-        self.position = 0
+        self.position = self.num_lazy = 0
         self.for_all = dialect == "json-schema"  # classes hold what belongs to them in both readings, not in either
         self.sets: dict[Intervals, CharSet] = {}
         self.line_breaks: Intervals = PYTHON_LINE_BREAKS if self.is_python else ECMA_LINE_BREAKS
@@ -130,7 +134,11 @@ class _Parser:
                 self.flags = level.outer_flags
                 if "!" in level.kind:
                     self.for_all = not self.for_all
-                levels[-1].parts.append(self._quantified(level.close()))
+                closed = level.close()
+                if level.kind == "atomic":
+                    is_lazy = self.num_lazy > level.num_lazy
+                    closed = self._committed(closed, "an atomic group", level.within, level.offset, is_lazy)
+                levels[-1].parts.append(self._quantified(closed, levels[-1].within))
             elif c in " \t\n\r\v\f#" and "x" in self.flags:
                 self._skip_blank()
             elif not self.flags and not levels[-1].parts and (run := _PLAIN_OPTIONS.match(pattern, self.position)):
@@ -147,7 +155,7 @@ class _Parser:
                     raise self.unsupported(
                         "an assertion about what follows, inside a look-behind; move it outside", offset
                     )
-                levels[-1].parts.append(self._quantified(node) if isinstance(node, CharSet) else node)
+                levels[-1].parts.append(self._quantified(node, levels[-1].within) if type(node) is CharSet else node)
         if len(levels) > 1:
             raise self.error("a '(' that is never closed", levels[-1].offset)
         return levels[0].close()
@@ -179,19 +187,27 @@ class _Parser:
             elif rest == "P<" or rest.startswith("<"):
                 self._group_name(2 if rest.startswith("P") else 1)
             elif rest.startswith(">"):
-                raise self.unsupported("an atomic group changes what matches by how it searches; remove it", offset)
+                kind = "atomic"
+                self.position += 2
             elif rest.startswith("("):
                 raise self.unsupported("a conditional group is not regular", offset)
             elif self._flags(offset):
                 return None
         if "!" in kind:
             self.for_all = not self.for_all
-        within = outer.within if kind == "group" else "behind" if "<" in kind else "ahead"
+        within = outer.within if kind in ("group", "atomic") else "behind" if "<" in kind else "ahead"
         if outer.within and within != outer.within:
             raise self.unsupported(
                 f"a look-{within} inside a look-{outer.within} is not supported; move it outside", offset
             )
-        return _Level(offset, outer_flags, kind, [], [], within)
+        return _Level(offset, outer_flags, kind, [], [], within, self.num_lazy)
+
+    def _committed(self, node: Node, what: str, within: str, offset: int, is_lazy: bool = False) -> Node:
+        """What is matched first, and not given back, of an atomic group or a possessive repetition."""
+        found = committed(node, self.time) if self.is_python and not is_lazy and within != "behind" else None
+        if found is None:
+            raise self.unsupported(f"{what} that changes what matches by how it is searched for; remove it", offset)
+        return found
 
     def _group_name(self, skip: int) -> None:
         self.position += 1 + skip
@@ -219,7 +235,7 @@ class _Parser:
 
     # ---------------------------------------------------------------- quantifiers
 
-    def _quantified(self, node: Node) -> Node:
+    def _quantified(self, node: Node, within: str) -> Node:
         """The node with the quantifiers that follow it."""
         if "x" in self.flags:
             while self.pattern[self.position : self.position + 1] in tuple(" \t\n\r\v\f#"):
@@ -229,10 +245,10 @@ class _Parser:
         if bounds is None:
             return node
         minimum, maximum = bounds
-        if self.pattern.startswith("?", self.position):
-            self.position += 1
-        elif self.pattern.startswith("+", self.position):
-            raise self.unsupported("a possessive quantifier changes what matches by how it searches; remove the '+'")
+        is_possessive = self.pattern.startswith("+", self.position)
+        is_lazy = self.pattern.startswith("?", self.position)
+        self.position += is_possessive or is_lazy
+        self.num_lazy += is_lazy
         follower = self.position
         if self._quantifier() is not None:
             raise self.error("a quantifier after a quantifier", follower)
@@ -244,7 +260,8 @@ class _Parser:
             )
         if isinstance(node, Look):  # asked once or many times, the answer is the same
             return node if minimum > 0 else Either((Concat(()), node)) if maximum != 0 else Concat(())
-        return Times(node, minimum, maximum)
+        repeated = Times(node, minimum, maximum)
+        return self._committed(repeated, "a possessive quantifier", within, offset) if is_possessive else repeated
 
     def _quantifier(self) -> tuple[int, int | None] | None:
         c = self.pattern[self.position : self.position + 1]

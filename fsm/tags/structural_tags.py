@@ -149,7 +149,10 @@ class _Compiler:
 
     def text_grammar(self, form: Mapping[str, Any], place: str, ends: Strings) -> Expression:
         text = read_string(form, "grammar", place)
-        grammar = within(f"{place}/grammar", lambda: text_to_grammar(text, compile_time=self.time))
+        spell_special = self.tokens.spell_special
+        grammar = within(
+            f"{place}/grammar", lambda: text_to_grammar(text, compile_time=self.time, spell_special=spell_special)
+        )
         prefix = self.rules.prefix()
         return _followed(self.rules.take_in(with_prefix(grammar, prefix), prefix, f"{place}/grammar"), ends)
 

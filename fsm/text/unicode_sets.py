@@ -207,6 +207,9 @@ def ignoring_case(intervals: Intervals, *, ascii_only: bool) -> Intervals:
                 if first <= high and last >= low:
                     members.append((max(first, low) + shift, min(last, high) + shift))
         return tuple(normalised(members))
+    if len(intervals) == 1 and intervals[0][0] == intervals[0][1]:
+        members.extend((variant, variant) for variant in _case_variants().get(intervals[0][0], ()))
+        return tuple(normalised(members))
     ordered = normalised(intervals)
     firsts = [first for first, _ in ordered]
     for point, group in _case_variants().items():

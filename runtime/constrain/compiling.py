@@ -8,6 +8,7 @@ against a vocabulary of the 256 bytes in which every name is that of a special t
 from __future__ import annotations
 
 import functools
+import json
 from contextlib import suppress
 
 from ...errors import ConstraintTooLarge
@@ -35,7 +36,11 @@ def compile_spec(compiler: Compiler, spec: ConstraintSpec, json_whitespace: Whit
     assert isinstance(spec.source, str)
     if spec.kind == "json_schema":
         return compiler.json_schema(
-            spec.source, whitespace=whitespace, key_order=spec.key_order, extra_keys=spec.extra_keys
+            spec.source,
+            whitespace=whitespace,
+            key_order=spec.key_order,
+            extra_keys=spec.extra_keys,
+            resources=json.loads(spec.resources or "{}"),
         )
     if spec.kind == "structural_tag":
         return compiler.structural_tag(spec.source, whitespace=whitespace)
@@ -48,12 +53,14 @@ def check_spec(spec: ConstraintSpec) -> None:
     Raises:
         ConstraintError: it is not well formed, cannot be enforced, or nothing satisfies it.
     """
-    _check(spec.kind, spec.source, spec.syntax, spec.key_order, spec.extra_keys)
+    _check(spec.kind, spec.source, spec.syntax, spec.key_order, spec.extra_keys, spec.resources)
 
 
 @functools.lru_cache(MAX_CHECKED)
-def _check(kind: str, source: str | tuple[str, ...], syntax: str, key_order: str, extra_keys: str) -> None:
-    spec = ConstraintSpec(kind, source, None, None, syntax, key_order, extra_keys)  # type: ignore[arg-type]
+def _check(
+    kind: str, source: str | tuple[str, ...], syntax: str, key_order: str, extra_keys: str, resources: str
+) -> None:
+    spec = ConstraintSpec(kind, source, None, None, syntax, key_order, extra_keys, resources)  # type: ignore[arg-type]
     with suppress(ConstraintTooLarge):
         compile_spec(_checker(), spec, "compact")
 

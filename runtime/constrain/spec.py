@@ -20,6 +20,7 @@ from ...errors import (
     InvalidStructuralTag,
     RequestError,
 )
+from ...fsm.resources import checked_resources
 from ...json_size import check_json_size
 from .python_type import is_python_type, schema_text, value_of
 
@@ -47,6 +48,7 @@ class ConstraintSpec:
         syntax: the notation of grammar text.
         key_order: of objects under a schema: named keys as the schema names them, then others; or any order.
         extra_keys: of objects under a schema that names keys: others as it says, or only where it says so.
+        resources: JSON text of the schemas by URI that a schema may refer to; empty: none.
     """
 
     kind: Kind
@@ -56,6 +58,7 @@ class ConstraintSpec:
     syntax: Syntax = "auto"
     key_order: KeyOrder = "schema"
     extra_keys: ExtraKeys = "schema"
+    resources: str = ""
 
     def parse(self, text: str) -> object:
         """The finished text as a value: an object of the class, parsed JSON, or the text itself.
@@ -103,6 +106,7 @@ def json_schema(
     whitespace: Whitespace | None = None,
     key_order: KeyOrder = "schema",
     extra_keys: ExtraKeys | None = None,
+    resources: Mapping[str, Any] | None = None,
 ) -> ConstraintSpec:
     """The output is JSON that is valid under `schema`: a dict, true or false, JSON text, a pydantic class, or another
     type that pydantic can describe (`list[Person]`, a dataclass …); then `parsed` is a value of that type.
@@ -113,15 +117,20 @@ def json_schema(
         extra_keys: "schema" allows keys that the schema does not name unless it forbids them; "never" only where it
             says what they may be (what is called strict elsewhere). More is certain then, and jumped over. Without it,
             "never" for a type, whose values have no place for other keys, and "schema" for a schema.
+        resources: schemas by URI that `schema` may refer to, as `{"https://example.org/name": {…}}`;
+            nothing is ever fetched.
     """
     if extra_keys is None:
         extra_keys = "never" if is_python_type(schema) else "schema"
     _check_whitespace(whitespace)
     _check("key_order", key_order, get_args(KeyOrder))
     _check("extra_keys", extra_keys, get_args(ExtraKeys))
+    given = ""
+    if resources:
+        given = _json_text(dict(checked_resources(resources)), "resources", "resources", InvalidSchema)
     if is_python_type(schema):
         text = schema_text(schema)
-        return ConstraintSpec("json_schema", text, schema, whitespace, key_order=key_order, extra_keys=extra_keys)
+        return ConstraintSpec("json_schema", text, schema, whitespace, "auto", key_order, extra_keys, given)
     if isinstance(schema, str):
         _check_len(schema, "schema", "json_schema")
         try:
@@ -134,7 +143,7 @@ def json_schema(
             param="json_schema",
         )
     text = _json_text(schema, "schema", "json_schema", InvalidSchema)
-    return ConstraintSpec("json_schema", text, None, whitespace, key_order=key_order, extra_keys=extra_keys)
+    return ConstraintSpec("json_schema", text, None, whitespace, "auto", key_order, extra_keys, given)
 
 
 def json_object(*, whitespace: Whitespace | None = None) -> ConstraintSpec:

@@ -1,4 +1,4 @@
-"""Keywords that validators may check or not: `dependencies` after draft 7 is obeyed, `content…` is said to be free."""
+"""Keywords that validators may check or not: `dependencies` after draft 7 is obeyed, `content…` in draft 7."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from phloem.errors import EmptyLanguage
+from phloem.errors import EmptyLanguage, UnsupportedSchema
 from phloem.fsm import Compiler
 from phloem.fsm.json_schema.demands import demands
 
@@ -80,8 +80,8 @@ def test_what_is_written_is_valid_whether_dependencies_hold_or_not(draft: str | 
     assert num_taken > 200
 
 
-@pytest.mark.parametrize("draft", DRAFTS)
-@pytest.mark.parametrize("keyword", ["contentEncoding", "contentMediaType"])
+@pytest.mark.parametrize("draft", [DRAFTS[0], "", *DRAFTS[2:]])
+@pytest.mark.parametrize("keyword", ["contentEncoding", "contentMediaType", "contentSchema"])
 def test_what_a_text_holds_is_not_enforced_and_it_is_said_so(draft: str, keyword: str) -> None:
     schema = {"$schema": draft, "type": "string", keyword: "base64"}
     assert Compiler(BYTES).json_schema(schema).accepts(b'"no base64!"')
@@ -89,3 +89,31 @@ def test_what_a_text_holds_is_not_enforced_and_it_is_said_so(draft: str, keyword
     assert annotation.pointer == f"/{keyword}"
     assert "not enforced" in annotation.reason
     assert "format: base64" in annotation.reason
+
+
+def test_what_draft_7_lets_validators_check_holds_for_those_that_do_and_those_that_do_not() -> None:
+    schema: dict[str, Any] = {"$schema": DRAFTS[1], "contentEncoding": "base64", "contentMediaType": "image/png"}
+    constraint = Compiler(BYTES).json_schema(schema)
+    assert constraint.accepts(b'"YWI="') and constraint.accepts(b"7") and not constraint.accepts(b'"no base64!"')
+    found, annotations = demands(schema)
+    assert [demand.pointer for demand in found] == ["/contentEncoding"]
+    assert [annotation.pointer for annotation in annotations] == ["/contentMediaType"]
+    with pytest.raises(EmptyLanguage):  # a string that is no base64 is valid for some of them only
+        Compiler(BYTES).json_schema({"$schema": DRAFTS[1], "type": "string", "not": {"contentEncoding": "base64"}})
+    with pytest.raises(UnsupportedSchema) as raised:
+        Compiler(BYTES).json_schema({"$schema": DRAFTS[1], "items": {"contentMediaType": "application/json"}})
+    assert raised.value.pointer == "/items/contentMediaType"
+
+
+@pytest.mark.parametrize(
+    "name, taken, refused",
+    [
+        ("host-name", ("a.b", "x-1.com"), ("-a", "a_b", "")),
+        ("color", ("red", "#C89", "#CC8899"), ("puce", "#00332520")),
+        ("time", ("08:30:06",), ("8:30 AM", "24:00:00", "08:30:06Z")),
+    ],
+)
+def test_formats_of_draft_3(name: str, taken: tuple[str, ...], refused: tuple[str, ...]) -> None:
+    constraint = Compiler(BYTES).json_schema({"$schema": "http://json-schema.org/draft-03/schema#", "format": name})
+    assert all(constraint.accepts(json.dumps(text).encode()) for text in taken)
+    assert not any(constraint.accepts(json.dumps(text).encode()) for text in refused)
