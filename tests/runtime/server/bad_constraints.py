@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from .bad_inputs import Case, chat, text, schema_format
+from .bad_inputs import Case, chat, schema_format, text
 
 
 def regex(pattern: str, status: int, code: str | None = None, max_tokens: int = 40) -> Case:
