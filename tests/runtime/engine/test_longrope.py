@@ -105,7 +105,7 @@ def alone(folder: Path, length: int, seed: int, max_tokens: int) -> Said:
         return said(engine.generate(some_prompt(length, seed), params(max_tokens)))
 
 
-@settings(deadline=None, max_examples=10)
+@settings(deadline=None, max_examples=6)
 @given(
     st.lists(st.tuples(st.integers(1, 80), st.integers(1, 2), st.sampled_from([3, 25])), min_size=1, max_size=5),
     st.sampled_from([1, 4, 16]),
