@@ -29,6 +29,7 @@ KNOWN = ("top_p", "seed", "presence_penalty", "frequency_penalty", "n")
 MORE = ("top_k", "min_p", "repetition_penalty", "min_tokens", "ignore_eos", "stop_token_ids")  # vLLM's and SGLang's
 REASONS = {"stop": FinishReason.STOP, "length": FinishReason.LENGTH}
 
+SPECIAL = re.compile(r"[\\.^$*+?()\[\]{}|]")  # in every dialect of regular expressions; `re.escape` has more
 Field = Callable[[Any], dict[str, Any]]
 DIALECTS: Mapping[str, Mapping[str, Field]] = MappingProxyType(
     {
@@ -40,7 +41,7 @@ DIALECTS: Mapping[str, Mapping[str, Field]] = MappingProxyType(
         },
         "sglang": {
             "regex": lambda source: {"regex": source},
-            "choice": lambda source: {"regex": "|".join(map(re.escape, source))},
+            "choice": lambda source: {"regex": "|".join(SPECIAL.sub(r"\\\g<0>", text) for text in source)},
             "grammar": lambda source: {"ebnf": source},
         },
     }

@@ -129,7 +129,7 @@ DIALECTS: list[tuple[Literal["vllm", "sglang"], Any, dict[str, Any]]] = [
     ("vllm", ph.choice(["a", "b."]), {"structured_outputs": {"choice": ["a", "b."]}}),
     ("vllm", ph.grammar('root ::= "a"'), {"structured_outputs": {"grammar": 'root ::= "a"'}}),
     ("sglang", ph.regex("a|b"), {"regex": "a|b"}),
-    ("sglang", ph.choice(["a", "b."]), {"regex": r"a|b\."}),
+    ("sglang", ph.choice(["a -", "b.\\"]), {"regex": r"a -|b\.\\"}),
     ("sglang", ph.grammar('root ::= "a"'), {"ebnf": 'root ::= "a"'}),
 ]
 

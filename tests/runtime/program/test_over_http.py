@@ -139,8 +139,7 @@ def told(state: ph.ProgramState) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("body", PROGRAMS)
-@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(("body", "stream"), [*((body, False) for body in PROGRAMS), (chat, True), (forking, True)])
 def test_a_program_says_the_same_over_http(
     body: Callable[[ph.ProgramState], None], stream: bool, local: ph.Engine, remote: ph.RuntimeEndpoint
 ) -> None:
