@@ -20,7 +20,7 @@ from ..network.expression import Alternation, Expression, Repeat, Rule, Sequence
 from .adjacency import NO_NAMES, Adjacency, Names
 from .lexemes import Lexemes, Obligations
 
-MAX_ASKED = 200_000  # questions about which obligations a node leaves
+MAX_ASKED = 50_000  # questions about which obligations a node leaves
 
 Left = frozenset[Obligations]
 Key = tuple[int, Obligations]

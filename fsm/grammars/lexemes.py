@@ -23,7 +23,7 @@ from ..text.dfa import Dfa
 from .terminals import Terminal, spelt
 
 MAX_STATES = 20_000  # of the product of a terminal and its obligations
-MAX_WORK = 4_000_000  # character steps asked of products of terminals and obligations, and of each of these
+MAX_WORK = 400_000  # character steps asked of products of terminals and obligations, and of each of these
 MAX_CELLS = 1 << 23  # states of all terminals, times the kinds of characters
 Obligations = frozenset[tuple[str, int]]
 NONE: Obligations = frozenset()
