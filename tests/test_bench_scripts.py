@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
@@ -40,6 +41,24 @@ def test_decode_steps_run_in_small_on_a_cpu(script: str) -> None:
     done = run(str(BENCH / script), "--tiny")
     assert done.returncode == 0, done.stderr
     assert "a step" in done.stdout
+
+
+def test_programs_say_the_same_in_every_way(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The script stops where they do not."""
+    monkeypatch.syspath_prepend(str(ROOT / "bench"))
+    programs = importlib.import_module("programs")
+    programs.main(["--items", "1", "--rounds", "0", "--skip-transformers"])
+    rows = {line[:20].strip(): line[20:].split() for line in capsys.readouterr().out.splitlines()}
+    assert [*programs.PROGRAMS, "all"] == [name for name in rows if name in [*programs.PROGRAMS, "all"]]
+    for name in programs.PROGRAMS:
+        prompts, computed, cached, jumped, computed_off = (int(n.replace(",", "")) for n in rows[name][-5:])
+        if name == "JSON decode":  # a single document shares its prompt with no other
+            assert cached == 0
+        else:
+            assert 0 < cached < prompts and computed < computed_off
+        assert jumped > 0 or name not in ("JSON decode", "LLM judge")
 
 
 def test_without_a_gpu_they_say_so() -> None:
