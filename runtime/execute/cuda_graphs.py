@@ -35,7 +35,7 @@ from torch import Tensor
 from ...kernels import AttentionPlan, FixedBuffer, WorkBuffers
 from ..device import on_device
 from ..models import AdaptedRows
-from ..models.decoder import WindowStep
+from ..models.step import WindowStep
 from .batch import NOWHERE, Batch
 
 SIZES = (1, 2, 4, 8, 12, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256)

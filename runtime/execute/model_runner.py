@@ -33,7 +33,7 @@ from ...kernels import (
 from ...kernels.state_rounds import ZEROS, plan_states
 from ..device import on_device
 from ..models import AdaptedRows, Adapter, ModelConfig
-from ..models.decoder import KVTensors, StateStep, WindowStep
+from ..models.step import KVTensors, StateStep, WindowStep
 from .batch import NOWHERE, AdapterRows, Batch
 from .cuda_graphs import CudaGraphs, Recorder, fill_in
 from .kv_cache import KVCache

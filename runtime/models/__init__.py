@@ -12,11 +12,13 @@ from .resolve import resolve_model
 
 if TYPE_CHECKING:
     from .adapter import Adapter, read_adapter, scoped
-    from .decoder import AdaptedRows, Decoder
+    from .decoder import Decoder
+    from .step import AdaptedRows
 
 _MODULE_OF = {
     **dict.fromkeys(("Adapter", "read_adapter", "scoped"), "adapter"),
-    **dict.fromkeys(("AdaptedRows", "Decoder"), "decoder"),
+    "AdaptedRows": "step",
+    "Decoder": "decoder",
 }
 
 __all__ = [

@@ -18,18 +18,15 @@ lets a row's bits depend on the other rows: a token's logits are the same alone,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from ...kernels import PLACES, Gate, LinearWeight, LinearWeights, LoraPlan, ops
 from ...kernels.linear_weight import Quantise
-from ...kernels.state_rounds import StateRounds
 from .config import ModelConfig
 from .experts import ExpertRules, mixture
 from .gateless import bend
@@ -40,52 +37,12 @@ from .layer_weights import LayerWeights, read_layer
 from .norms import LayerNorm, Norm, add_norm, apply_norm, read_norm
 from .reader import Reader
 from .rope import rope_table, table_by_length
+from .step import AdaptedRows, KVTensors, StateStep, WindowStep
 from .weights import TORCH_TYPES, Checkpoint, open_checkpoint
 
 PREFIXES = ("", "model.", "model.language_model.", "language_model.model.", "gpt_neox.")  # of all but the projection
 AT_QKV, AT_O, AT_GATE_UP, AT_DOWN = range(len(PLACES))
 ROW_TILE = 256  # about where a product on a GPU stops being bound by reading the weights
-
-
-class KVTensors(Protocol):
-    """One tensor per layer, `[num_blocks, num_kv_heads, block_size, head_dim]`, and its scales if it is quantised.
-
-    Latents are in `keys`; there are no values then.
-    """
-
-    keys: list[Tensor]
-    values: list[Tensor]
-    key_scales: list[Tensor] | list[None]
-    value_scales: list[Tensor] | list[None]
-
-
-@dataclass(frozen=True, slots=True)
-class StateStep:
-    """What recurrent layers need of a step.
-
-    Attributes:
-        states: by layer, the tensors of its states (`RecurrentConfig.state_shapes`), one entry per slot; changed.
-        rounds: which rows read and write which slots.
-    """
-
-    states: Sequence[tuple[Tensor, ...]]
-    rounds: StateRounds
-
-
-@dataclass(frozen=True, slots=True)
-class WindowStep:
-    """Where layers with a window find and write keys and values; slots `[T]` int64, of the tensors of these layers."""
-
-    plan: ops.AttentionPlan
-    slots: Tensor
-
-
-@dataclass(frozen=True, slots=True)
-class AdaptedRows:
-    """Which rows of a step go through which adapters: of all its rows, and of those whose logits are wanted."""
-
-    every: LoraPlan | None
-    wanted: LoraPlan | None
 
 
 class Decoder:

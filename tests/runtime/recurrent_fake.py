@@ -15,8 +15,8 @@ import torch
 
 from phloem.kernels import AttentionPlan
 from phloem.runtime.execute.kv_cache import KVCache
-from phloem.runtime.models.decoder import StateStep
 from phloem.runtime.models.recurrent_config import RecurrentConfig, RecurrentOptions
+from phloem.runtime.models.step import StateStep
 
 from .fakes import FakeDecoder, FakeModelConfig
 

@@ -13,7 +13,7 @@ import torch
 from phloem.kernels import AttentionPlan
 from phloem.runtime.execute.window_kv import WindowKV
 from phloem.runtime.models.config import LayerConfig
-from phloem.runtime.models.decoder import WindowStep
+from phloem.runtime.models.step import WindowStep
 
 from .fakes import FakeDecoder, FakeModelConfig
 

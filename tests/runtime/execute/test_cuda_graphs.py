@@ -24,7 +24,7 @@ from phloem.runtime.execute.kv_cache import KVCache
 from phloem.runtime.execute.model_runner import ModelRunner
 from phloem.runtime.execute.window_kv import WindowKV
 from phloem.runtime.models import AdaptedRows, Adapter
-from phloem.runtime.models.decoder import WindowStep
+from phloem.runtime.models.step import WindowStep
 
 from ..fakes import VOCAB_SIZE, FakeModelConfig, logits_after
 

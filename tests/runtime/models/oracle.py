@@ -16,7 +16,7 @@ from phloem.kernels import ops
 from phloem.kernels.state_rounds import ZEROS, StateRounds, plan_states
 from phloem.runtime.execute.recurrent_states import RecurrentStates
 from phloem.runtime.models import Decoder
-from phloem.runtime.models.decoder import StateStep
+from phloem.runtime.models.step import StateStep
 
 from .decoder_shapes import SMALL
 
