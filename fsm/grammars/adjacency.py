@@ -36,6 +36,8 @@ class Adjacency:
 
     def is_nullable(self, expression: Expression) -> bool:
         """Whether the expression may write nothing."""
+        if isinstance(expression, Rule):
+            return self._nullable.get(expression.name, False)
         return is_nullable(expression, self._nullable)
 
     def first(self, expression: Expression) -> Names:

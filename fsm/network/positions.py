@@ -27,7 +27,7 @@ import numpy as np
 from ..._core import fsm as core
 from ...errors import ConstraintTooLarge, InvalidGrammar
 from ..columns import K_BYTE, K_BYTES, K_CALL, K_KEY, K_LOOP, K_RETURN, K_SET, K_SPLIT, K_TEXT
-from ..compile_time import NO_LIMIT, CompileTime
+from ..compile_time import FEW, NO_LIMIT, CompileTime
 from ..in_order import in_order
 from ..text.text_table import TextTable, text_table
 from .any_order import SetBuilder
@@ -251,7 +251,8 @@ class Positions:
             self.tasks += (others, 1)
             return
         end = self.results[-1]
-        nodes = [self.place(option, end) for option in self.time.over(others)]
+        some = others if len(others) <= FEW else self.time.over(others)
+        nodes = [self.place(option, end) for option in some]
         open_nodes = [index for index, node in enumerate(nodes) if node == NOT_PLAIN]
         if not open_nodes:
             self.join((nodes, open_nodes, literals))

@@ -25,6 +25,8 @@ def committed(node: Node, time: CompileTime) -> Node | None:
         return node
     if isinstance(node, Times) and _is_prefix_free(node.item, time):
         item, minimum, maximum = node.item, node.minimum, node.maximum
+        if minimum == maximum:
+            return node
         ends = Look(item, is_ahead=True, is_negative=True)
         if maximum is None:
             return Concat((node, ends))

@@ -136,8 +136,7 @@ class _Parser:
                     self.for_all = not self.for_all
                 closed = level.close()
                 if level.kind == "atomic":
-                    is_lazy = self.num_lazy > level.num_lazy
-                    closed = self._committed(closed, "an atomic group", level.within, level.offset, is_lazy)
+                    closed = self._committed(closed, "an atomic group", level.within, level.offset, level.num_lazy)
                 levels[-1].parts.append(self._quantified(closed, levels[-1].within))
             elif c in " \t\n\r\v\f#" and "x" in self.flags:
                 self._skip_blank()
@@ -187,8 +186,7 @@ class _Parser:
             elif rest == "P<" or rest.startswith("<"):
                 self._group_name(2 if rest.startswith("P") else 1)
             elif rest.startswith(">"):
-                kind = "atomic"
-                self.position += 2
+                kind, self.position = "atomic", self.position + 2
             elif rest.startswith("("):
                 raise self.unsupported("a conditional group is not regular", offset)
             elif self._flags(offset):
@@ -202,11 +200,12 @@ class _Parser:
             )
         return _Level(offset, outer_flags, kind, [], [], within, self.num_lazy)
 
-    def _committed(self, node: Node, what: str, within: str, offset: int, is_lazy: bool = False) -> Node:
+    def _committed(self, node: Node, what: str, within: str, offset: int, num_lazy: int) -> Node:
         """What is matched first, and not given back, of an atomic group or a possessive repetition."""
-        found = committed(node, self.time) if self.is_python and not is_lazy and within != "behind" else None
+        is_read = self.is_python and num_lazy == self.num_lazy and within != "behind"
+        found = committed(node, self.time) if is_read else None
         if found is None:
-            raise self.unsupported(f"{what} that changes what matches by how it is searched for; remove it", offset)
+            raise self.unsupported(f"{what} whose match depends on how it is searched for; remove it", offset)
         return found
 
     def _group_name(self, skip: int) -> None:
@@ -245,8 +244,7 @@ class _Parser:
         if bounds is None:
             return node
         minimum, maximum = bounds
-        is_possessive = self.pattern.startswith("+", self.position)
-        is_lazy = self.pattern.startswith("?", self.position)
+        is_possessive, is_lazy = (self.pattern.startswith(mark, self.position) for mark in "+?")
         self.position += is_possessive or is_lazy
         self.num_lazy += is_lazy
         follower = self.position
@@ -261,7 +259,7 @@ class _Parser:
         if isinstance(node, Look):  # asked once or many times, the answer is the same
             return node if minimum > 0 else Either((Concat(()), node)) if maximum != 0 else Concat(())
         repeated = Times(node, minimum, maximum)
-        return self._committed(repeated, "a possessive quantifier", within, offset) if is_possessive else repeated
+        return self._committed(repeated, "a possessive +", within, offset, self.num_lazy) if is_possessive else repeated
 
     def _quantifier(self) -> tuple[int, int | None] | None:
         c = self.pattern[self.position : self.position + 1]

@@ -149,10 +149,8 @@ class _Compiler:
 
     def text_grammar(self, form: Mapping[str, Any], place: str, ends: Strings) -> Expression:
         text = read_string(form, "grammar", place)
-        spell_special = self.tokens.spell_special
-        grammar = within(
-            f"{place}/grammar", lambda: text_to_grammar(text, compile_time=self.time, spell_special=spell_special)
-        )
+        spell = self.tokens.spell_special
+        grammar = within(f"{place}/grammar", lambda: text_to_grammar(text, "auto", self.time, spell))
         prefix = self.rules.prefix()
         return _followed(self.rules.take_in(with_prefix(grammar, prefix), prefix, f"{place}/grammar"), ends)
 

@@ -22,7 +22,9 @@ def _atom(rng: random.Random, depth: int) -> str:
         return f"(?>{_options(rng, depth - 1)})"
     if kind < 0.8:
         return f"(?:{_options(rng, depth - 1)})"
-    return f"(?:{_atom(rng, depth - 1)})" + rng.choice(("*+", "++", "?+", "{1,2}+", "*", "?", "+", "{2}+", "*?"))
+    return f"(?:{_atom(rng, depth - 1)})" + rng.choice(
+        ("*+", "++", "?+", "{1,2}+", "{0}+", "*", "?", "+", "{2}+", "*?")
+    )
 
 
 def _sequence(rng: random.Random, depth: int) -> str:
