@@ -20,7 +20,6 @@ from ...errors import (
     InvalidStructuralTag,
     RequestError,
 )
-from ...fsm.resources import checked_resources
 from ...json_size import check_json_size
 from .python_type import is_python_type, schema_text, value_of
 
@@ -127,6 +126,8 @@ def json_schema(
     _check("extra_keys", extra_keys, get_args(ExtraKeys))
     given = ""
     if resources:
+        from ...fsm.resources import checked_resources
+
         given = _json_text(dict(checked_resources(resources)), "resources", "resources", InvalidSchema)
     if is_python_type(schema):
         text = schema_text(schema)
