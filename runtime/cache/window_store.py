@@ -185,7 +185,9 @@ class WindowStore:
         if keep and self._keeps and not request.is_probe and request.num_computed_tokens:
             self._settle_resumed(request)
             self._mark(request, request.num_computed_tokens)
-            self._ends.add(request.blocks[(request.num_computed_tokens - 1) // self._block_size])
+            last = request.blocks[(request.num_computed_tokens - 1) // self._block_size]
+            if self.slot_of[last] != NONE:  # a window of one token does not reach back to it
+                self._ends.add(last)
         begin, end = self._held.pop(request)
         for block in reversed(request.blocks[begin:end]):  # the last one goes first: the window before stays whole
             self._let_go(block)
