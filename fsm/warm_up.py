@@ -17,7 +17,7 @@ from .regex.regex import regex_to_dfa, regex_to_expression
 from .text.counted import counted
 from .text.dfa import Dfa
 from .text.json_strings import JsonStrings
-from .text.unicode_sets import ignoring_case
+from .text.letter_case import ignoring_case
 
 MANY_TOKENS = 200  # enough for an automaton to outgrow its first memory
 FEW_TOKENS = 4

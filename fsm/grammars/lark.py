@@ -29,7 +29,7 @@ from ..network.expression import Alternation, Expression, Grammar, Literal, Repe
 from ..network.walks import first_characters, renamed
 from ..regex.regex_syntax import parse
 from ..regex.regex_tree import Assertion, CharSet, Concat, Either, Look, Node, Plain, Times
-from ..text.unicode_sets import ignoring_case
+from ..text.letter_case import ignoring_case
 from .factoring import factored
 from .group import Group, Token
 from .lark_common import COMMON

@@ -24,7 +24,8 @@ from typing import Literal as OneOf
 from ...errors import ConstraintTooLarge, InvalidRegex
 from ..compile_time import NO_LIMIT, CompileTime
 from ..text.alphabet import MAX_CODE_POINT, Interval, complement, normalised
-from ..text.unicode_sets import ASCII_WORD, Intervals, ignoring_case, unicode_word
+from ..text.letter_case import ignoring_case
+from ..text.unicode_sets import ASCII_WORD, Intervals, unicode_word
 from .committed import committed
 from .regex_escapes import read_escape, syntax_error, unsupported
 from .regex_tree import PYTHON_END, Assertion, CharSet, Concat, Either, Look, Node, Plain, Times
@@ -36,6 +37,7 @@ ECMA_LINE_BREAKS: Intervals = ((10, 10), (13, 13), (0x2028, 0x2029))
 
 MAX_PATTERN_LEN = 200_000
 MAX_REPEAT = 10_000_000
+CLASSES = frozenset(f"\\{letter}" for letter in "dDsSwW")
 MAX_MEMBERS = 10_000  # intervals of a class that are gathered before those that overlap are joined
 
 _PLAIN_RUN = re.compile(r"(?:[^\\.\[\](){}*+?|^$](?![*+?{]))+")  # characters that mean themselves, once
@@ -284,13 +286,16 @@ class _Parser:
 
     # ---------------------------------------------------------------- single characters and classes
 
-    def _set(self, intervals: Intervals) -> CharSet:
+    def _set(self, members: Intervals, classes: Intervals = (), *, negated: bool = False) -> CharSet:
+        """classes: what is meant by `\\w` and the like, beside the members."""
         if "i" in self.flags:
-            intervals = ignoring_case(intervals, ascii_only=not self.is_python or "a" in self.flags)
-        found = self.sets.get(intervals)
-        if found is None:
-            found = self.sets[intervals] = CharSet(intervals)
-        return found
+            ascii_only = not self.is_python or "a" in self.flags
+            intervals = ignoring_case(members, ascii_only=ascii_only, classes=classes)
+        else:
+            intervals = tuple(normalised([*members, *classes])) if len(members) > 1 or classes else members
+        if negated:
+            intervals = tuple(complement(intervals))
+        return self.sets.get(intervals) or self.sets.setdefault(intervals, CharSet(intervals))
 
     def _atom(self, c: str) -> Node:
         offset = self.position
@@ -317,7 +322,8 @@ class _Parser:
         if kind is not None:
             self.position += 1
             return self._word_edge(kind) if following in "bB" else Assertion(kind)
-        return self._set(self._escape(offset, in_class=False))
+        found = self._escape(offset, in_class=False)
+        return self._set((), found) if f"\\{following}" in CLASSES else self._set(found)
 
     def _word_edge(self, kind: str) -> Node:
         """\\b or \\B; for a schema what both readings of a word call so, or what one of them does."""
@@ -338,7 +344,7 @@ class _Parser:
         negated = pattern.startswith("^", self.position)
         self.position += negated
         self.for_all ^= negated
-        members: list[Interval] = []
+        members, classes = list[Interval](), list[Interval]()
         first = True
         while True:
             if self.position >= len(pattern):
@@ -350,6 +356,7 @@ class _Parser:
             self.time.check_here()
             if len(members) > MAX_MEMBERS:
                 members = normalised(members)
+            is_class = pattern[self.position : self.position + 2] in CLASSES
             low = self._class_member()
             if (
                 pattern.startswith("-", self.position)
@@ -368,16 +375,9 @@ class _Parser:
                 else:
                     members.extend((*low, (0x2D, 0x2D), *high))
             else:
-                members.extend(low)
+                (classes if is_class else members).extend(low)
         self.for_all ^= negated
-        intervals = tuple(normalised(members))
-        if negated:
-            if "i" in self.flags:
-                intervals = ignoring_case(intervals, ascii_only=not self.is_python or "a" in self.flags)
-            intervals = tuple(complement(intervals))
-            found = self.sets.setdefault(intervals, CharSet(intervals))
-            return found
-        return self._set(intervals)
+        return self._set(tuple(members), tuple(classes), negated=negated)
 
     def _class_member(self) -> Intervals:
         offset = self.position

@@ -1,4 +1,4 @@
-"""Sets of code points by name: \\d \\w \\s, general categories, letter case.
+"""Sets of code points by name: \\d \\w \\s, general categories.
 
 The facts come from Python's own `unicodedata`, so they are those of the Unicode version that Python was built
 with. Every table is computed on first use (5 to 40 ms) and kept; runs of characters that are alike are found by `re`,
@@ -11,11 +11,9 @@ from __future__ import annotations
 import functools
 import re
 import unicodedata
-from bisect import bisect_right
 
 import numpy as np
 
-from ..remembered import remembered
 from .alphabet import MAX_CODE_POINT, Interval, complement, normalised
 
 Intervals = tuple[Interval, ...]
@@ -36,7 +34,7 @@ ECMA_SPACE: Intervals = (
 )
 
 # Planes 4 to 13 hold no assigned character, planes 15 and 16 only private ones.
-_SCANNED = ((0, 0x3FFFF), (0xE0000, 0xE0FFF))
+SCANNED = ((0, 0x3FFFF), (0xE0000, 0xE0FFF))
 
 _LONG_NAMES = {
     "letter": "L",
@@ -86,7 +84,7 @@ _LONG_NAMES = {
 def _categories() -> dict[str, Intervals]:
     """The intervals of every two-letter general category."""
     found: dict[str, list[Interval]] = {}
-    for low, high in _SCANNED:
+    for low, high in SCANNED:
         names = "".join(map(unicodedata.category, _characters(low, high)))  # each has two letters
         for run in re.finditer(r"(..)\1*", names):
             found.setdefault(run[1], []).append((low + run.start() // 2, low + run.end() // 2 - 1))
@@ -157,7 +155,7 @@ def unicode_space() -> Intervals:
 
 def _runs(pattern: str) -> Intervals:
     points: list[Interval] = []
-    for low, high in _SCANNED:
+    for low, high in SCANNED:
         runs = re.finditer(pattern, _characters(low, high))
         points.extend((low + run.start(), low + run.end() - 1) for run in runs)
     return tuple(normalised(points))
@@ -166,54 +164,3 @@ def _runs(pattern: str) -> Intervals:
 def _characters(low: int, high: int) -> str:
     """All characters from `low` to `high`, surrogates among them."""
     return np.arange(low, high + 1, dtype="<u4").tobytes().decode("utf-32-le", "surrogatepass")
-
-
-@functools.cache
-def _case_variants() -> dict[int, tuple[int, ...]]:
-    """For every character with case: all characters that differ from it in case alone (itself included)."""
-    groups: dict[str, set[int]] = {}
-    for low, high in _SCANNED:
-        for point in range(low, high + 1):
-            character = chr(point)
-            lower, upper = character.lower(), character.upper()
-            if lower != character or upper != character:
-                key = lower if len(lower) == 1 else character
-                back = upper.lower() if len(upper) == 1 else key
-                group = groups.setdefault(back if len(back) == 1 else key, set())
-                group.update((point, ord(key)))
-                if len(upper) == 1:
-                    group.add(ord(upper))
-    variants: dict[int, set[int]] = {}
-    for group in groups.values():
-        joined = set(group)
-        for point in group:
-            joined |= variants.get(point, set())
-        for point in joined:
-            variants[point] = joined
-    return {point: tuple(sorted(group)) for point, group in variants.items() if len(group) > 1}
-
-
-@remembered(1024)
-def ignoring_case(intervals: Intervals, *, ascii_only: bool) -> Intervals:
-    """The set together with all case variants of its members.
-
-    Args:
-        ascii_only: only A-Z and a-z have case (ECMA-262 without the u flag keeps ASCII apart from the rest).
-    """
-    members: list[Interval] = list(intervals)
-    if ascii_only:
-        for first, last in intervals:
-            for low, high, shift in ((0x41, 0x5A, 32), (0x61, 0x7A, -32)):
-                if first <= high and last >= low:
-                    members.append((max(first, low) + shift, min(last, high) + shift))
-        return tuple(normalised(members))
-    if len(intervals) == 1 and intervals[0][0] == intervals[0][1]:
-        members.extend((variant, variant) for variant in _case_variants().get(intervals[0][0], ()))
-        return tuple(normalised(members))
-    ordered = normalised(intervals)
-    firsts = [first for first, _ in ordered]
-    for point, group in _case_variants().items():
-        before = bisect_right(firsts, point) - 1
-        if before >= 0 and point <= ordered[before][1]:
-            members.extend((variant, variant) for variant in group)
-    return tuple(normalised(members))
