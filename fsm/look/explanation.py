@@ -56,6 +56,10 @@ class Explanation(Findings):
         """The pictures as one SVG `document`; at most `max_drawn` nodes of each graph."""
         return report.svg(self, max_drawn=max_drawn)
 
+    def _repr_svg_(self) -> str:
+        """For notebooks."""
+        return self.svg().document
+
 
 def explain(
     vocabulary: Vocabulary,
