@@ -148,15 +148,13 @@ PROGRAMS: dict[str, Callable[[ph.ProgramState, Document], object]] = {
 # -- the ways to run them ----------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class Recorder:
     """A backend that hands everything on to an engine and keeps what it was asked: prompt, and new tokens of each."""
 
     engine: ph.Engine
     streams: list[tuple[Sequence[int], ph.Stream]] = field(default_factory=list)
     scored: list[Sequence[int]] = field(default_factory=list)
-    __hash__ = object.__hash__
-    __weakref__: Any = field(init=False, repr=False, compare=False)
 
     @property
     def tokenizer(self) -> Any:
@@ -172,7 +170,7 @@ class Recorder:
         return self.engine.begin_scores(prompt, continuations, **options)
 
     def requests(self) -> list[tuple[Sequence[int], int]]:
-        """Prompt and number of new tokens; none: it is only read."""
+        """Each prompt and how many tokens were written after it; 0 for a text that was only scored."""
         written = [(prompt, len(stream.completions()[0].token_ids)) for prompt, stream in self.streams]
         return [*written, *((text, 0) for text in self.scored)]
 
@@ -293,7 +291,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--shape", choices=["nano", "smollm-135m"], default="nano")
     parser.add_argument("--items", type=int, default=4, help="documents that each program runs for")
     parser.add_argument("--rounds", type=int, default=3, help="0: count and compare only")
-    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--threads", type=int, default=1, help="of phloem and of transformers")
     parser.add_argument("--skip-transformers", action="store_true")
     options = parser.parse_args(arguments)
     torch.set_num_threads(options.threads)

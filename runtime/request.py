@@ -116,6 +116,7 @@ class Usage:
             not in `completion_tokens`.
         drafted_tokens: tokens proposed by drafts.
         jumped_tokens: drafted tokens that were accepted: each saved a forward step.
+        jumped_at: where they are in the output, ascending; a fork has those of what it took over, too.
         accepted_prediction_tokens, rejected_prediction_tokens: those of them that were drafted from the request's
             prediction, and what became of them.
         pinned_tokens: prompt tokens that were pinned on its behalf.
@@ -141,6 +142,7 @@ class Usage:
     cache_explanation: CacheExplanation | None = None
     queue_seconds: float = field(default=0.0, compare=False)
     admitted_at: float | None = field(default=None, compare=False)
+    jumped_at: list[int] = field(default_factory=list, compare=False)
 
     @property
     def total_tokens(self) -> int:

@@ -33,7 +33,7 @@ from .exploring import explore
 from .findings import Findings, Timings
 from .folding import fold
 from .graph import AUTOMATON, Graph
-from .labels import language_label
+from .labels import language_label, shortened
 from .measuring import walk
 from .rules import is_recursive, rule_graphs
 from .shortest import shortest
@@ -43,6 +43,7 @@ from .svg import Picture
 MAX_AUTOMATON_BYTES = 64 << 20
 STORE_BYTES = 64 << 20
 MAX_RULES = 24  # graphs of rules
+MAX_SOURCE = 60  # characters of a description in `repr`
 
 
 class Explanation(Findings):
@@ -53,9 +54,17 @@ class Explanation(Findings):
     def __str__(self) -> str:
         return "\n".join(report.lines(self))
 
+    def __repr__(self) -> str:
+        """Short, since notebooks keep it next to the picture; everything is in `str`."""
+        return f"<Explanation of {self.kind}: {shortened(self.source, MAX_SOURCE)}>"
+
     def svg(self, *, max_drawn: int = report.MAX_DRAWN) -> Picture:
         """The pictures as one SVG `document`; at most `max_drawn` nodes of each graph."""
         return report.svg(self, max_drawn=max_drawn)
+
+    def _repr_svg_(self) -> str:
+        """For notebooks."""
+        return self.svg().document
 
 
 def explain(

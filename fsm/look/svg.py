@@ -41,6 +41,10 @@ class Picture:
     width: float
     height: float
 
+    def _repr_svg_(self) -> str:
+        """For notebooks."""
+        return self.document
+
 
 def picture(graphs: Sequence[Graph], legend: Legend, *, notes: Sequence[str] = ()) -> Picture:
     """All graphs one below the other, each with its title, then the legend and the notes."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from typing import Any
 
 from ...radix import POLICIES, BlockCost, Visit, foresee, replay
@@ -109,6 +110,10 @@ class CacheReport:
 
     def __str__(self) -> str:
         return "\n".join(self._lines())
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        return f'<pre style="line-height:1.2">{escape(str(self))}</pre>'
 
     def _lines(self) -> Iterator[str]:
         yield f"pool of {self.num_blocks:,} blocks of {self.block_size} tokens"

@@ -247,6 +247,7 @@ class RequestFactory:
         child.usage.prompt_tokens = parent.num_prompt_tokens
         child.usage.cached_tokens = min(parent.num_computed_tokens, parent.num_prompt_tokens)
         child.usage.forked_tokens = parent.num_output_tokens
+        child.usage.jumped_at = list(parent.usage.jumped_at)
         return child
 
     def _check_bias(self, sampling: SamplingParams) -> None:

@@ -324,6 +324,8 @@ class Stepper:
         self._prefix_cache.settle(extend)
         if num_new > 1:
             request.usage.jumped_tokens += num_new - 1
+            first = first_output - request.num_prompt_tokens
+            request.usage.jumped_at += range(first, first + num_new - 1)
         if draft and request.num_predicted:
             count_predicted(request, len(draft), num_new - 1)
         if output.logprobs:

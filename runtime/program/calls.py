@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ...errors import ProgramError, RequestError
-from ..request import Completion, FinishReason, TokenLogprob
+from ..request import Completion, FinishReason, TokenLogprob, Usage
 from .choices import mean_logprob, pick
 from .expression import Gen, Select
 from .meta_info import count_info, generation_info, parsed_value, selection_info
@@ -24,11 +24,13 @@ class Answer:
 
     Attributes:
         token_ids: of `text`.
+        usage: of its request, where there was one.
     """
 
     text: str
     token_ids: Sequence[int]
     variable: Variable
+    usage: Usage = field(default_factory=Usage)
 
 
 def follow(run: Run, stream: DeltaStream, gen: Gen, num_outputs: int, show: Callable[[str, Info], None]) -> Answer:
@@ -58,6 +60,7 @@ def follow(run: Run, stream: DeltaStream, gen: Gen, num_outputs: int, show: Call
         first.text,
         kept_ids(run.tokenizer, first.token_ids, first.text, ended=ended),
         Variable.several(variables) if num_outputs > 1 else variables[0],
+        first.usage,
     )
 
 

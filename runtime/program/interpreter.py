@@ -352,7 +352,8 @@ class Interpreter:
             with self._changed:
                 self._under_way = None
         with self._changed:
-            self._transcript.append_generated(answer.token_ids)
+            usage = answer.usage
+            self._transcript.append_generated(answer.token_ids, usage.cached_tokens, usage.jumped_at)
             shown.complete, shown.meta_info = True, answer.variable.meta_info
             if gen.name is not None:
                 self.variables[gen.name] = answer.variable

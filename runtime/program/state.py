@@ -13,6 +13,7 @@ from .fork import ForkGroup
 from .increments import async_increments, increments
 from .interpreter import Interpreter
 from .place import place_of_caller
+from .transcript_html import as_html
 from .variable import Variable
 
 
@@ -131,6 +132,12 @@ class ProgramState:
     def token_ids(self) -> list[int]:
         """The ids of the text, exactly as the next `gen` will send them."""
         return self._interpreter.look(lambda transcript: transcript.token_ids().tolist())
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the text, with colours for what was cached, computed, jumped, sampled and chosen. Waits as
+        `sync`."""
+        seen = self._interpreter.look(lambda transcript: transcript.copy())
+        return as_html(seen, self._interpreter.run.tokenizer)
 
     def text_iter(self, var_name: str | None = None) -> Iterator[str]:
         """The text, or a variable's, in the pieces in which it comes. Their concatenation is the whole.

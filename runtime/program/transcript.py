@@ -17,8 +17,8 @@ engine, and no threads: the interpreter that owns it takes care of those.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from ...errors import ProgramError
@@ -42,6 +42,32 @@ class TextTokenizer(TemplateTokenizer, Protocol):
 
     def token_text(self, token_id: int) -> str: ...
 
+    def decode(self, token_ids: Sequence[int]) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Tokens that a model wrote or chose, in a transcript.
+
+    Attributes:
+        start, end: their positions.
+        num_cached: how many tokens from the beginning of the transcript were cached when the request was admitted;
+            None if that is not known.
+        jumped: positions of those that needed no sampling step of their own.
+        is_chosen: they are one of the choices of a `select`.
+    """
+
+    start: int
+    end: int
+    num_cached: int | None = None
+    jumped: frozenset[int] = frozenset()
+    is_chosen: bool = False
+
+    def moved(self, distance: int) -> Written:
+        """The same in a transcript where these tokens stand that much later; no request was made of its beginning."""
+        jumped = frozenset(position + distance for position in self.jumped)
+        return replace(self, start=self.start + distance, end=self.end + distance, num_cached=None, jumped=jumped)
+
 
 @dataclass(frozen=True, slots=True)
 class Mark:
@@ -58,6 +84,7 @@ class Transcript:
 
     Attributes:
         chunks: the text in the pieces in which it became visible, role markers included.
+        written: which of the ids a model wrote, in order.
         open_role: the role of the message that is not closed yet.
     """
 
@@ -69,6 +96,7 @@ class Transcript:
         self._messages: list[tuple[Role, str]] = []
         self._content_start = 0
         self.chunks: list[str] = []
+        self.written: list[Written] = []
         self.open_role: Role | None = None
 
     @property
@@ -110,15 +138,22 @@ class Transcript:
         """Makes generated text visible before its ids are final; `append_generated` follows."""
         self.chunks.append(text)
 
-    def append_generated(self, token_ids: Sequence[int]) -> None:
-        """Appends the ids of generated text that was shown, as `kept_ids` has them."""
+    def append_generated(self, token_ids: Sequence[int], num_cached: int = 0, jumped: Iterable[int] = ()) -> None:
+        """Appends the ids of generated text that was shown, as `kept_ids` has them.
+
+        num_cached: tokens of the prompt that were cached. jumped: those of the ids that were not sampled one by one.
+        """
         self._token_ids = self.prompt()
+        start, end = len(self._token_ids), len(self._token_ids) + len(token_ids)
+        positions = frozenset(start + index for index in jumped if start + index < end)
+        self.written.append(Written(start, end, num_cached, positions))
         self._token_ids.extend(token_ids)
 
     def append_scored(self, prompt: array[int], token_ids: Sequence[int], text: str) -> None:
         """Appends one of the choices, as the ids as which it was scored; see `branches`."""
         self._token_ids = prompt[:]
         self._token_ids.extend(token_ids)
+        self.written.append(Written(len(prompt), len(self._token_ids), is_chosen=True))
         self._run = ""
         self.chunks.append(text)
 
@@ -136,9 +171,12 @@ class Transcript:
         self._end_run()
         other._end_run()
         gained = other._token_ids[mark.num_tokens :]
+        distance = len(self._token_ids) - mark.num_tokens
         if self._token_ids and mark.num_tokens == 0 and gained and gained[0] == self._tokenizer.bos_id:
             gained = gained[1:]
+            distance -= 1
         self._token_ids.extend(gained)
+        self.written += [written.moved(distance) for written in other.written if written.start >= mark.num_tokens]
         self.chunks += other.chunks[mark.num_chunks :]
         self._messages += other._messages[mark.num_messages :]
 
@@ -193,6 +231,7 @@ class Transcript:
         twin._token_ids = array("i", self._token_ids)
         twin._messages = list(self._messages)
         twin._content_start = self._content_start
+        twin.written = list(self.written)
         twin.chunks = self.chunks[:num_chunks]
         twin.open_role = self.open_role
         return twin

@@ -217,6 +217,7 @@ def _take(request: Request, draft: list[int]) -> list[int]:
         if cursor.must_stop:
             cursor.rollback(1)
             return draft[index:]
+        request.usage.jumped_at.append(len(request.token_ids) - request.num_prompt_tokens)
         request.token_ids.append(token_id)
         request.output.push(token_id)
         if request.thought is not None:

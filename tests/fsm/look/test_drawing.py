@@ -256,6 +256,7 @@ def test_svg_is_xml_with_every_label_and_no_overlap(name: str) -> None:
     circles = len(list(root.iter("{http://www.w3.org/2000/svg}circle")))
     assert circles == sum(shown.num_nodes + len(shown.accepting) for shown in graphs)
     assert "a note with <angles> & more" in texts
+    assert found._repr_svg_() == found.document
 
 
 def _check_boxes(boxes: list[Box], width: float, height: float) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import re
+from html import escape
 
 from phloem.radix import POLICIES
 from phloem.runtime.cache.cache_report import CacheReport
@@ -67,6 +69,7 @@ def test_a_report_survives_json_and_prints_its_figures() -> None:
     text = str(report)
     assert "pool of 32 blocks of 4 tokens" in text and "optimum, 4x" in text and "regret of lru" in text
     assert len({line.index("%") for line in text.splitlines() if "█" in line}) == 1  # the bars stand in a column
+    assert re.fullmatch(f"<pre[^>]*>{re.escape(escape(text))}</pre>", report._repr_html_())
 
 
 def test_the_tree_is_shown_as_text_or_not_at_all() -> None:
