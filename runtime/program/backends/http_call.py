@@ -113,7 +113,7 @@ class Call:
         connection = self._client.connect()
         try:
             return self._whole(self._open(connection))
-        except (OSError, HTTPException, ValueError) as error:
+        except (OSError, HTTPException, ValueError, RecursionError) as error:
             raise self._failed(error) from error
         finally:
             self._close(connection)
@@ -131,7 +131,7 @@ class Call:
                 yield from self._events(response)
             else:
                 yield self._whole(response)
-        except (OSError, HTTPException, ValueError) as error:
+        except (OSError, HTTPException, ValueError, RecursionError) as error:
             raise self._failed(error) from error
         finally:
             self._close(connection)

@@ -19,6 +19,7 @@ Place = Literal["prompt", "inside", "message", "template_start", "template"]
 SHORT = 256  # characters of a text whose ids are remembered
 MAX_REMEMBERED = 4096  # texts
 MAX_TOKENS_ASKED = 1 << 14
+FACTS = {"bos_id": int, "bos_text": str, "control_ids": dict, "max_model_len": int}  # of the model, by name
 
 
 class RemoteTokenizer:
@@ -79,11 +80,17 @@ class RemoteTokenizer:
         for start in range(0, len(unknown), MAX_TOKENS_ASKED):
             asked = unknown[start : start + MAX_TOKENS_ASKED]
             answer = ask(self._client, {"tokens": asked}, "token_bytes")
-            self._bytes.update(zip(asked, map(base64.b64decode, answer["token_bytes"]), strict=True))
+            try:
+                self._bytes.update(zip(asked, map(base64.b64decode, answer["token_bytes"]), strict=True))
+            except (TypeError, ValueError) as error:
+                raise _no_phloem(self._client, "token_bytes") from error
 
     @cached_property
     def _facts(self) -> Mapping[str, Any]:
-        return ask(self._client, None, "bos_id", "bos_text", "control_ids", "max_model_len")
+        found = ask(self._client, None, *FACTS)
+        if any(type(found[name]) is not kind for name, kind in FACTS.items()):
+            raise _no_phloem(self._client, *FACTS)
+        return found
 
     def _encode(self, place: Place, text: str) -> list[int]:
         if not text:
@@ -92,7 +99,10 @@ class RemoteTokenizer:
         if (known := self._ids.get(key)) is not None:
             return list(known)
         body = {"texts": [{"text": text, "place": place}]}
-        found: list[int] = ask(self._client, body, "token_ids")["token_ids"][0]
+        answer = ask(self._client, body, "token_ids")["token_ids"]
+        if not (isinstance(answer, list) and len(answer) == 1 and _are(answer[0], int)):
+            raise _no_phloem(self._client, "token_ids")
+        found: list[int] = answer[0]
         if len(text) <= SHORT and len(self._ids) < MAX_REMEMBERED:
             self._ids[key] = list(found)
         return found
@@ -106,8 +116,16 @@ def ask(client: HttpClient, body: Mapping[str, Any] | None, *names: str) -> Mapp
     """
     found = client.call(PATH, body).json()
     if not isinstance(found, Mapping) or any(name not in found for name in names):
-        raise RequestError(f"{client.base_url}{PATH} does not answer {', '.join(names)}: this is no phloem server")
+        raise _no_phloem(client, *names)
     return found
+
+
+def _no_phloem(client: HttpClient, *names: str) -> RequestError:
+    return RequestError(f"{client.base_url}{PATH} does not answer {', '.join(names)}: this is no phloem server")
+
+
+def _are(found: Any, kind: type) -> bool:
+    return isinstance(found, list) and all(type(one) is kind for one in found)
 
 
 class RemoteTemplate:
@@ -119,4 +137,6 @@ class RemoteTemplate:
     def render(self, messages: Sequence[Mapping[str, str]], *, add_generation_prompt: bool = True) -> list[str]:
         body = {"messages": [dict(message) for message in messages], "add_generation_prompt": add_generation_prompt}
         found: list[str] = ask(self._client, body, "pieces")["pieces"]
+        if not _are(found, str):
+            raise _no_phloem(self._client, "pieces")
         return found

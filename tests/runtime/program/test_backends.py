@@ -302,6 +302,33 @@ def test_a_server_that_is_not_phloems(server: Script) -> None:
         chat.run(backend=ph.RuntimeEndpoint(server.url))
 
 
+FACTS = {"bos_id": 1, "bos_text": "", "control_ids": {}, "max_model_len": 64}
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        [{**FACTS, "bos_id": None}],
+        [{**FACTS, "control_ids": []}],
+        [FACTS, {"token_ids": [["x"]]}],
+        [FACTS, {"token_ids": []}],
+        [FACTS, {"token_ids": 5}],
+        [FACTS, {"token_ids": [[True]]}],
+    ],
+    ids=str,
+)
+def test_an_answer_of_wrong_kinds_is_no_phloem_servers(server: Script, answers: list[object]) -> None:
+    server.replies = [Reply(json.dumps(answer).encode()) for answer in answers]
+    with pytest.raises(ph.ProgramError, match=rf"{__file__}:\d+, .*this is no phloem server"):
+        plain.run(backend=server.url)
+
+
+def test_an_answer_that_is_nested_too_deeply_is_none(server: Script) -> None:
+    server.replies = [Reply(b"[" * 200_000)]
+    with pytest.raises(ph.ProgramError, match=rf"{__file__}:\d+, .*the answer broke off or is none: RecursionError"):
+        plain.run(backend=server.url)
+
+
 def test_connecting_takes_no_longer_than_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     def connect(connection: http_call.HTTPConnection) -> None:
         raise TimeoutError(connection.timeout)  # type: ignore[attr-defined]
