@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
-from ...errors import PhloemError, ProgramError
+from ...errors import PhloemError, ProgramError, RequestError
 from .expression import Role
 
 MARKER = "\ue000"  # a private-use character: no template has it
@@ -141,6 +141,8 @@ class ChatFormat:
         try:
             pieces = self._tokenizer.chat_template.render(messages, add_generation_prompt=add_generation_prompt)
         except PhloemError as error:
+            if isinstance(error, RequestError) and error.is_fault:
+                raise  # a server that is not reached, or asks for a key, says nothing of its template
             return error
         around = "".join(pieces).split(MARKER)
         if len(around) != len(roles) + 1:

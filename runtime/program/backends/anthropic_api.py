@@ -14,7 +14,7 @@ from ..run import DeltaStream
 from .characters import Characters, conversation
 from .http_call import Call, HttpClient
 from .remote_stream import RemoteStream
-from .text_api import changed_fields, closed
+from .text_api import changed_fields, closed, unsaid
 
 OFFICIAL = "https://api.anthropic.com"
 VERSION = "2023-06-01"
@@ -107,6 +107,8 @@ class Anthropic:
     def _schema(self, constraint: ConstraintSpec) -> Any:
         if constraint.kind != "json_schema":
             raise self._lacks(f"constrain an answer by {constraint.kind}; use json_schema")
+        if (what := unsaid(constraint)) is not None:
+            raise self._lacks(what)
         schema = json.loads(str(constraint.source))
         return closed(schema) if constraint.extra_keys == "never" else schema
 

@@ -146,7 +146,7 @@ class Call:
             code, param = found.get("code"), found.get("param")
         hint = "" if status is None else self._client.hints.get(status, "")
         answered = "failed" if status is None else f"answered {status}"
-        text = f"{self._url} {answered}: {str(words)[:MAX_WORDS].strip()}{hint and f'; {hint}'}"
+        text = f"{self._url} {answered}: {str(words)[:MAX_WORDS].strip().removesuffix('.')}{hint and f'; {hint}'}"
         kind = self._client.errors.get(code, RequestError) if isinstance(code, str) else RequestError
         return kind(text, param=param if isinstance(param, str) else None)
 

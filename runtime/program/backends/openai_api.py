@@ -20,7 +20,7 @@ from ..run import DeltaStream
 from .characters import Characters, conversation
 from .http_call import Call, HttpClient
 from .remote_stream import RemoteStream
-from .text_api import changed_fields, closed
+from .text_api import changed_fields, closed, unsaid
 
 Dialect = Literal["openai", "vllm", "sglang"]
 OFFICIAL = "https://api.openai.com/v1"
@@ -164,6 +164,8 @@ class OpenAI:
         return body | ({"stop": list(sampling.stop)} if sampling.stop else {})
 
     def _constraint(self, constraint: ConstraintSpec) -> dict[str, Any]:
+        if (what := unsaid(constraint)) is not None:
+            raise self._lacks(what)
         if constraint.kind == "json_object":
             return {"response_format": {"type": "json_object"}}
         if constraint.kind == "json_schema":

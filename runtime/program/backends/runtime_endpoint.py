@@ -286,6 +286,8 @@ def _token_id(name: str) -> int:
 def constraint_fields(constraint: ConstraintSpec) -> dict[str, Any]:
     """The fields of a request that ask for it."""
     source = constraint.source
+    if constraint.resources:
+        raise ProgramError("resources=…: a server does not take them; write the documents into the schema's $defs")
     layout = {"whitespace": constraint.whitespace} if constraint.whitespace is not None else {}
     match constraint.kind:
         case "regex":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from ...constrain.spec import ConstraintSpec
 from ...request import SamplingParams
 
 WORDS = {"prompt_logprobs_from": "logprob_start_len"}  # as programs say it
@@ -25,6 +26,15 @@ def changed_fields(
     unknown = sorted(WORDS.get(name, name) for name in changed.keys() - said.keys())
     run = {"namespace": namespace, "adapter": adapter}
     return said, [*unknown, *(name for name, value in run.items() if value)]
+
+
+def unsaid(constraint: ConstraintSpec) -> str | None:
+    """What the caller has stated of a constraint that no such API has a field for."""
+    if constraint.resources:
+        return "take resources=…; write the documents into the schema's $defs"
+    if constraint.whitespace is not None:
+        return f"lay JSON out by whitespace={constraint.whitespace!r}; leave it out"
+    return None
 
 
 def closed(schema: Any) -> Any:

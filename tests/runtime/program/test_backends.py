@@ -196,10 +196,16 @@ Make = Callable[[Script], Any]
 START = ph.system("Be brief.") + ph.user("Why?")
 TAG = ph.structural_tag([{"begin": "<a>", "schema": {"type": "integer"}, "end": "</a>"}])
 GAIN = ph.unconditional_likelihood_normalized
+SPACED = ph.json_schema({"type": "object"}, whitespace="spaced")
+REFERRING = ph.json_schema({"$ref": "https://example.org/a"}, resources={"https://example.org/a": {"enum": [1]}})
 REFUSALS: list[tuple[Make, Any, dict[str, Any], str]] = [
     (openai, START + ph.assistant(ph.gen("x", regex="a")), {}, "no way to constrain an answer by regex"),
     (openai, START + ph.assistant(ph.gen("x", constraint=ph.grammar('root ::= "a"'))), {}, "by grammar"),
     (openai, START + ph.assistant(ph.gen("x", constraint=TAG)), {}, "by structural_tag"),
+    (openai, START + ph.assistant(ph.gen("x", constraint=SPACED)), {}, "no way to lay JSON out by whitespace='spaced'"),
+    (openai, START + ph.assistant(ph.gen("x", constraint=REFERRING)), {}, "no way to take resources="),
+    (anthropic, START + ph.assistant(ph.gen("x", constraint=SPACED)), {}, "no way to lay JSON out"),
+    (anthropic, START + ph.assistant(ph.gen("x", constraint=REFERRING)), {}, "no way to take resources="),
     (openai, START + ph.assistant(ph.select("x", ["a", "b"])), {}, "no way to score a given text in a chat"),
     (openai, START + ph.assistant("It " + ph.gen("x")), {}, "go on with an assistant's message that has.*dialect="),
     (openai, START + ph.assistant(ph.gen("x", top_k=5, min_p=0.5)), {}, "no way to say min_p, top_k"),
@@ -295,8 +301,11 @@ def test_a_server_that_is_not_there(backend: str, monkeypatch: pytest.MonkeyPatc
 
 def test_a_server_that_is_not_phloems(server: Script) -> None:
     server.replies = [Reply(b'{"detail": "Not Found"}', 404)]
-    with pytest.raises(ph.ProgramError, match=rf"{__file__}:\d+, .* 404: Not Found; is it phloem's.*phloem\.OpenAI"):
+    with pytest.raises(
+        ph.ProgramError, match=rf"{__file__}:\d+, .* 404: Not Found; is it phloem's.*phloem\.OpenAI"
+    ) as e:
         chat.run(backend=server.url)
+    assert "template" not in str(e.value)
     server.replies = [Reply(b'{"object": "list"}')]
     with pytest.raises(ph.ProgramError, match=rf"{__file__}:\d+, .*this is no phloem server"):
         chat.run(backend=ph.RuntimeEndpoint(server.url))
