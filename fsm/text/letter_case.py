@@ -33,12 +33,14 @@ class _Cases:
         others: what has this character as its lower-case form.
         alike: other lower-case characters with the same upper-case form.
         cased: characters that differ from their lower-case or their upper-case form, in order.
+        by_upper: these, by their upper-case form.
     """
 
     lower: dict[int, int]
     others: dict[int, list[int]]
     alike: dict[int, list[int]]
     cased: list[int]
+    by_upper: dict[str, list[int]]
 
 
 @functools.cache
@@ -53,13 +55,14 @@ def _cases() -> _Cases:
             if form != point:
                 lower[point] = form
                 others[form].append(point)
+            if form != point or character.upper() != character:
+                by_upper[character.upper()].append(point)
                 cased.append(point)
-            elif (upper := character.upper()) != character:
-                by_upper[upper].append(point)
-                cased.append(point)
-    groups = [group for group in by_upper.values() if len(group) > 1]
-    alike = {point: [other for other in group if other != point] for group in groups for point in group}
-    return _Cases(lower, dict(others), alike, cased)
+    alike = {}
+    for group in by_upper.values():
+        small = [point for point in group if point not in lower]
+        alike |= {point: [other for other in small if other != point] for point in small if len(small) > 1}
+    return _Cases(lower, dict(others), alike, cased, dict(by_upper))
 
 
 @remembered(1024)
@@ -88,6 +91,26 @@ def ignoring_case(members: Intervals, *, ascii_only: bool, classes: Intervals = 
     if not has_case:
         return tuple(normalised([*members, *classes]))
     return _with_lower_in(tuple(normalised(wanted)))
+
+
+@remembered(1024)
+def in_all_dialects(members: Intervals, classes: Intervals = ()) -> Intervals:
+    """What a set matches in Python and in ECMA-262, with its u flag and without; perhaps not all of that."""
+    apart = complement(ignoring_case(members, ascii_only=False, classes=classes))
+    return tuple(
+        complement(normalised([*apart, *complement(ignoring_case(members, ascii_only=True, classes=classes))]))
+    )
+
+
+@remembered(1024)
+def in_any_dialect(members: Intervals, classes: Intervals = ()) -> Intervals:
+    """What a set matches in Python or in ECMA-262, with its u flag or without; perhaps more."""
+    cases = _cases()
+    found = [*members, *ignoring_case(members, ascii_only=False, classes=classes)]
+    for first, last in members:
+        for point in cases.cased[bisect_right(cases.cased, first - 1) : bisect_right(cases.cased, last)]:
+            found += [(one, one) for one in cases.by_upper[chr(point).upper()]]
+    return tuple(normalised(found))
 
 
 def _with_lower_in(wanted: Intervals) -> Intervals:

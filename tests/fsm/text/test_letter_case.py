@@ -56,3 +56,27 @@ def test_what_matches_is_what_re_matches(flags: str, atom: str) -> None:
 )
 def test_odd_letters(pattern: str) -> None:
     check(f"(?i){pattern}")
+
+
+def canonical(character: str) -> str:
+    """ECMA-262's Canonicalize, without the u flag."""
+    upper = character.upper()
+    return character if len(upper) != 1 or (character > "\x7f" >= upper) else upper
+
+
+@settings(max_examples=40)
+@given(st.sampled_from(["", "^"]), st.lists(SINGLE, min_size=1, max_size=4))
+def test_in_a_schema_both_readings_hold(negation: str, members: list[str]) -> None:
+    found = parse(f"(?i)[{negation}{''.join(map(re.escape, members))}]", "json-schema")
+    assert isinstance(found, CharSet)
+    in_python = set(re.findall(f"(?i)[{negation}{''.join(map(re.escape, members))}]", characters()))
+    folded, simply = {canonical(one) for one in members}, {one.casefold() for one in members}
+    in_ecma = {one for one in characters() if (canonical(one) in folded) != bool(negation)}
+    with_u = {one for one in characters() if (one.casefold() in simply) != bool(negation)}
+    said = {
+        one
+        for low, high in found.intervals
+        for one in characters()[bisect_left(characters(), chr(low)) : bisect_right(characters(), chr(high))]
+    }
+    assert said <= in_python & in_ecma & with_u
+    assert said >= {one for one in members if not negation} & in_python
