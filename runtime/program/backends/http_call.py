@@ -1,8 +1,9 @@
 """One request over HTTP that another thread may abort: its answer whole, or event by event.
 
-The standard library's client: a connection for each request, through the environment's proxies (`https_proxy` …). Every
-wait is bounded: connecting, and silence of the server. One that is busy (429, 503, 529) is asked again a few times,
-before anything was read of an answer. Knows JSON and server-sent events, and no API.
+The standard library's client: a connection for each request, through the environment's proxies (`https_proxy` …).
+Connecting is bounded; so is the time from one event of an answer to the next, or until its end if it has none, and the
+size of both. A server that is busy (429, 503, 529) is asked again a few times, before anything was read of an answer.
+Knows JSON and server-sent events, and no API.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import json
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -25,6 +27,9 @@ CONNECT_SECONDS = 10.0
 BUSY = (429, 503, 529)
 MAX_RETRY_SECONDS = 30.0
 MAX_WORDS = 2000
+MAX_ANSWER = 256 << 20  # bytes of an event, or of an answer without
+MAX_REFUSAL = 1 << 20  # bytes of an answer that is an error
+CHUNK = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -34,7 +39,7 @@ class HttpClient:
     Attributes:
         base_url: paths are appended to it.
         headers: of every request, the key among them.
-        timeout: seconds without a byte after which a request fails.
+        timeout: seconds without a byte, or without a whole event, after which a request fails.
         max_retries: how often a server that is busy is asked again.
         ca_file: certificates to trust instead of the system's.
         errors: what class an error becomes, by the code that the server gives it; else it is a RequestError.
@@ -159,7 +164,7 @@ class Call:
             if response.status < 300:
                 return response
             seconds = _retry_seconds(response, self._client.max_retries - retries_left)
-            data = response.read()
+            data = b"".join(self._chunks(response, MAX_REFUSAL))
             if response.status not in BUSY or not retries_left:
                 break
             connection.close()
@@ -209,22 +214,41 @@ class Call:
     # -- the answer --------------------------------------------------------------------------------------------
 
     def _whole(self, response: HTTPResponse) -> Any:
-        return json.loads(response.read())
+        return json.loads(b"".join(self._chunks(response, MAX_ANSWER)))
+
+    def _chunks(self, response: HTTPResponse, limit: int) -> Iterator[bytes]:
+        """All of an answer, as it comes."""
+        end, size = time.monotonic() + self._client.timeout, 0
+        while chunk := response.read1(CHUNK):
+            size += len(chunk)
+            self._check(size, limit, end)
+            yield chunk
 
     def _events(self, response: HTTPResponse) -> Iterator[Any]:
-        lines: list[bytes] = []
-        while line := response.readline():
-            line = line.rstrip(b"\r\n")
-            if line.startswith(b"data:"):
-                lines.append(line[5:].removeprefix(b" "))
-            elif not line and lines:
-                data = b"\n".join(lines)
-                if data == b"[DONE]":
-                    return
-                lines.clear()
-                yield json.loads(data)
+        end, rest = time.monotonic() + self._client.timeout, bytearray()
+        data: list[bytes] = []
+        while chunk := response.read1(CHUNK):
+            rest += chunk
+            *lines, rest = rest.split(b"\n") if b"\n" in chunk else [rest]
+            for line in (bytes(one).rstrip(b"\r") for one in lines):
+                if line.startswith(b"data:"):
+                    data.append(line[5:].removeprefix(b" "))
+                elif not line and data:
+                    event = b"\n".join(data)
+                    if event == b"[DONE]":
+                        return
+                    data.clear()
+                    yield json.loads(event)
+                    end = time.monotonic() + self._client.timeout
+            self._check(len(rest) + sum(map(len, data)), MAX_ANSWER, end)
         if self._aborted.is_set():
             raise ConnectionAbortedError
+
+    def _check(self, size: int, limit: int, end: float) -> None:
+        if size > limit:
+            raise ValueError(f"more than {limit:,} bytes")
+        if time.monotonic() > end:
+            raise TimeoutError
 
 
 def _retry_seconds(response: HTTPResponse, attempt: int) -> float:
