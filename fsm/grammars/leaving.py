@@ -159,10 +159,6 @@ class Leaving:
             self._settle()
         return self._known[key]
 
-    def left_by_all(self, node: int, before: Left) -> Left:
-        """The same for any one of several obligations before it."""
-        return NO_ANSWER.union(*[self.left(node, one) for one in before])
-
     def _settle(self) -> None:
         """Answers what is pending, and again whatever was answered from less than is known now."""
         pending, known, users = self._pending, self._known, self._users

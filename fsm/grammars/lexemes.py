@@ -93,7 +93,7 @@ class Lexemes:
                 if ends and any(self._tables[name][state]):
                     self._time.check("", f"grammar, terminal {name}")
                     one = (name, state)
-                    if not all(self._is_harmless(follower, one) for follower in followers.get(name, ())):
+                    if not all(self.is_harmless(follower, frozenset((one,))) for follower in followers.get(name, ())):
                         made.add(one)
         self._made = frozenset(made)
         self._products.clear()
@@ -142,11 +142,6 @@ class Lexemes:
             rows.append(row)
             accepting.append(any([len(keywords[index]) == depth for index in possible]))
         return rows, accepting
-
-    def _is_harmless(self, name: str, one: tuple[str, int]) -> bool:
-        if name not in self.terminals:
-            return self.is_harmless(name, frozenset((one,)))
-        return self.is_harmless(name, frozenset((one,)))
 
     def is_harmless(self, name: str, before: Obligations) -> bool:
         """Whether the obligations change nothing for a terminal, nor outlive it."""

@@ -5,7 +5,7 @@
     text --resolve--> sites --reading--> parts --branching--> branches --objects, arrays, strings, numbers--> Grammar
                             `--plain objects and arrays, nearly all---------------^
 
-Drafts 4 to 2020-12 by `$schema` (none: all keywords of all of them). What is written:
+Drafts 3 to 2020-12 by `$schema` (none: all keywords of all of them). What is written:
 
 - keys in the order of the schema, then keys it does not name (or all of them in any order, as asked for); no
   object has a key twice;

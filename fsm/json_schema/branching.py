@@ -5,7 +5,7 @@ disjunction copies the sheet once per option, and a sheet whose types have run o
 
     goal {A, not B} --> sheet: part of A, options of "not B" --> one sheet per option --> branches
 
-`oneOf` becomes "this option and none of those that it may overlap"; overlap is ruled out by `disjoint`, so that the
+`oneOf` becomes "this option and none of those that it may overlap"; overlap is ruled out by `disjointness.py`, so the
 usual tagged union costs nothing. Where the tag may be missing (a constant with a default value) and there are too many
 options for the objects without it to be distinguished, only those with it are kept: the goal is *narrowed*. Nothing is
 proved from the branches of narrowed goals.

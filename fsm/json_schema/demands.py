@@ -45,8 +45,6 @@ _DESCRIBE = frozenset(
     )
 )  # fmt: skip
 
-"""What a string holds: draft 7 leaves it to validators whether they check it, later drafts forbid it."""
-
 _OF_TYPE = (
     (NUMBER, "numbers", ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")),
     (STRING, "strings", ("minLength", "maxLength", "pattern", "format", *CONTENT)),

@@ -58,7 +58,7 @@ def _cases() -> _Cases:
             if form != point or character.upper() != character:
                 by_upper[character.upper()].append(point)
                 cased.append(point)
-    alike = {}
+    alike: dict[int, list[int]] = {}
     for group in by_upper.values():
         small = [point for point in group if point not in lower]
         alike |= {point: [other for other in small if other != point] for point in small if len(small) > 1}

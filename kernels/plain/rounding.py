@@ -20,7 +20,7 @@ def quantise_rows(x: Tensor, input_step: float) -> tuple[Tensor, Tensor]:
 
 
 def quantise_heads(x: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """`(stored [T, H, D] of dtype, scale [T, H] fp32)` of x `[T, H, D]`, as `kv_format` says; int4 `[T, H, D / 2]`."""
+    """`(stored [T, H, D] of dtype, scale [T, H] fp32)` of x `[T, H, D]`; int4: D / 2 and int32 (`kv_format`)."""
     if dtype == INT4:
         return _quantise_in_pairs(x.float())
     most = x.float().abs().amax(-1)

@@ -55,7 +55,6 @@ class WindowStore:
 
     Attributes:
         slot_of: int32 `[num_blocks]`; -1: the block has none.
-        num_evicted: blocks in the window of a resume point that gave up their slots.
     """
 
     def __init__(
@@ -64,7 +63,6 @@ class WindowStore:
         self.num_slots = num_slots
         self.window = window
         self.slot_of: npt.NDArray[np.int32] = np.full(num_blocks, NONE, np.int32)
-        self.num_evicted = 0
         self._block_size = block_size
         self._max_batch_tokens = max_batch_tokens
         self._keeps = keeps
@@ -292,8 +290,6 @@ class WindowStore:
         """A slot for another block."""
         if self._free:
             return self._free.pop()
-        if not self._passed:
-            self.num_evicted += 1
         block = next(iter(self._passed or self._kept))
         slot = int(self.slot_of[block])
         self._lose_slot(block)

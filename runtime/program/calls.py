@@ -65,7 +65,7 @@ def follow(run: Run, stream: DeltaStream, gen: Gen, num_outputs: int, show: Call
 
 
 def choose(run: Run, prompt: Sequence[int], continuations: list[list[int]], select: Select) -> Answer:
-    """Scores all choices, of which `continuations` are the ids, in one batch after the shared prompt."""
+    """Scores all choices, of which `continuations` are the ids, after the shared prompt."""
     tokenizer = run.tokenizer
     if select.method.needs_unconditional and tokenizer.bos_id < 0:
         raise ProgramError(f"{select.method} needs a model with a BOS token to score choices by themselves")

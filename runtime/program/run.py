@@ -19,7 +19,7 @@ from .transcript import TextTokenizer
 
 
 class DeltaStream(Protocol):
-    """One request under way: blocks while iterated; `abort` from another thread ends the iteration."""
+    """One request under way: blocks while iterated; `abort` from another thread ends that, perhaps by an error."""
 
     def __iter__(self) -> Iterator[Delta]: ...
 
@@ -156,7 +156,7 @@ class Run:
             self._streams.discard(stream)
 
     def score(self, prompt: Sequence[int], continuations: Sequence[Sequence[int]]) -> list[list[TokenLogprob]]:
-        """Log-probabilities of the continuations, all in one batch.
+        """Log-probabilities of the continuations; on an engine and on phloem's server all in one batch.
 
         Raises:
             PhloemError: a request fails, or the run was cancelled.

@@ -58,6 +58,9 @@ class HttpClient:
         parts = urlsplit(self.base_url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ProgramError(f"backend: {self.base_url!r} is no URL of a server; give one such as http://host:8000")
+        if parts.query or parts.fragment or parts.username or parts.password:
+            what = "a query" if parts.query else "a fragment" if parts.fragment else "a name or a password"
+            raise ProgramError(f"backend: {what} in the URL of {parts.hostname} would not be sent; leave it out")
 
     def call(self, path: str, body: Mapping[str, Any] | None = None) -> Call:
         """A request that begins when its answer is read: POST of `body`, or GET without one."""
@@ -253,7 +256,7 @@ class Call:
 
 def _retry_seconds(response: HTTPResponse, attempt: int) -> float:
     try:
-        asked = float(response.getheader("retry-after", ""))
+        asked = int(response.getheader("retry-after", ""))
     except ValueError:
         asked = 0.5 * 2**attempt
     return min(max(asked, 0.0), MAX_RETRY_SECONDS)

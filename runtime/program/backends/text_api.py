@@ -1,4 +1,4 @@
-"""What APIs that take text can be asked for, and what not. Knows no one of them."""
+"""What APIs that take text can be asked for, and what not. It knows none of them by name."""
 
 from __future__ import annotations
 
