@@ -10,7 +10,6 @@ import asyncio
 import functools
 import inspect
 import itertools
-import os
 import threading
 import weakref
 from collections import deque
@@ -24,7 +23,7 @@ from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, Unpac
 from ...errors import ConstraintError, ProgramError
 from .backend import AnyBackend, Backends
 from .interpreter import Interpreter
-from .options import RUN_OPTIONS, RunOptions, sampling_of
+from .options import RUN_OPTIONS, RunOptions, check_names, num_threads_of, sampling_of
 from .place import located, place_of_error
 from .run import Run
 from .state import ProgramState
@@ -33,7 +32,6 @@ from .transcript import Transcript
 P = ParamSpec("P")
 R = TypeVar("R")
 Arguments = Mapping[str, Any] | Sequence[Any]
-MIN_THREADS = 96  # programs mostly wait for the engine, so there are many more than cores
 
 
 class Program(Generic[P, R]):
@@ -181,13 +179,8 @@ class Program(Generic[P, R]):
                 cancelled.
             Exception: what the function itself, or `batch`, has raised, after all items before it.
         """
-        unknown = options.keys() - RUN_OPTIONS
-        if unknown:
-            raise ProgramError(f"run_batch: {', '.join(sorted(unknown))}: no such option")
-        if num_threads == "auto":
-            num_threads = max(MIN_THREADS, 16 * (os.cpu_count() or 1))
-        if isinstance(num_threads, bool) or not isinstance(num_threads, int) or num_threads < 1:
-            raise ProgramError(f'run_batch: num_threads: expected "auto" or a positive integer, got {num_threads!r}')
+        check_names("run_batch", options)
+        num_threads = num_threads_of("run_batch", num_threads)
         try:
             items = iter(batch)
         except TypeError:
@@ -343,16 +336,15 @@ class Program(Generic[P, R]):
             raise ProgramError(f"program {self.name}: {error}") from None
 
     def _bind_item(self, index: int, item: Arguments) -> inspect.BoundArguments:
+        if not isinstance(item, (Mapping, list, tuple)):
+            raise ProgramError(
+                f"run_batch: item {index}: expected a dict of arguments or a tuple, got {type(item).__name__}"
+            )
+        args, kwargs = ((), item) if isinstance(item, Mapping) else (item, {})
         try:
-            if isinstance(item, Mapping):
-                return self._bind((), item)
-            if isinstance(item, (list, tuple)):
-                return self._bind(item, {})
-        except ProgramError as error:
+            return self._own.bind(*args, **{**self._bound, **kwargs})
+        except TypeError as error:
             raise ProgramError(f"run_batch: item {index}: {error}") from None
-        raise ProgramError(
-            f"run_batch: item {index}: expected a dict of arguments or a tuple, got {type(item).__name__}"
-        )
 
 
 def _settle(awaited: weakref.ref[asyncio.Future[BaseException | None]], failure: BaseException | None) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, TypedDict
+import os
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal, TypedDict
 
+from ...errors import ProgramError
 from ..request import SamplingParams
 from .api import logprobs_asked
 from .backend import AnyBackend
@@ -45,6 +47,27 @@ class RunOptions(TypedDict, total=False):
 
 RUN_OPTIONS = frozenset(RunOptions.__annotations__)
 OF_THE_RUN = ("backend", "namespace", "adapter", "return_text_in_logprobs")
+MIN_THREADS = 96  # programs mostly wait for the engine, so there are many more than cores
+
+
+def check_names(call: str, names: Iterable[str]) -> None:
+    """Raises ProgramError, which names the call, if one of the names is no option of a run."""
+    unknown = set(names) - RUN_OPTIONS
+    if unknown:
+        raise ProgramError(f"{call}: {', '.join(sorted(unknown))}: no such option")
+
+
+def num_threads_of(call: str, num_threads: int | Literal["auto"]) -> int:
+    """How many programs run at the same time; "auto": 16 per core, at least 96.
+
+    Raises:
+        ProgramError: it is neither; the message names the call.
+    """
+    if num_threads == "auto":
+        return max(MIN_THREADS, 16 * (os.cpu_count() or 1))
+    if isinstance(num_threads, bool) or not isinstance(num_threads, int) or num_threads < 1:
+        raise ProgramError(f'{call}: num_threads: expected "auto" or a positive integer, got {num_threads!r}')
+    return num_threads
 
 
 def sampling_of(options: RunOptions) -> SamplingParams:

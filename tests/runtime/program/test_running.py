@@ -154,7 +154,7 @@ def test_an_item_that_is_none_comes_in_its_place() -> None:
     states = list(add_up.run_batch(items, backend=FakeBackend(echo), return_errors=True))
     assert [state.error() is None for state in states] == [True, False, False, True]
     assert (states[0]["x"], states[3]["x"]) == ("1", "4")
-    assert "item 1: program add_up: missing a required argument: 'a'" in str(states[1].error())
+    assert str(states[1].error()) == "program add_up: run_batch: item 1: missing a required argument: 'a'"
     assert "item 2: expected a dict of arguments or a tuple, got int" in str(states[2].error())
     seen = []
     with pytest.raises(ProgramError, match=r"item 1: .*missing a required argument") as caught:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
+import re
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import BaseModel
@@ -80,6 +84,50 @@ def test_documents_are_read_as_values_are_taken() -> None:
     assert typed.SYSTEM == command.SYSTEM, "the command line asks the same"
 
 
+def test_an_error_of_extract_has_the_line_of_its_caller_and_the_number_of_the_document() -> None:
+    line = inspect.currentframe().f_lineno + 1  # type: ignore[union-attr]
+    people = ph.extract(Person, ["fine", "REFUSE"], backend=FakeBackend('{"name": "Ada"}'))
+    assert next(people) == Person(name="Ada")
+    with pytest.raises(ph.ProgramError, match=rf"test_typed\.py:{line}, gen\('value'\): refused") as caught:
+        next(people)
+    assert caught.value.place == f"{__file__}:{line}" and caught.value.__notes__ == ["in item 1 of a batch"]
+
+
+def test_errors_come_in_the_place_of_values_where_they_are_asked_for() -> None:
+    documents: list[Any] = ["a", "REFUSE", "WRONG", 7, b"b", "c"]
+    backend = FakeBackend(lambda text: "[]" if "WRONG" in text else '{"name": "Ada"}')
+    found = list(ph.extract(Person, documents, backend=backend, return_errors=True))
+    assert [str(one) for one in (found[0], found[-1])] == [str(Person(name="Ada"))] * 2
+    for one, message in zip(found[1:-1], ("refused", "is not the value", "item 3: .*got int", "item 4"), strict=True):
+        assert isinstance(one, ph.ProgramError) and re.search(rf"test_typed\.py:\d+.*{message}", str(one)), one
+    people = ph.extract(Person, ["a", documents[3]], backend=backend)
+    assert next(people) == Person(name="Ada")
+    with pytest.raises(ph.ProgramError, match="documents: item 1: expected text, got int"):
+        next(people)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda **given: ph.extract(Person, "one text", **given), r"extract: documents: .* give it as \[text\]"),
+        (lambda **given: ph.extract(["text"], Person, **given), "extract: kind: expected a type"),
+        (
+            lambda **given: ph.extract(Person, Person, **given),
+            "extract: documents: expected texts, got the class Person",
+        ),
+        (lambda **given: ph.extract(Person, 3, **given), "extract: documents: expected texts, got int"),
+        (lambda **given: ph.extract(Person, [], foo=1, **given), "^extract: foo: no such option"),
+        (lambda **given: ph.extract(Person, [], num_threads=0, **given), "^extract: num_threads: expected"),
+        (lambda **given: ph.extract(set[Any], [], **given), r"test_typed\.py:\d+, extract: kind: "),
+        (lambda **given: ph.generate(Person, "text", stream=True, **given), "^generate: stream: no such option"),
+        (lambda **given: ph.generate("text", Person, **given), "generate: kind: expected a type"),
+    ],
+)
+def test_wrong_arguments_are_refused_by_their_names(make: Callable[..., object], message: str) -> None:
+    with pytest.raises(ph.ProgramError, match=message):
+        make(backend=FakeBackend())
+
+
 def test_the_bundled_model_reads_documents() -> None:
     with ph.Engine(num_blocks=256) as engine:
         people = list(ph.extract(Person, DOCUMENTS, backend=engine))
@@ -112,6 +160,7 @@ assert_type(tip("sleep", size=2), ph.ProgramState)
 assert_type(tip.run(topic="sleep", temperature=0.5), ph.ProgramState)
 assert_type(ph.generate(Person, "x", temperature=0.5), Person)
 assert_type(next(ph.extract(Person, ["a"])), Person)
+assert_type(next(ph.extract(Person, ["a"], return_errors=True)), Person | ph.ProgramError)
 tip(3)  # wrong
 tip("a", sise=3)  # wrong
 tip()  # wrong
