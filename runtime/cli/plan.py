@@ -84,8 +84,8 @@ def plan(
     if as_json:
         typer.echo(json.dumps(dataclasses.asdict(capacity), indent=2))
     else:
-        kept = "" if capacity.kept_dtype == capacity.dtype else f", matrices kept in {capacity.kept_dtype}"
-        kept = kept if quantise == "none" else f", matrices kept in {quantise}"
+        kept = "" if capacity.kept_dtype == capacity.dtype else f", matrices published in {capacity.kept_dtype} kept so"
+        kept = kept if quantise == "none" else f", matrices rounded to {quantise}"
         where = "CPU" if on_cpu else "GPU"
         typer.echo(f"{'device':<14}one {where}, computing in {capacity.dtype}{kept}; a model is not cut over several")
         typer.echo(planner.table(capacity))

@@ -180,7 +180,7 @@ def test_plan_answers_from_the_config_alone(shell: Shell) -> None:
     assert capacity["num_blocks"] == (1 << 20) // (per_token * 16)
     assert [(row["context_len"], row["num_sharing_requests"]) for row in capacity["lengths"]] == [(128, None)]
     assert shell("plan", "--device", "cpu", "--kv-dtype", "auto") == 0
-    assert "one CPU, computing in float32, matrices kept in bfloat16;" in shell.out
+    assert "one CPU, computing in float32, matrices published in bfloat16 kept so;" in shell.out
     assert shell("plan", "--help") == 0
     assert "auto|fp8|int8|int4" in re.sub(r"\s", "", shell.out)
 
