@@ -107,10 +107,16 @@ class _Reader:
             raise self.error(f"there is no rule {START!r}, where the text begins; there are {names}", 0)
         for reference, offset in self.references.items():
             if reference not in rules:
-                what = "XGrammar's macros are said by structural tags" if reference in MACROS else "define it"
-                raise self.error(f"the rule {reference!r} is not defined; {what}", offset)
+                raise self.error(f"the rule {reference!r} is not defined; {self._remedy(reference, offset)}", offset)
         rules = with_filled_turns(fused(rules, self.patterns, self.time), self.time)  # fewer ways to read a text
         return Grammar(factored(without_left_recursion(rules, self.time), self.time), START)
+
+    def _remedy(self, reference: str, offset: int) -> str:
+        if reference in MACROS:
+            return "XGrammar's macros are said by structural tags"
+        if reference == "i" and self.text[:offset].endswith('"'):
+            return 'this notation does not ignore case; write [aA] [bB] for "ab"i, or use the Lark notation'
+        return "define it"
 
     def _tokens(self) -> Iterator[Token]:
         text, offset = self.text, 0

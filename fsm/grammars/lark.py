@@ -43,6 +43,11 @@ from .place import grammar_error
 START = "start"
 MAX_NESTING = 64
 MAX_REPEAT = 100_000
+REMEDIES = {
+    "@": "; other grammars cannot be named, write their rules here",
+    "<": "; a token is <name> or <[12]>",
+    "{": "; a repetition is {2}, {2,}, {,5} or {2,5}, and templates are not supported: write the rule out",
+}
 
 
 def lark_to_grammar(text: str, compile_time: CompileTime, spell_special: SpellSpecial = lambda _: None) -> Grammar:
@@ -261,9 +266,7 @@ class _Reader:
             self.trees[name], self.offsets[name] = substring(self.text, token), token.offset
             return Rule(name)
         if token.kind not in ("text", "regex"):
-            remedy = "; other grammars cannot be named, write their rules here" if token.text == "@" else ""
-            remedy = remedy or ("; a token is <name> or <[12]>" if token.text == "<" else "")
-            raise self.error(f"{token.text!r} is not expected here{remedy}", token.offset)
+            raise self.error(f"{token.text!r} is not expected here{REMEDIES.get(token.text, '')}", token.offset)
         if token.text not in self.trees:
             self.trees[token.text] = self._literal(token) if token.kind == "text" else self._regex(token)
             self.offsets[token.text] = token.offset

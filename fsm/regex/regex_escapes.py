@@ -41,8 +41,8 @@ _PROPERTY = re.compile(r"\{(\^?)([^{}]*)\}|([A-Z])")
 
 def syntax_error(pattern: str, message: str, offset: int) -> InvalidRegex:
     """The error that says what is wrong at an offset of a pattern, and shows the pattern."""
-    shown = pattern if len(pattern) <= 80 else pattern[:77] + "..."
-    return InvalidRegex(f"{message} at offset {offset} of the pattern {shown!r}", pointer=f"offset {offset}")
+    shown = pattern if len(pattern) <= 80 else pattern[:77] + "..."  # as it is: in a repr backslashes double
+    return InvalidRegex(f"{message} at offset {offset} of the pattern '{shown}'", pointer=f"offset {offset}")
 
 
 def unsupported(pattern: str, message: str, offset: int) -> InvalidRegex:

@@ -11,13 +11,17 @@ Tables are computed from Python's own data on first use (60 ms) and kept.
 from __future__ import annotations
 
 import functools
-from bisect import bisect_right
 from collections import defaultdict
 from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
 
 from ..remembered import remembered
 from .alphabet import Interval, complement, normalised
 from .unicode_sets import SCANNED, Intervals
+
+Points = npt.NDArray[np.int64]
 
 MAX_BMP = 0xFFFF
 FEW = 64  # characters of a set, below which those that may match are looked up one by one
@@ -29,40 +33,49 @@ class _Cases:
     """Of characters by code point.
 
     Attributes:
-        lower: the lower-case form, of those that are not in lower case.
+        cased: those that differ from their lower-case or their upper-case form, ascending.
+        forms: the lower-case form of each of them.
         others: what has this character as its lower-case form.
         alike: other lower-case characters with the same upper-case form.
-        cased: characters that differ from their lower-case or their upper-case form, in order.
-        by_upper: these, by their upper-case form.
+        by_upper: those that are cased, by their upper-case form.
     """
 
-    lower: dict[int, int]
+    cased: Points
+    forms: Points
     others: dict[int, list[int]]
     alike: dict[int, list[int]]
-    cased: list[int]
     by_upper: dict[str, list[int]]
+
+    def has_lower(self, point: int) -> bool:
+        """Whether its lower-case form is another."""
+        cased, forms = self.within(point, point)
+        return len(cased) > 0 and bool(cased[0] != forms[0])
+
+    def within(self, first: int, last: int) -> tuple[Points, Points]:
+        """Those of a range that are cased, and their lower-case forms."""
+        place = slice(*np.searchsorted(self.cased, (first, last + 1)))
+        return self.cased[place], self.forms[place]
 
 
 @functools.cache
 def _cases() -> _Cases:
-    lower: dict[int, int] = {}
+    forms: dict[int, int] = {}
     others, by_upper = defaultdict[int, list[int]](list), defaultdict[str, list[int]](list)
-    cased = []
     for first, last in SCANNED:
         for point in range(first, last + 1):
             character = chr(point)
             form = SMALL_I if point == DOTTED_CAPITAL_I else ord(character.lower())
             if form != point:
-                lower[point] = form
                 others[form].append(point)
             if form != point or character.upper() != character:
                 by_upper[character.upper()].append(point)
-                cased.append(point)
+                forms[point] = form
     alike: dict[int, list[int]] = {}
     for group in by_upper.values():
-        small = [point for point in group if point not in lower]
+        small = [point for point in group if forms[point] == point]
         alike |= {point: [other for other in small if other != point] for point in small if len(small) > 1}
-    return _Cases(lower, dict(others), alike, cased, dict(by_upper))
+    cased, lower = (np.array([*column], np.int64) for column in (forms.keys(), forms.values()))
+    return _Cases(cased, lower, dict(others), alike, dict(by_upper))
 
 
 @remembered(1024)
@@ -78,16 +91,20 @@ def ignoring_case(members: Intervals, *, ascii_only: bool, classes: Intervals = 
         return _ignoring_ascii_case((*members, *classes))
     cases = _cases()
     wanted, has_case = list(classes), False
+    is_single = len(members) + len(classes) == 1
+    if max(members, default=(0, 0))[1] <= MAX_BMP:
+        members = tuple(normalised(members))
     for first, last in members:
-        inner = cases.cased[bisect_right(cases.cased, first - 1) : bisect_right(cases.cased, last)]
-        has_case |= bool(inner) or last > MAX_BMP
-        if first == last > MAX_BMP and len(members) + len(classes) > 1:
+        cased, forms = cases.within(first, last)
+        has_case |= len(cased) > 0 or last > MAX_BMP
+        if first == last > MAX_BMP and not is_single:
             wanted.append((first, last))  # a capital among others beyond the basic plane matches nothing in `re`
             continue
-        wanted += [(first, last)] if first != last or first not in cases.lower else []
-        for point in inner:
-            form = cases.lower.get(point, point)
-            wanted += [(one, one) for one in (form, *cases.alike.get(form, ()))]
+        if first != last or not cases.has_lower(first):
+            wanted.append((first, last))
+        wanted += zip(forms.tolist(), forms.tolist(), strict=True)
+        for point in cases.alike.keys() & set(forms.tolist()):
+            wanted += [(one, one) for one in cases.alike[point]]
     if not has_case:
         return tuple(normalised([*members, *classes]))
     return _with_lower_in(tuple(normalised(wanted)))
@@ -108,8 +125,8 @@ def in_any_dialect(members: Intervals, classes: Intervals = ()) -> Intervals:
     cases = _cases()
     found = [*members, *ignoring_case(members, ascii_only=False, classes=classes)]
     for first, last in members:
-        for point in cases.cased[bisect_right(cases.cased, first - 1) : bisect_right(cases.cased, last)]:
-            found += [(one, one) for one in cases.by_upper[chr(point).upper()]]
+        for upper in {chr(point).upper() for point in cases.within(first, last)[0].tolist()}:
+            found += zip(cases.by_upper[upper], cases.by_upper[upper], strict=True)
     return tuple(normalised(found))
 
 
@@ -118,23 +135,15 @@ def _with_lower_in(wanted: Intervals) -> Intervals:
     cases = _cases()
     if sum(last - first + 1 for first, last in wanted) <= FEW:
         points = [point for first, last in wanted for point in range(first, last + 1)]
-        found = [
-            one
-            for point in points
-            for one in (point, *cases.others.get(point, ()))
-            if one != point or one not in cases.lower
-        ]
+        small = [point for first, last in wanted for point in range(first, last + 1) if not cases.has_lower(point)]
+        found = [*small, *(one for point in points for one in cases.others.get(point, ()))]
         return tuple(normalised([(one, one) for one in found]))
-    firsts = [first for first, _ in wanted]
-
-    def has(point: int) -> bool:
-        before = bisect_right(firsts, point) - 1
-        return before >= 0 and point <= wanted[before][1]
-
-    gone = [(point, point) for point, form in cases.lower.items() if not has(form)]
-    more = [(point, point) for point, form in cases.lower.items() if has(form)]
-    kept = complement(normalised([*complement(wanted), *gone]))
-    return tuple(normalised([*kept, *more]))
+    firsts, lasts = np.array(wanted, np.int64).T
+    before = np.searchsorted(firsts, cases.forms, "right") - 1
+    has = (before >= 0) & (cases.forms <= lasts[np.maximum(before, 0)])
+    gone, more = cases.cased[~has].tolist(), cases.cased[has].tolist()
+    kept_apart = complement(normalised([*complement(wanted), *zip(gone, gone, strict=True)]))
+    return tuple(normalised([*kept_apart, *zip(more, more, strict=True)]))
 
 
 def _ignoring_ascii_case(intervals: Intervals) -> Intervals:

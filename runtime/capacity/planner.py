@@ -34,13 +34,13 @@ class LengthPlan:
     Attributes:
         num_blocks: blocks of one request.
         num_requests: requests at the same time, each with all blocks of its own.
-        num_sharing_requests: requests at the same time that share the plan's prefix.
+        num_sharing_requests: requests at the same time that share the plan's prefix; None: it is no shorter than they.
     """
 
     context_len: int
     num_blocks: int
     num_requests: int
-    num_sharing_requests: int
+    num_sharing_requests: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,8 @@ class CapacityPlan:
 
     Attributes:
         num_parameters, weight_bytes: of the model; a tied embedding counts once.
+        dtype: what the model computes in.
+        kept_dtype: of the matrices that are neither published nor rounded in fewer bits.
         adapter_bytes: of the adapters loaded with it.
         num_kv_parts: 2, keys and values, or 1 where latents are kept instead.
         kv_bytes_per_token: parts · layers · kv_heads · bytes of a head in the KV type, its scale included.
@@ -64,6 +66,8 @@ class CapacityPlan:
     architecture: str
     num_parameters: int
     weight_bytes: int
+    dtype: NumberType
+    kept_dtype: NumberType
     adapter_bytes: int
     num_kv_parts: int
     kv_bytes_per_token: int
@@ -108,7 +112,8 @@ def plan(
     they are counted in the type of the weights.
 
     Raises:
-        ConfigError: not exactly one of the two sizes, a size or length below 1, or a KV type that does not fit.
+        ConfigError: not exactly one of the two sizes, a size or length below 1, a length above the model's context, or
+            a KV type that does not fit.
     """
     if (device_memory_bytes is None) == (pool_bytes is None):
         raise ConfigError("plan: give either device_memory_bytes or pool_bytes")
@@ -118,10 +123,14 @@ def plan(
     sizes = [device_memory_bytes or pool_bytes or 0, block_size, *context_lens]
     if min(sizes) < 1 or prefix_len < 0:
         raise ConfigError("plan: sizes and lengths must be at least 1, and prefix_len at least 0")
+    if max(context_lens) > longest:
+        raise ConfigError(
+            f"plan: a context of {max(context_lens):,} is more than the {longest:,} tokens of the model; lower it"
+        )
     num_norms, num_routers, num_others = count_parameters(config)
     num_biases = count_outputs(config)[1]
     weight_dtype = weight_dtype or ("float32" if on_cpu else config.dtype)
-    kv_dtype = kv_dtype or (weight_dtype if on_cpu else config.dtype)
+    kv_dtype = kv_dtype or weight_dtype
     config.check_kv_type(kv_dtype)
     held = weight_dtype
     if on_cpu and weight_dtype == "float32" and config.dtype == "bfloat16":
@@ -159,6 +168,8 @@ def plan(
         architecture=config.architecture,
         num_parameters=num_norms + num_routers + num_others,
         weight_bytes=weight_bytes,
+        dtype=weight_dtype,
+        kept_dtype=weight_dtype if quantise != "none" else held,
         adapter_bytes=adapter_bytes,
         num_kv_parts=config.num_kv_parts,
         kv_bytes_per_token=token_bytes,
@@ -300,7 +311,7 @@ def table(capacity: CapacityPlan) -> str:
     sharing = f"sharing {capacity.prefix_len:,}"
     lines += ["", f"{'context':>10}{'blocks':>10}{'requests':>12}{sharing:>18}"]
     for row in capacity.lengths:
-        shared = f"{row.num_sharing_requests:,}" if row.context_len > capacity.prefix_len > 0 else "-"
+        shared = "-" if row.num_sharing_requests is None else f"{row.num_sharing_requests:,}"
         lines.append(f"{row.context_len:>10,}{row.num_blocks:>10,}{row.num_requests:>12,}{shared:>18}")
     return "\n".join(lines)
 
@@ -315,7 +326,7 @@ def _length(context_len: int, sizes: KVSizes, window: int, block_size: int, pref
         room = room_for_windows(sizes.num_slots, block_size, MAX_BATCH_TOKENS)
         alone = min(alone, room // min(each, most))
         sharing = min(sharing, max(0, room - min(shared, most)) // min(each - shared, most))
-    return LengthPlan(context_len, each, alone, sharing)
+    return LengthPlan(context_len, each, alone, sharing if context_len > prefix_len > 0 else None)
 
 
 def _shortage(capacity: CapacityPlan) -> str:

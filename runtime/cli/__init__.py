@@ -100,6 +100,7 @@ def _line_and_code(error: Exception, arguments: Sequence[str]) -> tuple[str, int
     """An exception as one line and an exit code."""
     if isinstance(error, _ClickException):
         text = str(error.format_message()) if hasattr(error, "format_message") else str(error)
+        text = text.replace(": Value error, ", ": ", 1)  # typer reads values by pydantic, which begins so
         command = f" {arguments[0]}" if arguments and not arguments[0].startswith("-") else ""
         known = "" if "No such command" in text else command
         return f"{_line(text)} (see: phloem{known} --help)", USAGE

@@ -21,13 +21,16 @@ def option(*names: str, help: str, env: str, panel: str | None = None, **rest: A
     return typer.Option(*names, help=help, envvar=f"PHLOEM_{env}", show_envvar=False, rich_help_panel=panel, **rest)
 
 
-def size(text: str, name: str) -> int:
-    """`"2GiB"`, `"500M"`, `"1e9"` → bytes; `name`: of the option, for the error."""
+def size(text: str, name: str, least: int = 0) -> int:
+    """`"2GiB"`, `"500M"`, `"1e9"` → bytes, at least `least`; `name`: of the option, for the error."""
     match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?(?:e[0-9]+)?)\s*([kmgt]i?)?b?\s*", text, re.IGNORECASE)
     if match is None:
         raise typer.BadParameter(f"{text!r} is not a size; write for example 2GiB, 500M or 1000000000", param_hint=name)
     number, unit = float(match[1]), (match[2] or "").lower()
-    return int(number * {**UNITS, **BINARY_UNITS}[unit])
+    num_bytes = int(number * {**UNITS, **BINARY_UNITS}[unit])
+    if num_bytes < least:
+        raise typer.BadParameter(f"{text!r} is {num_bytes} bytes; do you mean {match[1]}GiB?", param_hint=name)
+    return num_bytes
 
 
 def size_text(num_bytes: int) -> str:

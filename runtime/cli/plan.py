@@ -5,21 +5,20 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ...errors import ConfigError
-from ..config import Quantisation
+from ..config import KVType, Quantisation
 from .engine_options import fetched
 from .options import ModelArgument, option, size
 from .setting_options import folders_by_name
 
 if TYPE_CHECKING:
-    from ..number_types import KVNumberType, NumberType
+    from ..number_types import NumberType
 
-T = TypeVar("T")
+LEAST_BYTES = 1 << 20  # of a memory worth a plan; what is less lacks its unit
 
 
 def plan(
@@ -32,8 +31,12 @@ def plan(
         str | None, option("--kv-memory", help="Plan for a KV pool of this size instead.", env="KV_MEMORY")
     ] = None,
     block_size: Annotated[int, option("--block-size", help="Tokens per KV block.", env="BLOCK_SIZE")] = 16,
-    dtype: Annotated[str | None, option("--dtype", help="Type of the weights.", env="DTYPE")] = None,
-    kv_dtype: Annotated[str | None, option("--kv-dtype", help="Type of the KV cache.", env="KV_DTYPE")] = None,
+    dtype: Annotated[
+        str, option("--dtype", help="Type of the weights: auto, float32, bfloat16 or float16.", env="DTYPE")
+    ] = "auto",
+    kv_dtype: Annotated[
+        KVType, option("--kv-dtype", help="Type of the KV cache; auto: as the weights.", env="KV_DTYPE")
+    ] = "auto",
     quantise: Annotated[
         Quantisation, option("--quantise", help="Round the weights: int8 or int4, with their scales.", env="QUANTISE")
     ] = "none",
@@ -57,8 +60,9 @@ def plan(
     from ..models import ModelConfig, count_parameters, resolve_model
 
     config = ModelConfig.from_folder(resolve_model(fetched(model, weights=False)))
-    device_bytes = size(memory, "--memory") if memory is not None else None
-    pool_bytes = size(kv_memory, "--kv-memory") if kv_memory is not None else None
+    _check_device(device)
+    device_bytes = size(memory, "--memory", LEAST_BYTES) if memory is not None else None
+    pool_bytes = size(kv_memory, "--kv-memory", LEAST_BYTES) if kv_memory is not None else None
     on_cpu = device.partition(":")[0] == "cpu"
     if device_bytes is None and pool_bytes is None:
         device_bytes, pool_bytes, on_cpu = _here(device)
@@ -68,7 +72,7 @@ def plan(
         pool_bytes=pool_bytes,
         block_size=block_size,
         weight_dtype=_weight_type(dtype),
-        kv_dtype=_kv_type(kv_dtype),
+        kv_dtype=None if kv_dtype == "auto" else kv_dtype,
         quantise=quantise,
         on_cpu=on_cpu,
         context_lens=context or None,
@@ -80,13 +84,18 @@ def plan(
     if as_json:
         typer.echo(json.dumps(dataclasses.asdict(capacity), indent=2))
     else:
-        weights = dtype or ("float32" if on_cpu else config.dtype)
-        typer.echo(
-            f"{'device':<14}one {'CPU' if on_cpu else 'GPU'}, weights in {weights}; a model is not cut over several"
-        )
+        kept = "" if capacity.kept_dtype == capacity.dtype else f", matrices published in {capacity.kept_dtype} kept so"
+        kept = kept if quantise == "none" else f", matrices rounded to {quantise}"
+        where = "CPU" if on_cpu else "GPU"
+        typer.echo(f"{'device':<14}one {where}, computing in {capacity.dtype}{kept}; a model is not cut over several")
         typer.echo(planner.table(capacity))
     if capacity.num_blocks == 0:
         raise typer.Exit(1)
+
+
+def _check_device(device: str) -> None:
+    if not re.fullmatch(r"auto|(cpu|cuda)(:\d+)?", device):
+        raise ConfigError(f'device: {device!r} is not a device; use "auto", "cpu", "cuda" or "cuda:1"')
 
 
 def _here(device: str) -> tuple[int | None, int | None, bool]:
@@ -94,8 +103,6 @@ def _here(device: str) -> tuple[int | None, int | None, bool]:
     from ..capacity.gpu_memory import gpu_memory
     from ..config import CPU_POOL_BYTES
 
-    if not re.fullmatch(r"auto|(cpu|cuda)(:\d+)?", device):
-        raise ConfigError(f'device: {device!r} is not a device; use "auto", "cpu", "cuda" or "cuda:1"')
     kind, _, number = device.partition(":")
     sizes = [] if kind == "cpu" else gpu_memory()
     if kind == "cuda" and int(number or 0) >= len(sizes):
@@ -105,20 +112,12 @@ def _here(device: str) -> tuple[int | None, int | None, bool]:
     return sizes[int(number or 0)], None, False
 
 
-def _weight_type(name: str | None) -> NumberType | None:
+def _weight_type(name: str) -> NumberType | None:
     from ..number_types import BYTES
 
-    return None if name is None else _one_of("--dtype", name, BYTES)
-
-
-def _kv_type(name: str | None) -> KVNumberType | None:
-    from ..number_types import KV_BITS
-
-    return None if name is None else _one_of("--kv-dtype", name, KV_BITS)
-
-
-def _one_of(flag: str, name: str, known: Iterable[T]) -> T:
-    for each in known:
-        if name == each:
-            return each
-    raise ConfigError(f"{flag}: {name!r} is not one of {', '.join(map(str, known))}")
+    for known in BYTES:
+        if name == known:
+            return known
+    if name == "auto":
+        return None
+    raise ConfigError(f"--dtype: {name!r} is not one of auto, {', '.join(BYTES)}")

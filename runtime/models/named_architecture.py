@@ -115,14 +115,32 @@ def _is_other_task(name: str) -> bool:
     return bool(re.search(r"For(?!CausalLM$)[A-Z]|Eagle|Medusa|DualEncoder", name))
 
 
+def _nearest(family: str, likeness: float) -> list[str]:
+    """The architecture whose name is nearest but for its version, if there is one: the family's own, or the newest."""
+    versions: dict[str, list[str]] = {}
+    for name in ARCHITECTURES:
+        versions.setdefault(_without_version(name.partition("For")[0]), []).append(name)
+    return [
+        max(versions[stem], key=lambda name: (name.partition("For")[0] == family, _version(name)))
+        for stem in get_close_matches(_without_version(family), versions, 1, likeness)
+    ]
+
+
+def _without_version(name: str) -> str:
+    return re.sub(r"[\d_]", "", name)
+
+
+def _version(name: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", name)]
+
+
 def _refusal(fields: Fields, found: str, model_type: str) -> ModelError:
     why = next((f" ({what})" for part, what in MISSING.items() if part.lower() in found.lower()), "")
     if not why and _is_other_task(found):
         why = " (it is for another task; phloem continues texts)"
     family = re.sub(r"(For|Model|Eagle).*", "", found)
-    families = {name.partition("For")[0]: name for name in ARCHITECTURES}
     likeness = 0.6 if _is_other_task(found) else 0.0  # no model that continues texts is near BERT
-    near = [families[name] for name in get_close_matches(family, families, 1, likeness)]
+    near = _nearest(family, likeness)
     near = [BY_MODEL_TYPE[model_type]] if model_type in BY_MODEL_TYPE else near
     nearest = f"; the nearest that loads is {near[0]}" if near else ""
     return ModelError(

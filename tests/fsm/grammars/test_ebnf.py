@@ -96,6 +96,7 @@ def test_spellings_mean_what_the_regex_says(text: str, pattern: str) -> None:
         ("start ::= [a]", "no rule 'root'"),
         ("root ::= item", "column 10: the rule 'item' is not defined"),
         ("root ::= [a]\nroot ::= [b]", "line 2, column 1: the rule 'root' is defined twice"),
+        ('root ::= "select"i', "column 18: the rule 'i' is not defined; this notation does not ignore case"),
         ('root ::= "a', "column 10: a literal that is not closed"),
         ("root ::= [a", "column 10: a class that is not closed"),
         ("root ::= (([a])", "column 10: this parenthesis is not closed"),

@@ -10,7 +10,7 @@ import torch
 
 from phloem.errors import ConfigError
 from phloem.runtime.capacity.gpu_memory import gpu_memory
-from phloem.runtime.cli.plan import _here
+from phloem.runtime.cli.plan import _check_device, _here
 
 
 class Driver:
@@ -60,7 +60,7 @@ def test_without_a_driver_there_is_no_gpu(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize("name", ["", "tpu", "cuda:", "cuda:-1", "cuda:x", "auto:0", "mps"])
 def test_what_is_no_device_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match="is not a device"):
-        _here(name)
+        _check_device(name)
 
 
 @pytest.mark.gpu

@@ -173,12 +173,39 @@ def test_extract_refuses_before_it_loads(shell: Shell, schema: str, document: st
 def test_plan_answers_from_the_config_alone(shell: Shell) -> None:
     assert shell("plan", "--memory", "1GiB") == 0
     assert "KV per token" in shell.out and "4,096" in shell.out
-    assert shell("plan", "--kv-memory", "1MiB", "--kv-dtype", "float32", "--context", "128", "--json") == 0
+    assert shell("plan", "--kv-memory", "1MiB", "--dtype", "float32", "--context", "128", "--json") == 0
     capacity = json.loads(shell.out)
     per_token = 2 * 4 * 2 * 32 * 4
     assert capacity["kv_bytes_per_token"] == per_token
     assert capacity["num_blocks"] == (1 << 20) // (per_token * 16)
-    assert [row["context_len"] for row in capacity["lengths"]] == [128]
+    assert [(row["context_len"], row["num_sharing_requests"]) for row in capacity["lengths"]] == [(128, None)]
+    assert shell("plan", "--device", "cpu", "--kv-dtype", "auto") == 0
+    assert "one CPU, computing in float32, matrices published in bfloat16 kept so;" in shell.out
+    assert shell("plan", "--help") == 0
+    assert "auto|fp8|int8|int4" in re.sub(r"\s", "", shell.out)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--device", "tpu", "--memory", "8GiB"], "'tpu' is not a device"),
+        (["--memory", "8GiB", "--context", "100000"], "100,000 is more than the 4,096 tokens of the model"),
+        (
+            ["--memory", "8GiB", "--kv-dtype", "bfloat16"],
+            "'--kv-dtype': 'bfloat16' is not one of 'auto', 'fp8', 'int8', 'int4'",
+        ),
+        (["--memory", "80"], "'80' is 80 bytes; do you mean 80GiB?"),
+        (["--kv-memory", "2k"], "'2k' is 2000 bytes; do you mean 2GiB?"),
+    ],
+)
+def test_plan_refuses_by_name(shell: Shell, options: list[str], words: str) -> None:
+    assert shell("plan", *options) == 2
+    assert words in shell.err
+
+
+def test_a_pattern_is_shown_as_its_offset_counts(shell: Shell) -> None:
+    assert shell("generate", "Hi", "--regex", r"\d(\w[") == 2
+    assert r"offset 5 of the pattern '\d(\w['" in shell.err
 
 
 def test_inspect_describes_a_checkpoint(shell: Shell) -> None:

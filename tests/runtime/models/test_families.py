@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from pathlib import Path
 
 import pytest
 
@@ -148,3 +149,21 @@ def test_other_tasks_are_refused(architecture: str, model_type: str, nearest: st
 @pytest.mark.parametrize("architecture", ["LlamaModel", "MyLlamaForCausalLM"])
 def test_a_bare_model_and_one_of_another_name_are_run_by_their_type(architecture: str) -> None:
     assert _refusal(architecture, "llama") == ""
+
+
+@pytest.mark.parametrize(
+    ("architecture", "nearest"),
+    [
+        ("Gemma4ForCausalLM", "Gemma3ForCausalLM"),
+        ("DeepseekV32ForCausalLM", "DeepseekV3ForCausalLM"),
+        ("Qwen2ForTokenClassification", "Qwen2ForCausalLM"),
+    ],
+)
+def test_the_nearest_is_the_newest_of_its_family(architecture: str, nearest: str) -> None:
+    assert f"the nearest that loads is {nearest};" in _refusal(architecture, "")
+
+
+def test_the_readme_counts_the_architectures() -> None:
+    readme = (Path(__file__).parents[3] / "README.md").read_text()
+    assert f"{len(ARCHITECTURES)} architectures in all" in readme
+    assert f"the {len(ARCHITECTURES)} that phloem runs" in _refusal("Gemma4ForCausalLM", "")
