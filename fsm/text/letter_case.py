@@ -46,6 +46,12 @@ class _Cases:
     alike: dict[int, list[int]]
     by_upper: dict[str, list[int]]
 
+    def those_with_case(self, intervals: Intervals) -> list[Interval]:
+        """Those in which a character is cased."""
+        firsts, lasts = np.array(intervals, np.int64).reshape(-1, 2).T
+        is_cased = np.searchsorted(self.cased, firsts) < np.searchsorted(self.cased, lasts + 1)
+        return [intervals[place] for place in np.flatnonzero(is_cased).tolist()]
+
     def has_lower(self, point: int) -> bool:
         """Whether its lower-case form is another."""
         cased, forms = self.within(point, point)
@@ -90,23 +96,20 @@ def ignoring_case(members: Intervals, *, ascii_only: bool, classes: Intervals = 
     if ascii_only:
         return _ignoring_ascii_case((*members, *classes))
     cases = _cases()
-    wanted, has_case = list(classes), False
     is_single = len(members) + len(classes) == 1
     if max(members, default=(0, 0))[1] <= MAX_BMP:
         members = tuple(normalised(members))
-    for first, last in members:
-        cased, forms = cases.within(first, last)
-        has_case |= len(cased) > 0 or last > MAX_BMP
-        if first == last > MAX_BMP and not is_single:
-            wanted.append((first, last))  # a capital among others beyond the basic plane matches nothing in `re`
-            continue
-        if first != last or not cases.has_lower(first):
-            wanted.append((first, last))
-        wanted += zip(forms.tolist(), forms.tolist(), strict=True)
-        for point in cases.alike.keys() & set(forms.tolist()):
-            wanted += [(one, one) for one in cases.alike[point]]
-    if not has_case:
+    with_case = cases.those_with_case(members)
+    if not with_case and max(members, default=(0, 0))[1] <= MAX_BMP:
         return tuple(normalised([*members, *classes]))
+    wanted = [*classes, *members]
+    for first, last in with_case:
+        if first == last > MAX_BMP and not is_single:
+            continue  # a capital among others beyond the basic plane matches nothing in `re`
+        forms = cases.within(first, last)[1].tolist()
+        wanted += zip(forms, forms, strict=True)
+        for point in cases.alike.keys() & set(forms):
+            wanted += [(one, one) for one in cases.alike[point]]
     return _with_lower_in(tuple(normalised(wanted)))
 
 
@@ -138,12 +141,18 @@ def _with_lower_in(wanted: Intervals) -> Intervals:
         small = [point for first, last in wanted for point in range(first, last + 1) if not cases.has_lower(point)]
         found = [*small, *(one for point in points for one in cases.others.get(point, ()))]
         return tuple(normalised([(one, one) for one in found]))
-    firsts, lasts = np.array(wanted, np.int64).T
-    before = np.searchsorted(firsts, cases.forms, "right") - 1
-    has = (before >= 0) & (cases.forms <= lasts[np.maximum(before, 0)])
-    gone, more = cases.cased[~has].tolist(), cases.cased[has].tolist()
-    kept_apart = complement(normalised([*complement(wanted), *zip(gone, gone, strict=True)]))
-    return tuple(normalised([*kept_apart, *zip(more, more, strict=True)]))
+    matches, stands = (_are_in(wanted, points) for points in (cases.forms, cases.cased))
+    gone, more = cases.cased[stands & ~matches].tolist(), cases.cased[matches & ~stands].tolist()
+    if gone:
+        wanted = tuple(complement(normalised([*complement(wanted), *zip(gone, gone, strict=True)])))
+    return tuple(normalised([*wanted, *zip(more, more, strict=True)])) if more else wanted
+
+
+def _are_in(intervals: Intervals, points: Points) -> npt.NDArray[np.bool_]:
+    firsts, lasts = np.array(intervals, np.int64).T
+    before = np.searchsorted(firsts, points, "right") - 1
+    found: npt.NDArray[np.bool_] = (before >= 0) & (points <= lasts[np.maximum(before, 0)])
+    return found
 
 
 def _ignoring_ascii_case(intervals: Intervals) -> Intervals:
