@@ -14,7 +14,7 @@ second, and would come so seldom that what tests leave behind (tracebacks, with 
 the hundred megabytes. One comes after each file that has left the process much larger. What a file's compilers and
 caches keep is let go at its end.
 
-Of Hypothesis's examples two fifths are tried; `--examples 100` tries all, as should be done after a change of what
+Of Hypothesis's examples three tenths are tried; `--examples 100` tries all, as should be done after a change of what
 they try.
 
 `--fast` takes a part of the suite that ends in half a minute: of each file the first few functions that are not in
@@ -102,7 +102,7 @@ def _collect_garbage(request: pytest.FixtureRequest) -> Iterator[None]:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fast", action="store_true", help="a few quick tests of every file")
-    parser.addoption("--examples", type=int, default=40, help="percent of Hypothesis's examples; 40 unless it is given")
+    parser.addoption("--examples", type=int, default=30, help="percent of Hypothesis's examples; 30 unless it is given")
     parser.addoption("--record-slow", action="store_true", help=f"write {SLOW_TESTS.name}, which --fast leaves out")
 
 

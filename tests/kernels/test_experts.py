@@ -208,15 +208,17 @@ FOUR_BITS: dict[str, Shape] = {
 }
 
 
-@pytest.mark.parametrize("row_tile", [0, 256], ids=["fast", "deterministic"])
-@pytest.mark.parametrize("shape", FOUR_BITS.values(), ids=FOUR_BITS)
+@pytest.mark.parametrize(
+    ("name", "row_tile"),
+    [("gpt-oss", 0), ("a row", 0), ("more depth than a tile", 0), ("many rows", 256), ("a row", 256)],
+)
 def test_triton_reads_four_bits_as_the_numbers_that_they_are(
-    shape: Shape, row_tile: int, device: torch.device, bfloat16: torch.dtype
+    name: str, row_tile: int, device: torch.device, bfloat16: torch.dtype
 ) -> None:
     """Against the kernel for plain weights of the same numbers: only the order of a row's sums may differ."""
     from phloem.kernels.triton import experts as triton_experts
 
-    problem, kept = Problem.random(shape, bfloat16).in_four_bits()
+    problem, kept = Problem.random(FOUR_BITS[name], bfloat16).in_four_bits()
     weights = [replace(each, row_tile=row_tile, **_on(device, each)) for each in kept]
     inputs = (each.to(device) for each in (problem.x, problem.chosen, problem.shares))
     found = triton_experts.mix_experts(*inputs, *weights, gate=problem.gate).cpu()

@@ -29,8 +29,10 @@ def test_the_policies_are_those_that_a_request_may_name() -> None:
 
 
 @pytest.mark.parametrize("policy", KV_POLICIES)
-@pytest.mark.parametrize(("prompt_len", "budget"), [(300, 64), (128, 64), (127, 64), (90, 64), (40, 64), (300, 300)])
-@pytest.mark.parametrize("block_size", [1, 16])
+@pytest.mark.parametrize(
+    ("block_size", "prompt_len", "budget"),
+    [(1, 300, 64), (16, 300, 64), (16, 128, 64), (1, 127, 64), (16, 90, 64), (1, 40, 64), (16, 300, 300)],
+)
 def test_kept_tokens_alone_decide(policy: str, prompt_len: int, budget: int, block_size: int) -> None:
     engine = keeping_engine(block_size=block_size, num_blocks=1600 // block_size)
     prompt = prompt_of(prompt_len)
