@@ -118,7 +118,7 @@ def command(address: str, cache: Path, *arguments: str) -> subprocess.CompletedP
 
 def test_a_command_tells_a_pipe_in_one_line(served: tuple[Path, str], tmp_path: Path) -> None:
     done = command(served[1], tmp_path / "cache", "plan", "owner/model")
-    assert done.stdout.startswith("device        one CPU, weights in float32")
+    assert done.stdout.startswith("device        one CPU, computing in float32")
     assert done.stderr == "owner/model: from the Hugging Face hub, or its cache on this disk\n"
 
 
