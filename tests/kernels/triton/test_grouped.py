@@ -62,7 +62,7 @@ def dtype(request: pytest.FixtureRequest, bfloat16: torch.dtype) -> torch.dtype:
     return kind
 
 
-@pytest.mark.parametrize("num_rows", [0, 70])
+@pytest.mark.parametrize("num_rows", [5, 70])
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize(
     ("element", "companion"), [*COMPANIONS.items(), ("int4", ""), ("int8", ""), ("int8", "offsets")]
@@ -80,6 +80,7 @@ def test_equals_the_dequantised_weights(
         size += 2 * weight.offsets.double().abs().repeat_interleave(weight.size, 1)
     bound = product_bound(x.cpu(), size, kept.bias.cpu(), more=8)
     assert_within(device_linear(x, kept), exact, stored_bound(bound, exact, dtype))
+    assert device_linear(x[:0], kept).shape == (0, exact.shape[1])
 
 
 @pytest.mark.parametrize("element", ELEMENTS)
