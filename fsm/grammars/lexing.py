@@ -102,7 +102,7 @@ def lexed(
             for name, body in compile_time.over(spaced.items(), name="grammar, its rules")
         }
         return Grammar(written, whole)
-    return _Product(Leaving(spaced, adjacency, lexemes, compile_time), lexemes, compile_time).grammar(whole)
+    return _RuleProduct(Leaving(spaced, adjacency, lexemes, compile_time), lexemes, compile_time).grammar(whole)
 
 
 def _with_choices(
@@ -156,7 +156,7 @@ def _is_apart(terminal: Terminal, others: Seq[Terminal], foreign: Mapping[str, s
     return not (terminal.may_go_on_with("".join(foreign.values())) or any(map(terminal.may_go_on_as, others)))
 
 
-class _Product:
+class _RuleProduct:
     """Rules and the obligations that they leave, given those before them: a rule for all that is asked for."""
 
     def __init__(self, leaving: Leaving, lexemes: Lexemes, compile_time: CompileTime) -> None:

@@ -17,7 +17,7 @@ from .sampling import MaxTokens, Seed, Temperature, TopP, UseAdapter, usage_line
 if TYPE_CHECKING:
     from ..engine.engine import Engine
     from ..request import Delta, SamplingParams
-    from ..server.formats.events import Reader
+    from ..server.formats.events import OutputReader
     from ..tokenizer.tokenizer import Tokenizer
 
 HELP = "/reset forgets the conversation, /system TEXT sets the system prompt, /exit leaves"
@@ -112,7 +112,7 @@ class Conversation:
             typer.echo(usage_line(usage, time.perf_counter() - started_at), err=True)
 
 
-def _reader(tokenizer: Tokenizer, prompt_ids: Sequence[int]) -> tuple[Reader | None, bool]:
+def _reader(tokenizer: Tokenizer, prompt_ids: Sequence[int]) -> tuple[OutputReader | None, bool]:
     """What separates reasoning from the answer to a prompt, if the model has both; whether special tokens mark it."""
     from ..server.formats.harmony import HarmonyReader
     from ..server.formats.thoughts import BEGIN, END, ThoughtReader, thinks, thought_at_end
@@ -126,7 +126,7 @@ def _reader(tokenizer: Tokenizer, prompt_ids: Sequence[int]) -> tuple[Reader | N
     )
 
 
-def _apart(reader: Reader) -> Callable[[Delta], str]:
+def _apart(reader: OutputReader) -> Callable[[Delta], str]:
     """Shows reasoning on stderr, faintly, and what is for the user on stdout."""
     from ..server.formats.events import Content, Reasoning
 

@@ -18,7 +18,7 @@ from ..constrain.spec import ConstraintSpec, ExtraKeys
 from ..request import RequestOptions, SamplingParams
 from .constraints import Compilations, Wanted, constraint_of
 from .errors import ApiError, api_error, invalid
-from .formats.events import Reader, TextOnly
+from .formats.events import OutputReader, TextOnly
 from .formats.output_format import CallPlan, OutputFormat, Reading
 from .formats.thoughts import thought_limit
 from .protocol import ChatRequest, CompletionRequest, Generation, TokenizeRequest
@@ -104,7 +104,7 @@ def prepare_chat(
     call.options["conversation"] = chat.text
     if body.thinking_token_budget is not None and reading.thought in ("open", "unsaid"):
         call.options["thought_limit"] = thought_limit(engine.tokenizer, body.thinking_token_budget, reading.thought)
-    if body.stop and reading.new_reader is not Reader:
+    if body.stop and reading.new_reader is not OutputReader:
         call.options["stop_guard"] = lambda: TextOnly(reading.new_reader())
     if body.prediction is not None:
         call.options["prediction"] = body.prediction.content
