@@ -13,15 +13,17 @@ import torch
 import phloem as ph
 from phloem.runtime.models import resolve_model
 
+from .page_blocks import blocks, run_python
+
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_the_python_blocks_run() -> None:
-    blocks = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    assert len(blocks) == 3
+    python = [block for block in blocks(ROOT / "README.md") if block.language == "python"]
+    assert len(python) == 3
     names: dict[str, object] = {"__name__": "readme", **_in_transformers()}
-    exec(compile("\n".join(blocks), str(ROOT / "README.md"), "exec", dont_inherit=True), names)
+    assert not any(run_python(block, ROOT / "README.md", names) for block in python)
     engine = names["engine"]
     assert isinstance(engine, ph.Engine)
     person = names["answer"].parsed  # type: ignore[attr-defined]

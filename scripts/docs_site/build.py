@@ -54,7 +54,17 @@ def main() -> None:
     began = time.monotonic()
     write_source()
     here = Path(__file__).resolve().parent
-    command = [sys.executable, "-m", "sphinx", "--builder", "html", "--conf-dir", str(here), "--doctree-dir", str(CACHE)]
+    command = [
+        sys.executable,
+        "-m",
+        "sphinx",
+        "--builder",
+        "html",
+        "--conf-dir",
+        str(here),
+        "--doctree-dir",
+        str(CACHE),
+    ]
     command += ["--fail-on-warning", "--quiet", str(SOURCE), str(SITE)]
     if subprocess.run(command, cwd=ROOT / "build", check=False).returncode:
         shutil.rmtree(CACHE, ignore_errors=True)  # or the next run would not see the warnings of what it keeps

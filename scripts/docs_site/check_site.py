@@ -11,8 +11,22 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-_LOADS = {("script", "src"), ("img", "src"), ("iframe", "src"), ("source", "src"), ("source", "srcset"), ("use", "href")}
-_LOADS |= {("link", "href"), ("object", "data"), ("embed", "src"), ("video", "src"), ("audio", "src"), ("image", "href")}
+_LOADS = {
+    ("script", "src"),
+    ("img", "src"),
+    ("iframe", "src"),
+    ("source", "src"),
+    ("source", "srcset"),
+    ("use", "href"),
+}
+_LOADS |= {
+    ("link", "href"),
+    ("object", "data"),
+    ("embed", "src"),
+    ("video", "src"),
+    ("audio", "src"),
+    ("image", "href"),
+}
 _STYLE_URL = re.compile(r"url\(\s*['\"]?([^'\")]+)|@import\s+['\"]([^'\"]+)")
 
 

@@ -87,7 +87,7 @@ def _names(parameter: inspect.Parameter) -> str:
         return f"`{parameter.name.upper()}`"
     first = [info.default] if isinstance(info.default, str) else []  # where `Annotated` puts the first name
     names = [*first, *(info.param_decls or ())]
-    return ", ".join(f"`{name}`" for each in names for name in each.split("/"))
+    return ", ".join(f"`{name.strip()}`" for each in names for name in each.split("/") if name.strip())
 
 
 def _takes(parameter: inspect.Parameter) -> str:

@@ -9,13 +9,27 @@ from __future__ import annotations
 PAGES = {
     "README.md": "overview.md",
     "CONTRIBUTING.md": "contributing.md",
+    "SECURITY.md": "security.md",
     "CHANGELOG.md": "changelog.md",
     "bench/README.md": "figures.md",
 }  # from outside of docs/
 
 SECTIONS = {
-    "Start": ["overview"],
-    "Concepts": ["prefix-cache", "structured-generation", "architecture", "kernels", "compiled-core"],
+    "Start": ["overview", "getting-started"],
+    "Guides": [
+        "guides/structured-output",
+        "guides/chat-backends",
+        "guides/programs",
+        "guides/caching",
+        "guides/adapters",
+        "guides/scaling",
+        "guides/operations",
+        "guides/from-vllm",
+        "guides/from-sglang",
+        "guides/from-outlines",
+        "guides/from-guidance",
+    ],
+    "Concepts": ["concepts", "prefix-cache", "structured-generation", "architecture", "kernels", "compiled-core"],
     "Reference": [
         "constraints",
         "python-types",
@@ -29,7 +43,7 @@ SECTIONS = {
         "reference/http",
         "reference/command-line",
     ],
-    "Project": ["figures", "glossary", "issues-elsewhere", "contributing", "releasing", "changelog"],
+    "Project": ["figures", "glossary", "issues-elsewhere", "contributing", "security", "releasing", "changelog"],
 }
 
 

@@ -6,11 +6,11 @@ import json
 import re
 from typing import Any
 
+from source import ROOT
+
 from phloem.runtime.engine.async_engine import AsyncEngine
 from phloem.runtime.engine.engine import Engine
 from phloem.runtime.server import ServerSettings, create_app
-
-from source import ROOT
 
 Schema = dict[str, Any]
 _REF = "#/components/schemas/"
@@ -64,8 +64,10 @@ def _route(method: str, path: str, operation: Schema, meanings: dict[str, str]) 
     body = operation.get("requestBody")
     if body:
         lines.append(f"Takes: {_kind(body['content']['application/json']['schema'])}.\n")
-    rows = [f"| `{each['name']}` | {each['in']} | {_kind(each['schema'])} | {each.get('description', '')} |"
-            for each in operation.get("parameters", [])]
+    rows = [
+        f"| `{each['name']}` | {each['in']} | {_kind(each['schema'])} | {each.get('description', '')} |"
+        for each in operation.get("parameters", [])
+    ]
     if rows:
         lines += ["| parameter | in | takes | |\n|---|---|---|---|", *rows, ""]
     kinds = " or ".join(f"`{kind}`" for kind in operation["responses"]["200"]["content"])
