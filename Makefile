@@ -16,7 +16,7 @@ test: .venv/test.stamp .venv/core.stamp
 	scripts/test
 
 docs: .venv/docs.stamp .venv/core.stamp
-	$(BIN)/python scripts/docs_site/build.py
+	$(BIN)/python scripts/docs_site/build_site.py
 
 check: .venv/test.stamp .venv/core.stamp
 	scripts/check

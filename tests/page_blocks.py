@@ -1,12 +1,13 @@
 """The code blocks of a page of the documentation, run in this process as a reader would type them.
 
-A block of `python` that is followed by one of `text` shows what it prints, and one that is not prints nothing; after one of
-`sh` what it prints may be left out. In what is shown, `…` stands for any text within a line, and a line that is only `…` for any lines.
+A block of `python` that is followed by one of `text` shows what it prints, and one that is not prints nothing; after
+one of `sh` what it prints may be left out. In what is shown, `…` stands for any text within a line, and a line that is
+only `…` for any lines.
 
-Of a `sh` block three kinds of lines are known: `cat > FILE <<'END'` writes a file, `phloem …` is a command (`phloem
-serve` and `phloem chat` would not end, and the reader's own model is not here, so only the options are read), and `curl …` is left to
-`runtime/server/test_documented_curl.py`. Comments are skipped. Any other line is an error, unless the block is named as
-one that is not run.
+Of a `sh` block three kinds of lines are known: `cat > FILE <<'END'` writes a file, `phloem …` is a command, and
+`curl …` is left to `runtime/server/test_documented_curl.py`. Of `phloem serve` and `phloem chat`, which would not end,
+and of commands for a model of the reader's own, the options are read and no more. Comments are skipped. Any other line
+is an error, unless the block is named as one that is not run.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def is_shown(shown: str, printed: str) -> bool:
 
 
 def run_python(block: Block, page: Path, names: dict[str, object]) -> str:
-    """Runs it with the names of the blocks before it; what it prints. With the reader's own model it is only compiled."""
+    """Runs it with the names of the blocks before it; what it prints. For the reader's own model it is compiled."""
     code = "\n" * (int(block.place.rpartition(":")[2]) - 1) + block.code  # a traceback names the line of the page
     compiled = compile(code, str(page), "exec", dont_inherit=True)
     with contextlib.redirect_stdout(io.StringIO()) as printed:

@@ -25,8 +25,8 @@ GROUPS = {
 _MADE_ONLY = ("RuntimeEndpoint", "OpenAI", "Anthropic", "Expression", "ConstraintSpec")  # their methods are for phloem
 _HEAD = """# Python interface
 
-All public names of `phloem`: `import phloem as ph`, then `ph.Engine` and so on. What is not on this page is internal and
-may change at any time. Each name loads its module on first use.
+All public names of `phloem`: `import phloem as ph`, then `ph.Engine` and so on. What is not on this page is internal
+and may change at any time. Each name loads its module on first use.
 """
 
 
@@ -49,7 +49,8 @@ def _directive(name: str) -> str:
     if name in _MADE_ONLY:
         return f".. autoclass:: {name}\n"
     if inspect.isclass(value):
-        return f".. autoclass:: {name}\n   :members:\n   :undoc-members:\n   :inherited-members: object, str, tuple, Enum\n"
+        members = ":members:\n   :undoc-members:\n   :inherited-members: object, str, tuple, Enum"
+        return f".. autoclass:: {name}\n   {members}\n"
     if inspect.isfunction(value):
         return f".. autofunction:: {name}\n"
     return f".. py:data:: {name}\n\n   A value of `choices_method`: how `select` compares the choices.\n"

@@ -14,8 +14,8 @@ from phloem.runtime import cli
 _HEAD = """# Command line
 
 Every command and every option; `phloem COMMAND --help` prints the same. Each option can also be set in the environment:
-`PHLOEM_`, then its name in capitals with `_` for `-` (`PHLOEM_MAX_MODEL_LEN=4096`). Results go to stdout, everything else
-to stderr; the exit code is 2 where what was asked cannot work, and 1 where it failed.
+`PHLOEM_`, then its name in capitals with `_` for `-` (`PHLOEM_MAX_MODEL_LEN=4096`). Results go to stdout, everything
+else to stderr; the exit code is 2 where what was asked cannot work, and 1 where it failed.
 [The server and the command line](../server.md) says what the commands are for.
 """
 _ENGINE = """
@@ -94,14 +94,13 @@ def _takes(parameter: inspect.Parameter) -> str:
     kind, info = _kind(parameter), _info(parameter)
     if kind is bool:
         return ""
-    repeats = " …" if _is_list(kind) else ""
+    repeats = ", may be repeated" if _is_list(kind) else ""
     kind = get_args(kind)[0] if _is_list(kind) else kind
     if get_origin(kind) is Literal:
         return ", ".join(f"`{choice}`" for choice in get_args(kind)) + repeats
-    least = f" ≥ {info.min}" if info.min is not None else ""
-    most = f" ≤ {info.max}" if info.max is not None else ""
+    bounds = [f"from {info.min}"] * (info.min is not None) + [f"to {info.max}"] * (info.max is not None)
     names = {str: "text", int: "whole number", float: "number"}
-    return names.get(kind, str(kind)) + least + most + repeats
+    return " ".join([names.get(kind, str(kind)), *bounds]) + repeats
 
 
 def _default(parameter: inspect.Parameter) -> str:

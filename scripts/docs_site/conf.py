@@ -1,4 +1,4 @@
-"""Settings of Sphinx. The source that it reads is made by `build.py`."""
+"""Settings of Sphinx. The source that it reads is made by `build_site.py`."""
 
 from pathlib import Path
 
@@ -23,7 +23,10 @@ autodoc_preserve_defaults = True
 python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 100
 add_module_names = False
-napoleon_use_ivar = True
+# "a, b: text" stays one line for both names
+napoleon_use_param = False
+napoleon_custom_sections = [("Attributes", "params_style")]
+toc_object_entries_show_parents = "hide"
 
 html_theme = "furo"
 html_title = "phloem"

@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-from source import ROOT
+from site_source import ROOT
 
 from phloem.runtime.engine.async_engine import AsyncEngine
 from phloem.runtime.engine.engine import Engine
@@ -17,8 +17,8 @@ _REF = "#/components/schemas/"
 _HEAD = """# HTTP interface
 
 Made from the document that a server answers at `/openapi.json`, started with `--enable-admin` and
-`--enable-adapter-loading`. [The server](../server.md) says what the fields mean, which errors there are, and how keys are
-sent. `null` means "not given" in every field that is not required.
+`--enable-adapter-loading`. [The server](../server.md) says what the fields mean, which errors there are, and how keys
+are sent. `null` means "not given" in every field that is not required.
 
 """
 _BODIES = """

@@ -10,7 +10,7 @@ import os
 import re
 from pathlib import Path, PurePosixPath
 
-from contents import PAGES, trees
+from site_contents import PAGES, trees
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 FOLDERS = {"bench/results": "figures.md", "examples/notebooks": "program.md"}

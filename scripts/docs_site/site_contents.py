@@ -1,7 +1,7 @@
 """The table of contents of the documentation site, and which file of the repository each page is.
 
-A page of the site is a Markdown file of the repository (`PAGES`, and all of `docs/`), or one that `build.py` makes:
-`reference/…` and `results/…`. Every page is in `SECTIONS`; Sphinx refuses one that is not.
+A page of the site is a Markdown file of the repository (`PAGES`, and all of `docs/`), or one that `build_site.py`
+makes: `reference/…` and `results/…`. Every page is in `SECTIONS`; Sphinx refuses one that is not.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ PAGES = {
 }  # from outside of docs/
 
 SECTIONS = {
-    "Start": ["overview", "getting-started"],
+    "Start": ["Overview <overview>", "getting-started"],
     "Guides": [
         "guides/structured-output",
         "guides/chat-backends",
@@ -43,7 +43,15 @@ SECTIONS = {
         "reference/http",
         "reference/command-line",
     ],
-    "Project": ["figures", "glossary", "issues-elsewhere", "contributing", "security", "releasing", "changelog"],
+    "Project": [
+        "Figures <figures>",
+        "glossary",
+        "issues-elsewhere",
+        "contributing",
+        "security",
+        "releasing",
+        "changelog",
+    ],
 }
 
 

@@ -1,10 +1,11 @@
 """Builds the documentation site: the body of `make docs`.
 
-    .venv/bin/python scripts/docs_site/build.py
+    .venv/bin/python scripts/docs_site/build_site.py
 
 Writes what Sphinx reads into `build/site-source/` (the pages of the repository, and a reference made from the code),
 lets Sphinx make `build/site/` of it, with warnings as errors, and then follows every link of the pages. What has not
-changed is not built again. Nothing is read from a network, and no page needs one.
+changed is not read again; all pages are written again, since the side bar of each names all others. Nothing is read
+from a network, and no page needs one.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from api_page import api_page
 from check_site import faults
 from command_page import command_page
 from http_page import http_page
-from source import ROOT, linked_files, repository_pages
+from site_source import ROOT, linked_files, repository_pages
 
 SOURCE = ROOT / "build" / "site-source"
 SITE = ROOT / "build" / "site"
@@ -53,6 +54,7 @@ def write_source() -> None:
 def main() -> None:
     began = time.monotonic()
     write_source()
+    shutil.rmtree(SITE, ignore_errors=True)  # pages that are gone would stay
     here = Path(__file__).resolve().parent
     command = [
         sys.executable,
@@ -65,7 +67,7 @@ def main() -> None:
         "--doctree-dir",
         str(CACHE),
     ]
-    command += ["--fail-on-warning", "--quiet", str(SOURCE), str(SITE)]
+    command += ["--fail-on-warning", "--write-all", "--quiet", str(SOURCE), str(SITE)]
     if subprocess.run(command, cwd=ROOT / "build", check=False).returncode:
         shutil.rmtree(CACHE, ignore_errors=True)  # or the next run would not see the warnings of what it keeps
         sys.exit("docs: failed: see the warnings above")
