@@ -69,6 +69,8 @@ def check_python(text: str) -> None:
                 if parameter.kind is parameter.VAR_KEYWORD:
                     kinds = (OPEN[parameter.name],) if called in (ph.Engine, ph.Engine.generate) else (RunOptions,)
                     named |= {name for kind in kinds for name in kind.__annotations__}
+            if called is ph.SamplingParams:
+                eval(ast.unparse(node), {"ph": ph})  # its values are checked as well
             given = {keyword.arg for keyword in node.keywords}
             assert given <= named | ({"topic"} if called is ph.Program.run else set()), text
 

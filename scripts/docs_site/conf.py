@@ -13,6 +13,7 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 myst_heading_anchors = 4
 myst_enable_extensions = ["colon_fence"]
 highlight_language = "text"
+smartquotes = False  # or "--option" would lose a dash
 suppress_warnings = ["misc.highlighting_failure"]  # "…" in code stands for what is left out
 
 default_role = "code"  # docstrings write `name`, as Markdown does
