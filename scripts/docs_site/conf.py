@@ -29,9 +29,11 @@ napoleon_use_param = False
 napoleon_custom_sections = [("Attributes", "params_style")]
 toc_object_entries_show_parents = "hide"
 
+pygments_dark_style = "github-dark"
 html_theme = "furo"
 html_title = "phloem"
 html_static_path = [str(Path(__file__).with_name("site.css"))]
+html_favicon = str(Path(__file__).with_name("icon.svg"))
 html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sourcelink = False
