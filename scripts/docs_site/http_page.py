@@ -70,8 +70,9 @@ def _route(method: str, path: str, operation: Schema, meanings: dict[str, str]) 
     ]
     if rows:
         lines += ["| parameter | in | takes | |\n|---|---|---|---|", *rows, ""]
-    kinds = " or ".join(f"`{kind}`" for kind in operation["responses"]["200"]["content"])
-    shown = operation["responses"]["200"]["content"].get("application/json", {}).get("schema", {})
+    answered = operation["responses"]["200"].get("content", {})
+    kinds = " or ".join(f"`{kind}`" for kind in answered) or "no body that is described"
+    shown = answered.get("application/json", {}).get("schema", {})
     fields = ", ".join(f"`{name}`" for name in shown.get("required", []))
     lines.append(f"Answers: {kinds}" + (f" with {fields}" if fields else "") + ".\n")
     return "\n".join(lines)
