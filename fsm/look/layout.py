@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from .graph import Graph
 
 RADIUS = 15.0
-LINE = 16.0  # height of a text
-CELL = 7.3  # width of one column of text
-GAP_ALONG = 10.0
+LINE = 17.0  # height of a text
+CELL = 7.9  # width of one column of text
+GAP_ALONG = 19.0
 GAP_ACROSS = 12.0
 MAX_SLACK = 30.0  # added where a line has a long way across
 LOOP = 26.0  # how far a loop stands out
@@ -79,7 +79,7 @@ class _Item:
     across: float = 0.0
 
 
-def layout(graph: Graph, labels: Sequence[int], *, max_width: float = 1080.0) -> Layout:
+def layout(graph: Graph, labels: Sequence[int], *, max_width: float = 860.0) -> Layout:
     """The place of everything; `labels` are the widths of the edges' labels in columns."""
     flat = _Plan(graph, labels, is_upright=False).layout()
     if flat.width <= max_width:
