@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -55,15 +53,3 @@ def test_the_links_lead_somewhere() -> None:
     links = re.findall(r"\]\(([^)]+)\)", README)
     assert links
     assert all((ROOT / link).exists() for link in links if not link.startswith("http"))
-
-
-def test_the_plot_is_that_of_the_table() -> None:
-    """If the table was changed: python scripts/draw_figures.py, and look at what has become of it."""
-    spec = importlib.util.spec_from_file_location("draw_figures", ROOT / "scripts" / "draw_figures.py")
-    assert spec is not None and spec.loader is not None
-    script = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = script  # dataclasses look their module up
-    spec.loader.exec_module(script)
-    rows = script.figures(README)
-    assert len(rows) == 6
-    assert script.PICTURE.read_text(encoding="utf-8") == script.draw(rows)
