@@ -24,7 +24,7 @@ RECURSION = (
 )
 MAX_DRAWN = 40  # nodes of one picture
 MAX_UNFOLDED = 24  # of an automaton as it is, in a terminal
-MAX_EDGES_SVG = 60  # of one picture
+MAX_EDGES_SVG = 100  # of one picture
 MAX_TITLE = 90
 MAX_LISTED = 60  # keywords, runs
 LABEL_COLUMNS = 34
