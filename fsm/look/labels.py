@@ -75,7 +75,7 @@ def parts(edge: Edge, limit: int) -> tuple[str, str] | None:
     if len(edge.words) != 1:
         return None
     text, word = _plain(edge), edge.words[0]
-    cut = len(text) - len(_forced_text(text, word[len(word) - edge.num_forced :]))
+    cut = len(text) - len(_forced_text(text, word, edge.num_forced))
     times = "" if edge.most is None else f" ≤ {edge.most}×"
     first, last = text[:cut], text[cut:]
     if len(text) <= limit:
@@ -86,15 +86,15 @@ def parts(edge: Edge, limit: int) -> tuple[str, str] | None:
     return shortened(first, max(limit - room, limit // 2) if last else room), shortened(last, room) + times
 
 
-def _forced_text(text: str, tail: Word) -> str:
-    """The end of a label that spells the tail, from a whole character on."""
+def _forced_text(text: str, word: Word, num_forced: int) -> str:
+    """The end of a label that spells the forced end of its word, from a whole character on."""
+    tail = word[len(word) - num_forced :]
     data = bytes(mask.bit_length() - 1 for mask in tail).lstrip(bytes(range(0x80, 0xC0)))
-    spelt = quoted(data)[1:] if data else ""
-    if not spelt or not text.endswith(spelt):
+    if not data:
         return ""
-    before = text[: len(text) - len(spelt)]
-    opens = before.endswith("'") and (len(before) == 1 or before[-2] in "]}dws")
-    return "'" + spelt if opens else spelt
+    is_opened = len(data) == len(word) or not is_single(word[-1 - len(data)])  # by the quote
+    spelt = quoted(data) if is_opened else quoted(data)[1:]
+    return spelt if text.endswith(spelt) else ""
 
 
 def legend_of(graphs: Iterable[Graph], limit: int) -> Legend:
