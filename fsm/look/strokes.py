@@ -19,8 +19,8 @@ HEAD = 10.0  # length of an arrow head
 HALF = 4.4  # half of its width
 ENTRY = 28.0  # length of the arrow that leads to the start
 STEP = math.radians(24)  # between neighbouring ports
-WIDEST = math.radians(50)  # of the outermost port from the middle of its side
-LOOP_ANGLE = math.radians(38)
+WIDEST = math.radians(44)  # of the outermost port from the middle of its side
+LOOP_ANGLE = math.radians(24)
 
 Point = tuple[float, float]
 
