@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -50,15 +48,3 @@ def _in_transformers() -> dict[str, object]:
         "tokenizer": tokenizer,
         "inputs": {"input_ids": ids, "attention_mask": torch.ones_like(ids)},
     }
-
-
-def test_the_plot_is_that_of_the_table() -> None:
-    """If the table was changed: python scripts/draw_figures.py, and look at what has become of it."""
-    spec = importlib.util.spec_from_file_location("draw_figures", ROOT / "scripts" / "draw_figures.py")
-    assert spec is not None and spec.loader is not None
-    script = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = script  # dataclasses look their module up
-    spec.loader.exec_module(script)
-    rows = script.figures(README)
-    assert len(rows) == 6
-    assert script.PICTURE.read_text(encoding="utf-8") == script.draw(rows)
