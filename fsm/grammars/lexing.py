@@ -273,9 +273,6 @@ class _Product:
         Without those after which the rest cannot be written so that it leaves one of `leaves`.
         """
         shows = leaves is not None and self.leaving.is_nullable[rest]
-        if len(possible) == 1:  # then the rest can be written after it, as the whole can be
-            (one,) = possible
-            return [(NONE if not shows and self.is_harmless(rest, one) else one, None)]
         groups: dict[object, list[Obligations]] = {}
         for one in possible:
             seen: object = NONE if self.is_harmless(rest, one) else self.seen_by(rest, one)
