@@ -61,7 +61,7 @@ def weight_of(value: object) -> int:
     total, seen, pending = 0, set[int](), [value]
     while pending:
         one = pending.pop()
-        kind = type(one)
+        kind: Any = type(one)
         slots = _slots(kind)
         if slots is None or id(one) in seen:
             continue

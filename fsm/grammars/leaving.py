@@ -52,7 +52,7 @@ class Spacing:
 
 
 NO_SPACING = Spacing({}, (), False)
-_TERMINALS = (str, Spaced)
+_TERMINALS: tuple[type, ...] = (str, Spaced)
 
 
 class Leaving:
@@ -204,9 +204,9 @@ class Leaving:
 
     def _resolved(self, node: int, before: Obligations) -> Key | None:
         """What leaves the same, without terminals in front that leave one thing only; None if nothing is left."""
-        kinds, parts = self.kinds, self.parts
+        kinds = self.kinds
         while kinds[node] is Sequence and node != EMPTY:
-            one, rest = parts[node]
+            one, rest = self.inside(node)
             if kinds[one] not in _TERMINALS:
                 break
             after = self._left_by(one, before)
