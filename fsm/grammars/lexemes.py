@@ -10,7 +10,7 @@ All automata share one alphabet, so a terminal and any number of obligations run
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,7 +53,7 @@ class Lexemes:
     def __init__(
         self,
         terminals: Mapping[str, Terminal],
-        followers: Mapping[str, Collection[str]],
+        followers: Callable[[str], Collection[str]],
         foreign: Mapping[str, str],
         compile_time: CompileTime,
     ) -> None:
@@ -89,11 +89,12 @@ class Lexemes:
         for name in self._time.over(terminals, name="grammar, its terminals"):
             if terminals[name].keywords:
                 continue
+            after = followers(name)
             for state, ends in enumerate(self._accepting[name]):
                 if ends and any(self._tables[name][state]):
                     self._time.check("", f"grammar, terminal {name}")
                     one = (name, state)
-                    if not all(self.is_harmless(follower, frozenset((one,))) for follower in followers.get(name, ())):
+                    if not all(self.is_harmless(follower, frozenset((one,))) for follower in after):
                         made.add(one)
         self._made = frozenset(made)
         self._products.clear()
