@@ -1,0 +1,41 @@
+"""Markdown in answers: how it looks, and which of its blocks can no longer change while it is being written.
+
+Everything before the last block is finished, since what comes next can only change the last one (a paragraph may yet
+become a heading, a list may get an item). Cost: one parse of what is not finished, so keep only that.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from markdown_it import MarkdownIt
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.markdown import Heading, Markdown
+
+_PARSER = MarkdownIt().enable("strikethrough").enable("table")  # as rich reads it
+
+
+def num_finished(text: str) -> int:
+    """Characters of `text` that are finished blocks, with the blank lines after them."""
+    begins = [token.map[0] for token in _PARSER.parse(text) if token.level == 0 and token.nesting >= 0 and token.map]
+    if len(begins) < 2:
+        return 0
+    lines = text.splitlines(keepends=True)
+    return sum(map(len, lines[: begins[-1]]))
+
+
+class LeftHeading(Heading):
+    """A heading where the text begins."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        self.text.justify = "left"
+        yield self.text
+
+
+class AnswerMarkdown(Markdown):
+    """Markdown whose links are written out, since a model may have made them up."""
+
+    elements: ClassVar = {**Markdown.elements, "heading_open": LeftHeading}
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text, hyperlinks=False)
