@@ -41,7 +41,7 @@ class InputLine:
         self._prompts: PromptSession[str] = PromptSession(
             multiline=True,
             key_bindings=_keys(),
-            history=_history(history_file() if history is None else history),
+            history=history_in(history_file() if history is None else history),
             completer=LineCompleter(session),
             complete_style=CompleteStyle.COLUMN,
             bottom_toolbar=lambda: FormattedText([("class:bottom-toolbar", visible(self._status()))]),
@@ -157,7 +157,8 @@ class KeptHistory(FileHistory):
             super().store_string(string)
 
 
-def _history(file: Path) -> History:
+def history_in(file: Path) -> History:
+    """The history in a file, which is made if need be; in memory only if it cannot be."""
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.close(os.open(file, os.O_CREAT | os.O_RDWR | os.O_APPEND | os.O_CLOEXEC, 0o600))

@@ -1,11 +1,13 @@
 """Markdown in answers: how it looks, and which of its blocks can no longer change while it is being written.
 
-Everything before the last block is finished, since what comes next can only change the last one (a paragraph may yet
-become a heading, a list may get an item). Cost: one parse of what is not finished, so keep only that.
+Of the lines that are complete, everything before the last block is finished, since what comes next can only change
+that one (a paragraph may yet become a heading, a list may get an item). Cost: one parse of what is not finished, so
+keep only that.
 """
 
 from __future__ import annotations
 
+import re
 from typing import ClassVar
 
 from markdown_it import MarkdownIt
@@ -17,11 +19,11 @@ _PARSER = MarkdownIt().enable("strikethrough").enable("table")  # as rich reads 
 
 def num_finished(text: str) -> int:
     """Characters of `text` that are finished blocks, with the blank lines after them."""
-    begins = [token.map[0] for token in _PARSER.parse(text) if token.level == 0 and token.nesting >= 0 and token.map]
-    if len(begins) < 2:
-        return 0
-    lines = text.splitlines(keepends=True)
-    return sum(map(len, lines[: begins[-1]]))
+    lines = re.findall(".*\n", text)  # as the parser counts them
+    begins = [
+        token.map[0] for token in _PARSER.parse("".join(lines)) if token.level == 0 and token.nesting >= 0 and token.map
+    ]
+    return sum(map(len, lines[: begins[-1]])) if len(begins) > 1 else 0
 
 
 class LeftHeading(Heading):

@@ -147,7 +147,7 @@ class GrowingText:
 
 
 class Block:
-    """Something without blank lines around it; of its lines the last ones, if there are more than `most`."""
+    """Something without blank lines around it, and without blanks after a line; of more than `most` lines the last."""
 
     def __init__(self, renderable: RenderableType, most: int | None = None) -> None:
         self._renderable = renderable
@@ -158,6 +158,10 @@ class Block:
         shown = [index for index, line in enumerate(lines) if not _is_blank(line)]
         lines = lines[shown[0] : shown[-1] + 1] if shown else []
         for line in lines if self._most is None else lines[-self._most :]:
+            while line and _is_blank(line[-1:]):  # rich fills lines with blanks
+                line.pop()
+            if line and (line[-1].style is None or line[-1].style.bgcolor is None):
+                line[-1] = Segment(line[-1].text.rstrip(), line[-1].style)
             yield from line
             yield Segment.line()
 
