@@ -46,6 +46,7 @@ def test_a_command_that_computes_nothing_loads_no_engine() -> None:
         ["inspect", "nano"],
     ]
     engine = {"torch", "triton", "transformers", "phloem.kernels", "phloem.fsm", "phloem.radix"}
+    engine |= {"rich", "prompt_toolkit"}
     assert _loaded(commands, engine) == {}
 
 
@@ -81,6 +82,7 @@ def test_a_plain_generation_loads_nothing_that_only_constraints_chats_or_servers
             "prometheus_client",
             "email_validator",
             "rich",
+            "prompt_toolkit",
             "jsonschema_specifications",
             "zmq",
             "msgpack",
@@ -98,6 +100,15 @@ def test_an_import_brings_what_it_needs_only(module: str) -> None:
     code = "import importlib, json, sys; importlib.import_module(sys.argv[1]); print(json.dumps(sorted(sys.modules)))"
     done = _run(code, module)
     assert done.returncode == 0, done.stderr
-    unneeded = {"torch", "pydantic", "jinja2", "rich", "urllib.request", "asyncio", "phloem.fsm.json_schema"}
+    unneeded = {
+        "torch",
+        "pydantic",
+        "jinja2",
+        "rich",
+        "prompt_toolkit",
+        "urllib.request",
+        "asyncio",
+        "phloem.fsm.json_schema",
+    }
     unneeded |= {"phloem.fsm.grammars.ebnf", "phloem.fsm.grammars.lark", "phloem.kernels", "phloem.radix"}
     assert not unneeded & {*json.loads(done.stdout)}

@@ -9,8 +9,6 @@ from ..engine_options import Settings, load_engine, with_engine_options
 from ..options import ModelArgument, option
 from ..sampling import MaxTokens, Seed, Temperature, TopP, UseAdapter
 from ..terminal import takes_escapes
-from .plain_transcript import PlainTranscript
-from .session import Session, lines
 
 
 @with_engine_options
@@ -30,11 +28,14 @@ def chat(
     """Talks to a model; /help says what can be done besides. Lines may also come from a pipe: one line, one turn."""
     from ...request import SamplingParams
     from .conversation import Conversation
+    from .session import Session, lines
 
     sampling = SamplingParams(max_tokens=max_tokens, temperature=temperature, top_p=top_p, seed=seed)
     with load_engine(model, settings) as engine:
         conversation = Conversation(engine, sampling, system, use_adapter)
         if not (sys.stdin.isatty() and takes_escapes(sys.stdout)):
+            from .plain_transcript import PlainTranscript
+
             Session(conversation, PlainTranscript(), model, stats).run(lines())
             return
         from .input_line import InputLine
