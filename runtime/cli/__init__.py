@@ -1,4 +1,4 @@
-"""The command line: `phloem serve | chat | generate | extract | bench | plan | inspect | doctor`.
+"""The command line: `phloem serve | chat | generate | extract | bench | plan | inspect | top | doctor`.
 
 Results go to stdout, everything else to stderr. What goes wrong is one line, `error: …`, with place and remedy, and
 exit code 2 (what was asked cannot work) or 1 (it failed), never a traceback; `PHLOEM_DEBUG=1` shows it. Options may
@@ -28,6 +28,7 @@ COMMANDS = (
     "bench",
     "plan",
     "inspect",
+    "top",
     "doctor",
 )  # each in the module of its name
 USAGE = 2
