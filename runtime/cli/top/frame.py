@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rich.text import Text
 
 from ..terminal import visible
 from .history import History
-from .sample import BETWEEN_TOKENS, FIRST_TOKEN, Sample
+from .sample import BETWEEN_TOKENS, FIRST_TOKEN, Branch, Sample
 
 LABEL = 16  # columns before a row's values
 MAX_COLUMNS = 120
@@ -128,14 +128,20 @@ def _details(sample: Sample, num_lines: int, width: int) -> list[Text]:
     if sample.branches is None:
         found = [_row("tree", ("not shown (servers with --enable-admin show it)", "dim"))]
     else:
-        found = [_row("tree", (f"{'blocks':>9}   {len(sample.branches)} branches, the largest first", "dim"))]
-        for branch in sample.branches[: max(0, room - 1)]:
-            nodes = f"{branch.num_nodes} nodes" if branch.num_nodes > 1 else "1 node"
-            text = (f"  {visible(branch.text)}", "green")
-            found.append(_row("", f"{branch.num_blocks:>9,}   {nodes}, used {branch.note} ago", text))
+        found = [_row("tree", (f"{'blocks':>9}   with all below, the largest", "dim"))]
+        for branch in _largest(sample.branches, room - 1):
+            text = (visible(branch.text), "green")
+            age = (f"  used {branch.note} ago", "dim")
+            found.append(_row("", f"{branch.num_blocks:>9,}   {'  ' * branch.depth}", text, age))
     if misses:
         found += [_row("last misses"), *misses]
     return found[:num_lines]
+
+
+def _largest(branches: Sequence[Branch], most: int) -> list[Branch]:
+    """The largest, in the order of the tree. Nothing is larger than what it is below, so no parent is missing."""
+    order = sorted(range(len(branches)), key=lambda index: (-branches[index].num_blocks, index))
+    return [branches[index] for index in sorted(order[: max(0, most)])]
 
 
 def _sparks(values: list[float]) -> str:

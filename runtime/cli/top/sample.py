@@ -20,7 +20,14 @@ TREE_SECONDS = 15.0
 FIRST_TOKEN, BETWEEN_TOKENS = "time_to_first_token_seconds", "inter_token_latency_seconds"
 _BUCKET = re.compile(rf'^phloem_({FIRST_TOKEN}|{BETWEEN_TOKENS})_bucket\{{le="([^"]+)"\}} (\S+)$', re.MULTILINE)
 _BRANCH = re.compile(r"^((?:│  |   )*)(?:├─|└─) ([\d,]+) blocks?(?: · (.*?))?(?:  (.*))?$")
-NEEDED = ("num_running", "num_waiting", "num_blocks", "block_size", "num_free_blocks", "num_cached_blocks")
+NEEDED: tuple[str, ...] = (
+    "num_running",
+    "num_waiting",
+    "num_blocks",
+    "block_size",
+    "num_free_blocks",
+    "num_cached_blocks",
+)
 NEEDED += ("num_evictable_blocks", "num_pinned_blocks", "prompt_tokens", "cached_tokens", "completion_tokens")
 
 
@@ -55,11 +62,10 @@ class Histogram:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """What begins with the same tokens right under a root of the tree: blocks of all of it, nodes, age and text of the
-    first."""
+    """A node of the tree with what is below it: blocks of all of it, depth under the root, age and text of the node."""
 
     num_blocks: int
-    num_nodes: int
+    depth: int
     note: str
     text: str
 
@@ -72,7 +78,7 @@ class Sample:
         at: seconds on a clock of this machine.
         numbers: the fields of `/statistics`.
         histograms: by name.
-        branches: of the tree, largest first; None: the server does not show them.
+        branches: of the tree, as it is drawn; None: the server does not show them.
         misses: sentences, newest first; None: the server does not tell.
     """
 
@@ -146,16 +152,13 @@ def read_histograms(metrics: str) -> dict[str, Histogram]:
 
 
 def read_branches(tree: str) -> list[Branch]:
-    """The branches of a drawn tree, largest first."""
+    """The nodes of a drawn tree, in its order."""
+    lines = [found for line in tree.splitlines() if (found := _BRANCH.match(line)) is not None]
     branches: list[Branch] = []
-    for line in tree.splitlines():
-        found = _BRANCH.match(line)
-        if found is None:
-            continue
-        depth, blocks = len(found[1]), int(found[2].replace(",", ""))
-        if depth:
-            first = branches.pop()
-            branches.append(Branch(first.num_blocks + blocks, first.num_nodes + 1, first.note, first.text))
-        else:
-            branches.append(Branch(blocks, 1, found[3] or "", found[4] or ""))
-    return sorted(branches, key=lambda branch: -branch.num_blocks)
+    below: dict[int, int] = {}  # blocks by depth, of subtrees whose parent comes next, from the end on
+    for found in reversed(lines):
+        depth = len(found[1]) // 3
+        num_blocks = int(found[2].replace(",", "")) + below.pop(depth + 1, 0)
+        below[depth] = below.get(depth, 0) + num_blocks
+        branches.append(Branch(num_blocks, depth, found[3] or "", found[4] or ""))
+    return branches[::-1]
