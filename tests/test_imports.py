@@ -39,7 +39,10 @@ def test_a_command_that_computes_nothing_loads_no_engine() -> None:
     commands = [
         ["--help"],
         ["--version"],
-        *[[name, "--help"] for name in ("serve", "chat", "generate", "extract", "bench", "plan", "inspect", "doctor")],
+        *[
+            [name, "--help"]
+            for name in ("serve", "chat", "generate", "extract", "bench", "plan", "inspect", "top", "doctor")
+        ],
         ["plan", "nano"],
         ["plan", "nano", "--memory", "24GiB", "--dtype", "bfloat16", "--kv-dtype", "fp8", "--json"],
         ["plan", "nano", "--device", "cpu", "--quantise", "int4"],
