@@ -28,7 +28,8 @@ def chat(
     """Talks to a model; /help says what can be done besides. Lines may also come from a pipe: one line, one turn."""
     from ...request import SamplingParams
     from .conversation import Conversation
-    from .session import Session, lines
+    from .dispatch import lines, talk
+    from .session import Session
 
     sampling = SamplingParams(max_tokens=max_tokens, temperature=temperature, top_p=top_p, seed=seed)
     with load_engine(model, settings) as engine:
@@ -36,10 +37,10 @@ def chat(
         if not (sys.stdin.isatty() and takes_escapes(sys.stdout)):
             from .plain_transcript import PlainTranscript
 
-            Session(conversation, PlainTranscript(), model, stats).run(lines())
+            talk(Session(conversation, PlainTranscript(), model, stats), lines())
             return
         from .input_line import InputLine
         from .transcript import Transcript
 
         session = Session(conversation, Transcript(), model, stats)
-        session.run(InputLine(session).lines())
+        talk(session, InputLine(session).lines())

@@ -1,19 +1,16 @@
-"""A session: lines come in, each a command or a message, and are dealt with until one ends it.
+"""A session: what is known between two lines, and what becomes of a message.
 
-What goes wrong in a line is said, and the session goes on; a message that was not answered is offered again. Knows
-neither prompt_toolkit nor rich.
+A message that was not answered is offered again. Knows neither prompt_toolkit nor rich, and no command.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Protocol
 
-from ....errors import ConfigError, RequestError
+from ....errors import RequestError
 from ..sampling import usage_line
-from .commands import find
 from .conversation import Conversation, Piece
 from .explanation import Run
 
@@ -58,29 +55,6 @@ class Session:
         self.has_ended = False
         self._stats = stats
 
-    def run(self, lines: Iterator[str]) -> None:
-        """Takes lines until there are none, or one ends the session."""
-        if sys.stdin.isatty():
-            self.view.note(f"{self.model}: /help says what can be done besides, /exit leaves")
-        for line in lines:
-            self.take(line)
-            if self.has_ended:
-                return
-
-    def take(self, line: str) -> None:
-        """Deals with one line: a command begins with a slash, everything else is a message."""
-        if not line.startswith("/"):
-            if line.strip():
-                self.ask(line.strip())
-            return
-        try:
-            command, argument = find(line)
-            command.run(self, argument)
-        except (ConfigError, RequestError) as error:
-            self.view.error(" ".join(str(error).split()))
-        except KeyboardInterrupt:
-            self.view.note("(interrupted)")
-
     def ask(self, text: str) -> None:
         """Sends a message and shows its answer."""
         conversation, before = self.conversation, self.conversation.last
@@ -101,12 +75,3 @@ class Session:
             self.view.note("(interrupted; what was said stays in the conversation)")
         if self._stats and conversation.last is not None:
             self.view.note(usage_line(conversation.last.usage, conversation.last.seconds))
-
-
-def lines() -> Iterator[str]:
-    """Lines of stdin until its end; Ctrl-C at the prompt ends it too."""
-    while True:
-        try:
-            yield input("> " if sys.stdin.isatty() else "")
-        except (EOFError, KeyboardInterrupt):
-            return

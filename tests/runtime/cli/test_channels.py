@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from phloem.runtime.cli.chat.dispatch import talk
+
 from .scripted import ScriptedEngine, plain_session
 
 REPLY = ["<|channel|>", "analysis", "<|message|>", "Hm", ".", "<|end|>"]
@@ -22,7 +24,7 @@ ENGINES = {
 @pytest.mark.parametrize("case", ENGINES)
 def test_reasoning_goes_elsewhere(capsys: pytest.CaptureFixture[str], case: str) -> None:
     engine = ENGINES[case]
-    plain_session(engine).run(iter(["Hello", "And?"]))
+    talk(plain_session(engine), iter(["Hello", "And?"]))
     shown = capsys.readouterr()
     assert shown.out == "Good day.\n" * 2
     assert "Hm." in shown.err
@@ -31,6 +33,6 @@ def test_reasoning_goes_elsewhere(capsys: pytest.CaptureFixture[str], case: str)
 
 def test_what_others_write_is_shown_as_it_stands(capsys: pytest.CaptureFixture[str]) -> None:
     engine = ScriptedEngine(REPLY, [])
-    plain_session(engine).run(iter(["Hello"]))
+    talk(plain_session(engine), iter(["Hello"]))
     shown = capsys.readouterr()
     assert (shown.out, shown.err) == ("analysisHm.assistantfinalGood day.\n", "")

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from phloem.errors import ConfigError, RequestError
 from phloem.runtime.cli.chat import files
 from phloem.runtime.cli.chat.conversation import Conversation, Message, Piece
+from phloem.runtime.cli.chat.dispatch import take
 from phloem.runtime.cli.chat.plain_transcript import PlainTranscript
 from phloem.runtime.cli.chat.session import Session
 from phloem.runtime.engine.engine import Engine
@@ -62,7 +63,7 @@ def test_the_engine_gets_the_messages_of_a_plain_list(
             if turn == "cut":
                 engine.at = lambda index, stop=value: _interrupt(index) if index == stop else None  # type: ignore[misc]
             engine.fails_after = value if turn == "fail" else None
-            session.take(text)
+            take(session, text)
             assert engine.asked[sent:] == [[*oracle, {"role": "user", "content": text}]]
             answer = "".join(REPLY if turn == "ask" else REPLY[:value])
             if turn == "ask" or (turn == "cut" and value):
@@ -70,41 +71,41 @@ def test_the_engine_gets_the_messages_of_a_plain_list(
             else:
                 assert session.draft == text  # nothing that was typed is lost
         elif turn == "retry" and questions:
-            session.take("/retry")
+            take(session, "/retry")
             assert engine.asked[sent:] == [oracle[: questions[-1] + 1]]
             oracle = oracle[: questions[-1]] + _said(oracle[questions[-1]]["content"], "".join(REPLY))
         elif turn == "edit" and value <= len(questions):
-            session.take(f"/edit {value}")
+            take(session, f"/edit {value}")
             assert session.draft == oracle[questions[value - 1]]["content"]
-            session.take(text)
+            take(session, text)
             oracle = oracle[: questions[value - 1]]
             assert engine.asked[sent:] == [[*oracle, {"role": "user", "content": text}]]
             oracle += _said(text, "".join(REPLY))
         elif turn == "reset":
-            session.take("/reset")
+            take(session, "/reset")
             oracle = []
         elif turn == "file" and oracle:
             file.unlink(missing_ok=True)
-            session.take(f"/save {file}")
-            session.take("/reset")
-            session.take(f"/load {file}")
+            take(session, f"/save {file}")
+            take(session, "/reset")
+            take(session, f"/load {file}")
         assert session.conversation.messages == oracle
 
 
 def test_a_saved_conversation_is_the_same_when_loaded(tmp_path: Path) -> None:
     session = plain_session(ScriptedEngine(REPLY))
-    session.take("/system Be brief, “please”.\n")
-    session.take("Grüße\n\n\ta \\ b \u2028 c")
+    take(session, "/system Be brief, “please”.\n")
+    take(session, "Grüße\n\n\ta \\ b \u2028 c")
     before = session.conversation.with_system(session.conversation.messages)
-    session.take(f"/save {tmp_path / 'a.json'}")
+    take(session, f"/save {tmp_path / 'a.json'}")
     data = json.loads((tmp_path / "a.json").read_text("utf-8"))
     assert data == {"model": "scripted", "messages": before}
-    session.take(f"/save {tmp_path / 'a.json'}")  # a conversation may be overwritten
-    session.take("/system")
-    session.take(f"/load {tmp_path / 'a.json'}")
+    take(session, f"/save {tmp_path / 'a.json'}")  # a conversation may be overwritten
+    take(session, "/system")
+    take(session, f"/load {tmp_path / 'a.json'}")
     assert session.conversation.with_system(session.conversation.messages) == before
     (tmp_path / "list.json").write_text(json.dumps([*before, {"role": "user", "content": "And?"}]))
-    session.take(f"/load {tmp_path / 'list.json'}")
+    take(session, f"/load {tmp_path / 'list.json'}")
     assert session.draft == "And?" and session.conversation.with_system(session.conversation.messages) == before
 
 
@@ -146,11 +147,11 @@ def test_files_that_cannot_be_used_are_refused(tmp_path: Path, monkeypatch: pyte
 def test_commands_that_cannot_be_done_say_so_and_change_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     session = plain_session(ScriptedEngine(REPLY))
     for line in ("/retry", "/edit", "/explain", "/save", "/load", "/save x.json", "/what", "/exit now"):
-        session.take(line)
+        take(session, line)
         assert capsys.readouterr().err.startswith(f"error: {line.split()[0]}"), line
-    session.take("Hello")
+    take(session, "Hello")
     for line in ("/edit 0", "/edit 2", "/edit x", "/edit ٣", f"/edit {'9' * 5000}"):
-        session.take(line)
+        take(session, line)
         assert "give the number of a message, 1 to 1" in capsys.readouterr().err
     assert session.num_kept is None and session.draft == "" and not session.has_ended
 
@@ -162,25 +163,25 @@ def test_a_fork_computes_nothing_again_and_a_constraint_holds(
         conversation = Conversation(engine, SamplingParams(max_tokens=40))
         session = Session(conversation, PlainTranscript(), "nano", stats=True)
         for line in ("Hello", "Who are you?", "/retry", "/edit 2"):
-            session.take(line)
+            take(session, line)
         answered = conversation.messages
-        session.take(session.draft)
+        take(session, session.draft)
         assert conversation.messages == answered
         assert conversation.last is not None
         usage = conversation.last.usage
         assert usage.cached_tokens == usage.prompt_tokens - 1  # the last one is computed for what follows it
         capsys.readouterr()
-        session.take("/explain")
+        take(session, "/explain")
         err = capsys.readouterr().err
         assert f"{usage.cached_tokens} cached, 1 computed" in err and "All of the prompt was cached" in err
         assert f"{usage.jumped_tokens} jumped" in err and answered[-1]["content"] in re.sub("[‹›]", "", err)
-        session.take("/tree")
+        take(session, "/tree")
         assert "blocks of 16 tokens are in use\nnamespace ''" in capsys.readouterr().err
-        session.take("/regex [0-9]{3}")
-        session.take("How many?")
+        take(session, "/regex [0-9]{3}")
+        take(session, "How many?")
         assert re.fullmatch("[0-9]{3}", conversation.messages[-1]["content"])
-        session.take(f"/schema {schema}")
-        session.take("Ada is 36.")
+        take(session, f"/schema {schema}")
+        take(session, "Ada is 36.")
         assert set(json.loads(conversation.messages[-1]["content"])) == {"name", "age"}
         capsys.readouterr()
         held = conversation.constraint
@@ -189,9 +190,9 @@ def test_a_fork_computes_nothing_again_and_a_constraint_holds(
             ('/schema {"type": "bogus"}', "error: /schema: /type: "),
             (f"/schema {tmp_path}/none.json", f"error: /schema {tmp_path}/none.json: no such file"),
         ):
-            session.take(line)
+            take(session, line)
             assert words in capsys.readouterr().err and conversation.constraint is held
-        session.take("/schema")
+        take(session, "/schema")
         assert conversation.constraint is None
 
 
@@ -206,7 +207,7 @@ class Interrupted(PlainTranscript):
 def test_an_answer_that_is_left_is_cut_there() -> None:
     engine = ScriptedEngine(REPLY)
     session = plain_session(engine, Interrupted())
-    session.take("Hello")
+    take(session, "Hello")
     assert session.conversation.messages == _said("Hello", "It ")
     assert session.conversation.last is not None and session.conversation.last.is_cut
 

@@ -25,6 +25,7 @@ from rich.console import Console
 
 from phloem.runtime.cli.chat import input_line
 from phloem.runtime.cli.chat.commands import COMMANDS
+from phloem.runtime.cli.chat.dispatch import take, talk
 from phloem.runtime.cli.chat.input_line import InputLine, LineCompleter, history_file, history_in
 from phloem.runtime.cli.chat.markdown import num_finished
 from phloem.runtime.cli.chat.transcript import LITERAL, MARKDOWN, GrowingText, Transcript
@@ -43,7 +44,7 @@ def typed(keys: str, history: Path, engine: ScriptedEngine | None = None) -> lis
     session = plain_session(engine)
     with create_pipe_input() as keyboard:
         keyboard.send_text(keys + CTRL_D)
-        session.run(InputLine(session, history, keyboard, DummyOutput()).lines())
+        talk(session, InputLine(session, history, keyboard, DummyOutput()).lines())
     return [messages[-1]["content"] for messages in engine.asked]
 
 
@@ -90,7 +91,7 @@ def test_commands_files_and_numbers_are_completed(tmp_path: Path, monkeypatch: p
     monkeypatch.chdir(tmp_path)
     (tmp_path / "person.json").write_text("{}")
     session = plain_session(ScriptedEngine(REPLY))
-    session.take("Hello")
+    take(session, "Hello")
     completer = LineCompleter(session)
 
     def completed(text: str) -> list[str]:
@@ -105,7 +106,7 @@ def test_commands_files_and_numbers_are_completed(tmp_path: Path, monkeypatch: p
 
 
 def test_the_help_fits_eighty_columns(capsys: pytest.CaptureFixture[str]) -> None:
-    plain_session(ScriptedEngine(REPLY)).take("/help")
+    take(plain_session(ScriptedEngine(REPLY)), "/help")
     shown = capsys.readouterr().err
     assert all(len(line) <= 80 for line in shown.splitlines()) and all(name in shown for name in COMMANDS)
 
