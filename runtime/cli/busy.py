@@ -23,14 +23,14 @@ def busy(text: str) -> Iterator[Report]:
     """Shows `text`, and how long it takes, until the block ends; the block may report how far it is."""
     if takes_escapes(sys.stderr):
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-        columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(20), MofNCompleteColumn())
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(20), TextColumn("{task.fields[done]}"))
         with Progress(
             *columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True, redirect_stdout=False
         ) as progress:
-            task = progress.add_task(text, total=None)
-            yield lambda done, total: progress.update(task, completed=done, total=total)
+            task = progress.add_task(text, total=None, done="")
+            yield lambda done, total: progress.update(task, completed=done, total=total, done=f"{done}/{total}")
         return
     timer = threading.Timer(PATIENCE, lambda: print(f"{text} …", file=sys.stderr, flush=True))
     timer.daemon = True

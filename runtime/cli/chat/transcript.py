@@ -3,7 +3,7 @@
 An answer is shown in two parts::
 
     finished blocks    printed once, and never touched again
-    the last block     drawn anew as it grows, at most `FRAMES` times a second; its last lines, if it is long
+    the last block     drawn anew as it grows, at most `FRAMES` times a second, a long one less often; its last lines
 
 so what has scrolled by stays as it was, and nothing flickers. Control characters of a model are shown, not obeyed. Keys
 that are pressed while an answer comes are for the next line.
@@ -28,6 +28,7 @@ from .explanation import Run
 from .markdown import AnswerMarkdown, num_finished
 
 FRAMES = 15.0
+REST = 9.0  # a frame is followed by so many times as long without one: what is left of the processor is the engine's
 MAX_COLUMNS = 100  # longer lines are hard to read
 
 
@@ -113,7 +114,7 @@ class GrowingText:
         self._form = form
         self._rest = ""
         self._gap = ""  # before what comes next: nothing before the first part
-        self._shown_at = 0.0
+        self._due_at = 0.0
         self._live = Live(console=console, auto_refresh=False, transient=True, redirect_stdout=False)
 
     def __enter__(self) -> GrowingText:
@@ -123,17 +124,18 @@ class GrowingText:
     def push(self, text: str) -> None:
         """Adds text, and shows it if the last frame is old enough."""
         self._rest += visible(text)
-        now = time.monotonic()
-        if now - self._shown_at < 1 / FRAMES:
+        begin = time.monotonic()
+        if begin < self._due_at:
             return
-        self._shown_at = now
-        if end := self._form.num_finished(self._rest):
-            finished, self._rest = self._rest[:end], self._rest[end:]
+        if length := self._form.num_finished(self._rest):
+            finished, self._rest = self._rest[:length], self._rest[length:]
             self._live.update(Text(""))
             self._print(finished)
         last = Block(self._form.render(self._rest), most=max(1, self._console.size.height - 3))
         gap = [Text()] if self._gap else []
         self._live.update(Group(*gap, Constrain(last, MAX_COLUMNS)), refresh=True)
+        end = time.monotonic()
+        self._due_at = end + max(1 / FRAMES, REST * (end - begin))
 
     def __exit__(self, *_: object) -> None:
         self._live.stop()

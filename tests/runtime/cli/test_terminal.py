@@ -130,7 +130,7 @@ def rendered(pieces: list[str], *, literal: bool = False, width: int = 60) -> st
     console = Console(file=out, width=width, height=20, color_system=None)
     with GrowingText(console, LITERAL if literal else MARKDOWN) as growing:
         for piece in pieces:
-            growing._shown_at = 0.0  # every piece is a frame
+            growing._due_at = 0.0  # every piece is a frame
             growing.push(piece)
     return out.getvalue()
 
