@@ -14,6 +14,7 @@ from ..running_server import RunningServer
 from ..terminal import keys, takes_escapes
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.text import Text
 
     from .history import History
@@ -38,23 +39,22 @@ def top(
 
     poller = Poller(RunningServer(url, api_key, "URL", TIMEOUT))
     history = History(poller.poll())
-    if once:
-        from rich.console import Console
+    from rich.console import Console
 
+    console = Console(highlight=False)
+    if once:
         time.sleep(interval)
         history.add(poller.poll())
-        console = Console(highlight=False)
         console.print(_frame(history, poller, url, (console.width, 50), ""), crop=True)
         return
-    _watch(history, poller, url, interval)
+    watch(history, poller, url, interval, console)
 
 
-def _watch(history: History, poller: Poller, url: str, interval: float) -> None:
+def watch(history: History, poller: Poller, url: str, interval: float, console: Console) -> None:
     """Draws until `q`. A server that does not answer is asked again."""
-    from rich.console import Console
     from rich.live import Live
 
-    console, fault = Console(highlight=False), ""
+    fault = ""
     with keys(by_line=False), Live(console=console, auto_refresh=False, screen=True) as live:
         while True:
             live.update(_frame(history, poller, url, console.size, fault), refresh=True)
@@ -82,6 +82,6 @@ def _quits(seconds: float) -> bool:
     while (left := end - time.monotonic()) > 0:
         if select.select([sys.stdin], [], [], left)[0]:
             pressed = os.read(sys.stdin.fileno(), 64)
-            if not pressed or pressed[:1] in (b"q", b"Q"):
+            if not pressed or b"q" in pressed.lower():
                 return True
     return False

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import bisect
+import io
+import os
+import pty
+import sys
+import termios
 from typing import Any
 
 import pytest
@@ -10,9 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client import Histogram as Recorded
+from rich.console import Console
 
 from phloem.errors import ConfigError
 from phloem.radix import RadixTree, pack
+from phloem.runtime.cli.top.command import watch
 from phloem.runtime.cli.top.frame import frame, pool_parts
 from phloem.runtime.cli.top.history import WINDOW_SECONDS, History
 from phloem.runtime.cli.top.sample import (
@@ -169,3 +176,29 @@ def test_a_poll_asks_for_no_more_than_it_needs() -> None:
 def test_another_server_is_refused(answers: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="this is not what a phloem server answers"):
         Poller(ScriptedServer(**answers)).poll()  # type: ignore[arg-type]
+
+
+def test_q_ends_it_and_a_server_that_is_away_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    keyboard, terminal = pty.openpty()
+    poller = Poller(ScriptedServer())  # type: ignore[arg-type]
+    history = History(poller.poll())
+    num_polls = 0
+
+    def poll() -> Sample:
+        nonlocal num_polls
+        num_polls += 1
+        if num_polls == 1:
+            raise ConfigError("it has gone")
+        os.write(keyboard, b"xq")
+        return _sample(history.last.at + 1, completion_tokens=7)
+
+    monkeypatch.setattr(poller, "poll", poll)
+    with open(terminal) as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        before = termios.tcgetattr(terminal)
+        console = Console(file=io.StringIO(), force_terminal=True, width=80, height=24)
+        watch(history, poller, "http://127.0.0.1:8000", 0.1, console)
+        assert termios.tcgetattr(terminal) == before
+    os.close(keyboard)
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    assert num_polls == 2 and shown.index("it has gone") < shown.rindex("q quits")
