@@ -17,13 +17,17 @@ from rich.markdown import Heading, Markdown
 _PARSER = MarkdownIt().enable("strikethrough").enable("table")  # as rich reads it
 
 
-def num_finished(text: str) -> int:
-    """Characters of `text` that are finished blocks, with the blank lines after them."""
-    lines = re.findall(".*\n", text)  # as the parser counts them
-    begins = [
-        token.map[0] for token in _PARSER.parse("".join(lines)) if token.level == 0 and token.nesting >= 0 and token.map
-    ]
-    return sum(map(len, lines[: begins[-1]])) if len(begins) > 1 else 0
+def blocks(text: str) -> list[str]:
+    """The blocks of a text, each with the blank lines after it; together they are the text."""
+    lines = re.findall(".*\n|.+", text)  # as the parser counts them
+    begins = [token.map[0] for token in _PARSER.parse(text) if token.level == 0 and token.nesting >= 0 and token.map]
+    ends = [*begins[1:], len(lines)]
+    return ["".join(lines[begin:end]) for begin, end in zip([0, *begins[1:]], ends, strict=True)] if text else []
+
+
+def finished_blocks(text: str) -> list[str]:
+    """Those at the beginning of a growing text that can no longer change."""
+    return blocks(text[: text.rfind("\n") + 1])[:-1]
 
 
 class LeftHeading(Heading):

@@ -25,7 +25,7 @@ from ...server.formats.events import Reasoning
 from ..terminal import keys, visible
 from .conversation import Piece
 from .explanation import Run
-from .markdown import AnswerMarkdown, num_finished
+from .markdown import AnswerMarkdown, blocks, finished_blocks
 
 FRAMES = 15.0
 REST = 9.0  # a frame is followed by so many times as long without one: what is left of the processor is the engine's
@@ -87,23 +87,29 @@ class Form:
     """How a text is shown.
 
     Attributes:
-        num_finished: how many of its characters can no longer change, while it grows.
+        finished: its parts that can no longer change, while it grows.
+        parts: all of them, at its end.
         render: makes of a part what is shown.
         gap: what stands between two parts.
     """
 
-    num_finished: Callable[[str], int]
+    finished: Callable[[str], list[str]]
+    parts: Callable[[str], list[str]]
     render: Callable[[str], RenderableType]
     gap: str
 
 
-def _num_lines(text: str) -> int:
-    return text.rfind("\n") + 1
+def _lines(text: str) -> list[str]:
+    return [text] if text else []
 
 
-MARKDOWN = Form(num_finished, lambda text: Block(AnswerMarkdown(text)), "\n")
-LITERAL = Form(_num_lines, lambda text: Text(text.removesuffix("\n")), "")
-REASONING = Form(_num_lines, lambda text: Text(text.removesuffix("\n"), "dim italic"), "")
+def _whole_lines(text: str) -> list[str]:
+    return _lines(text[: text.rfind("\n") + 1])
+
+
+MARKDOWN = Form(finished_blocks, blocks, lambda text: Block(AnswerMarkdown(text)), "\n")
+LITERAL = Form(_whole_lines, _lines, lambda text: Text(text.removesuffix("\n")), "")
+REASONING = Form(_whole_lines, _lines, lambda text: Text(text.removesuffix("\n"), "dim italic"), "")
 
 
 class GrowingText:
@@ -127,8 +133,8 @@ class GrowingText:
         begin = time.monotonic()
         if begin < self._due_at:
             return
-        if length := self._form.num_finished(self._rest):
-            finished, self._rest = self._rest[:length], self._rest[length:]
+        if finished := self._form.finished(self._rest):
+            self._rest = self._rest[sum(map(len, finished)) :]
             self._live.update(Text(""))
             self._print(finished)
         last = Block(self._form.render(self._rest), most=max(1, self._console.size.height - 3))
@@ -139,13 +145,14 @@ class GrowingText:
 
     def __exit__(self, *_: object) -> None:
         self._live.stop()
-        self._print(self._rest)
+        self._print(self._form.parts(self._rest))
 
-    def _print(self, text: str) -> None:
-        if text.strip() or (text and not self._form.gap):
-            self._console.print(self._gap, end="")
-            self._console.print(Constrain(self._form.render(text), MAX_COLUMNS))
-            self._gap = self._form.gap
+    def _print(self, parts: list[str]) -> None:
+        for part in parts:
+            if part.strip() or not self._form.gap:
+                self._console.print(self._gap, end="")
+                self._console.print(Constrain(self._form.render(part), MAX_COLUMNS))
+                self._gap = self._form.gap
 
 
 class Block:

@@ -27,7 +27,7 @@ from phloem.runtime.cli.chat import input_line
 from phloem.runtime.cli.chat.commands import COMMANDS
 from phloem.runtime.cli.chat.dispatch import take, talk
 from phloem.runtime.cli.chat.input_line import InputLine, LineCompleter, history_file, history_in
-from phloem.runtime.cli.chat.markdown import num_finished
+from phloem.runtime.cli.chat.markdown import blocks, finished_blocks
 from phloem.runtime.cli.chat.transcript import LITERAL, MARKDOWN, GrowingText, Transcript
 from phloem.runtime.cli.terminal import visible
 from phloem.runtime.server.formats.events import Content, Reasoning
@@ -149,9 +149,10 @@ def test_markdown_looks_the_same_in_pieces_as_block_by_block(blocks: list[str], 
 
 @given(st.text(st.sampled_from("ab\n#*- `|1."), max_size=40), st.text(st.sampled_from("ab\n#*- `|1."), max_size=20))
 def test_finished_blocks_do_not_change(text: str, more: str) -> None:
-    end = num_finished(text)
-    assert text[:end] == "" or text[:end].endswith("\n")
-    assert num_finished(text + more) >= end
+    assert "".join(blocks(text)) == text
+    finished = finished_blocks(text)
+    assert text.startswith("".join(finished)) and finished_blocks(text + more)[: len(finished)] == finished
+    assert blocks(text + more)[: len(finished)] == finished
 
 
 def test_literal_text_is_shown_as_it_stands() -> None:
