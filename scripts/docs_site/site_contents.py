@@ -35,6 +35,7 @@ SECTIONS = {
         "python-types",
         "program",
         "server",
+        "terminal",
         "models",
         "constraint-engine",
         "scaling",
