@@ -18,7 +18,7 @@ from ....fsm.look import Explanation, Stepping
 from ....fsm.vocabulary.vocabulary import token_ids_of
 from ...constrain import spec as constraint_spec
 from ...constrain.spec import ConstraintSpec
-from ...explain import explain, refusal
+from ...explain import explain_with, refusal
 from ..constraints import structural_tag_of
 from ..errors import ApiError, api_error, invalid
 from ..protocol import Body
@@ -66,16 +66,12 @@ def _looked_at(engine: Engine, body: ConstraintRequest, extra_keys: constraint_s
     try:
         spec = _spec(body, extra_keys)
     except RequestError as error:
-        raise api_error(error, param="source") from error
+        raise _refused(error, ConstraintSpec(body.kind, body.source)) from error
     try:
         engine.request_factory.compile(spec)
-        found = explain(spec, tokenizer=engine.tokenizer, text=body.text)
-    except ConstraintError as error:
-        why, answer = refusal(error, spec), api_error(error, param="source")
-        answer.details = {"reason": why.reason, "part": why.part, "remedy": why.remedy}
-        raise answer from error
+        found = explain_with(engine.compiler.vocabulary, engine.tokenizer.json_whitespace, spec, body.text)
     except RequestError as error:
-        raise api_error(error, param="source") from error
+        raise _refused(error, spec) from error
     valid = _valid(found.steps)
     place = _Place(engine, spec, valid)
     return {
@@ -94,6 +90,16 @@ def _looked_at(engine: Engine, body: ConstraintRequest, extra_keys: constraint_s
         "steps": None if found.steps is None else _steps(found, found.steps, valid),
         "next": {"count": len(place.allowed), "tokens": place.tokens},
     }
+
+
+def _refused(error: RequestError, spec: ConstraintSpec) -> ApiError:
+    """The error with what stands at its place and what to do about it, as far as that is known."""
+    answer = api_error(error, param="source")
+    if isinstance(error, ConstraintError):
+        with suppress(ValueError, TypeError):  # a source that is no JSON
+            why = refusal(error, spec)
+            answer.details = {"reason": why.reason, "part": why.part, "remedy": why.remedy}
+    return answer
 
 
 def _spec(body: ConstraintRequest, extra_keys: constraint_spec.ExtraKeys) -> ConstraintSpec:
