@@ -108,7 +108,7 @@ class Gate:
             if self._recent is not None:
                 route = getattr(scope.get("route"), "path", None)
                 self._recent.end(request_id, route, status, is_read_only=method in ("GET", "HEAD"))
-            level = logging.DEBUG if status == 200 and scope["path"] in PROBED_PATHS else logging.INFO
+            level = logging.DEBUG if status in (200, 204, 304) and scope["path"] in PROBED_PATHS else logging.INFO
             if scope["path"] not in PROBED_PATHS:
                 record.close(method, getattr(scope.get("route"), "path", None), status, request_id)
             sent_id = f" client_id={shown_id!r}" if shown_id != request_id else ""

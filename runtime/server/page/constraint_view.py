@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -32,6 +33,7 @@ MAX_TEXT = 20_000  # characters that are gone through
 MAX_TOKENS = 200
 MAX_LISTED = 200  # keywords
 SHOWN_BYTES = 2000
+MAX_SPELT = 16  # bytes of a token that a text is spelt in
 
 
 class ConstraintRequest(Body):
@@ -88,7 +90,7 @@ def _looked_at(engine: Engine, body: ConstraintRequest, extra_keys: constraint_s
         "first_mask_us": round(1000 * found.timings.first_mask, 1),
         "mask_us": round(found.masks.cold_median, 1),
         "steps": None if found.steps is None else _steps(found, found.steps, valid),
-        "next": {"count": len(place.allowed), "tokens": place.tokens},
+        "next": {"count": len(place.allowed), "tokens": place.tokens} if place.is_known else None,
     }
 
 
@@ -155,19 +157,35 @@ def _sentence(steps: Stepping, valid: str) -> str:
 class _Place:
     """Where a text ends in a constraint: what must come next, and which tokens may.
 
-    The text is taken as the tokenizer spells it; where it does not spell these very bytes, nothing is known there.
+    Masks know bytes, so it does not matter in which tokens the text is spelt.
+
+    Attributes:
+        is_known: False if the vocabulary has no tokens for the text, or the constraint is too large to go there.
     """
 
     def __init__(self, engine: Engine, spec: ConstraintSpec, text: str) -> None:
-        self.forced, self.allowed, self.tokens = "", list[int](), list[dict[str, Any]]()
-        tokenizer = engine.tokenizer
+        self.is_known, self.forced, self.allowed = False, "", list[int]()
+        vocabulary = engine.compiler.vocabulary
         cursor = engine.request_factory.compile(spec).cursor()
-        token_ids = tokenizer.encode(text) if text else []
-        if b"".join(map(tokenizer.token_bytes, token_ids)) != text.encode():
-            return
         with suppress(ConstraintError):
-            if not all(cursor.advance(token_id) for token_id in token_ids):
-                return
-            self.allowed = token_ids_of(cursor.row())
-            self.forced = cursor.forced_bytes()[:SHOWN_BYTES].decode(errors="replace")
-        self.tokens = [{"id": one, "text": tokenizer.token_text(one)} for one in self.allowed[:MAX_TOKENS]]
+            token_ids = _spelt(vocabulary.tokens, text.encode(errors="surrogatepass"))
+            if token_ids is not None and all(cursor.advance(token_id) for token_id in token_ids):
+                self.allowed = token_ids_of(cursor.row())
+                self.forced = cursor.forced_bytes()[:SHOWN_BYTES].decode(errors="replace")
+                self.is_known = True
+        spell = engine.tokenizer.token_text
+        self.tokens = [{"id": one, "text": spell(one)} for one in self.allowed[:MAX_TOKENS]]
+
+
+def _spelt(tokens: Sequence[bytes], text: bytes) -> list[int] | None:
+    """Tokens that spell a text, the longest first; None if one of its bytes begins no token."""
+    ids = {token: token_id for token_id, token in enumerate(tokens) if 0 < len(token) <= MAX_SPELT}
+    found, at = list[int](), 0
+    while at < len(text):
+        lengths = range(min(MAX_SPELT, len(text) - at), 0, -1)
+        length = next((length for length in lengths if text[at : at + length] in ids), 0)
+        if not length:
+            return None
+        found.append(ids[text[at : at + length]])
+        at += length
+    return found

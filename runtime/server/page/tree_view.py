@@ -2,7 +2,7 @@
 
 ::
 
-    step thread   columns of all nodes, in compiled code; an object per request    2 to 4 ms with 20,000 nodes
+    step thread   columns of all nodes, in compiled code; an object per request    4 ms with 20,000 nodes
     worker        the header, JSON; ids, parents and pins of one node; its text
 
 A snapshot is sent again until it is `SHARE` times as old as it took to make, so that however many look at the tree, the
