@@ -60,6 +60,7 @@ COUNTS = {
     "num_evictable_blocks",
     "num_leased_blocks",
     "num_pinned_blocks",
+    "pins",
     "num_pins",
     "statistics",
 }
