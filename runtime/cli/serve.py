@@ -100,7 +100,13 @@ def serve(
         numbers = (replicas, prefill_replicas)
         _serve_replicas(numbers, fetched(model), settings, server_settings, host, port, sampling_defaults)
         return
+    server_settings = with_page(server_settings, host)
     _serve_one(model, settings, server_settings, host, port, sampling_defaults, log_level, warms_up=warm_up)
+
+
+def with_page(settings: ServerSettings, host: str) -> ServerSettings:
+    """The same, where it is not said whether there is a page: only for callers on this machine."""
+    return settings if settings.page is not None else replace(settings, page=host in LOOPBACK)
 
 
 def _serve_one(
@@ -140,6 +146,8 @@ def _serve_one(
             num_blocks = engine.statistics().num_blocks
             place = f"{url_of(bound)}/v1 ({num_blocks} KV blocks)"
             typer.echo(f"phloem serves {server_settings.model_name} on {place}", err=True)
+            if server_settings.page:
+                typer.echo(f"its live page is at {url_of(bound)}/", err=True)
             if not server_settings.api_keys and host not in LOOPBACK:
                 typer.echo(f"warning: {host} can be reached from outside, and no --api-key is set", err=True)
             server_of(app, log_level=log_level, access_log=log_level == "debug").run(sockets=[bound])
@@ -166,6 +174,7 @@ def _serve_replicas(
     one_engines = (
         ("--enable-admin", server_settings.admin),
         ("--enable-adapter-loading", server_settings.adapter_loading),
+        ("--page", server_settings.page),
     )
     for name, given in one_engines:
         if given:
