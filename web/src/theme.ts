@@ -1,0 +1,36 @@
+// Light or dark: the reader's choice, or the system's; and colours for canvases.
+
+import { Store } from "./store.ts";
+
+export type Theme = "auto" | "light" | "dark";
+
+const KEY = "phloem.theme";
+
+export const theme = new Store<Theme>("auto");
+
+export function setTheme(choice: Theme): void {
+  localStorage.setItem(KEY, choice);
+  document.documentElement.dataset.theme = choice;
+  theme.set(choice);
+}
+
+/** Applies the stored choice; tells the store's watchers when the system's changes. */
+export function startTheme(): void {
+  const stored = localStorage.getItem(KEY);
+  setTheme(stored === "light" || stored === "dark" ? stored : "auto");
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => theme.tell());
+}
+
+/** The custom property `name` ("--accent") as a colour that canvases take, in the theme of now. */
+export function colourOf(name: string): string {
+  const probe = document.createElement("span");
+  probe.style.color = `var(${name})`;
+  document.body.append(probe);
+  const colour = getComputedStyle(probe).color;
+  probe.remove();
+  return colour;
+}
+
+export function prefersLessMotion(): boolean {
+  return matchMedia("(prefers-reduced-motion: reduce)").matches;
+}
