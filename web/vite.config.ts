@@ -1,6 +1,6 @@
 import { fileURLToPath } from "node:url";
 import { defineConfig } from "vite";
-import { committedFiles } from "./build/committed_files.ts";
+import { committedFiles } from "./plugins/committed_files.ts";
 
 const folder = fileURLToPath(new URL(".", import.meta.url));
 const server = process.env.PHLOEM_URL ?? "http://127.0.0.1:8000";
