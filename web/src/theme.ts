@@ -34,3 +34,8 @@ export function colourOf(name: string): string {
 export function prefersLessMotion(): boolean {
   return matchMedia("(prefers-reduced-motion: reduce)").matches;
 }
+
+/** True where a finger is the main pointer, so that Enter means a new line and no keyboard is opened unasked. */
+export function prefersTouch(): boolean {
+  return matchMedia("(pointer: coarse)").matches;
+}
