@@ -28,6 +28,7 @@ export function Thread({ chats, settings }: { chats: ChatStore; settings: TokenS
     <section
       class="thread"
       ref={box}
+      // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls can be reached by the keyboard
       tabIndex={0}
       aria-label="Conversation"
       onScroll={({ currentTarget: { scrollHeight, scrollTop, clientHeight } }) => {
@@ -43,14 +44,13 @@ export function Thread({ chats, settings }: { chats: ChatStore; settings: TokenS
         )}
         {path.map((turn) => {
           const key = `${conversation.id} ${turn.id}`;
-          switch (turn.role) {
-            case "user":
-              return <UserTurnView key={key} chats={chats} turn={turn} />;
-            case "tools":
-              return <ToolsTurnView key={key} turn={turn} />;
-            case "reply":
-              return <ReplyTurn key={key} chats={chats} reply={turn} settings={settings} isLast={turn === last} />;
+          if (turn.role === "user") {
+            return <UserTurnView key={key} chats={chats} turn={turn} />;
           }
+          if (turn.role === "tools") {
+            return <ToolsTurnView key={key} turn={turn} />;
+          }
+          return <ReplyTurn key={key} chats={chats} reply={turn} settings={settings} isLast={turn === last} />;
         })}
       </div>
     </section>

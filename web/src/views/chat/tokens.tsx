@@ -104,6 +104,7 @@ export function Tokens({ label, tokens }: TokensProps) {
   const token = told && tokens[told.place];
   return (
     <div class="tokens-frame">
+      {/* biome-ignore lint/a11y/useKeyWithMouseEvents: focusin is what bubbles */}
       <div
         ref={list}
         class="tokens"
