@@ -1,4 +1,4 @@
-"""The files of the page: read once, answered with headers that let the page load nothing else and run nothing inline."""
+"""The files of the page: read once, answered with headers that let it load nothing else and run nothing inline."""
 
 from __future__ import annotations
 
