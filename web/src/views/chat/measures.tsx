@@ -17,7 +17,7 @@ export function Measures({ reply }: { reply: Reply }) {
     drafted > 0 ? `${count(drafted)} drafted` : null,
     `${count(sampled)} sampled`,
     firstTokenMs === null ? null : `first token after ${duration(firstTokenMs)}`,
-    totalMs ? `${count(Math.round((1000 * usage.completion_tokens) / totalMs))} tokens per second` : null,
+    totalMs ? `${count(Math.round((1000 * usage.completion_tokens) / totalMs))} tokens/s` : null,
   ];
   const sentence = usage.prompt_tokens_details?.cache_explanation?.sentence;
   return (
