@@ -100,9 +100,13 @@ def serve(
         numbers = (replicas, prefill_replicas)
         _serve_replicas(numbers, fetched(model), settings, server_settings, host, port, sampling_defaults)
         return
-    if server_settings.page is None:
-        server_settings = replace(server_settings, page=host in LOOPBACK)
+    server_settings = with_page(server_settings, host)
     _serve_one(model, settings, server_settings, host, port, sampling_defaults, log_level, warms_up=warm_up)
+
+
+def with_page(settings: ServerSettings, host: str) -> ServerSettings:
+    """The same, where it is not said whether there is a page: only for callers on this machine."""
+    return settings if settings.page is not None else replace(settings, page=host in LOOPBACK)
 
 
 def _serve_one(

@@ -110,9 +110,12 @@ class RequestRecord:
         """The request is over, however it went; route: as it was declared, None if there is none."""
 
     def usages(self) -> tuple[list[Usage], list[Usage]]:
-        """Of each prompt, which its outputs share, and of each output, as they were last reported."""
-        prompts = {prompt: output.delta.usage for (prompt, _), output in self.outputs.items()}
-        return list(prompts.values()), [output.delta.usage for output in self.outputs.values()]
+        """Of the first output of each prompt, for what its outputs share; and of each output; as last reported."""
+        usages = {place: self.outputs[place].delta.usage for place in sorted(self.outputs)}
+        prompts: dict[int, Usage] = {}
+        for (prompt, _), usage in usages.items():
+            prompts.setdefault(prompt, usage)
+        return list(prompts.values()), list(usages.values())
 
     def parts(self, ended_at: float) -> Iterator[Part]:
         """What the time up to `ended_at` was spent on. Of an output that never came, only that it waited is known."""

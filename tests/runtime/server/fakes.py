@@ -219,6 +219,7 @@ class FakeAsyncEngine:
         sampling: SamplingParams,
         constraint: ConstraintSpec | None = None,
         *,
+        request_id: str | None = None,
         adapter: str | None = None,
         namespace: str = "",
         priority: int = 0,

@@ -1,0 +1,102 @@
+"""The last requests: where their time went adds up, what is kept of them, and that no text leaves."""
+
+from __future__ import annotations
+
+import json
+from array import array
+from typing import Any
+
+import pytest
+
+from phloem.runtime.cache.cache_explanation import CacheExplanation
+from phloem.runtime.request import Delta, FinishReason, RequestOptions, SamplingParams, Usage
+from phloem.runtime.server.page.recent_requests import MAX_REQUESTS, RecentRequests
+from phloem.runtime.server.prepare import EngineCall
+from phloem.runtime.server.request_record import RequestRecord
+
+from ..fakes import FakeAsyncEngine
+from ..wire import Client, client
+
+MISS = CacheExplanation("never_seen", 2, 2, None, "secret before", "secret after")
+HI: dict[str, Any] = {"messages": [{"role": "user", "content": "Hi"}]}
+
+
+def listed(asked: Client) -> list[dict[str, Any]]:
+    return list(asked.get("/page/requests").json()["requests"])
+
+
+@pytest.mark.parametrize("shows_text", [False, True])
+def test_the_parts_of_a_request_add_up_to_its_seconds(shows_text: bool) -> None:
+    now = [10.0]
+    recent, record = RecentRequests("m", shows_text=shows_text), RequestRecord(lambda: now[0])
+    recent.begin("req_1", "/v1/chat/completions", record)
+    now[0] = 12.0  # all of it was compilation
+    options = RequestOptions()
+    call = EngineCall(array("i", [1, 2, 3]), SamplingParams(n=2), None, options, compiled=((10.0, 12.0),))
+    record.begin([call])
+    assert options == {"request_id": "req_1", "explain_cache": True}
+    usages = [Usage(3, 2, admitted_at=12.5, queue_seconds=0.5, cache_explanation=MISS) for _ in range(2)]
+    for at, index, reason in (
+        (14.0, 0, None),
+        (15.0, 1, None),
+        (17.0, 0, FinishReason.STOP),
+        (20.0, 1, FinishReason.STOP),
+    ):
+        now[0] = at
+        usages[index].completion_tokens += 1
+        shown = record.push(0, Delta("req_1", index, "a", (1,), reason, usages[index]))
+        assert shown.usage.cache_explanation is None, "the caller has not asked"
+    recent.end("req_1", "/v1/chat/completions", 200, is_read_only=False)
+    [found] = recent.as_data()["requests"]
+    parts = [found[name] for name in ("compile_ms", "queue_ms", "prefill_ms", "decode_ms")]
+    assert parts == [2000.0, 500.0, 1500.0, 6000.0] and sum(parts) == 1000 * found["seconds"]
+    assert (found["prompt_tokens"], found["cached_tokens"], found["completion_tokens"]) == (3, 2, 4)
+    assert found["finish_reason"] == "stop" and not found["is_running"] and found["cache"]["reason"] == "never_seen"
+    assert ("secret" in json.dumps(found)) is shows_text
+    [miss] = recent.misses(20)
+    assert miss["request_id"] == "req_1" and miss["sentence"] == found["cache"]["sentence"]
+
+
+def test_a_request_under_way_is_as_far_as_it_has_come() -> None:
+    now = [0.0]
+    recent, record = RecentRequests("m", shows_text=False), RequestRecord(lambda: now[0])
+    recent.begin("req_1", "/v1/completions", record)
+    assert recent.as_data()["requests"] == [], "the engine was not asked yet"
+    record.begin([EngineCall([1], SamplingParams(), None, RequestOptions())])
+    [found] = recent.as_data()["requests"]
+    assert found["is_running"] and found["status"] is None and found["ended_seconds_ago"] is None
+    assert found["queue_ms"] > 0 and found["prefill_ms"] is None and found["decode_ms"] is None
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_requests_are_listed_newest_first_with_how_they_ended(stream: bool) -> None:
+    asked = client(page=True)
+    first = asked.post("/v1/chat/completions", {**HI, "n": 2, "stream": stream})
+    asked.post("/v1/completions", {"prompt": "Hi", "regex": "("})
+    for path in ("/v1/models", "/page/requests", "/nowhere"):
+        asked.get(path)
+    refused, answered = listed(asked)
+    assert (refused["route"], refused["status"], refused["error"]) == ("/v1/completions", 400, "invalid_regex")
+    assert answered["request_id"] == first.headers["x-request-id"] and answered["route"] == "/v1/chat/completions"
+    assert (answered["prompt_tokens"], answered["cached_tokens"], answered["completion_tokens"]) == (19, 9, 26)
+    parts = [answered[name] or 0.0 for name in ("compile_ms", "queue_ms", "prefill_ms", "decode_ms")]
+    assert 0 <= sum(parts) <= 1000 * answered["seconds"] + 0.01
+    assert answered["model"] == "fake" and answered["finish_reason"] == "stop" and answered["status"] == 200
+
+
+def test_as_many_as_are_kept_are_kept() -> None:
+    recent = RecentRequests("m", shows_text=False)
+    for number in range(MAX_REQUESTS + 5):
+        record = RequestRecord()
+        recent.begin(str(number), "/v1/completions", record)
+        record.begin([EngineCall([1], SamplingParams(), None, RequestOptions())])
+        recent.end(str(number), "/v1/completions", 200, is_read_only=False)
+    shown = [one["request_id"] for one in recent.as_data()["requests"]]
+    assert shown == [str(number) for number in range(MAX_REQUESTS + 4, 4, -1)]
+
+
+def test_a_client_that_has_left_is_listed() -> None:
+    asked = client(FakeAsyncEngine(), page=True)
+    asked.post("/v1/chat/completions", {**HI, "stream": True}, leave_after=lambda answer: bool(answer.chunks))
+    [found] = listed(asked)
+    assert found["status"] in (200, 499) and not found["is_running"]
