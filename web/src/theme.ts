@@ -34,3 +34,8 @@ export function colourOf(name: string): string {
 export function prefersLessMotion(): boolean {
   return matchMedia("(prefers-reduced-motion: reduce)").matches;
 }
+
+/** Whether the page is dark now. */
+export function isDark(): boolean {
+  return theme.value === "auto" ? matchMedia("(prefers-color-scheme: dark)").matches : theme.value === "dark";
+}

@@ -9,7 +9,6 @@ import type { Markers } from "./markers.ts";
 import { MERGED, type Swatch } from "./palette.ts";
 import type { Viewport } from "./viewport.ts";
 
-export const ROW = 24;
 const LEASED = 1;
 const PINNED = 2;
 const MIN_WIDTH = 0.5;
@@ -28,6 +27,8 @@ export interface Theme {
 export interface Scene {
   layout: Layout;
   view: Viewport;
+  /** Height of a row, in CSS pixels. */
+  row: number;
   classes: Uint8Array;
   swatches: Swatch[];
   theme: Theme;
@@ -70,7 +71,7 @@ export class Painter {
 
   draw(scene: Scene): void {
     if (scene.layout !== this.layout) this.prepare(scene.layout);
-    this.collect(scene.layout, scene.view, scene.classes);
+    this.collect(scene);
     const { context } = this;
     context.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
     context.globalAlpha = 1;
@@ -106,9 +107,9 @@ export class Painter {
   }
 
   /** What is seen: place, x and width; a bar of merged siblings has the place of the first, negated and less one. */
-  private collect(layout: Layout, view: Viewport, classes: Uint8Array): void {
+  private collect({ layout, view, row, classes }: Scene): void {
     const scale = this.width / view.span;
-    const lastRow = view.top + this.height / ROW;
+    const lastRow = view.top + this.height / row;
     let size = 0;
     let mergedParent = -1;
     let mergedFirst = 0;
@@ -189,7 +190,12 @@ export class Painter {
     const from = Math.max(x, -4);
     const to = Math.min(x + w, this.width + 4);
     const gap = w > 4 ? 1 : w > 1.5 ? 0.4 : 0;
-    this.context.fillRect(from, (scene.layout.depth[place]! - scene.view.top) * ROW, to - from - gap, ROW - 1.5);
+    this.context.fillRect(
+      from,
+      (scene.layout.depth[place]! - scene.view.top) * scene.row,
+      to - from - gap,
+      scene.row - 1.5,
+    );
   }
 
   /** The path of the chosen request at full strength, everything else veiled. */
@@ -218,10 +224,10 @@ export class Painter {
       for (let i = 0; i < this.numDrawn; i += 1) {
         const place = this.places[i]!;
         if (place < 0 || (this.holds[place]! & mark) === 0) continue;
-        const y = (scene.layout.depth[place]! - scene.view.top) * ROW;
+        const y = (scene.layout.depth[place]! - scene.view.top) * scene.row;
         const from = Math.max(this.x[i]!, 0);
         const width = Math.max(1, Math.min(this.x[i]! + this.w[i]!, this.width) - from - 1);
-        if (mark === LEASED) context.fillRect(from, y + ROW - 4.5, width, 3);
+        if (mark === LEASED) context.fillRect(from, y + scene.row - 4.5, width, 3);
         else context.fillRect(from, y, Math.min(6, width), 6);
       }
     }
@@ -240,7 +246,11 @@ export class Painter {
       const room = Math.min(this.x[i]! + this.w[i]!, this.width) - from - 12;
       if (label.length * 7 > room) continue;
       context.fillStyle = scene.swatches[scene.classes[place]!]!.ink;
-      context.fillText(label, from + 8, (scene.layout.depth[place]! - scene.view.top) * ROW + ROW / 2 - 0.5);
+      context.fillText(
+        label,
+        from + 8,
+        (scene.layout.depth[place]! - scene.view.top) * scene.row + scene.row / 2 - 0.5,
+      );
     }
   }
 
@@ -255,8 +265,8 @@ export class Painter {
     const half = weight / 2;
     this.context.lineWidth = weight;
     this.context.strokeStyle = scene.theme.outline;
-    const y = (scene.layout.depth[place]! - scene.view.top) * ROW;
-    this.context.strokeRect(x + half, y + half, Math.max(1, end - x - weight - 1), ROW - 1.5 - weight);
+    const y = (scene.layout.depth[place]! - scene.view.top) * scene.row;
+    this.context.strokeRect(x + half, y + half, Math.max(1, end - x - weight - 1), scene.row - 1.5 - weight);
   }
 
   /** Decoding requests are discs, prefilling ones are diamonds; the chosen one is larger. */
@@ -268,7 +278,7 @@ export class Painter {
     context.strokeStyle = theme.paper;
     for (let i = 0; i < markers.size; i += 1) {
       const x = (markers.column[i]! - scene.view.left) * scale;
-      const y = (markers.row[i]! - scene.view.top + 0.5) * ROW;
+      const y = (markers.row[i]! - scene.view.top + 0.5) * scene.row;
       if (x < -8 || x > this.width + 8 || y < -8 || y > this.height + 8) continue;
       const r = i === scene.chosenMarker ? 8 : 5;
       context.beginPath();

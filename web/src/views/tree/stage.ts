@@ -1,21 +1,21 @@
 // The icicle on the page: a canvas with its layout, its view and what is chosen; draws when something has changed.
 //
 // The one owner of the view: gestures and buttons call its methods, and it tells `StageEvents` what they led to. A new
-// snapshot keeps the view (`anchorOf`) and the chosen node, or its nearest ancestor that is left. Between changes no
-// frame is drawn.
+// layout keeps the view (`anchorOf`). Between changes no frame is drawn.
 
-import type { Tree } from "../../contract.ts";
-import { idAt, type Layout, layOut, pathTo, placeAt } from "./layout.ts";
+import { colourOf } from "../../theme.ts";
+import { type Layout, pathTo, placeAt } from "./layout.ts";
 import { Markers } from "./markers.ts";
 import { type Direction, neighbour } from "./neighbours.ts";
-import { Painter, ROW, type Theme } from "./painter.ts";
+import { Painter, type Theme } from "./painter.ts";
 import { type ColourBy, classify, type Swatch, swatches } from "./palette.ts";
 import { anchorOf, restore, Viewport } from "./viewport.ts";
 
 const MOVE_MS = 220;
+const MIN_ROW = 22;
+const MAX_ROW = 40;
 
 export interface StageEvents {
-  /** The chosen place has changed, or its layout has. */
   chosen(layout: Layout, place: number): void;
   /** The place under the pointer and where that is, in CSS pixels of the canvas; -1 for none. */
   hovered(layout: Layout, place: number, x: number, y: number): void;
@@ -43,7 +43,6 @@ export class Stage {
   private takenAt = 0;
   private moveBegan = -1;
   private frame = 0;
-  private chosenPath: number[] = [];
 
   constructor(
     readonly canvas: HTMLCanvasElement,
@@ -54,8 +53,14 @@ export class Stage {
     this.theme = readTheme(canvas);
   }
 
+  /** Height of a row, in CSS pixels: all rows fill the canvas, within bounds. */
+  get row(): number {
+    const even = this.height / (this.layout?.numRows ?? 1);
+    return Math.min(MAX_ROW, Math.max(MIN_ROW, even));
+  }
+
   get rows(): number {
-    return this.height / ROW;
+    return this.height / this.row;
   }
 
   /** Milliseconds since the snapshot was taken. */
@@ -67,23 +72,26 @@ export class Stage {
     cancelAnimationFrame(this.frame);
   }
 
-  show(tree: Tree): void {
+  /** `takenAt`: when the tree was read (performance.now). The view stays where it was. */
+  show(layout: Layout, takenAt: number): void {
     const before = this.layout;
-    const layout = layOut(tree);
     const anchor = before ? anchorOf(before, this.moveBegan >= 0 ? this.to : this.view) : null;
     this.moveBegan = -1;
     this.layout = layout;
-    this.takenAt = performance.now();
+    this.takenAt = takenAt;
     this.classes = new Uint8Array(layout.size);
     this.hoveredPlace = -1;
     if (anchor) restore(layout, this.view, anchor, this.rows);
     else this.view.fit(layout, 0, this.rows);
-    this.chosen = 0;
-    for (const id of this.chosenPath) this.chosen = layout.placeOf.get(id) ?? this.chosen;
-    this.markers.update(layout, this.takenAt, this.isStill());
+    this.markers.update(layout, performance.now(), this.isStill());
     this.followRequest();
     this.refresh();
-    this.events.chosen(layout, this.chosen);
+  }
+
+  /** Outlines a place that was chosen elsewhere. */
+  mark(place: number): void {
+    this.chosen = place;
+    this.draw();
   }
 
   /** Ages go on although the tree is the same. */
@@ -113,7 +121,7 @@ export class Stage {
   placeUnder(x: number, y: number): number {
     if (!this.layout) return -1;
     const column = this.view.left + (x / this.width) * this.view.span;
-    return placeAt(this.layout, column, Math.floor(this.view.top + y / ROW));
+    return placeAt(this.layout, column, Math.floor(this.view.top + y / this.row));
   }
 
   hover(x: number, y: number): void {
@@ -135,7 +143,6 @@ export class Stage {
     const layout = this.layout;
     if (!layout || place < 0) return;
     this.chosen = place;
-    this.chosenPath = pathTo(layout, place).map((at) => idAt(layout, at));
     if (isRevealed) this.move(() => this.to.reveal(layout, place, this.rows));
     this.events.chosen(layout, place);
     this.draw();
@@ -165,7 +172,7 @@ export class Stage {
   pan(x: number, y: number): void {
     if (!this.layout) return;
     this.moveBegan = -1;
-    this.view.pan(this.layout, x / this.width, y / ROW, this.rows);
+    this.view.pan(this.layout, x / this.width, y / this.row, this.rows);
     this.draw();
   }
 
@@ -225,6 +232,7 @@ export class Stage {
     this.painter.draw({
       layout: this.layout,
       view: this.view,
+      row: this.row,
       classes: this.classes,
       swatches: this.swatches,
       theme: this.theme,
@@ -237,17 +245,15 @@ export class Stage {
   }
 }
 
-/** Colours of the page's style sheet, which the canvas cannot read by itself. */
+/** Colours of the page's style sheet, which a canvas cannot read by itself. */
 function readTheme(canvas: HTMLCanvasElement): Theme {
-  const style = getComputedStyle(canvas);
-  const read = (name: string) => style.getPropertyValue(name).trim() || "#888888";
   return {
-    paper: read("--tree-paper"),
-    lease: read("--tree-lease"),
-    pin: read("--tree-pin"),
-    outline: read("--tree-outline"),
-    prefill: read("--tree-prefill"),
-    decode: read("--tree-decode"),
-    font: `600 11px ${style.fontFamily}`,
+    paper: colourOf("--tree-paper"),
+    lease: colourOf("--tree-lease"),
+    pin: colourOf("--tree-pin"),
+    outline: colourOf("--tree-outline"),
+    prefill: colourOf("--tree-prefill"),
+    decode: colourOf("--tree-decode"),
+    font: `600 11px ${getComputedStyle(canvas).fontFamily}`,
   };
 }
