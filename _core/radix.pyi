@@ -112,5 +112,8 @@ class Tree:
     ) -> list[tuple[int, int, str, bytes, list[int], list[int], int, int, int, int, float, float, bool]]:
         """The fields of `radix.snapshot.NodeRecord` of all nodes, those of the roots first."""
 
+    def _columns(self, now: float, most: int, pins: list[int], /) -> tuple[int, int, bytes, list[str]]:
+        """`RadixTree.columns` as a tuple; pins: the nodes that pins lease."""
+
     def _candidates(self) -> list[tuple[float, float, int]]:
         """The eviction heap: (rank, last use, node)."""

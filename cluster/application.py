@@ -20,7 +20,14 @@ if TYPE_CHECKING:
     from ray.serve import Application
 
 OWN = ("replicas", "prefill_replicas", "fronts", "num_cpus", "num_gpus", "autoscaling")
-FROM_HERE = ("check_invariants", "kv_events_config", "role", "adapter_loading", "admin")  # set here, or for one engine
+FROM_HERE = (
+    "check_invariants",
+    "kv_events_config",
+    "role",
+    "adapter_loading",
+    "admin",
+    "page",
+)  # set here, or for one engine
 REPLICA, PREFILL, FRONT = "phloem-replica", "phloem-prefill", "phloem-front"
 STATS_SECONDS = 1.0
 MOST_ONGOING = 10_000  # requests of a front

@@ -6,16 +6,18 @@ if "." not in __name__:  # Python was started in the repository
 from .blocks import BlockPool, OutOfBlocks
 from .explain import Explanation
 from .pins import Pin, PinBudgetExceeded
-from .results import NOTHING, Event, Inserted, Match, Node, Statistics
+from .results import COLUMN_NAMES, NOTHING, Columns, Event, Inserted, Match, Node, Statistics
 from .tokens import common_prefix, pack, unpack
 from .tree import POLICIES, BlockCost, RadixTree, equal_cost
 from .what_if import Visit, foresee, replay
 
 __all__ = [
+    "COLUMN_NAMES",
     "NOTHING",
     "POLICIES",
     "BlockCost",
     "BlockPool",
+    "Columns",
     "Event",
     "Explanation",
     "Inserted",

@@ -59,6 +59,39 @@ class Inserted(NamedTuple):
     duplicates: list[int]
 
 
+COLUMN_NAMES = (
+    "id",
+    "parent",
+    "num_tokens",
+    "num_blocks",
+    "age_ms",
+    "hits",
+    "namespace",
+    "leases",
+    "pinned",
+    "rank",
+)
+
+
+class Columns(NamedTuple):
+    """The nodes of a tree without its roots, parents first, as one column of int32 per name in `COLUMN_NAMES`.
+
+    Attributes:
+        num_left_out: how many nodes more there are.
+        packed: the columns one after the other, little-endian, `num_nodes` numbers each. `id`: the lower 31 bits of the
+            node's; `parent`: the same of its parent, -1 below a root; `num_tokens` and `num_blocks` of its own run;
+            `age_ms` since its prefix was last used, `hits` on that, `leases` that are none of pins, and `pinned`, how
+            often, with all nodes below it; `namespace`: its place in `namespaces`; `rank`: its place in the order of
+            eviction, -1 if it cannot be evicted now, or has children. What does not fit is the largest int32.
+        namespaces: names.
+    """
+
+    num_nodes: int
+    num_left_out: int
+    packed: bytes
+    namespaces: list[str]
+
+
 class Event(NamedTuple):
     """A run was inserted or evicted. The sequence of events is enough to keep a copy of the tree elsewhere.
 

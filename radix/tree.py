@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable
 from .._core import radix as core
 from .explain import Explanation, explain_miss
 from .pins import Pin, PinBook
-from .results import NOTHING, Event, Inserted, Match, Node, Statistics
+from .results import NOTHING, Columns, Event, Inserted, Match, Node, Statistics
 from .snapshot import NodeRecord, Snapshot
 from .tokens import pack, unpack
 
@@ -228,6 +228,18 @@ class RadixTree(core.Tree):
     def blocks(self) -> list[int]:
         """The ids of all blocks in the tree. O(blocks)."""
         return [block for node in self._snapshot().nodes for block in node.blocks]
+
+    def columns(self, most: int) -> Columns:
+        """The nodes as columns of numbers; of more than `most` those with the most tokens in and below them. O(nodes).
+
+        20,000 nodes take 2 to 4 ms.
+        """
+        return Columns(*self._columns(self._clock(), most, [pin.node for pin in self._pins]))
+
+    @property
+    def pins(self) -> list[Pin]:
+        """The pins that have not ended."""
+        return list(self._pins)
 
     def explain(self, tokens: bytes, namespace: str, *, elsewhere_too: bool = True) -> Explanation:
         """Where the longest cached prefix of `tokens` ends, and why. Changes and counts nothing.

@@ -11,6 +11,7 @@
 
 #include <bit>
 
+#include "columns.h"
 #include "rooms.h"
 #include "tree.h"
 
@@ -155,6 +156,13 @@ nb::list nodes(Tree& tree) {
   return found;
 }
 
+auto node_columns(Tree& tree, double now, size_t most, const std::vector<NodeId>& pins) {
+  const Columns found = columns(tree, now, most, pins);
+  std::vector<nb::object> spaces;
+  for (const std::string_view space : found.spaces) spaces.push_back(name_of(space));
+  return std::tuple(found.num_nodes, found.num_left_out, pack(found.values), spaces);
+}
+
 auto candidates(Tree& tree) {
   std::vector<std::tuple<double, double, NodeId>> found;
   for (const Candidate& one : tree.candidates()) found.emplace_back(one.rank, one.last_used, one.node->id);
@@ -222,6 +230,7 @@ void add_radix(nb::module_& module) {
       .def_prop_ro("num_leased_blocks", [](const BoundTree& bound) { return bound.tree.counts().num_leased_blocks; })
       .def("_counts", &counts)
       .def("_nodes", alone("nodes", &nodes))
+      .def("_columns", alone("columns", &node_columns))
       .def("_namespaces", alone("namespaces", &namespaces))
       .def("_candidates", alone("candidates", &candidates));
 }

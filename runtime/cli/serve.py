@@ -100,6 +100,8 @@ def serve(
         numbers = (replicas, prefill_replicas)
         _serve_replicas(numbers, fetched(model), settings, server_settings, host, port, sampling_defaults)
         return
+    if server_settings.page is None:
+        server_settings = replace(server_settings, page=host in LOOPBACK)
     _serve_one(model, settings, server_settings, host, port, sampling_defaults, log_level, warms_up=warm_up)
 
 
@@ -166,6 +168,7 @@ def _serve_replicas(
     one_engines = (
         ("--enable-admin", server_settings.admin),
         ("--enable-adapter-loading", server_settings.adapter_loading),
+        ("--page", server_settings.page),
     )
     for name, given in one_engines:
         if given:

@@ -6,7 +6,7 @@ Knows no callers. Cost: O(requests under way), and for the drawn tree O(nodes).
 from __future__ import annotations
 
 from ...fsm import Compiler
-from ...radix import Visit
+from ...radix import Node, Visit
 from ..cache.cache_report import CacheReport
 from ..cache.prefix_cache import PrefixCache
 from ..cache.traffic_record import TrafficRecord
@@ -20,6 +20,7 @@ from ..tokenizer.tokenizer import Tokenizer
 from .chats import Chats
 from .statistics import EngineStatistics, KeptBytes, Totals
 from .stepper import Stepper
+from .tree_state import TreeState, change_mark, tree_state
 
 
 class Monitor:
@@ -143,6 +144,15 @@ class Monitor:
             num_held_slots=0 if windows is None else windows.num_held,
         )
         return report, visits
+
+    def tree_state(self, most: int, node: Node | None = None) -> TreeState:
+        """The tree with at most so many nodes, and the unfinished requests. For the step thread."""
+        return tree_state(self._scheduler, self._prefix_cache.tree, most, node)
+
+    def change_mark(self) -> tuple[int, ...]:
+        """Differs from an earlier one if `tree_state` may be another one now, ages aside. Safe on any thread."""
+        num_ended, _ = self._totals.read()
+        return change_mark(self._scheduler, self._prefix_cache.tree, self._stepper.num_steps, num_ended)
 
     def _label(self, token_ids: list[int]) -> str:
         """The beginning of a run, as the drawn tree shows it."""

@@ -34,6 +34,7 @@ from typing import Generic, TypeVar
 from ...errors import EngineStopped, RequestError
 from ..request import Delta, Request, SamplingParams
 from .engine_core import EngineCore
+from .recent_values import RecentValues
 
 logger = logging.getLogger("phloem")
 
@@ -68,6 +69,7 @@ class StepThread:
 
     Attributes:
         last_step_at: `time.monotonic()` of the thread's last sign of life.
+        step_seconds: how long the latest steps took.
     """
 
     def __init__(self, core: EngineCore) -> None:
@@ -82,6 +84,7 @@ class StepThread:
         self._has_ended = False
         self._fatal: BaseException | None = None
         self.last_step_at = time.monotonic()
+        self.step_seconds = RecentValues()
 
     # -- for any thread ----------------------------------------------------------------------------------------
 
@@ -191,9 +194,12 @@ class StepThread:
                 self._wait_for_work()
                 self._execute_commands()
                 self._queue_backlog()
-                self.last_step_at = time.monotonic()
+                self.last_step_at = begin = time.monotonic()
+                has_work = self._core.has_work
                 for delta in self._core.step():
                     self._dispatch(delta)
+                if has_work:
+                    self.step_seconds.add(time.monotonic() - begin)
         except BaseException as error:
             self._fatal = error
         self._end()

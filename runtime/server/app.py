@@ -27,6 +27,8 @@ from .gate import Gate
 from .info import admin_router, info_router
 from .messages import messages_router
 from .messages_request import CountRequest, MessagesRequest
+from .page.recent_requests import RecentRequests
+from .page.router import page_router
 from .program_text import ProgramTextRequest, program_text_router
 from .protocol import (
     ChatRequest,
@@ -112,9 +114,13 @@ def create_app(
         app.include_router(admin_router(service))
     if service.settings.adapter_loading:
         app.include_router(adapters_router(service))
+    recent = None
+    if service.settings.page:
+        recent = RecentRequests(service.settings.model_name, shows_text=service.settings.admin)
+        app.include_router(page_router(service, recent))
     _handle_errors(app, service)
     new_record = tracing.record if tracing is not None else _untraced
-    app.add_middleware(Gate, settings=service.settings, metrics=service.metrics, new_record=new_record)
+    app.add_middleware(Gate, settings=service.settings, metrics=service.metrics, new_record=new_record, recent=recent)
     if service.settings.cors_origins:
         app.add_middleware(
             CORSMiddleware,

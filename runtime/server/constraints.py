@@ -47,6 +47,11 @@ def constraint_of(body: Generation, extra_keys: ExtraKeys) -> Wanted | None:
     return found[0] if found else None
 
 
+def structural_tag_of(description: Any, extra_keys: ExtraKeys) -> ConstraintSpec:
+    """A structural tag, as an object or as JSON text; extra_keys: of its schemas, where it does not say."""
+    return _Makers(extra_keys).structural_tag(description)
+
+
 class _Makers:
     """How constraints with schemas are made."""
 

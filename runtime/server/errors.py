@@ -93,6 +93,7 @@ class ApiError(Exception):
         code: str | None = None,
         pointer: str | None = None,
         headers: Mapping[str, str] | None = None,
+        details: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(message)
         self.status = status
@@ -101,13 +102,15 @@ class ApiError(Exception):
         self.param = param
         self.code = code
         self.pointer = pointer
+        self.details = dict(details or {})  # further fields of the error
         self.headers = dict(headers or {})
 
     def body(self, path: str) -> dict[str, Any]:
         """What is sent; `path`: of the request, since `/v1/messages` has Anthropic's shape."""
-        error = {"message": self.message, "type": self.kind, "param": self.param, "code": self.code}
+        error: dict[str, Any] = {"message": self.message, "type": self.kind, "param": self.param, "code": self.code}
         if self.pointer is not None:
             error["pointer"] = self.pointer
+        error |= self.details
         if not path.startswith(MESSAGES_PATH):
             return {"error": error}
         return {"type": "error", "error": {**error, "type": ANTHROPIC_TYPES.get(self.status, "invalid_request_error")}}

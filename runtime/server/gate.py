@@ -1,7 +1,7 @@
 """The outermost layer: every request passes here once, whatever route it is for (or none).
 
-It gives the request an id, asks for the API key (all paths but those of `OPEN_PATHS`; unknown paths too), counts it,
-leaves one line about it in the log (at info; at debug for what monitoring asks for again and again, if it went well),
+It gives the request an id, asks for the API key (all paths but those of `OPEN_PATHS` and the files of the page, if it
+is served; unknown paths too), counts it, leaves one line about it in the log (at info; at debug for what monitoring asks for again and again, if it went well),
 and turns an unexpected exception into a 500 that names the id and says nothing else. The id is our own;
 a caller's `X-Request-Id` is only sent back, and stands at the end of the line. HEAD is GET without its body, on every
 route that has GET.
@@ -20,28 +20,37 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .errors import ApiError, internal
 from .metrics import Metrics
+from .page.recent_requests import RecentRequests
+from .page.static_files import STATIC_FILES
 from .request_record import RequestRecord
 from .settings import ServerSettings
 from .stream import ClientGone
 from .unread import UnreadBody
 
 OPEN_PATHS = frozenset({"/health", "/health_generate", "/ready"})
-PROBED_PATHS = OPEN_PATHS | {"/metrics", "/v1/loads"}
+PROBED_PATHS = OPEN_PATHS | {"/metrics", "/v1/loads", "/page/now", "/page/tree", "/page/requests"}
 MAX_PATH_CHARS = 200
 MAX_ID_CHARS = 128
 logger = logging.getLogger("phloem.server")
 
 
 class Gate:
-    """ASGI middleware. Sets `request_id`, `api_key` (the caller's key, or None) and `record` in `scope["state"]`."""
+    """ASGI middleware; recent: is told of all requests. Sets `request_id`, `api_key` (the caller's key, or None) and `record` in `scope["state"]`."""
 
     def __init__(
-        self, app: ASGIApp, settings: ServerSettings, metrics: Metrics, new_record: Callable[[Headers], RequestRecord]
+        self,
+        app: ASGIApp,
+        settings: ServerSettings,
+        metrics: Metrics,
+        new_record: Callable[[Headers], RequestRecord],
+        recent: RecentRequests | None = None,
     ) -> None:
         self._app = app
         self._keys = [key.encode() for key in settings.api_keys]
         self._metrics = metrics
         self._new_record = new_record
+        self._recent = recent
+        self._open_paths = OPEN_PATHS | STATIC_FILES.keys() if settings.page else OPEN_PATHS
         self._body_timeout = settings.body_timeout
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -56,6 +65,8 @@ class Gate:
         shown_id = _shown_id(headers.get("x-request-id"), request_id)
         body = UnreadBody(headers, receive, self._body_timeout)
         record = self._new_record(headers)
+        if self._recent is not None:
+            self._recent.begin(request_id, scope["path"], record)
         status = 0
 
         async def send_with_id(message: Message) -> None:
@@ -90,6 +101,9 @@ class Gate:
                 await fault.response(scope["path"])(scope, receive, send_with_id)
         finally:
             self._metrics.count_http(scope, status)
+            if self._recent is not None:
+                route = getattr(scope.get("route"), "path", None)
+                self._recent.end(request_id, route, status, is_read_only=method in ("GET", "HEAD"))
             level = logging.DEBUG if status == 200 and scope["path"] in PROBED_PATHS else logging.INFO
             if scope["path"] not in PROBED_PATHS:
                 record.close(method, getattr(scope.get("route"), "path", None), status, request_id)
@@ -98,7 +112,7 @@ class Gate:
 
     def _authorized(self, path: str, headers: Headers) -> str | None:
         """The caller's key, compared in constant time; raises `ApiError` 401."""
-        if not self._keys or path in OPEN_PATHS:
+        if not self._keys or path in self._open_paths:
             return None
         scheme, _, given = headers.get("authorization", "").partition(" ")
         given = given.strip()

@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from starlette.types import Scope
 
 from ..config import EngineConfig
+from ..engine.recent_values import RecentValues
 from ..engine.statistics import EngineStatistics
 from ..request import Delta, FinishReason
 from .metric_tables import HISTOGRAMS, KNOWN_HISTOGRAMS, EngineCollector, Throughput
@@ -23,6 +24,7 @@ class Metrics:
 
     Attributes:
         throughput: of the engine; each time it is asked for counts for the next.
+        recent: the latest values of some histograms, by name: of none, until it is put there.
     """
 
     def __init__(
@@ -30,6 +32,7 @@ class Metrics:
     ) -> None:
         self.registry = CollectorRegistry()
         self.throughput = Throughput()
+        self.recent: dict[str, RecentValues] = {}
         self.registry.register(EngineCollector(statistics, config, settings, self.throughput))
         self._http = Counter(
             "phloem_http_requests",
@@ -77,6 +80,8 @@ class Metrics:
         """Adds a value to a histogram, under each of its names."""
         for histogram in self._histograms[name]:
             histogram.observe(value)
+        if name in self.recent:
+            self.recent[name].add(value)
 
     def count_finished(self, reason: FinishReason) -> None:
         """An output has ended."""

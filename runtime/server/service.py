@@ -103,10 +103,10 @@ class Service:
         """The key that parts caches, if they are parted by key."""
         return state.api_key if self.settings.isolates_keys else None
 
-    async def cache_report(self) -> dict[str, Any]:
-        """The engine's report. The replay costs a second, so one at a time, and the last serves for a while."""
+    async def cache_report(self, seconds: float = REPORT_SECONDS) -> dict[str, Any]:
+        """The engine's report, at most so many seconds old: the replay costs one, so one at a time is made."""
         async with self._reporting:
-            if self._report is None or time.monotonic() - self._reported_at > REPORT_SECONDS:
+            if self._report is None or time.monotonic() - self._reported_at > seconds:
                 found = await self.on_worker(self.engine.cache_report, shows_tree=self.settings.admin)
                 self._report, self._reported_at = found.as_data(), time.monotonic()
             return self._report

@@ -48,6 +48,8 @@ class ServerSettings:
         cors_origins: browser origins that may call the server; empty: none.
         admin: whether `GET /cache` shows the prefix tree (with the beginnings of prompts) and `POST /flush_cache` is
             served.
+        page: whether the live page is served at `/` (see `page`); None: where the server listens on a loopback address
+            only, which `phloem serve` knows; an application by itself has none then.
         adapter_loading: whether `POST /v1/load_lora_adapter` and `/v1/unload_lora_adapter` are served. A caller
             of them has the server open any folder that it can read.
         tool_call_format: how the model writes tool calls (see `formats.call_formats`); "auto": as its chat template
@@ -93,6 +95,9 @@ class ServerSettings:
         False,
         "Show the prefix tree (beginnings of prompts) on GET /cache, and serve POST /flush_cache.",
         flag="enable-admin",
+    )
+    page: bool | None = setting(
+        None, "Serve the live page at /. Default: where --host is a loopback address.", flag="page"
     )
     adapter_loading: bool = setting(
         False,

@@ -17,7 +17,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 from opentelemetry.context import Context
@@ -30,7 +29,7 @@ from starlette.datastructures import Headers
 
 from ...errors import ConfigError
 from ..constrain.spec import ConstraintSpec
-from ..request import Delta, Usage
+from ..request import Usage
 from .prepare import EngineCall
 from .request_record import RequestRecord
 from .settings import ServerSettings
@@ -95,60 +94,31 @@ def _resource(version: str) -> Resource:
     return found
 
 
-@dataclass(slots=True)
-class _Output:
-    """What is known of one output: moments on `time.monotonic`, and its usage and end as last reported."""
-
-    first_at: float
-    last_at: float
-    delta: Delta
-
-
 class TracedRecord(RequestRecord):
-    """Keeps what the spans need, and makes them at the end."""
+    """Makes spans of what it has gathered, at the end."""
 
     def __init__(self, tracing: Tracing, parent: Context) -> None:
-        super().__init__(time.monotonic)
+        super().__init__()
         self._tracing = tracing
         self._parent = parent
         self._epoch = time.time_ns() - int(time.monotonic() * 1e9)  # of the monotonic clock
-        self._calls: Sequence[EngineCall] = ()
-        self._explained: list[bool] = []  # whether the caller asked why no more was cached
-        self._asked_at = 0.0
         self._root: Span | None = None  # begun when the engine is asked: from then on it is known whether it is kept
-        self._outputs: dict[tuple[int, int], _Output] = {}
 
     def begin(self, calls: Sequence[EngineCall]) -> None:
+        self._root = self._span("request", self.began_at, {}, self._parent, SpanKind.SERVER)
+        self.asks_why |= self._root.is_recording()
         super().begin(calls)
-        self._calls = calls
-        self._asked_at = self._clock()
-        self._root = self._span("request", self._began_at, {}, self._parent, SpanKind.SERVER)
-        self._explained = [bool(call.options.get("explain_cache")) for call in calls]
-        for call in calls if self._root.is_recording() else ():
-            call.options["explain_cache"] = True
-
-    def push(self, prompt: int, delta: Delta) -> Delta:
-        super().push(prompt, delta)
-        now = self._clock()
-        output = self._outputs.get((prompt, delta.index))
-        if output is None:
-            self._outputs[prompt, delta.index] = _Output(now, now, delta)
-        else:
-            output.last_at, output.delta = now, delta
-        if self._explained[prompt]:
-            return delta
-        return replace(delta, usage=replace(delta.usage, cache_explanation=None))
 
     def close(self, method: str, route: str | None, status: int, request_id: str) -> None:
         super().close(method, route, status, request_id)
         if route is None:  # a path that there is not, or a caller that was sent away
             return
-        root = self._root or self._span("request", self._began_at, {}, self._parent, SpanKind.SERVER)
+        root = self._root or self._span("request", self.began_at, {}, self._parent, SpanKind.SERVER)
         if not root.is_recording():
             return
         self.end()
-        assert self._ended_at is not None
-        operation = OPERATIONS.get(route) if self._calls else None
+        assert self.ended_at is not None
+        operation = OPERATIONS.get(route) if self.calls else None
         name = f"{method} {route}" if operation is None else f"{operation} {self._model}"
         values: Values = {
             "http.request.method": method,
@@ -156,24 +126,24 @@ class TracedRecord(RequestRecord):
             "http.response.status_code": status,
             "phloem.request.id": request_id,
         }
-        if self._calls:
+        if self.calls:
             values |= self._asked(operation) | self._answered()
-        code = self._error.get("code")
+        code = self.error.get("code")
         if code or status >= 400:
             values["error.type"] = code or str(status)
         root.update_name(name)
         root.set_attributes(values)
         if status >= 500 or (code and status < 400):  # a stream that has begun and failed
             root.set_status(StatusCode.ERROR)
-        self._add_parts(set_span_in_context(root), self._ended_at)
-        root.end(self._epoch + int(self._ended_at * 1e9))
+        self._add_parts(set_span_in_context(root), self.ended_at)
+        root.end(self._epoch + int(self.ended_at * 1e9))
 
     @property
     def _model(self) -> str:
-        return self._calls[0].options.get("adapter") or self._tracing.model_name
+        return self.calls[0].options.get("adapter") or self._tracing.model_name
 
     def _asked(self, operation: str | None) -> Values:
-        sampling, spec = self._calls[0].sampling, self._calls[0].spec
+        sampling, spec = self.calls[0].sampling, self.calls[0].spec
         values: Values = {
             "gen_ai.operation.name": operation,
             "gen_ai.provider.name": "phloem",
@@ -193,7 +163,7 @@ class TracedRecord(RequestRecord):
         return {name: value for name, value in values.items() if value is not None}
 
     def _answered(self) -> Values:
-        last = {key: output.delta for key, output in self._outputs.items()}
+        last = {key: output.delta for key, output in self.outputs.items()}
         outputs = [last[key] for key in sorted(last)]
         prompts = [delta.usage for (_, index), delta in last.items() if index == 0]
         values: Values = {
@@ -202,30 +172,20 @@ class TracedRecord(RequestRecord):
             "gen_ai.usage.cache_read.input_tokens": sum(usage.cached_tokens for usage in prompts),
             "gen_ai.usage.output_tokens": sum(each.usage.completion_tokens for each in outputs),
         }
-        if self._first_at is not None:
-            values["gen_ai.response.time_to_first_chunk"] = self._first_at - self._began_at
+        if self.first_at is not None:
+            values["gen_ai.response.time_to_first_chunk"] = self.first_at - self.began_at
         return values | (_missed(prompts[0]) if len(prompts) == 1 else {})
 
     def _add_parts(self, parent: Context, ended_at: float) -> None:
-        """The spans below the request's own. Of an output that never came, only that it waited is known."""
-        for compiled in sorted({span for call in self._calls for span in call.compiled}):
-            self._part("compile", *compiled, parent, {})
-        for prompt, call in enumerate(self._calls):
-            for index in range(call.sampling.n):
-                place = {"phloem.prompt": prompt, "phloem.output": index}
-                output = self._outputs.get((prompt, index))
-                usage = output.delta.usage if output is not None else None
-                if output is None or usage is None or usage.admitted_at is None:
-                    self._part("queue", self._asked_at, output.last_at if output else ended_at, parent, place)
-                    continue
-                self._part("queue", usage.admitted_at - usage.queue_seconds, usage.admitted_at, parent, place)
-                self._part("prefill", usage.admitted_at, output.first_at, parent, place | _prefilled(usage))
-                if output.last_at > output.first_at:
-                    self._part("decode", output.first_at, output.last_at, parent, place | _decoded(usage))
-
-    def _part(self, name: str, began_at: float, ended_at: float, parent: Context, values: Values) -> None:
-        span = self._span(name, began_at, values, parent, SpanKind.INTERNAL)
-        span.end(self._epoch + int(max(began_at, ended_at) * 1e9))
+        """The spans below the request's own."""
+        for part in self.parts(ended_at):
+            values: Values = {}
+            if part.place is not None:
+                values = {"phloem.prompt": part.place[0], "phloem.output": part.place[1]}
+            if part.usage is not None:
+                values |= _prefilled(part.usage) if part.name == "prefill" else _decoded(part.usage)
+            span = self._span(part.name, part.began_at, values, parent, SpanKind.INTERNAL)
+            span.end(self._epoch + int(max(part.began_at, part.ended_at) * 1e9))
 
     def _span(self, name: str, began_at: float, values: Values, parent: Context, kind: SpanKind) -> Span:
         began = self._epoch + int(began_at * 1e9)

@@ -9,7 +9,7 @@ import type { Plugin } from "vite";
 const BUNDLED = ["preact", "uplot"];
 const BUILT_FROM = [
   "src",
-  "build",
+  "plugins",
   "index.html",
   "package.json",
   "package-lock.json",
@@ -49,7 +49,7 @@ function licences(folder: string): string {
 export function committedFiles(folder: string): Plugin {
   return {
     name: "committed-files",
-    apply: "build",
+    apply: "plugins",
     enforce: "post",
     transformIndexHtml: {
       order: "post",

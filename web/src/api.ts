@@ -16,8 +16,18 @@ import { Store } from "./store.ts";
 
 const KEY = "phloem.key";
 
+/** What a reader is told of an error. `pointer`: the place in a schema, as JSON Pointer. */
+export interface Problem {
+  status: number;
+  message: string;
+  remedy: string;
+  param: string | null;
+  pointer: string | null;
+  code: string | null;
+}
+
 /** An error as the server told it, or as the connection failed; `remedy` is what the reader can do. */
-export class ApiError extends Error {
+export class ApiError extends Error implements Problem {
   constructor(
     readonly status: number,
     message: string,
@@ -76,6 +86,11 @@ export function asApiError(error: unknown): ApiError {
     return error;
   }
   return new ApiError(0, "The connection to the server was lost.", remedyOf(0, null, null));
+}
+
+/** As a plain object, which can be stored. */
+export function problemOf({ status, message, remedy, param, pointer, code }: ApiError): Problem {
+  return { status, message, remedy, param, pointer, code };
 }
 
 export class Api {

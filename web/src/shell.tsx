@@ -1,7 +1,7 @@
 // The page around the views: tabs by hash, the model's name, the theme, the key, and what is said to screen readers.
 
 import type { ComponentType } from "preact";
-import { useCallback, useEffect, useRef, useState } from "preact/hooks";
+import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { type Api, type ApiError, asApiError } from "./api.ts";
 import type { About } from "./contract.ts";
 import { Fault } from "./parts/fault.tsx";
@@ -9,6 +9,7 @@ import { useStore } from "./store.ts";
 import { setTheme, theme } from "./theme.ts";
 import type { ViewProps } from "./view.ts";
 import { ChatView } from "./views/chat/chat.tsx";
+import { ChatStore } from "./views/chat/chat_store.ts";
 import { ConstraintView } from "./views/constraint.tsx";
 import { NowView } from "./views/now.tsx";
 import { RequestsView } from "./views/requests.tsx";
@@ -40,6 +41,7 @@ export function Shell({ api }: { api: Api }) {
   const wantsKey = useStore(api.wantsKey);
   const main = useRef<HTMLElement>(null);
   const announce = useCallback((sentence: string) => setSaid(sentence), []);
+  const chats = useMemo(() => new ChatStore(api, announce), [api, announce]);
 
   useEffect(() => {
     const follow = () => setTab(tabOfLocation());
@@ -78,7 +80,7 @@ export function Shell({ api }: { api: Api }) {
       {wantsKey && <KeyForm api={api} onKey={load} />}
       <main id="main" tabIndex={-1} ref={main} class={`view view-${tab.name.toLowerCase()}`}>
         {error && !wantsKey && <Fault error={error} onRetry={load} />}
-        {about ? <View api={api} about={about} announce={announce} /> : null}
+        {about ? <View api={api} about={about} chats={chats} announce={announce} /> : null}
       </main>
       <div class="out-of-sight" aria-live="polite">
         {said}

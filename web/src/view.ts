@@ -2,10 +2,13 @@
 
 import type { Api } from "./api.ts";
 import type { About } from "./contract.ts";
+import type { ChatStore } from "./views/chat/chat_store.ts";
 
 export interface ViewProps {
   api: Api;
   about: About;
+  /** Lives as long as the page, so answers go on while another view is shown. */
+  chats: ChatStore;
   /** Says a sentence to screen readers. */
   announce: (sentence: string) => void;
 }

@@ -1,8 +1,8 @@
 // An error and its remedy.
 
-import type { ApiError } from "../api.ts";
+import type { Problem } from "../api.ts";
 
-export function Fault({ error, onRetry }: { error: ApiError; onRetry?: () => void }) {
+export function Fault({ error, onRetry }: { error: Problem; onRetry?: () => void }) {
   return (
     <div class="fault" role="alert">
       <p class="fault-message">

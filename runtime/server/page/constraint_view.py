@@ -1,0 +1,167 @@
+"""A constraint as the page shows it: what is enforced how, what is forced, what it costs, how far a text goes in it.
+
+It is compiled as a request's would be, within the server's limits, and only then explained. One at a time, on a worker,
+so that however many are asked for, the others are left to requests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field
+
+from ....errors import ConstraintError, RequestError
+from ....fsm.look import Explanation, Stepping
+from ....fsm.vocabulary.vocabulary import token_ids_of
+from ...constrain import spec as constraint_spec
+from ...constrain.spec import ConstraintSpec
+from ...explain import explain, refusal
+from ..constraints import structural_tag_of
+from ..errors import ApiError, api_error, invalid
+from ..protocol import Body
+from ..service import Service
+from .plain_svg import plain_svg
+
+if TYPE_CHECKING:
+    from ...engine.engine import Engine
+
+MAX_TEXT = 20_000  # characters that are gone through
+MAX_TOKENS = 200
+MAX_LISTED = 200  # keywords
+SHOWN_BYTES = 2000
+
+
+class ConstraintRequest(Body):
+    """A constraint, and a text to go through."""
+
+    kind: Literal["json_schema", "regex", "grammar", "choice", "structural_tag"]
+    source: Any
+    text: str | None = Field(None, max_length=MAX_TEXT)
+    key_order: Literal["schema", "any"] = "schema"
+    extra_keys: Literal["schema", "never"] | None = None
+    whitespace: Literal["compact", "spaced", "flexible"] | None = None
+
+
+class ConstraintView:
+    """What `POST /page/constraint` answers."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._lock = asyncio.Lock()
+
+    async def look(self, body: ConstraintRequest) -> dict[str, Any]:
+        """Raises ApiError: the constraint is refused, as a request's would be; the error has its place, what stands
+        there, and a remedy."""
+        async with self._lock:
+            return await self._service.on_worker(_looked_at, self._service.engine, body, self._extra_keys(body))
+
+    def _extra_keys(self, body: ConstraintRequest) -> constraint_spec.ExtraKeys:
+        return body.extra_keys or self._service.settings.extra_keys
+
+
+def _looked_at(engine: Engine, body: ConstraintRequest, extra_keys: constraint_spec.ExtraKeys) -> dict[str, Any]:
+    try:
+        spec = _spec(body, extra_keys)
+    except RequestError as error:
+        raise api_error(error, param="source") from error
+    try:
+        engine.request_factory.compile(spec)
+        found = explain(spec, tokenizer=engine.tokenizer, text=body.text)
+    except ConstraintError as error:
+        why, answer = refusal(error, spec), api_error(error, param="source")
+        answer.details = {"reason": why.reason, "part": why.part, "remedy": why.remedy}
+        raise answer from error
+    except RequestError as error:
+        raise api_error(error, param="source") from error
+    valid = _valid(found.steps)
+    place = _Place(engine, spec, valid)
+    return {
+        "ok": True,
+        "enforced": [{"pointer": one.pointer, "keyword": one.keyword, "how": one.how} for one in found.demands][
+            :MAX_LISTED
+        ],
+        "forced_text": place.forced,
+        "shortest": (found.shortest.text or b"")[:SHOWN_BYTES].decode(errors="replace"),
+        "shortest_tokens": found.shortest.num_tokens,
+        "num_states": found.num_states,
+        "svg": plain_svg(found.svg().document),
+        "compile_ms": round(found.timings.grammar + found.timings.network, 3),
+        "first_mask_us": round(1000 * found.timings.first_mask, 1),
+        "mask_us": round(found.masks.cold_median, 1),
+        "steps": None if found.steps is None else _steps(found, found.steps, valid),
+        "next": {"count": len(place.allowed), "tokens": place.tokens},
+    }
+
+
+def _spec(body: ConstraintRequest, extra_keys: constraint_spec.ExtraKeys) -> ConstraintSpec:
+    """Raises RequestError."""
+    kind, source = body.kind, body.source
+    if kind in ("json_schema", "structural_tag", "choice") and isinstance(source, str):
+        try:
+            source = json.loads(source)
+        except (ValueError, RecursionError) as error:
+            raise invalid(f"Invalid 'source': no JSON text: {error}.", "source") from error
+    if kind == "json_schema":
+        return constraint_spec.json_schema(
+            source, whitespace=body.whitespace, key_order=body.key_order, extra_keys=extra_keys
+        )
+    if kind == "structural_tag":
+        return structural_tag_of(source, extra_keys)
+    if kind == "choice":
+        if not isinstance(source, list) or not all(isinstance(option, str) for option in source):
+            raise invalid("Invalid type for 'source': for \"choice\" it is an array of strings.", "source")
+        return constraint_spec.choice(source)
+    if not isinstance(source, str):
+        raise invalid(f"Invalid type for 'source': for \"{kind}\" it is a string.", "source")
+    return constraint_spec.regex(source) if kind == "regex" else constraint_spec.grammar(source)
+
+
+def _valid(steps: Stepping | None) -> str:
+    """As much of the text as is in the language, in whole characters."""
+    if steps is None:
+        return ""
+    return steps.text.encode(errors="surrogatepass")[: steps.num_bytes].decode(errors="ignore")
+
+
+def _steps(found: Explanation, steps: Stepping, valid: str) -> dict[str, Any]:
+    return {
+        "valid_up_to": len(valid),
+        "complete": steps.is_complete and not steps.leaves,
+        "sentence": _sentence(steps, valid),
+    }
+
+
+def _sentence(steps: Stepping, valid: str) -> str:
+    place = f"line {steps.line}, column {steps.column + 1}"
+    if steps.leaves:
+        refused = steps.text[len(valid) : len(valid) + 1]
+        allowed = f"allowed is {steps.allowed}" if steps.allowed else "the text has to end here"
+        reasons = f" ({'; '.join(steps.reasons)})" if steps.reasons else ""
+        return f"{refused!r} is not allowed at {place}: {allowed}{reasons}."
+    if not steps.is_complete:
+        return f"The text may begin like this; next comes {steps.allowed}."
+    return f"The text is complete, and may go on with {steps.allowed}." if steps.allowed else "The text is complete."
+
+
+class _Place:
+    """Where a text ends in a constraint: what must come next, and which tokens may.
+
+    The text is taken as the tokenizer spells it; where it does not spell these very bytes, nothing is known there.
+    """
+
+    def __init__(self, engine: Engine, spec: ConstraintSpec, text: str) -> None:
+        self.forced, self.allowed, self.tokens = "", list[int](), list[dict[str, Any]]()
+        tokenizer = engine.tokenizer
+        cursor = engine.request_factory.compile(spec).cursor()
+        token_ids = tokenizer.encode(text) if text else []
+        if b"".join(map(tokenizer.token_bytes, token_ids)) != text.encode():
+            return
+        with suppress(ConstraintError):
+            if not all(cursor.advance(token_id) for token_id in token_ids):
+                return
+            self.allowed = token_ids_of(cursor.row())
+            self.forced = cursor.forced_bytes()[:SHOWN_BYTES].decode(errors="replace")
+        self.tokens = [{"id": one, "text": tokenizer.token_text(one)} for one in self.allowed[:MAX_TOKENS]]

@@ -1,0 +1,47 @@
+// What became of a request: what was cached, how the output came about, how fast.
+
+import { count, counted, duration } from "../../format.ts";
+import type { Reply } from "./conversation.ts";
+
+/** One line: what was cached, how the output came about, how fast. Then the cache's own sentence. */
+export function Measures({ reply }: { reply: Reply }) {
+  const { usage, firstTokenMs, totalMs } = reply;
+  if (!usage) {
+    return null;
+  }
+  const cached = usage.prompt_tokens_details?.cached_tokens ?? 0;
+  const loaded = usage.prompt_tokens_details?.loaded_tokens ?? 0;
+  const { jumped_tokens = 0, drafted_tokens = 0, sampled_tokens = 0 } = usage.completion_tokens_details ?? {};
+  const writing = firstTokenMs !== null && totalMs !== null ? totalMs - firstTokenMs : 0;
+  const parts = [
+    jumped_tokens > 0 ? `${count(jumped_tokens)} jumped` : null,
+    drafted_tokens > 0 ? `${count(drafted_tokens)} drafted` : null,
+    `${count(sampled_tokens || usage.completion_tokens)} sampled`,
+    firstTokenMs === null ? null : `first token after ${duration(firstTokenMs)}`,
+    writing > 0 && usage.completion_tokens > 1
+      ? `${((1000 * (usage.completion_tokens - 1)) / writing).toFixed(writing < 100_000 ? 0 : 1)} tokens per second`
+      : null,
+  ];
+  const sentence = usage.prompt_tokens_details?.cache_explanation?.sentence;
+  return (
+    <div class="measures">
+      <p>
+        <span class="cached-share">
+          <progress
+            value={cached}
+            max={Math.max(1, usage.prompt_tokens)}
+            aria-label="Share of the prompt that was cached"
+          />
+          {count(cached)} of {counted(usage.prompt_tokens, "prompt token")} cached
+          {loaded > 0 && `, ${count(loaded)} of them read from a lower tier`}
+        </span>
+        {parts
+          .filter((part) => part !== null)
+          .map((part) => (
+            <span key={part}>{part}</span>
+          ))}
+      </p>
+      {sentence && <p class="cache-sentence">{sentence}</p>}
+    </div>
+  );
+}
