@@ -49,7 +49,7 @@ function licences(folder: string): string {
 export function committedFiles(folder: string): Plugin {
   return {
     name: "committed-files",
-    apply: "plugins",
+    apply: "build",
     enforce: "post",
     transformIndexHtml: {
       order: "post",
