@@ -50,13 +50,18 @@ def explain(
         )
     if not isinstance(tokenizer, (str, Tokenizer)):
         raise TypeError(f"tokenizer: give a folder, a hub id, 'nano' or a Tokenizer, not {type(tokenizer).__name__}")
-    source: Any = spec.source
-    if spec.kind in JSON_KINDS:
-        source = json.loads(source)
     if isinstance(tokenizer, str):
         vocabulary, whitespace = _read(tokenizer)
     else:
         vocabulary, whitespace = tokenizer.vocabulary(), tokenizer.json_whitespace
+    return explain_with(vocabulary, whitespace, spec, text)
+
+
+def explain_with(vocabulary: Vocabulary, whitespace: Whitespace, spec: ConstraintSpec, text: str | None) -> Explanation:
+    """`explain`, with a vocabulary that is there; whitespace: where the constraint does not say."""
+    source: Any = spec.source
+    if spec.kind in JSON_KINDS:
+        source = json.loads(source)
     return explain_source(
         vocabulary,
         spec.kind,

@@ -18,6 +18,7 @@ _KINDS: dict[str, tuple[type, str]] = {
     "pin_ttl": (Real, "a number of seconds"),
     "conversation": (str, "a string (that of `encode_chat` is its `text`)"),
     "explain_cache": (bool, "True or False"),
+    "explain_tokens": (bool, "True or False"),
     "deadline_seconds": (Real, "a number of seconds"),
     "shows_special": (bool, "True or False"),
     "is_probe": (bool, "True or False"),

@@ -20,7 +20,7 @@ import enum
 from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypedDict
 
 from ..errors import RequestError
 from .sampling_params import SamplingParams as SamplingParams
@@ -69,6 +69,7 @@ class RequestOptions(TypedDict, total=False):
             beginning on, and changes no token.
         conversation: that of `encode_chat`, if it is a chat whose reply is to be remembered.
         explain_cache: whether `usage.cache_explanation` shall say where the longest cached prefix ended and why.
+        explain_tokens: whether its deltas shall say how each token came about (`Delta.token_notes`).
         deadline_seconds: still waiting so long after it was queued, it fails with `DeadlineExceeded`; None: it waits.
         shows_special: whether special tokens are in the text, by their names.
         stop_guard: makes, for each output, what says where stop strings count; None: everywhere.
@@ -93,6 +94,7 @@ class RequestOptions(TypedDict, total=False):
     prediction: str | Sequence[int]
     conversation: str
     explain_cache: bool
+    explain_tokens: bool
     deadline_seconds: float | None
     shows_special: bool
     stop_guard: Callable[[], StopGuard] | None
@@ -163,6 +165,20 @@ class TokenLogprob:
     top: tuple[tuple[int, float], ...] = ()
 
 
+class TokenNote(NamedTuple):
+    """How a token of an output came about.
+
+    Attributes:
+        how: "sampled": chosen in a step of its own; "jumped": forced text of its constraint, "drafted": otherwise
+            proposed and found right, both without one.
+        num_allowed: how many tokens the constraint's mask left to choose from; None: there is no constraint, or the
+            token was taken without a mask.
+    """
+
+    how: Literal["sampled", "jumped", "drafted"]
+    num_allowed: int | None
+
+
 @dataclass(frozen=True, slots=True)
 class Delta:
     """What one step added to one request. The last one carries `finish_reason`.
@@ -177,6 +193,7 @@ class Delta:
         error: the cause when `finish_reason` is ERROR.
         stopped_by: the stop string, or the one of `stop_token_ids`, that ended it.
         vector: once, with the last delta, of a request with `pooling` or `logits_of`: `[size]` float32.
+        token_notes: one per new token id if asked for.
     """
 
     request_id: str
@@ -190,6 +207,7 @@ class Delta:
     error: RequestError | None = None
     stopped_by: str | int | None = None
     vector: Rows | None = field(default=None, compare=False)
+    token_notes: tuple[TokenNote, ...] = ()
 
     def is_last_of(self, request: Request) -> bool:
         """Whether a request has ended with it."""
@@ -261,6 +279,7 @@ class Request:
         guess: what was drafted, until it is known what became of it.
         lookup: what its text repeats; None: it was not looked up yet.
         prediction: token ids.
+        notes: one per token of the output; None: they were not asked for.
         num_delivered: output tokens that a delta has reported.
         queued_at: seconds of the scheduler's clock.
         found: what the tree said about the prompt just before the request was admitted.
@@ -298,6 +317,7 @@ class Request:
     finish_reason: FinishReason | None = None
     logprobs: list[TokenLogprob] = field(default_factory=list)
     prompt_logprobs: list[TokenLogprob] = field(default_factory=list)
+    notes: list[TokenNote] | None = None
     num_delivered: int = 0
     admitted_before: bool = False
     pin_ttl: float = 0.0

@@ -41,6 +41,7 @@ def new_delta(
         tuple(request.prompt_logprobs) if request.finish_reason is not None else (),
         stopped_by=request.stopped_by,
         vector=request.readout.vector if request.readout is not None and request.finish_reason is not None else None,
+        token_notes=tuple(request.notes[first:]) if request.notes is not None else (),
     )
 
 

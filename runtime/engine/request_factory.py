@@ -24,7 +24,7 @@ from ..execute.adapters import Adapters
 from ..kv_compress.budget import full_at
 from ..models import scoped
 from ..option_types import check_option, check_options
-from ..request import Request, RequestOptions, SamplingParams, TokenLogprob
+from ..request import Request, RequestOptions, SamplingParams, TokenLogprob, TokenNote
 from ..sample.output_text import OutputText
 from ..sample.stopping import append_decided
 from ..sample.token_rules import TokenRules
@@ -98,6 +98,7 @@ class RequestFactory:
         rules = self._rules(sampling, constraint is not None)
         own = self._fields(options, len(token_ids), sampling)
         shows_special = own.pop("shows_special", False)
+        is_noted = own.pop("explain_tokens", False)
         new_guard, new_limit = own.pop("stop_guard", None), own.pop("thought_limit", None)
         shows_special |= compiled is not None and compiled.kind == "structural_tag"  # then they mark calls
         output_ids = self._token_ids.of_ids(own.pop("output_ids", ()), "output_ids")
@@ -125,6 +126,7 @@ class RequestFactory:
                 rules=rules,
                 thought=new_limit() if new_limit is not None else None,
                 max_tokens=max_tokens,
+                notes=[] if is_noted else None,
                 **own,
             )
             request.usage.prompt_tokens = len(token_ids)
@@ -185,6 +187,8 @@ class RequestFactory:
             raise RequestError(text, param="output_ids")
         if request.sampling.logprobs is not None:
             request.logprobs = [TokenLogprob(token_id, 0.0) for token_id in token_ids]  # they are not delivered again
+        if request.notes is not None:
+            request.notes = [TokenNote("sampled", None)] * len(token_ids)  # nor are these
         request.output.take()
         request.num_delivered = len(token_ids)
 
@@ -241,6 +245,7 @@ class RequestFactory:
             deadline_seconds=parent.deadline_seconds,
             logprobs=list(parent.logprobs),
             prompt_logprobs=list(parent.prompt_logprobs),
+            notes=None if parent.notes is None else list(parent.notes),
             rates=parent.rates.fork() if parent.rates is not None else None,
             admitted_before=parent.admitted_before,
         )

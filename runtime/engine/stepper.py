@@ -32,6 +32,7 @@ from ..request import Delta, FinishReason, Phase, Request
 from ..sample.sampler import Sampler
 from ..sample.sampler_output import SamplerOutput, cause_of
 from ..sample.stopping import append_decided
+from ..sample.token_notes import notes_of
 from ..schedule.scheduler import Scheduler
 from ..speculate.draft import Drafter, count_predicted, num_accepted
 from ..speculate.model_drafter import ModelDrafter
@@ -330,6 +331,8 @@ class Stepper:
             count_predicted(request, len(draft), num_new - 1)
         if output.logprobs:
             request.logprobs += output.logprobs[:num_new]
+        if request.notes is not None:
+            request.notes += notes_of(output.decisions, num_new)
         self._drafter.settle(request, decided, num_new)
         if reason is not None:
             request.output.finish()

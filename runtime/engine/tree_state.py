@@ -1,14 +1,14 @@
 """The prefix tree and the requests that hold it, at one moment, as plain values that any thread may read.
 
-To be made on the step thread, which it holds for 2 to 4 ms with 20,000 nodes: one pass in compiled code, and a tuple
-per unfinished request.
+To be made on the step thread, which it holds for 4 ms with 20,000 nodes: one pass in compiled code, and a small
+object per unfinished request.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from ...radix import Columns, Node, RadixTree
 from ..request import Phase, Request
@@ -17,7 +17,8 @@ from ..schedule.scheduler import Scheduler
 ShownPhase = Literal["waiting", "prefill", "decode"]
 
 
-class RequestPlace(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class RequestPlace:
     """An unfinished request; node: where its lease ends, None if it has none."""
 
     request_id: str

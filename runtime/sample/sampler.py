@@ -34,6 +34,7 @@ from .sampler_output import (
     UnreadOutputs,
     cause_of,
 )
+from .token_notes import decisions
 from .token_rules import TokenRules
 
 # Work that one request's mask may take in one step (`Room.allow`): 2 to 5 ms in a step with others, ten times that
@@ -235,6 +236,8 @@ class Sampler:
                 output.is_postponed = True
                 return 0
             slots = [self._masks.slot(row) for row in masks]
+            if request.notes is not None:
+                output.decisions = decisions(cursor, extend.draft, masks)
         top_k = min(sampling.top_k, self._vocab_size) if sampling.top_k > 0 else 0
         temperature = sampling.temperature if sampling.temperature >= COOLEST else 0.0
         top_p, min_p, seed = sampling.top_p, sampling.min_p, request.seed

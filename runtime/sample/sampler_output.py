@@ -10,6 +10,7 @@ Knows tensors; what the tokens do to a request is the stepper's matter.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -20,6 +21,7 @@ from ...errors import RequestError
 from ...kernels import Logprobs
 from ..device import Reading
 from ..request import TokenLogprob
+from .token_notes import Decision
 
 
 @dataclass(slots=True)
@@ -31,6 +33,7 @@ class SamplerOutput:
             last known token, each further one holds only if the draft agreed with all before.
         logprobs: one per token, if asked for.
         prompt_logprobs: of prompt tokens whose predecessor's logits this step computed.
+        decisions: of the decided rows of a request with `notes` and a constraint (see `token_notes`).
         rows: of a request with a readout, the rows that this step computed for it, `[n, size]`.
         error: the request's constraint failed; nothing was decided.
         is_postponed: its mask takes long and is not ready yet; nothing was decided, and is decided in a later step.
@@ -39,6 +42,7 @@ class SamplerOutput:
     token_ids: list[int] = field(default_factory=list)
     logprobs: list[TokenLogprob] = field(default_factory=list)
     prompt_logprobs: list[TokenLogprob] = field(default_factory=list)
+    decisions: Sequence[Decision] = ()
     rows: npt.NDArray[np.float32] | None = None
     error: RequestError | None = None
     is_postponed: bool = False

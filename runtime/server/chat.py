@@ -43,6 +43,7 @@ class ChatOutput(Output):
 
     def __init__(self) -> None:
         super().__init__()
+        self.details: list[dict[str, Any]] = []
         self._content: list[str] = []
         self._reasoning: list[str] = []
         self._calls: list[dict[str, Any]] = []
@@ -75,6 +76,7 @@ class ChatShape:
         self._body = body
         self._plan = prepared.plan
         self._prompt_ids = prepared.call.prompt_ids
+        self._prompt_pieces = prepared.prompt_pieces
         self._tokenizer = tokenizer = service.engine.tokenizer
         new_reader = prepared.reading.new_reader if prepared.reading.counts_thoughts else None
         self._tokens = ReasoningTokens(new_reader, tokenizer)
@@ -92,6 +94,7 @@ class ChatShape:
         reason = self._reason(finish) if finish is not None else None
         if not self._body.stream:
             output.push(delta, logprobs, reason)
+            output.details += self._details(delta)
             for event in events:
                 output.add(event)
             return []
@@ -99,34 +102,51 @@ class ChatShape:
         choices += self._chunks(delta, events, logprobs)
         if finish is not None:
             choices.append(_chunk(index, {}, reason) | endings(finish.stopped_by, None))
+        if self._body.explain_tokens:
+            for choice in choices:
+                choice.setdefault("token_details", [])
         bodies = [self._choices.chunk(choice) for choice in choices]
-        if is_first and self._body.return_token_ids:
-            bodies[0]["prompt_token_ids"] = list(self._prompt_ids)
+        if is_first and bodies:
+            bodies[0] |= self._prompt()
         return [(None, body) for body in bodies]
 
     def _chunks(self, delta: Delta, events: Sequence[Event], logprobs: Sequence[TokenLogprob]) -> list[dict[str, Any]]:
         """What the events add. The first chunk has the tokens, each of which is shown once."""
         contents = _deltas_of(events)
         shows_ids = self._body.return_token_ids and bool(delta.token_ids)
-        if (logprobs or shows_ids) and not contents:
+        if (logprobs or shows_ids or delta.token_notes) and not contents:
             contents = [{"content": ""}]
         chunks = [_chunk(delta.index, content) for content in contents]
         if chunks:
             chunks[0] |= {"logprobs": self._logprobs(logprobs) if logprobs else None}
             chunks[0] |= {"token_ids": list(delta.token_ids)} if shows_ids else {}
+            chunks[0] |= {"token_details": self._details(delta)} if delta.token_notes else {}
         return chunks
+
+    def _details(self, delta: Delta) -> list[dict[str, Any]]:
+        """How each new token came about, if that was asked for."""
+        return [
+            {"id": one, "text": self._tokenizer.token_text(one), "how": note.how, "allowed": note.num_allowed}
+            for one, note in zip(delta.token_ids, delta.token_notes, strict=False)
+        ]
+
+    def _prompt(self) -> dict[str, Any]:
+        """The prompt, as far as it was asked for."""
+        found: dict[str, Any] = {"prompt_token_ids": list(self._prompt_ids)} if self._body.return_token_ids else {}
+        return found | ({"prompt_pieces": self._prompt_pieces} if self._body.explain_tokens else {})
 
     def end(self) -> bytes:
         return self._choices.end()
 
     def whole(self) -> dict[str, Any]:
         body = self._choices.whole([self._choice(index, output) for index, output in enumerate(self._outputs)])
-        return body | ({"prompt_token_ids": list(self._prompt_ids)} if self._body.return_token_ids else {})
+        return body | self._prompt()
 
     def _choice(self, index: int, output: ChatOutput) -> dict[str, Any]:
         logprobs = self._logprobs(output.logprobs) if self._body.logprobs else None
         choice = {"index": index, "message": output.message(), "logprobs": logprobs, "finish_reason": output.reason}
-        return choice | output.endings(shows_ids=self._body.return_token_ids)
+        details = {"token_details": output.details} if self._body.explain_tokens else {}
+        return choice | output.endings(shows_ids=self._body.return_token_ids) | details
 
     def _logprobs(self, logprobs: Sequence[TokenLogprob]) -> dict[str, Any]:
         return chat_logprobs(logprobs, self._tokenizer, as_ids=self._body.return_tokens_as_token_ids)

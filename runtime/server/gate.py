@@ -1,10 +1,10 @@
 """The outermost layer: every request passes here once, whatever route it is for (or none).
 
-It gives the request an id, asks for the API key (all paths but those of `OPEN_PATHS` and the files of the page, if it
-is served; unknown paths too), counts it, leaves one line about it in the log (at info; at debug for what monitoring asks for again and again, if it went well),
-and turns an unexpected exception into a 500 that names the id and says nothing else. The id is our own;
-a caller's `X-Request-Id` is only sent back, and stands at the end of the line. HEAD is GET without its body, on every
-route that has GET.
+It gives the request an id, asks for the API key (all paths but those of `OPEN_PATHS` and the files of the page, if
+it is served; unknown paths too), counts it, leaves one line about it in the log (at info; at debug for what monitoring
+and the page ask for again and again, if it went well), and turns an unexpected exception into a 500 that names the id
+and says nothing else. The id is our own; a caller's `X-Request-Id` is only sent back, and stands at the end of the
+line. HEAD is GET without its body, on every route that has GET.
 """
 
 from __future__ import annotations
@@ -35,7 +35,11 @@ logger = logging.getLogger("phloem.server")
 
 
 class Gate:
-    """ASGI middleware; recent: is told of all requests. Sets `request_id`, `api_key` (the caller's key, or None) and `record` in `scope["state"]`."""
+    """ASGI middleware. Sets `request_id`, `api_key` (the caller's key, or None) and `record` in `scope["state"]`.
+
+    Args:
+        recent: is told of all requests; None: there is no page.
+    """
 
     def __init__(
         self,
@@ -104,7 +108,7 @@ class Gate:
             if self._recent is not None:
                 route = getattr(scope.get("route"), "path", None)
                 self._recent.end(request_id, route, status, is_read_only=method in ("GET", "HEAD"))
-            level = logging.DEBUG if status == 200 and scope["path"] in PROBED_PATHS else logging.INFO
+            level = logging.DEBUG if status in (200, 204, 304) and scope["path"] in PROBED_PATHS else logging.INFO
             if scope["path"] not in PROBED_PATHS:
                 record.close(method, getattr(scope.get("route"), "path", None), status, request_id)
             sent_id = f" client_id={shown_id!r}" if shown_id != request_id else ""

@@ -35,6 +35,7 @@ OF_ANSWERS = (
     "stop_guard",
     "thought_limit",
     "output_ids",
+    "explain_tokens",
 )  # options without a meaning for a prompt
 
 

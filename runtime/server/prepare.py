@@ -47,11 +47,12 @@ class EngineCall:
 
 @dataclass(frozen=True, slots=True)
 class PreparedChat:
-    """A request, its calls, and how its outputs are read."""
+    """A request, its calls, and how its outputs are read; prompt_pieces: its prompt's tokens as texts, if wanted."""
 
     call: EngineCall
     plan: CallPlan | None
     reading: Reading
+    prompt_pieces: Sequence[str] = ()
 
 
 def namespace_of(salt: str | None, api_key: str | None) -> str:
@@ -110,7 +111,10 @@ def prepare_chat(
         call.options["prediction"] = body.prediction.content
     if wanted is None and reading.has_marks:
         call.options["shows_special"] = True
-    return PreparedChat(call, plan, reading)
+    if not body.explain_tokens:
+        return PreparedChat(call, plan, reading)
+    call.options["explain_tokens"] = True
+    return PreparedChat(call, plan, reading, [engine.tokenizer.token_text(one) for one in chat.token_ids])
 
 
 def prepare_completions(

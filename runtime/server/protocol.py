@@ -200,6 +200,7 @@ class Generation(Body):
 
 class ChatRequest(Generation):
     messages: list[Message] = Field(min_length=1)
+    explain_tokens: bool = False
     prediction: Prediction | None = None
     max_tokens: int | None = Field(None, ge=1)
     max_completion_tokens: int | None = Field(None, ge=1)

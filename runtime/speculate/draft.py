@@ -26,7 +26,7 @@ from collections.abc import Sequence
 from ...fsm.guess import CERTAIN
 from ..cache.prefix_cache import PrefixCache
 from ..config import JumpMode
-from ..request import Request
+from ..request import Request, TokenNote
 from .acceptance_rates import AcceptanceRates, first_rates
 from .lookup import Lookups
 from .model_drafter import ModelDrafter
@@ -220,6 +220,8 @@ def _take(request: Request, draft: list[int]) -> list[int]:
         request.usage.jumped_at.append(len(request.token_ids) - request.num_prompt_tokens)
         request.token_ids.append(token_id)
         request.output.push(token_id)
+        if request.notes is not None:
+            request.notes.append(TokenNote("jumped", None))
         if request.thought is not None:
             request.thought.push(token_id)
         request.usage.completion_tokens += 1

@@ -10,6 +10,7 @@ const BUNDLED = ["preact", "uplot"];
 const BUILT_FROM = [
   "src",
   "plugins",
+  "public",
   "index.html",
   "package.json",
   "package-lock.json",
@@ -53,7 +54,7 @@ export function committedFiles(folder: string): Plugin {
     enforce: "post",
     transformIndexHtml: {
       order: "post",
-      handler: (html) => html.replaceAll('"./app.', '"page/app.').replaceAll(" crossorigin", ""),
+      handler: (html) => html.replace(/"\.\/(app|icon)\./g, '"page/$1.').replaceAll(" crossorigin", ""),
     },
     generateBundle(_options, bundle) {
       const app = bundle["app.js"];

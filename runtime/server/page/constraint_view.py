@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,7 +19,7 @@ from ....fsm.look import Explanation, Stepping
 from ....fsm.vocabulary.vocabulary import token_ids_of
 from ...constrain import spec as constraint_spec
 from ...constrain.spec import ConstraintSpec
-from ...explain import explain, refusal
+from ...explain import explain_with, refusal
 from ..constraints import structural_tag_of
 from ..errors import ApiError, api_error, invalid
 from ..protocol import Body
@@ -32,6 +33,7 @@ MAX_TEXT = 20_000  # characters that are gone through
 MAX_TOKENS = 200
 MAX_LISTED = 200  # keywords
 SHOWN_BYTES = 2000
+MAX_SPELT = 16  # bytes of a token that a text is spelt in
 
 
 class ConstraintRequest(Body):
@@ -66,16 +68,12 @@ def _looked_at(engine: Engine, body: ConstraintRequest, extra_keys: constraint_s
     try:
         spec = _spec(body, extra_keys)
     except RequestError as error:
-        raise api_error(error, param="source") from error
+        raise _refused(error, ConstraintSpec(body.kind, body.source)) from error
     try:
         engine.request_factory.compile(spec)
-        found = explain(spec, tokenizer=engine.tokenizer, text=body.text)
-    except ConstraintError as error:
-        why, answer = refusal(error, spec), api_error(error, param="source")
-        answer.details = {"reason": why.reason, "part": why.part, "remedy": why.remedy}
-        raise answer from error
+        found = explain_with(engine.compiler.vocabulary, engine.tokenizer.json_whitespace, spec, body.text)
     except RequestError as error:
-        raise api_error(error, param="source") from error
+        raise _refused(error, spec) from error
     valid = _valid(found.steps)
     place = _Place(engine, spec, valid)
     return {
@@ -92,8 +90,18 @@ def _looked_at(engine: Engine, body: ConstraintRequest, extra_keys: constraint_s
         "first_mask_us": round(1000 * found.timings.first_mask, 1),
         "mask_us": round(found.masks.cold_median, 1),
         "steps": None if found.steps is None else _steps(found, found.steps, valid),
-        "next": {"count": len(place.allowed), "tokens": place.tokens},
+        "next": {"count": len(place.allowed), "tokens": place.tokens} if place.is_known else None,
     }
+
+
+def _refused(error: RequestError, spec: ConstraintSpec) -> ApiError:
+    """The error with what stands at its place and what to do about it, as far as that is known."""
+    answer = api_error(error, param="source")
+    if isinstance(error, ConstraintError):
+        with suppress(ValueError, TypeError):  # a source that is no JSON
+            why = refusal(error, spec)
+            answer.details = {"reason": why.reason, "part": why.part, "remedy": why.remedy}
+    return answer
 
 
 def _spec(body: ConstraintRequest, extra_keys: constraint_spec.ExtraKeys) -> ConstraintSpec:
@@ -149,19 +157,35 @@ def _sentence(steps: Stepping, valid: str) -> str:
 class _Place:
     """Where a text ends in a constraint: what must come next, and which tokens may.
 
-    The text is taken as the tokenizer spells it; where it does not spell these very bytes, nothing is known there.
+    Masks know bytes, so it does not matter in which tokens the text is spelt.
+
+    Attributes:
+        is_known: False if the vocabulary has no tokens for the text, or the constraint is too large to go there.
     """
 
     def __init__(self, engine: Engine, spec: ConstraintSpec, text: str) -> None:
-        self.forced, self.allowed, self.tokens = "", list[int](), list[dict[str, Any]]()
-        tokenizer = engine.tokenizer
+        self.is_known, self.forced, self.allowed = False, "", list[int]()
+        vocabulary = engine.compiler.vocabulary
         cursor = engine.request_factory.compile(spec).cursor()
-        token_ids = tokenizer.encode(text) if text else []
-        if b"".join(map(tokenizer.token_bytes, token_ids)) != text.encode():
-            return
         with suppress(ConstraintError):
-            if not all(cursor.advance(token_id) for token_id in token_ids):
-                return
-            self.allowed = token_ids_of(cursor.row())
-            self.forced = cursor.forced_bytes()[:SHOWN_BYTES].decode(errors="replace")
-        self.tokens = [{"id": one, "text": tokenizer.token_text(one)} for one in self.allowed[:MAX_TOKENS]]
+            token_ids = _spelt(vocabulary.tokens, text.encode(errors="surrogatepass"))
+            if token_ids is not None and all(cursor.advance(token_id) for token_id in token_ids):
+                self.allowed = token_ids_of(cursor.row())
+                self.forced = cursor.forced_bytes()[:SHOWN_BYTES].decode(errors="replace")
+                self.is_known = True
+        spell = engine.tokenizer.token_text
+        self.tokens = [{"id": one, "text": spell(one)} for one in self.allowed[:MAX_TOKENS]]
+
+
+def _spelt(tokens: Sequence[bytes], text: bytes) -> list[int] | None:
+    """Tokens that spell a text, the longest first; None if one of its bytes begins no token."""
+    ids = {token: token_id for token_id, token in enumerate(tokens) if 0 < len(token) <= MAX_SPELT}
+    found, at = list[int](), 0
+    while at < len(text):
+        lengths = range(min(MAX_SPELT, len(text) - at), 0, -1)
+        length = next((length for length in lengths if text[at : at + length] in ids), 0)
+        if not length:
+            return None
+        found.append(ids[text[at : at + length]])
+        at += length
+    return found

@@ -40,7 +40,7 @@ class RecentRequests:
         """It is over. route: as it was declared; is_read_only: a GET, which asked for nothing to be computed."""
         _, record = self._under_way.pop(request_id)
         was_refused = status >= 400 and route is not None and route.startswith("/v1/") and not is_read_only
-        if not record.calls and not was_refused or any(call.options.get("is_probe") for call in record.calls):
+        if not (record.calls or was_refused) or any(call.options.get("is_probe") for call in record.calls):
             return
         record.end()
         assert record.ended_at is not None
@@ -96,7 +96,8 @@ class RecentRequests:
     def _why(self, why: CacheExplanation) -> dict[str, str]:
         sentence = why.sentence
         if self._shows_text and why.differing_text:
-            sentence += f" It agreed up to {why.agreed_text!r}, and {why.differing_text!r} follows."
+            after = f"After {why.agreed_text!r} comes" if why.agreed_text else "It begins with"
+            sentence += f" {after} {why.differing_text!r}."
         return {"reason": why.reason, "sentence": sentence}
 
 

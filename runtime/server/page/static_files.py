@@ -1,4 +1,4 @@
-"""The files of the page: read once, answered with headers that let the page load nothing else and run nothing inline."""
+"""The files of the page: read once, answered with headers that let it load nothing else and run nothing inline."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ STATIC_FILES = {
     "/": ("index.html", "text/html; charset=utf-8"),
     "/page/app.js": ("app.js", "text/javascript; charset=utf-8"),
     "/page/app.css": ("app.css", "text/css; charset=utf-8"),
+    "/page/icon.svg": ("icon.svg", "image/svg+xml"),
     "/page/LICENSES.txt": ("LICENSES.txt", "text/plain; charset=utf-8"),
 }
 """By path: the name of the file and its media type."""

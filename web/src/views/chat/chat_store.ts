@@ -3,7 +3,7 @@
 
 import { type Api, asApiError, isAborted, problemOf } from "../../api.ts";
 import { Store } from "../../store.ts";
-import { addChunk, type Chunk } from "./chunks.ts";
+import { addChunk, type Chunk, countsOf } from "./chunks.ts";
 import {
   addTurn,
   type Conversation,
@@ -153,6 +153,7 @@ export class ChatStore {
       reply.problem = reply.state === "failed" ? problemOf(asApiError(error)) : null;
       this.announce(reply.state === "stopped" ? "The answer was stopped." : "");
     }
+    reply.counts = countsOf(reply);
     reply.totalMs = performance.now() - began;
     this.underWay.delete(reply);
     if (this.conversations.includes(conversation)) {

@@ -49,6 +49,17 @@ export function addChunk(reply: Reply, chunk: Chunk): boolean {
   return hasBrought;
 }
 
+/** How the tokens of all answers came about. */
+export function countsOf(reply: Reply): Record<How, number> {
+  const counts = { sampled: 0, jumped: 0, drafted: 0 };
+  for (const { tokens } of reply.answers) {
+    for (const { how } of tokens) {
+      counts[how] += 1;
+    }
+  }
+  return counts;
+}
+
 function addChoice(reply: Reply, choice: ChunkChoice): boolean {
   const answer = reply.answers[choice.index];
   if (!answer) {

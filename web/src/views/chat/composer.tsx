@@ -200,8 +200,22 @@ function AttachButton({ onFiles }: { onFiles: (files: Iterable<File>) => void })
           currentTarget.value = "";
         }}
       />
-      <button type="button" class="quiet" title="Attach text files" onClick={() => input.current?.click()}>
-        Attach
+      <button
+        type="button"
+        class="quiet icon"
+        title="Attach text files"
+        aria-label="Attach text files"
+        onClick={() => input.current?.click()}
+      >
+        <svg viewBox="0 0 20 20" width="18" height="18" aria-hidden="true">
+          <path
+            d="m15.5 9-5.6 5.7a3.4 3.4 0 0 1-4.8-4.8l6-6a2.3 2.3 0 0 1 3.2 3.2l-5.9 6a1.1 1.1 0 0 1-1.6-1.6l5.3-5.3"
+            fill="none"
+            stroke="currentColor"
+            stroke-width="1.5"
+            stroke-linecap="round"
+          />
+        </svg>
       </button>
     </>
   );

@@ -83,6 +83,8 @@ export interface Reply {
   asked: { format: string; tools: string };
   promptPieces: string[];
   usage: Usage | null;
+  /** How its tokens came about, of all answers; null until it has ended. */
+  counts: Record<How, number> | null;
   firstTokenMs: number | null;
   totalMs: number | null;
 }
@@ -202,6 +204,7 @@ export function newReply(parent: string, numAnswers: number, asked: Reply["asked
     asked,
     promptPieces: [],
     usage: null,
+    counts: null,
     firstTokenMs: null,
     totalMs: null,
   };

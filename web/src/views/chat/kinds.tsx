@@ -20,7 +20,7 @@ export interface TokenSettings {
   coloured: Record<Kind, boolean>;
 }
 
-const FIRST: TokenSettings = { isOn: false, coloured: { cached: true, jumped: true, drafted: true, sampled: false } };
+const FIRST: TokenSettings = { isOn: false, coloured: { cached: true, jumped: true, drafted: true, sampled: true } };
 
 export class TokenSettingsStore extends Store<TokenSettings> {
   constructor() {

@@ -5,22 +5,19 @@ import type { Reply } from "./conversation.ts";
 
 /** One line: what was cached, how the output came about, how fast. Then the cache's own sentence. */
 export function Measures({ reply }: { reply: Reply }) {
-  const { usage, firstTokenMs, totalMs } = reply;
+  const { usage, counts, firstTokenMs, totalMs } = reply;
   if (!usage) {
     return null;
   }
   const cached = usage.prompt_tokens_details?.cached_tokens ?? 0;
   const loaded = usage.prompt_tokens_details?.loaded_tokens ?? 0;
-  const { jumped_tokens = 0, drafted_tokens = 0, sampled_tokens = 0 } = usage.completion_tokens_details ?? {};
-  const writing = firstTokenMs !== null && totalMs !== null ? totalMs - firstTokenMs : 0;
+  const { jumped, drafted, sampled } = counts ?? { jumped: 0, drafted: 0, sampled: usage.completion_tokens };
   const parts = [
-    jumped_tokens > 0 ? `${count(jumped_tokens)} jumped` : null,
-    drafted_tokens > 0 ? `${count(drafted_tokens)} drafted` : null,
-    `${count(sampled_tokens || usage.completion_tokens)} sampled`,
+    jumped > 0 ? `${count(jumped)} jumped` : null,
+    drafted > 0 ? `${count(drafted)} drafted` : null,
+    `${count(sampled)} sampled`,
     firstTokenMs === null ? null : `first token after ${duration(firstTokenMs)}`,
-    writing > 0 && usage.completion_tokens > 1
-      ? `${((1000 * (usage.completion_tokens - 1)) / writing).toFixed(writing < 100_000 ? 0 : 1)} tokens per second`
-      : null,
+    totalMs ? `${count(Math.round((1000 * usage.completion_tokens) / totalMs))} tokens per second` : null,
   ];
   const sentence = usage.prompt_tokens_details?.cache_explanation?.sentence;
   return (

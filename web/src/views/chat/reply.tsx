@@ -7,6 +7,7 @@ import { useStore } from "../../store.ts";
 import { AnswerText, Calls } from "./answer.tsx";
 import { Branches } from "./branches.tsx";
 import type { ChatStore } from "./chat_store.ts";
+import { countsOf } from "./chunks.ts";
 import type { Answer, Reply } from "./conversation.ts";
 import { colouring, type Kind, Legend, type TokenSettingsStore } from "./kinds.tsx";
 import { Measures } from "./measures.tsx";
@@ -30,7 +31,7 @@ export function ReplyTurn({ chats, reply, settings, isLast }: ReplyProps) {
       {reply.problem && <Fault error={reply.problem} onRetry={() => chats.retry(reply)} />}
       {reply.state === "stopped" && <p class="hint">Stopped.</p>}
       {!isStreaming && <Measures reply={reply} />}
-      {hasTokens && (isOn || showsPrompt) && <Legend settings={settings} counts={countsOf(reply)} />}
+      {hasTokens && (isOn || showsPrompt) && <Legend settings={settings} counts={legendOf(reply, isOn, showsPrompt)} />}
       {showsPrompt && <Prompt reply={reply} settings={settings} />}
       <div class="actions">
         {isStreaming ? (
@@ -102,11 +103,11 @@ function Answers({ chats, reply, settings, isLast }: ReplyProps) {
   );
 }
 
-function countsOf(reply: Reply): Partial<Record<Kind, number>> {
-  const tokens = reply.answers.flatMap((answer) => answer.tokens);
-  const of = (kind: Kind) => tokens.filter(({ how }) => how === kind).length;
+/** The kinds that are in sight, and how many tokens are of each. */
+function legendOf(reply: Reply, hasTokens: boolean, hasPrompt: boolean): Partial<Record<Kind, number>> {
   const cached = reply.usage?.prompt_tokens_details?.cached_tokens ?? 0;
-  return { cached, jumped: of("jumped"), drafted: of("drafted"), sampled: of("sampled") };
+  const { jumped, drafted, sampled } = countsOf(reply);
+  return { ...(hasPrompt ? { cached } : {}), ...(hasTokens ? { jumped, drafted, sampled } : {}) };
 }
 
 function Prompt({ reply, settings }: { reply: Reply; settings: TokenSettingsStore }) {
