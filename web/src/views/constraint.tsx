@@ -11,7 +11,7 @@ import { MarkedField } from "./constraint/marked_field.tsx";
 import { NextTokens } from "./constraint/next_tokens.tsx";
 import { emptyOptions, Options, type QuestionOptions } from "./constraint/options.tsx";
 import { Picture } from "./constraint/picture.tsx";
-import { characterEnd, type Range, rangeOfPointer, utf16At } from "./constraint/places.ts";
+import { characterEnd, type Range, rangeOfError, utf16At } from "./constraint/places.ts";
 import { Refusal } from "./constraint/refusal.tsx";
 import "./constraint/constraint.css";
 
@@ -71,7 +71,7 @@ export function ConstraintView({ api, about, announce }: ViewProps) {
             id="source"
             value={draft.source}
             rows={14}
-            mark={refusedRange(answered, draft, kind)}
+            mark={refusedRange(answered, draft.source)}
             isInvalid={error?.status === 400}
             describedBy="refusal"
             placeholder="Paste a JSON Schema, a regex, a grammar in EBNF or Lark, or an array of choices."
@@ -153,13 +153,9 @@ function leftRange({ answer, question }: Answered, text: string): Range | null {
 }
 
 /** What the server has refused in the constraint. */
-function refusedRange({ error, question }: Answered, draft: Draft, kind: ConstraintKind): Range | null {
-  if (!error?.pointer || (question?.source !== draft.source && kind !== "regex")) return null;
-  if (/^\d+$/.test(error.pointer)) {
-    const begin = utf16At(draft.source, Number(error.pointer));
-    return { begin, end: characterEnd(draft.source, begin) };
-  }
-  return kind === "json_schema" || kind === "structural_tag" ? rangeOfPointer(draft.source, error.pointer) : null;
+function refusedRange({ error, question }: Answered, source: string): Range | null {
+  const isOfThis = question !== null && String(question.source).trimEnd() === source.trimEnd();
+  return error && isOfThis ? rangeOfError(source, error.pointer, error.message) : null;
 }
 
 function stepsClass({ answer, question }: Answered): string {

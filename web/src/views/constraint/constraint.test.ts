@@ -4,8 +4,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { EXAMPLES } from "./examples.ts";
 import { guessKind } from "./kind.ts";
-import { characterEnd, rangeOfPointer, utf16At } from "./places.ts";
-import { panned, zoomed } from "./view_box.ts";
+import { characterEnd, rangeOfError, rangeOfPointer, utf16At } from "./places.ts";
+import { beginning, padded, panned, zoomed } from "./view_box.ts";
 
 test("the kind of every example, and of other forms, is guessed", () => {
   for (const { kind, source } of EXAMPLES) assert.equal(guessKind(source), kind);
@@ -66,4 +66,34 @@ test("a picture's view keeps what is under the pointer, and its middle within th
   }
   const closer = zoomed(whole, whole, 0.5, 0.25, 0.75);
   assert.deepEqual([closer.x + 0.25 * closer.width, closer.y + 0.75 * closer.height], [100, 75]);
+});
+
+test("a picture begins whole where that can be read, else with its beginning", () => {
+  for (const [width, height] of [
+    [200, 100],
+    [300, 2000],
+    [4000, 60],
+  ] as const) {
+    const picture = { x: 0, y: 0, width, height };
+    const whole = padded(picture, 2);
+    assert.ok(Math.abs(whole.width / whole.height - 2) < 1e-9);
+    assert.ok(whole.width >= width && whole.height >= height && (whole.width === width || whole.height === height));
+    const first = beginning(picture, whole, 600);
+    assert.ok(first.width <= whole.width && first.y === 0 && Math.abs(first.width / first.height - 2) < 1e-9);
+    assert.ok(600 / first.width >= 0.9 - 1e-9);
+    assert.ok(first.x <= 0);
+  }
+});
+
+test("the places that errors name are found in the source", () => {
+  const text = (source: string, pointer: string | null, message = "") => {
+    const range = rangeOfError(source, pointer, message);
+    return range && source.slice(range.begin, range.end);
+  };
+  assert.equal(text("a😀[b", "offset 2"), "[");
+  assert.equal(text("x ::= y\n  😀z", "line 2, column 4"), "z");
+  assert.equal(text('{"a": }', null, "no JSON text: Expecting value: line 1 column 7 (char 6)."), "}");
+  assert.equal(text('{"a": [1, 2]}', "/a/1"), "2");
+  assert.equal(text('{"a": 1}', ""), null);
+  assert.equal(text('{"a": 1}', null), null);
 });

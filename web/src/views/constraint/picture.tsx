@@ -2,7 +2,7 @@
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { safeSvg } from "./safe_svg.ts";
-import { panned, type ViewBox, zoomed } from "./view_box.ts";
+import { beginning, padded, panned, type ViewBox, zoomed } from "./view_box.ts";
 
 const STEP = 0.12; // of the box, for each arrow key
 
@@ -19,9 +19,12 @@ export function Picture({ svg, label }: { svg: string; label: string }) {
     const [x = 0, y = 0, width = 1, height = 1] = (picture.getAttribute("viewBox") ?? "").split(/[\s,]+/).map(Number);
     picture.removeAttribute("width");
     picture.removeAttribute("height");
-    whole.current = { x, y, width, height };
-    setBox(whole.current);
-    home.current?.replaceChildren(picture);
+    const paper = home.current;
+    if (!paper) return;
+    const size = { x, y, width, height };
+    whole.current = padded(size, paper.clientWidth / paper.clientHeight);
+    setBox(beginning(size, whole.current, paper.clientWidth));
+    paper.replaceChildren(picture);
   }, [svg]);
   useEffect(() => {
     const picture = home.current?.firstElementChild;

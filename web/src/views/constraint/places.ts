@@ -19,6 +19,23 @@ export function characterEnd(text: string, index: number): number {
   return index + ((text.codePointAt(index) ?? 0) > 0xffff ? 2 : 1);
 }
 
+/** The place that an error names: a JSON pointer, "offset 3", "line 1, column 10", or "(char 9)" in its message. */
+export function rangeOfError(source: string, pointer: string | null, message: string): Range | null {
+  const offset = /^offset (\d+)$/.exec(pointer ?? "") ?? /\(char (\d+)\)/.exec(message);
+  if (offset) return characterAt(source, utf16At(source, Number(offset[1])));
+  const line = /^line (\d+), column (\d+)$/.exec(pointer ?? "");
+  if (line) {
+    const lines = source.split("\n");
+    const before = lines.slice(0, Number(line[1]) - 1).reduce((sum, one) => sum + one.length + 1, 0);
+    return characterAt(source, before + utf16At(lines[Number(line[1]) - 1] ?? "", Number(line[2]) - 1));
+  }
+  return pointer?.startsWith("/") ? rangeOfPointer(source, pointer) : null;
+}
+
+function characterAt(text: string, begin: number): Range {
+  return { begin, end: characterEnd(text, begin) };
+}
+
 /** Where the value that a JSON pointer names stands in JSON text, or null. The key of a member belongs to its place. */
 export function rangeOfPointer(source: string, pointer: string): Range | null {
   const steps = pointer

@@ -5,7 +5,7 @@ import type { ApiError } from "../../api.ts";
 export function Refusal({ error }: { error: ApiError }) {
   return (
     <div class="refusal" role="alert">
-      <p class="refusal-message">{error.message}</p>
+      <p class="refusal-message">{error.reason ?? error.message}</p>
       <dl class="facts">
         {error.pointer !== null && (
           <>

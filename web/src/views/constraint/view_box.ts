@@ -8,6 +8,21 @@ export interface ViewBox {
 }
 
 const MOST = 12; // times larger than the whole picture
+const READABLE = 0.9; // pixels for each unit of the picture
+
+/** The picture with room around it, so that it has the shape of the paper (width over height). */
+export function padded(picture: ViewBox, shape: number): ViewBox {
+  const width = Math.max(picture.width, picture.height * shape);
+  return { x: picture.x - (width - picture.width) / 2, y: picture.y, width, height: width / shape };
+}
+
+/** What is seen at first: all, or the beginning where all would be too small to read. `paper`: its width in pixels. */
+export function beginning(picture: ViewBox, whole: ViewBox, paper: number): ViewBox {
+  const width = Math.min(whole.width, paper / READABLE);
+  const height = (width * whole.height) / whole.width;
+  const x = width < picture.width ? picture.x : picture.x - (width - picture.width) / 2;
+  return { x, y: whole.y, width, height };
+}
 
 /** Factor below 1 zooms in; (`u`, `v`), shares of the box, stay where they are. */
 export function zoomed(box: ViewBox, whole: ViewBox, factor: number, u = 0.5, v = 0.5): ViewBox {

@@ -7,6 +7,7 @@ export type WhatIf = NonNullable<Now["what_if"]>;
 export const OPTIMUM = "optimum";
 const WORTH = 0.03; // gains in the hit rate below this are not worth a change
 const SLIGHT = 0.005;
+const NONE = 0.0005;
 
 /** The entry of the sizes that is the pool in use: the one nearest to it. */
 export function sizeInUse(sizes: WhatIf["sizes"], numBlocks: number): number {
@@ -38,8 +39,11 @@ export function whatIfSentence({ sizes, policies }: WhatIf, numBlocks: number): 
     const policy = other && byPolicy >= SLIGHT ? `, and --eviction-policy ${other.name} ${points(byPolicy)}` : "";
     return `More memory would help: twice the blocks would bring ${points(byMemory)}${policy}.`;
   }
+  if (byMemory < NONE && limit < NONE) {
+    return "The cache is large enough for these requests: neither more memory nor another policy would bring more hits.";
+  }
   if (limit < WORTH) {
-    return `The cache is large enough for these requests: twice the memory would bring ${points(byMemory)}, and no policy whatever more than ${points(limit)}.`;
+    return `The cache is large enough for these requests: twice the memory would bring ${points(byMemory)}, and even the best policy ${points(limit)}.`;
   }
   return `The cache is large enough for these requests: twice the memory would bring ${points(byMemory)}, another policy ${points(Math.max(0, byPolicy))}.`;
 }
@@ -50,6 +54,6 @@ function memory(gain: number): string {
 
 function points(share: number): string {
   const value = Math.max(0, 100 * share);
-  if (value < 0.05) return "nothing";
+  if (value < 100 * NONE) return "nothing";
   return `${value.toFixed(1)} ${value.toFixed(1) === "1.0" ? "point" : "points"}`;
 }
