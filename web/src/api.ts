@@ -35,6 +35,10 @@ export class ApiError extends Error implements Problem {
     readonly param: string | null = null,
     readonly pointer: string | null = null,
     readonly code: string | null = null,
+    /** What stands at the place of the error, as the server has it. */
+    readonly part: string | null = null,
+    /** The message without its place and its remedy. */
+    readonly reason: string | null = null,
   ) {
     super(message);
   }
@@ -73,7 +77,7 @@ export function errorOfBody(status: number, body: unknown, retryAfter: string | 
   const code = text("code");
   const message = text("message") ?? `The server answered with status ${status}.`;
   const remedy = text("remedy") ?? remedyOf(status, code, retryAfter);
-  return new ApiError(status, message, remedy, text("param"), text("pointer"), code);
+  return new ApiError(status, message, remedy, text("param"), text("pointer"), code, text("part"), text("reason"));
 }
 
 export function isAborted(error: unknown): boolean {

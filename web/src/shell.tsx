@@ -11,6 +11,7 @@ import type { ViewProps } from "./view.ts";
 import { ChatView } from "./views/chat/chat.tsx";
 import { ChatStore } from "./views/chat/chat_store.ts";
 import { ConstraintView } from "./views/constraint.tsx";
+import { NowHistory } from "./views/now/history.ts";
 import { NowView } from "./views/now.tsx";
 import { RequestsView } from "./views/requests.tsx";
 import { TreeView } from "./views/tree/tree.tsx";
@@ -42,6 +43,7 @@ export function Shell({ api }: { api: Api }) {
   const main = useRef<HTMLElement>(null);
   const announce = useCallback((sentence: string) => setSaid(sentence), []);
   const chats = useMemo(() => new ChatStore(api, announce), [api, announce]);
+  const history = useMemo(() => new NowHistory(), []);
 
   useEffect(() => {
     const follow = () => setTab(tabOfLocation());
@@ -80,7 +82,7 @@ export function Shell({ api }: { api: Api }) {
       {wantsKey && <KeyForm api={api} onKey={load} />}
       <main id="main" tabIndex={-1} ref={main} class={`view view-${tab.name.toLowerCase()}`}>
         {error && !wantsKey && <Fault error={error} onRetry={load} />}
-        {about ? <View api={api} about={about} chats={chats} announce={announce} /> : null}
+        {about ? <View api={api} about={about} chats={chats} history={history} announce={announce} /> : null}
       </main>
       <div class="out-of-sight" aria-live="polite">
         {said}

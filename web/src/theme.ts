@@ -35,6 +35,11 @@ export function prefersLessMotion(): boolean {
   return matchMedia("(prefers-reduced-motion: reduce)").matches;
 }
 
+/** Whether the page is dark now. */
+export function isDark(): boolean {
+  return theme.value === "auto" ? matchMedia("(prefers-color-scheme: dark)").matches : theme.value === "dark";
+}
+
 /** True where a finger is the main pointer, so that Enter means a new line and no keyboard is opened unasked. */
 export function prefersTouch(): boolean {
   return matchMedia("(pointer: coarse)").matches;
