@@ -80,7 +80,7 @@ export function Shell({ api }: { api: Api }) {
         <ThemeSwitch />
       </header>
       {wantsKey && <KeyForm api={api} onKey={load} />}
-      <main id="main" tabIndex={-1} ref={main} class={`view view-${tab.name.toLowerCase()}`}>
+      <main id="main" tabIndex={tab === FIRST ? -1 : 0} ref={main} class={`view view-${tab.name.toLowerCase()}`}>
         {error && !wantsKey && <Fault error={error} onRetry={load} />}
         {about ? <View api={api} about={about} chats={chats} history={history} announce={announce} /> : null}
       </main>

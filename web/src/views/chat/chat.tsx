@@ -9,6 +9,7 @@ import { TokenSettingsStore } from "./kinds.tsx";
 import { Plain } from "./plain.tsx";
 import { Sidebar } from "./sidebar.tsx";
 import { Thread } from "./thread.tsx";
+import { Welcome } from "./welcome.tsx";
 import "./chat.css";
 import "./composer.css";
 
@@ -26,7 +27,7 @@ export function ChatView({ api, about, chats }: ViewProps) {
     <div class={`chat${showsSidebar ? " shows-sidebar" : ""}`}>
       <Sidebar chats={chats} onShow={() => setShowsSidebar(false)} />
       <div class="chat-main">
-        <div class="chat-head">
+        <div class={`chat-head${chats.current.numTurns === 0 ? " is-empty" : ""}`}>
           <button
             type="button"
             class="quiet sidebar-button"
@@ -37,23 +38,13 @@ export function ChatView({ api, about, chats }: ViewProps) {
           </button>
           <h1>{titleOf(chats.current)}</h1>
         </div>
-        {chats.current.numTurns === 0 ? <Welcome model={about.model} /> : <Thread chats={chats} settings={settings} />}
+        {chats.current.numTurns === 0 ? (
+          <Welcome chats={chats} model={about.model} />
+        ) : (
+          <Thread chats={chats} settings={settings} />
+        )}
         <Composer chats={chats} about={about} />
       </div>
-    </div>
-  );
-}
-
-function Welcome({ model }: { model: string }) {
-  return (
-    <div class="welcome">
-      <p class="welcome-line">
-        Talk to <code>{model}</code>.
-      </p>
-      <p>
-        Each answer says how much of its prompt was cached, and of each token how it came about. Edit an earlier message
-        to branch: what the branches share is not computed again.
-      </p>
     </div>
   );
 }

@@ -16,6 +16,9 @@ export function Sidebar({ chats, onShow }: { chats: ChatStore; onShow: () => voi
           onShow();
         }}
       >
+        <svg viewBox="0 0 16 16" width="14" height="14" aria-hidden="true">
+          <path d="M8 3v10M3 8h10" fill="none" stroke="currentColor" stroke-width="1.6" stroke-linecap="round" />
+        </svg>
         New conversation
       </button>
       <ul>
