@@ -13,7 +13,7 @@ def test_each_request_has_a_line(open_page: Callable[..., Any]) -> None:
     send(page, "Hello")
     send(page, "Hello again")
     page.get_by_role("link", name="Requests").click()
-    line = page.locator("details.request").first
+    line = page.locator("details.request-line").first
     line.wait_for()
     assert "chat" in line.locator("summary").inner_text() and " cached" in line.locator("summary").inner_text()
     assert line.locator(".bar-phase.decode").count() == 1

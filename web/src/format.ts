@@ -49,3 +49,8 @@ export function bytes(value: number): string {
   }
   return `${unit === 0 || rest >= 100 ? Math.round(rest) : rest.toFixed(1)} ${units[unit]}`;
 }
+
+/** `text` with a full stop at its end. */
+export function sentence(text: string): string {
+  return /[.!?…:)]$/.test(text) ? text : `${text}.`;
+}

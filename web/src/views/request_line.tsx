@@ -24,12 +24,12 @@ export function RequestLine({ row, axis }: { row: RequestRow; axis: Axis }) {
   const hasFailed = row.error !== null || (row.status ?? 200) >= 400;
   const state = row.is_running ? "running" : hasFailed ? "failed" : "done";
   return (
-    <details class={`request ${state}`}>
+    <details class={`request-line ${state}`}>
       <summary>
         <span class="request-name">
           <span class="request-state" aria-hidden="true" />
           <span class="request-route">{ROUTES[row.route] ?? row.route}</span>
-          {row.constraint && <span class="tag">{row.constraint}</span>}
+          {row.constraint && <span class="request-tag">{row.constraint}</span>}
           <span class="request-status">
             {row.is_running ? "running" : hasFailed ? (row.status ?? "error") : (row.finish_reason ?? "")}
           </span>
@@ -54,7 +54,7 @@ function Bars({ row, axis, total }: { row: RequestRow; axis: Axis; total: number
   const share = (milliseconds: number) => `${(100 * milliseconds) / span}%`;
   const begin = axis.isShared ? (row.began_at - axis.start) * 1000 : 0;
   return (
-    <span class="bars" aria-hidden="true">
+    <span class="request-bars" aria-hidden="true">
       <span class="bar-whole" style={{ left: share(begin), width: share(total) }}>
         {PHASES.map(({ name, field }) => {
           const milliseconds = row[field] ?? 0;
@@ -87,7 +87,7 @@ function Details({ row }: { row: RequestRow }) {
     ["Loaded from a tier", row.loaded_tokens ? tokens(row.loaded_tokens) : null],
     ["Answer", tokens(row.completion_tokens)],
     ["Jumped", row.jumped_tokens ? tokens(row.jumped_tokens) : null],
-    ["Drafted", row.drafted_tokens ? tokens(row.drafted_tokens) : null],
+    ["Proposed by drafts", row.drafted_tokens ? tokens(row.drafted_tokens) : null],
     ["Preempted", row.preemptions ? `${count(row.preemptions)} times` : null],
     ["Constraint", row.constraint],
     ["Finish", row.finish_reason],

@@ -65,7 +65,7 @@ export function RequestsView({ api }: ViewProps) {
       {rows.length > 0 && (
         <>
           <Summary rows={rows} />
-          <ul class="phases" aria-label="Colours of the bars">
+          <ul class="request-phases" aria-label="Colours of the bars">
             {PHASES.map(({ name, words }) => (
               <li key={name}>
                 <span class={`swatch-phase ${name}`} aria-hidden="true" /> {name}
@@ -112,7 +112,7 @@ function Summary({ rows }: { rows: RequestRow[] }) {
     ["with an error", count(failed)],
   ];
   return (
-    <dl class="figures">
+    <dl class="request-sums">
       {figures.map(([name, value]) => (
         <div key={name}>
           <dt>{name}</dt>
@@ -126,7 +126,7 @@ function Summary({ rows }: { rows: RequestRow[] }) {
 function AxisLabels({ axis }: { axis: Axis }) {
   const span = (axis.end - axis.start) * 1000;
   return (
-    <div class="axis" aria-hidden="true">
+    <div class="request-axis" aria-hidden="true">
       <span class="axis-name">{axis.isShared ? "oldest of these" : "start"}</span>
       <div class="axis-marks">
         {[0, 0.25, 0.5, 0.75, 1].map((share) => (

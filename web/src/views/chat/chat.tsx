@@ -30,7 +30,7 @@ export function ChatView({ api, about, chats }: ViewProps) {
         <div class={`chat-head${chats.current.numTurns === 0 ? " is-empty" : ""}`}>
           <button
             type="button"
-            class="quiet sidebar-button"
+            class="sidebar-button"
             aria-expanded={showsSidebar}
             onClick={() => setShowsSidebar(!showsSidebar)}
           >

@@ -123,7 +123,7 @@ export class ChatStore {
 
   private ask(parent: string, text: string, documents: UserTurn["documents"]): void {
     const turn: Omit<UserTurn, "id"> = { role: "user", parent, text, documents };
-    this.current.title ||= (text || documents[0]?.name || "").slice(0, TITLE_CHARS);
+    this.current.title ||= titleFrom(text || documents[0]?.name || "");
     this.reply(addTurn<UserTurn>(this.current, turn).id);
   }
 
@@ -193,6 +193,11 @@ export class ChatStore {
       this.isStorageFull = true;
     }
   }
+}
+
+function titleFrom(text: string): string {
+  const [line = ""] = text.split("\n");
+  return line.length > TITLE_CHARS ? `${line.slice(0, TITLE_CHARS - 1).trimEnd()}…` : line;
 }
 
 function keptOf(turn: Turn): Turn {

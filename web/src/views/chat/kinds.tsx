@@ -58,7 +58,7 @@ export function colouring({ coloured }: TokenSettings): string {
 export function Legend({ settings, counts }: { settings: TokenSettingsStore; counts: Partial<Record<Kind, number>> }) {
   const { coloured } = useStore(settings);
   return (
-    <fieldset class="legend">
+    <fieldset class="kind-legend">
       <legend class="out-of-sight">Colours of tokens</legend>
       {(Object.keys(counts) as Kind[]).map((kind) => (
         <button
@@ -69,7 +69,7 @@ export function Legend({ settings, counts }: { settings: TokenSettingsStore; cou
           title={KINDS[kind]}
           onClick={() => settings.toggle(kind)}
         >
-          <span class="swatch" aria-hidden="true" />
+          <span class="kind-swatch" aria-hidden="true" />
           {kind} <span class="legend-count">{count(counts[kind] ?? 0)}</span>
         </button>
       ))}

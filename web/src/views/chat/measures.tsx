@@ -16,7 +16,7 @@ export function Measures({ reply }: { reply: Reply }) {
     jumped > 0 ? `${count(jumped)} jumped` : null,
     drafted > 0 ? `${count(drafted)} drafted` : null,
     `${count(sampled)} sampled`,
-    firstTokenMs === null ? null : `first token after ${duration(firstTokenMs)}`,
+    firstTokenMs === null ? null : `first token in ${duration(firstTokenMs)}`,
     totalMs ? `${count(Math.round((1000 * usage.completion_tokens) / totalMs))} tokens/s` : null,
   ];
   const sentence = usage.prompt_tokens_details?.cache_explanation?.sentence;

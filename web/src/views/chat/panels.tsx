@@ -2,6 +2,8 @@
 
 import type { Problem } from "../../api.ts";
 import type { About } from "../../contract.ts";
+import { sentence } from "../../format.ts";
+import { isPlaceMissing } from "../../parts/fault.tsx";
 import type { ChatStore } from "./chat_store.ts";
 import type { FormatKind, SamplingName } from "./conversation.ts";
 import { faultOfFormat, faultOfNumber, readTools } from "./request.ts";
@@ -178,8 +180,8 @@ function SourceField({ label, value, placeholder, fault, problem, onInput }: Sou
       />
       {hasFault && (
         <p class="field-fault" id={`${id}-fault`}>
-          {fault ?? problem?.message}
-          {fault === null && problem?.pointer != null && (
+          {fault ?? (problem && sentence(problem.message))}
+          {fault === null && problem && isPlaceMissing(problem) && (
             <>
               {" "}
               At <code>{problem.pointer || "/"}</code>.

@@ -42,9 +42,11 @@ export function ReplyTurn({ chats, reply, settings, isLast }: ReplyProps) {
           <>
             <Branches chats={chats} turn={reply} noun="answer" />
             <CopyButton text={reply.answers[reply.picked]?.content ?? ""} />
-            <button type="button" class="quiet" onClick={() => chats.retry(reply)}>
-              Another answer
-            </button>
+            {reply.state !== "failed" && (
+              <button type="button" class="quiet" onClick={() => chats.retry(reply)}>
+                Another answer
+              </button>
+            )}
           </>
         )}
         {hasTokens && (

@@ -59,7 +59,7 @@ class Token extends Component<TokenProps> {
         aria-selected={isStop}
         aria-label={words(token)}
         tabIndex={isStop ? 0 : -1}
-        class={`token ${token.kind ?? ""}`}
+        class={`run-token ${token.kind ?? ""}`}
         data-place={place}
       >
         {visible(token.text)}
@@ -107,7 +107,7 @@ export function Tokens({ label, tokens }: TokensProps) {
       {/* biome-ignore lint/a11y/useKeyWithMouseEvents: focusin is what bubbles */}
       <div
         ref={list}
-        class="tokens"
+        class="token-run"
         role="listbox"
         aria-label={label}
         aria-orientation="horizontal"
