@@ -146,6 +146,8 @@ def _serve_one(
             num_blocks = engine.statistics().num_blocks
             place = f"{url_of(bound)}/v1 ({num_blocks} KV blocks)"
             typer.echo(f"phloem serves {server_settings.model_name} on {place}", err=True)
+            if server_settings.page:
+                typer.echo(f"its live page is at {url_of(bound)}/", err=True)
             if not server_settings.api_keys and host not in LOOPBACK:
                 typer.echo(f"warning: {host} can be reached from outside, and no --api-key is set", err=True)
             server_of(app, log_level=log_level, access_log=log_level == "debug").run(sockets=[bound])

@@ -23,6 +23,8 @@ USES: dict[str, Use] = {
     "blocks": lambda tree: tree.blocks(),
     "_candidates": lambda tree: tree._candidates(),
     "clear": lambda tree: tree.clear(),
+    "columns": lambda tree: tree.columns(9),
+    "_columns": lambda tree: tree._columns(1.0, 9, []),
     "continuation": lambda tree: tree.continuation(pack([1]), "", 4),
     "draw": lambda tree: tree.draw(),
     "end_expired_pins": lambda tree: tree.end_expired_pins(),
@@ -58,6 +60,7 @@ COUNTS = {
     "num_evictable_blocks",
     "num_leased_blocks",
     "num_pinned_blocks",
+    "pins",
     "num_pins",
     "statistics",
 }

@@ -31,7 +31,9 @@ CLASS = re.compile(r' class="([^"]*)"')
 
 
 def plain_svg(document: str) -> str:
-    """The same picture without `<style>`."""
+    """The same picture without `<style>`; one that has none is left as it is."""
+    if "<style" not in document:
+        return document
     return ELEMENT.sub(_with_looks, STYLE.sub("", document, count=1))
 
 

@@ -15,6 +15,7 @@ from ...cache.cache_explanation import CacheExplanation
 from ..request_record import RequestRecord
 
 MAX_REQUESTS = 200
+NO_MISS = ("complete", "disabled")  # all was cached, or nothing can be
 
 
 class RecentRequests:
@@ -62,7 +63,7 @@ class RecentRequests:
         now = time.monotonic()
         found: list[dict[str, Any]] = []
         for one in reversed(self._ended):
-            if one["cache"] is not None and one["cache"]["reason"] != "complete" and len(found) < most:
+            if one["cache"] is not None and one["cache"]["reason"] not in NO_MISS and len(found) < most:
                 ago = round(now - one["ended_at"], 3)
                 found.append({"seconds_ago": ago, "request_id": one["request_id"], **one["cache"]})
         return found
