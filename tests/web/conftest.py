@@ -74,12 +74,12 @@ def _is_ready(port: int) -> bool:
 
 
 @pytest.fixture
-def open_page(browser: Any, address: str) -> Iterator[Callable[..., Any]]:
-    """Opens the page in a fresh profile: `open_page("#chat", width=360, height=740, …)`; other options are those of a
+def open_at(browser: Any) -> Iterator[Callable[..., Any]]:
+    """Opens an address in a fresh profile: `open_at(url, width=360, height=740, …)`; other options are those of a
     context. In the end nothing may have gone wrong in it but what `page.expected` has words of."""
     contexts, faults = [], list[tuple[Any, str]]()
 
-    def opened(view: str = "", *, width: int = 1280, height: int = 800, **options: Any) -> Any:
+    def opened(url: str, *, width: int = 1280, height: int = 800, **options: Any) -> Any:
         context = browser.new_context(viewport={"width": width, "height": height}, **options)
         contexts.append(context)
         page = context.new_page()
@@ -90,13 +90,23 @@ def open_page(browser: Any, address: str) -> Iterator[Callable[..., Any]]:
         page.add_init_script(
             "addEventListener('securitypolicyviolation', (fault) => console.error('CSP: ' + fault.violatedDirective))"
         )
-        page.goto(address + view)
+        page.goto(url)
         return page
 
     yield opened
     for context in contexts:
         context.close()
     assert [text for page, text in faults if not any(words in text for words in page.expected)] == []
+
+
+@pytest.fixture
+def open_page(open_at: Callable[..., Any], address: str) -> Callable[..., Any]:
+    """The same for a view of the real server's page: `open_page("#chat")`."""
+
+    def opened(view: str = "", **options: Any) -> Any:
+        return open_at(address + view, **options)
+
+    return opened
 
 
 @pytest.fixture(scope="session")

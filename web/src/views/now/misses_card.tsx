@@ -21,7 +21,8 @@ export function MissesCard({ misses }: { misses: Now["misses"] }) {
           this page does.
         </p>
       )}
-      <ol>
+      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: it scrolls, so the keyboard has to reach it */}
+      <ol tabIndex={0} aria-labelledby="misses">
         {misses.map((miss) => (
           <li key={miss.request_id}>
             <p>{miss.sentence}</p>
