@@ -13,6 +13,7 @@ import type { ColourBy } from "./palette.ts";
 import { PathBar } from "./path_bar.tsx";
 import { RequestList } from "./request_list.tsx";
 import { describePlace, describeTree } from "./sentences.ts";
+import "../../parts/data.css";
 import "./tree.css";
 
 const EVERY = 1000; // milliseconds between two looks
