@@ -17,6 +17,8 @@ import "../../parts/data.css";
 import "./tree.css";
 
 const EVERY = 1000; // milliseconds between two looks
+const EVERY_IF_LARGE = 2500;
+const LARGE = 5000; // nodes
 
 type Form = "icicle" | "table";
 
@@ -133,7 +135,7 @@ function useLayout(api: ViewProps["api"]) {
     },
     [api],
   );
-  const { error } = usePolling(ask, EVERY);
+  const { error } = usePolling(ask, (shown.layout?.size ?? 0) > LARGE ? EVERY_IF_LARGE : EVERY);
   return { ...shown, error };
 }
 
