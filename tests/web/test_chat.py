@@ -241,3 +241,20 @@ def test_a_key_is_asked_for_once(open_page: Opener) -> None:
     page.keyboard.press("Enter")
     page.get_by_label("Message", exact=True).wait_for()
     assert page.evaluate("[sessionStorage.length, localStorage.getItem('phloem.key')]") == [1, None]
+
+
+def test_a_model_without_a_chat_template_continues_text(open_page: Opener) -> None:
+    page = open_page()
+
+    def without_chat(route: Any) -> None:
+        answer = route.fetch()
+        route.fulfill(response=answer, json={**answer.json(), "has_chat": False})
+
+    page.route("**/page/about", without_chat)
+    page.reload()
+    assert "has no chat template" in page.locator("main").inner_text()
+    page.get_by_label("Text").fill("The lamp costs")
+    page.get_by_role("button", name="Continue the text").click()
+    page.locator(".measures").wait_for()
+    page.get_by_role("button", name="Append to the text").click()
+    assert len(page.get_by_label("Text").input_value()) > len("The lamp costs")

@@ -2,7 +2,7 @@
 
 import type { RequestRow } from "../contract.ts";
 import { count, duration } from "../format.ts";
-import type { Axis } from "./requests.tsx";
+import type { Span, TimeAxis } from "./time_axis.ts";
 
 export const PHASES = [
   { name: "compile", field: "compile_ms", words: "its constraint" },
@@ -19,7 +19,20 @@ const ROUTES: Record<string, string> = {
   "/v1/embeddings": "embedding",
 };
 
-export function RequestLine({ row, axis }: { row: RequestRow; axis: Axis }) {
+interface RequestLineProps {
+  row: RequestRow;
+  axis: TimeAxis;
+  /** Bars begin where their request began, else all at the left. */
+  isShared: boolean;
+}
+
+/** When a request ran, in seconds of the server's clock, or from its start on. */
+export function spanOf(row: RequestRow, isShared: boolean): Span {
+  const seconds = row.seconds ?? row.time - row.began_at;
+  return isShared ? { start: row.began_at, end: row.began_at + seconds } : { start: 0, end: seconds };
+}
+
+export function RequestLine({ row, axis, isShared }: RequestLineProps) {
   const total = (row.seconds ?? row.time - row.began_at) * 1000;
   const hasFailed = row.error !== null || (row.status ?? 200) >= 400;
   const state = row.is_running ? "running" : hasFailed ? "failed" : "done";
@@ -34,7 +47,7 @@ export function RequestLine({ row, axis }: { row: RequestRow; axis: Axis }) {
             {row.is_running ? "running" : hasFailed ? (row.status ?? "error") : (row.finish_reason ?? "")}
           </span>
         </span>
-        <Bars row={row} axis={axis} total={total} />
+        <Bars row={row} axis={axis} span={spanOf(row, isShared)} />
         <span class="request-figures">
           <span>{duration(total)}</span>
           <span>
@@ -49,13 +62,16 @@ export function RequestLine({ row, axis }: { row: RequestRow; axis: Axis }) {
   );
 }
 
-function Bars({ row, axis, total }: { row: RequestRow; axis: Axis; total: number }) {
-  const span = (axis.end - axis.start) * 1000;
-  const share = (milliseconds: number) => `${(100 * milliseconds) / span}%`;
-  const begin = axis.isShared ? (row.began_at - axis.start) * 1000 : 0;
+function Bars({ row, axis, span }: { row: RequestRow; axis: TimeAxis; span: Span }) {
+  const total = (span.end - span.start) * 1000;
+  const left = axis.placeOf(span.start);
+  const width = axis.placeOf(span.end) - left;
   return (
     <span class="request-bars" aria-hidden="true">
-      <span class="bar-whole" style={{ left: share(begin), width: share(total) }}>
+      {axis.marks.map(({ place }) => (
+        <span key={place} class="bar-mark" style={{ left: `${100 * place}%` }} />
+      ))}
+      <span class="bar-whole" style={{ left: `${100 * left}%`, width: `${100 * width}%` }}>
         {PHASES.map(({ name, field }) => {
           const milliseconds = row[field] ?? 0;
           return milliseconds > 0 ? (

@@ -6,19 +6,12 @@ import { count, duration, percent } from "../format.ts";
 import { Fault } from "../parts/fault.tsx";
 import { usePolling } from "../polling.ts";
 import type { ViewProps } from "../view.ts";
-import { PHASES, RequestLine } from "./request_line.tsx";
+import { PHASES, RequestLine, spanOf } from "./request_line.tsx";
+import { TimeAxis } from "./time_axis.ts";
 import "./requests.css";
 
 const EVERY_MS = 1000;
 const SIZES = [10, 25, 50, 200];
-
-/** The span of time that all bars share, in seconds of the server's clock. */
-export interface Axis {
-  start: number;
-  end: number;
-  /** Bars begin where their request began, else all at the left. */
-  isShared: boolean;
-}
 
 export function RequestsView({ api }: ViewProps) {
   const [isLive, setIsLive] = useState(true);
@@ -72,11 +65,12 @@ export function RequestsView({ api }: ViewProps) {
                 <span class="hint"> {words}</span>
               </li>
             ))}
+            {axis.isShortened && <li class="hint">Idle time is shortened.</li>}
           </ul>
-          <AxisLabels axis={axis} />
-          <div class="request-list">
+          <AxisMarks axis={axis} now={isShared ? (rows[0]?.time ?? null) : null} />
+          <div class="request-lines">
             {rows.map((row) => (
-              <RequestLine key={row.request_id} row={row} axis={axis} />
+              <RequestLine key={row.request_id} row={row} axis={axis} isShared={isShared} />
             ))}
           </div>
         </>
@@ -85,17 +79,9 @@ export function RequestsView({ api }: ViewProps) {
   );
 }
 
-function endOf(row: RequestRow): number {
-  return row.began_at + (row.seconds ?? row.time - row.began_at);
-}
-
-function axisOf(rows: RequestRow[], isShared: boolean): Axis {
-  if (!isShared) {
-    return { start: 0, end: Math.max(0.001, ...rows.map((row) => endOf(row) - row.began_at)), isShared };
-  }
-  const start = Math.min(...rows.map(({ began_at }) => began_at));
-  const end = Math.max(start + 0.001, ...rows.map(endOf));
-  return { start, end, isShared };
+function axisOf(rows: RequestRow[], isShared: boolean): TimeAxis {
+  const spans = rows.map((row) => spanOf(row, isShared));
+  return new TimeAxis(isShared ? spans : [{ start: 0, end: Math.max(0.001, ...spans.map(({ end }) => end)) }]);
 }
 
 function Summary({ rows }: { rows: RequestRow[] }) {
@@ -123,17 +109,19 @@ function Summary({ rows }: { rows: RequestRow[] }) {
   );
 }
 
-function AxisLabels({ axis }: { axis: Axis }) {
-  const span = (axis.end - axis.start) * 1000;
+/** Times above the bars: how long ago, or how long after the start. */
+function AxisMarks({ axis, now }: { axis: TimeAxis; now: number | null }) {
   return (
     <div class="request-axis" aria-hidden="true">
-      <span class="axis-name">{axis.isShared ? "oldest of these" : "start"}</span>
+      <span />
       <div class="axis-marks">
-        {[0, 0.25, 0.5, 0.75, 1].map((share) => (
-          <span key={share}>{share === 0 ? "0" : `+${duration(span * share)}`}</span>
+        {axis.marks.map(({ place, time }) => (
+          <span key={place} style={{ left: `${100 * place}%` }}>
+            {now === null ? duration(time * 1000) : `${duration((now - time) * 1000)} ago`}
+          </span>
         ))}
       </div>
-      <span class="axis-rest" />
+      <span />
     </div>
   );
 }

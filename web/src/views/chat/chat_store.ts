@@ -197,7 +197,7 @@ export class ChatStore {
 
 function titleFrom(text: string): string {
   const [line = ""] = text.split("\n");
-  return line.length > TITLE_CHARS ? `${line.slice(0, TITLE_CHARS - 1).trimEnd()}…` : line;
+  return line.length > TITLE_CHARS ? `${line.slice(0, TITLE_CHARS - 1).replace(/[\s.,;:!?]+$/, "")}…` : line;
 }
 
 function keptOf(turn: Turn): Turn {

@@ -60,7 +60,7 @@ export function NumberField({ chats, name }: { chats: ChatStore; name: SamplingN
   const typed = chats.current.sampling[name];
   const fault = faultOfNumber(name, typed);
   return (
-    <label class="field number" title={hint}>
+    <label class="field numeric" title={hint}>
       <span>{label}</span>
       <input
         inputMode="decimal"

@@ -61,7 +61,7 @@ export function Plain({ api, about }: { api: Api; about: About }) {
         <span>Text</span>
         <textarea rows={8} value={text} onInput={(event) => setText(event.currentTarget.value)} />
       </label>
-      <label class="field number">
+      <label class="field numeric">
         <span>Most tokens</span>
         <input inputMode="numeric" value={maxTokens} onInput={(event) => setMaxTokens(event.currentTarget.value)} />
       </label>
