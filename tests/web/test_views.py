@@ -126,7 +126,7 @@ def test_a_text_is_marked_where_it_leaves_the_language(view: Open) -> None:
     page.fill("#source", "a bad one")
     page.wait_for_selector(".refusal")
     assert page.locator(".marked-field:has(#source) mark").inner_text() == "b"
-    assert [page.locator(f".refusal {part}").inner_text() for part in ("p", "pre")] == ["it is bad", "bad\n^"]
+    assert [page.locator(f".refusal {part}").inner_text() for part in ("p", "pre")] == ["it is bad.", "bad\n^"]
     page.click("text=A date, by a regex")
     page.wait_for_selector(".picture svg")
     assert page.locator(".kind select").input_value() == "regex"

@@ -13,6 +13,7 @@ import { emptyOptions, Options, type QuestionOptions } from "./constraint/option
 import { Picture } from "./constraint/picture.tsx";
 import { characterEnd, type Range, rangeOfError, utf16At } from "./constraint/places.ts";
 import { Refusal } from "./constraint/refusal.tsx";
+import "../parts/data.css";
 import "./constraint/constraint.css";
 
 const KEPT = "phloem.constraint";

@@ -11,6 +11,7 @@ import type { NowHistory, SeriesName } from "./now/history.ts";
 import { MissesCard } from "./now/misses_card.tsx";
 import { PoolCard } from "./now/pool_card.tsx";
 import { WhatIfCard } from "./now/what_if.tsx";
+import "../parts/data.css";
 import "./now/now.css";
 
 const EVERY = 1000; // milliseconds between two looks

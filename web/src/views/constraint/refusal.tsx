@@ -1,11 +1,12 @@
 // Why a constraint was refused: the place, what stands there, and what to do about it.
 
 import type { ApiError } from "../../api.ts";
+import { sentence } from "../../format.ts";
 
 export function Refusal({ error }: { error: ApiError }) {
   return (
     <div class="refusal" role="alert">
-      <p class="refusal-message">{error.reason ?? error.message}</p>
+      <p class="refusal-message">{sentence(error.reason ?? error.message)}</p>
       <dl class="facts">
         {error.pointer !== null && (
           <>
@@ -22,7 +23,7 @@ export function Refusal({ error }: { error: ApiError }) {
           </>
         )}
         <dt>Remedy</dt>
-        <dd>{error.remedy}</dd>
+        <dd>{sentence(error.remedy)}</dd>
       </dl>
     </div>
   );

@@ -11,7 +11,7 @@ export function WhatIfCard({ now }: { now: Now }) {
       <h2 id="what-if">What if?</h2>
       {whatIf && whatIf.sizes.length > 0 ? (
         <>
-          <p>{whatIfSentence(whatIf, pool.num_blocks)}</p>
+          <p>{withOptions(whatIfSentence(whatIf, pool.num_blocks))}</p>
           <Curve sizes={whatIf.sizes} inUse={sizeInUse(whatIf.sizes, pool.num_blocks)} />
           <Policies policies={whatIf.policies} />
           <p class="hint">The last requests, played again one by one from an empty cache.</p>
@@ -23,6 +23,11 @@ export function WhatIfCard({ now }: { now: Now }) {
       )}
     </section>
   );
+}
+
+/** A sentence in which options of the command line look like code and are not broken. */
+function withOptions(sentence: string) {
+  return sentence.split(/(--[a-z-]+ \w+)/).map((part, i) => (i % 2 ? <code key={part}>{part}</code> : part));
 }
 
 const WIDTH = 420;

@@ -13,7 +13,7 @@ import { anchorOf, restore, Viewport } from "./viewport.ts";
 
 const MOVE_MS = 220;
 const MIN_ROW = 22;
-const MAX_ROW = 40;
+const MAX_ROW = 52;
 
 export interface StageEvents {
   chosen(layout: Layout, place: number): void;

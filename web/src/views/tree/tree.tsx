@@ -13,9 +13,12 @@ import type { ColourBy } from "./palette.ts";
 import { PathBar } from "./path_bar.tsx";
 import { RequestList } from "./request_list.tsx";
 import { describePlace, describeTree } from "./sentences.ts";
+import "../../parts/data.css";
 import "./tree.css";
 
 const EVERY = 1000; // milliseconds between two looks
+const EVERY_IF_LARGE = 2500;
+const LARGE = 5000; // nodes
 
 type Form = "icicle" | "table";
 
@@ -132,7 +135,7 @@ function useLayout(api: ViewProps["api"]) {
     },
     [api],
   );
-  const { error } = usePolling(ask, EVERY);
+  const { error } = usePolling(ask, (shown.layout?.size ?? 0) > LARGE ? EVERY_IF_LARGE : EVERY);
   return { ...shown, error };
 }
 
