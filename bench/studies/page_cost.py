@@ -151,10 +151,8 @@ def main() -> None:
     kept = "kept" if low >= BAR else "not kept" if high < BAR else "not decided by these pairs"
     print(f"throughput lost: {100 * (1 - statistics.median(ratios)):.1f} %; the bar of 2 % is {kept}")
     share = polls / EVERY + report / REPORT_EVERY
-    print(
-        f"directly: {1e3 * polls:.1f} ms of CPU time for a round of polls, {1e3 * report:.0f} ms for the report, that is"
-    )
-    print(f"{100 * share:.2f} % of one core while every view is looked at")
+    print(f"directly: {1e3 * polls:.1f} ms of CPU time for a round of polls, {1e3 * report:.0f} ms for the report:")
+    print(f"{100 * share:.2f} % of one core while every view is open")
 
 
 if __name__ == "__main__":
