@@ -107,6 +107,7 @@ export function ConstraintView({ api, about, announce }: ViewProps) {
         </div>
         <div class="constraint-output" aria-busy={answered.isAsking}>
           {!question && <p class="empty">Paste a constraint, or click an example.</p>}
+          {question && error && <p class="empty">What it means is shown here once the constraint is accepted.</p>}
           {answer?.svg && (
             <section class="card" aria-labelledby="picture">
               <h2 id="picture">The automaton</h2>

@@ -32,8 +32,9 @@ export function NextTokens({ next, vocabSize, isCut }: Props) {
       )}
       <ul class="tokens">
         {shown.map(({ id, text }) => (
-          <li key={id} title={`token ${id}`}>
+          <li key={id}>
             {visible(text)}
+            <span class="token-id">{id}</span>
           </li>
         ))}
       </ul>

@@ -39,7 +39,7 @@ export function attach(stage: Stage): () => void {
     const now = at(event);
     const before = fingers.get(event.pointerId);
     if (!before) {
-      stage.hover(now.x, now.y);
+      if (event.pointerType !== "touch") stage.hover(now.x, now.y);
       return;
     }
     moved += Math.abs(now.x - before.x) + Math.abs(now.y - before.y);
