@@ -13,6 +13,7 @@ STATIC_FILES = {
     "/": ("index.html", "text/html; charset=utf-8"),
     "/page/app.js": ("app.js", "text/javascript; charset=utf-8"),
     "/page/app.css": ("app.css", "text/css; charset=utf-8"),
+    "/page/icon.svg": ("icon.svg", "image/svg+xml"),
     "/page/LICENSES.txt": ("LICENSES.txt", "text/plain; charset=utf-8"),
 }
 """By path: the name of the file and its media type."""

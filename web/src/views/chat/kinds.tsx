@@ -1,0 +1,79 @@
+// The four kinds of tokens, which of them are coloured, and their legend.
+
+import { count } from "../../format.ts";
+import { keep, kept } from "../../storage.ts";
+import { Store, useStore } from "../../store.ts";
+
+export type Kind = "cached" | "jumped" | "drafted" | "sampled";
+
+export const KINDS: Record<Kind, string> = {
+  cached: "Its keys and values were in the prefix cache, so it was not computed again.",
+  jumped: "The constraint left only this text, so it needed no step of its own.",
+  drafted: "It was proposed before the model was asked, and the model agreed.",
+  sampled: "The model chose it in a step of its own.",
+};
+
+const SETTINGS_KEY = "phloem.tokens";
+
+export interface TokenSettings {
+  /** Answers are shown as tokens, not as formatted text. */
+  isOn: boolean;
+  coloured: Record<Kind, boolean>;
+}
+
+const FIRST: TokenSettings = { isOn: false, coloured: { cached: true, jumped: true, drafted: true, sampled: true } };
+
+export class TokenSettingsStore extends Store<TokenSettings> {
+  constructor() {
+    super(stored());
+  }
+
+  change(change: Partial<TokenSettings>): void {
+    this.set({ ...this.value, ...change });
+    keep("local", SETTINGS_KEY, JSON.stringify(this.value));
+  }
+
+  toggle(kind: Kind): void {
+    this.change({ coloured: { ...this.value.coloured, [kind]: !this.value.coloured[kind] } });
+  }
+}
+
+function stored(): TokenSettings {
+  try {
+    const { isOn, coloured } = JSON.parse(kept("local", SETTINGS_KEY) ?? "{}") as Partial<TokenSettings>;
+    return { isOn: isOn ?? FIRST.isOn, coloured: { ...FIRST.coloured, ...coloured } };
+  } catch {
+    return FIRST;
+  }
+}
+
+/** The class of an element around tokens, for the colours that are on. */
+export function colouring({ coloured }: TokenSettings): string {
+  return (Object.keys(KINDS) as Kind[])
+    .filter((kind) => coloured[kind])
+    .join(" show-")
+    .replace(/^(?=.)/, "show-");
+}
+
+/** One button per kind, with how many tokens are of it. */
+export function Legend({ settings, counts }: { settings: TokenSettingsStore; counts: Partial<Record<Kind, number>> }) {
+  const { coloured } = useStore(settings);
+  return (
+    <fieldset class="kind-legend">
+      <legend class="out-of-sight">Colours of tokens</legend>
+      {(Object.keys(counts) as Kind[]).map((kind) => (
+        <button
+          key={kind}
+          type="button"
+          class={`legend-kind ${kind}`}
+          aria-pressed={coloured[kind]}
+          title={KINDS[kind]}
+          onClick={() => settings.toggle(kind)}
+        >
+          <span class="kind-swatch" aria-hidden="true" />
+          {kind} <span class="legend-count">{count(counts[kind] ?? 0)}</span>
+        </button>
+      ))}
+    </fieldset>
+  );
+}

@@ -1,0 +1,44 @@
+// What became of a request: what was cached, how the output came about, how fast.
+
+import { count, counted, duration } from "../../format.ts";
+import type { Reply } from "./conversation.ts";
+
+/** One line: what was cached, how the output came about, how fast. Then the cache's own sentence. */
+export function Measures({ reply }: { reply: Reply }) {
+  const { usage, counts, firstTokenMs, totalMs } = reply;
+  if (!usage) {
+    return null;
+  }
+  const cached = usage.prompt_tokens_details?.cached_tokens ?? 0;
+  const loaded = usage.prompt_tokens_details?.loaded_tokens ?? 0;
+  const { jumped, drafted, sampled } = counts ?? { jumped: 0, drafted: 0, sampled: usage.completion_tokens };
+  const parts = [
+    jumped > 0 ? `${count(jumped)} jumped` : null,
+    drafted > 0 ? `${count(drafted)} drafted` : null,
+    `${count(sampled)} sampled`,
+    firstTokenMs === null ? null : `first token in ${duration(firstTokenMs)}`,
+    totalMs ? `${count(Math.round((1000 * usage.completion_tokens) / totalMs))} tokens/s` : null,
+  ];
+  const sentence = usage.prompt_tokens_details?.cache_explanation?.sentence;
+  return (
+    <div class="measures">
+      <p>
+        <span class="cached-share">
+          <progress
+            value={cached}
+            max={Math.max(1, usage.prompt_tokens)}
+            aria-label="Share of the prompt that was cached"
+          />
+          {count(cached)} of {counted(usage.prompt_tokens, "prompt token")} cached
+          {loaded > 0 && `, ${count(loaded)} of them read from a lower tier`}
+        </span>
+        {parts
+          .filter((part) => part !== null)
+          .map((part) => (
+            <span key={part}>{part}</span>
+          ))}
+      </p>
+      {sentence && <p class="cache-sentence">{sentence}</p>}
+    </div>
+  );
+}

@@ -1,0 +1,45 @@
+// What the icicle's colours and marks mean.
+
+import { useStore } from "../../store.ts";
+import { isDark, theme } from "../../theme.ts";
+import { type ColourBy, legend, swatches } from "./palette.ts";
+
+const TITLES: Record<ColourBy, string> = { age: "Last used", hits: "Hits", namespace: "Namespace" };
+
+export function LegendBar({ colourBy, namespaces }: { colourBy: ColourBy; namespaces: string[] }) {
+  useStore(theme);
+  return (
+    <div class="legend">
+      <ul class="legend-group" aria-label={`Colours: ${TITLES[colourBy]}`}>
+        <li class="legend-title">{TITLES[colourBy]}</li>
+        {legend(swatches(colourBy, namespaces, isDark())).map(({ colour, label }) => (
+          <li key={label}>
+            <span class="swatch" style={{ backgroundColor: colour }} />
+            {label}
+          </li>
+        ))}
+      </ul>
+      <ul class="legend-group" aria-label="Marks">
+        <li>
+          <span class="swatch mark-lease" />
+          leased
+        </li>
+        <li>
+          <span class="swatch mark-pin" />
+          pinned
+        </li>
+        <li>
+          <span class="mark-prefill" />
+          request, prefill
+        </li>
+        <li>
+          <span class="mark-decode" />
+          request, decode
+        </li>
+      </ul>
+      <p class="hint">
+        Width and number: blocks. Wheel or pinch zooms, drag moves, a click chooses, a second click fills the width.
+      </p>
+    </div>
+  );
+}
