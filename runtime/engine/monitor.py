@@ -6,7 +6,7 @@ Knows no callers. Cost: O(requests under way), and for the drawn tree O(nodes).
 from __future__ import annotations
 
 from ...fsm import Compiler
-from ...radix import Node, Visit
+from ...radix import Visit
 from ..cache.cache_report import CacheReport
 from ..cache.prefix_cache import PrefixCache
 from ..cache.traffic_record import TrafficRecord
@@ -145,9 +145,9 @@ class Monitor:
         )
         return report, visits
 
-    def tree_state(self, most: int, node: Node | None = None) -> TreeState:
+    def tree_state(self, most: int) -> TreeState:
         """The tree with at most so many nodes, and the unfinished requests. For the step thread."""
-        return tree_state(self._scheduler, self._prefix_cache.tree, most, node)
+        return tree_state(self._scheduler, self._prefix_cache.tree, most)
 
     def change_mark(self) -> tuple[int, ...]:
         """Differs from an earlier one if `tree_state` may be another one now, ages aside. Safe on any thread."""

@@ -6,7 +6,6 @@ object per unfinished request.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
@@ -37,24 +36,18 @@ class TreeState:
 
     Attributes:
         pins: node and end, in seconds of the tree's clock, of each pin.
-        path: packed tokens from the root to the end of the node that was asked for; None: none was, or it is gone.
     """
 
     columns: Columns
     requests: tuple[RequestPlace, ...]
     pins: tuple[tuple[int, float], ...]
-    path: bytes | None = None
 
 
-def tree_state(scheduler: Scheduler, tree: RadixTree, most: int, node: Node | None = None) -> TreeState:
-    """The tree with at most so many nodes; node: whose path is wanted."""
+def tree_state(scheduler: Scheduler, tree: RadixTree, most: int) -> TreeState:
+    """The tree with at most so many nodes."""
     requests = tuple(_place(request) for request in scheduler.requests if not request.is_probe)
     pins = tuple((pin.node, pin.expires_at) for pin in tree.pins)
-    path = None
-    if node is not None:
-        with suppress(ValueError):
-            path = tree.path_tokens(node)
-    return TreeState(tree.columns(most), requests, pins, path)
+    return TreeState(tree.columns(most), requests, pins)
 
 
 def change_mark(scheduler: Scheduler, tree: RadixTree, num_steps: int, num_ended: int) -> tuple[int, ...]:

@@ -12,6 +12,7 @@ import {
   type TreeHeader,
   type TreeNode,
 } from "./contract.ts";
+import { keep, kept } from "./storage.ts";
 import { Store } from "./store.ts";
 
 const KEY = "phloem.key";
@@ -102,15 +103,11 @@ export class Api {
   readonly wantsKey = new Store(false);
 
   get hasKey(): boolean {
-    return sessionStorage.getItem(KEY) !== null;
+    return kept("session", KEY) !== null;
   }
 
   setKey(key: string): void {
-    if (key) {
-      sessionStorage.setItem(KEY, key);
-    } else {
-      sessionStorage.removeItem(KEY);
-    }
+    keep("session", KEY, key || null);
     this.wantsKey.set(false);
   }
 
@@ -183,7 +180,7 @@ export class Api {
   }
 
   private async send(path: string, init: RequestInit): Promise<Response> {
-    const key = sessionStorage.getItem(KEY);
+    const key = kept("session", KEY);
     const headers = new Headers(init.headers);
     if (key) {
       headers.set("Authorization", `Bearer ${key}`);

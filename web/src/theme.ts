@@ -1,5 +1,6 @@
 // Light or dark: the reader's choice, or the system's; and colours for canvases.
 
+import { keep, kept } from "./storage.ts";
 import { Store } from "./store.ts";
 
 export type Theme = "auto" | "light" | "dark";
@@ -9,14 +10,14 @@ const KEY = "phloem.theme";
 export const theme = new Store<Theme>("auto");
 
 export function setTheme(choice: Theme): void {
-  localStorage.setItem(KEY, choice);
+  keep("local", KEY, choice);
   document.documentElement.dataset.theme = choice;
   theme.set(choice);
 }
 
 /** Applies the stored choice; tells the store's watchers when the system's changes. */
 export function startTheme(): void {
-  const stored = localStorage.getItem(KEY);
+  const stored = kept("local", KEY);
   setTheme(stored === "light" || stored === "dark" ? stored : "auto");
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => theme.tell());
 }

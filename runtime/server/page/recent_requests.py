@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from itertools import islice
 from typing import Any
 
 from ...cache.cache_explanation import CacheExplanation
@@ -51,10 +52,11 @@ class RecentRequests:
     def as_data(self) -> dict[str, Any]:
         """For JSON: the newest first, those under way before those that have ended."""
         now = time.monotonic()
+        under_way = ((key, *one) for key, one in reversed(self._under_way.items()) if one[1].calls)
         running = [
             {**self._described(request_id, path, record, now), "status": None, "ended_at": None}
-            for request_id, (path, record) in reversed(self._under_way.items())
-            if record.calls and record.ended_at is None
+            for request_id, path, record in islice(under_way, MAX_REQUESTS)
+            if record.ended_at is None
         ]
         return {"requests": [_at(now, one) for one in [*running, *reversed(self._ended)][:MAX_REQUESTS]]}
 

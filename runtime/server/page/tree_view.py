@@ -5,7 +5,7 @@
     step thread   columns of all nodes, in compiled code; an object per request    4 ms with 20,000 nodes
     worker        the header, JSON; ids, parents and pins of one node; its text
 
-A snapshot is sent again until it is `SHARE` times as old as it took to make, so that however many look at the tree, the
+A snapshot serves again until it is `SHARE` times as old as it took to make, so that however many look at the tree, the
 step thread spends at most one part in `SHARE` on them. Namespaces are named "default", "salt 1", "adapter sql": what
 they are made of is never sent. Text is sent to operators only.
 """
@@ -17,7 +17,6 @@ import secrets
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,7 +29,7 @@ from ..errors import ApiError, dump_json
 from ..service import Service
 
 MAX_NODES = 20_000
-ALL_NODES = 2**31 - 1
+SHOWN_BITS = 2**31 - 1  # of the id of a node
 MAX_CHARS = 4000  # of the text of a node
 MAX_TEXT_TOKENS = MAX_CHARS  # looked at for that: a token is rarely less than a character
 MAX_NAMES = 100_000  # namespaces whose names are kept
@@ -47,7 +46,8 @@ class TreeView:
         self._num_named = 0
         self._mark: tuple[int, ...] = ()
         self._generation = secrets.randbits(30)  # not that of a server that was here before
-        self._sent = (b"", 0)
+        self._state: tuple[TreeState, int] | None = None
+        self._sent = b""  # that state as it is sent; empty: not yet
         self._good_until = 0.0
 
     def generation(self) -> int:
@@ -61,12 +61,10 @@ class TreeView:
     async def snapshot(self) -> tuple[bytes, int]:
         """The answer of `GET /page/tree`, and its generation."""
         async with self._lock:
-            if time.monotonic() > self._good_until:
-                generation = self.generation()  # before the tree is read, so that no change is overlooked
-                state, seconds = await self._state(MAX_NODES)
-                self._good_until = time.monotonic() + SHARE * seconds
-                self._sent = await self._service.on_worker(self._packed, state, generation), generation
-            return self._sent
+            state, generation = await self._seen()
+            if not self._sent:
+                self._sent = await self._service.on_worker(self._packed, state, generation)
+            return self._sent, generation
 
     async def node(self, shown_id: int) -> dict[str, Any]:
         """The answer of `GET /page/tree/{id}`.
@@ -75,23 +73,36 @@ class TreeView:
             ApiError: 404, there is no such node.
         """
         async with self._lock:
-            state, _ = await self._state(ALL_NODES, Node(shown_id) if self._service.settings.admin else None)
-        now = time.monotonic()
-        found = await self._service.on_worker(self._described, state, shown_id, now)
+            state, _ = await self._seen()
+            path = await self._path(shown_id) if self._service.settings.admin else None
+            found = await self._service.on_worker(self._described, state, shown_id, path, time.monotonic())
         if found is None:
             text = f"There is no node {shown_id} in the prefix tree now: it was evicted, or never there."
             raise ApiError(404, text, param="id", code="no_such_node")
         return found
 
-    async def _state(self, most: int, node: Node | None = None) -> tuple[TreeState, float]:
-        """The tree now, and for how many seconds that held the step thread."""
-        make = partial(self._service.engine.core.monitor.tree_state, most, node)
+    async def _seen(self) -> tuple[TreeState, int]:
+        """The tree now or a little before, and its generation."""
+        if self._state is None or time.monotonic() > self._good_until:
+            generation = self.generation()  # before the tree is read, so that no change is overlooked
+            state, seconds = await asyncio.wrap_future(self._service.async_engine.call(self._read))
+            self._state, self._sent = (state, generation), b""
+            self._good_until = time.monotonic() + SHARE * seconds
+        return self._state
 
-        def timed() -> tuple[TreeState, float]:
-            begin = time.monotonic()
-            return make(), time.monotonic() - begin
+    def _read(self) -> tuple[TreeState, float]:
+        """The tree, and for how many seconds of work that held the step thread."""
+        begin = time.thread_time()
+        state = self._service.engine.core.monitor.tree_state(MAX_NODES)
+        return state, time.thread_time() - begin
 
-        return await asyncio.wrap_future(self._service.async_engine.call(timed))
+    async def _path(self, shown_id: int) -> bytes | None:
+        """The tokens from the root to the end of a node, packed; None if it is gone."""
+        tree = self._service.engine.prefix_cache.tree
+        try:
+            return await asyncio.wrap_future(self._service.async_engine.call(lambda: tree.path_tokens(Node(shown_id))))
+        except ValueError:
+            return None
 
     def _packed(self, state: TreeState, generation: int) -> bytes:
         columns = state.columns
@@ -112,7 +123,7 @@ class TreeView:
         text += b" " * (-len(text) % 4)
         return len(text).to_bytes(4, "little") + text + columns.packed
 
-    def _described(self, state: TreeState, shown_id: int, now: float) -> dict[str, Any] | None:
+    def _described(self, state: TreeState, shown_id: int, path: bytes | None, now: float) -> dict[str, Any] | None:
         table = table_of(state.columns)
         places = np.flatnonzero(table["id"] == shown_id)
         if not len(places):
@@ -124,7 +135,7 @@ class TreeView:
         rank = row["rank"] if row["rank"] >= 0 else None
         num_children = int((table["parent"] == shown_id).sum())
         num_run = row["num_blocks"] * self._service.engine.config.block_size
-        text = None if state.path is None else self._text(state.path, num_run)
+        text = None if path is None else self._text(path, num_run)
         return {
             "id": shown_id,
             "num_tokens": row["num_tokens"],
@@ -173,7 +184,7 @@ def table_of(columns: Columns) -> dict[str, npt.NDArray[np.int32]]:
 
 def shown(node: int) -> int:
     """The id that columns show of a node."""
-    return node & ALL_NODES
+    return node & SHOWN_BITS
 
 
 def sentence(rank: int | None, num_children: int, num_requests: int, num_pins: int) -> str:

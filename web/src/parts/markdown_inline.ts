@@ -47,6 +47,7 @@ export function inlinesOf(text: string, depth = 0): Inline[] {
       found.push({ kind: "text", text: plain });
     }
   };
+  const unclosed = new Set<string>();
   let place = 0;
   while (place < text.length) {
     const plain = matchAt(PLAIN, text, place);
@@ -55,7 +56,7 @@ export function inlinesOf(text: string, depth = 0): Inline[] {
       place += plain[0].length;
       continue;
     }
-    const span = depth < MAX_DEPTH ? spanAt(text, place, depth) : null;
+    const span = depth < MAX_DEPTH ? spanAt(text, place, depth, unclosed) : null;
     if (span) {
       found.push(span.inline);
       place = span.end;
@@ -67,7 +68,13 @@ export function inlinesOf(text: string, depth = 0): Inline[] {
   return found;
 }
 
-function spanAt(text: string, place: number, depth: number): { inline: Inline; end: number } | null {
+interface Found {
+  inline: Inline;
+  end: number;
+}
+
+/** The span that begins at `place`; unclosed: marks of emphasis that nothing closes from here on. */
+function spanAt(text: string, place: number, depth: number, unclosed: Set<string>): Found | null {
   const next = text.charAt(place + 1);
   switch (text[place]) {
     case "\\":
@@ -89,12 +96,12 @@ function spanAt(text: string, place: number, depth: number): { inline: Inline; e
     case "<":
       return addressAt(text, place);
     default:
-      return emphasisAt(text, place, depth);
+      return emphasisAt(text, place, depth, unclosed);
   }
 }
 
 /** A link; an image is linked too and never loaded. */
-function linkAt(text: string, place: number, depth: number): { inline: Inline; end: number } | null {
+function linkAt(text: string, place: number, depth: number): Found | null {
   const link = matchAt(LINK, text, place);
   if (!link) {
     return null;
@@ -107,7 +114,7 @@ function linkAt(text: string, place: number, depth: number): { inline: Inline; e
   return { inline: { kind: "link", href, children: inlinesOf(link[1] || href, depth + 1) }, end };
 }
 
-function addressAt(text: string, place: number): { inline: Inline; end: number } | null {
+function addressAt(text: string, place: number): Found | null {
   const isAngled = text[place] === "<";
   if (!isAngled && place > 0 && WORD.test(text.charAt(place - 1))) {
     return null;
@@ -125,9 +132,9 @@ function addressAt(text: string, place: number): { inline: Inline; end: number }
   return { inline: { kind: "link", href, children }, end: isAngled ? end + 1 : end };
 }
 
-function emphasisAt(text: string, place: number, depth: number): { inline: Inline; end: number } | null {
+function emphasisAt(text: string, place: number, depth: number, unclosed: Set<string>): Found | null {
   for (const { mark, kind } of MARKS) {
-    if (!text.startsWith(mark, place)) {
+    if (unclosed.has(mark) || !text.startsWith(mark, place)) {
       continue;
     }
     const start = place + mark.length;
@@ -136,6 +143,9 @@ function emphasisAt(text: string, place: number, depth: number): { inline: Inlin
       continue;
     }
     const end = endOfEmphasis(text, start, mark);
+    if (end === -1) {
+      unclosed.add(mark); // what closes a mark does not depend on where it was opened
+    }
     if (end > start) {
       const children = inlinesOf(text.slice(start, end), depth + 1);
       return { inline: { kind, children }, end: end + mark.length };

@@ -2,6 +2,7 @@
 // Kept in localStorage, one entry per conversation, without what is known of single tokens: that is too much for it.
 
 import { type Api, asApiError, isAborted, problemOf } from "../../api.ts";
+import { keep, kept, keptKeys } from "../../storage.ts";
 import { Store } from "../../store.ts";
 import { addChunk, type Chunk, countsOf } from "./chunks.ts";
 import {
@@ -20,7 +21,7 @@ import {
 } from "./conversation.ts";
 import { askedOf, chatBody, numAnswers } from "./request.ts";
 
-const PREFIX = "phloem.chat.";
+const PREFIX = "phloem.chat.1."; // with the version of what is stored
 const TITLE_CHARS = 60;
 
 export class ChatStore {
@@ -28,7 +29,7 @@ export class ChatStore {
   readonly changes = new Store(0);
   readonly conversations: Conversation[];
   current: Conversation;
-  /** True if the browser's storage took nothing more. */
+  /** True if the browser took nothing more. */
   isStorageFull = false;
   private readonly underWay = new Map<Reply, AbortController>();
   private frame = 0;
@@ -75,7 +76,7 @@ export class ChatStore {
       }
     }
     this.conversations.splice(this.conversations.indexOf(conversation), 1);
-    localStorage.removeItem(PREFIX + conversation.id);
+    keep("local", PREFIX + conversation.id, null);
     if (this.current === conversation) {
       this.current = this.conversations[0] ?? this.begun();
     }
@@ -186,12 +187,7 @@ export class ChatStore {
       return;
     }
     const turns = Object.fromEntries(Object.entries(conversation.turns).map(([id, turn]) => [id, keptOf(turn)]));
-    try {
-      localStorage.setItem(PREFIX + conversation.id, JSON.stringify({ ...conversation, turns }));
-      this.isStorageFull = false;
-    } catch {
-      this.isStorageFull = true;
-    }
+    this.isStorageFull = !keep("local", PREFIX + conversation.id, JSON.stringify({ ...conversation, turns }));
   }
 }
 
@@ -211,11 +207,11 @@ function keptOf(turn: Turn): Turn {
 /** Last changed first. An entry that cannot be read is left alone. */
 function storedConversations(): Conversation[] {
   const found: Conversation[] = [];
-  for (const key of Object.keys(localStorage).filter((name) => name.startsWith(PREFIX))) {
+  for (const key of keptKeys("local", PREFIX)) {
     try {
-      found.push(JSON.parse(localStorage.getItem(key) ?? "") as Conversation);
+      found.push(JSON.parse(kept("local", key) ?? "") as Conversation);
     } catch {
-      // of another version of this page
+      // of something else
     }
   }
   return found.sort((one, other) => other.changedAt - one.changedAt);

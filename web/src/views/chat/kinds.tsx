@@ -1,6 +1,7 @@
 // The four kinds of tokens, which of them are coloured, and their legend.
 
 import { count } from "../../format.ts";
+import { keep, kept } from "../../storage.ts";
 import { Store, useStore } from "../../store.ts";
 
 export type Kind = "cached" | "jumped" | "drafted" | "sampled";
@@ -12,7 +13,7 @@ export const KINDS: Record<Kind, string> = {
   sampled: "The model chose it in a step of its own.",
 };
 
-export const SETTINGS_KEY = "phloem.tokens";
+const SETTINGS_KEY = "phloem.tokens";
 
 export interface TokenSettings {
   /** Answers are shown as tokens, not as formatted text. */
@@ -29,7 +30,7 @@ export class TokenSettingsStore extends Store<TokenSettings> {
 
   change(change: Partial<TokenSettings>): void {
     this.set({ ...this.value, ...change });
-    localStorage.setItem(SETTINGS_KEY, JSON.stringify(this.value));
+    keep("local", SETTINGS_KEY, JSON.stringify(this.value));
   }
 
   toggle(kind: Kind): void {
@@ -39,7 +40,7 @@ export class TokenSettingsStore extends Store<TokenSettings> {
 
 function stored(): TokenSettings {
   try {
-    const { isOn, coloured } = JSON.parse(localStorage.getItem(SETTINGS_KEY) ?? "{}") as Partial<TokenSettings>;
+    const { isOn, coloured } = JSON.parse(kept("local", SETTINGS_KEY) ?? "{}") as Partial<TokenSettings>;
     return { isOn: isOn ?? FIRST.isOn, coloured: { ...FIRST.coloured, ...coloured } };
   } catch {
     return FIRST;

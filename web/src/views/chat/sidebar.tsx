@@ -57,7 +57,7 @@ export function Sidebar({ chats, onShow }: { chats: ChatStore; onShow: () => voi
       </ul>
       <p class="hint">
         {chats.isStorageFull
-          ? "The storage of this browser is full. Delete conversations to keep new ones."
+          ? "This browser keeps no more. Delete conversations to make room for new ones."
           : "Kept in this browser only."}
       </p>
     </nav>

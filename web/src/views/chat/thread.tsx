@@ -7,6 +7,7 @@ import type { ChatStore } from "./chat_store.ts";
 import { pathOf, type TextDocument, type ToolsTurn, type UserTurn } from "./conversation.ts";
 import type { TokenSettingsStore } from "./kinds.tsx";
 import { ReplyTurn } from "./reply.tsx";
+import "./thread.css";
 
 const NEAR_END = 80;
 

@@ -1,7 +1,7 @@
 // Text as its tokens. One tab stop; arrows move; hover or focus tells how a token came about.
 
 import { Component } from "preact";
-import { useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { count, percent } from "../../format.ts";
 import type { AnswerToken } from "./conversation.ts";
 import { KINDS, type Kind } from "./kinds.tsx";
@@ -102,6 +102,11 @@ export function Tokens({ label, tokens }: TokensProps) {
     }
   };
   const token = told && tokens[told.place];
+  const first = shown.current[0];
+  const options = useMemo(
+    () => shown.current.map((each, at) => <Token key={`${at}`} token={each} place={at} isStop={at === stop} />),
+    [first, tokens.length, stop],
+  );
   return (
     <div class="tokens-frame">
       {/* biome-ignore lint/a11y/useKeyWithMouseEvents: focusin is what bubbles */}
@@ -124,9 +129,7 @@ export function Tokens({ label, tokens }: TokensProps) {
         }}
         onFocusOut={() => setTold(null)}
       >
-        {shown.current.map((each, place) => (
-          <Token key={`${place}`} token={each} place={place} isStop={place === stop} />
-        ))}
+        {options}
       </div>
       {told && token && <TokenCard token={token} at={told.at} />}
     </div>

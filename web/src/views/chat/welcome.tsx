@@ -74,6 +74,7 @@ export function Welcome({ chats, model }: { chats: ChatStore; model: string }) {
             <button
               type="button"
               onClick={() => {
+                chats.current.format.kind = "none";
                 set(chats.current);
                 chats.changed();
               }}
