@@ -100,8 +100,9 @@ def test_the_wheel_holds_every_module_and_nothing_else(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     modules = [path for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
     stubs = list((ROOT / "_core").glob("*.pyi"))
-    model = [path for path in (ROOT / "runtime" / "assets" / "nano").iterdir() if path.is_file()]
-    found = {f"phloem/{path.relative_to(ROOT)}" for path in (*modules, *stubs, *model)}
+    folders = (ROOT / "runtime" / "assets" / "nano", ROOT / "runtime" / "server" / "page" / "assets")
+    assets = [path for folder in folders for path in folder.iterdir() if path.is_file()]
+    found = {f"phloem/{path.relative_to(ROOT)}" for path in (*modules, *stubs, *assets)}
     found |= {f"phloem/{name}" for name in OTHERS}
     assert sorted(name for name in names if ".dist-info/" not in name) == sorted(found)
 
@@ -111,8 +112,12 @@ def test_the_wheel_says_what_it_is(wheel: Path) -> None:
     [name] = [name for name in files.namelist() if name.endswith(".dist-info/METADATA")]
     metadata = email.message_from_string(files.read(name).decode())
     assert (metadata["Name"], metadata["Version"]) == ("phloem", phloem.__version__)
-    assert metadata["License-Expression"] == "Apache-2.0 AND Unicode-3.0"
-    assert metadata.get_all("License-File") == ["LICENSE", "fsm/regex/LICENSE-UNICODE"]
+    assert metadata["License-Expression"] == "Apache-2.0 AND Unicode-3.0 AND MIT"
+    assert metadata.get_all("License-File") == [
+        "LICENSE",
+        "fsm/regex/LICENSE-UNICODE",
+        "runtime/server/page/assets/LICENSES.txt",
+    ]
     for field in ("Author", "Keywords", "Classifier", "Project-URL", "Requires-Python", "Summary"):
         assert metadata[field], field
     licence = files.read("phloem/fsm/regex/LICENSE-UNICODE")
