@@ -39,7 +39,17 @@ def test_pictures_are_what_is_drawn_today(name: str) -> None:
 def test_all_pictures_are_shown_and_no_others_lie_around() -> None:
     page = (ROOT / "docs" / "structured-generation.md").read_text(encoding="utf-8")
     shown = set(re.findall(r"\]\(images/([^)]+)\)", page))
-    assert shown == set(DRAW.PICTURES) == {path.name for path in DRAW.IMAGES.iterdir()}
+    assert shown == set(DRAW.PICTURES) == {path.name for path in DRAW.IMAGES.iterdir() if path.is_file()}
+
+
+def test_all_screenshots_are_shown() -> None:
+    """They are made by scripts/draw_page.py, which tests/web runs where there is a browser."""
+    shown = {
+        Path(found).name
+        for page in [*PAGES, ROOT / "README.md"]
+        for found in re.findall(r"\]\(([^)]*images/page/[^)]+)\)", page.read_text(encoding="utf-8"))
+    }
+    assert shown == {path.name for path in (DRAW.IMAGES / "page").iterdir()} != set()
 
 
 def test_the_example_of_a_text_is_what_is_printed() -> None:
