@@ -196,7 +196,7 @@ class CudaGraphs:
         windowed = WindowStep(plans[1], slots[1]) if len(plans) > 1 else None
         logits = self._forward(token_ids, positions, plans[0], slots[0], None, adapted, windowed)
         if self._logits is None:  # now, for the first step of all is none that is captured
-            self._logits = torch.empty(SIZES[-1], self._vocab_size, dtype=logits.dtype, device=logits.device)
+            self._logits = torch.empty(SIZES[-1], logits.shape[1], dtype=logits.dtype, device=logits.device)
         return self._logits[:size].copy_(logits)
 
     def _send(self, batch: Batch, size: int) -> None:
