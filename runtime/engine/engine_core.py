@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Unpack
 
 from ...errors import EngineStopped, QueueFull, RequestError
@@ -29,13 +30,16 @@ from ..capacity.state_memory import most_running
 from ..config import TARGET_STEP_SECONDS, EngineConfig
 from ..constrain.spec import ConstraintSpec
 from ..execute.adapters import Adapters
-from ..execute.cuda_graphs import CudaRecorder
-from ..execute.loading import LoadedModel, allocate_draft_kv, allocate_pool, window_of
+from ..execute.cuda_graphs import make_recorder
+from ..execute.leading_runner import LeadingRunner
+from ..execute.loading import LoadedModel
 from ..execute.model_runner import ModelRunner
+from ..execute.pool import allocate_draft_kv, allocate_pool, window_of
 from ..execute.prefill_cost import PrefillCost
 from ..execute.recurrent_states import allocate_states
 from ..execute.warmup_batches import WarmupBatches
 from ..execute.window_kv import WindowKV
+from ..parallel.ranks import RankLost
 from ..request import Delta, Phase, Request, RequestOptions, SamplingParams
 from ..sample.sampler import Sampler
 from ..schedule.recompute_cost import recompute_cost
@@ -83,7 +87,7 @@ class EngineCore:
         """
         model = loaded.decoder.config
         states = allocate_states(config, loaded)
-        kv_cache = allocate_pool(config, loaded)
+        kv_cache = allocate_pool(config, loaded, 0 if states is None else states.num_slots)
         pool = kv_cache.pool if isinstance(kv_cache, WindowKV) else kv_cache
         windows = _window_store(config, window_of(config, model), kv_cache) if isinstance(kv_cache, WindowKV) else None
         draft_kv = allocate_draft_kv(config, loaded, kv_cache.num_blocks)
@@ -91,14 +95,16 @@ class EngineCore:
         prefill = PrefillCost(self.block_cost, config.block_size)
         self.config = config
         self._device = loaded.device
-        self.model_config = model
+        whole = model if loaded.cut is None else loaded.cut.whole
+        self.model_config = whole
+        self._processes = loaded.processes
         self.tokenizer = loaded.tokenizer
         self.generates = loaded.generates
         self.vectors = Vectors(loaded.tokenizer, loaded.vectors, model.hidden_size)
         limits = Limits(config.max_constraint_bytes, config.max_compile_seconds)
         self.compiler = Compiler(loaded.tokenizer.vocabulary(), limits=limits)
         self.max_model_len = min(config.max_model_len or model.max_position_embeddings, model.max_position_embeddings)
-        self.adapters = Adapters(model, loaded.device, loaded.dtype, loaded.adapters)
+        self.adapters = Adapters(whole, loaded.device, loaded.dtype, loaded.adapters, loaded.cut)
         self.prefix_cache = PrefixCache(
             num_blocks=kv_cache.num_blocks,
             block_size=config.block_size,
@@ -145,14 +151,17 @@ class EngineCore:
             clock=clock,
             rope_switch=self._rope_switch,
         )
-        records = config.cuda_graphs and loaded.device.type == "cuda" and states is None
-        recorder = CudaRecorder(loaded.device) if records else None
-        self._runner = ModelRunner(
+        recorder = make_recorder(config, loaded.device, has_states=states is not None)
+        make_runner: Callable[..., ModelRunner] = ModelRunner
+        if loaded.processes is not None:
+            make_runner = partial(LeadingRunner, loaded.processes, whole.num_kv_heads)
+        self._runner = make_runner(
             loaded.decoder, kv_cache, loaded.device, recorder, deterministic=config.deterministic, states=states
         )
         self._sampler = Sampler(model.vocab_size, tuple(loaded.tokenizer.eos_ids), loaded.device)
         if stopwatch is None:
-            stopwatch = time.thread_time if loaded.device.type == "cpu" else time.monotonic
+            alone_on_cpu = loaded.device.type == "cpu" and loaded.processes is None  # else waiting counts
+            stopwatch = time.thread_time if alone_on_cpu else time.monotonic
         self._stepper = Stepper(
             self._scheduler,
             self._runner,
@@ -207,6 +216,11 @@ class EngineCore:
                     num_slots=0 if windows is None else windows.num_slots,
                 )
             )
+
+    def on_lost(self, call: Callable[[], None]) -> None:
+        """From now on `call` is called, on another thread, when a rank is lost: the next step raises it."""
+        if self._processes is not None:
+            self._processes.on_lost = call
 
     # -- requests ----------------------------------------------------------------------------------------------
 
@@ -320,8 +334,17 @@ class EngineCore:
         return self.config.max_waiting_requests - self._scheduler.num_waiting
 
     def step(self) -> list[Delta]:
-        """Runs one step; returns what it added to which request. Empty when idle."""
-        deltas = self._stepper.step()
+        """Runs one step; returns what it added to which request. Empty when idle.
+
+        Raises:
+            EngineStopped: a rank is lost, and nothing more can be computed.
+        """
+        try:
+            if self._processes is not None:
+                self._processes.check()
+            deltas = self._stepper.step()
+        except RankLost as error:
+            raise EngineStopped(f"the engine has stopped: {error}") from error
         if self.config.check_invariants:
             self.audit()
         return deltas
@@ -376,8 +399,12 @@ class EngineCore:
         self._closed = True
         for request_id in list(self._requests):
             self.abort(request_id)
-        self.prefix_cache.flush(pinned=True)
-        self.prefix_cache.close()
+        try:
+            self.prefix_cache.flush(pinned=True)
+            self.prefix_cache.close()
+        finally:
+            if self._processes is not None:
+                self._processes.end_model()
         self._traffic.clear()
 
 

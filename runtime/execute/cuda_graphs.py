@@ -33,6 +33,7 @@ import torch
 from torch import Tensor
 
 from ...kernels import AttentionPlan, FixedBuffer, WorkBuffers
+from ..config import EngineConfig
 from ..device import on_device
 from ..models import AdaptedRows
 from ..models.step import WindowStep
@@ -83,6 +84,12 @@ class CudaRecorder:
             return output
 
         return replay
+
+
+def make_recorder(config: EngineConfig, device: torch.device, *, has_states: bool) -> CudaRecorder | None:
+    """None: steps are launched kernel by kernel, as on the CPU, and with states of recurrent layers."""
+    records = config.cuda_graphs and device.type == "cuda" and not has_states
+    return CudaRecorder(device) if records else None
 
 
 @contextmanager

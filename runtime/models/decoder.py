@@ -54,6 +54,7 @@ class Decoder:
 
     Attributes:
         config: what the checkpoint says about itself; of several ranks, the part that this one computes (`cut.py`).
+        cut: which part of the whole model that is.
         device, dtype: of weights and activations.
         max_positions: every position of a step must be below it.
         generates: whether there is a projection to the vocabulary, without which there are hidden states and no logits.
@@ -70,7 +71,7 @@ class Decoder:
         max_positions: int,
     ) -> None:
         self.config = config = cut.config
-        self._cut, self._ranks = cut, cut.ranks
+        self.cut, self._ranks = cut, cut.ranks
         self.device = embedding.stored.device
         self.dtype = embedding.dtype
         self.max_positions = max_positions
@@ -289,14 +290,14 @@ class Decoder:
         """Rows of the embedding, `[T, C]`, each of which one rank has."""
         if self._ranks.size == 1:
             return self._embedding.rows(token_ids)
-        vocab = self._cut.vocab
+        vocab = self.cut.vocab
         is_own = (token_ids >= vocab.first) & (token_ids < vocab.first + vocab.count)
         rows = self._embedding.rows((token_ids - vocab.first).masked_fill(~is_own, 0))
         return self._ranks.sum(rows.masked_fill(~is_own[:, None], 0.0))
 
     def _all_logits(self, own: Tensor) -> Tensor:
         """Rank 0's are those of the whole vocabulary; the last ranks have fewer tokens, and fill theirs up."""
-        vocab, size = self._cut.vocab, self._ranks.size
+        vocab, size = self.cut.vocab, self._ranks.size
         if size == 1:
             return own
         parts = self._ranks.collect(F.pad(own, (0, -(-vocab.size // size) - vocab.count)))
@@ -336,8 +337,8 @@ class Decoder:
         norms, eps = None, config.rms_norm_eps
         if layer.q_norm is not None and layer.k_norm is not None:
             if config.options.whole_norms:
-                q = self._norm_whole(q, layer.q_norm, self._cut.heads)
-                k = self._norm_whole(k, layer.k_norm, self._cut.kv_heads)
+                q = self._norm_whole(q, layer.q_norm, self.cut.heads)
+                k = self._norm_whole(k, layer.k_norm, self.cut.kv_heads)
             else:
                 norms = layer.q_norm, layer.k_norm
         cos_sin = self._rope_tables[spec.rope] if spec.rope >= 0 else None

@@ -20,7 +20,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import torch
 from torch import Tensor
 
 
@@ -96,7 +95,7 @@ class Ranks:
         """Rank 0's `x[rank]` on every rank, of `[size, …]`; what the others give tells shape and type alone."""
         if self.size == 1:
             return x[0]
-        own = torch.empty_like(x[0])
+        own = x.new_empty(x.shape[1:])
         parts = [[part.contiguous() for part in x]] if self.rank == 0 else []
         options = _options("ScatterOptions")
         self._run(own, lambda: self._group.scatter([own], parts, options))
