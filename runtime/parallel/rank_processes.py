@@ -10,8 +10,9 @@
 
 Each is a new interpreter, which runs nothing of the caller's program. Both sides notice the other's end by the
 lifeline, which the system closes however a process ends: a rank whose rank 0 is gone exits at once, and rank 0 learns
-of a rank that is gone while it computes or waits. A rank that hangs is noticed when an operation, or a message, has waited for it
-for `timeout` seconds; then those that do not answer on their lifelines are named. Whatever is lost, all are ended.
+of a rank that is gone while it computes or waits. A rank that hangs is noticed when an operation, or a message, has
+waited for it for `timeout` seconds; then those that do not answer on their lifelines are named. Whatever is lost, all
+are ended.
 
 Knows processes and messages; what messages mean is known to `execute`.
 """
