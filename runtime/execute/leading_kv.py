@@ -48,7 +48,7 @@ class LeadingKV(KVCache):
     @property
     def block_bytes(self) -> int:
         """Bytes of a block in all layers, of all ranks."""
-        return super().block_bytes * self._processes.size
+        return self.row_bytes * self._processes.size
 
     def copy_block(self, source: int, target: int) -> None:
         if source != target:

@@ -106,6 +106,7 @@ class RankProcesses:
         self._lock = threading.Lock()
         self._blaming = threading.RLock()
         self._group: Any = None
+        self._watcher: threading.Thread | None = None
         self._answers = threading.Condition()
         self._processes: list[_Process] = []
         try:
@@ -242,6 +243,10 @@ class RankProcesses:
             except subprocess.TimeoutExpired:
                 process.process.kill()
                 process.process.wait()
+        if self._watcher is not None and threading.current_thread() is not self._watcher:
+            self._watcher.join()
+        for process in self._processes:
+            process.lifeline.close()
 
     # -- which rank is to blame --------------------------------------------------------------------------------
 
