@@ -84,7 +84,8 @@ class StepThread:
         self._is_stopping = False
         self._has_ended = False
         self._fatal: BaseException | None = None
-        core.on_lost(self._wake)
+        if core.processes is not None:
+            core.processes.on_lost = self._wake
         self.last_step_at = time.monotonic()
 
     # -- for any thread ----------------------------------------------------------------------------------------

@@ -28,12 +28,12 @@ from ..parallel.process_group import join
 from ..parallel.rank_processes import LEFT
 from ..parallel.ranks import RankLost, Ranks
 from .adapters import load_adapter
-from .cuda_graphs import make_recorder
 from .kv_cache import KVCache
 from .loading import LoadedPart, load_part
 from .model_runner import ModelRunner
 from .pool import pool_tensors
 from .recurrent_states import RecurrentStates
+from .runner_setup import make_runner
 from .step_message import batch_of
 from .warmup_batches import WarmupBatches
 from .window_kv import WindowKV
@@ -127,14 +127,7 @@ class _RankProcess:
         states = None
         if model.recurrent is not None:
             states = RecurrentStates(model, values["num_states"], self._device)
-        self._runner = ModelRunner(
-            part.decoder,
-            kv,
-            self._device,
-            make_recorder(config, self._device, has_states=states is not None),
-            deterministic=config.deterministic,
-            states=states,
-        )
+        self._runner = make_runner(config, part, kv, states)
         self._reply({"num_kv_bytes": sum(one.block_bytes * one.num_blocks for one in self._kv.values())})
 
     def _do_forget(self, values: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:

@@ -152,8 +152,8 @@ def _refuse(model: ModelConfig, size: int) -> None:
             "multiple of them; take a number that does or is, or 1"
         )
     must_divide(model.intermediate_size, "intermediate size")
-    if model.vocab_size < size:
-        raise ConfigError(f"tensor_parallel_size: {size} is more than the {model.vocab_size} tokens that there are")
+    if -(-model.vocab_size // size) * (size - 1) >= model.vocab_size:  # the last one would have none
+        raise ConfigError(f"tensor_parallel_size: {size} leaves a rank without a token of the {model.vocab_size}; {fewer}")
     if model.experts is not None:
         must_divide(model.experts.shared_size, "width of the shared expert")
         if model.experts.num_experts < size:

@@ -203,9 +203,7 @@ class Decoder:
     @torch.inference_mode()
     def project(self, hidden: Tensor) -> Tensor:
         """Logits `[R, vocab_size]` of hidden states `[R, hidden_size]`; fp32 or, on a GPU, as the product has them.
-
-        Ranks but the first have those of their part of the vocabulary, and rank 0 all of them.
-        """
+        Other ranks than 0 return those of their own tokens alone."""
         if hidden.shape[0] == 0:
             return torch.empty((0, self.config.vocab_size), dtype=torch.float32, device=self.device)
         assert self._lm_head is not None
@@ -296,10 +294,10 @@ class Decoder:
         return self._ranks.sum(rows.masked_fill(~is_own[:, None], 0.0))
 
     def _all_logits(self, own: Tensor) -> Tensor:
-        """Rank 0's are those of the whole vocabulary; the last ranks have fewer tokens, and fill theirs up."""
-        vocab, size = self.cut.vocab, self._ranks.size
-        if size == 1:
+        """Rank 0's are of the whole vocabulary; the last ranks have fewer tokens, and fill theirs up."""
+        if (size := self._ranks.size) == 1:
             return own
+        vocab = self.cut.vocab
         parts = self._ranks.collect(F.pad(own, (0, -(-vocab.size // size) - vocab.count)))
         return torch.cat(parts, 1)[:, : vocab.size].contiguous() if parts else own
 

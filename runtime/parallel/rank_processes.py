@@ -20,6 +20,7 @@ Knows processes and messages; what messages mean is known to `execute`.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import selectors
 import signal
@@ -41,6 +42,8 @@ from ...errors import ConfigError, ModelError
 from .message import Array, Channel, Message
 from .process_group import check_backend, join
 from .ranks import RankLost, Ranks
+
+logger = logging.getLogger("phloem.ranks")
 
 START_SECONDS = 300.0  # for a new interpreter to load torch; one that ends is noticed at once
 ANSWER_SECONDS = 2.0  # for a byte on the lifeline to come back
@@ -79,6 +82,7 @@ class RankProcesses:
 
     Attributes:
         ranks: rank 0's view of the group.
+        serves_engine: whether an engine has begun with the model that is loaded; there can be one at a time.
         outlives_engine: whether `end_model` leaves the processes, for another model.
         on_lost: called on another thread when a rank has ended; to be set by whoever wants to know.
     """
@@ -101,6 +105,7 @@ class RankProcesses:
         self.on_lost: Callable[[], None] = lambda: None
         self._timeout = timeout
         self._device = device
+        self.serves_engine = False
         self._lost: RankLost | None = None
         self._is_closing = False
         self._lock = threading.Lock()
@@ -222,6 +227,7 @@ class RankProcesses:
 
     def end_model(self) -> None:
         """The engine is closed: what the ranks hold for it is free, and they end, or wait for another model."""
+        self.serves_engine = False
         if not self.outlives_engine:
             self.close()
             return
@@ -252,6 +258,7 @@ class RankProcesses:
 
     def _lose(self, text: str) -> RankLost:
         self._lost = RankLost(text)
+        logger.error("a rank is lost, and the engine ends: %s", text)
         if self._device.type == "cuda" and self._group is not None:
             with suppress(Exception):  # so that what waits for the device goes on
                 self._group.abort()
@@ -262,11 +269,16 @@ class RankProcesses:
 
     def _end_of(self, process: _Process) -> str:
         """How a rank has ended, or what it says of its fault; "": it runs."""
-        with suppress(EOFError, OSError, ValueError):
+        try:
             while process.channel.has_message(0.2):
                 message = process.channel.receive(1.0)
                 if message.kind == "fault":
                     return f"{process}: {message.values['text']}"
+        except EOFError:  # it is ending
+            with suppress(subprocess.TimeoutExpired):
+                process.process.wait(ANSWER_SECONDS)
+        except (OSError, ValueError):
+            pass
         code = process.process.poll()
         if code is None or code == LEFT:
             return ""

@@ -68,7 +68,8 @@ class GgufCheckpoint:
         return stacked
 
     def leave(self, prefix: str) -> None:
-        """As `Checkpoint.leave`; experts lie in one tensor here, which is read by all ranks."""
+        """As `Checkpoint.leave`, of a tensor; experts lie in one here, of which every rank reads its own."""
+        self._read.add(self._found(prefix)[0])
 
     def are_bf16(self, names: Sequence[str]) -> bool:
         """Whether tensors are stored so, unread; not if one of them is missing."""

@@ -253,8 +253,8 @@ def test_ranks_that_cannot_begin_are_named(code: str, reason: str) -> None:
 
 def test_a_rank_that_hangs_ends_the_engine_and_leaves_nothing() -> None:
     with ph.Engine("nano", device="cpu", tensor_parallel_size=2, rank_timeout_seconds=1.0) as engine:
-        assert engine.core._processes is not None
-        (process_id,) = engine.core._processes.process_ids
+        assert engine.core.processes is not None
+        (process_id,) = engine.core.processes.process_ids
         stream = engine.submit("Tarvin", ph.SamplingParams(max_tokens=4000, ignore_eos=True))
         next(iter(stream))
         os.kill(process_id, signal.SIGSTOP)
