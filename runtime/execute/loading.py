@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -96,7 +97,12 @@ def load(
             processes = RankProcesses(size, device, seconds, deterministic=in_order)
         try:
             processes.tell(Message("load", asdict(own)))
-            part = load_part(config, device, processes.ranks, report)
+            try:
+                part = load_part(config, device, processes.ranks, report)
+            except (ConfigError, ModelError):  # the others have refused it too
+                with suppress(ConfigError, ModelError):
+                    processes.replies()
+                raise
             processes.replies()
         except RankLost as error:
             processes.close()

@@ -153,7 +153,7 @@ def _refuse(model: ModelConfig, size: int) -> None:
         )
     must_divide(model.intermediate_size, "intermediate size")
     if -(-model.vocab_size // size) * (size - 1) >= model.vocab_size:  # the last one would have none
-        raise ConfigError(f"tensor_parallel_size: {size} leaves a rank without a token of the {model.vocab_size}; {fewer}")
+        raise ConfigError(f"tensor_parallel_size: {size} leaves ranks without a token of {model.vocab_size}; {fewer}")
     if model.experts is not None:
         must_divide(model.experts.shared_size, "width of the shared expert")
         if model.experts.num_experts < size:

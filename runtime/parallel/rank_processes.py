@@ -205,16 +205,13 @@ class RankProcesses:
             ConfigError, ModelError: a rank has refused it so.
             RankLost: a rank is lost.
         """
-        found = []
-        for process in self._processes:
-            reply = self._receive(process)
-            if reply.kind == "refused":
-                kind, text = reply.values["error"], reply.values["text"]
-                raise ERRORS[kind](f"rank {process.rank}: {text}")
+        found = [self._receive(process) for process in self._processes]
+        for process, reply in zip(self._processes, found, strict=True):
             if reply.kind == "fault":
                 raise self._lose(f"{process}: {reply.values['text']}")
-            found.append(reply.values)
-        return found
+            if reply.kind == "refused":
+                raise ERRORS[reply.values["error"]](f"rank {process.rank}: {reply.values['text']}")
+        return [reply.values for reply in found]
 
     def lose(self, error: BaseException, what: str = "") -> RankLost:
         """All is lost: finds out which rank is to blame, and ends all of them. The error to be raised."""
