@@ -12,6 +12,8 @@ from .engine_core import EngineCore
 
 def make_core(config: EngineConfig, loaded: LoadedModel, *clocks: Callable[[], float] | None) -> EngineCore:
     """A core of a model in memory. If it cannot be made, no process of another rank is left."""
+    if loaded.processes is not None and loaded.processes.serves_engine:
+        loaded.processes.begin_engine()  # refused, and nothing of the other engine ends
     try:
         return EngineCore(config, loaded, *clocks)  # type: ignore[arg-type]  # the first is never None
     except BaseException:

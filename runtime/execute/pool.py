@@ -31,9 +31,7 @@ def allocate_pool(config: EngineConfig, loaded: LoadedModel, num_states: int = 0
         return pool_tensors(config, loaded, *sizes)
     processes, cut = loaded.processes, loaded.cut
     assert cut is not None
-    if processes.serves_engine:
-        raise ConfigError("tensor_parallel_size: the ranks of this model serve an engine already; load it once more")
-    processes.serves_engine = True
+    processes.begin_engine()
 
     def leading(name: str) -> Callable[..., KVCache]:
         return partial(LeadingKV, processes, name, cut.whole.num_kv_heads)

@@ -222,6 +222,14 @@ class RankProcesses:
             text = what or "the ranks are out of step"
             return self._lose("; ".join(blamed) or f"{text}: {type(error).__name__}: {error}")
 
+    def begin_engine(self) -> None:
+        """From now on the model that is loaded serves an engine. Raises ConfigError: it does already."""
+        if self.serves_engine:
+            raise ConfigError(
+                "tensor_parallel_size: the ranks of this model serve an engine already; load it once more"
+            )
+        self.serves_engine = True
+
     def end_model(self) -> None:
         """The engine is closed: what the ranks hold for it is free, and they end, or wait for another model."""
         self.serves_engine = False

@@ -199,6 +199,13 @@ def test_a_rank_that_refuses_the_model_is_named(processes: dict[int, RankProcess
     Engine.from_loaded(own, load(own, None, processes[2])).close()  # and it takes another
 
 
+def test_ranks_serve_one_engine_at_a_time(processes: dict[int, RankProcesses], tmp_path: Path) -> None:
+    config = EngineConfig("nano", device="cpu", tensor_parallel_size=2, num_blocks=8)
+    loaded = load(config, None, processes[2])
+    with Engine.from_loaded(config, loaded), pytest.raises(ph.ConfigError, match="serve an engine already; load it"):
+        Engine.from_loaded(config, loaded)
+
+
 @pytest.mark.parametrize(
     ("options", "size", "reason"),
     [
