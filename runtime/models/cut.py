@@ -151,7 +151,8 @@ def _refuse(model: ModelConfig, size: int) -> None:
             f"tensor_parallel_size: {size} neither divides the model's KV heads ({model.num_kv_heads}) nor is a "
             "multiple of them; take a number that does or is, or 1"
         )
-    must_divide(model.intermediate_size, "intermediate size")
+    if any(model.experts_of(index) is None for index in range(model.num_layers)):
+        must_divide(model.intermediate_size, "intermediate size")
     if -(-model.vocab_size // size) * (size - 1) >= model.vocab_size:  # the last one would have none
         raise ConfigError(f"tensor_parallel_size: {size} leaves ranks without a token of {model.vocab_size}; {fewer}")
     if model.experts is not None:

@@ -13,6 +13,7 @@ import torch
 from ...errors import ConfigError
 from ..device import on_device
 
+MEETING_SECONDS = 60.0  # torch is being loaded meanwhile
 BACKENDS = {"cpu": "gloo", "cuda": "nccl"}
 
 
@@ -33,7 +34,7 @@ def join(path: str, rank: int, size: int, device: torch.device, timeout: float) 
 
     Args:
         path: of a file that is not there yet, or that another rank has made.
-        timeout: seconds that an operation, and this call, waits for the other ranks.
+        timeout: seconds that an operation waits for the other ranks; this call waits for `MEETING_SECONDS`.
 
     Raises:
         RuntimeError: the others have not come.
@@ -41,7 +42,7 @@ def join(path: str, rank: int, size: int, device: torch.device, timeout: float) 
     import torch.distributed as distributed
 
     store = distributed.FileStore(path, size)  # type: ignore[attr-defined]  # torch exports it unsaid
-    limit = timedelta(seconds=timeout)
+    limit, at_first = timedelta(seconds=timeout), timedelta(seconds=MEETING_SECONDS)
     if device.type == "cuda":
         from torch.distributed import ProcessGroupNCCL
 
@@ -53,5 +54,7 @@ def join(path: str, rank: int, size: int, device: torch.device, timeout: float) 
 
     options = ProcessGroupGloo._Options()  # type: ignore[attr-defined]  # torch's types have no options
     options._devices = [ProcessGroupGloo.create_device(hostname="127.0.0.1")]
-    options._timeout = limit
-    return ProcessGroupGloo(store, rank, size, options)
+    options._timeout = at_first
+    group = ProcessGroupGloo(store, rank, size, options)
+    group._set_default_timeout(limit)
+    return group
