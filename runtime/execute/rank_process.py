@@ -24,7 +24,7 @@ from ..config import EngineConfig
 from ..device import on_device
 from ..models import Adapter
 from ..parallel.message import Array, Channel, Message
-from ..parallel.process_group import join
+from ..parallel.process_group import check_backend, join
 from ..parallel.rank_processes import LEFT
 from ..parallel.ranks import RankLost, Ranks
 from .adapters import load_adapter
@@ -98,6 +98,8 @@ class _RankProcess:
     # -- before steps ------------------------------------------------------------------------------------------
 
     def _do_join(self, values: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
+        check_backend(self._device)  # which loads what takes long
+        self._reply()
         group = join(values["path"], self._rank, self._size, self._device, values["timeout"])
         in_order = self._device.type == "cpu" or values["deterministic"]
         self._ranks = Ranks(self._rank, self._size, group, in_order=in_order)

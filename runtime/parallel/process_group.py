@@ -13,7 +13,7 @@ import torch
 from ...errors import ConfigError
 from ..device import on_device
 
-MEETING_SECONDS = 60.0  # torch is being loaded meanwhile
+MEETING_SECONDS = 30.0  # for ranks that are all there
 BACKENDS = {"cpu": "gloo", "cuda": "nccl"}
 
 

@@ -124,6 +124,7 @@ class RankProcesses:
             with tempfile.TemporaryDirectory(prefix="phloem-ranks-") as folder:
                 path = os.path.join(folder, "meeting")
                 self.tell(Message("join", {"path": path, "timeout": timeout, "deterministic": deterministic}))
+                self.replies()  # all are there: none will be waited for in vain
                 self._group = join(path, 0, size, device, timeout)
                 in_order = device.type == "cpu" or deterministic
                 self.ranks = Ranks(0, size, self._group, in_order=in_order, explain=self.lose)

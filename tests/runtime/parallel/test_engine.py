@@ -244,14 +244,19 @@ HELLO = """said = json.dumps(["hello", {"versions": ["0.0.1", "2.0"]}, []]).enco
 channel.sendall(len(said).to_bytes(4, "little") + bytes(8) + said)
 channel.recv(1)"""
 
+FAULT = """said = json.dumps(["fault", {"text": "out of memory"}, []]).encode()
+channel.sendall(len(said).to_bytes(4, "little") + bytes(8) + said)
+sys.exit(1)"""
+
 
 @pytest.mark.parametrize(
     ("code", "reason"),
     [
         (STUB.format("sys.exit(7)"), r"rank 1 \(process \d+\) has ended with exit status 7"),
         (STUB.format(HELLO), r"rank 1 \(process \d+\) runs other versions .*'0\.0\.1'.*start again"),
+        (STUB.format(FAULT), r"rank 1 \(process \d+\): out of memory"),
     ],
-    ids=["a rank that ends at once", "another version"],
+    ids=["a rank that ends at once", "another version", "a fault"],
 )
 def test_ranks_that_cannot_begin_are_named(code: str, reason: str) -> None:
     with pytest.raises(ph.ConfigError, match=reason):
