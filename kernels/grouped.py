@@ -69,6 +69,15 @@ class Grouped:
         numbers = self.numbers.view(torch.int8)[rows].view(self.numbers.dtype)
         return replace(self, numbers=numbers, scales=self.scales[rows], zeros=zeros, offsets=offsets)
 
+    def columns(self, begin: int, end: int) -> Grouped:
+        """These inputs of one without an order; in smaller groups where a group does not end at either end."""
+        assert self.order is None
+        size = math.gcd(self.size, begin, end)
+        fine, groups = self.regrouped(size), slice(begin // size, end // size)
+        zeros, offsets = (None if part is None else part[:, groups] for part in (fine.zeros, fine.offsets))
+        numbers = self.numbers.view(torch.int8)[:, begin:end].contiguous().view(self.numbers.dtype)
+        return replace(fine, numbers=numbers, scales=fine.scales[:, groups], zeros=zeros, offsets=offsets)
+
     def widen(self, dtype: torch.dtype) -> Tensor:
         """`[N, K]` of dtype, inputs in their own order, computed in fp32."""
         return self._widen(torch.float32).to(dtype)

@@ -22,6 +22,7 @@ KV_MEMORY_SHARE = 0.8
 CPU_POOL_BYTES = 256 << 20  # of a KV pool on the CPU, at most, unless another size is given
 MOST_BLOCKS = (1 << 31) - 2  # block ids are int32
 MOST_THREADS = 4096
+MOST_RANKS = 1024
 LONGEST_TTL = 366 * 86_400.0  # seconds
 TARGET_STEP_SECONDS = {"cpu": 0.1, "cuda": 0.05}
 
@@ -31,6 +32,8 @@ class EngineSettings(TypedDict, total=False):
 
     adapters: Mapping[str, str]
     device: str
+    tensor_parallel_size: int
+    rank_timeout_seconds: float
     dtype: str
     quantise: Quantisation
     block_size: int
@@ -83,6 +86,10 @@ class EngineConfig:
         adapters: LoRA adapters by the names under which requests choose them; each is a folder as PEFT saves it. More
             may be loaded later.
         device: "auto" (CUDA when there is one), "cpu", "cuda", "cuda:1" …
+        tensor_parallel_size: over how many processes (ranks) the model is cut, each with a part of its heads, widths
+            and experts: on CPUs all on this machine, on CUDA a GPU each, from `device` on. Memory settings are for each
+            rank.
+        rank_timeout_seconds: a rank that has kept the others waiting for so long counts as lost, which ends the engine.
         dtype: "auto" (the checkpoint's on CUDA, float32 on the CPU), "float32", "bfloat16", "float16".
         quantise: "int8" rounds the weights to int8 while loading, one scale per output: a quarter of the memory and
             about two to four times the speed on the CPU, where alone it works; text may differ a little from "none".
@@ -175,6 +182,12 @@ class EngineConfig:
         flag="adapter",
     )
     device: str = setting("auto", "auto, cpu, cuda, cuda:1 …")
+    tensor_parallel_size: int = setting(
+        1, "Ranks (processes, on CUDA with a GPU each) that compute the model together, each a part of it.", "--tp-size"
+    )
+    rank_timeout_seconds: float = setting(
+        60.0, "A rank that has kept the others waiting for so long counts as lost, which ends the engine."
+    )
     dtype: str = setting("auto", "auto, float32, bfloat16 or float16.")
     quantise: Quantisation = setting(
         "none", "Round the weights while loading: int8 or int4 (CPU only).", "--quantization"
@@ -292,6 +305,13 @@ class EngineConfig:
         for name in ("block_size", "max_batch_tokens", "max_running_requests", "max_waiting_requests"):
             _check_positive(name, getattr(self, name))
         _check_positive("max_constraint_bytes", self.max_constraint_bytes)
+        _check_positive("tensor_parallel_size", self.tensor_parallel_size)
+        if self.tensor_parallel_size > MOST_RANKS:
+            raise ConfigError(
+                f"tensor_parallel_size: {self.tensor_parallel_size} is out of range; it is at most {MOST_RANKS}"
+            )
+        if not 0 < self.rank_timeout_seconds <= LONGEST_TTL:
+            raise ConfigError(f"rank_timeout_seconds: {self.rank_timeout_seconds} is out of range; it must be above 0")
         if self.max_compile_seconds is not None and not self.max_compile_seconds > 0:
             raise ConfigError(f"max_compile_seconds: {self.max_compile_seconds} is out of range; it must be above 0")
         for name in ("num_blocks", "kv_memory_bytes", "state_memory_bytes", "max_model_len", "num_threads"):

@@ -19,8 +19,10 @@ from torch import Tensor
 from ..errors import ConfigError
 
 
-def find_device(name: str) -> torch.device:
+def find_device(name: str, number: int = 1) -> torch.device:
     """The device of that name, a GPU with its index; "auto": a GPU if there is one.
+
+    number: GPUs that are to be used, this one and the next ones.
 
     Raises:
         ConfigError: no such device, or none that can be used.
@@ -40,6 +42,11 @@ def find_device(name: str) -> torch.device:
     num_devices = torch.cuda.device_count()
     if index >= num_devices:
         raise ConfigError(f'device: there is no {name!r}; {num_devices} found, the last is "cuda:{num_devices - 1}"')
+    if index + number > num_devices:
+        raise ConfigError(
+            f"tensor_parallel_size: {number} ranks need as many GPUs from cuda:{index} on, and there are {num_devices}"
+            f" in all; take {num_devices - index} or fewer"
+        )
     return torch.device("cuda", index)
 
 

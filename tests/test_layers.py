@@ -20,7 +20,7 @@ FSM_FLOORS = [  # a room imports rooms of lower floors only; modules outside of 
 ]
 RUNTIME_FLOORS = [  # the same for runtime/; a module outside of the rooms counts as a room
     {"sampling_params", "event_settings", "number_types", "path_fault", "device", "setting", "readout"},
-    {"request"},
+    {"request", "parallel"},
     {"config", "option_types", "models", "kv_compress", "constrain"},
     {"tokenizer", "capacity"},
     {"execute"},

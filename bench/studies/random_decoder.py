@@ -12,8 +12,10 @@ import torch
 
 from phloem.kernels import Grouped, pack_grouped, pack_linear
 from phloem.runtime.models import Decoder, ModelConfig
+from phloem.runtime.models.cut import Cut
 from phloem.runtime.models.decoder import ROW_TILE, LayerWeights
 from phloem.runtime.models.experts import ExpertsWeights
+from phloem.runtime.parallel.ranks import ALONE
 
 GROUP = 128  # inputs that share a scale in few bits
 WEIGHTS = ("bf16", "int4", "fp8")
@@ -105,7 +107,7 @@ def random_decoder(
     embedding = matrix(config.vocab_size, hidden)
     lm_head = embedding if config.tie_word_embeddings else matrix(config.vocab_size, hidden)
     parts = {"embedding": embedding, "layers": layers, "final_norm": ones, "lm_head": lm_head}
-    return Decoder(config, **parts, max_positions=config.max_position_embeddings)
+    return Decoder(Cut(config, ALONE), **parts, max_positions=config.max_position_embeddings)
 
 
 def few_bits(weights: str, rows: int, columns: int, device: torch.device) -> Grouped:

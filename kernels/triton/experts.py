@@ -89,8 +89,10 @@ def sum_choices(
     total = tl.zeros([COLUMNS], tl.float32)
     for index in tl.static_range(NUM_CHOSEN):
         pair = token * NUM_CHOSEN + index
-        result = tl.load(results_ptr + pair * width + c, mask=mask, other=0.0).to(tl.float32)
-        total += tl.load(shares_ptr + pair) * result
+        share = tl.load(shares_ptr + pair)
+        # an expert of another device has no share here, and no result
+        result = tl.load(results_ptr + pair * width + c, mask=mask & (share != 0.0), other=0.0).to(tl.float32)
+        total += share * result
     tl.store(out_ptr + token * width + c, total.to(out_ptr.dtype.element_ty), mask=mask)
 
 

@@ -23,18 +23,19 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, Unpack, cast, overload
 
-from ...errors import ConfigError, EngineStopped, RequestError
+from ...errors import EngineStopped, RequestError
 from ...radix import Pin
 from ..cache.cache_report import CacheReport, what_if
 from ..cache.reply_memory import Conversation
 from ..config import EngineConfig, EngineSettings
 from ..constrain.spec import ConstraintSpec
-from ..execute.loading import LoadedModel, load
+from ..execute.loading import LoadedModel
 from ..option_types import check_seconds
 from ..readout import Rows
 from ..request import Completion, Delta, Request, RequestOptions, SamplingParams, TokenLogprob
 from .chats import ChatOptions, Message
 from .collector import scoring_params
+from .core_setup import load_by_name, make_core
 from .engine_core import EngineCore
 from .prompts import for_each, is_one_prompt
 from .statistics import EngineStatistics
@@ -61,7 +62,7 @@ class Engine:
         Raises:
             ConfigError, ModelError: before anything large is allocated.
         """
-        core = EngineCore(*_load(model, settings))
+        core = make_core(*load_by_name(model, settings))
         self._begin(core, StepThread(core))
 
     @classmethod
@@ -74,7 +75,7 @@ class Engine:
     ) -> Self:
         """An engine on a model that is in memory already; see `EngineCore` for the arguments."""
         engine = cls.__new__(cls)
-        core = EngineCore(config, loaded, clock, stopwatch)
+        core = make_core(config, loaded, clock, stopwatch)
         engine._begin(core, StepThread(core))
         return engine
 
@@ -379,13 +380,3 @@ class Engine:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _load(model: str, settings: EngineSettings) -> tuple[EngineConfig, LoadedModel]:
-    unknown = sorted(set(settings) - set(EngineConfig.field_names()))
-    if unknown:
-        raise ConfigError(
-            f"{unknown[0]}: there is no such engine setting; there are {', '.join(EngineConfig.field_names())}"
-        )
-    config = EngineConfig(model=model, **settings)
-    return config, load(config)

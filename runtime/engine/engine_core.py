@@ -22,20 +22,19 @@ from ...errors import EngineStopped, QueueFull, RequestError
 from ...fsm import Compiler, Limits
 from ...radix import Pin
 from ..cache.prefix_cache import PrefixCache
-from ..cache.state_store import StateStore
 from ..cache.traffic_record import TrafficRecord
-from ..cache.window_store import WindowStore
 from ..capacity.state_memory import most_running
 from ..config import TARGET_STEP_SECONDS, EngineConfig
 from ..constrain.spec import ConstraintSpec
 from ..execute.adapters import Adapters
-from ..execute.cuda_graphs import CudaRecorder
-from ..execute.loading import LoadedModel, allocate_draft_kv, allocate_pool, window_of
-from ..execute.model_runner import ModelRunner
+from ..execute.loading import LoadedModel
+from ..execute.pool import allocate_draft_kv, allocate_pool, window_of
 from ..execute.prefill_cost import PrefillCost
 from ..execute.recurrent_states import allocate_states
+from ..execute.runner_setup import make_runner
 from ..execute.warmup_batches import WarmupBatches
 from ..execute.window_kv import WindowKV
+from ..parallel.ranks import RankLost
 from ..request import Delta, Phase, Request, RequestOptions, SamplingParams
 from ..sample.sampler import Sampler
 from ..schedule.recompute_cost import recompute_cost
@@ -47,6 +46,7 @@ from .monitor import Monitor
 from .request_factory import RequestFactory
 from .statistics import EngineStatistics, Totals
 from .stepper import Stepper
+from .store_setup import state_store, window_store
 from .tier_setup import make_followers
 from .token_ids import Prompt
 from .vectors import Vectors
@@ -63,6 +63,7 @@ class EngineCore:
         monitor: what is counted; safe on any thread, but for `reset` and `cache_state`.
         generates: whether the checkpoint has logits, and not only hidden states.
         vectors: how vectors are made of texts; safe on any thread.
+        processes: of the other ranks; None: there are none.
         block_cost: FLOPs of computing the block that ends at a token; see `recompute_cost`.
     """
 
@@ -83,22 +84,23 @@ class EngineCore:
         """
         model = loaded.decoder.config
         states = allocate_states(config, loaded)
-        kv_cache = allocate_pool(config, loaded)
+        kv_cache = allocate_pool(config, loaded, 0 if states is None else states.num_slots)
         pool = kv_cache.pool if isinstance(kv_cache, WindowKV) else kv_cache
-        windows = _window_store(config, window_of(config, model), kv_cache) if isinstance(kv_cache, WindowKV) else None
+        windows = window_store(config, window_of(config, model), kv_cache) if isinstance(kv_cache, WindowKV) else None
         draft_kv = allocate_draft_kv(config, loaded, kv_cache.num_blocks)
         self.block_cost = recompute_cost(model, config.block_size)
         prefill = PrefillCost(self.block_cost, config.block_size)
         self.config = config
         self._device = loaded.device
-        self.model_config = model
+        self.model_config = whole = model if loaded.cut is None else loaded.cut.whole
+        self.processes = loaded.processes
         self.tokenizer = loaded.tokenizer
         self.generates = loaded.generates
         self.vectors = Vectors(loaded.tokenizer, loaded.vectors, model.hidden_size)
         limits = Limits(config.max_constraint_bytes, config.max_compile_seconds)
         self.compiler = Compiler(loaded.tokenizer.vocabulary(), limits=limits)
         self.max_model_len = min(config.max_model_len or model.max_position_embeddings, model.max_position_embeddings)
-        self.adapters = Adapters(model, loaded.device, loaded.dtype, loaded.adapters)
+        self.adapters = Adapters(whole, loaded.device, loaded.dtype, loaded.adapters, loaded.cut)
         self.prefix_cache = PrefixCache(
             num_blocks=kv_cache.num_blocks,
             block_size=config.block_size,
@@ -111,7 +113,7 @@ class EngineCore:
                 kv_cache.num_blocks // 4 if config.max_pinned_blocks is None else config.max_pinned_blocks
             ),
             followers=make_followers(config, loaded, pool, prefill, self.adapters),
-            states=None if states is None else _state_store(config, states.num_slots),
+            states=None if states is None else state_store(config, states.num_slots),
             windows=windows,
             window_kv=kv_cache.windowed if isinstance(kv_cache, WindowKV) else None,
             draft_kv=draft_kv,
@@ -145,14 +147,11 @@ class EngineCore:
             clock=clock,
             rope_switch=self._rope_switch,
         )
-        records = config.cuda_graphs and loaded.device.type == "cuda" and states is None
-        recorder = CudaRecorder(loaded.device) if records else None
-        self._runner = ModelRunner(
-            loaded.decoder, kv_cache, loaded.device, recorder, deterministic=config.deterministic, states=states
-        )
+        self._runner = make_runner(config, loaded, kv_cache, states)
         self._sampler = Sampler(model.vocab_size, tuple(loaded.tokenizer.eos_ids), loaded.device)
         if stopwatch is None:
-            stopwatch = time.thread_time if loaded.device.type == "cpu" else time.monotonic
+            waits = loaded.device.type != "cpu" or loaded.processes is not None
+            stopwatch = time.monotonic if waits else time.thread_time
         self._stepper = Stepper(
             self._scheduler,
             self._runner,
@@ -320,8 +319,17 @@ class EngineCore:
         return self.config.max_waiting_requests - self._scheduler.num_waiting
 
     def step(self) -> list[Delta]:
-        """Runs one step; returns what it added to which request. Empty when idle."""
-        deltas = self._stepper.step()
+        """Runs one step; returns what it added to which request. Empty when idle.
+
+        Raises:
+            EngineStopped: a rank is lost, and nothing more can be computed.
+        """
+        try:
+            if self.processes is not None:
+                self.processes.check()
+            deltas = self._stepper.step()
+        except RankLost as error:
+            raise EngineStopped(f"the engine has stopped: {error}") from error
         if self.config.check_invariants:
             self.audit()
         return deltas
@@ -374,17 +382,14 @@ class EngineCore:
         if self._closed:
             return
         self._closed = True
-        for request_id in list(self._requests):
-            self.abort(request_id)
-        self.prefix_cache.flush(pinned=True)
-        self.prefix_cache.close()
+        try:
+            for request_id in list(self._requests):
+                self.abort(request_id)
+            self.prefix_cache.flush(pinned=True)
+            self.prefix_cache.close()
+        except RankLost:  # what was to be ended is gone
+            self.prefix_cache.close()
+        finally:
+            if self.processes is not None:
+                self.processes.end_model()
         self._traffic.clear()
-
-
-def _state_store(config: EngineConfig, num_slots: int) -> StateStore:
-    return StateStore(num_slots, config.block_size, interval=config.state_interval, keeps=config.prefix_cache)
-
-
-def _window_store(config: EngineConfig, window: int, kv: WindowKV) -> WindowStore:
-    sizes = (kv.num_slots, kv.num_blocks, config.block_size, window)
-    return WindowStore(*sizes, max_batch_tokens=config.max_batch_tokens, keeps=config.prefix_cache)

@@ -32,6 +32,7 @@ from functools import partial
 from typing import Generic, TypeVar
 
 from ...errors import EngineStopped, RequestError
+from ..parallel.ranks import RankLost
 from ..request import Delta, Request, SamplingParams
 from .engine_core import EngineCore
 from .recent_values import RecentValues
@@ -56,6 +57,8 @@ class Command(Generic[Result]):
             return
         try:
             self.future.set_result(self._function())
+        except RankLost as error:  # the next step ends the engine
+            self.future.set_exception(EngineStopped(f"the engine has stopped: {error}"))
         except BaseException as error:
             self.future.set_exception(error)
 
@@ -83,6 +86,8 @@ class StepThread:
         self._is_stopping = False
         self._has_ended = False
         self._fatal: BaseException | None = None
+        if core.processes is not None:
+            core.processes.on_lost = self._wake
         self.last_step_at = time.monotonic()
         self.step_seconds = RecentValues()
 
@@ -107,6 +112,10 @@ class StepThread:
         if self._has_ended:  # the thread may have taken its last look before
             self._refuse_commands()
         return command.future
+
+    def _wake(self) -> None:
+        """Lets the thread look at the core."""
+        self.call(lambda: None)
 
     def submit(self, requests: list[Request], deliver: Deliver) -> Future[None]:
         """Queues the outputs of one request; the future has the error if it is refused (QueueFull …)."""
@@ -286,6 +295,8 @@ class StepThread:
     def _stopped(self) -> EngineStopped:
         if self._process not in (0, os.getpid()):
             return EngineStopped("the engine runs in another process, of which this one is a fork; make one here")
+        if isinstance(self._fatal, EngineStopped):
+            return self._fatal
         if self._fatal is not None:
             return EngineStopped(f"the engine has stopped: {type(self._fatal).__name__}: {self._fatal}")
         return EngineStopped("the engine has stopped")

@@ -15,12 +15,18 @@ import torch
 
 from ...errors import ConfigError, RequestError
 from ..models import Adapter, ModelConfig, read_adapter
+from ..models.cut import Cut
 
 
 def load_adapter(
-    name: str, folder: str | Path, model: ModelConfig, device: torch.device, dtype: torch.dtype
+    name: str,
+    folder: str | Path,
+    model: ModelConfig,
+    device: torch.device,
+    dtype: torch.dtype,
+    cut: Cut | None = None,
 ) -> Adapter:
-    """Reads an adapter and puts its weights on the device.
+    """Reads an adapter, or a rank's part of it, and puts its weights on the device.
 
     Raises:
         ModelError: the folder cannot be loaded.
@@ -31,7 +37,7 @@ def load_adapter(
     if model.recurrent is not None:
         raise ConfigError(f"adapters: {name}: {model.architecture} has recurrent layers, for which there are none yet")
     try:
-        return read_adapter(name, folder, model, device, dtype)
+        return read_adapter(name, folder, model, device, dtype, cut)
     except (torch.OutOfMemoryError, MemoryError) as error:
         raise ConfigError(
             f"adapters: {name}: no memory is left on {device}; unload another one, or lower num_blocks or "
@@ -43,13 +49,21 @@ class Adapters:
     """Which adapters requests may choose.
 
     Args:
+        model: the whole of it.
         device, dtype: of the model's rows.
+        cut: this rank's part of the model; None: all of it.
     """
 
     def __init__(
-        self, model: ModelConfig, device: torch.device, dtype: torch.dtype, loaded: Mapping[str, Adapter]
+        self,
+        model: ModelConfig,
+        device: torch.device,
+        dtype: torch.dtype,
+        loaded: Mapping[str, Adapter],
+        cut: Cut | None = None,
     ) -> None:
         self._model = model
+        self._cut = cut
         self._device = device
         self._dtype = dtype
         self._lock = threading.Lock()
@@ -91,7 +105,7 @@ class Adapters:
         """Adds one; see `Engine.load_adapter`."""
         with self._lock:
             self._refuse_taken(name)
-        adapter = load_adapter(name, folder, self._model, self._device, self._dtype)
+        adapter = load_adapter(name, folder, self._model, self._device, self._dtype, self._cut)
         with self._lock:
             self._refuse_taken(name)
             self._by_name[name] = adapter

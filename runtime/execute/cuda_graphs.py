@@ -33,6 +33,7 @@ import torch
 from torch import Tensor
 
 from ...kernels import AttentionPlan, FixedBuffer, WorkBuffers
+from ..config import EngineConfig
 from ..device import on_device
 from ..models import AdaptedRows
 from ..models.step import WindowStep
@@ -83,6 +84,12 @@ class CudaRecorder:
             return output
 
         return replay
+
+
+def make_recorder(config: EngineConfig, device: torch.device, *, has_states: bool) -> CudaRecorder | None:
+    """None: steps are launched kernel by kernel, as on the CPU, and with states of recurrent layers."""
+    records = config.cuda_graphs and device.type == "cuda" and not has_states
+    return CudaRecorder(device) if records else None
 
 
 @contextmanager
@@ -196,7 +203,7 @@ class CudaGraphs:
         windowed = WindowStep(plans[1], slots[1]) if len(plans) > 1 else None
         logits = self._forward(token_ids, positions, plans[0], slots[0], None, adapted, windowed)
         if self._logits is None:  # now, for the first step of all is none that is captured
-            self._logits = torch.empty(SIZES[-1], self._vocab_size, dtype=logits.dtype, device=logits.device)
+            self._logits = torch.empty(SIZES[-1], logits.shape[1], dtype=logits.dtype, device=logits.device)
         return self._logits[:size].copy_(logits)
 
     def _send(self, batch: Batch, size: int) -> None:

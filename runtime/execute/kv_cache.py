@@ -69,9 +69,14 @@ class KVCache:
                 stack[:, target].copy_(stack[:, source])
 
     @property
-    def block_bytes(self) -> int:
-        """Bytes of a block in all layers."""
+    def row_bytes(self) -> int:
+        """Bytes of a block in all layers of these tensors."""
         return sum(stack[:, :1].nbytes for stack in self._stacks)
+
+    @property
+    def block_bytes(self) -> int:
+        """Bytes of a block outside of the pool."""
+        return self.row_bytes
 
     def gather(self, blocks: Sequence[int], places: Tensor) -> list[Tensor]:
         """A copy of some tokens' keys and values as they are stored, for each layer and head its own.
@@ -110,7 +115,7 @@ class KVCache:
         On the CPU some fifty microseconds for a block of 700 KB: what computing it takes is a thousand times that.
         """
         device = self.keys[0].device
-        rows = torch.empty(len(blocks), self.block_bytes, dtype=torch.uint8, device=device)
+        rows = torch.empty(len(blocks), self.row_bytes, dtype=torch.uint8, device=device)
         if device.type == "cuda":
             with on_device(device):
                 index = send(np.asarray(blocks, np.int64), device)

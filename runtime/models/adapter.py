@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,10 +24,13 @@ from torch import Tensor
 
 from ...errors import ModelError
 from ...kernels import PLACES, LoraLayers, LoraPart, LoraWeight, pack_lora
+from ..parallel.ranks import ALONE
 from .adapter_config import AdapterConfig
 from .adapter_modules import Module, adapted_places, named_folder
 from .config import ModelConfig
+from .cut import Cut
 from .pair_order import head_order
+from .part import Axis, count, taken
 from .weights import STORED_DTYPES, Checkpoint, open_file
 
 FILE = "adapter_model.safetensors"
@@ -77,9 +81,14 @@ def parted(namespace: str) -> tuple[str | None, str]:
 
 
 def read_adapter(
-    name: str, folder: str | Path, model: ModelConfig, device: torch.device, dtype: torch.dtype
+    name: str,
+    folder: str | Path,
+    model: ModelConfig,
+    device: torch.device,
+    dtype: torch.dtype,
+    cut: Cut | None = None,
 ) -> Adapter:
-    """Loads an adapter for a model; dtype: of the model's rows.
+    """Loads an adapter for a model, or a rank's part of it; dtype: of the model's rows.
 
     Raises:
         ModelError: anything in the folder that is missing, odd or not supported; it names file, tensor and remedy.
@@ -90,9 +99,13 @@ def read_adapter(
     if not path.is_file():
         raise ModelError(f"{path}: there is no such file; only safetensors are opened (save_pretrained writes them)")
     digest, order = hashlib.sha256(), head_order(model)
+    axes = _axes(cut or Cut(model, ALONE))
     with open_file(path, torch.float32) as checkpoint:
         layers = [
-            [_read_place(checkpoint, config, places[place], order, digest, device, dtype) for place in PLACES]
+            [
+                _read_place(checkpoint, config, places[place], axes[place], order, digest, device, dtype)
+                for place in PLACES
+            ]
             for places in (adapted_places(model, index) for index in range(model.num_layers))
         ]
         for unread in checkpoint.unread(()):
@@ -108,13 +121,14 @@ def _read_place(
     checkpoint: Checkpoint,
     config: AdapterConfig,
     modules: list[Module],
+    axes: tuple[Sequence[Axis], Axis],
     order: Tensor | None,
     digest: Any,
     device: torch.device,
     dtype: torch.dtype,
 ) -> LoraWeight | None:
-    parts = []
-    for module in modules:
+    parts, first_output, (rows, columns) = [], 0, axes
+    for module, axis in zip(modules, rows, strict=False):
         if config.has(module.name):
             rank, scale = config.rank_of(module.name), config.scale_of(module.name)
             down = _read(checkpoint, f"{module.name}.lora_A.weight", [rank, module.num_inputs], "rank, inputs")
@@ -124,8 +138,21 @@ def _read_place(
                 digest.update(tensor.contiguous().view(torch.uint8).numpy())
             if order is not None and module.is_turned:
                 up = up.view(-1, len(order), rank)[:, order].flatten(0, 1)
-            parts.append(LoraPart(down, up, scale, module.first_output))
+            up, down = taken(up, [axis]), taken(down, [rank, columns])
+            parts.append(LoraPart(down, up, scale, first_output))
+        first_output += count(axis)
     return pack_lora(parts, device, dtype) if parts else None
+
+
+def _axes(cut: Cut) -> dict[str, tuple[Sequence[Axis], Axis]]:
+    """Outputs of each module and inputs of all of them, at each of `kernels.PLACES`, as a rank has them."""
+    hidden = cut.whole.hidden_size
+    return {
+        "qkv": (cut.qkv, hidden),
+        "o": ([hidden], cut.attended),
+        "gate_up": (cut.gate_up, hidden),
+        "down": ([hidden], cut.inner),
+    }
 
 
 def _read(checkpoint: Checkpoint, name: str, shape: list[int], axes: str) -> Tensor:

@@ -23,11 +23,14 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from ...kernels import PLACES, Gate, LinearWeight, LinearWeights, LoraPlan, ops
 from ...kernels.linear_weight import Quantise
+from ..parallel.ranks import ALONE, Ranks
 from .config import ModelConfig
+from .cut import Cut
 from .experts import ExpertRules, mixture
 from .gateless import bend
 from .gguf.checkpoint import GgufCheckpoint
@@ -35,6 +38,7 @@ from .gguf.file import GgufFile, is_gguf
 from .latent import queries_and_latents, values
 from .layer_weights import LayerWeights, read_layer
 from .norms import LayerNorm, Norm, add_norm, apply_norm, read_norm
+from .part import Part
 from .reader import Reader
 from .rope import rope_table, table_by_length
 from .step import AdaptedRows, KVTensors, StateStep, WindowStep
@@ -49,7 +53,8 @@ class Decoder:
     """A loaded model.
 
     Attributes:
-        config: what the checkpoint says about itself.
+        config: what the checkpoint says about itself; of several ranks, the part that this one computes (`cut.py`).
+        cut: which part of the whole model that is.
         device, dtype: of weights and activations.
         max_positions: every position of a step must be below it.
         generates: whether there is a projection to the vocabulary, without which there are hidden states and no logits.
@@ -57,7 +62,7 @@ class Decoder:
 
     def __init__(
         self,
-        config: ModelConfig,
+        cut: Cut,
         *,
         embedding: LinearWeight,
         layers: list[LayerWeights],
@@ -65,7 +70,8 @@ class Decoder:
         lm_head: LinearWeight | None,
         max_positions: int,
     ) -> None:
-        self.config = config
+        self.config = config = cut.config
+        self.cut, self._ranks = cut, cut.ranks
         self.device = embedding.stored.device
         self.dtype = embedding.dtype
         self.max_positions = max_positions
@@ -84,7 +90,7 @@ class Decoder:
         # rounded as transformers rounds it: the factor is an activation
         self._embedding_scale = float(torch.tensor(config.embedding_scale).to(self.dtype))
         self._gate = Gate(config.activation)
-        self._expert_rules = ExpertRules.of(config)
+        self._expert_rules = ExpertRules.of(config, cut.experts)
 
     @staticmethod
     def from_folder(
@@ -96,6 +102,7 @@ class Decoder:
         deterministic: bool = False,
         quantise: Quantise = "none",
         report: Callable[[int, int], None] | None = None,
+        ranks: Ranks = ALONE,
     ) -> Decoder:
         """Loads a checkpoint folder (Hugging Face layout, safetensors), or a GGUF file.
 
@@ -105,18 +112,20 @@ class Decoder:
         never do, at no cost. quantise: round all matrices, the embedding included, to "int8" or "int4" while loading
         (fp32 on the CPU only); norms and biases stay, and so do matrices that are published in few bits, but that their
         products may round inputs then, which is faster. report: called with the numbers of layers read and of all
-        layers.
+        layers. ranks: this process among those that compute the model together, of which it reads its part.
 
         Raises:
             ModelError: anything in the folder that is missing, odd or not supported.
+            ConfigError: so many ranks cannot share the model.
         """
         folder, device = Path(path), torch.device(device)
-        config = ModelConfig.from_folder(folder)
-        with _open(folder, config, dtype or TORCH_TYPES[config.dtype]) as checkpoint:
+        cut = Cut(ModelConfig.from_folder(folder), ranks)
+        config = cut.config
+        with _open(folder, cut.whole, dtype or TORCH_TYPES[config.dtype]) as checkpoint:
             options = config.options
             prefix = next((each for each in PREFIXES if f"{each}{options.embedding}.weight" in checkpoint), "model.")
-            reader = Reader(config, checkpoint, prefix, device, ROW_TILE if deterministic else 0, quantise)
-            embedding = reader.linear(prefix, (options.embedding,), [config.vocab_size], config.hidden_size, False)
+            reader = Reader(cut, checkpoint, prefix, device, ROW_TILE if deterministic else 0, quantise)
+            embedding = reader.linear(prefix, (options.embedding,), [cut.vocab], config.hidden_size, False)
             layers = []
             for index in range(config.num_layers):
                 layers.append(read_layer(reader, f"{prefix}layers.{index}.", index))
@@ -128,11 +137,11 @@ class Decoder:
                 lm_head = None  # saved as a model for vectors is: without names above its own, and nothing on top
             elif not config.tie_word_embeddings:
                 base = "language_model." if prefix.startswith("language_model.") else ""
-                size, has_bias = config.vocab_size, bool(options.projection_bias)
-                lm_head = reader.linear(base, (options.projection,), [size], config.hidden_size, has_bias)
+                has_bias = bool(options.projection_bias)
+                lm_head = reader.linear(base, (options.projection,), [cut.vocab], config.hidden_size, has_bias)
             reader.refuse_unread()
         return Decoder(
-            config,
+            cut,
             embedding=embedding,
             layers=layers,
             final_norm=final_norm,
@@ -193,11 +202,12 @@ class Decoder:
 
     @torch.inference_mode()
     def project(self, hidden: Tensor) -> Tensor:
-        """Logits `[R, vocab_size]` of hidden states `[R, hidden_size]`; fp32 or, on a GPU, as the product has them."""
+        """Logits `[R, vocab_size]` of hidden states `[R, hidden_size]`; fp32 or, on a GPU, as the product has them.
+        Other ranks than 0 return those of their own tokens alone."""
         if hidden.shape[0] == 0:
             return torch.empty((0, self.config.vocab_size), dtype=torch.float32, device=self.device)
         assert self._lm_head is not None
-        logits, cap = ops.linear(hidden, self._lm_head), self.config.logits_soft_cap
+        logits, cap = self._all_logits(ops.linear(hidden, self._lm_head)), self.config.logits_soft_cap
         if cap:
             return cap * torch.tanh(logits.float() / cap)
         return logits if logits.is_cuda else logits.float()  # a GPU's sampler widens them as it reads them
@@ -224,7 +234,7 @@ class Decoder:
         index and queries `[T, H, head_dim]`, before they meet the keys. recurrent: the states, of a model with such
         layers. windowed: for layers with a window, in place of plan and slots; None: they have none of their own.
         """
-        x = self._embedding.rows(token_ids)
+        x = self._embed(token_ids)
         if self._embedding_scale != 1.0:
             x = x * self._embedding_scale
         eps = self.config.rms_norm_eps
@@ -253,7 +263,7 @@ class Decoder:
             if index == last and rows is not None:
                 attended, residual, normed = attended[rows], residual[rows], normed[rows]
                 lora = adapted.wanted if adapted is not None else None
-            x = _linear(attended, weights.o, lora, index, AT_O)
+            x = self._ranks.sum(_linear(attended, weights.o, lora, index, AT_O))
             if weights.post_attention_norm is not None:
                 x = apply_norm(x, weights.post_attention_norm, eps)
             if scale != 1.0:
@@ -265,7 +275,7 @@ class Decoder:
             else:
                 normed, residual = add_norm(x, residual, weights.mlp_norm, eps)
             # a caller that wants the logits of all tokens may have padded the step
-            x = self._mlp(index, normed, slots if rows is None else None, lora)
+            x = self._ranks.sum(self._mlp(index, normed, slots if rows is None else None, lora))
             if weights.post_mlp_norm is not None:
                 x = apply_norm(x, weights.post_mlp_norm, eps)
             if scale != 1.0:
@@ -273,6 +283,29 @@ class Decoder:
             following = self._final_norm if index == last else self._layers[index + 1][1].input_norm
             normed, residual = add_norm(x, residual, following, eps)
         return normed
+
+    def _embed(self, token_ids: Tensor) -> Tensor:
+        """Rows of the embedding, `[T, C]`, each of which one rank has."""
+        if self._ranks.size == 1:
+            return self._embedding.rows(token_ids)
+        vocab = self.cut.vocab
+        is_own = (token_ids >= vocab.first) & (token_ids < vocab.first + vocab.count)
+        rows = self._embedding.rows((token_ids - vocab.first).masked_fill(~is_own, 0))
+        return self._ranks.sum(rows.masked_fill(~is_own[:, None], 0.0))
+
+    def _all_logits(self, own: Tensor) -> Tensor:
+        """Rank 0's are of the whole vocabulary; the last ranks have fewer tokens, and fill theirs up."""
+        if (size := self._ranks.size) == 1:
+            return own
+        vocab = self.cut.vocab
+        parts = self._ranks.collect(F.pad(own, (0, -(-vocab.size // size) - vocab.count)))
+        return torch.cat(parts, 1)[:, : vocab.size].contiguous() if parts else own
+
+    def _norm_whole(self, x: Tensor, weight: Tensor, own: Part) -> Tensor:
+        """One norm over the heads of all ranks, `[T, H, head_dim]`; heads that are on several ranks count once."""
+        copies = self._ranks.size * own.count // own.size
+        whole = torch.cat(self._ranks.gather(x.flatten(1))[::copies], 1)
+        return own.of(ops.rms_norm(whole, weight, self.config.rms_norm_eps).view(len(x), own.size, -1), 1)
 
     def _write_kv(
         self,
@@ -302,8 +335,8 @@ class Decoder:
         norms, eps = None, config.rms_norm_eps
         if layer.q_norm is not None and layer.k_norm is not None:
             if config.options.whole_norms:
-                q = ops.rms_norm(q.flatten(1), layer.q_norm, eps).view(q.shape)
-                k = ops.rms_norm(k.flatten(1), layer.k_norm, eps).view(k.shape)
+                q = self._norm_whole(q, layer.q_norm, self.cut.heads)
+                k = self._norm_whole(k, layer.k_norm, self.cut.kv_heads)
             else:
                 norms = layer.q_norm, layer.k_norm
         cos_sin = self._rope_tables[spec.rope] if spec.rope >= 0 else None

@@ -17,6 +17,7 @@ from torch import Tensor
 from ...kernels import Gate, LinearWeight, ops
 from ...kernels.recurrent import apply_delta_rule, convolve
 from ...kernels.state_rounds import StateRounds
+from .part import joined
 from .reader import Reader
 from .recurrent_config import RecurrentConfig
 
@@ -58,14 +59,17 @@ class DeltaNetWeights:
 
 def read_delta_net(reader: Reader, base: str, config: RecurrentConfig) -> DeltaNetWeights:
     """The tensors below `base`; raises ModelError."""
-    hidden, heads, channels = reader.config.hidden_size, config.heads, config.channels
-    sizes = [channels, config.attended_size]
+    hidden, whole = reader.config.hidden_size, reader.cut.whole_recurrent
+    key_size = whole.key_heads * whole.key_dim
+    q, k, v, heads = reader.cut.sections(key_size, key_size, whole.attended_size, whole.heads)
+    channels = joined([q, k, v])
     if config.options.is_fused:
-        into = reader.wide([f"{base}in_proj_qkvz"], [sum(sizes)], hidden)[_ungrouped(config).to(reader.device)]
-        rates = reader.wide([f"{base}in_proj_ba"], [2 * heads], hidden)[_ungrouped_rates(config).to(reader.device)]
+        rows, rated_rows = reader.cut.sections(2 * (key_size + whole.attended_size), 2 * whole.heads)
+        into = reader.wide([f"{base}in_proj_qkvz"], [rows], hidden)[_ungrouped(config).to(reader.device)]
+        rates = reader.wide([f"{base}in_proj_ba"], [rated_rows], hidden)[_ungrouped_rates(config).to(reader.device)]
         made, rated = reader.packed(into), reader.packed(rates)
     else:
-        made = reader.linear(base, ("in_proj_qkv", "in_proj_z"), sizes, hidden, False)
+        made = reader.linear(base, ("in_proj_qkv", "in_proj_z"), [channels, v], hidden, False)
         rated = reader.linear(base, ("in_proj_b", "in_proj_a"), [heads, heads], hidden, False)
     taps = reader.tensor([f"{base}conv1d.weight"], [channels], [1, config.width])
     return DeltaNetWeights(

@@ -23,20 +23,22 @@ from torch import Tensor
 from ...kernels import ExpertChoice, Gate, LinearWeight, LinearWeights, ops
 from .config import ModelConfig
 from .experts_config import ExpertsConfig
+from .part import Part, joined
 from .reader import Reader
 from .stacked_experts import read_stacked
 
 
 @dataclass(frozen=True, slots=True)
 class ExpertRules:
-    """What all layers with experts have in common, as the kernels take it."""
+    """What all layers with experts have in common, as the kernels take it; own: the experts of this rank."""
 
     config: ExpertsConfig
     choice: ExpertChoice
     gate: Gate
+    own: Part
 
     @staticmethod
-    def of(config: ModelConfig) -> ExpertRules | None:
+    def of(config: ModelConfig, own: Part) -> ExpertRules | None:
         """None: the model has no experts."""
         experts = config.experts
         if experts is None:
@@ -51,7 +53,7 @@ class ExpertRules:
             experts.options.counts_top,
         )
         gate = Gate("clamped", *experts.clamps) if experts.clamps is not None else Gate(config.activation)
-        return ExpertRules(experts, choice, gate)
+        return ExpertRules(experts, choice, gate, own)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,7 @@ def read_experts(reader: Reader, base: str, experts: ExpertsConfig) -> ExpertsWe
     routers, rows = [names.router], [experts.num_experts]
     if experts.num_scored > experts.num_experts:
         routers, rows = [names.router, names.shared_gate], [experts.num_experts, 1]
-    shared, shared_base = experts.shared_size, f"{base}{names.shared}."
+    shared, shared_base = reader.cut.shared, f"{base}{names.shared}."
     has_bias, together = experts.options.has_bias, names.gate_up("")
     bias_shape = [1, experts.num_experts] if experts.options.bias_in_row else [experts.num_experts]
     return ExpertsWeights(
@@ -89,17 +91,17 @@ def read_experts(reader: Reader, base: str, experts: ExpertsConfig) -> ExpertsWe
         gate_up=gate_up,
         down=down,
         shared_gate_up=reader.linear(
-            shared_base, together, [2 * shared // len(together)] * len(together), hidden, False
+            shared_base, together, [joined([shared] * (2 // len(together)))] * len(together), hidden, False
         )
-        if shared
+        if shared.size
         else None,
-        shared_down=reader.linear(shared_base, (names.down,), [hidden], shared, False) if shared else None,
+        shared_down=reader.summand(shared_base, names.down, shared, False) if shared.size else None,
     )
 
 
 def _read_fused(reader: Reader, base: str, experts: ExpertsConfig) -> tuple[LinearWeights, LinearWeights]:
     """Gate and up, and down, of experts whose weights are single tensors, `[E, outputs, inputs]`."""
-    hidden, inner, number = reader.config.hidden_size, experts.inner_size, experts.num_experts
+    hidden, inner, number = reader.config.hidden_size, experts.inner_size, reader.cut.experts
     base = f"{base}{experts.options.names.fused}"
     return (
         reader.packed_each(reader.numbers([f"{base}.input_linear.weight"], [number], [2 * inner, hidden])),
@@ -110,20 +112,29 @@ def _read_fused(reader: Reader, base: str, experts: ExpertsConfig) -> tuple[Line
 def _read_each(reader: Reader, base: str, experts: ExpertsConfig) -> tuple[LinearWeights, LinearWeights]:
     """Gate and up, and down, of experts that have tensors of their own."""
     names, hidden, inner = experts.options.names, reader.config.hidden_size, experts.inner_size
-    prefixes = [f"{base}{names.expert.format(index)}." for index in range(experts.num_experts)]
+    own, prefixes = reader.cut.experts, [f"{base}{names.expert.format(index)}." for index in range(experts.num_experts)]
+    ((begin, end),) = own.ranges
+    for prefix in prefixes[:begin] + prefixes[end:]:
+        reader.leave(prefix)
+    prefixes = prefixes[begin:end]
     gate_up = [f"{prefix}{name}" for prefix in prefixes for name in (names.gate, names.up)]
     down = [f"{prefix}{names.down}" for prefix in prefixes]
     return (
-        reader.weights(gate_up, [inner] * len(gate_up), hidden, experts.num_experts),
-        reader.weights(down, [hidden] * len(down), inner, experts.num_experts),
+        reader.weights(gate_up, [inner] * len(gate_up), hidden, own.count),
+        reader.weights(down, [hidden] * len(down), inner, own.count),
     )
 
 
 def mixture(normed: Tensor, weights: ExpertsWeights, rules: ExpertRules, slots: Tensor | None) -> Tensor:
-    """What the mixture makes of hidden states `[T, C]`; slots `[T]` int64: rows below 0 only fill a step up."""
+    """What a rank's part of the mixture makes of hidden states `[T, C]`.
+
+    slots: `[T]` int64; rows below 0 only fill a step up.
+    """
     experts = rules.config
     logits = ops.linear(normed.float(), weights.router)
     chosen, shares = ops.choose_experts(logits[:, : experts.num_experts], weights.bias, rules.choice, slots)
+    if rules.own.count < experts.num_experts:
+        chosen, shares = _own(chosen, shares, rules.own)
     mixed = ops.mix_experts(normed, chosen, shares, weights.gate_up, weights.down, gate=rules.gate)
     if weights.shared_gate_up is None or weights.shared_down is None:
         return mixed
@@ -132,3 +143,9 @@ def mixture(normed: Tensor, weights: ExpertsWeights, rules: ExpertRules, slots: 
     if experts.num_scored > experts.num_experts:
         shared = shared * ops.sigmoid(logits[:, experts.num_experts :]).to(shared.dtype)
     return mixed + shared
+
+
+def _own(chosen: Tensor, shares: Tensor, own: Part) -> tuple[Tensor, Tensor]:
+    """The choice as a rank sees it that has these experts alone: others' are none, of no share."""
+    is_own = (chosen >= own.first) & (chosen < own.first + own.count)
+    return (chosen - own.first).masked_fill(~is_own, own.count), shares.masked_fill(~is_own, 0.0)

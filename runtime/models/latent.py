@@ -26,6 +26,7 @@ from torch import Tensor
 from ...errors import ModelError
 from ...kernels import LinearWeight, LinearWeights, ops
 from .latent_config import LatentConfig
+from .part import Axis, count
 from .reader import Reader
 
 NORM_EPS = 1e-6  # of the latents' norms, whatever the configuration says of the others
@@ -52,22 +53,23 @@ def read_latent_weights(reader: Reader, base: str, latent: LatentConfig) -> Late
     if reader.device.type == "cuda" and any(size & (size - 1) for size in (latent.rank, latent.rotary_dim)):
         sizes = f"kv_lora_rank {latent.rank} and qk_rope_head_dim {latent.rotary_dim}"
         raise ModelError(f"{sizes}: on a GPU both must be powers of two; run this model on the CPU")
-    hidden, num_heads = reader.config.hidden_size, reader.config.num_heads
+    hidden, num_heads, cut = reader.config.hidden_size, reader.config.num_heads, reader.cut
     query_size, rank = num_heads * latent.query_dim, latent.query_rank
     first, num_first = ("q_a_proj", rank) if rank else ("q_proj", query_size)
-    names, rows = [f"{base}{first}", f"{base}kv_a_proj_with_mqa"], [num_first, latent.width]
+    names = [f"{base}{first}", f"{base}kv_a_proj_with_mqa"]
+    rows: list[Axis] = [rank or cut.by_head(latent.query_dim), latent.width]
     matrix = reader.weight(names, rows, hidden)
     bias = None
     if latent.has_bias:  # queries that are projected at once have none
         named = [f"{name}.bias" for name in names[0 if rank else 1 :]]
         bias = reader.tensor(named, rows[0 if rank else 1 :], [])
-        bias = torch.cat([bias.new_zeros(sum(rows) - len(bias)), bias])
+        bias = torch.cat([bias.new_zeros(sum(map(count, rows)) - len(bias)), bias])
     keys = _halves(torch.arange(latent.width).view(1, -1), latent)[0].to(reader.device) + num_first
     queries = _halves(torch.arange(query_size).view(num_heads, -1), latent).flatten().to(reader.device)
     order = torch.cat([torch.arange(num_first, device=keys.device) if rank else queries, keys])
-    query_up = reader.weight([f"{base}q_b_proj"], [query_size], rank)[queries] if rank else None
+    query_up = reader.weight([f"{base}q_b_proj"], [cut.by_head(latent.query_dim)], rank)[queries] if rank else None
     # absorbed, a projection meets its outputs as inputs, which have no groups
-    up = reader.wide([f"{base}kv_b_proj"], [num_heads * (latent.plain_dim + latent.value_dim)], latent.rank)
+    up = reader.wide([f"{base}kv_b_proj"], [cut.by_head(latent.plain_dim + latent.value_dim)], latent.rank)
     up = up.view(num_heads, -1, latent.rank)
     return LatentWeights(
         down=reader.packed(matrix[order], None if bias is None else bias[order]),

@@ -50,37 +50,35 @@ class LayerWeights:
 
 def read_layer(reader: Reader, base: str, index: int) -> LayerWeights:
     """The tensors below `base` (`model.layers.<i>.`)."""
-    config, names = reader.config, reader.config.options.names
-    hidden, inner = config.hidden_size, config.intermediate_size
-    mlp_rows = [config.gate_up_size // len(names.gate_up)] * len(names.gate_up)
+    config, names, cut = reader.config, reader.config.options.names, reader.cut
+    hidden, q_norm, k_norm = config.hidden_size, config.head_dim, config.head_dim
     sandwich = config.options.sandwich_norms
     latent, experts, is_normed = config.latent, config.experts_of(index), config.options.qk_norm
-    q_size, kv_size = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
-    q_norm, k_norm = (q_size, kv_size) if config.options.whole_norms else (config.head_dim, config.head_dim)
+    if config.options.whole_norms:  # on every rank: a norm is of all heads
+        q_norm, k_norm = (number * config.head_dim for number in (cut.whole.num_heads, cut.whole.num_kv_heads))
     has_sinks = config.options.has_sinks
-    rows = [config.qkv_size - 2 * kv_size, kv_size, kv_size] if len(names.qkv) == 3 else [config.qkv_size]
     order, pre_norms = qkv_order(config, reader.device), config.options.pre_norms
     recurrent, attends = config.recurrent, not config.is_recurrent(index)
-    o_base, o_name, o_size, o_bias = base, names.o, config.attended_size, config.o_bias
+    o_base, o_name, o_columns, o_bias = base, names.o, cut.attended, config.o_bias
     mixer: Mixer | None = None
     if recurrent is not None and not attends:
         o_base, o_name = f"{base}{recurrent.options.base}", "out_proj"
-        o_size, o_bias = recurrent.attended_size, recurrent.has_bias
+        (o_columns,), o_bias = cut.sections(cut.whole_recurrent.attended_size), recurrent.has_bias
         mixer = READ_MIXER[recurrent.options.kind](reader, o_base, recurrent)
         is_normed = has_sinks = False
     return LayerWeights(
         input_norm=read_norm(reader, f"{base}{names.input_norm}") if pre_norms else None,
-        qkv=reader.linear(base, names.qkv, rows, hidden, config.qkv_bias, order)
+        qkv=reader.linear(base, names.qkv, cut.qkv, hidden, config.qkv_bias, order)
         if latent is None and attends
         else None,
         q_norm=reader.norm(f"{base}{names.q_norm}.weight", q_norm) if is_normed else None,
         k_norm=reader.norm(f"{base}{names.k_norm}.weight", k_norm) if is_normed else None,
-        sinks=reader.tensor([f"{base}{names.sinks}"], [config.num_heads], []).float() if has_sinks else None,
-        o=reader.linear(o_base, (o_name,), [hidden], o_size, o_bias),
+        sinks=reader.tensor([f"{base}{names.sinks}"], [cut.heads], []).float() if has_sinks else None,
+        o=reader.summand(o_base, o_name, o_columns, o_bias),
         post_attention_norm=read_norm(reader, f"{base}{names.post_attention_norm}") if sandwich else None,
         mlp_norm=read_norm(reader, f"{base}{names.mlp_norm}") if pre_norms and names.mlp_norm else None,
-        gate_up=reader.linear(base, names.gate_up, mlp_rows, hidden, config.mlp_bias) if experts is None else None,
-        down=reader.linear(base, (names.down,), [hidden], inner, config.mlp_bias) if experts is None else None,
+        gate_up=reader.linear(base, names.gate_up, cut.gate_up, hidden, config.mlp_bias) if experts is None else None,
+        down=reader.summand(base, names.down, cut.inner, config.mlp_bias) if experts is None else None,
         post_mlp_norm=read_norm(reader, f"{base}{names.post_mlp_norm}") if sandwich else None,
         latent=None if latent is None else read_latent_weights(reader, f"{base}self_attn.", latent),
         experts=None if experts is None else read_experts(reader, base, experts),

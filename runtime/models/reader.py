@@ -25,8 +25,9 @@ from ...kernels import (
 )
 from ...kernels.grouped import stack
 from ...kernels.linear_weight import Quantise
-from .config import ModelConfig
+from .cut import Cut
 from .gguf.checkpoint import GgufCheckpoint
+from .part import Axis, Part, count, stored
 from .published import is_published, read_published
 from .weights import STORED_DTYPES, Checkpoint
 
@@ -35,30 +36,32 @@ ACTIVATION_SCALES = [*(f".{which}_scale" for which in ("input", "output", "q", "
 
 
 class Reader:
-    """Reads each tensor once.
+    """Reads each tensor once, or of an axis that is a `Part` this rank's part of it.
 
     Args:
+        cut: of the model, for this rank; `config` is that of the rank's part.
         prefix: of all names but the output projection's.
         row_tile, quantise: as in `pack_linear`; rounding lets products with published few bits round their inputs.
     """
 
     def __init__(
         self,
-        config: ModelConfig,
+        cut: Cut,
         checkpoint: Checkpoint | GgufCheckpoint,
         prefix: str,
         device: torch.device,
         row_tile: int,
         quantise: Quantise,
     ) -> None:
-        self.config = config
+        self.cut = cut
+        self.config = cut.config
         self.prefix = prefix
         self.device = device
         self._checkpoint = checkpoint
         self._row_tile = row_tile
         self._quantise = quantise
 
-    def norm(self, name: str, size: int) -> Tensor:
+    def norm(self, name: str, size: Axis) -> Tensor:
         """fp32, with Gemma's offset added."""
         stored = self._checkpoint.read_stacked([name], [size], [], device=self.device, dtype=torch.float32)
         return stored + self.config.options.norm_offset
@@ -67,8 +70,8 @@ class Reader:
         self,
         base: str,
         names: Sequence[str],
-        rows: Sequence[int],
-        columns: int,
+        rows: Sequence[Axis],
+        columns: Axis,
         has_bias: bool,
         order: Tensor | None = None,
     ) -> LinearWeight:
@@ -79,7 +82,14 @@ class Reader:
             weight, bias = weight[order], None if bias is None else bias[order]
         return self.packed(weight, bias)
 
-    def weight(self, modules: Sequence[str], rows: Sequence[int], columns: int) -> Tensor | Grouped:
+    def summand(self, base: str, name: str, columns: Part, has_bias: bool) -> LinearWeight:
+        """A projection to hidden states with a part of its inputs; of the ranks' results one has the bias."""
+        if self.cut.ranks.rank > 0:
+            self.leave(f"{base}{name}.bias")
+        has_bias = has_bias and self.cut.ranks.rank == 0
+        return self.linear(base, (name,), [self.config.hidden_size], columns, has_bias)
+
+    def weight(self, modules: Sequence[str], rows: Sequence[Axis], columns: Axis) -> Tensor | Grouped:
         """The matrices of linear maps, stacked: in few bits if all are and a kernel reads them, else as `numbers`."""
         if not any(self._is_published(module) for module in modules):
             return self.numbers([f"{module}.weight" for module in modules], rows, [columns])
@@ -90,7 +100,7 @@ class Reader:
             return whole
         return torch.cat([part.widen(self.dtype) if isinstance(part, Grouped) else part for part in parts])
 
-    def wide(self, modules: Sequence[str], rows: Sequence[int], columns: int) -> Tensor:
+    def wide(self, modules: Sequence[str], rows: Sequence[Axis], columns: Axis) -> Tensor:
         """As `weight`, in plain numbers of `dtype`."""
         weight = self.weight(modules, rows, columns)
         return weight.widen(self.dtype) if isinstance(weight, Grouped) else weight.to(self.dtype)
@@ -98,13 +108,21 @@ class Reader:
     def _is_published(self, module: str) -> bool:
         return is_published(self._checkpoint, self.config.weight_format, module)
 
-    def _part(self, module: str, num_rows: int, num_columns: int) -> Tensor | Grouped:
-        stored = self.config.weight_format
+    def _part(self, module: str, rows: Axis, columns: Axis) -> Tensor | Grouped:
+        form = self.config.weight_format
         if not self._is_published(module):
-            return self.tensor([f"{module}.weight"], [num_rows], [num_columns])
-        return read_published(self._checkpoint, stored, module, num_rows, num_columns, self.device)
+            return self.tensor([f"{module}.weight"], [rows], [columns])
+        found = read_published(self._checkpoint, form, module, stored(rows), stored(columns), self.device)
+        if isinstance(rows, Part):
+            found = found[torch.cat([torch.arange(*each, device=self.device) for each in rows.ranges])]
+        if not isinstance(columns, Part) or columns.count == columns.size:
+            return found
+        if found.order is not None:  # the inputs of a group are on several ranks
+            return columns.of(found.widen(self.dtype), 1)
+        (own,) = columns.ranges
+        return found.columns(*own)
 
-    def tensor(self, names: Sequence[str], rows: Sequence[int], tail: Sequence[int]) -> Tensor:
+    def tensor(self, names: Sequence[str], rows: Sequence[Axis], tail: Sequence[Axis]) -> Tensor:
         """Tensors of shape `[rows[i], *tail]` stacked along the first axis."""
         return self._checkpoint.read_stacked(names, rows, tail, device=self.device)
 
@@ -118,7 +136,7 @@ class Reader:
         found = self._checkpoint
         return isinstance(found, Checkpoint) and name in found and found.shape_of(name) == shape
 
-    def numbers(self, names: Sequence[str], rows: Sequence[int], tail: Sequence[int]) -> Tensor:
+    def numbers(self, names: Sequence[str], rows: Sequence[Axis], tail: Sequence[Axis]) -> Tensor:
         """As `tensor`, but bf16 stays bf16 where products of fp32 are packed, which takes it as it is."""
         if self.device.type == "cpu" and self.dtype is torch.float32 and self._checkpoint.are_bf16(names):
             return self._checkpoint.read_stored(names, rows, tail)
@@ -130,7 +148,9 @@ class Reader:
             return pack_grouped(weight, bias, dtype=self.dtype, row_tile=self._row_tile, rounds_inputs=rounds)
         return pack_linear(weight, bias, dtype=self.dtype, row_tile=self._row_tile, quantise=self._quantise)
 
-    def exact(self, base: str, names: Sequence[str], rows: Sequence[int], columns: int, has_bias: bool) -> LinearWeight:
+    def exact(
+        self, base: str, names: Sequence[str], rows: Sequence[Axis], columns: Axis, has_bias: bool
+    ) -> LinearWeight:
         """As `linear`, but kept and computed in fp32, whatever becomes of the others."""
         weight = self.wide([f"{base}{name}" for name in names], rows, columns).float()
         bias = self.tensor([f"{base}{name}.bias" for name in names], rows, []).float() if has_bias else None
@@ -139,12 +159,12 @@ class Reader:
     def packed_each(self, weight: Tensor, bias: Tensor | None = None) -> LinearWeights:
         return pack_linears(weight, bias, dtype=self.dtype, row_tile=self._row_tile, quantise=self._quantise)
 
-    def weights(self, modules: Sequence[str], rows: Sequence[int], columns: int, num_maps: int) -> LinearWeights:
+    def weights(self, modules: Sequence[str], rows: Sequence[Axis], columns: Axis, num_maps: int) -> LinearWeights:
         """Several linear maps of one shape, each the stack of as many of the modules."""
         each = len(modules) // num_maps
         if not any(self._is_published(module) for module in modules):
             stacked = self.numbers([f"{module}.weight" for module in modules], rows, [columns])
-            return self.packed_each(stacked.view(num_maps, -1, columns))
+            return self.packed_each(stacked.view(num_maps, -1, count(columns)))
         starts = range(0, len(modules), each)
         maps = [self.weight(modules[start : start + each], rows[start : start + each], columns) for start in starts]
         grouped = [matrix for matrix in maps if isinstance(matrix, Grouped)]
@@ -156,7 +176,7 @@ class Reader:
         wide = [matrix.widen(self.dtype) if isinstance(matrix, Grouped) else matrix for matrix in maps]
         return self.packed_each(torch.stack([matrix.to(self.dtype) for matrix in wide]))
 
-    def bytes(self, name: str, shape: Sequence[int]) -> Tensor:
+    def bytes(self, name: str, shape: Sequence[Axis]) -> Tensor:
         """A tensor of plain bytes."""
         return self._checkpoint.read_bytes(name, shape, device=self.device)
 
@@ -174,6 +194,10 @@ class Reader:
         if self.dtype is torch.float32:
             return pack_mxfp4s(blocks, scales, bias)
         return keep_mxfp4(blocks, scales, bias, row_tile=self._row_tile)
+
+    def leave(self, prefix: str) -> None:
+        """Tensors whose names begin so are other ranks'."""
+        self._checkpoint.leave(prefix)
 
     def place(self, name: str) -> str:
         """Where a tensor is, for messages."""

@@ -16,6 +16,7 @@ from torch import Tensor
 from ...kernels import LinearWeight, ops
 from ...kernels.recurrent import convolve
 from ...kernels.state_rounds import StateRounds
+from .part import joined
 from .reader import Reader
 from .recurrent_config import RecurrentConfig
 
@@ -36,11 +37,11 @@ class ShortConvWeights:
 
 def read_short_conv(reader: Reader, base: str, config: RecurrentConfig) -> ShortConvWeights:
     """The tensors below `base`; raises ModelError."""
-    channels = config.channels
+    (channels,) = reader.cut.sections(reader.cut.whole_recurrent.channels)
     bias = reader.tensor([f"{base}conv.bias"], [channels], []).float() if config.has_conv_bias else None
     taps = reader.tensor([f"{base}conv.weight"], [channels], [1, config.width])
     return ShortConvWeights(
-        into=reader.linear(base, ("in_proj",), [3 * channels], reader.config.hidden_size, config.has_bias),
+        into=reader.linear(base, ("in_proj",), [joined([channels] * 3)], reader.config.hidden_size, config.has_bias),
         taps=taps[:, 0].T.float().contiguous(),
         bias=bias,
     )

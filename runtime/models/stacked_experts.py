@@ -19,6 +19,7 @@ from torch import Tensor
 from ...errors import ModelError
 from ...kernels import MXFP4_BLOCK, LinearWeights, widen_mxfp4
 from .experts_config import ExpertsConfig
+from .part import Axis, Part
 from .reader import Reader
 
 
@@ -41,19 +42,19 @@ def _read(
     reader: Reader, name: str, experts: ExpertsConfig, num_outputs: int, num_inputs: int, order: Tensor | None
 ) -> LinearWeights:
     """One of the two, its outputs in `order`."""
-    num_experts, bias = experts.num_experts, None
+    num_experts, bias = reader.cut.experts, None
     if experts.options.linear_biases:
         bias = _ordered(reader.tensor([f"{name}_bias"], [num_experts], [num_outputs]), order)
     if not experts.is_mxfp4:
-        if order is None and reader.has_shape(name, [num_experts, num_outputs, num_inputs]):
+        if order is None and reader.has_shape(name, [num_experts.size, num_outputs, num_inputs]):
             return reader.packed_each(reader.tensor([name], [num_experts], [num_outputs, num_inputs]), bias)
         weight = reader.tensor([name], [num_experts], [num_inputs, num_outputs]).transpose(1, 2)
         return reader.packed_each(_ordered(weight, order), bias)
     blocks, scales = (_ordered(part, order) for part in _read_mxfp4(reader, name, num_experts, num_outputs, num_inputs))
     if reader.keeps_mxfp4:
         return reader.kept_mxfp4(blocks, scales, bias)
-    wide = torch.empty((num_experts, num_outputs, num_inputs), dtype=reader.dtype, device=reader.device)
-    for expert in range(num_experts):  # one by one: on the way each number takes more than it will
+    wide = torch.empty((num_experts.count, num_outputs, num_inputs), dtype=reader.dtype, device=reader.device)
+    for expert in range(num_experts.count):  # one by one: on the way each number takes more than it will
         wide[expert] = widen_mxfp4(blocks[expert], scales[expert], reader.dtype)
     return reader.packed_each(wide, bias)
 
@@ -63,14 +64,14 @@ def _ordered(stack: Tensor, order: Tensor | None) -> Tensor:
 
 
 def _read_mxfp4(
-    reader: Reader, name: str, num_experts: int, num_outputs: int, num_inputs: int
+    reader: Reader, name: str, num_experts: Part, num_outputs: int, num_inputs: int
 ) -> tuple[Tensor, Tensor]:
     """Blocks and scales, as they are published."""
     if num_inputs % MXFP4_BLOCK:
         raise ModelError(
             f"{reader.place(name)}: {num_inputs} inputs are no multiple of {MXFP4_BLOCK}, as MXFP4 has them"
         )
-    shape = [num_experts, num_outputs, num_inputs // MXFP4_BLOCK]
+    shape: list[Axis] = [num_experts, num_outputs, num_inputs // MXFP4_BLOCK]
     blocks = reader.bytes(f"{name}_blocks", [*shape, MXFP4_BLOCK // 2])
     scales = reader.bytes(f"{name}_scales", shape)
     if (scales == 255).any():

@@ -17,6 +17,8 @@ from torch import Tensor
 from ...kernels import Gate, LinearWeight, ops
 from ...kernels.recurrent import convolve, scan_states
 from ...kernels.state_rounds import StateRounds
+from ..parallel.ranks import Ranks
+from .part import Axis, Part, joined
 from .reader import Reader
 from .recurrent_config import RecurrentConfig
 
@@ -32,8 +34,10 @@ class StateSpaceWeights:
     rate: Tensor  # [heads]
     step_bias: Tensor  # [heads]
     skip: Tensor  # [heads]
-    norm: Tensor  # [heads · value_dim]
+    norm: Tensor  # [heads · value_dim], of all ranks where they share a group
     eps: float
+    ranks: Ranks
+    own: Part  # of the norm
 
     def mix(self, normed: Tensor, states: tuple[Tensor, ...], plan: StateRounds) -> Tensor:
         """Hidden states `[T, C]` -> `[T, heads · value_dim]`; changes states: the convolution's, and the heads'."""
@@ -55,6 +59,8 @@ class StateSpaceWeights:
             plan,
         )
         gated = ops.gated(torch.cat([gate, heads.flatten(1)], dim=1), Gate("silu"))
+        if len(self.norm) > size:
+            return self.own.of(ops.rms_norm(torch.cat(self.ranks.gather(gated), 1), self.norm, self.eps), 1)
         if config.key_heads == 1:
             return ops.rms_norm(gated, self.norm, self.eps)
         groups = gated.view(num_rows * config.key_heads, -1)
@@ -64,10 +70,13 @@ class StateSpaceWeights:
 
 def read_state_space(reader: Reader, base: str, config: RecurrentConfig) -> StateSpaceWeights:
     """The tensors below `base`; raises ModelError."""
-    hidden, heads, channels = reader.config.hidden_size, config.heads, config.channels
-    rows = config.attended_size + channels + heads
+    hidden, cut, whole = reader.config.hidden_size, reader.cut, reader.cut.whole_recurrent
+    x, heads = cut.sections(whole.attended_size, whole.heads)
+    keys = cut.groups(whole.key_heads * whole.key_dim)
+    channels = joined([x, keys, keys])
+    rows = joined([x, channels, heads])
 
-    def numbers(name: str, size: int) -> Tensor:
+    def numbers(name: str, size: Axis) -> Tensor:
         return reader.tensor([f"{base}{name}"], [size], []).float()
 
     taps = reader.tensor([f"{base}conv1d.weight"], [channels], [1, config.width])
@@ -79,6 +88,8 @@ def read_state_space(reader: Reader, base: str, config: RecurrentConfig) -> Stat
         rate=numbers("A_log", heads).exp(),
         step_bias=numbers("dt_bias", heads),
         skip=numbers("D", heads),
-        norm=numbers("norm.weight", config.attended_size),
+        norm=numbers("norm.weight", whole.attended_size if whole.key_heads == 1 else x),
         eps=reader.config.rms_norm_eps,
+        ranks=cut.ranks,
+        own=x,
     )

@@ -19,6 +19,7 @@ from ...errors import ModelError
 from ...kernels import FP8
 from ..number_types import NumberType
 from .json_file import read_json_object
+from .part import Axis, count, stored, taken
 
 PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.h5", "*.msgpack", "*.gguf")
 TORCH_TYPES: dict[NumberType, torch.dtype] = {
@@ -51,45 +52,53 @@ class Checkpoint:
         """One tensor on `device` in the checkpoint's target dtype, a copy of its own."""
         return self.read_stacked([name], [shape[0]], shape[1:], device=device)
 
+    def leave(self, prefix: str) -> None:
+        """What begins so is another rank's, and not missed by `unread`."""
+        self._read.update(name for name in self._file_of if name.startswith(prefix))
+
     def read_stacked(
         self,
         names: Sequence[str],
-        rows: Sequence[int],
-        tail: Sequence[int],
+        rows: Sequence[Axis],
+        tail: Sequence[Axis],
         *,
         device: torch.device,
         dtype: torch.dtype | None = None,
     ) -> Tensor:
         """Tensors of shape `[rows[i], *tail]` stacked along the first axis, in order; dtype: None is the target's.
 
+        Of an axis that is a `Part` those entries alone are read, out of the mapping, and stacked.
+
         Raises:
             ModelError: a tensor is missing, or has another shape or a dtype that is no plain float.
         """
         for name, num_rows in zip(names, rows, strict=True):
             self._check(name, [num_rows, *tail])  # so that no more is allocated than the files hold
-        stacked = torch.empty((sum(rows), *tail), dtype=dtype or self.dtype, device=device)
+        shape = (sum(map(count, rows)), *map(count, tail))
+        stacked = torch.empty(shape, dtype=dtype or self.dtype, device=device)
         start = 0
-        for name, num_rows in zip(names, rows, strict=True):
-            stacked[start : start + num_rows].copy_(self._stored(name, [num_rows, *tail]))
-            start += num_rows
+        for name, axis in zip(names, rows, strict=True):
+            end = start + count(axis)
+            stacked[start:end].copy_(self._stored(name, [axis, *tail]))
+            start = end
         return stacked
 
     def are_bf16(self, names: Sequence[str]) -> bool:
         """Whether tensors are stored so, unread; not if one of them is missing."""
         return all(name in self and self.dtype_of(name) is torch.bfloat16 for name in names)
 
-    def read_stored(self, names: Sequence[str], rows: Sequence[int], tail: Sequence[int]) -> Tensor:
+    def read_stored(self, names: Sequence[str], rows: Sequence[Axis], tail: Sequence[Axis]) -> Tensor:
         """As `read_stacked`, on the CPU, as they are stored; one tensor alone is the file's own memory."""
         stored = [self._stored(name, [size, *tail]) for name, size in zip(names, rows, strict=True)]
         return stored[0] if len(stored) == 1 else torch.cat(stored)
 
-    def read_bytes(self, name: str, shape: Sequence[int], *, device: torch.device) -> Tensor:
+    def read_bytes(self, name: str, shape: Sequence[Axis], *, device: torch.device) -> Tensor:
         """One tensor of uint8 on `device`, a copy of its own. Raises ModelError as `read_stacked` does."""
         stored = self._stored(name, list(shape), (torch.uint8,))
         return torch.empty_like(stored, device=device).copy_(stored)
 
     def read_kept(
-        self, name: str, shape: Sequence[int], dtypes: tuple[torch.dtype, ...], *, device: torch.device
+        self, name: str, shape: Sequence[Axis], dtypes: tuple[torch.dtype, ...], *, device: torch.device
     ) -> Tensor:
         """One tensor on `device` as it is stored, in one of `dtypes`. Raises ModelError as `read_stacked` does."""
         return self._stored(name, list(shape), dtypes).to(device)
@@ -110,15 +119,16 @@ class Checkpoint:
     def place(self, name: str) -> str:
         return f"{self._folder / self._file_of[name]}: {name}" if name in self else f"{self._folder}: {name}"
 
-    def _check(self, name: str, shape: list[int]) -> None:
+    def _check(self, name: str, axes: Sequence[Axis]) -> None:
+        shape = list(map(stored, axes))
         if name not in self:
             raise ModelError(f"{self._folder}: tensor {name} of shape {shape} is missing from the safetensors files")
         found = self.shape_of(name)
         if found != shape:
             raise ModelError(f"{self.place(name)}: expected shape {shape}, found {found}; is config.json its own?")
 
-    def _stored(self, name: str, shape: list[int], dtypes: tuple[torch.dtype, ...] = STORED_DTYPES) -> Tensor:
-        self._check(name, shape)
+    def _stored(self, name: str, axes: list[Axis], dtypes: tuple[torch.dtype, ...] = STORED_DTYPES) -> Tensor:
+        self._check(name, axes)
         try:
             tensor: Tensor = self._files[self._file_of[name]].get_tensor(name)
         except SafetensorError as error:
@@ -128,7 +138,7 @@ class Checkpoint:
             known = "only fp32, bf16 and fp16 are supported" if dtypes is STORED_DTYPES else f"expected {names}"
             raise ModelError(f"{self.place(name)}: stored as {tensor.dtype}; {known}")
         self._read.add(name)
-        return tensor
+        return taken(tensor, axes)
 
 
 @contextmanager

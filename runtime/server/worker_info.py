@@ -136,7 +136,7 @@ def _shown_settings(config: EngineConfig, statistics: EngineStatistics) -> dict[
         "quantization": None if config.quantise == "none" else config.quantise,
         "disable_radix_cache": not config.prefix_cache,
         "radix_eviction_policy": config.eviction_policy,
-        "tp_size": 1,
+        "tp_size": config.tensor_parallel_size,
         "pp_size": 1,
         "dp_size": 1,
         "is_embedding": False,

@@ -39,6 +39,7 @@ SECTIONS = {
         "models",
         "constraint-engine",
         "scaling",
+        "tensor-parallel",
         "bundled-model",
         "reference/api",
         "reference/http",

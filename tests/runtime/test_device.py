@@ -24,6 +24,7 @@ from phloem.runtime.execute.cuda_graphs import CudaRecorder
 from phloem.runtime.execute.kv_cache import KVCache
 from phloem.runtime.execute.model_runner import ModelRunner
 from phloem.runtime.models import Decoder
+from phloem.runtime.models.part import Axis, count
 from phloem.runtime.models.weights import Checkpoint
 from phloem.runtime.sample.sampler import Sampler
 
@@ -137,8 +138,10 @@ def test_a_step_on_the_second_gpu_launches_every_kernel_there_and_waits_for_none
 ) -> None:
     """A tensor without contents cannot be read back, so what passes does not wait for the device."""
 
-    def blank(_: Checkpoint, names: object, rows: list[int], tail: list[int], *, device: object, **more: object) -> Any:
-        return torch.empty((sum(rows), *tail), dtype=torch.bfloat16, device=device)
+    def blank(
+        _: Checkpoint, names: object, rows: list[Axis], tail: list[Axis], *, device: object, **more: object
+    ) -> Any:
+        return torch.empty((sum(map(count, rows)), *map(count, tail)), dtype=torch.bfloat16, device=device)
 
     monkeypatch.setattr(Checkpoint, "read_stacked", blank)
     monkeypatch.setattr(Checkpoint, "unread", lambda self, ignored: [])

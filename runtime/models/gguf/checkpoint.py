@@ -15,6 +15,7 @@ from torch import Tensor
 from ....errors import ModelError
 from ....kernels.grouped import Grouped
 from ..config import ModelConfig
+from ..part import Axis, count, stored, taken
 from ..weights import TORCH_TYPES
 from .families import tensor_names
 from .file import GgufFile, TensorInfo
@@ -43,35 +44,46 @@ class GgufCheckpoint:
     def read_stacked(
         self,
         names: Sequence[str],
-        rows: Sequence[int],
-        tail: Sequence[int],
+        rows: Sequence[Axis],
+        tail: Sequence[Axis],
         *,
         device: torch.device,
         dtype: torch.dtype | None = None,
     ) -> Tensor:
         """As `Checkpoint.read_stacked` does; numbers in few bits are widened."""
         # all are known to be there before room for them is made
-        parts = [self._raw(name, [num_rows, *tail]) for name, num_rows in zip(names, rows, strict=True)]
-        stacked = torch.empty((sum(rows), *tail), dtype=dtype or self.dtype, device=device)
+        parts = [self._raw(name, list(map(stored, (axis, *tail)))) for name, axis in zip(names, rows, strict=True)]
+        shape = (sum(map(count, rows)), *map(count, tail))
+        stacked = torch.empty(shape, dtype=dtype or self.dtype, device=device)
         start = 0
-        for (info, raw), num_rows in zip(parts, rows, strict=True):
+        for (info, raw), axis in zip(parts, rows, strict=True):
+            axes = (axis, *tail)
             if info.type.dtype is not None:
-                part = raw.view(TORCH_TYPES[info.type.dtype]).view(num_rows, *tail)
+                part = raw.view(TORCH_TYPES[info.type.dtype])
             else:
-                part = grouped(info.type, raw).widen(torch.float32).view(num_rows, *tail)
-            stacked[start : start + num_rows].copy_(part)
-            start += num_rows
+                part = grouped(info.type, raw).widen(torch.float32)
+            end = start + count(axis)
+            stacked[start:end].copy_(taken(part.view(*map(stored, axes)), axes))
+            start = end
         return stacked
+
+    def leave(self, prefix: str) -> None:
+        """As `Checkpoint.leave`, of a tensor; experts lie in one here, of which every rank reads its own."""
+        self._read.add(self._found(prefix)[0])
 
     def are_bf16(self, names: Sequence[str]) -> bool:
         """Whether tensors are stored so, unread; not if one of them is missing."""
         infos = [self._info(name) for name in names]
         return all(info is not None and info.type.dtype == "bfloat16" for info in infos)
 
-    def read_stored(self, names: Sequence[str], rows: Sequence[int], tail: Sequence[int]) -> Tensor:
+    def read_stored(self, names: Sequence[str], rows: Sequence[Axis], tail: Sequence[Axis]) -> Tensor:
         """As `read_stacked`, on the CPU, of tensors that `are_bf16`, as they are."""
-        parts = [self._raw(name, [num_rows, *tail])[1] for name, num_rows in zip(names, rows, strict=True)]
-        return torch.cat([part.view(torch.bfloat16).view(-1, *tail) for part in parts])
+        parts = []
+        for name, axis in zip(names, rows, strict=True):
+            shape = list(map(stored, (axis, *tail)))
+            whole = self._raw(name, shape)[1].view(torch.bfloat16).view(shape)
+            parts.append(taken(whole, (axis, *tail)))
+        return torch.cat(parts)
 
     def has_form(self, module: str) -> bool:
         """Whether a linear map is in few bits; else its numbers are plain, or it is not there."""
@@ -90,7 +102,7 @@ class GgufCheckpoint:
             raise ModelError(f"{self.file.place(info.name)}: has a scale that is no number; download it again")
         return found
 
-    def read_bytes(self, name: str, shape: Sequence[int], *, device: torch.device) -> Tensor:
+    def read_bytes(self, name: str, shape: Sequence[Axis], *, device: torch.device) -> Tensor:
         raise ModelError(f"{self.place(name)}: is not read from GGUF")
 
     def unread(self, ignored: Iterable[str]) -> list[str]:

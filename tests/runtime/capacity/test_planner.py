@@ -15,7 +15,8 @@ from phloem.kernels.linear_weight import Quantise
 from phloem.runtime.capacity.planner import plan, table
 from phloem.runtime.config import EngineConfig
 from phloem.runtime.execute.kv_cache import KVCache
-from phloem.runtime.execute.loading import KV_DTYPES, allocate_pool, load
+from phloem.runtime.execute.loading import KV_DTYPES, load
+from phloem.runtime.execute.pool import allocate_pool
 from phloem.runtime.execute.window_kv import WindowKV
 from phloem.runtime.models import Decoder, ModelConfig, count_parameters, read_adapter
 from phloem.runtime.models.weights import TORCH_TYPES

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from phloem.runtime.config import EngineConfig
 from phloem.runtime.engine.engine import Engine
-from phloem.runtime.execute.loading import load, pool_size
+from phloem.runtime.execute.loading import load
+from phloem.runtime.execute.pool import pool_size
 from phloem.runtime.request import SamplingParams
 
 from ..fakes import FakeDecoder, fake_engine

@@ -8,7 +8,7 @@ import torch
 from phloem.errors import ConfigError
 from phloem.runtime.config import EngineConfig
 from phloem.runtime.execute.kv_cache import KVCache
-from phloem.runtime.execute.loading import pool_size
+from phloem.runtime.execute.pool import pool_size
 from phloem.runtime.models import ModelConfig, resolve_model
 
 GPU = torch.device("cuda", 0)

@@ -10,7 +10,8 @@ import pytest
 
 import phloem as ph
 from phloem.runtime.config import EngineConfig
-from phloem.runtime.execute.loading import allocate_pool, load
+from phloem.runtime.execute.loading import load
+from phloem.runtime.execute.pool import allocate_pool
 from phloem.runtime.models import resolve_model
 
 from .decoder_cases import CASES

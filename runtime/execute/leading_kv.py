@@ -1,0 +1,101 @@
+"""The KV tensors of rank 0, whose blocks the other ranks copy, keep and fill along with it.
+
+Blocks have the same ids on every rank; each rank's tensors hold its own heads. Outside of the pool a block is the rows
+of all ranks, one after another. Cost: a message for each call, and for rows the way to rank 0 and back.
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..parallel.message import Array, Message
+from ..parallel.rank_processes import RankProcesses
+from .kv_cache import KVCache
+
+
+class Kept(list[Tensor]):
+    """What `gather` has copied, and the number under which other ranks have theirs."""
+
+    def __init__(self, parts: list[Tensor], number: int) -> None:
+        super().__init__(parts)
+        self.number = number
+
+
+class LeadingKV(KVCache):
+    """As `KVCache`, for all ranks.
+
+    Args:
+        processes: the other ranks, which have made their own tensors of the same name when the first call comes.
+        num_heads: KV heads of the whole model.
+    """
+
+    def __init__(self, processes: RankProcesses, name: str, num_heads: int, **sizes: Any) -> None:
+        super().__init__(**sizes)
+        self._processes = processes
+        self._name = name
+        self._num_heads = num_heads
+        self._numbers_kept = itertools.count()
+        self._dropped: deque[int] = deque()  # by the garbage collector, on any thread
+
+    @property
+    def block_bytes(self) -> int:
+        """Bytes of a block in all layers, of all ranks."""
+        return self.row_bytes * self._processes.size
+
+    def copy_block(self, source: int, target: int) -> None:
+        if source != target:
+            with self._processes.together(self._message("copy_block", {"source": source, "target": target})):
+                super().copy_block(source, target)
+
+    def gather(self, blocks: Sequence[int], places: Tensor) -> list[Tensor]:
+        number = next(self._numbers_kept)
+        values = {"name": self._name, "number": number, "dropped": self._take_dropped()}
+        table = np.asarray(blocks, np.int64)
+        all_places = places.cpu().numpy()
+
+        def of_rank(rank: int) -> Mapping[str, Array]:
+            return {"blocks": table, "places": self._of_rank(all_places, rank)}
+
+        self._processes.tell_each("gather", values, of_rank)
+        own = torch.from_numpy(np.ascontiguousarray(self._of_rank(all_places, 0)))
+        kept = Kept(super().gather(blocks, own), number)
+        weakref.finalize(kept, self._dropped.append, number).atexit = False
+        return kept
+
+    def scatter(self, blocks: Sequence[int], kept: list[Tensor]) -> None:
+        assert isinstance(kept, Kept)
+        with self._processes.together(self._message("scatter", {"number": kept.number}, blocks)):
+            super().scatter(blocks, kept)
+
+    def read_blocks(self, blocks: Sequence[int]) -> Tensor:
+        with self._processes.together(self._message("read_blocks", {}, blocks)):
+            return torch.cat(self._processes.ranks.collect(super().read_blocks(blocks)), 1)
+
+    def write_blocks(self, blocks: Sequence[int], rows: Tensor) -> None:
+        if len(blocks):
+            with self._processes.together(self._message("write_blocks", {}, blocks)):
+                parts = rows.reshape(len(blocks), self._processes.size, -1).transpose(0, 1)
+                super().write_blocks(blocks, self._processes.ranks.hand_out(parts))
+
+    def _message(self, kind: str, values: Mapping[str, Any], blocks: Sequence[int] = ()) -> Message:
+        values = {"name": self._name, "dropped": self._take_dropped(), **values}
+        return Message(kind, values, {"blocks": np.asarray(blocks, np.int64)})
+
+    def _take_dropped(self) -> list[int]:
+        return [self._dropped.popleft() for _ in range(len(self._dropped))]
+
+    def _of_rank(self, places: Array, rank: int) -> Array:
+        """Places in the blocks of a rank's own heads."""
+        if places.ndim == 1:
+            return places
+        own = self._stacks[0].shape[2]
+        begin = rank * self._num_heads // self._processes.size
+        return places[:, begin : begin + own]

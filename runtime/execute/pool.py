@@ -1,0 +1,155 @@
+"""How large the KV pool is, and its tensors. Knows settings and device memory; it knows no requests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+
+from ...errors import ConfigError
+from ..capacity.window_memory import KVSizes, share_memory, slots_beside, widest_window
+from ..config import CPU_POOL_BYTES, MOST_BLOCKS, EngineConfig
+from ..models import ModelConfig
+from ..parallel.message import Message
+from ..parallel.ranks import RankLost
+from .draft_kv import DraftKV
+from .kv_cache import KVCache
+from .leading_kv import LeadingKV
+from .loading import LoadedModel, LoadedPart
+from .window_kv import WindowKV
+
+
+def allocate_pool(config: EngineConfig, loaded: LoadedModel, num_states: int = 0) -> KVCache | WindowKV:
+    """The KV tensors, as many blocks as the settings or the memory allow, a draft model's counted; and slots beside
+    them, of a model with windows that are let go of (`window_of`). Other ranks make theirs of the same sizes, and so
+    many states of recurrent layers.
+    """
+    model, draft = loaded.decoder.config, loaded.draft_decoder
+    sizes = pool_size(config, model, loaded.kv_dtype, loaded.device, None if draft is None else draft.config)
+    if loaded.processes is None:
+        return pool_tensors(config, loaded, *sizes)
+    processes, cut = loaded.processes, loaded.cut
+    assert cut is not None
+    processes.begin_engine()
+
+    def leading(name: str) -> Callable[..., KVCache]:
+        return partial(LeadingKV, processes, name, cut.whole.num_kv_heads)
+
+    try:
+        processes.tell(Message("begin", {**sizes._asdict(), "num_states": num_states}))
+        found = pool_tensors(config, loaded, *sizes, leading)
+        processes.replies()
+    except RankLost as error:
+        processes.close()
+        raise ConfigError(f"tensor_parallel_size: {error}; lower kv_memory_share or num_blocks") from error
+    return found
+
+
+def pool_tensors(
+    config: EngineConfig,
+    loaded: LoadedModel | LoadedPart,
+    num_blocks: int,
+    num_slots: int,
+    maker: Callable[[str], Callable[..., KVCache]] = lambda name: KVCache,
+) -> KVCache | WindowKV:
+    """The KV tensors of a rank, with so many blocks, and slots beside them. maker: of tensors of that name."""
+    model = loaded.decoder.config
+    if not num_slots:
+        return _tensors(config, loaded, model, model.num_kv_layers, num_blocks, maker("pool"))
+    has_window = [layer.window > 0 for layer in model.layers]
+    pool = _tensors(config, loaded, model, has_window.count(False), num_blocks, maker("pool"))
+    windowed = _tensors(config, loaded, model, sum(has_window), num_slots, maker("windowed"))
+    return WindowKV(pool, windowed, has_window)
+
+
+def allocate_draft_kv(config: EngineConfig, loaded: LoadedModel, num_blocks: int) -> DraftKV | None:
+    """KV tensors of the draft model, for each block of the pool; None without one."""
+    if loaded.draft_decoder is None:
+        return None
+    draft = loaded.draft_decoder.config
+    return DraftKV(_tensors(config, loaded, draft, draft.num_kv_layers, num_blocks, KVCache))
+
+
+def _tensors(
+    config: EngineConfig,
+    loaded: LoadedModel | LoadedPart,
+    model: ModelConfig,
+    num_layers: int,
+    num_blocks: int,
+    make: Callable[..., KVCache],
+) -> KVCache:
+    return make(
+        num_layers=num_layers,
+        num_blocks=num_blocks,
+        num_kv_heads=model.num_kv_heads,
+        block_size=config.block_size,
+        head_dim=model.head_dim,
+        dtype=loaded.kv_dtype,
+        device=loaded.device,
+        num_parts=model.num_kv_parts,
+    )
+
+
+def pool_size(
+    config: EngineConfig,
+    model: ModelConfig,
+    dtype: torch.dtype,
+    device: torch.device,
+    draft: ModelConfig | None = None,
+) -> KVSizes:
+    """KV blocks, as set, or what the memory set aside for the pool holds of the model and of its draft model; and slots
+    of layers with a window.
+
+    Raises:
+        ConfigError: the memory does not hold a single block.
+    """
+    window = window_of(config, model)
+    if config.num_blocks is not None:
+        return KVSizes(config.num_blocks, slots_beside(config.num_blocks, window, config.block_size) if window else 0)
+    num_windowed = sum(layer.window > 0 for layer in model.layers) if window else 0
+    slot_bytes = _block_bytes(config, model, num_windowed, dtype)
+    block_bytes = _block_bytes(config, model, model.num_kv_layers - num_windowed, dtype)
+    if draft is not None:
+        block_bytes += _block_bytes(config, draft, draft.num_kv_layers, dtype)
+    token_bytes = block_bytes + slot_bytes
+    memory = config.kv_memory_bytes
+    if memory is None:
+        memory = CPU_POOL_BYTES
+        if device.type == "cuda":
+            memory = int(torch.cuda.mem_get_info(device)[0] * config.kv_memory_share)
+        else:
+            # On the CPU a pool larger than a few full contexts per running request only costs start-up time.
+            wanted = config.max_running_requests * -(-model.max_position_embeddings // config.block_size)
+            memory = min(memory, wanted * token_bytes)
+    if memory < token_bytes:
+        raise ConfigError(
+            f"kv_memory_bytes: {memory} does not hold one block of {token_bytes} bytes"
+            f" ({config.block_size} tokens); raise it or lower block_size"
+        )
+    sizes = share_memory(memory, block_bytes, slot_bytes, window, config.block_size)
+    if sizes.num_blocks > MOST_BLOCKS:
+        raise ConfigError(
+            f"kv_memory_bytes: {memory} is {sizes.num_blocks} blocks of {config.block_size} tokens; at most"
+            f" {MOST_BLOCKS} are numbered; lower it or raise block_size"
+        )
+    return sizes
+
+
+def window_of(config: EngineConfig, model: ModelConfig) -> int:
+    """The widest window of a model whose keys behind it make room; 0: all keys are kept, as with tiers below the pool,
+    which take blocks of all layers."""
+    longest = min(config.max_model_len or model.max_position_embeddings, model.max_position_embeddings)
+    has_tiers = config.host_memory_bytes > 0 or config.disk_cache is not None or config.shared_cache is not None
+    return 0 if has_tiers else widest_window(model, longest)
+
+
+def _block_bytes(config: EngineConfig, model: ModelConfig, num_layers: int, dtype: torch.dtype) -> int:
+    return KVCache.bytes_per_block(
+        num_layers=num_layers,
+        num_kv_heads=model.num_kv_heads,
+        block_size=config.block_size,
+        head_dim=model.head_dim,
+        dtype=dtype,
+        num_parts=model.num_kv_parts,
+    )

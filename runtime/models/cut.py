@@ -1,0 +1,177 @@
+"""How a model is cut for several ranks: which heads, inner widths, experts and tokens of the vocabulary each has.
+
+::
+
+    qkv, gate·up      rows, by heads and by width      Megatron-LM (arXiv 1909.08053): no sum between the two products
+    o, down           columns, the same ones           of a pair, one sum of all ranks' results after it
+    experts           whole ones, n to m of all
+    embedding, head   rows, by tokens
+    latents, norms, routers, and KV heads of which there are fewer than ranks: on several ranks, or on all
+
+A rank computes a smaller model of the same kind, `Cut.config`, whose parts `Cut` names in the axes that are stored. All
+KV heads that a rank's queries meet are on that rank. Knows configurations and no tensors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...errors import ConfigError
+from ..parallel.ranks import Ranks
+from .config import ModelConfig
+from .part import Part, joined
+from .recurrent_config import RecurrentConfig
+from .weight_format import WeightFormat
+
+
+class Cut:
+    """One rank's part of a model.
+
+    Attributes:
+        ranks: this rank, among the others.
+        whole, config: the model, and the smaller one that the rank computes. `vocab_size`, and the experts that its
+            router knows, are those of the whole.
+        vocab: tokens, as many on each rank but on the last ones.
+        heads, kv_heads: of attention, in heads.
+        inner, shared: widths of the MLP, and of the shared expert.
+        experts: by their numbers.
+    """
+
+    def __init__(self, whole: ModelConfig, ranks: Ranks) -> None:
+        """Raises ConfigError: the model cannot be cut into so many parts; it names the number and the remedy."""
+        self.ranks = ranks
+        self.whole = whole
+        _refuse(whole, ranks.size)
+        each = -(-whole.vocab_size // ranks.size)
+        begin = min(each * ranks.rank, whole.vocab_size)
+        self.vocab = Part(whole.vocab_size, ((begin, min(begin + each, whole.vocab_size)),))
+        self.heads = self._even(whole.num_heads)
+        self.kv_heads = self._kv_heads(whole.num_kv_heads)
+        self.inner = self._even(whole.intermediate_size)
+        experts, recurrent = whole.experts, whole.recurrent
+        self.shared = self._even(0 if experts is None else experts.shared_size)
+        self.experts = self._experts(0 if experts is None else experts.num_experts)
+        self.config = whole
+        if ranks.size > 1:
+            self.config = replace(
+                whole,
+                num_heads=self.heads.count,
+                num_kv_heads=self.kv_heads.count,
+                intermediate_size=self.inner.count,
+                experts=None if experts is None else replace(experts, shared_size=self.shared.count),
+                recurrent=None if recurrent is None else self._recurrent(recurrent),
+            )
+
+    @property
+    def whole_recurrent(self) -> RecurrentConfig:
+        """Recurrent layers of the whole model, which has some."""
+        assert self.whole.recurrent is not None
+        return self.whole.recurrent
+
+    # -- axes that are stored ----------------------------------------------------------------------------------
+
+    def by_head(self, dim: int) -> Part:
+        """An axis with `dim` entries for each query head."""
+        return _times(self.heads, dim)
+
+    @property
+    def qkv(self) -> list[Part]:
+        """Rows of queries (each with its gate, where there are gates), keys and values."""
+        config = self.whole
+        kv = _times(self.kv_heads, config.head_dim)
+        if config.options.rows_by_head:
+            return [self.by_head(3 * config.head_dim)]
+        queries = self.by_head(config.head_dim * (1 + config.options.gated_attention))
+        parts = [queries, kv, kv]
+        return parts if len(config.options.names.qkv) == 3 else [joined(parts)]
+
+    @property
+    def gate_up(self) -> list[Part]:
+        """Rows of the MLP's first projection, by the names of its tensors."""
+        num_names = len(self.whole.options.names.gate_up)
+        times = 1 if self.whole.curve is not None else 2
+        return [joined([self.inner] * (times // num_names or 1))] * num_names
+
+    @property
+    def attended(self) -> Part:
+        """Columns of the output projection."""
+        return self.by_head(self.whole.attended_size // self.whole.num_heads)
+
+    def sections(self, *sizes: int) -> list[Part]:
+        """Sections of an axis of a recurrent layer, each by its heads or channels, of which all ranks have as many."""
+        return [self._even(size) for size in sizes]
+
+    def groups(self, size: int) -> Part:
+        """The section of a state space's keys or queries, of `size` in all groups: one group is on every rank."""
+        return Part(size, ((0, size),)) if self.whole_recurrent.key_heads == 1 else self._even(size)
+
+    # -- parts -------------------------------------------------------------------------------------------------
+
+    def _even(self, size: int) -> Part:
+        each = size // self.ranks.size
+        return Part(size, ((each * self.ranks.rank, each * (self.ranks.rank + 1)),))
+
+    def _kv_heads(self, number: int) -> Part:
+        rank, size = self.ranks.rank, self.ranks.size
+        if number >= size:
+            return self._even(number)
+        own = rank * number // size
+        return Part(number, ((own, own + 1),))
+
+    def _experts(self, number: int) -> Part:
+        rank, size = self.ranks.rank, self.ranks.size
+        return Part(number, ((number * rank // size, number * (rank + 1) // size),))
+
+    def _recurrent(self, whole: RecurrentConfig) -> RecurrentConfig:
+        size = self.ranks.size
+        if whole.options.kind == "short_conv":
+            return replace(whole, channels=whole.channels // size)
+        heads, key_heads = whole.heads // size, max(1, whole.key_heads // size)
+        num_keys = 2 * key_heads * whole.key_dim
+        return replace(whole, channels=num_keys + heads * whole.value_dim, heads=heads, key_heads=key_heads)
+
+
+def _times(part: Part, dim: int) -> Part:
+    return Part(part.size * dim, tuple((begin * dim, end * dim) for begin, end in part.ranges))
+
+
+def _refuse(model: ModelConfig, size: int) -> None:
+    """Raises ConfigError: so many ranks cannot share the model."""
+    if size == 1:
+        return
+    fewer = "take a number that does, or 1"
+
+    def must_divide(number: int, what: str) -> None:
+        if number % size:
+            raise ConfigError(f"tensor_parallel_size: {size} does not divide the model's {what} ({number}); {fewer}")
+
+    must_divide(model.num_heads, "attention heads")
+    if model.num_kv_heads % size and size % model.num_kv_heads:
+        raise ConfigError(
+            f"tensor_parallel_size: {size} neither divides the model's KV heads ({model.num_kv_heads}) nor is a "
+            "multiple of them; take a number that does or is, or 1"
+        )
+    if any(model.experts_of(index) is None for index in range(model.num_layers)):
+        must_divide(model.intermediate_size, "intermediate size")
+    if -(-model.vocab_size // size) * (size - 1) >= model.vocab_size:  # the last one would have none
+        raise ConfigError(f"tensor_parallel_size: {size} leaves ranks without a token of {model.vocab_size}; {fewer}")
+    if model.experts is not None:
+        must_divide(model.experts.shared_size, "width of the shared expert")
+        if model.experts.num_experts < size:
+            raise ConfigError(
+                f"tensor_parallel_size: {size} is more than the model's {model.experts.num_experts} experts; take "
+                "fewer ranks"
+            )
+    recurrent = model.recurrent
+    if recurrent is not None and recurrent.options.kind == "short_conv":
+        must_divide(recurrent.channels, "channels of short convolutions")
+    elif recurrent is not None:
+        must_divide(recurrent.heads, "heads of recurrent layers")
+        if recurrent.key_heads != 1 or recurrent.options.kind == "delta":
+            must_divide(recurrent.key_heads, "key heads (or groups) of recurrent layers")
+    form = model.weight_format
+    if isinstance(form, WeightFormat) and form.inputs == "own steps":
+        raise ConfigError(
+            f"tensor_parallel_size: {size}: the checkpoint ({form.method}) rounds each token's inputs by one step, "
+            "which no rank knows that has a part of them; use tensor_parallel_size=1, or one that rounds no inputs"
+        )

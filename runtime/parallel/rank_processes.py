@@ -1,0 +1,385 @@
+"""The processes of ranks 1 to N - 1, seen from rank 0: started, told what to do, watched, ended.
+
+::
+
+    rank 0                                   rank r
+    RankProcesses ── channel: messages ────► execute/rank_process.py, message by message
+                  ◄─ replies, faults ───────
+                  ── lifeline: a byte ─────► a thread of its own, which sends it back
+    Ranks ◄──────── process group ─────────► Ranks
+
+Each is a new interpreter, which runs nothing of the caller's program. Both sides notice the other's end by the
+lifeline, which the system closes however a process ends: a rank whose rank 0 is gone exits at once, and rank 0 learns
+of a rank that is gone while it computes or waits. A rank that hangs is noticed when an operation, or a message, has
+waited for it for `timeout` seconds; then those that do not answer on their lifelines are named. Whatever is lost, all
+are ended.
+
+Knows processes and messages; what messages mean is known to `execute`.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ... import __version__
+from ...errors import ConfigError, ModelError
+from .message import Array, Channel, Message
+from .process_group import check_backend, join
+from .ranks import RankLost, Ranks
+
+logger = logging.getLogger("phloem.ranks")
+
+START_SECONDS = 300.0  # for a new interpreter to load torch; one that ends is noticed at once
+ANSWER_SECONDS = 2.0  # for a byte on the lifeline to come back
+END_SECONDS = 5.0  # for a process to end by itself
+LEFT = 3  # exit status of a rank that another one has left
+CODE = """import json, sys
+told = json.loads(sys.argv[1])
+sys.path[:] = told["path"]
+from phloem.runtime.execute.rank_process import main
+main(told)"""
+ERRORS = {"ConfigError": ConfigError, "ModelError": ModelError}
+
+
+@dataclass(eq=False, slots=True)
+class _Process:
+    """One other rank."""
+
+    rank: int
+    process: subprocess.Popen[bytes]
+    channel: Channel
+    lifeline: socket.socket
+    has_answered: bool = False
+
+    def __str__(self) -> str:
+        return f"rank {self.rank} (process {self.process.pid})"
+
+
+class RankProcesses:
+    """All other ranks of one engine. Messages may be sent on any thread; the rest belongs to one.
+
+    Args:
+        size: ranks, this process's among them.
+        device: of rank 0; the others have the next ones, where there are several.
+        timeout: seconds after which a rank that keeps others waiting counts as lost.
+        deterministic: sums in one order on GPUs too (`Ranks`).
+
+    Attributes:
+        ranks: rank 0's view of the group.
+        serves_engine: whether an engine has begun with the model that is loaded; there can be one at a time.
+        outlives_engine: whether `end_model` leaves the processes, for another model.
+        on_lost: called on another thread when a rank has ended; to be set by whoever wants to know.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        device: torch.device,
+        timeout: float,
+        *,
+        deterministic: bool = False,
+        outlives_engine: bool = False,
+        code: str = CODE,
+    ) -> None:
+        """Raises ConfigError: a process could not be started, or is of another version; the message names the rank."""
+        check_backend(device)
+        if not sys.executable:
+            raise ConfigError("tensor_parallel_size: sys.executable names no Python interpreter to start ranks by")
+        self.outlives_engine = outlives_engine
+        self.on_lost: Callable[[], None] = lambda: None
+        self._timeout = timeout
+        self._device = device
+        self.serves_engine = False
+        self._lost: RankLost | None = None
+        self._is_closing = False
+        self._lock = threading.Lock()
+        self._blaming = threading.RLock()
+        self._group: Any = None
+        self._watcher: threading.Thread | None = None
+        self._answers = threading.Condition()
+        self._processes: list[_Process] = []
+        try:
+            for rank in range(1, size):
+                self._processes.append(_start(rank, size, device, code))
+            for process in self._processes:
+                self._check_version(process)
+            self._watcher = threading.Thread(target=self._watch, name="phloem-ranks", daemon=True)
+            self._watcher.start()
+            with tempfile.TemporaryDirectory(prefix="phloem-ranks-") as folder:
+                path = os.path.join(folder, "meeting")
+                self.tell(Message("join", {"path": path, "timeout": timeout, "deterministic": deterministic}))
+                self.replies()  # all are there: none will be waited for in vain
+                self._group = join(path, 0, size, device, timeout)
+                in_order = device.type == "cpu" or deterministic
+                self.ranks = Ranks(0, size, self._group, in_order=in_order, explain=self.lose)
+                self.replies()
+        except RankLost as error:
+            self.close()
+            raise ConfigError(f"tensor_parallel_size: the ranks could not begin: {error}") from error
+        except RuntimeError as error:
+            lost = self.lose(error)
+            self.close()
+            raise ConfigError(f"tensor_parallel_size: the ranks could not begin: {lost}") from error
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def size(self) -> int:
+        return len(self._processes) + 1
+
+    @property
+    def process_ids(self) -> list[int]:
+        """Of ranks 1, 2 …"""
+        return [process.process.pid for process in self._processes]
+
+    @property
+    def num_message_bytes(self) -> int:
+        """Sent so far, to all ranks."""
+        return sum(process.channel.num_bytes for process in self._processes)
+
+    @property
+    def num_messages(self) -> int:
+        """Sent so far, to each rank."""
+        return self._processes[0].channel.num_messages
+
+    def check(self) -> None:
+        """Raises RankLost: a rank is lost."""
+        if self._lost is not None:
+            raise self._lost
+
+    def tell(self, message: Message) -> None:
+        """Sends all ranks a message. Raises RankLost."""
+        packed = message.packed()
+        with self._lock:
+            self.check()
+            for process in self._processes:
+                try:
+                    process.channel.send(packed, self._timeout)
+                except OSError as error:
+                    raise self.lose(error) from error
+
+    def tell_each(self, kind: str, values: Mapping[str, Any], arrays: Callable[[int], Mapping[str, Array]]) -> None:
+        """Sends each rank a message with arrays of its own. Raises RankLost."""
+        with self._lock:
+            self.check()
+            for process in self._processes:
+                try:
+                    process.channel.send(Message(kind, values, arrays(process.rank)).packed(), self._timeout)
+                except OSError as error:
+                    raise self.lose(error) from error
+
+    @contextmanager
+    def together(self, message: Message) -> Iterator[None]:
+        """Sends a message, and does this rank's part of it in the block.
+
+        Whatever is raised there leaves the ranks out of step, since the others may wait for this one. Raises RankLost.
+        """
+        self.tell(message)
+        try:
+            yield
+        except RankLost:
+            raise
+        except BaseException as error:
+            raise self.lose(error, "rank 0 has had a fault") from error
+
+    def replies(self) -> list[Mapping[str, Any]]:
+        """What each rank says when it is done with the last message.
+
+        Raises:
+            ConfigError, ModelError: a rank has refused it so.
+            RankLost: a rank is lost.
+        """
+        found = [self._receive(process) for process in self._processes]
+        for process, reply in zip(self._processes, found, strict=True):
+            if reply.kind == "fault":
+                raise self._lose(f"{process}: {reply.values['text']}")
+            if reply.kind == "refused":
+                raise ERRORS[reply.values["error"]](f"rank {process.rank}: {reply.values['text']}")
+        return [reply.values for reply in found]
+
+    def lose(self, error: BaseException, what: str = "") -> RankLost:
+        """All is lost: finds out which rank is to blame, and ends all of them. The error to be raised."""
+        with self._blaming:
+            if self._lost is not None:
+                return self._lost
+            blamed = [text for text in map(self._end_of, self._processes) if text] or self._silent()
+            text = what or "the ranks are out of step"
+            return self._lose("; ".join(blamed) or f"{text}: {type(error).__name__}: {error}")
+
+    def begin_engine(self) -> None:
+        """From now on the model that is loaded serves an engine. Raises ConfigError: it does already."""
+        if self.serves_engine:
+            raise ConfigError(
+                "tensor_parallel_size: the ranks of this model serve an engine already; load it once more"
+            )
+        self.serves_engine = True
+
+    def end_model(self) -> None:
+        """The engine is closed: what the ranks hold for it is free, and they end, or wait for another model."""
+        self.serves_engine = False
+        if not self.outlives_engine:
+            self.close()
+            return
+        with suppress(RankLost):
+            self.tell(Message("forget"))
+
+    def close(self) -> None:
+        """Ends all processes, and returns when they have ended."""
+        self._is_closing = True
+        for process in self._processes:
+            with suppress(OSError):
+                process.channel.send(Message("end").packed(), 1.0)
+            process.channel.close()
+            with suppress(OSError):
+                process.lifeline.shutdown(socket.SHUT_RDWR)
+        for process in self._processes:
+            try:
+                process.process.wait(END_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.process.kill()
+                process.process.wait()
+        if self._watcher is not None and threading.current_thread() is not self._watcher:
+            self._watcher.join()
+        for process in self._processes:
+            process.lifeline.close()
+
+    # -- which rank is to blame --------------------------------------------------------------------------------
+
+    def _lose(self, text: str) -> RankLost:
+        self._lost = RankLost(text)
+        logger.error("a rank is lost, and the engine ends: %s", text)
+        if self._device.type == "cuda" and self._group is not None:
+            with suppress(Exception):  # so that what waits for the device goes on
+                self._group.abort()
+        for process in self._processes:
+            if process.process.poll() is None:
+                process.process.kill()
+        return self._lost
+
+    def _end_of(self, process: _Process) -> str:
+        """How a rank has ended, or what it says of its fault; "": it runs."""
+        try:
+            while process.channel.has_message(0.2):
+                message = process.channel.receive(1.0)
+                if message.kind == "fault":
+                    return f"{process}: {message.values['text']}"
+        except EOFError:  # it is ending
+            with suppress(subprocess.TimeoutExpired):
+                process.process.wait(ANSWER_SECONDS)
+        except (OSError, ValueError):
+            pass
+        code = process.process.poll()
+        if code is None or code == LEFT:
+            return ""
+        if code < 0:
+            return f"{process} was ended by {signal.Signals(-code).name}"
+        return f"{process} has ended with exit status {code}"
+
+    def _silent(self) -> list[str]:
+        """Ranks that run and do not answer on their lifelines."""
+        with self._answers:
+            for process in self._processes:
+                process.has_answered = False
+                with suppress(OSError):
+                    process.lifeline.send(b"?")
+            self._answers.wait_for(lambda: all(one.has_answered for one in self._processes), ANSWER_SECONDS)
+            return [
+                f"{process} does not answer (it has kept the others waiting for {self._timeout:g} seconds)"
+                for process in self._processes
+                if not process.has_answered
+            ]
+
+    def _watch(self) -> None:
+        """On a thread of its own: takes answers, and notices ends."""
+        with selectors.DefaultSelector() as selector:
+            for process in self._processes:
+                selector.register(process.lifeline, selectors.EVENT_READ, process)
+            while selector.get_map():
+                for key, _ in selector.select():
+                    process = key.data
+                    try:
+                        answer = process.lifeline.recv(16)
+                    except OSError:
+                        answer = b""
+                    if answer:
+                        with self._answers:
+                            process.has_answered = True
+                            self._answers.notify_all()
+                        continue
+                    selector.unregister(process.lifeline)
+                    if not self._is_closing and self._lost is None:
+                        with suppress(subprocess.TimeoutExpired):
+                            process.process.wait(1.0)
+                        self.lose(EOFError("a rank has ended"))
+                        self.on_lost()
+
+    def _check_version(self, process: _Process) -> None:
+        hello = self._receive(process)
+        ours, theirs = [__version__, torch.__version__], hello.values.get("versions")
+        if hello.kind == "fault":
+            raise self._lose(f"{process}: {hello.values['text']}")
+        if theirs != ours:
+            raise self._lose(
+                f"{process} runs other versions of phloem and torch, {theirs}; here {ours}; start again when nothing "
+                "is being installed"
+            )
+
+    def _receive(self, process: _Process) -> Message:
+        """The next message of a rank, however long it takes, unless it ends."""
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            self.check()
+            try:
+                if process.channel.has_message(1.0):
+                    return process.channel.receive(self._timeout)
+            except (EOFError, OSError) as error:
+                with suppress(subprocess.TimeoutExpired):
+                    process.process.wait(1.0)
+                raise self.lose(error) from error
+            if time.monotonic() > deadline:
+                raise self.lose(TimeoutError(f"{process} says nothing"))
+
+
+def _start(rank: int, size: int, device: torch.device, code: str) -> _Process:
+    """Raises ConfigError: the system starts no process."""
+    mine, its = socket.socketpair()
+    my_line, its_line = socket.socketpair()
+    own = torch.device(device.type, device.index + rank) if device.type == "cuda" else device
+    told = {
+        "path": sys.path,
+        "rank": rank,
+        "size": size,
+        "device": str(own),
+        "channel": its.fileno(),
+        "lifeline": its_line.fileno(),
+    }
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-c", code, json.dumps(told)],
+            stdin=subprocess.DEVNULL,
+            stdout=2,
+            pass_fds=(its.fileno(), its_line.fileno()),
+        )
+    except OSError as error:
+        raise ConfigError(f"tensor_parallel_size: rank {rank} could not be started: {error}") from error
+    finally:
+        its.close()
+        its_line.close()
+    return _Process(rank, process, Channel(mine), my_line)

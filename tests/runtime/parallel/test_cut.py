@@ -1,0 +1,148 @@
+"""Parts of all ranks together are the whole, once; and what is said between them comes as it was sent."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+import phloem as ph
+from phloem.kernels import Grouped
+from phloem.runtime.device import find_device
+from phloem.runtime.models import ModelConfig
+from phloem.runtime.models.cut import Cut
+from phloem.runtime.models.part import Part, joined, taken
+from phloem.runtime.parallel.message import Channel, Message
+from phloem.runtime.parallel.process_group import check_backend, join
+from phloem.runtime.parallel.ranks import Ranks
+
+VALUES: dict[str, Any] = {
+    "architectures": ["Qwen2MoeForCausalLM"],
+    "vocab_size": 131,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 256,
+    "num_experts": 7,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 24,
+    "shared_expert_intermediate_size": 40,
+}
+
+
+def model_of(folder: Path, **changes: Any) -> ModelConfig:
+    (folder / "config.json").write_text(json.dumps({**VALUES, **changes}))
+    return ModelConfig.from_folder(folder)
+
+
+@pytest.mark.parametrize("size", [1, 2, 4, 8])
+def test_the_parts_of_all_ranks_are_the_whole_once(size: int, tmp_path: Path) -> None:
+    if size == 8:
+        with pytest.raises(ph.ConfigError, match="7 experts; take fewer ranks"):
+            Cut(model_of(tmp_path), Ranks(0, 8))
+        return
+    cuts = [Cut(model_of(tmp_path), Ranks(rank, size)) for rank in range(size)]
+    for name in ("vocab", "heads", "inner", "shared", "experts"):
+        parts = [getattr(cut, name) for cut in cuts]
+        whole = torch.arange(parts[0].size)
+        assert torch.equal(torch.cat([part.of(whole, 0) for part in parts]), whole)
+    for cut in cuts:
+        q, k, v = cut.qkv
+        assert (q.count, k.count, v.count) == (64 // size, 8 * max(1, 2 // size), 8 * max(1, 2 // size))
+        assert cut.config.qkv_size == q.count + k.count + v.count
+        assert cut.kv_heads.first == cut.heads.first * 2 // 8  # the heads that its queries meet
+
+
+@given(st.data())
+def test_what_is_taken_of_a_tensor_is_what_its_parts_name(data: st.DataObject) -> None:
+    sizes = data.draw(st.lists(st.integers(1, 6), min_size=1, max_size=3))
+    parts = []
+    for size in sizes:
+        begin = data.draw(st.integers(0, size - 1))
+        parts.append(Part(size, ((begin, data.draw(st.integers(begin + 1, size))),)))
+    part, tensor = joined(parts), torch.arange(sum(sizes) * 3).view(-1, 3)
+    sections = torch.split(tensor, sizes)
+    expected = torch.cat([rows[one.first : one.first + one.count] for rows, one in zip(sections, parts, strict=True)])
+    assert torch.equal(taken(tensor, [part, 3]), expected)
+    assert (part.size, part.count) == (sum(sizes), len(expected))
+
+
+@given(st.integers(1, 4), st.sampled_from([4, 8]), st.data())
+def test_columns_of_few_bits_are_those_of_the_wide_numbers(num_groups: int, size: int, data: st.DataObject) -> None:
+    generator = torch.Generator().manual_seed(num_groups)
+    numbers = torch.randint(-8, 8, (3, num_groups * size), generator=generator, dtype=torch.int8)
+    weight = Grouped("int4", numbers, torch.rand(3, num_groups, generator=generator))
+    begin = data.draw(st.integers(0, num_groups * size - 1))
+    end = data.draw(st.integers(begin + 1, num_groups * size))
+    found = weight.columns(begin, end)
+    assert torch.equal(found.widen(torch.float32), weight.widen(torch.float32)[:, begin:end])
+
+
+JSON = st.dictionaries(st.text(max_size=5), st.none() | st.integers(-9, 9) | st.text(max_size=5), max_size=3)
+ARRAYS = arrays.arrays(st.sampled_from([np.int64, np.int32, np.uint8]), arrays.array_shapes(min_side=0, max_side=4))
+
+
+@given(st.lists(st.tuples(JSON, st.dictionaries(st.text(max_size=5), ARRAYS, max_size=3)), min_size=1, max_size=3))
+def test_messages_come_as_they_were_sent(sent: list[tuple[dict[str, Any], dict[str, Any]]]) -> None:
+    mine, its = socket.socketpair()
+    with mine, its:
+        for values, found in sent:
+            Channel(mine).send(Message("step", values, found).packed())
+        channel = Channel(its)
+        for values, found in sent:
+            message = channel.receive(5.0)
+            assert (message.kind, message.values, list(message.arrays)) == ("step", values, list(found))
+            for name, array in found.items():
+                assert message.arrays[name].dtype == array.dtype
+                assert np.array_equal(message.arrays[name], array)
+        mine.close()
+        with pytest.raises(EOFError):
+            channel.receive(5.0)
+
+
+def test_sums_of_ranks_do_not_depend_on_other_rows(tmp_path: Path) -> None:
+    """Rows alone and together, of three ranks, which are threads: an all-reduce would fail this."""
+    found: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+
+    def run(rank: int) -> None:
+        ranks = Ranks(rank, 3, join(str(tmp_path / "meeting"), rank, 3, torch.device("cpu"), 20.0))
+        rows = torch.randn(8, 96, generator=torch.Generator().manual_seed(rank))
+        found[rank] = ranks.sum(rows.clone()), torch.cat([ranks.sum(row[None]) for row in rows])
+        assert torch.equal(ranks.share(rows.clone()), torch.randn(8, 96, generator=torch.Generator().manual_seed(0)))
+        assert float(ranks.hand_out(torch.arange(3.0)[:, None])) == rank
+        assert [len(part) for part in ranks.collect(rows)] == ([8] * 3 if rank == 0 else [])
+
+    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 3
+    for together, alone in found.values():
+        assert torch.equal(together, alone)
+        assert torch.equal(together, found[0][0])
+
+
+def test_more_ranks_than_gpus_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
+    assert find_device("cuda:1", 2) == torch.device("cuda", 1)
+    with pytest.raises(ph.ConfigError, match=r"tensor_parallel_size: 3 ranks need as many GPUs from cuda:1 on.*take 2"):
+        find_device("cuda:1", 3)
+
+
+def test_a_torch_without_a_way_between_processes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.distributed, "is_gloo_available", lambda: False)
+    with pytest.raises(ph.ConfigError, match=r"tensor_parallel_size: torch .* without gloo.*install a build"):
+        check_backend(torch.device("cpu"))
