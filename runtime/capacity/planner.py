@@ -21,6 +21,7 @@ from ..config import CPU_POOL_BYTES, KV_MEMORY_SHARE, MAX_BATCH_TOKENS, MAX_RUNN
 from ..models import ModelConfig
 from ..number_types import BYTES, KV_BITS, KV_SCALE_BYTES, KVNumberType, NumberType
 from .matrix_bytes import matrix_bytes
+from .rank_config import largest_part
 from .state_memory import num_states
 from .window_memory import KVSizes, most_blocks, room_for_windows, share_memory, widest_window
 
@@ -48,7 +49,9 @@ class CapacityPlan:
     """What fits where. Bytes are bytes; lengths are tokens.
 
     Attributes:
-        num_parameters, weight_bytes: of the model; a tied embedding counts once.
+        num_parameters: of the model; a tied embedding counts once.
+        num_ranks: devices that share it. Of more than one, what follows is of each: of the one that holds most.
+        weight_bytes: of the model.
         dtype: what the model computes in.
         kept_dtype: of the matrices that are neither published nor rounded in fewer bits.
         adapter_bytes: of the adapters loaded with it.
@@ -65,6 +68,7 @@ class CapacityPlan:
 
     architecture: str
     num_parameters: int
+    num_ranks: int
     weight_bytes: int
     dtype: NumberType
     kept_dtype: NumberType
@@ -101,8 +105,11 @@ def plan(
     context_lens: Sequence[int] | None = None,
     prefix_len: int = 2000,
     num_adapter_parameters: int = 0,
+    num_ranks: int = 1,
 ) -> CapacityPlan:
     """Plans for one device (`device_memory_bytes`) or for a KV pool of a given size (`pool_bytes`).
+
+    num_ranks: devices that share the model (`tensor_parallel_size`); all sizes are those of the rank that holds most.
 
     quantise: "int8" and "int4" count weights as the engine's setting of that name keeps them, with their scales. Types
     default to the checkpoint's, on a CPU to float32, where matrices published in bf16 stay in two bytes a number
@@ -112,8 +119,8 @@ def plan(
     they are counted in the type of the weights.
 
     Raises:
-        ConfigError: not exactly one of the two sizes, a size or length below 1, a length above the model's context, or
-            a KV type that does not fit.
+        ConfigError: not exactly one of the two sizes, a size or length below 1, a length above the model's context, a
+            KV type that does not fit, or a number of ranks that cannot share the model.
     """
     if (device_memory_bytes is None) == (pool_bytes is None):
         raise ConfigError("plan: give either device_memory_bytes or pool_bytes")
@@ -127,7 +134,9 @@ def plan(
         raise ConfigError(
             f"plan: a context of {max(context_lens):,} is more than the {longest:,} tokens of the model; lower it"
         )
-    num_norms, num_routers, num_others = count_parameters(config)
+    num_parameters = sum(count_parameters(config))
+    config, num_routers = largest_part(config, num_ranks), count_parameters(config)[1]
+    num_norms, _, _ = count_parameters(config)
     num_biases = count_outputs(config)[1]
     weight_dtype = weight_dtype or ("float32" if on_cpu else config.dtype)
     kv_dtype = kv_dtype or weight_dtype
@@ -166,7 +175,8 @@ def plan(
     room = share_memory(pool_bytes or 0, block_size * token_bytes - slot_bytes, slot_bytes, window, block_size)
     return CapacityPlan(
         architecture=config.architecture,
-        num_parameters=num_norms + num_routers + num_others,
+        num_parameters=num_parameters,
+        num_ranks=num_ranks,
         weight_bytes=weight_bytes,
         dtype=weight_dtype,
         kept_dtype=weight_dtype if quantise != "none" else held,
@@ -282,9 +292,10 @@ def layer_matrices(config: ModelConfig, index: int, num_experts: int) -> list[tu
 
 def table(capacity: CapacityPlan) -> str:
     """The plan as text for a terminal, one fact per line and one line per length."""
+    is_cut = capacity.num_ranks > 1
     facts = [
         ("model", f"{capacity.architecture}, {_parameters(capacity.num_parameters)} parameters"),
-        ("weights", _bytes(capacity.weight_bytes)),
+        ("weights", _bytes(capacity.weight_bytes) + (f" on each of {capacity.num_ranks} devices" * is_cut)),
         *([("adapters", _bytes(capacity.adapter_bytes))] if capacity.adapter_bytes else []),
         (
             "KV per token",

@@ -10,7 +10,8 @@ A roofline: a step takes as long as the slower of two things takes,
 Of a mixture a step reads the experts that its tokens choose between them: of E experts, k for each of n tokens, that is
 E (1 - (1 - k / E)^n) if tokens choose evenly. No device gives all of what its maker states; what is counted on is said
 beside the result (`BANDWIDTH_SHARE`, `OPERATIONS_SHARE`: what well-tuned kernels reach). Neither the time between
-steps nor the host's work is in it, nor what a prefix cache, drafts or forced text spare.
+steps nor the host's work is in it, nor what a prefix cache, drafts or forced text spare. Of several ranks each reads
+and computes its part; what they send each other (two sums a layer) is not in it either.
 
 Knows the configuration and the plan; no tensors, no device.
 """
@@ -130,7 +131,7 @@ def foretell(
         device.name,
         device.bandwidth,
         device.operations,
-        device.operations * OPERATIONS_SHARE / prompt,
+        device.operations * OPERATIONS_SHARE * capacity.num_ranks / prompt,
         tuple(_step(config, capacity, device, context_len, n) for n in num_requests),
     )
 
@@ -139,7 +140,7 @@ def _step(config: ModelConfig, capacity: CapacityPlan, device: DeviceNumbers, co
     num_bytes = weight_bytes_read(config, capacity, n)
     num_bytes += n * (_kv_bytes_read(config, capacity, context_len) + 2 * capacity.state_bytes)
     by_memory = num_bytes / (device.bandwidth * BANDWIDTH_SHARE)
-    by_operations = n * _operations(config, context_len) / (device.operations * OPERATIONS_SHARE)
+    by_operations = n * _operations(config, context_len) / capacity.num_ranks / (device.operations * OPERATIONS_SHARE)
     return StepSpeed(
         n, context_len, max(by_memory, by_operations), "memory" if by_memory >= by_operations else "operations"
     )

@@ -57,6 +57,14 @@ def plan(
         list[str] | None,
         option("--adapter", help="A LoRA adapter to be loaded too, NAME=FOLDER (repeatable).", env="ADAPTER"),
     ] = None,
+    num_ranks: Annotated[
+        int,
+        option(
+            "--tensor-parallel-size",
+            help="Devices that share the model; sizes are of each.",
+            env="TENSOR_PARALLEL_SIZE",
+        ),
+    ] = 1,
     prefix_len: Annotated[int, option("--prefix", help="Tokens of a prefix that requests share.", env="PREFIX")] = 2000,
     gpu: Annotated[
         str | None,
@@ -103,6 +111,7 @@ def plan(
         num_adapter_parameters=sum(
             count_parameters(folder, config) for folder in folders_by_name(adapter, "--adapter").values()
         ),
+        num_ranks=num_ranks,
     )
     foretold = None
     if numbers is not None and capacity.num_blocks:
@@ -114,7 +123,8 @@ def plan(
         kept = "" if capacity.kept_dtype == capacity.dtype else f", matrices published in {capacity.kept_dtype} kept so"
         kept = kept if quantise == "none" else f", matrices rounded to {quantise}"
         where = "CPU" if on_cpu else "GPU"
-        typer.echo(f"{'device':<14}one {where}, computing in {capacity.dtype}{kept}; a model is not cut over several")
+        where = f"one {where}" if num_ranks == 1 else f"each of {num_ranks} {where}s"
+        typer.echo(f"{'device':<14}{where}, computing in {capacity.dtype}{kept}")
         typer.echo(planner.table(capacity))
         if foretold is not None:
             typer.echo(f"\n{speed.table(foretold)}")

@@ -1,0 +1,29 @@
+"""What one of several ranks holds of a model, as the configuration of a smaller one, for counting."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...errors import ConfigError
+from ..config import MOST_RANKS
+from ..models import ModelConfig
+from ..models.cut import Cut
+from ..parallel.ranks import Ranks
+
+
+def largest_part(config: ModelConfig, num_ranks: int) -> ModelConfig:
+    """Of the rank that holds most: tokens and experts are not always even. Its vocabulary and its number of experts are
+    those that it holds, unlike in `Cut.config`, which a decoder computes by.
+
+    Raises:
+        ConfigError: so many ranks cannot share the model.
+    """
+    if num_ranks == 1:
+        return config
+    if not 1 < num_ranks <= MOST_RANKS:
+        raise ConfigError(f"tensor_parallel_size: {num_ranks} is out of range; it is 1 to {MOST_RANKS}")
+    cuts = [Cut(config, Ranks(rank, num_ranks)) for rank in range(num_ranks)]
+    found = replace(cuts[0].config, vocab_size=max(cut.vocab.count for cut in cuts))
+    if found.experts is None:
+        return found
+    return replace(found, experts=replace(found.experts, num_experts=max(cut.experts.count for cut in cuts)))

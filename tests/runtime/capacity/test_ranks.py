@@ -1,0 +1,68 @@
+"""What a plan for several ranks says each of them holds is what their parts of the model take, within 3 %."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from phloem.errors import ConfigError
+from phloem.runtime.capacity.planner import plan, table
+from phloem.runtime.capacity.speed import DEVICES, foretell
+from phloem.runtime.models import Decoder, ModelConfig
+from phloem.runtime.parallel.ranks import Ranks
+
+from ..models.decoder_cases import CASES
+from ..models.oracle import save_random_model
+from ..models.published import FORMATS, publish
+
+NUM_RANKS = 2
+LLAMA = {"vocab_size": 512, "hidden_size": 128, "intermediate_size": 256, "num_attention_heads": 4}
+LLAMA |= {"num_key_value_heads": 2, "head_dim": 32, "num_hidden_layers": 2}
+
+
+def most_bytes(folder: Path, dtype: torch.dtype) -> int:
+    """Of the ranks' weights, each loaded by itself."""
+    ranks = [Ranks(rank, NUM_RANKS, group=object()) for rank in range(NUM_RANKS)]
+    return max(Decoder.from_folder(folder, dtype=dtype, ranks=each).num_weight_bytes for each in ranks)
+
+
+@pytest.mark.parametrize(
+    "case", ["llama-gqa", "llama-mha-tied", "gemma3", "olmo2", "deepseek-v3", "gpt-oss", "qwen3-next", "granite-hybrid"]
+)
+def test_plain_weights(tmp_path: Path, case: str) -> None:
+    save_random_model(tmp_path, *CASES[case])
+    config = ModelConfig.from_folder(tmp_path)
+    found = plan(config, pool_bytes=1 << 20, weight_dtype="bfloat16", on_cpu=True, num_ranks=NUM_RANKS)
+    assert found.weight_bytes == pytest.approx(most_bytes(tmp_path, torch.bfloat16), rel=0.03)
+    alone = plan(config, pool_bytes=1 << 20, weight_dtype="bfloat16", on_cpu=True)
+    assert found.num_parameters == alone.num_parameters
+    assert found.weight_bytes < 0.75 * alone.weight_bytes
+    assert "on each of 2 devices" in table(found)
+
+
+@pytest.mark.parametrize("form", ["gptq", "awq", "packed", "fp8, blocks", "int8, channels"])
+def test_weights_in_few_bits(tmp_path: Path, form: str) -> None:
+    publish(tmp_path, FORMATS[form], "LlamaForCausalLM", LLAMA)
+    config = ModelConfig.from_folder(tmp_path)
+    found = plan(config, pool_bytes=1 << 20, weight_dtype="float32", on_cpu=True, num_ranks=NUM_RANKS)
+    assert found.weight_bytes == pytest.approx(most_bytes(tmp_path, torch.float32), rel=0.03)
+
+
+def test_ranks_share_keys_and_work(tmp_path: Path) -> None:
+    save_random_model(tmp_path, *CASES["llama-gqa"])
+    config = ModelConfig.from_folder(tmp_path)
+    one, two = (plan(config, pool_bytes=1 << 20, num_ranks=number) for number in (1, NUM_RANKS))
+    assert two.kv_bytes_per_token * NUM_RANKS == one.kv_bytes_per_token
+    assert two.num_blocks == one.num_blocks * NUM_RANKS
+    slow, fast = (foretell(config, each, DEVICES["h100"], context_len=64, num_requests=[1]) for each in (one, two))
+    assert fast.prompt_tokens_per_second == pytest.approx(NUM_RANKS * slow.prompt_tokens_per_second)
+    assert slow.steps[0].seconds / NUM_RANKS <= fast.steps[0].seconds < slow.steps[0].seconds
+
+
+@pytest.mark.parametrize("num_ranks", [0, -1, 3, 5000])
+def test_numbers_that_cannot_share_it_are_refused(tmp_path: Path, num_ranks: int) -> None:
+    save_random_model(tmp_path, *CASES["llama-gqa"])
+    with pytest.raises(ConfigError, match="tensor_parallel_size"):
+        plan(ModelConfig.from_folder(tmp_path), pool_bytes=1 << 20, num_ranks=num_ranks)
