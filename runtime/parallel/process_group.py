@@ -14,6 +14,7 @@ from ...errors import ConfigError
 from ..device import on_device
 
 MEETING_SECONDS = 30.0  # for ranks that are all there
+LEAST_NCCL_SECONDS = 600.0
 BACKENDS = {"cpu": "gloo", "cuda": "nccl"}
 
 
@@ -47,7 +48,8 @@ def join(path: str, rank: int, size: int, device: torch.device, timeout: float) 
         from torch.distributed import ProcessGroupNCCL
 
         options = ProcessGroupNCCL.Options()
-        options._timeout = limit
+        # its watchdog ends the whole process; ranks that hang are noticed by their lifelines before
+        options._timeout = max(limit, timedelta(seconds=LEAST_NCCL_SECONDS))
         with on_device(device):
             return ProcessGroupNCCL(store, rank, size, options)
     from torch.distributed import ProcessGroupGloo

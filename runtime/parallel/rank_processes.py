@@ -11,15 +11,14 @@
 Each is a new interpreter, which runs nothing of the caller's program. Both sides notice the other's end by the
 lifeline, which the system closes however a process ends: a rank whose rank 0 is gone exits at once, and rank 0 learns
 of a rank that is gone while it computes or waits. A rank that hangs is noticed when an operation, or a message, has
-waited for it for `timeout` seconds; then those that do not answer on their lifelines are named. Whatever is lost, all
-are ended.
+waited for it for `timeout` seconds, and those that do not answer on their lifelines are named; or when it has not
+answered there for so long, though nothing is computed. Whatever is lost, all are ended.
 
 Knows processes and messages; what messages mean is known to `execute`.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import selectors
@@ -32,16 +31,16 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from ... import __version__
 from ...errors import ConfigError, ModelError
-from .message import Array, Channel, Message
+from .message import Array, Message
 from .process_group import check_backend, join
 from .ranks import RankLost, Ranks
+from .started_process import CODE, RankProcess, start
 
 logger = logging.getLogger("phloem.ranks")
 
@@ -49,26 +48,7 @@ START_SECONDS = 300.0  # for a new interpreter to load torch; one that ends is n
 ANSWER_SECONDS = 2.0  # for a byte on the lifeline to come back
 END_SECONDS = 5.0  # for a process to end by itself
 LEFT = 3  # exit status of a rank that another one has left
-CODE = """import json, sys
-told = json.loads(sys.argv[1])
-sys.path[:] = told["path"]
-from phloem.runtime.execute.rank_process import main
-main(told)"""
 ERRORS = {"ConfigError": ConfigError, "ModelError": ModelError}
-
-
-@dataclass(eq=False, slots=True)
-class _Process:
-    """One other rank."""
-
-    rank: int
-    process: subprocess.Popen[bytes]
-    channel: Channel
-    lifeline: socket.socket
-    has_answered: bool = False
-
-    def __str__(self) -> str:
-        return f"rank {self.rank} (process {self.process.pid})"
 
 
 class RankProcesses:
@@ -113,10 +93,10 @@ class RankProcesses:
         self._group: Any = None
         self._watcher: threading.Thread | None = None
         self._answers = threading.Condition()
-        self._processes: list[_Process] = []
+        self._processes: list[RankProcess] = []
         try:
             for rank in range(1, size):
-                self._processes.append(_start(rank, size, device, code))
+                self._processes.append(start(rank, size, device, code))
             for process in self._processes:
                 self._check_version(process)
             self._watcher = threading.Thread(target=self._watch, name="phloem-ranks", daemon=True)
@@ -273,7 +253,7 @@ class RankProcesses:
                 process.process.kill()
         return self._lost
 
-    def _end_of(self, process: _Process) -> str:
+    def _end_of(self, process: RankProcess) -> str:
         """How a rank has ended, or what it says of its fault; "": it runs."""
         try:
             while process.channel.has_message(0.2):
@@ -300,19 +280,20 @@ class RankProcesses:
                 with suppress(OSError):
                     process.lifeline.send(b"?")
             self._answers.wait_for(lambda: all(one.has_answered for one in self._processes), ANSWER_SECONDS)
-            return [
-                f"{process} does not answer (it has kept the others waiting for {self._timeout:g} seconds)"
-                for process in self._processes
-                if not process.has_answered
-            ]
+            return [self._silence_of(process) for process in self._processes if not process.has_answered]
 
     def _watch(self) -> None:
         """On a thread of its own: takes answers, and notices ends."""
         with selectors.DefaultSelector() as selector:
             for process in self._processes:
+                process.answered_at = time.monotonic()
                 selector.register(process.lifeline, selectors.EVENT_READ, process)
+            pause, asked_at = self._timeout / 4, time.monotonic()
             while selector.get_map():
-                for key, _ in selector.select():
+                ready = selector.select(pause)
+                if time.monotonic() >= asked_at + pause:
+                    asked_at = self._ask(asked_at, pause)
+                for key, _ in ready:
                     process = key.data
                     try:
                         answer = process.lifeline.recv(16)
@@ -320,7 +301,7 @@ class RankProcesses:
                         answer = b""
                     if answer:
                         with self._answers:
-                            process.has_answered = True
+                            process.has_answered, process.answered_at = True, time.monotonic()
                             self._answers.notify_all()
                         continue
                     selector.unregister(process.lifeline)
@@ -330,7 +311,28 @@ class RankProcesses:
                         self.lose(EOFError("a rank has ended"))
                         self.on_lost()
 
-    def _check_version(self, process: _Process) -> None:
+    def _ask(self, asked_at: float, pause: float) -> float:
+        """Asks ranks that serve an engine for a sign of life, whether they compute or not; one that has given none for
+        `timeout` seconds is lost. Returns when that was."""
+        now = time.monotonic()
+        stood_still = now > asked_at + 2 * pause or not self.serves_engine  # this process, so that it has heard none
+        for process in self._processes:
+            if stood_still:
+                process.answered_at = now
+            with suppress(OSError):
+                process.lifeline.send(b"?")
+        silent = [process for process in self._processes if now > process.answered_at + self._timeout]
+        if silent and not self._is_closing:
+            with self._blaming:
+                if self._lost is None:
+                    self._lose("; ".join(map(self._silence_of, silent)))
+            self.on_lost()
+        return now
+
+    def _silence_of(self, process: RankProcess) -> str:
+        return f"{process} does not answer (it has kept the others waiting for {self._timeout:g} seconds)"
+
+    def _check_version(self, process: RankProcess) -> None:
         hello = self._receive(process)
         ours, theirs = [__version__, torch.__version__], hello.values.get("versions")
         if hello.kind == "fault":
@@ -341,7 +343,7 @@ class RankProcesses:
                 "is being installed"
             )
 
-    def _receive(self, process: _Process) -> Message:
+    def _receive(self, process: RankProcess) -> Message:
         """The next message of a rank, however long it takes, unless it ends."""
         deadline = time.monotonic() + START_SECONDS
         while True:
@@ -355,31 +357,3 @@ class RankProcesses:
                 raise self.lose(error) from error
             if time.monotonic() > deadline:
                 raise self.lose(TimeoutError(f"{process} says nothing"))
-
-
-def _start(rank: int, size: int, device: torch.device, code: str) -> _Process:
-    """Raises ConfigError: the system starts no process."""
-    mine, its = socket.socketpair()
-    my_line, its_line = socket.socketpair()
-    own = torch.device(device.type, device.index + rank) if device.type == "cuda" else device
-    told = {
-        "path": sys.path,
-        "rank": rank,
-        "size": size,
-        "device": str(own),
-        "channel": its.fileno(),
-        "lifeline": its_line.fileno(),
-    }
-    try:
-        process = subprocess.Popen(
-            [sys.executable, "-c", code, json.dumps(told)],
-            stdin=subprocess.DEVNULL,
-            stdout=2,
-            pass_fds=(its.fileno(), its_line.fileno()),
-        )
-    except OSError as error:
-        raise ConfigError(f"tensor_parallel_size: rank {rank} could not be started: {error}") from error
-    finally:
-        its.close()
-        its_line.close()
-    return _Process(rank, process, Channel(mine), my_line)

@@ -23,7 +23,8 @@ from phloem.runtime.config import EngineConfig
 from phloem.runtime.engine.engine import Engine
 from phloem.runtime.execute.loading import load
 from phloem.runtime.parallel.message import Message
-from phloem.runtime.parallel.rank_processes import CODE, RankProcesses
+from phloem.runtime.parallel.rank_processes import RankProcesses
+from phloem.runtime.parallel.started_process import CODE
 
 from ..fakes import expect_short_answers
 from ..models.decoder_cases import CASES
@@ -264,13 +265,13 @@ def test_ranks_that_cannot_begin_are_named(code: str, reason: str) -> None:
 
 
 def test_a_rank_that_hangs_ends_the_engine_and_leaves_nothing() -> None:
-    with ph.Engine("nano", device="cpu", tensor_parallel_size=2, rank_timeout_seconds=4.0) as engine:
+    with ph.Engine("nano", device="cpu", tensor_parallel_size=2, rank_timeout_seconds=6.0) as engine:
         assert engine.core.processes is not None
         (process_id,) = engine.core.processes.process_ids
         stream = engine.submit("Tarvin", ph.SamplingParams(max_tokens=4000, ignore_eos=True))
         next(iter(stream))
         os.kill(process_id, signal.SIGSTOP)
-        with pytest.raises(ph.EngineStopped, match=rf"rank 1 \(process {process_id}\) does not answer .* 4 seconds"):
+        with pytest.raises(ph.EngineStopped, match=rf"rank 1 \(process {process_id}\) does not answer .* 6 seconds"):
             for _ in stream:
                 pass
         with pytest.raises(ph.EngineStopped, match="does not answer"):
