@@ -42,6 +42,10 @@ export function TreeView({ api, about, announce }: ViewProps) {
     },
     [choose],
   );
+  const show = (shown: Form) => {
+    setForm(shown);
+    setWanted(null); // an icicle that comes back does not go there again
+  };
   const chosenId = layout ? idAt(layout, chosen) : -1;
   // said once for each node, not for each new tree
   useEffect(() => {
@@ -61,7 +65,7 @@ export function TreeView({ api, about, announce }: ViewProps) {
       <div class="tree-head">
         <h1>Prefix tree</h1>
         <p class="hint">{describeTree(layout.tree)}</p>
-        <Choice<Form> legend="Shown as" value={form} onChoose={setForm} options={FORMS} />
+        <Choice<Form> legend="Shown as" value={form} onChoose={show} options={FORMS} />
         <Choice<ColourBy> legend="Colour" value={colourBy} onChoose={setColourBy} options={COLOURS} />
       </div>
       {error && <Fault error={error} />}
