@@ -119,9 +119,9 @@ def test_answers_side_by_side_and_one_that_is_stopped(open_page: Opener) -> None
     page = open_page()
     set_field(page, "Settings", "Answers", "2")
     reply = send(page, "Hello")
-    assert reply.locator("article").count() == 2
+    assert reply.locator(".answers > *").count() == 2
     reply.get_by_label("Answer 2").check()
-    second = reply.locator("article").nth(1).locator(".answer").inner_text()
+    second = reply.locator(".answers > *").nth(1).locator(".answer").inner_text()
 
     set_field(page, "Settings", "Answers", "1")
     page.locator(".composer-bar").get_by_role("button", name="Format").click()
@@ -192,7 +192,7 @@ def test_tools_are_called_and_their_results_sent(open_page: Opener) -> None:
     assert asked[0]["tools"] == [
         {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
     ]
-    reply.get_by_label("Result").fill("rain")
+    reply.get_by_label("Result of weather").fill("rain")
     reply.get_by_role("button", name="Send the result").click()
     page.get_by_text("It rains.", exact=True).wait_for()
     said, result = asked[1]["messages"][1:]

@@ -7,22 +7,36 @@ import type { Inline } from "./markdown_inline.ts";
 import "./markdown.css";
 
 export function Markdown({ text }: { text: string }) {
-  return useMemo(() => <div class="markdown">{blocksOf(text).map(drawBlock)}</div>, [text]);
+  return useMemo(() => <div class="markdown">{drawBlocks(blocksOf(text))}</div>, [text]);
 }
 
-function drawBlock(block: Block, key: number): ComponentChildren {
-  switch (block.kind) {
-    case "paragraph":
-      return <p key={key}>{block.children.map(drawInline)}</p>;
-    case "heading": {
-      // the page has the first three levels
-      const Heading = `h${Math.min(6, block.level + 3)}` as "h4";
+/** Headings are ranked under the page's own, without gaps, whatever level a model begins with. */
+function drawBlocks(blocks: Block[]): ComponentChildren[] {
+  let rank = 1;
+  return blocks.map((block, key) => {
+    if (block.kind === "heading") {
+      rank = Math.min(block.level + 1, rank + 1, 6);
+      const Heading = `h${rank}` as "h2";
       return (
         <Heading key={key} class={`level-${block.level}`}>
           {block.children.map(drawInline)}
         </Heading>
       );
     }
+    return drawBlock(block, key);
+  });
+}
+
+function drawBlock(block: Block, key: number): ComponentChildren {
+  switch (block.kind) {
+    case "paragraph":
+      return <p key={key}>{block.children.map(drawInline)}</p>;
+    case "heading": // in a quote or a list
+      return (
+        <p key={key}>
+          <strong>{block.children.map(drawInline)}</strong>
+        </p>
+      );
     case "code":
       return (
         // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls can be reached by the keyboard

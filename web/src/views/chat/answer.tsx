@@ -85,14 +85,14 @@ export function Calls({ calls, onResults }: CallsProps) {
       }}
     >
       {calls.map((call, place) => (
-        <section key={call.id || place} class="card call" aria-label={`Call of ${call.name}`}>
+        <div key={call.id || place} class="card call">
           <p class="call-title">
             Call of <code>{call.name}</code>
           </p>
           <Formatted text={call.arguments} />
           {onResults && (
             <label class="call-result">
-              Result
+              Result of {call.name}
               <textarea
                 rows={2}
                 value={results[place] ?? ""}
@@ -104,7 +104,7 @@ export function Calls({ calls, onResults }: CallsProps) {
               />
             </label>
           )}
-        </section>
+        </div>
       ))}
       {onResults && (
         <button type="submit" class="primary">

@@ -26,7 +26,7 @@ export function ReplyTurn({ chats, reply, settings, isLast }: ReplyProps) {
   const isStreaming = reply.state === "streaming";
   const hasTokens = reply.answers.some(({ tokens }) => tokens.length > 0);
   return (
-    <section class="turn reply" aria-label="Answer" aria-busy={isStreaming}>
+    <article class="turn reply" aria-label="Answer" aria-busy={isStreaming}>
       <Answers chats={chats} reply={reply} settings={settings} isLast={isLast} />
       {reply.problem && <Fault error={reply.problem} onRetry={() => chats.retry(reply)} />}
       {reply.state === "stopped" && <p class="hint">Stopped.</p>}
@@ -72,7 +72,7 @@ export function ReplyTurn({ chats, reply, settings, isLast }: ReplyProps) {
           </button>
         )}
       </div>
-    </section>
+    </article>
   );
 }
 
@@ -85,7 +85,7 @@ function Answers({ chats, reply, settings, isLast }: ReplyProps) {
   return (
     <div class={isOne ? "answers" : "answers side-by-side"}>
       {reply.answers.map((answer, place) => (
-        <article key={`${place}`} class={isOne ? "one" : `card${place === reply.picked ? " is-picked" : ""}`}>
+        <div key={`${place}`} class={isOne ? "one" : `card${place === reply.picked ? " is-picked" : ""}`}>
           {!isOne && (
             <label class="pick">
               <input
@@ -99,7 +99,7 @@ function Answers({ chats, reply, settings, isLast }: ReplyProps) {
           )}
           <AnswerText answer={answer} reply={reply} settings={settings} label={`answer ${place + 1}`} />
           <Calls calls={answer.calls} onResults={results(answer)} />
-        </article>
+        </div>
       ))}
     </div>
   );
@@ -117,9 +117,9 @@ function Prompt({ reply, settings }: { reply: Reply; settings: TokenSettingsStor
   const cached = reply.usage?.prompt_tokens_details?.cached_tokens ?? 0;
   return (
     <div class={`prompt-tokens card ${colouring(shown)}`}>
-      <h3>
+      <h2>
         The prompt: {count(cached)} of {counted(reply.promptPieces.length, "token")} were cached
-      </h3>
+      </h2>
       <Tokens key={`${cached}`} label="Tokens of the prompt" tokens={ofPrompt(reply.promptPieces, cached)} />
     </div>
   );

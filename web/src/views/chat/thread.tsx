@@ -64,7 +64,7 @@ function UserTurnView({ chats, turn }: { chats: ChatStore; turn: UserTurn }) {
     return <EditForm chats={chats} turn={turn} onEnd={() => setIsEdited(false)} />;
   }
   return (
-    <section class="turn user" aria-label="Your message">
+    <article class="turn user" aria-label="Your message">
       <div class="bubble">
         <Documents documents={turn.documents} />
         {turn.text}
@@ -75,7 +75,7 @@ function UserTurnView({ chats, turn }: { chats: ChatStore; turn: UserTurn }) {
           Edit
         </button>
       </div>
-    </section>
+    </article>
   );
 }
 
@@ -128,7 +128,7 @@ function Documents({ documents }: { documents: TextDocument[] }) {
 
 function ToolsTurnView({ turn }: { turn: ToolsTurn }) {
   return (
-    <section class="turn tools" aria-label="Results of tools">
+    <article class="turn tools" aria-label="Results of tools">
       {turn.results.map(({ id, name, content }) => (
         <div key={id} class="card">
           <p class="call-title">
@@ -137,6 +137,6 @@ function ToolsTurnView({ turn }: { turn: ToolsTurn }) {
           <pre class="formatted">{content || "(nothing)"}</pre>
         </div>
       ))}
-    </section>
+    </article>
   );
 }
