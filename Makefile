@@ -1,11 +1,11 @@
-# Two commands on a fresh machine: `make demo` and `make test`. What they set up first, scripts/set_up.py says.
+# On a fresh machine: `make demo`, `make test`, `make docs`. What they set up first, scripts/set_up.py says.
 # TORCH=… chooses another torch (arguments of pip install), MODEL=… another model for the demo (a folder or a hub id).
 PYTHON ?= python3
 BIN := .venv/bin
 CORE := $(wildcard native/*.cpp native/*.h */core/*.cpp */core/*.h)
 export TORCH MODEL
 
-.PHONY: demo test check format wheels clean
+.PHONY: demo test docs check format wheels clean
 
 demo: .venv/core.stamp
 	@echo "Loading $(or $(MODEL),the bundled model) …"
@@ -14,6 +14,9 @@ demo: .venv/core.stamp
 test: .venv/test.stamp .venv/core.stamp
 	scripts/check
 	scripts/test
+
+docs: .venv/docs.stamp .venv/core.stamp
+	$(BIN)/python scripts/docs_site/build_site.py
 
 check: .venv/test.stamp .venv/core.stamp
 	scripts/check
@@ -31,6 +34,10 @@ wheels: .venv/run.stamp
 
 .venv/test.stamp: .venv/run.stamp
 	$(PYTHON) scripts/set_up.py test
+	touch $@
+
+.venv/docs.stamp: .venv/run.stamp
+	$(PYTHON) scripts/set_up.py docs
 	touch $@
 
 .venv/core.stamp: .venv/run.stamp $(CORE)

@@ -165,7 +165,7 @@ def page(cases: list[dict[str, Any]], engines: dict[str, Compile], versions: dic
         kind = next(kind for kind in ("schema", "regex", "grammar") if kind in case)
         spec = case[kind] if isinstance(case[kind], str) else json.dumps(case[kind], ensure_ascii=False)
         lines = [
-            f"### [{case['issue']}](https://github.com/{owner}/issues/{number}): {case['title']} ({case['state']})",
+            f"## [{case['issue']}](https://github.com/{owner}/issues/{number}): {case['title']} ({case['state']})",
             "",
         ]
         lines += ["```", spec, "```", ""]

@@ -7,7 +7,7 @@ by several threads. Cost: a mask that was seen before is a copy, some microsecon
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from copy import copy
 from typing import Any
 
@@ -16,13 +16,19 @@ import numpy.typing as npt
 
 from ..errors import ConfigError
 from ..fsm import Constraint
+from .arguments import number
 
 Bitmask = npt.NDArray[np.int32]
 
 
 def allocate_token_bitmask(batch_size: int, vocab_size: int) -> Bitmask:
-    """int32 `[batch_size, ceil(vocab_size / 32)]`, everything allowed."""
-    return np.full((batch_size, -(-vocab_size // 32)), -1, np.int32)
+    """int32 `[batch_size, ceil(vocab_size / 32)]`, everything allowed. ConfigError: no such sizes."""
+    rows = number("batch_size", batch_size, "a number of rows", 0)
+    num_words = -(-number("vocab_size", vocab_size, "a number of tokens", 1) // 32)
+    try:
+        return np.full((rows, num_words), -1, np.int32)
+    except ValueError:
+        raise ConfigError(f"batch_size, vocab_size: {rows} rows of {num_words} words are too many") from None
 
 
 class GrammarMatcher:
@@ -39,6 +45,8 @@ class GrammarMatcher:
     def __init__(self, constraint: Constraint, *, max_tokens: int | None = None) -> None:
         if not isinstance(constraint, Constraint):
             raise ConfigError(f"constraint: expected what Compiler makes, got {type(constraint).__name__}")
+        if max_tokens is not None:
+            max_tokens = number("max_tokens", max_tokens, "a number of tokens")
         if max_tokens is not None and not constraint.is_within(max_tokens):
             least = constraint.min_tokens()
             raise ConfigError(f"max_tokens: {max_tokens} is too little, the shortest text may need {least} tokens")
@@ -52,8 +60,12 @@ class GrammarMatcher:
         return self._cursor.num_consumed
 
     def accept_token(self, token_id: int) -> bool:
-        """Takes a token, an end token too; False, and nothing changes, if it is not allowed."""
-        return self._cursor.advance(token_id)
+        """Takes a token, an end token too; False, and nothing changes, if it is not allowed.
+
+        Raises:
+            ConfigError: it is no whole number.
+        """
+        return self._cursor.advance(token_id if type(token_id) is int else number("token_id", token_id, "a token's id"))
 
     def fill_next_token_bitmask(self, bitmask: Any, index: int = 0) -> bool:
         """Writes which tokens may come next into row `index` of an int32 array or tensor on the CPU.
@@ -61,9 +73,9 @@ class GrammarMatcher:
         Returns whether the row forbids anything, so that it has to be applied. Once terminated it forbids everything.
 
         Raises:
-            ConfigError: the memory has another type or shape.
+            ConfigError: the memory has another type or shape, cannot be written, or has no such row.
         """
-        rows = _rows_of(bitmask)
+        rows, index = _rows_of(bitmask), number("index", index, "the number of a row")
         if not -len(rows) <= index < len(rows):
             raise ConfigError(f"bitmask: {len(rows)} rows, and none with the index {index}")
         row = rows[index]
@@ -77,8 +89,11 @@ class GrammarMatcher:
         return not allows_all
 
     def rollback(self, num_tokens: int = 1) -> None:
-        """Takes back the last tokens. Raises ValueError: there are fewer."""
-        self._cursor.rollback(num_tokens)
+        """Takes back the last tokens. ConfigError: there are fewer, or it is no whole number."""
+        count = number("num_tokens", num_tokens, "how many tokens to take back", 0)
+        if count > self.num_tokens:
+            raise ConfigError(f"num_tokens: {count} cannot be taken back; {self.num_tokens} were accepted")
+        self._cursor.rollback(count)
 
     def find_jump_forward_string(self) -> str:
         """The text that must come next whatever is chosen, up to its last whole character; "" if there is none."""
@@ -114,16 +129,30 @@ class GrammarMatcher:
 
 
 def fill_bitmasks(matchers: Sequence[GrammarMatcher], bitmask: Any) -> None:
-    """Row i of `bitmask` from matcher i; see `GrammarMatcher.fill_next_token_bitmask`."""
+    """Row i of `bitmask` from matcher i; see `GrammarMatcher.fill_next_token_bitmask`.
+
+    Raises:
+        ConfigError: as that does; or something else is among the matchers. Then nothing is written.
+    """
     rows = _rows_of(bitmask)
-    for index, matcher in enumerate(matchers):
+    listed = list(matchers) if isinstance(matchers, Iterable) else [matchers]
+    if isinstance(matchers, GrammarMatcher) or not all(isinstance(one, GrammarMatcher) for one in listed):
+        raise ConfigError("matchers: give a list of GrammarMatcher, one for each row")
+    if len(listed) > len(rows):
+        raise ConfigError(f"bitmask: {len(rows)} rows, and none with the index {len(rows)}")
+    for index, matcher in enumerate(listed):
         matcher.fill_next_token_bitmask(rows, index)
 
 
 def _rows_of(bitmask: Any) -> Bitmask:
-    rows = bitmask.numpy() if hasattr(bitmask, "numpy") and not isinstance(bitmask, np.ndarray) else bitmask
+    try:
+        rows = bitmask.numpy() if hasattr(bitmask, "numpy") and not isinstance(bitmask, np.ndarray) else bitmask
+    except (TypeError, RuntimeError):  # a tensor elsewhere, sparse, or with a gradient
+        rows = None
     if not isinstance(rows, np.ndarray) or rows.dtype != np.int32 or rows.ndim != 2:
         raise ConfigError("bitmask: expected int32 [batch, words], as an array or as a tensor on the CPU")
+    if not rows.flags.writeable:
+        raise ConfigError("bitmask: it is read-only; give memory that can be written")
     return rows
 
 

@@ -24,6 +24,7 @@ from torch import Tensor
 
 from ..errors import ConfigError
 from ..fsm import Constraint, Cursor
+from .arguments import number
 
 
 class ConstraintProcessor:
@@ -48,8 +49,10 @@ class ConstraintProcessor:
         self._constraints = [constraints] if isinstance(constraints, Constraint) else _listed(constraints)
         if not self._constraints:
             raise ConfigError("constraints: an empty list; give one for all prompts, or one for each")
-        if max_new_tokens is not None and type(max_new_tokens) is not int:
-            raise ConfigError(f"max_new_tokens: expected an integer, got {max_new_tokens!r}")
+        if max_new_tokens is not None:
+            max_new_tokens = number("max_new_tokens", max_new_tokens, "a number of tokens")
+        if prompt_length is not None:
+            prompt_length = number("prompt_length", prompt_length, "a number of tokens", 0)
         for constraint in self._constraints:
             if not isinstance(constraint, Constraint):
                 found = type(constraint).__name__
@@ -67,6 +70,8 @@ class ConstraintProcessor:
 
         Rows of one prompt stand next to each other, as many for each. A row that has ended is left as it is.
         """
+        if np.ndim(input_ids) != 2 or np.ndim(scores) != 2 or len(input_ids) != len(scores):
+            raise ConfigError("input_ids, scores: give tensors [rows, length] and [rows, vocabulary], of as many rows")
         if self._prompt_length is None:
             self._prompt_length = input_ids.shape[1]
         written = input_ids[:, self._prompt_length :].cpu().numpy().astype(np.int64)

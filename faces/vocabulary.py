@@ -16,6 +16,9 @@ from ..errors import ConfigError, ModelError
 from ..fsm import Vocabulary as Tokens
 from ..runtime.tokenizer.sentencepiece_model import SentencePieceModel
 from ..runtime.tokenizer.tokenizer_json import TokenizerJson
+from .arguments import content_of, number
+
+MAX_SIZE = 1 << 24  # tokens of one model; the largest vocabularies have some 2**18
 
 
 class BackendTokenizer(Protocol):
@@ -99,7 +102,7 @@ class Vocabulary(Tokens):
     ) -> Vocabulary:
         """Of a `tokenizer.model`, or of a processor that has read one."""
         if isinstance(model, str | Path):
-            content, place = Path(model).read_bytes(), str(model)
+            content, place = content_of(model), str(model)
         else:
             _check(model, "serialized_model_proto", "a path, or a processor of sentencepiece")
             content, place = model.serialized_model_proto(), "the sentencepiece model"
@@ -128,8 +131,9 @@ class Vocabulary(Tokens):
         cls, path: str | Path, *, eos_ids: Collection[int] | None = None, size: int | None = None
     ) -> Vocabulary:
         """Of Mistral's `tekken.json`. Drafts need tiktoken, by which its tokens are made; masks do not."""
-        spec = json.loads(Path(path).read_text(encoding="utf-8"))
+        content = content_of(path)
         try:
+            spec = json.loads(content)
             config, entries = spec["config"], spec["vocab"]
             num_special, num_tokens = config["default_num_special_tokens"], config["default_vocab_size"]
             ranks = {base64.b64decode(entry["token_bytes"]): entry["rank"] for entry in entries}
@@ -151,6 +155,8 @@ class Vocabulary(Tokens):
         """Of a checkpoint folder, or a GGUF file: as phloem's own engine reads it."""
         from ..runtime.tokenizer.tokenizer import Tokenizer
 
+        if not isinstance(path, str | Path):
+            raise ConfigError(f"path: give the path of a folder or a GGUF file, not {type(path).__name__}")
         tokenizer = Tokenizer.from_folder(path)
         found, token_bytes = tokenizer.vocabulary(), map(tokenizer.token_bytes, range(tokenizer.vocab_size))
         ids = found.eos_ids if eos_ids is None else eos_ids
@@ -169,10 +175,13 @@ def _check(tokenizer: object, member: str, expected: str) -> None:
 
 
 def _padded(token_bytes: Sequence[bytes], size: int | None) -> Sequence[bytes]:
-    if size is None or size == len(token_bytes):
+    if size is None:
         return token_bytes
+    size = number("size", size, "a number of tokens")
     if size < len(token_bytes):
         raise ConfigError(f"size: {size} is less than the {len(token_bytes)} tokens of the tokenizer")
+    if size > MAX_SIZE:
+        raise ConfigError(f"size: {size} is more than any model's; at most {MAX_SIZE} tokens are taken")
     return [*token_bytes, *[b""] * (size - len(token_bytes))]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import index
 from typing import TypeVar, get_args
 
 from ..errors import ConfigError, ConstraintError
@@ -14,6 +15,16 @@ def check_type(name: str, value: object, wanted: type | tuple[type, ...], remedy
     is_wrong = isinstance(value, bool) and wanted is int
     if is_wrong or not isinstance(value, wanted):
         raise TypeError(f"{name}: give {remedy}, not {type(value).__name__}")
+
+
+def whole_number(name: str, value: object, what: str) -> int:
+    """The value as an int, also one of numpy's or torch's. TypeError: it is none; True and False are no numbers."""
+    try:
+        if not isinstance(value, bool):
+            return index(value)  # type: ignore[arg-type]
+    except TypeError:
+        pass
+    raise TypeError(f"{name}: give {what}, not {type(value).__name__}")
 
 
 def check_at_least(name: str, value: object, least: int, what: str) -> None:

@@ -21,7 +21,7 @@ import weakref
 from collections.abc import Callable
 
 from ..errors import ConstraintTooLarge
-from .arguments import check_type
+from .arguments import check_type, whole_number
 from .automaton.automaton import Automaton
 from .automaton.limits import UNUSED_AUTOMATON_BYTES
 from .cursor import Cursor
@@ -126,7 +126,7 @@ class Constraint:
 
     def is_within(self, max_tokens: int) -> bool:
         """Whether `max_tokens >= min_tokens()`, which is cheaper if there are many."""
-        return self.cursor().is_within(max_tokens)
+        return self.cursor().is_within(whole_number("max_tokens", max_tokens, "a number of tokens"))
 
     def accepts(self, text: bytes) -> bool:
         """Whether it is a whole text of the language."""

@@ -20,6 +20,7 @@ from typing import Self
 import numpy as np
 
 from ..errors import ConstraintTooLarge
+from .arguments import whole_number
 from .automaton.automaton import END
 from .automaton.limits import ENDLESS, LAST_WORK, TOO_MUCH_WORK, OutOfWork
 from .automaton_handover import EARLY, NEVER_HANDED_OVER, Renewable, hand_over_early, retry_in_renewed
@@ -255,13 +256,7 @@ class Cursor:
 
     @retry_in_renewed
     def guess_within(
-        self,
-        remaining: int,
-        limit: int,
-        chances: Sequence[float] = CERTAIN,
-        floor: float = 0.0,
-        *,
-        looks: bool = True,
+        self, remaining: int, limit: int, chances: Sequence[float] = CERTAIN, floor: float = 0.0, *, looks: bool = True
     ) -> Guess:
         """At most `limit` tokens that are likely to come next: what was taken here before, and forced text between.
 
@@ -305,6 +300,8 @@ class Cursor:
 
     def advance(self, token_id: int) -> bool:
         """Takes a token. False if it is not allowed; the cursor then has not moved."""
+        if type(token_id) is not int:
+            token_id = whole_number("token_id", token_id, "the id of a token")
         steps = self._steps
         after = steps.get(token_id)
         if after is None:
@@ -364,7 +361,8 @@ class Cursor:
         return target
 
     def rollback(self, num_tokens: int) -> None:
-        """Takes back the last `num_tokens` tokens (EOS counts as one). O(num_tokens)."""
+        """Takes back the last `num_tokens` tokens (EOS counts as one). O(num_tokens). ValueError: there are fewer."""
+        num_tokens = whole_number("num_tokens", num_tokens, "a number of tokens")
         if not 0 <= num_tokens <= len(self._trail):
             raise ValueError(f"cannot take back {num_tokens} of {len(self._trail)} tokens")
         if num_tokens:

@@ -61,16 +61,16 @@ def weight_of(value: object) -> int:
     total, seen, pending = 0, set[int](), [value]
     while pending:
         one = pending.pop()
-        if one is None or id(one) in seen or isinstance(one, type) or callable(one):
+        kind: Any = type(one)
+        slots = _slots(kind)
+        if slots is None or id(one) in seen:
             continue
         seen.add(id(one))
         total += OBJECT_BYTES
-        if isinstance(one, np.ndarray):
-            total += one.nbytes
-        elif isinstance(one, str | bytes):
-            total += len(one)
-        else:
-            parts = _parts(one)
+        if slots:
+            pending += [getattr(one, name, None) for name in slots]
+        elif kind in _COLLECTIONS:
+            parts: Collection[Any] = one if kind is not dict else (*one, *one.values())  # type: ignore[assignment, misc, attr-defined]
             while (kinds := set(map(type, parts))) == {tuple}:  # intervals: thousands, without a turn for each
                 total += OBJECT_BYTES * len(parts)
                 parts = list(itertools.chain.from_iterable(parts))
@@ -78,13 +78,23 @@ def weight_of(value: object) -> int:
                 total += OBJECT_BYTES * len(parts)
             else:
                 pending.extend(parts)
+        elif isinstance(one, np.ndarray):
+            total += one.nbytes
+        elif isinstance(one, str | bytes):
+            total += len(one)
     return total
 
 
-def _parts(one: object) -> Collection[Any]:
-    if isinstance(one, tuple | list | set | frozenset):
-        return one
-    if isinstance(one, dict):
-        return (*one, *one.values())
-    slots = (name for kind in type(one).__mro__ for name in getattr(kind, "__slots__", ()))
-    return [getattr(one, name, None) for name in (*slots, "__dict__")]
+_COLLECTIONS = (tuple, list, dict, set, frozenset)
+_PLAIN = (*_COLLECTIONS, np.ndarray, str, bytes, int, float)
+
+
+@functools.cache
+def _slots(kind: type) -> tuple[str, ...] | None:
+    """The attributes of such an object that lead on, none of plain ones; None: it is not counted."""
+    if kind in _PLAIN:
+        return ()
+    if kind is type(None) or issubclass(kind, type) or "__call__" in dir(kind):
+        return None
+    slots = (name for base in kind.__mro__ for name in getattr(base, "__slots__", ()))
+    return (*slots, "__dict__")

@@ -1,9 +1,9 @@
-"""Sets up `.venv` for this checkout: the body of `make demo` and `make test` before they run anything.
+"""Sets up `.venv` for this checkout: the body of `make demo`, `make test` and `make docs` before they run anything.
 
-    python3 scripts/set_up.py [test]        TORCH="torch==2.13.0" python3 scripts/set_up.py
+    python3 scripts/set_up.py [test | docs]        TORCH="torch==2.13.0" python3 scripts/set_up.py
 
-Steps: the virtual environment; torch; the C++ core; phloem as an editable install. With `test`, what tests need as
-well.
+Steps: the virtual environment; torch; the C++ core; phloem as an editable install. With `test` or `docs`, what tests or
+the documentation site need as well.
 
 torch is the large part, and the only one that depends on the machine: the CPU wheel (about 0.2 GB) where there is no
 NVIDIA GPU, the CUDA one (about 3 GB with NVIDIA's libraries) where there is. `TORCH` overrides that: arguments for
@@ -33,6 +33,7 @@ BIN = ROOT / ".venv" / "bin"
 TORCH_VERSION = "2.13.0"  # the one that phloem is tested with
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 ANSWER_SECONDS = 5
+EXTRAS = {"test": "tests need", "docs": "the documentation site needs"}
 PERIOD = 10  # seconds between two signs of life where no terminal shows the time
 COMPILERS = ("c++", "g++", "clang++")  # as setup.py looks for them
 
@@ -136,7 +137,9 @@ def pip(text: str, *arguments: str) -> None:
 
 
 def main() -> None:
-    for_tests = "test" in sys.argv[1:]
+    extra = sys.argv[1] if sys.argv[1:] else None
+    if extra not in (None, *EXTRAS):
+        sys.exit(f"set-up: {extra} is not one of: {', '.join(EXTRAS)}")
     if not (BIN / "python").exists():
         step("virtual environment .venv", sys.executable, "-m", "venv", str(ROOT / ".venv"))
     has_torch = installed("torch")
@@ -156,9 +159,8 @@ def main() -> None:
     if subprocess.run([BIN / "python", "setup.py", "-q", "build_ext", "--inplace"], cwd=ROOT, check=False).returncode:
         sys.exit("set-up: failed: the C++ core does not compile")
     # not isolated: it finds what was compiled
-    extra = "[test]" if for_tests else ""
-    what = "phloem with what it needs, and what tests need" if for_tests else "phloem with what it needs"
-    pip(what, "--no-build-isolation", "--editable", f".{extra}")
+    what = "phloem with what it needs" + (f", and what {EXTRAS[extra]}" if extra else "")
+    pip(what, "--no-build-isolation", "--editable", f".[{extra}]" if extra else ".")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The pages under docs/: their links lead somewhere, and their pictures are what is drawn today."""
+"""The pages under docs/: their links and anchors lead somewhere, and their pictures are what is drawn today."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from phloem.fsm.look import lines
 from phloem.runtime.explain import explain
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "CONTRIBUTING.md", ROOT / "bench" / "README.md"]
+PAGES = [
+    *sorted((ROOT / "docs").rglob("*.md")),
+    *(ROOT / name for name in ("CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "bench/README.md")),
+]
 
 
 def _script() -> ModuleType:
@@ -36,7 +39,7 @@ def test_pictures_are_what_is_drawn_today(name: str) -> None:
 def test_all_pictures_are_shown_and_no_others_lie_around() -> None:
     page = (ROOT / "docs" / "structured-generation.md").read_text(encoding="utf-8")
     shown = set(re.findall(r"\]\(images/([^)]+)\)", page))
-    assert shown == set(DRAW.PICTURES) == {path.name for path in DRAW.IMAGES.iterdir()} - {"figures.svg"}  # README's
+    assert shown == set(DRAW.PICTURES) == {path.name for path in DRAW.IMAGES.iterdir()}
 
 
 def test_the_example_of_a_text_is_what_is_printed() -> None:
@@ -47,10 +50,22 @@ def test_the_example_of_a_text_is_what_is_printed() -> None:
     assert example.strip("\n") in "\n".join(lines(found))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
-def test_links_lead_somewhere(page: Path) -> None:
-    links = re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8"))
-    assert all((page.parent / link).exists() for link in links if not link.startswith(("http", "mailto")))
+def _anchors(page: Path) -> set[str]:
+    """The places of a page that links may name, as GitHub and the site make them of headings."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    plain = [re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading) for heading in headings]
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in plain}
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "README.md"], ids=lambda path: path.name)
+def test_links_and_anchors_lead_somewhere(page: Path) -> None:
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    for link, anchor in re.findall(r"\]\(([^)#\s]*)#?([^)\s]*)\)", text):
+        if not re.match(r"https?:", link):
+            target = page.parent / link if link else page
+            assert target.exists(), link
+            assert not anchor or anchor in _anchors(target), f"{link}#{anchor}"
 
 
 @pytest.mark.parametrize("page", [*PAGES, ROOT / "README.md"], ids=lambda path: path.name)

@@ -39,13 +39,17 @@ def test_a_command_that_computes_nothing_loads_no_engine() -> None:
     commands = [
         ["--help"],
         ["--version"],
-        *[[name, "--help"] for name in ("serve", "chat", "generate", "extract", "bench", "plan", "inspect", "doctor")],
+        *[
+            [name, "--help"]
+            for name in ("serve", "chat", "generate", "extract", "bench", "plan", "inspect", "top", "doctor")
+        ],
         ["plan", "nano"],
         ["plan", "nano", "--memory", "24GiB", "--dtype", "bfloat16", "--kv-dtype", "fp8", "--json"],
         ["plan", "nano", "--device", "cpu", "--quantise", "int4"],
         ["inspect", "nano"],
     ]
     engine = {"torch", "triton", "transformers", "phloem.kernels", "phloem.fsm", "phloem.radix"}
+    engine |= {"rich", "prompt_toolkit"}
     assert _loaded(commands, engine) == {}
 
 
@@ -81,6 +85,7 @@ def test_a_plain_generation_loads_nothing_that_only_constraints_chats_or_servers
             "prometheus_client",
             "email_validator",
             "rich",
+            "prompt_toolkit",
             "jsonschema_specifications",
             "zmq",
             "msgpack",
@@ -98,6 +103,15 @@ def test_an_import_brings_what_it_needs_only(module: str) -> None:
     code = "import importlib, json, sys; importlib.import_module(sys.argv[1]); print(json.dumps(sorted(sys.modules)))"
     done = _run(code, module)
     assert done.returncode == 0, done.stderr
-    unneeded = {"torch", "pydantic", "jinja2", "rich", "urllib.request", "asyncio", "phloem.fsm.json_schema"}
+    unneeded = {
+        "torch",
+        "pydantic",
+        "jinja2",
+        "rich",
+        "prompt_toolkit",
+        "urllib.request",
+        "asyncio",
+        "phloem.fsm.json_schema",
+    }
     unneeded |= {"phloem.fsm.grammars.ebnf", "phloem.fsm.grammars.lark", "phloem.kernels", "phloem.radix"}
     assert not unneeded & {*json.loads(done.stdout)}

@@ -24,6 +24,6 @@ def test_phloem_is_right(case: dict[str, object]) -> None:
 def test_the_page_is_of_these_cases() -> None:
     page = (ROOT / "docs" / "issues-elsewhere.md").read_text(encoding="utf-8")
     own = SCRIPT["page"](CASES, {"phloem": COMPILE}, {"phloem": "0.1.0"})
-    rows = [line for line in own.splitlines() if line.startswith(("###", "- **phloem**", "| phloem", "{"))]
-    assert rows == [line for line in page.splitlines() if line.startswith(("###", "- **phloem**", "| phloem", "{"))]
-    assert len(re.findall("^### ", page, re.MULTILINE)) == len(CASES) >= 20
+    rows = [line for line in own.splitlines() if line.startswith(("## [", "- **phloem**", "| phloem", "{"))]
+    assert rows == [line for line in page.splitlines() if line.startswith(("## [", "- **phloem**", "| phloem", "{"))]
+    assert len(re.findall(r"^## \[", page, re.MULTILINE)) == len(CASES) >= 20

@@ -1,10 +1,7 @@
-"""The README's Python blocks run, in order, as a newcomer would type them; its links lead somewhere."""
+"""The README's Python blocks run, in order, as a newcomer would type them."""
 
 from __future__ import annotations
 
-import importlib.util
-import re
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,15 +10,17 @@ import torch
 import phloem as ph
 from phloem.runtime.models import resolve_model
 
+from .page_blocks import blocks, run_python
+
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_the_python_blocks_run() -> None:
-    blocks = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    assert len(blocks) == 3
+    python = [block for block in blocks(ROOT / "README.md") if block.language == "python"]
+    assert len(python) == 3
     names: dict[str, object] = {"__name__": "readme", **_in_transformers()}
-    exec(compile("\n".join(blocks), str(ROOT / "README.md"), "exec", dont_inherit=True), names)
+    assert not any(run_python(block, ROOT / "README.md", names) for block in python)
     engine = names["engine"]
     assert isinstance(engine, ph.Engine)
     person = names["answer"].parsed  # type: ignore[attr-defined]
@@ -49,21 +48,3 @@ def _in_transformers() -> dict[str, object]:
         "tokenizer": tokenizer,
         "inputs": {"input_ids": ids, "attention_mask": torch.ones_like(ids)},
     }
-
-
-def test_the_links_lead_somewhere() -> None:
-    links = re.findall(r"\]\(([^)]+)\)", README)
-    assert links
-    assert all((ROOT / link).exists() for link in links if not link.startswith("http"))
-
-
-def test_the_plot_is_that_of_the_table() -> None:
-    """If the table was changed: python scripts/draw_figures.py, and look at what has become of it."""
-    spec = importlib.util.spec_from_file_location("draw_figures", ROOT / "scripts" / "draw_figures.py")
-    assert spec is not None and spec.loader is not None
-    script = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = script  # dataclasses look their module up
-    spec.loader.exec_module(script)
-    rows = script.figures(README)
-    assert len(rows) == 6
-    assert script.PICTURE.read_text(encoding="utf-8") == script.draw(rows)

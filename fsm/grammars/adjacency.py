@@ -1,85 +1,98 @@
 """Which terminals may stand first in an expression, and which may stand next to one another.
 
-The usual FIRST, LAST and FOLLOW sets, over expressions with repetition. Knows names only: a name that is not a rule is
-a terminal. None of the terminals matches the empty text.
+The usual FIRST, LAST and FOLLOW sets, over expressions with repetition. A set is an integer with a bit for each
+terminal. Knows names only: a name that is not a rule is a terminal. None of the terminals matches the empty text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping, MutableMapping
 
-from ..compile_time import CompileTime
+from ..compile_time import FEW, CompileTime
 from ..network.expression import Alternation, Expression, Repeat, Rule, Sequence
-from ..network.walks import is_nullable, least_fixed_point, nullable_rules
+from ..network.walks import least_fixed_point
 
-Names = frozenset[str]
-NO_NAMES: Names = frozenset()
+Edges = tuple[bool, int, int]
+"""Of an expression: whether it may write nothing, the terminals that may stand first in its texts, and last."""
+_NOTHING: Edges = (False, 0, 0)
+_EMPTY: Edges = (True, 0, 0)
 
 
 class Adjacency:
-    """Sets of one grammar.
-
-    Attributes:
-        followers: for every terminal, those that may stand directly after it.
-    """
+    """Sets of one grammar."""
 
     def __init__(self, rules: Mapping[str, Expression], compile_time: CompileTime) -> None:
-        self._rules = rules
         self._time = compile_time
-        self._nullable = nullable_rules(rules, compile_time)
-        edge = self._edge
-        self._first = least_fixed_point(rules, NO_NAMES, lambda *known: edge(*known, is_last=False), compile_time)
-        self._last = least_fixed_point(rules, NO_NAMES, lambda *known: edge(*known, is_last=True), compile_time)
-        self.followers: dict[str, set[str]] = {}
+        self._numbers: dict[str, int] = {}  # of the terminals
+        self._names: dict[int, tuple[str, ...]] = {}
+        pairs: dict[int, int] = {}
+        self._edges = least_fixed_point(rules, _NOTHING, lambda body, known: self._found(body, known, {}), compile_time)
         for name, body in rules.items():
-            self._note_pairs(name, body)
+            compile_time.check("", f"grammar, rule {name}")
+            self._found(body, self._edges, pairs)
+        self._followers = [0] * len(self._numbers)
+        for before, after in compile_time.over(pairs.items(), name="grammar, its rules"):
+            for number in _numbers_in(before):
+                self._followers[number] |= after
 
-    def is_nullable(self, expression: Expression) -> bool:
-        """Whether the expression may write nothing."""
-        if isinstance(expression, Rule):
-            return self._nullable.get(expression.name, False)
-        return is_nullable(expression, self._nullable)
-
-    def first(self, expression: Expression) -> Names:
-        """The terminals that a text of the expression may begin with."""
-        return self._edge(expression, self._first, is_last=False)
-
-    def _edge(self, expression: Expression, known: Mapping[str, Names], *, is_last: bool) -> Names:
-        if isinstance(expression, Rule):
-            return known[expression.name] if expression.name in self._rules else frozenset((expression.name,))
-        if isinstance(expression, Repeat):
-            return NO_NAMES if expression.maximum == 0 else self._edge(expression.item, known, is_last=is_last)
-        if isinstance(expression, Alternation):
-            return NO_NAMES.union(*(self._edge(option, known, is_last=is_last) for option in expression.options))
-        found = NO_NAMES
-        if isinstance(expression, Sequence):
-            for part in reversed(expression.parts) if is_last else expression.parts:
-                found |= self._edge(part, known, is_last=is_last)
-                if not self.is_nullable(part):
-                    break
+    def edges(self, name: str) -> Edges:
+        """Those of a rule or a terminal."""
+        found = self._edges.get(name)
+        if found is None:
+            bit = 1 << self._numbers[name]
+            found = False, bit, bit
         return found
 
-    def _note_pairs(self, name: str, body: Expression) -> None:
-        pending = [body]
-        while pending:
-            expression = pending.pop()
-            if isinstance(expression, Repeat):
-                pending.append(expression.item)
-                if expression.maximum is None or expression.maximum > 1:
-                    self._note(name, self._last_of(expression.item), self.first(expression.item))
-            elif isinstance(expression, Alternation):
-                pending.extend(expression.options)
-            elif isinstance(expression, Sequence):
-                pending.extend(expression.parts)
-                before: Names = NO_NAMES
-                for part in expression.parts:
-                    self._note(name, before, self.first(part))
-                    before = self._last_of(part) | (before if self.is_nullable(part) else NO_NAMES)
+    def followers(self, terminal: str) -> tuple[str, ...]:
+        """The terminals that may stand directly after one."""
+        return self.names(self._followers[self._numbers[terminal]])
 
-    def _last_of(self, expression: Expression) -> Names:
-        return self._edge(expression, self._last, is_last=True)
+    def names(self, terminals: int) -> tuple[str, ...]:
+        """The names of a set of terminals."""
+        found = self._names.get(terminals)
+        if found is None:
+            names = list(self._numbers)
+            found = self._names[terminals] = tuple([names[number] for number in _numbers_in(terminals)])
+        return found
 
-    def _note(self, name: str, before: Collection[str], after: Collection[str]) -> None:
-        for terminal in before:
-            self._time.check("", f"grammar, rule {name}")
-            self.followers.setdefault(terminal, set()).update(after)
+    def _found(self, expression: Expression, known: Mapping[str, Edges], pairs: MutableMapping[int, int]) -> Edges:
+        """The edges of an expression; adds to `pairs` what may follow in it upon what."""
+        if isinstance(expression, Rule):
+            rule = known.get(expression.name)
+            if rule is not None:
+                return rule
+            bit = 1 << self._numbers.setdefault(expression.name, len(self._numbers))
+            return False, bit, bit
+        if isinstance(expression, Sequence):
+            is_nullable, first, last = _EMPTY
+            for part in self._over(expression.parts):
+                may_be_empty, part_first, part_last = self._found(part, known, pairs)
+                if last:
+                    pairs[last] = pairs.get(last, 0) | part_first
+                if is_nullable:
+                    first |= part_first
+                    is_nullable = may_be_empty
+                last = part_last | last if may_be_empty else part_last
+            return is_nullable, first, last
+        if isinstance(expression, Alternation):
+            is_nullable, first, last = _NOTHING
+            for option in self._over(expression.options):
+                may_be_empty, option_first, option_last = self._found(option, known, pairs)
+                is_nullable, first, last = is_nullable or may_be_empty, first | option_first, last | option_last
+            return is_nullable, first, last
+        assert isinstance(expression, Repeat)
+        is_nullable, first, last = self._found(expression.item, known, pairs)
+        if expression.maximum == 0:
+            return _EMPTY
+        if last and (expression.maximum is None or expression.maximum > 1):
+            pairs[last] = pairs.get(last, 0) | first
+        return is_nullable or expression.minimum == 0, first, last
+
+    def _over(self, parts: tuple[Expression, ...]) -> tuple[Expression, ...]:
+        if len(parts) > FEW:
+            self._time.check("", "grammar, its rules")
+        return parts
+
+
+def _numbers_in(terminals: int) -> list[int]:
+    return [number for number, bit in enumerate(reversed(bin(terminals))) if bit == "1"]

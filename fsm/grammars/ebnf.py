@@ -11,16 +11,17 @@ Escapes in literals and classes: ``\\n \\r \\t \\a \\b \\f \\v \\0 \\e \\xHH \\u
 before punctuation. `.` is any character. A rule goes on until the next ``name ::=``, so alternatives may stand on lines
 of their own. Rules may begin with themselves, directly or indirectly (`left_recursion`). The parser does not recurse.
 
-Refused: llama.cpp's token matches (``<think>``, ``<[1000]>``) and XGrammar's look-ahead ``(= …)`` and `TagDispatch`;
-structural tags serve their purpose.
+Of XGrammar's: a look-ahead ``(= …)`` at the end of a rule, which must be implied by the grammar (`look_ahead`), and
+`TagDispatch`, free text with tags in it (`tag_dispatch`). Refused: its other macros, since structural tags serve their
+purpose, and llama.cpp's token matches (``<think>``, ``<[1000]>``).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from ...errors import InvalidGrammar
+from ...errors import ConstraintTooLarge, InvalidGrammar
 from ..compile_time import CompileTime
 from ..network.expression import Expression, Grammar, Literal, Repeat, Rule
 from ..regex.nfa import ANY
@@ -28,6 +29,7 @@ from ..regex.regex_tree import CharSet, Node
 from ..text.alphabet import complement, normalised
 from ..text.language import Language
 from ..text.unicode_sets import Intervals
+from . import tag_dispatch
 from .character_class import character_class
 from .factoring import factored
 from .fusing import fused
@@ -36,15 +38,17 @@ from .left_recursion import with_filled_turns, without_left_recursion
 from .place import grammar_error
 
 START = "root"
+AHEAD = "look-ahead"
 MAX_NESTING = 64
 MAX_REPEAT = 100_000
-MACROS = ("TagDispatch", "TokenTagDispatch", "Token", "ExcludeToken", "EOS")
+MACROS = ("TokenTagDispatch", "Token", "ExcludeToken", "EOS")
 TOKEN = re.compile(
     r"""(?P<space>[ \t\r\n]+|\#[^\n]*)
       | (?P<define>\w[\w.-]*[ \t\r\n]*::=)
       | (?P<name>\w[\w.-]*)
       | (?P<text>"(?:[^"\\\n]++|\\[^\n])*+")
       | (?P<set>\[\^?\]?(?:[^\]\\\n]++|\\[^\n])*+\])
+      | (?P<ahead>\([ \t]*=)
       | (?P<count>\{[ ]*(?:\d+[ ]*(?:,[ ]*\d*[ ]*)?|,[ ]*\d+[ ]*)\})
       | (?P<mark>[()|*+?.])""",
     re.VERBOSE,
@@ -58,7 +62,7 @@ MISTAKES = {
     "/": "a regular expression cannot stand here; write a class, or use the Lark notation",
     "'": 'literals are written in double quotes, "like this"',
     "{": "a repetition is {2}, {2,}, {,5} or {2,5}, after what it repeats",
-    "=": "a rule is defined by `name ::= …`, and look-aheads `(= …)` cannot be enforced",
+    "=": "a rule is defined by `name ::= …`",
 }
 ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))")
 
@@ -79,6 +83,9 @@ class _Reader:
         self.text = text
         self.time = compile_time
         self.references: dict[str, int] = {}
+        self.dispatched: dict[str, Expression] = {}  # rules of macros
+        self.ahead: tuple[Expression, int] | None = None  # one that has just been read
+        self.aheads: dict[str, tuple[Expression, int]] = {}  # by the name of the rule that ends with it
         self.patterns: dict[Language, Node] = {}
 
     def error(self, message: str, offset: int) -> InvalidGrammar:
@@ -97,8 +104,13 @@ class _Reader:
                 name, groups = token.text[:-3].rstrip(), [Group(token.offset)]
                 if name in rules:
                     raise self.error(f"the rule {name!r} is defined twice", token.offset)
+            elif name in self.aheads:
+                raise self.error("a look-ahead stands at the end of a rule, and once", token.offset)
             else:
                 self._read(token, groups)
+                if self.ahead is not None:
+                    self.aheads[name] = self.ahead
+                    self.ahead = None
         if not name:
             raise self.error("there is no rule; write `root ::= …`", 0)
         rules[name] = self._close_rule(groups)
@@ -108,8 +120,23 @@ class _Reader:
         for reference, offset in self.references.items():
             if reference not in rules:
                 raise self.error(f"the rule {reference!r} is not defined; {self._remedy(reference, offset)}", offset)
+        rules.update(self.dispatched)
+        self._check_look_aheads(rules)
         rules = with_filled_turns(fused(rules, self.patterns, self.time), self.time)  # fewer ways to read a text
         return Grammar(factored(without_left_recursion(rules, self.time), self.time), START)
+
+    def _check_look_aheads(self, rules: Mapping[str, Expression]) -> None:
+        if not self.aheads:
+            return
+        from .look_ahead import instead  # few grammars have any
+
+        aheads = {name: ahead for name, (ahead, _) in self.aheads.items()}
+        for name, text in instead(rules, aheads, START, self.time).items():
+            shown = "it is not known what may follow" if text is None else "the text may end there, or go on otherwise"
+            if text:
+                shown = f"{text.decode(errors='replace')!r} may follow"
+            message = f"the look-ahead of {name!r} is not what always follows it: {shown}; leave it out, or correct it"
+            raise self.error(message, self.aheads[name][1])
 
     def _remedy(self, reference: str, offset: int) -> str:
         if reference in MACROS:
@@ -121,6 +148,12 @@ class _Reader:
     def _tokens(self) -> Iterator[Token]:
         text, offset = self.text, 0
         while offset < len(text):
+            macro = tag_dispatch.BEGIN.match(text, offset)
+            if macro is not None:
+                read = tag_dispatch.read(text, macro.end(), self.error)
+                yield Token("macro", self._dispatch(read, offset), offset)
+                offset = read.end
+                continue
             match = TOKEN.match(text, offset)
             if match is None or match.lastgroup is None:
                 what = MISTAKES.get(text[offset], f"{text[offset]!r} is not expected here")
@@ -131,6 +164,28 @@ class _Reader:
                 self.time.check("", "grammar, its text")
             offset = match.end()
 
+    def _dispatch(self, read: tag_dispatch.TagDispatch, offset: int) -> str:
+        """Makes the rule of a macro; returns its name."""
+        name = f"{tag_dispatch.NAME} {offset}"
+
+        def text(token: Token) -> str:
+            return "".join(character for character, _ in self._characters(token, 1))
+
+        tags = [(text(tag), rule.text) for tag, rule in read.tags]
+        excludes = tuple(map(text, read.excludes))
+        inside = tag_dispatch.contained([tag for tag, _ in tags], excludes, self.time)
+        if inside is not None:
+            raise self.error(f"{inside[0]!r} stands in {inside[1]!r}, so which of both counts is not certain", offset)
+        for _, rule in read.tags:
+            self.references.setdefault(rule.text, rule.offset)
+        again = Rule(name) if read.loops else None
+        try:
+            self.dispatched[name] = tag_dispatch.written(tags, excludes, again)
+        except ConstraintTooLarge as error:
+            place = grammar_error(str(error), self.text, offset)
+            raise ConstraintTooLarge(str(place), pointer=place.pointer, param="grammar") from error
+        return name
+
     def _read(self, token: Token, groups: list[Group]) -> None:
         """Adds one token to the innermost group."""
         group, offset = groups[-1], token.offset
@@ -139,6 +194,10 @@ class _Reader:
                 raise self.error(f"{token.text!r} has nothing to repeat; put what it repeats in parentheses", offset)
             group.parts[-1] = Repeat(group.parts[-1], *self._bounds(token))
             group.repeatable = False
+        elif token.kind == "ahead":
+            if len(groups) > 1 or not (group.parts or group.options):
+                raise self.error("a look-ahead stands at the end of a rule, after all else", offset)
+            groups.append(Group(offset, AHEAD))
         elif token.text == "(":
             if len(groups) > MAX_NESTING:
                 raise self.error(f"parentheses are nested more than {MAX_NESTING} deep; name the inner ones", offset)
@@ -147,6 +206,9 @@ class _Reader:
             if len(groups) == 1:
                 raise self.error("this parenthesis was not opened", offset)
             closed = groups.pop().expression()
+            if group.closes_with == AHEAD:
+                self.ahead = closed, group.offset
+                return
             groups[-1].parts.append(closed)
             groups[-1].repeatable = True
         elif token.text == "|":
@@ -158,6 +220,8 @@ class _Reader:
     def _atom(self, token: Token) -> Expression:
         if token.kind == "name":
             self.references.setdefault(token.text, token.offset)
+            return Rule(token.text)
+        if token.kind == "macro":
             return Rule(token.text)
         if token.kind == "text":
             if "\\" not in token.text:

@@ -34,6 +34,8 @@ class _Factoring:
     def __init__(self, compile_time: CompileTime) -> None:
         self.time = compile_time
         self.known: dict[int, tuple[Expression, Expression]] = {}  # by identity, which the first of them keeps
+        self.numbers: dict[Expression, int] = {}  # of parts that options begin with; equal ones have the same
+        self.number_of: dict[int, tuple[Expression, int]] = {}  # by identity
 
     def factored(self, expression: Expression) -> Expression:
         if not isinstance(expression, (Sequence, Repeat, Alternation)):
@@ -54,11 +56,18 @@ class _Factoring:
         return self.either([_parts(option) for option in expression.options])
 
     def either(self, options: list[Parts]) -> Expression:
-        groups: dict[Parts, list[Parts]] = {}
+        groups: dict[int, list[Parts]] = {}
         for option in options:
-            groups.setdefault(option[:1], []).append(option)
+            groups.setdefault(self.number(option[0]) if option else -1, []).append(option)
         found = [self.joined(group) for group in groups.values()]
         return found[0] if len(found) == 1 else Alternation(tuple(found))
+
+    def number(self, part: Expression) -> int:
+        """The same for equal parts. Comparing and hashing an expression looks at all of it, so it is done once."""
+        known = self.number_of.get(id(part))
+        if known is None:
+            known = self.number_of[id(part)] = part, self.numbers.setdefault(part, len(self.numbers))
+        return known[1]
 
     def joined(self, group: list[Parts]) -> Expression:
         """The options of a group, which have the first part in common."""

@@ -12,12 +12,15 @@ an answer has grown. It knows obligations as values, and asks `Lexemes` what ter
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from ...errors import ConstraintTooLarge
 from ..compile_time import CompileTime
 from ..network.expression import Alternation, Expression, Repeat, Rule, Sequence
-from .adjacency import NO_NAMES, Adjacency, Names
+from .adjacency import Adjacency
 from .lexemes import Lexemes, Obligations
 
 MAX_ASKED = 50_000  # questions about which obligations a node leaves
@@ -29,32 +32,63 @@ EMPTY = 0
 """The node of the empty text."""
 
 
+class Spaced:
+    """The kind of a node: a terminal after what is ignored."""
+
+
+@dataclass(frozen=True)
+class Spacing:
+    """What is ignored.
+
+    Attributes:
+        terminals: rules that are a terminal after what is ignored, and that terminal.
+        names: the terminals that are ignored.
+        repeats: whether any number of them may stand there, else at most one.
+    """
+
+    terminals: Mapping[str, str]
+    names: tuple[str, ...]
+    repeats: bool
+
+
+NO_SPACING = Spacing({}, (), False)
+_TERMINALS: tuple[type, ...] = (str, Spaced)
+
+
 class Leaving:
     """The nodes of a grammar's rules, and what they leave.
 
     Attributes:
-        kinds: of each node: `Sequence` (one node and the rest), `Alternation`, `Repeat`, `Rule` (of the grammar) or
-            `str` (a terminal, or a foreign name).
+        kinds: of each node: `Sequence` (one node and the rest), `Alternation`, `Repeat`, `Rule` (of the grammar),
+            `str` (a terminal, or a foreign name) or `Spaced`.
         parts: of each node: the nodes inside of it, the bounds of a repetition after its item; a rule's or a terminal's
             name.
-        first: of each node the terminals that its texts may begin with.
+        first: of each node the terminals that its texts may begin with, as a set of `Adjacency`.
         is_nullable: of each node whether it may write nothing.
     """
 
     def __init__(
-        self, rules: Mapping[str, Expression], adjacency: Adjacency, lexemes: Lexemes, compile_time: CompileTime
+        self,
+        rules: Mapping[str, Expression],
+        spacing: Spacing,
+        adjacency: Adjacency,
+        lexemes: Lexemes,
+        compile_time: CompileTime,
     ) -> None:
         self._rules = rules
+        self._spacing = spacing
         self._adjacency = adjacency
         self._lexemes = lexemes
         self._time = compile_time
         self.kinds: list[type] = [Sequence]
         self.parts: list[tuple[int | None, ...] | str] = [()]
-        self.first: list[Names] = [NO_NAMES]
+        self.first: list[int] = [0]
         self.is_nullable: list[bool] = [True]
         self._numbers: dict[object, int] = {}
         self._bodies: dict[str, int] = {}
-        self._known: dict[Key, Left] = {}
+        self._left: dict[Key, Left] = {}  # of the terminals after what is ignored
+        self._settled: dict[Key, Left] = {}  # what `left` has answered
+        self._known: dict[Key, Left] = {}  # what is known so far
         self._users: dict[Key, dict[Key, None]] = {}
         self._pending: list[Key] = []
         self._num_asked = 0
@@ -73,10 +107,11 @@ class Leaving:
         """The node of an expression over rules and terminals."""
         if isinstance(expression, Rule):
             name = expression.name
-            if name in self._rules:
-                adjacency = self._adjacency
-                return self._add(Rule, name, adjacency.first(expression), adjacency.is_nullable(expression))
-            return self._add(str, name, frozenset((name,)), False)
+            kind: type = Rule if name in self._rules else str
+            if name in self._spacing.terminals:
+                kind = Spaced
+            is_nullable, first, _ = self._adjacency.edges(name)
+            return self._add(kind, name, first, is_nullable)
         if isinstance(expression, Sequence):
             found = EMPTY
             for part in self._time.over(reversed(expression.parts), name="grammar, its rules"):
@@ -87,7 +122,7 @@ class Leaving:
             options = tuple(dict.fromkeys(map(self.node, parts)))
             if len(options) == 1:
                 return options[0]
-            first = NO_NAMES.union(*(self.first[option] for option in options))
+            first = functools.reduce(operator.or_, [self.first[option] for option in options], 0)
             return self._add(Alternation, options, first, any(self.is_nullable[option] for option in options))
         assert isinstance(expression, Repeat)
         return self.repeat(self.node(expression.item), expression.minimum, expression.maximum)
@@ -131,7 +166,7 @@ class Leaving:
         assert isinstance(found, str)
         return found
 
-    def _add(self, kind: type, parts: tuple[int | None, ...] | str, first: Names, is_nullable: bool) -> int:
+    def _add(self, kind: type, parts: tuple[int | None, ...] | str, first: int, is_nullable: bool) -> int:
         key = (kind, parts)
         number = self._numbers.get(key)
         if number is None:
@@ -150,14 +185,58 @@ class Leaving:
         Raises:
             ConstraintTooLarge: there are too many, or the time is over.
         """
+        asked = (node, before)
+        found = self._settled.get(asked)
+        if found is None:
+            key = self._resolved(node, before)
+            if key is None:
+                found = NO_ANSWER
+            elif self.kinds[key[0]] in _TERMINALS:
+                found = self._left_by(*key)
+            else:
+                if key not in self._known:
+                    self._known[key] = NO_ANSWER
+                    self._pending.append(key)
+                    self._settle()
+                found = self._known[key]
+            self._settled[asked] = found
+        return found
+
+    def _resolved(self, node: int, before: Obligations) -> Key | None:
+        """What leaves the same, without terminals in front that leave one thing only; None if nothing is left."""
+        kinds = self.kinds
+        while kinds[node] is Sequence and node != EMPTY:
+            one, rest = self.inside(node)
+            if kinds[one] not in _TERMINALS:
+                break
+            after = self._left_by(one, before)
+            if len(after) > 1:
+                break
+            if not after:
+                return None
+            (before,) = after
+            node = rest
+        return node, before
+
+    def _left_by(self, node: int, before: Obligations) -> Left:
+        """The obligations that a terminal leaves, perhaps after what is ignored."""
+        name = self.name(node)
         if self.kinds[node] is str:
-            return self._lexemes.left_by(self.name(node), before)
-        key = (node, before)
-        if key not in self._known:
-            self._known[key] = NO_ANSWER
-            self._pending.append(key)
-            self._settle()
-        return self._known[key]
+            return self._lexemes.left_by(name, before)
+        found = self._left.get((node, before))
+        if found is None:
+            reached = {before: None}
+            for one in (queue := [before]):  # grows
+                for ignored in self._spacing.names:
+                    for left in self._lexemes.left_by(ignored, one):
+                        if left not in reached:
+                            reached[left] = None
+                            if self._spacing.repeats:
+                                queue.append(left)
+            terminal = self._spacing.terminals[name]
+            found = NO_ANSWER.union(*[self._lexemes.left_by(terminal, one) for one in reached])
+            self._left[node, before] = found
+        return found
 
     def _settle(self) -> None:
         """Answers what is pending, and again whatever was answered from less than is known now."""
@@ -187,9 +266,11 @@ class Leaving:
         users.clear()
 
     def _ask(self, node: int, before: Obligations, user: Key) -> Left:
-        if self.kinds[node] is str:
-            return self._lexemes.left_by(self.name(node), before)
-        key = (node, before)
+        key = self._resolved(node, before)
+        if key is None:
+            return NO_ANSWER
+        if self.kinds[key[0]] in _TERMINALS:
+            return self._left_by(*key)
         found = self._known.get(key)
         if found is None:
             found = self._known[key] = NO_ANSWER

@@ -10,7 +10,7 @@ All automata share one alphabet, so a terminal and any number of obligations run
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,7 +30,7 @@ NONE: Obligations = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
-class _Product:
+class _Combined:
     """The product of a terminal and obligations: table[state][class], with state 0 dead and 1 first, and the
     obligations left by a match that ends in a state (None: none ends there)."""
 
@@ -53,7 +53,7 @@ class Lexemes:
     def __init__(
         self,
         terminals: Mapping[str, Terminal],
-        followers: Mapping[str, Collection[str]],
+        followers: Callable[[str], Collection[str]],
         foreign: Mapping[str, str],
         compile_time: CompileTime,
     ) -> None:
@@ -78,7 +78,7 @@ class Lexemes:
         self._num_cells = 0
         for name, terminal in terminals.items():
             self._lay_out(name, terminal)
-        self._products: dict[tuple[str, Obligations], _Product] = {}
+        self._products: dict[tuple[str, Obligations], _Combined] = {}
         self._expressions: dict[object, Expression] = {}
         self._covered: dict[tuple[tuple[str, int], tuple[str, int]], bool] = {}
         self._firsts: dict[str, list[int]] = {}
@@ -89,11 +89,12 @@ class Lexemes:
         for name in self._time.over(terminals, name="grammar, its terminals"):
             if terminals[name].keywords:
                 continue
+            after = followers(name)
             for state, ends in enumerate(self._accepting[name]):
                 if ends and any(self._tables[name][state]):
                     self._time.check("", f"grammar, terminal {name}")
                     one = (name, state)
-                    if not all(self.is_harmless(follower, frozenset((one,))) for follower in followers.get(name, ())):
+                    if not all(self.is_harmless(follower, frozenset((one,))) for follower in after):
                         made.add(one)
         self._made = frozenset(made)
         self._products.clear()
@@ -224,7 +225,7 @@ class Lexemes:
         dfa = Dfa.from_table(self.alphabet, np.array(run.table, np.int32), np.array(accepting, np.bool_), 1)
         return NOTHING if dfa.is_empty() else Embed(dfa.minimised())
 
-    def _run(self, name: str, before: Obligations) -> _Product:
+    def _run(self, name: str, before: Obligations) -> _Combined:
         """The product of a terminal and obligations; states that cannot end are left out."""
         found = self._products.get((name, before))
         if found is not None:
@@ -232,7 +233,7 @@ class Lexemes:
         table, accepting = self._tables[name], self._accepting[name]
         self._time.check("", f"grammar, terminal {name}")
         if self.terminals[name].keywords and not before:
-            found = self._products[name, before] = _Product(table, [NONE if ends else None for ends in accepting])
+            found = self._products[name, before] = _Combined(table, [NONE if ends else None for ends in accepting])
             return found
         start = (self._starts[name], before)
         numbers = {start: 1}
@@ -301,7 +302,7 @@ class Lexemes:
         return known
 
 
-def _live(rows: list[list[int]], left: list[Obligations | None]) -> _Product:
+def _live(rows: list[list[int]], left: list[Obligations | None]) -> _Combined:
     """Without the states from which no match can end: they become 0."""
     sources: list[list[int]] = [[] for _ in rows]
     for state, row in enumerate(rows):
@@ -313,4 +314,4 @@ def _live(rows: list[list[int]], left: list[Obligations | None]) -> _Product:
             if source not in live:
                 live.add(source)
                 queue.append(source)
-    return _Product([[target if target in live else 0 for target in row] for row in rows], left)
+    return _Combined([[target if target in live else 0 for target in row] for row in rows], left)

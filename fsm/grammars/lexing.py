@@ -43,7 +43,7 @@ from ..network.expression import (
 from ..network.walks import folded, mapped, rule_names
 from ..regex.regex_tree import Either, Times
 from .adjacency import Adjacency
-from .leaving import EMPTY, Leaving, Left, too_large
+from .leaving import EMPTY, NO_SPACING, Leaving, Left, Spaced, Spacing, too_large
 from .left_recursion import with_filled_turns
 from .lexemes import NONE, Lexemes, Obligations
 from .terminals import Keywords, Terminal
@@ -78,6 +78,7 @@ def lexed(
     used = {name for body in rules.values() for name in rule_names(body)}
     known = {name: terminal for name, terminal in terminals.items() if name in used}
     spaced = dict(rules)
+    spacing = NO_SPACING
     end: Expression = EMPTY_TEXT
     if ignored:
         between = {name: terminals[name] for name in ignored}
@@ -86,10 +87,13 @@ def lexed(
             between, end = {IGNORED: run}, Repeat(Rule(IGNORED), 0, 1)
         else:
             end = Repeat(Alternation(tuple(map(Rule, between))), 0, None)
+        after = {name: Rule(f"{name}, after {IGNORED}") for name in known}
         spaced = {
-            name: mapped(body, lambda rule: Sequence((end, rule)) if rule.name in known else rule)
+            name: mapped(body, lambda rule: after.get(rule.name, rule))
             for name, body in compile_time.over(rules.items(), name="grammar, its rules")
         }
+        spaced.update({rule.name: Sequence((end, Rule(name))) for name, rule in after.items()})
+        spacing = Spacing({rule.name: name for name, rule in after.items()}, tuple(between), end.maximum is None)
         known.update(between)
     spaced = with_filled_turns(spaced, compile_time)
     whole = f"{start}, whole"
@@ -97,12 +101,17 @@ def lexed(
     adjacency = Adjacency(spaced, compile_time)
     lexemes = Lexemes(known, adjacency.followers, foreign, compile_time)
     if not lexemes.has_obligations:
+        spelt = {name: lexemes.expression(name, NONE, None) for name in known}
+        spelt.update({name: mapped(spaced[name], lambda rule: spelt[rule.name]) for name in spacing.terminals})
         written = {
-            name: mapped(body, lambda rule: lexemes.expression(rule.name, NONE, None) if rule.name in known else rule)
+            name: mapped(body, lambda rule: spelt.get(rule.name, rule))
             for name, body in compile_time.over(spaced.items(), name="grammar, its rules")
+            if name not in spacing.terminals
         }
         return Grammar(written, whole)
-    return _Product(Leaving(spaced, adjacency, lexemes, compile_time), lexemes, compile_time).grammar(whole)
+    return _RuleProduct(
+        Leaving(spaced, spacing, adjacency, lexemes, compile_time), adjacency, lexemes, compile_time
+    ).grammar(whole)
 
 
 def _with_choices(
@@ -156,11 +165,12 @@ def _is_apart(terminal: Terminal, others: Seq[Terminal], foreign: Mapping[str, s
     return not (terminal.may_go_on_with("".join(foreign.values())) or any(map(terminal.may_go_on_as, others)))
 
 
-class _Product:
+class _RuleProduct:
     """Rules and the obligations that they leave, given those before them: a rule for all that is asked for."""
 
-    def __init__(self, leaving: Leaving, lexemes: Lexemes, compile_time: CompileTime) -> None:
+    def __init__(self, leaving: Leaving, adjacency: Adjacency, lexemes: Lexemes, compile_time: CompileTime) -> None:
         self.leaving = leaving
+        self.adjacency = adjacency
         self.lexemes = lexemes
         self.time = compile_time
         self.names: dict[_Wanted, str] = {}
@@ -171,6 +181,8 @@ class _Product:
 
     def grammar(self, start: str) -> Grammar:
         first = self.request(start, self.leaving.body(start), NONE, None)
+        if not isinstance(first, Rule):
+            return Grammar({start: NOTHING}, start)
         rules: dict[str, Expression] = {}
         while self.pending:
             name, wanted = self.pending.pop()
@@ -180,9 +192,11 @@ class _Product:
                 raise too_large()
         return Grammar(rules, first.name)
 
-    def request(self, name: str, node: int, before: Obligations, leaves: Leaves) -> Rule:
+    def request(self, name: str, node: int, before: Obligations, leaves: Leaves) -> Expression:
         """A rule that writes a node from `before` on, leaving one of `leaves`."""
-        wanted = (node, before, leaves)
+        wanted = self.plainest(node, before, leaves)
+        if wanted is None:
+            return NOTHING
         found = self.names.get(wanted)
         if found is None:
             found = self.names[wanted] = f"{name} [{len(self.names)}]"
@@ -191,24 +205,41 @@ class _Product:
 
     def written(self, node: int, before: Obligations, leaves: Leaves) -> Expression:
         """The texts of a node that break no obligation and leave one of `leaves` (None: anything)."""
-        wanted = (node, before, leaves)
-        found = self.known.get(wanted)
+        asked = (node, before, leaves)
+        found = self.known.get(asked)
         if found is None:
-            found = self.known[wanted] = self.write(node, before, leaves)
+            wanted = self.plainest(*asked)
+            if wanted is None:
+                found = NOTHING
+            elif wanted == asked:
+                found = self.write(*wanted)
+            else:
+                found = self.written(*wanted)
+            self.known[asked] = found
         return found
+
+    def plainest(self, node: int, before: Obligations, leaves: Leaves) -> _Wanted | None:
+        """The same texts, asked for with no more obligations than make a difference; None if there are none.
+
+        So what is asked for in many ways is written once.
+        """
+        if before and not self.leaving.is_nullable[node] and self.is_harmless(node, before):
+            before = NONE
+        possible = self.leaving.left(node, before)
+        if leaves is not None:
+            leaves = None if possible <= leaves else possible & leaves
+        return (node, before, leaves) if possible and (leaves is None or leaves) else None
 
     def write(self, node: int, before: Obligations, leaves: Leaves) -> Expression:
         leaving = self.leaving
         kind = leaving.kinds[node]
-        if kind is str or kind is Rule:
-            possible = leaving.left(node, before)
-            rest = None if leaves is None or possible <= leaves else possible & leaves
-            if kind is str:
-                return self.lexemes.expression(leaving.name(node), before, rest)
-            if not possible or rest == frozenset():
-                return NOTHING
+        if kind is str:
+            return self.lexemes.expression(leaving.name(node), before, leaves)
+        if kind is Rule:
             name = leaving.name(node)
-            return self.request(name, leaving.body(name), before, rest)
+            return self.request(name, leaving.body(name), before, leaves)
+        if kind is Spaced:
+            return self.written(leaving.body(leaving.name(node)), before, leaves)
         if kind is Alternation:
             options = [self.written(option, before, leaves) for option in leaving.inside(node)]
             return Alternation(tuple([option for option in options if option is not NOTHING]))
@@ -258,18 +289,20 @@ class _Product:
         """Whether obligations change nothing for whatever a node begins with, nor outlive it."""
         if not before:
             return True
-        found = self.harmless.get((node, before))
+        key = (self.leaving.first[node], before)
+        found = self.harmless.get(key)
         if found is None:
-            found = all(self.lexemes.is_harmless(name, before) for name in self.leaving.first[node])
-            self.harmless[node, before] = found
+            names = self.adjacency.names(key[0])
+            found = self.harmless[key] = all([self.lexemes.is_harmless(name, before) for name in names])
         return found
 
     def seen_by(self, node: int, before: Obligations) -> object:
         """What a node can tell of obligations: what is left of them after each character that it may begin with."""
-        found = self.seen.get((node, before))
+        key = (self.leaving.first[node], before)
+        found = self.seen.get(key)
         if found is None:
-            names = sorted(self.leaving.first[node])
-            found = self.seen[node, before] = tuple([self.lexemes.after_first(name, before) for name in names])
+            names = self.adjacency.names(key[0])
+            found = self.seen[key] = tuple([self.lexemes.after_first(name, before) for name in names])
         return found
 
     def write_repeat(self, node: int, before: Obligations, leaves: Leaves) -> Expression:

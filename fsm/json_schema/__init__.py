@@ -98,18 +98,19 @@ def arguments_to_grammar(
     extra_keys: ExtraKeys = "schema",
     compile_time: CompileTime | None = None,
     prefix: str = "",
+    resources: Resources = NO_RESOURCES,
 ) -> Grammar:
     """The grammar of all objects that are valid under a schema, the outermost one as XML (`xml_arguments`).
 
     Args:
         spell: spells a mark; there may be special tokens in it.
-        whitespace, key_order, extra_keys, compile_time, prefix: as for `schema_to_grammar`; the first and the third are
-            meant for what stands inside of the outermost object.
+        whitespace, key_order, extra_keys, compile_time, prefix, resources: as for `schema_to_grammar`; the first and
+            the third are meant for what stands inside of the outermost object.
 
     Raises:
         ConstraintError: as `schema_to_grammar`; UnsupportedSchema also for what cannot be written as XML.
     """
-    compiler = _compiler(schema, whitespace, key_order, extra_keys, None, compile_time, prefix)
+    compiler = _compiler(schema, whitespace, key_order, extra_keys, None, compile_time, prefix, resources)
     return compiler.xml_arguments(marks, spell)
 
 

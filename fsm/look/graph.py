@@ -88,42 +88,39 @@ class Graph:
             found[edge.source].append(edge)
         return found
 
-    def beginning(self, max_nodes: int) -> Graph:
-        """The graph itself, or its first nodes in breadth-first order with the edges among them."""
-        if self.num_nodes <= max_nodes:
+    def beginning(self, max_nodes: int, max_edges: int = 1 << 30) -> Graph:
+        """The graph itself, or its first nodes and edges in breadth-first order, at most so many of each."""
+        if self.num_nodes <= max_nodes and len(self.edges) <= max_edges:
             return self
         leaving = self.leaving()
         order = [self.start]
         known = {self.start}
+        kept: list[Edge] = []
         for node in order:
             for edge in leaving[node]:
-                if edge.target not in known and len(order) < max_nodes:
+                if len(kept) == max_edges or (edge.target not in known and len(order) == max_nodes):
+                    continue
+                kept.append(edge)
+                if edge.target not in known:
                     known.add(edge.target)
                     order.append(edge.target)
-        return _kept(self, order)
+        return _kept(self, order, kept)
 
 
-def _kept(graph: Graph, order: list[int]) -> Graph:
-    """The graph of some nodes; those of which edges are lost become open."""
+def _kept(graph: Graph, order: list[int], kept: list[Edge]) -> Graph:
+    """The graph of some nodes and edges; nodes of which edges are lost become open."""
     number = {node: index for index, node in enumerate(order)}
-    edges: list[Edge] = []
-    open_nodes = {number[node] for node in graph.open_nodes if node in number}
-    for edge in graph.edges:
-        if edge.source not in number:
-            continue
-        if edge.target in number:
-            edges.append(moved(edge, number[edge.source], number[edge.target]))
-        else:
-            open_nodes.add(number[edge.source])
+    lost = set(graph.edges).difference(kept)
+    open_nodes = {*graph.open_nodes, *(edge.source for edge in lost)}
     return Graph(
         graph.title,
         tuple(graph.states[node] for node in order),
-        tuple(edges),
+        tuple(moved(edge, number[edge.source], number[edge.target]) for edge in kept),
         frozenset(number[node] for node in graph.accepting if node in number),
         number[graph.start],
         graph.num_left_out + graph.num_nodes - len(order),
         False,
-        frozenset(open_nodes),
+        frozenset(number[node] for node in open_nodes if node in number),
     )
 
 

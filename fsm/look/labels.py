@@ -20,6 +20,7 @@ from ..any_json import any_number, any_string
 from ..json_schema.numbers import integer_expression, number_expression
 from ..text.counted import Counted
 from ..text.dfa import Dfa
+from ..text.unicode_sets import unicode_digits, unicode_space, unicode_word
 from .graph import Edge, Graph, Kind, Word, is_single
 
 Ranges = list[tuple[int, int]]
@@ -27,6 +28,11 @@ MAX_CODE_POINT = 0x10FFFF
 SURROGATES = (0xD800, 0xDFFF)
 MAX_RANGES = 12
 CONTINUATION = ((1 << 64) - 1) << 128
+UNICODE_CLASSES = {
+    "\\d": "digits of every script",
+    "\\w": "letters, digits of every script and _",
+    "\\s": "white space of every script",
+}
 _SHORT = {9: "\\t", 10: "\\n", 13: "\\r"}
 
 
@@ -59,6 +65,36 @@ class Legend:
 def label(edge: Edge) -> str:
     """The label of an edge in full."""
     return _plain(edge) if edge.most is None else f"{_plain(edge)} ≤ {edge.most}×"
+
+
+def parts(edge: Edge, limit: int) -> tuple[str, str] | None:
+    """The label of a single word in two parts, what is chosen and what is then forced, at most about `limit` long.
+
+    None if the edge has several words or none, or a class that is too long. The middle of long text is left out.
+    """
+    if len(edge.words) != 1:
+        return None
+    text, word = _plain(edge), edge.words[0]
+    cut = len(text) - len(_forced_text(text, word, edge.num_forced))
+    times = "" if edge.most is None else f" ≤ {edge.most}×"
+    first, last = text[:cut], text[cut:]
+    if len(text) <= limit:
+        return first + (times if not last else ""), last + (times if last else "")
+    if not text.endswith("'"):
+        return None
+    room = max(limit - len(first), limit // 2) if last else limit
+    return shortened(first, max(limit - room, limit // 2) if last else room), shortened(last, room) + times
+
+
+def _forced_text(text: str, word: Word, num_forced: int) -> str:
+    """The end of a label that spells the forced end of its word, from a whole character on."""
+    tail = word[len(word) - num_forced :]
+    data = bytes(mask.bit_length() - 1 for mask in tail).lstrip(bytes(range(0x80, 0xC0)))
+    if not data:
+        return ""
+    is_opened = len(data) == len(word) or not is_single(word[-1 - len(data)])  # by the quote
+    spelt = quoted(data) if is_opened else quoted(data)[1:]
+    return spelt if text.endswith(spelt) else ""
 
 
 def legend_of(graphs: Iterable[Graph], limit: int) -> Legend:
@@ -139,6 +175,10 @@ def class_label(ranges: Ranges) -> str:
     rest = _complement(ranges)
     if not rest:
         return "any character"
+    if len(ranges) > MAX_RANGES:
+        for name, points in zip(UNICODE_CLASSES, (unicode_digits(), unicode_word(), unicode_space()), strict=True):
+            if ranges == joined(list(points)):
+                return name
     if ranges[-1][1] == MAX_CODE_POINT and len(rest) <= len(ranges):
         return f"[^{_listed(rest)}]"
     return f"[{_listed(ranges)}]"

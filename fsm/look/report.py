@@ -24,8 +24,7 @@ RECURSION = (
 )
 MAX_DRAWN = 40  # nodes of one picture
 MAX_UNFOLDED = 24  # of an automaton as it is, in a terminal
-MAX_UNFOLDED_SVG = 16
-MAX_BEGINNING_SVG = 11  # of an automaton that does not fit
+MAX_EDGES_SVG = 100  # of one picture
 MAX_TITLE = 90
 MAX_LISTED = 60  # keywords, runs
 LABEL_COLUMNS = 34
@@ -92,35 +91,33 @@ def _drawn(graph: Graph, title: str, width: int, paint: Paint, max_drawn: int) -
     return out
 
 
-def omissions(graph: Graph, shown: Graph) -> list[str]:
+def omissions(graph: Graph, shown: Graph, open_nodes: str = "nodes with …") -> list[str]:
     """What a picture leaves out, said in words."""
     out: list[str] = []
-    if shown.num_nodes < graph.num_nodes:
+    if shown is not graph:
         missing = graph.num_nodes - shown.num_nodes
         lost = len(graph.edges) - len(shown.edges)
-        out.append(f"… {missing} of {graph.num_nodes} nodes and {lost} edges are not drawn; nodes with … lead there")
+        out.append(f"… {missing} of {graph.num_nodes} nodes and {lost} edges are not drawn; {open_nodes} lead there")
     if not graph.is_whole:
-        out.append("… the automaton has more states than were visited; nodes with … lead there")
+        out.append(f"… the automaton has more states than were visited; {open_nodes} lead there")
     return out
 
 
 def svg(found: Findings, *, max_drawn: int = MAX_DRAWN) -> Picture:
-    """The automaton and its compressed form, or the rules, as one SVG."""
+    """The compressed form of the automaton, or of each rule, as one SVG."""
     graphs: list[Graph] = []
     notes: list[str] = []
     for graph, compressed in zip(found.graphs, found.compressed, strict=True):
-        is_flat = graph.title == AUTOMATON
-        pair = ((graph, AUTOMATON, MAX_UNFOLDED_SVG), (compressed, "compressed form", max_drawn))
-        for whole, title, most in pair if is_flat else ((compressed, "", max_drawn),):
-            most = min(most, max_drawn)
-            if title == AUTOMATON and whole.num_nodes > most:
-                most = min(most, MAX_BEGINNING_SVG)
-            shown = whole.beginning(most)
-            graphs.append(dataclasses.replace(shown, title=shortened(title or whole.title, MAX_TITLE)))
-            notes += [f"{graphs[-1].title}: {line}" for line in omissions(whole, shown)]
-    if found.is_recursive:
-        notes.insert(0, "→ name: push the place after the edge, write the rule, pop")
-    return picture(graphs, legend_of(graphs, LABEL_COLUMNS), notes=notes)
+        shown = compressed.beginning(max_drawn, MAX_EDGES_SVG)
+        title = f"compressed form: {compressed.num_nodes} of {graph.num_nodes} states"
+        graphs.append(dataclasses.replace(shown, title=shortened(_svg_title(graph, title), MAX_TITLE)))
+        notes += [f"{graphs[-1].title}: {line}" for line in omissions(compressed, shown, "dashed circles")]
+    source = "" if found.source == "null" else " ".join(found.source.split())
+    return picture(graphs, LABEL_COLUMNS, title=shortened(f"{found.kind} {source}".strip(), MAX_TITLE), notes=notes)
+
+
+def _svg_title(graph: Graph, title: str) -> str:
+    return title if graph.title == AUTOMATON else graph.title
 
 
 # -------------------------------------------------------------------- lists

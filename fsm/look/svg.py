@@ -1,35 +1,41 @@
-"""SVG: graphs as one self-contained picture, legible on a light and on a dark background.
+"""SVG: graphs as one self-contained picture with a background of its own, for light and dark pages alike.
 
 An arrow without source leads to the start; a double ring: the text may end here; a dashed ring: there are more edges
-than are drawn. Certain bytes are in quotes. Every text has its own box (`Picture.texts`), and no two boxes overlap.
+than are drawn. Certain bytes are in quotes, and in one colour where nothing is decided; what is too long is shortened
+in the middle, with the full text as the label's <title>. Every text has its own box (`Picture.texts`); no two overlap.
+
+All looks are presentation attributes (no style sheet, no script, no id), so a page whose content security policy allows
+no inline style can show the document inline. The bytes depend on the graphs only.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
-from .graph import Edge, Graph, Kind
-from .labels import Legend, columns
-from .layout import CELL, LINE, LOOP, RADIUS, Box, Layout, layout
+from .graph import Edge, Graph
+from .labels import Legend, columns, label, parts
+from .layout import CELL, LINE, RADIUS, Box, layout
+from .picture_key import Entry, picture_key, role
+from .strokes import ENTRY, at, strokes
 
 MARGIN = 20.0
-ENTRY = 26.0  # length of the arrow that leads to the start
-NOTE_COLUMNS = 120
-
-STYLE = """
-text{font:12px ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace;fill:#65717e}
-.title{font-weight:bold;fill:#1f6fb2}.note{fill:#737f8b}.state{text-anchor:middle;fill:#737f8b;font-size:11px}
-.label{text-anchor:middle;white-space:pre}.upright{text-anchor:start}.call{fill:#a3510b}.text{fill:#7a3fa0}
-.forced{fill:#128a57}
-circle{fill:#8a94a0;fill-opacity:.10;stroke:#6b7680;stroke-width:1.4}.ring{fill:none}.open{stroke-dasharray:3 3}
-.edge{fill:none;stroke:#8a94a0;stroke-width:1.3}.head{fill:#8a94a0}
-@media (prefers-color-scheme:dark){text{fill:#d5dbe1}.title{fill:#6cb6ff}.note,.state{fill:#a2adb8}.call{fill:#f0a35e}
-.text{fill:#cf9dee}.forced{fill:#5fd39b}circle{stroke:#a2adb8}}
-"""
+NOTE_COLUMNS = 104
+KEY_WIDTH = 820.0
+KEY_RADIUS = 6.0
+FONT = "ui-monospace,SFMono-Regular,Menlo,Consolas,DejaVu Sans Mono,monospace"
+INK = {
+    "plain": "#24292f",
+    "title": "#0b5394",
+    "note": "#57606a",
+    "state": "#57606a",
+    "call": "#953800",
+    "text": "#6f2f9f",
+    "forced": "#0a7a3f",
+}
+LINE_INK, HEAD_INK, RING_INK, BACKGROUND, BORDER = "#8c959f", "#24292f", "#57606a", "#ffffff", "#d0d7de"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,143 +52,144 @@ class Picture:
         return self.document
 
 
-def picture(graphs: Sequence[Graph], legend: Legend, *, notes: Sequence[str] = ()) -> Picture:
-    """All graphs one below the other, each with its title, then the legend and the notes."""
-    page = _Page(legend)
+def picture(graphs: Sequence[Graph], limit: int, *, title: str = "", notes: Sequence[str] = ()) -> Picture:
+    """All graphs one below the other, each with its title, then what letters stand for, the notes and the key.
+
+    Args:
+        limit: columns of the longest label; longer ones are shortened, or get a letter.
+        title: of the document, for readers who do not see it.
+    """
+    page = _Page(limit)
     for graph in graphs:
         page.add(graph)
-    for line in [*legend.lines(), *notes]:
+    for line in [*page.legend.lines(), *notes]:
         for piece in wrapped(line):
             page.write(piece, "note", LINE)
-    return page.finish()
+    page.key(picture_key(graphs))
+    sizes = "; ".join(f"{g.title}: {g.num_nodes} states, {len(g.edges)} edges" for g in graphs)
+    return page.finish(title or "automaton", sizes)
 
 
 class _Page:
-    def __init__(self, legend: Legend) -> None:
-        self.legend = legend
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.legend = Legend(limit)
         self.parts: list[str] = []
         self.texts: list[tuple[str, Box]] = []
         self.bottom = MARGIN
         self.right = 0.0
 
     def add(self, graph: Graph) -> None:
-        self.write(graph.title, "title", LINE + 6)
-        labels = [self.legend.label(edge) for edge in graph.edges]
-        placed = layout(graph, [columns(label) for label in labels])
+        self.write(graph.title, "title", LINE + 7)
+        labels = [self._label(edge) for edge in graph.edges]
+        placed = layout(graph, [columns(first + last) for first, last in labels])
         left, top = MARGIN + (0 if placed.is_upright else ENTRY), self.bottom + (ENTRY if placed.is_upright else 0)
+        lines = strokes(graph, placed)
         self.parts.append(f'<g transform="translate({left:.1f},{top:.1f})">')
+        self.parts.append(f'<g fill="none" stroke="{LINE_INK}" stroke-width="1.4">')
+        self.parts += [f'<path d="{line.path}"/>' for line in lines]
+        self.parts.append(f'</g><g fill="#f6f8fa" stroke="{RING_INK}" stroke-width="1.4">')
+        for node, centre in enumerate(placed.centres):
+            self._circles(centre, node in graph.accepting, node in graph.open_nodes, RADIUS)
+        self.parts.append(f'</g><g fill="{HEAD_INK}">')
+        self.parts += [f'<path d="M{"L".join(map(at, line.head))}Z"/>' for line in lines]
+        self.parts.append(f'</g><g text-anchor="middle" font-size="12" fill="{INK["state"]}">')
+        for node, (x, y) in enumerate(placed.centres):
+            self.parts.append(f'<text x="{x:.1f}" y="{y + 4:.1f}">{node}</text>')
+            half = len(str(node)) * CELL / 2
+            self._keep(str(node), Box(x - half, y - 6, x + half, y + 6), left, top)
+        self.parts.append("</g>")
         for route in placed.routes:
-            self._edge(graph, placed, route.edge, route.points)
-        for node in range(graph.num_nodes):
-            self._node(graph, node, placed, left, top)
-        for route in placed.routes:
-            box, edge = route.text, graph.edges[route.edge]
-            is_left = placed.is_upright
-            kind = f"label {'upright ' if is_left else ''}{_role(edge)}".strip()
-            x = box.left if is_left else (box.left + box.right) / 2
-            self.parts.append(
-                f'<text class="{kind}" x="{x:.1f}" y="{box.bottom - 4:.1f}">{escape(labels[route.edge])}</text>'
-            )
-            self._keep(labels[route.edge], box, left, top)
+            self._write_label(graph.edges[route.edge], labels[route.edge], route.text)
+            self._keep("".join(labels[route.edge]), route.text, left, top)
         self.parts.append("</g>")
         self.bottom = top + placed.height + 18
         self.right = max(self.right, left + placed.width)
 
+    def _label(self, edge: Edge) -> tuple[str, str]:
+        """The label of an edge: what is chosen, what is then forced."""
+        return parts(edge, self.limit) or (self.legend.label(edge), "")
+
+    def _write_label(self, edge: Edge, texts: tuple[str, str], box: Box) -> None:
+        first, last = texts
+        full = label(edge)
+        name = f"<title>{_safe(full)}</title>" if full != first + last else ""
+        tail = f'<tspan fill="{INK["forced"]}">{_safe(last)}</tspan>' if last else ""
+        width = columns(first + last) * CELL
+        self.parts.append(
+            f'<text x="{box.left:.1f}" y="{box.bottom - 4:.1f}" fill="{INK[role(edge)]}"'
+            f' textLength="{width:.1f}">{name}{_safe(first)}{tail}</text>'
+        )
+
+    def _circles(self, centre: tuple[float, float], is_accepting: bool, is_open: bool, radius: float) -> None:
+        x, y = centre
+        dashes = ' stroke-dasharray="3 3"' if is_open else ""
+        self.parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}"{dashes}/>')
+        if is_accepting:
+            self.parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius * 0.76:.1f}"/>')
+
     def _keep(self, text: str, box: Box, left: float, top: float) -> None:
         self.texts.append((text, Box(box.left + left, box.top + top, box.right + left, box.bottom + top)))
 
-    def write(self, text: str, role: str, height: float) -> None:
+    def write(self, text: str, ink: str, height: float) -> None:
         """A line below all that is there."""
-        right, top = MARGIN + columns(text) * CELL, self.bottom
-        self.parts.append(f'<text class="{role}" x="{MARGIN:.1f}" y="{top + 12:.1f}">{escape(text)}</text>')
-        self.texts.append((text, Box(MARGIN, top, right, top + LINE)))
+        self._text(text, ink, MARGIN)
         self.bottom += height
+
+    def _text(self, text: str, ink: str, left: float) -> None:
+        right, top = left + columns(text) * CELL, self.bottom
+        weight = ' font-weight="bold"' if ink == "title" else ""
+        self.parts.append(
+            f'<text x="{left:.1f}" y="{top + 13:.1f}" fill="{INK[ink]}"{weight}'
+            f' textLength="{columns(text) * CELL:.1f}">{_safe(text)}</text>'
+        )
+        self.texts.append((text, Box(left, top, right, top + LINE)))
         self.right = max(self.right, right)
 
-    def _node(self, graph: Graph, node: int, placed: Layout, left: float, top: float) -> None:
-        x, y = placed.centres[node]
-        role = ' class="open"' if node in graph.open_nodes else ""
-        self.parts.append(f'<circle{role} cx="{x:.1f}" cy="{y:.1f}" r="{RADIUS:.1f}"/>')
-        if node in graph.accepting:
-            self.parts.append(f'<circle class="ring" cx="{x:.1f}" cy="{y:.1f}" r="{RADIUS - 3.5:.1f}"/>')
-        number = str(node)
-        self.parts.append(f'<text class="state" x="{x:.1f}" y="{y + 4:.1f}">{number}</text>')
-        half = len(number) * CELL / 2
-        self._keep(number, Box(x - half, y - 6, x + half, y + 6), left, top)
-        if node == graph.start:
-            begin = (x, y - RADIUS - ENTRY + 6) if placed.is_upright else (x - RADIUS - ENTRY + 6, y)
-            self._line([begin, (x, y)], placed.is_upright)
-
-    def _edge(self, graph: Graph, placed: Layout, index: int, points: Sequence[tuple[float, float]]) -> None:
-        if points:
-            self._line(points, placed.is_upright)
-            return
-        x, y = placed.centres[graph.edges[index].source]
-        reach, side = LOOP + 10, RADIUS * 0.62
-        if placed.is_upright:
-            begin, end = (x + RADIUS * 0.78, y - side), (x + RADIUS * 0.78, y + side)
-            first, second = (x + RADIUS + reach - 8, y - 20), (x + RADIUS + reach - 8, y + 20)
-        else:
-            begin, end = (x - side, y - RADIUS * 0.78), (x + side, y - RADIUS * 0.78)
-            first, second = (x - 20, y - RADIUS - reach + 8), (x + 20, y - RADIUS - reach + 8)
-        self.parts.append(f'<path class="edge" d="M{_at(begin)} C{_at(first)} {_at(second)} {_at(end)}"/>')
-        self._head(end, math.atan2(end[1] - second[1], end[0] - second[0]))
-
-    def _line(self, points: Sequence[tuple[float, float]], is_upright: bool) -> None:
-        """A smooth line from circle to circle through the points between."""
-        ways = list(points)
-        ways[-1] = _before(ways[-2], ways[-1], is_upright, RADIUS + 5)
-        if len(ways) > 2:
-            ways[0] = _before(ways[1], ways[0], is_upright, RADIUS)
-        path = [f"M{_at(ways[0])}"]
-        direction = 0.0
-        for (x1, y1), (x2, y2) in itertools.pairwise(ways):
-            if is_upright:
-                middle = (y1 + y2) / 2
-                path.append(f"C{x1:.1f},{middle:.1f} {x2:.1f},{middle:.1f} {x2:.1f},{y2:.1f}")
-                direction = math.copysign(math.pi / 2, y2 - y1)
+    def key(self, entries: Sequence[Entry]) -> None:
+        """The entries from left to right, in as many lines as they need."""
+        self.bottom += 8
+        left = MARGIN
+        for entry in entries:
+            is_circle = entry.sign in ("start", "accepting", "open")
+            sign = 40.0 if entry.sign == "start" else 20.0 if is_circle else (columns(entry.sign) + 1) * CELL
+            width = sign + columns(entry.text) * CELL
+            if left > MARGIN and left + width > MARGIN + KEY_WIDTH:
+                left, self.bottom = MARGIN, self.bottom + LINE + 3
+            if is_circle:
+                self._sign(entry.sign, left)
             else:
-                middle = (x1 + x2) / 2
-                path.append(f"C{middle:.1f},{y1:.1f} {middle:.1f},{y2:.1f} {x2:.1f},{y2:.1f}")
-                direction = 0.0 if x2 >= x1 else math.pi
-        self.parts.append(f'<path class="edge" d="{" ".join(path)}"/>')
-        x, y = ways[-1]
-        self._head((x + 5 * math.cos(direction), y + 5 * math.sin(direction)), direction)
+                self._text(entry.sign, entry.role, left)
+            self._text(entry.text, "note", left + sign)
+            left += width + 22
+        self.bottom += LINE
 
-    def _head(self, tip: tuple[float, float], direction: float) -> None:
-        x, y = tip
-        corners = [(x - 8 * math.cos(direction + turn), y - 8 * math.sin(direction + turn)) for turn in (-0.42, 0.42)]
-        self.parts.append(f'<path class="head" d="M{_at(tip)} L{_at(corners[0])} L{_at(corners[1])} Z"/>')
+    def _sign(self, sign: str, left: float) -> None:
+        x, y = left + (26.0 if sign == "start" else 8.0), self.bottom + 9
+        self.parts.append(f'<g fill="#f6f8fa" stroke="{RING_INK}" stroke-width="1.2">')
+        self._circles((x, y), sign == "accepting", sign == "open", KEY_RADIUS)
+        if sign == "start":
+            tip = x - KEY_RADIUS
+            self.parts.append(f'<path d="M{at((left, y))}H{tip - 7:.1f}"/>')
+            head = f'<path fill="{HEAD_INK}" stroke="none" d="M{tip:.1f},{y:.1f}l-8.0,-3.6v7.2Z"/>'
+            self.parts.append(head)
+        self.parts.append("</g>")
 
-    def finish(self) -> Picture:
+    def finish(self, title: str, sizes: str) -> Picture:
         width, height = math.ceil(self.right + MARGIN), math.ceil(self.bottom + MARGIN)
         document = (
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}"'
-            f' viewBox="0 0 {width} {height}">\n<style>{STYLE}</style>\n' + "\n".join(self.parts) + "\n</svg>\n"
+            f' viewBox="0 0 {width} {height}" role="img" font-family="{FONT}" font-size="13" xml:space="preserve">\n'
+            f"<title>{_safe(title)}</title><desc>{_safe(sizes)}</desc>\n"
+            f'<rect x="0.5" y="0.5" width="{width - 1}" height="{height - 1}" rx="6" fill="{BACKGROUND}"'
+            f' stroke="{BORDER}"/>\n' + "\n".join(self.parts) + "\n</svg>\n"
         )
         return Picture(document, tuple(self.texts), width, height)
 
 
-def _before(
-    near: tuple[float, float], centre: tuple[float, float], is_upright: bool, distance: float
-) -> tuple[float, float]:
-    """The point at which a line from `near` meets the node, on the side it comes from."""
-    x, y = centre
-    if is_upright:
-        return x, y + math.copysign(distance, near[1] - y)
-    return x + math.copysign(distance, near[0] - x), y
-
-
-def _at(point: tuple[float, float]) -> str:
-    return f"{point[0]:.1f},{point[1]:.1f}"
-
-
-def _role(edge: Edge) -> str:
-    if edge.kind is Kind.CALL or edge.kind is Kind.TURNS:
-        return "call"
-    if edge.kind is Kind.TEXT:
-        return "text"
-    return "forced" if edge.num_forced > 1 else ""
+def _safe(text: str) -> str:
+    """Text as XML: escaped, and without the characters that XML has not."""
+    return escape("".join(c if c in "\t\n\r" or 0x20 <= ord(c) < 0xFFFE or ord(c) > 0xFFFF else "�" for c in text))
 
 
 def wrapped(text: str) -> list[str]:

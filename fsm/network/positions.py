@@ -149,15 +149,15 @@ class Positions:
                 self.close_loop(what)
             else:
                 self.close_set(what)
-            self.look_up()
+            if len(self.kind) > self.next_check:
+                self.look_up()
 
     def look_up(self) -> None:
-        """Asks after every MANY_NODES whether there is time for more, and room."""
-        if len(self.kind) > self.next_check:
-            self.next_check = len(self.kind) + MANY_NODES
-            self.time.check_here()
-            if len(self.kind) > MAX_NODES:
-                raise too_large()
+        """Asks whether there is time for more, and room; after every MANY_NODES."""
+        self.next_check = len(self.kind) + MANY_NODES
+        self.time.check_here()
+        if len(self.kind) > MAX_NODES:
+            raise too_large()
 
     def build(self, parts: Parts, count: int) -> None:
         """Puts parts before the node on top of `results`, from the last one to the first that needs a stack."""
@@ -167,7 +167,8 @@ class Positions:
             part = parts[count]
             if type(part) in _SIMPLE:
                 node = self.place(part, node)
-                self.look_up()
+                if len(self.kind) > self.next_check:
+                    self.look_up()
                 continue
             if count:
                 self.tasks += (parts, count)
@@ -189,21 +190,21 @@ class Positions:
     def place(self, part: Expression, end: int) -> int:
         """The node of a part before the node `end` if it is plain, or a sequence of plain parts; else NOT_PLAIN."""
         kinds = self.kind
-        if type(part) is Literal:
+        if type(part) is ByteSet:
+            kinds.append(K_BYTES)
+            self.arg.append(self.byte_sets.setdefault(part.mask, len(self.byte_sets)))
+        elif type(part) is Literal:
             if not part.data:
                 return end
             self.literals.append(part.data)
             kinds.append(K_BYTE)
             self.arg.append(0)
-        elif type(part) is Embed:
-            kinds.append(K_TEXT)
-            self.arg.append(self.text_index(part))
         elif type(part) is Rule:
             kinds.append(K_CALL)
             self.arg.append(self.rule_number(part.name))
-        elif type(part) is ByteSet:
-            kinds.append(K_BYTES)
-            self.arg.append(self.set_index(part))
+        elif type(part) is Embed:
+            kinds.append(K_TEXT)
+            self.arg.append(self.text_index(part))
         elif type(part) is Sequence and _SIMPLE.issuperset(map(type, part.parts)):
             for inner in reversed(part.parts):
                 end = self.place(inner, end)
@@ -212,10 +213,6 @@ class Positions:
             return NOT_PLAIN
         self.next_node.append(end)
         return len(kinds) - 1
-
-    def set_index(self, part: ByteSet) -> int:
-        """The number of a set of bytes, which is kept once."""
-        return self.byte_sets.setdefault(part.mask, len(self.byte_sets))
 
     def text_index(self, part: Embed) -> int:
         """The number of a text automaton, which is kept once for texts, for keys and for items."""

@@ -70,6 +70,7 @@ def least_fixed_point(
     least: Found,
     found_of: Callable[[Expression, Mapping[str, Found]], Found],
     compile_time: CompileTime = NO_LIMIT,
+    greatest: Found | None = None,
 ) -> dict[str, Found]:
     """What is found of each rule, given what is found of the rules that it refers to; at first `least`.
 
@@ -77,6 +78,7 @@ def least_fixed_point(
 
     Args:
         found_of: of the body of a rule; grows with what is known of the others.
+        greatest: what cannot grow any more, if there is such a thing; a rule of which it is found is done.
     """
     edges: dict[str, dict[str, None]] = {}
     users: dict[str, list[str]] = {}
@@ -96,7 +98,8 @@ def least_fixed_point(
                 found = found_of(rules[name], known)
                 if found != known[name]:
                     known[name] = found
-                    pending.update(dict.fromkeys(user for user in users.get(name, ()) if user in inside))
+                    again = [user for user in users.get(name, ()) if user in inside and known[user] != greatest]
+                    pending.update(dict.fromkeys(again))
     except ConstraintTooLarge as error:
         raise ConstraintTooLarge(f"grammar, rule {name}: {error}") from None
     return known
@@ -139,7 +142,7 @@ def is_nullable(expression: Expression, rules: Mapping[str, bool]) -> bool:
 
 def nullable_rules(rules: Mapping[str, Expression], compile_time: CompileTime = NO_LIMIT) -> dict[str, bool]:
     """Of each rule whether it may write nothing."""
-    return least_fixed_point(rules, False, is_nullable, compile_time)
+    return least_fixed_point(rules, False, is_nullable, compile_time, True)
 
 
 def rule_names(body: Expression, compile_time: CompileTime = NO_LIMIT) -> set[str]:

@@ -19,6 +19,7 @@ from ..json_schema import (
     xml_marks,
 )
 from ..network.expression import Embed, Expression, Grammar, alternation
+from ..resources import NO_RESOURCES, checked_resources
 from ..text.dfa import Dfa
 from ..text.free_text import first_marks, free_text, text_until
 from .structural_tag_parts import Strings, read_flag, read_required, read_strings, unsupported, within
@@ -61,6 +62,7 @@ def schema_grammar(
     }
 
     def grammar() -> Grammar:
+        options["resources"] = checked_resources(form.get("resources", NO_RESOURCES))
         if style == "json":
             return schema_to_grammar(schema, **options)
         return arguments_to_grammar(schema, xml_marks(cast(XmlStyle, style), breaks), spell=spell, **options)

@@ -255,19 +255,19 @@ def count_multiplications(config: ModelConfig) -> int:
         if experts is not None:
             total += experts.num_scored * config.hidden_size
         num_experts = experts.num_chosen if experts is not None else 0
-        total += sum(outputs * inputs for outputs, inputs in _layer_matrices(config, index, num_experts))
+        total += sum(outputs * inputs for outputs, inputs in layer_matrices(config, index, num_experts))
     return total
 
 
 def _matrices(config: ModelConfig) -> Iterator[tuple[int, int]]:
     """(Outputs, inputs) of all matrices but routers, a tied embedding once."""
     for index in range(config.num_layers):
-        yield from _layer_matrices(config, index, config.experts.num_experts if config.experts is not None else 0)
+        yield from layer_matrices(config, index, config.experts.num_experts if config.experts is not None else 0)
     for _ in range(1 if config.tie_word_embeddings else 2):
         yield config.vocab_size, config.hidden_size
 
 
-def _layer_matrices(config: ModelConfig, index: int, num_experts: int) -> list[tuple[int, int]]:
+def layer_matrices(config: ModelConfig, index: int, num_experts: int) -> list[tuple[int, int]]:
     """(Outputs, inputs) of the matrices of one layer but its router, with `num_experts` of its experts."""
     hidden, inner, experts = config.hidden_size, config.intermediate_size, config.experts_of(index)
     heads = [(config.qkv_size, hidden)]

@@ -1,4 +1,4 @@
-"""The command line: `phloem serve | chat | generate | extract | bench | plan | inspect | doctor`.
+"""The command line: `phloem serve | chat | generate | extract | bench | plan | inspect | top | doctor`.
 
 Results go to stdout, everything else to stderr. What goes wrong is one line, `error: …`, with place and remedy, and
 exit code 2 (what was asked cannot work) or 1 (it failed), never a traceback; `PHLOEM_DEBUG=1` shows it. Options may
@@ -28,11 +28,13 @@ COMMANDS = (
     "bench",
     "plan",
     "inspect",
+    "top",
     "doctor",
 )  # each in the module of its name
 USAGE = 2
 FAILED = 1
 INTERRUPTED = 130
+COMPLETING = "_PHLOEM_COMPLETE"  # set by the scripts that --install-completion installs
 # click's own base of usage errors; typer ships click under a private name
 _ClickException: type[Exception] = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
 
@@ -50,13 +52,13 @@ def _root(
 ) -> None:
     """A prefix-caching LLM runtime with structured generation.
 
-    Every option can also be set in the environment, as PHLOEM_<NAME>.
+    Every option of a command can also be set in the environment, as PHLOEM_<NAME>.
     """
 
 
 def command_line(arguments: Sequence[str]) -> typer.Typer:
     """The commands, as a Typer application: the one that the arguments begin with, or all."""
-    app = typer.Typer(name="phloem", add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+    app = typer.Typer(name="phloem", pretty_exceptions_enable=False, rich_markup_mode=None)
     app.callback()(_root)
     for name in arguments[:1] if set(arguments[:1]) & set(COMMANDS) else COMMANDS:
         app.command()(getattr(importlib.import_module(f".{name}", __name__), name))
@@ -72,8 +74,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Runs a command (without one, says which there are); returns the exit code. Errors are one line on stderr."""
-    if not arguments:
+    """Runs a command (without one, says which there are); returns the exit code. Errors are one line on stderr.
+
+    A shell that completes a line asks by the environment instead, and SystemExit ends the process with the answer.
+    """
+    if not arguments and COMPLETING not in os.environ:
         command_line(arguments)(args=["--help"], prog_name="phloem", standalone_mode=False)
         return USAGE
     try:

@@ -1,4 +1,7 @@
-"""Progress of long work, on stderr: a bar on a terminal, elsewhere a line if it takes some seconds."""
+"""Progress of long work, on stderr: a bar on a terminal that takes escape codes, elsewhere a line if it takes long.
+
+Nothing of stdout passes through the bar, so results may be piped while it is shown.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+
+from .terminal import takes_escapes
 
 PATIENCE = 2.0  # seconds that pass without a word where there is no terminal
 
@@ -16,14 +21,16 @@ Report = Callable[[int, int], None]
 @contextmanager
 def busy(text: str) -> Iterator[Report]:
     """Shows `text`, and how long it takes, until the block ends; the block may report how far it is."""
-    if sys.stderr.isatty():
+    if takes_escapes(sys.stderr):
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-        columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(20), MofNCompleteColumn())
-        with Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True) as progress:
-            task = progress.add_task(text, total=None)
-            yield lambda done, total: progress.update(task, completed=done, total=total)
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(20), TextColumn("{task.fields[done]}"))
+        with Progress(
+            *columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True, redirect_stdout=False
+        ) as progress:
+            task = progress.add_task(text, total=None, done="")
+            yield lambda done, total: progress.update(task, completed=done, total=total, done=f"{done}/{total}")
         return
     timer = threading.Timer(PATIENCE, lambda: print(f"{text} …", file=sys.stderr, flush=True))
     timer.daemon = True

@@ -8,16 +8,18 @@ import stat
 import sys
 import time
 from collections import deque
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ...errors import ConfigError, PhloemError, RequestError
-from .busy import busy
+from .busy import Report, busy
 from .engine_options import Settings, load_engine, with_engine_options
 from .options import ModelOption, option, read_text
 from .sampling import MaxTokens, Seed, Temperature
+from .terminal import takes_escapes
 
 if TYPE_CHECKING:
     from ..constrain.spec import ConstraintSpec
@@ -67,7 +69,9 @@ def extract(
         engine.request_factory.compile(constraint)
     with engine:
         job = Extraction(engine, constraint, sampling, system, asked, names)
-        job.run(documents)
+        # where results and progress would share a terminal, the results are the progress
+        with nullcontext() if takes_escapes(sys.stdout) else busy("extracting") as report:
+            job.run(documents, report)
     if stats:
         typer.echo(job.summary(), err=True)
     if job.num_failed:
@@ -176,14 +180,19 @@ class Extraction:
         self._started_at = time.perf_counter()
         self.num_failed = 0
 
-    def run(self, documents: list[Document]) -> None:
+    def run(self, documents: list[Document], report: Report | None = None) -> None:
+        """report: is told how many documents are done."""
         pending: deque[tuple[str, Stream | PhloemError]] = deque()
-        for document in documents:
+        for begun, document in enumerate(documents):
             if len(pending) == WINDOW:
                 self._print(*pending.popleft())
             pending.append((document.name, document.fault or self._submit(document.text)))
+            if report is not None:
+                report(begun + 1 - len(pending), len(documents))
         while pending:
             self._print(*pending.popleft())
+            if report is not None:
+                report(len(documents) - len(pending), len(documents))
 
     def _submit(self, text: str) -> Stream | RequestError:
         messages = [

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 from ...errors import ConfigError
+from .running_server import RunningServer
 
 
 def cache_of(url: str, api_key: str | None) -> str:
@@ -16,30 +14,14 @@ def cache_of(url: str, api_key: str | None) -> str:
     """
     from ..cache.cache_report import CacheReport  # brings numpy, for which no other command line should wait
 
-    base = url.rstrip("/").removesuffix("/v1")
-    if not base.startswith(("http://", "https://")):
-        raise ConfigError(f"--cache {url}: give a URL, for example http://127.0.0.1:8000")
-    statistics = _get(f"{base}/statistics", api_key)
-    data = _get(f"{base}/cache", api_key)
+    server = RunningServer(url, api_key, "--cache")
+    statistics = server.json("/statistics")
+    data = server.json("/cache")
     try:
         queue = f"{statistics['num_running']} requests run, {statistics['num_waiting']} wait"
         report = CacheReport.from_data(data)
     except (KeyError, TypeError) as error:
-        raise ConfigError(f"{base}/cache: this is no report of a cache ({error!r}); is it a phloem server?") from error
+        place = f"{server.url}/cache"
+        raise ConfigError(f"{place}: this is no report of a cache ({error!r}); is it a phloem server?") from error
     hint = "" if report.tree is not None else "\n\n(the tree is shown by servers started with --enable-admin)"
     return f"{queue}\n{report}{hint}"
-
-
-def _get(url: str, api_key: str | None) -> Any:
-    import urllib.error  # here, since no other command speaks HTTP
-    import urllib.request
-
-    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {api_key}"} if api_key else {})
-    try:
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            return json.loads(answer.read())
-    except urllib.error.HTTPError as error:
-        hint = "; give the server's key with --api-key" if error.code == 401 else ""
-        raise ConfigError(f"{url}: answered {error.code} {error.reason}{hint}") from error
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{url}: cannot be reached ({getattr(error, 'reason', error)})") from error

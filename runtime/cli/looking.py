@@ -16,6 +16,7 @@ from ...errors import ConfigError, ConstraintError
 from ..path_fault import path_fault
 from .busy import busy
 from .options import read_text
+from .terminal import takes_colours
 
 if TYPE_CHECKING:
     from ...fsm.look.terminal import Paint
@@ -157,7 +158,7 @@ def _width() -> int:
 
 def _paint() -> Paint:
     """Colours on a terminal, unless NO_COLOR is set (https://no-color.org)."""
-    if not sys.stdout.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+    if not takes_colours(sys.stdout):
         return lambda text, role: text
     return _coloured
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from typing import Annotated, Any
@@ -41,9 +42,31 @@ def size_text(num_bytes: int) -> str:
     return str(num_bytes)
 
 
+def complete_model(incomplete: str) -> list[str]:
+    """What a model's name may go on as: "nano", folders, GGUF files.
+
+    Folders end with a slash; names with spaces are left to the shell, and so is everything that begins with `~`.
+    """
+    at, _, begin = incomplete.rpartition("/")
+    place = f"{at}/" if "/" in incomplete else ""
+    try:
+        with os.scandir(place or ".") as entries:
+            found = sorted(
+                f"{place}{entry.name}/" if entry.is_dir() else f"{place}{entry.name}"
+                for entry in entries
+                if entry.name.startswith(begin) and (begin or not entry.name.startswith("."))
+                if entry.is_dir() or entry.name.lower().endswith(".gguf")
+            )
+    except OSError:
+        found = []
+    names = [name for name in ("nano",) if name.startswith(incomplete)]
+    return names + [name for name in found if not any(character.isspace() for character in name)]
+
+
 ModelArgument = Annotated[
     str,
     typer.Argument(
+        autocompletion=complete_model,
         help='A checkpoint folder, a GGUF file, a hub id (owner/name), or "nano" (the bundled model).',
         envvar="PHLOEM_MODEL",
         show_envvar=False,
@@ -51,7 +74,13 @@ ModelArgument = Annotated[
 ]
 ModelOption = Annotated[
     str,
-    option("--model", "-m", help='A checkpoint folder, a GGUF file, a hub id (owner/name), or "nano".', env="MODEL"),
+    option(
+        "--model",
+        "-m",
+        help='A checkpoint folder, a GGUF file, a hub id (owner/name), or "nano".',
+        env="MODEL",
+        autocompletion=complete_model,
+    ),
 ]
 
 

@@ -5,20 +5,27 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypedDict
 
 import typer
 
 from ...errors import ConfigError
-from ..config import KVType, Quantisation
+from ..config import MAX_RUNNING_REQUESTS, KVType, Quantisation
 from .engine_options import fetched
 from .options import ModelArgument, option, size
 from .setting_options import folders_by_name
 
 if TYPE_CHECKING:
+    from ..capacity.planner import CapacityPlan
+    from ..capacity.speed import DeviceNumbers
     from ..number_types import NumberType
 
 LEAST_BYTES = 1 << 20  # of a memory worth a plan; what is less lacks its unit
+
+
+class Asked(TypedDict):
+    context_len: int
+    num_requests: list[int]
 
 
 def plan(
@@ -51,12 +58,25 @@ def plan(
         option("--adapter", help="A LoRA adapter to be loaded too, NAME=FOLDER (repeatable).", env="ADAPTER"),
     ] = None,
     prefix_len: Annotated[int, option("--prefix", help="Tokens of a prefix that requests share.", env="PREFIX")] = 2000,
+    gpu: Annotated[
+        str | None,
+        option("--gpu", help="Foretell tokens per second on it (h100, l4 …), and plan for it.", env="GPU"),
+    ] = None,
+    bandwidth: Annotated[
+        float | None, option("--bandwidth", help="The same for a device of so many GB/s …", env="BANDWIDTH")
+    ] = None,
+    tflops: Annotated[
+        float | None, option("--tflops", help="… and so many TFLOPS in bfloat16, dense.", env="TFLOPS")
+    ] = None,
     as_json: Annotated[bool, option("--json", help="Print JSON.", env="JSON")] = False,
 ) -> None:
-    """Says how many tokens and requests fit: 2 × layers × kv_heads × head_dim × bytes per token (1 × with latents)."""
+    """Says how many tokens and requests fit: 2 × layers × kv_heads × head_dim × bytes per token (1 × with latents).
+
+    With --gpu, or --bandwidth and --tflops, it foretells tokens per second too.
+    """
     if memory is not None and kv_memory is not None:
         raise ConfigError("--memory and --kv-memory exclude each other; give one of them")
-    from ..capacity import planner
+    from ..capacity import planner, speed
     from ..models import ModelConfig, count_parameters, resolve_model
 
     config = ModelConfig.from_folder(resolve_model(fetched(model, weights=False)))
@@ -64,6 +84,9 @@ def plan(
     device_bytes = size(memory, "--memory", LEAST_BYTES) if memory is not None else None
     pool_bytes = size(kv_memory, "--kv-memory", LEAST_BYTES) if kv_memory is not None else None
     on_cpu = device.partition(":")[0] == "cpu"
+    numbers = _numbers(gpu, bandwidth, tflops)
+    if device_bytes is None and pool_bytes is None and numbers is not None and not on_cpu:
+        device_bytes = numbers.memory_bytes or None
     if device_bytes is None and pool_bytes is None:
         device_bytes, pool_bytes, on_cpu = _here(device)
     capacity = planner.plan(
@@ -81,16 +104,47 @@ def plan(
             count_parameters(folder, config) for folder in folders_by_name(adapter, "--adapter").values()
         ),
     )
+    foretold = None
+    if numbers is not None and capacity.num_blocks:
+        foretold = speed.foretell(config, capacity, numbers, **_asked(capacity, context))
     if as_json:
-        typer.echo(json.dumps(dataclasses.asdict(capacity), indent=2))
+        values = dataclasses.asdict(capacity)
+        typer.echo(json.dumps(values if foretold is None else {**values, "speed": foretold.as_dict()}, indent=2))
     else:
         kept = "" if capacity.kept_dtype == capacity.dtype else f", matrices published in {capacity.kept_dtype} kept so"
         kept = kept if quantise == "none" else f", matrices rounded to {quantise}"
         where = "CPU" if on_cpu else "GPU"
         typer.echo(f"{'device':<14}one {where}, computing in {capacity.dtype}{kept}; a model is not cut over several")
         typer.echo(planner.table(capacity))
+        if foretold is not None:
+            typer.echo(f"\n{speed.table(foretold)}")
     if capacity.num_blocks == 0:
         raise typer.Exit(1)
+
+
+def _numbers(gpu: str | None, bandwidth: float | None, tflops: float | None) -> DeviceNumbers | None:
+    """What is known of the device whose speed is asked for; None: it is not."""
+    from ..capacity.speed import DEVICES, DeviceNumbers
+
+    if (bandwidth is None) != (tflops is None):
+        raise ConfigError("--bandwidth and --tflops go together; give both, or --gpu instead")
+    if gpu is not None and bandwidth is not None:
+        raise ConfigError("--gpu and --bandwidth exclude each other; give one of them")
+    if bandwidth is not None and tflops is not None:
+        return DeviceNumbers("this device", 0, bandwidth * 1e9, tflops * 1e12)
+    if gpu is None:
+        return None
+    if gpu.lower() not in DEVICES:
+        raise ConfigError(f"--gpu: {gpu!r} is not one of {', '.join(DEVICES)}; give --bandwidth and --tflops instead")
+    return DEVICES[gpu.lower()]
+
+
+def _asked(capacity: CapacityPlan, context: list[int] | None) -> Asked:
+    """Requests of 4,096 tokens, or of the first length given: one, sixteen, and as many as fit."""
+    rows = capacity.lengths if context else [row for row in capacity.lengths if row.context_len <= 4096]
+    row = rows[0] if context else rows[-1] if rows else capacity.lengths[0]
+    most = min(row.num_requests, MAX_RUNNING_REQUESTS)
+    return {"context_len": row.context_len, "num_requests": sorted({1, *(n for n in (16, most) if 1 <= n <= most)})}
 
 
 def _check_device(device: str) -> None:

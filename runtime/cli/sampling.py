@@ -75,6 +75,6 @@ def usage_line(usage: Usage, seconds: float) -> str:
     rate = usage.completion_tokens / seconds if seconds > 0 else 0.0
     jumped = f" ({usage.jumped_tokens} jumped)" if usage.jumped_tokens else ""
     return (
-        f"prompt {usage.prompt_tokens} tokens ({usage.cached_tokens} cached), answer {usage.completion_tokens}"
-        f" tokens{jumped} in {seconds:.2f} s, {rate:.0f} tokens/s"
+        f"prompt {usage.prompt_tokens} tokens ({usage.cached_tokens} cached), answer {usage.completion_tokens}{jumped}"
+        f" in {seconds:.2f} s, {rate:.0f} tokens/s"
     )

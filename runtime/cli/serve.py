@@ -133,8 +133,8 @@ def _serve_one(
         from ..execute.huge_pages import gather
 
         if warms_up:
-            with busy("warming up"):
-                warm_up(engine)
+            with busy("warming up") as report:
+                warm_up(engine, report=report)
         settle()
         sys.setswitchinterval(SWITCH_SECONDS)
         gather()

@@ -7,6 +7,7 @@ are made once. A server warms up before it says that it is ready.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
@@ -44,9 +45,14 @@ OPEN = {"type": "object", "properties": {"a": {"type": "boolean"}}, "minProperti
 SCHEMAS = (RECORD, WORDS, NAMED, OPEN)
 
 
-def warm_up(engine: Engine, parts: tuple[str, ...] = PARTS) -> None:
+def warm_up(
+    engine: Engine, parts: tuple[str, ...] = PARTS, report: Callable[[int, int], object] = lambda done, total: None
+) -> None:
     """Runs a GPU's warm-up batches and a few small requests of every sort. Afterwards the engine's cache is empty, and
-    its statistics and the record of its traffic are as if there had been none."""
+    its statistics and the record of its traffic are as if there had been none.
+
+    report: called with how many requests are done, and of how many; a GPU's batches come before the first.
+    """
     if not engine.core.generates:
         return
     if "sampling" in parts:
@@ -61,7 +67,8 @@ def warm_up(engine: Engine, parts: tuple[str, ...] = PARTS) -> None:
     if "constraints" in parts and engine.tokenizer.has_text:
         specs = (regex("[a-z]{2,4}|\\d+"), choice(["yes", "no"]), json_object(), *map(json_schema, SCHEMAS))
         runs += [(spec, params) for spec in specs for params in plain]
-    for spec, params in runs:
+    for index, (spec, params) in enumerate(runs):
+        report(index, len(runs))
         needed = engine.request_factory.compile(spec).min_tokens() if spec is not None else 1
         # a context or a pool that is too small for them is too small for requests like them as well
         with suppress(RequestError):

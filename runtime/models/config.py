@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from ...errors import ConfigError, ModelError
-from ..number_types import BYTES, NumberType
+from ..number_types import BYTES, KV_BITS, NumberType
 from .architecture import Architecture, Curve
 from .architectures import ARCHITECTURES
 from .experts_config import ExpertsConfig
@@ -141,7 +141,7 @@ class ModelConfig:
 
     def check_kv_type(self, name: str) -> None:
         """Raises ConfigError if the model's cache cannot be kept in the type of that name."""
-        if self.latent is not None and name in ("fp8", "int8", "int4"):
+        if self.latent is not None and name in KV_BITS.keys() - BYTES:
             raise ConfigError(f'kv_dtype: {self.architecture} keeps latents, which are not rounded; leave it "auto"')
 
     @staticmethod

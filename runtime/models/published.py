@@ -100,6 +100,12 @@ class _Tensors:
         scales = self.whole(name, found if found in shapes else shapes[0], *_SCALE_DTYPES)
         return scales.float() if scales.dtype is torch.float8_e8m0fnu else scales
 
+    def scales_of_groups(self, stored: WeightFormat, num_outputs: int, num_groups: int) -> Tensor:
+        """`[num_outputs, num_groups]`."""
+        each: list[list[int]] = [] if stored.scales == "one" else [[num_outputs, num_groups]]
+        one: list[list[int]] = [] if stored.scales == "each" else [[1], []]
+        return self.scales(stored.scale, *each, *one).expand(num_outputs, num_groups)
+
     def refuse(self, name: str, why: str) -> ModelError:
         return ModelError(f"{self._checkpoint.place(f'{self._module}.{name}')}: {why}")
 
@@ -196,8 +202,7 @@ def _read_packed(tensors: _Tensors, stored: WeightFormat, num_outputs: int, num_
         raise tensors.refuse("weight_shape", f"expected {[num_outputs, num_inputs]}, found {shape}")
     words = tensors.words("weight_packed", [num_outputs, -(-num_inputs * bits // 32)])
     numbers = _from_middle(_unpack(words, bits)[:, :num_inputs], bits)
-    scales = tensors.scales("weight_scale", [num_outputs, num_groups], [1] if not stored.size else [])
-    scales = scales.expand(num_outputs, num_groups)
+    scales = tensors.scales_of_groups(stored, num_outputs, num_groups)
     zeros = None
     if stored.has_zeros:
         words = tensors.words("weight_zero_point", [-(-num_outputs * bits // 32), num_groups])
@@ -218,8 +223,7 @@ def _read_bytes(tensors: _Tensors, stored: WeightFormat, num_outputs: int, num_i
         scales = tensors.scales(stored.scale, [-(-num_outputs // rows), num_groups])
         scales = scales.repeat_interleave(rows, 0)[:num_outputs]
     else:
-        scales = tensors.scales(stored.scale, [num_outputs, num_groups], [1], [])
-        scales = scales.expand(num_outputs, num_groups)
+        scales = tensors.scales_of_groups(stored, num_outputs, num_groups)
     zeros = None
     if stored.has_zeros:
         zeros = tensors.whole("weight_zero_point", [num_outputs, num_groups], torch.int8)

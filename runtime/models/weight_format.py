@@ -42,6 +42,7 @@ class WeightFormat:
         counts_from_one: zeros are stored less one (GPTQ's first format).
         has_zeros: zeros are stored (compressed-tensors only; GPTQ and AWQ always have them).
         scale: name of the scales' tensor.
+        scales: whether each output, or group of its inputs, has its own, or one goes for the whole matrix.
         inputs: whether they are rounded to int8: each row by its own step, or all by one that is stored.
         excluded: modules that are stored plainly: names or parts of them, or patterns ("re:…" in the file).
     """
@@ -55,6 +56,7 @@ class WeightFormat:
     counts_from_one: bool = False
     has_zeros: bool = True
     scale: str = "scales"
+    scales: Literal["each", "one", "either"] = "each"
     inputs: Inputs = "plain"
     excluded: tuple[str | NamePattern, ...] = ()
 
@@ -130,7 +132,9 @@ def _fp8(section: Fields) -> WeightFormat:
     key = "modules_to_not_convert" if "modules_to_not_convert" in section else "ignored_layers"
     excluded = _names(section, key)
     if "weight_block_size" not in section:
-        return WeightFormat("fp8", "bytes", "e4m3", 0, has_zeros=False, scale="weight_scale", excluded=excluded)
+        return WeightFormat(
+            "fp8", "bytes", "e4m3", 0, has_zeros=False, scale="weight_scale", scales="either", excluded=excluded
+        )
     rows, columns = _block(section, "weight_block_size")
     return WeightFormat(
         "fp8", "bytes", "e4m3", columns, rows, has_zeros=False, scale="weight_scale_inv", excluded=excluded
@@ -180,6 +184,7 @@ def _compressed(section: Fields) -> WeightFormat:
         False,
         has_zeros,
         "weight_scale",
+        "one" if strategy == "tensor" else "each",
         "plain" if size or block_rows or has_zeros or element != "int8" else _inputs(schemes[0]),
         excluded,
     )

@@ -64,10 +64,10 @@ class ForkGroup(Generic[State]):
     def join(self, mode: JoinMode = "gather_variable") -> None:
         """Waits for all forks and brings their results into the parent.
 
-        Modes:
-            gather_variable: every variable that the parent does not have becomes a list, in the order of the forks
-                (those that did not set it are left out). Their text is not appended.
-            concate_and_append: the text that each fork has gained is appended, as the token ids that it had there.
+        Args:
+            mode: "gather_variable": every variable that the parent does not have becomes a list, in the order of the
+                forks (those that did not set it are left out); their text is not appended. "concate_and_append": the
+                text that each fork has gained is appended, as the token ids that it had there.
 
         Raises:
             ProgramError: a fork has failed, or the mode is unknown.

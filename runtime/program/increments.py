@@ -11,7 +11,7 @@ from .variable import Shown
 
 
 @dataclass(slots=True, eq=False)
-class Reader:
+class TextReader:
     """How far a reader has come, and in what: the variable `name`, or with None the whole text.
 
     Attributes:
@@ -34,13 +34,13 @@ class Reader:
 class Source(Protocol):
     """A growing text."""
 
-    def take(self, reader: Reader, *, wait: bool) -> tuple[str, bool]:
+    def take(self, reader: TextReader, *, wait: bool) -> tuple[str, bool]:
         """Text that the reader has not had, and whether that was the last of it."""
 
-    def open(self, reader: Reader) -> None:
+    def open(self, reader: TextReader) -> None:
         """The reader begins."""
 
-    def close(self, reader: Reader, *, complete: bool) -> None:
+    def close(self, reader: TextReader, *, complete: bool) -> None:
         """The reader ends, `complete` if it has read the last of the text; otherwise it may want no more of it."""
 
 
@@ -50,7 +50,7 @@ def increments(source: Source, name: str | None) -> Iterator[str]:
     Raises:
         KeyError: the program ended without setting the variable.
     """
-    reader = Reader(name)
+    reader = TextReader(name)
     done = False
     source.open(reader)
     try:
@@ -76,7 +76,7 @@ async def async_increments(source: Source, name: str | None) -> AsyncGenerator[t
         except RuntimeError:  # it is closed
             source.close(reader, complete=False)
 
-    reader = Reader(name, listener)
+    reader = TextReader(name, listener)
     done = False
     source.open(reader)
     try:

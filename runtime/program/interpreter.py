@@ -27,8 +27,8 @@ from ...errors import PhloemError, ProgramError, RequestError
 from ..request import SamplingParams
 from .calls import Info, choose, follow
 from .expression import Expression, Gen, RoleBegin, RoleEnd, ScopeBegin, ScopeEnd, Select, Text, variable_of
-from .increments import Reader
-from .place import Place, label, located
+from .increments import TextReader
+from .place import SourceLine, label, located
 from .run import DeltaStream, Run
 from .task import Task, UnderWay, sampling_of_fork, task_of
 from .transcript import Mark, Transcript
@@ -63,11 +63,11 @@ class Interpreter:
         self._under_way: UnderWay | None = None
         self._body: threading.Thread | None = None
         self._error: ProgramError | None = None
-        self._readers: set[Reader] = set()
+        self._readers: set[TextReader] = set()
 
     # -- appending ---------------------------------------------------------------------------------------------
 
-    def append(self, atoms: Iterable[Expression], place: Place) -> None:
+    def append(self, atoms: Iterable[Expression], place: SourceLine) -> None:
         """Runs or queues expressions.
 
         Raises:
@@ -101,7 +101,7 @@ class Interpreter:
             self._set(name, variable)
             self._notify()
 
-    def append_from(self, other: Interpreter, mark: Mark, place: Place) -> None:
+    def append_from(self, other: Interpreter, mark: Mark, place: SourceLine) -> None:
         """Appends what a fork has said since `mark`."""
         with self._changed:
             self._await(self._is_idle)
@@ -208,7 +208,7 @@ class Interpreter:
             self._body = body
             self._notify()
 
-    def fail(self, error: BaseException, place: Place | None = None) -> None:
+    def fail(self, error: BaseException, place: SourceLine | None = None) -> None:
         """The function body has failed, at that line; so has the state, if it had not before."""
         with self._changed:
             if self._error is None:
@@ -224,7 +224,7 @@ class Interpreter:
                 self._error = ProgramError(f"program {self.run.name}: the run was cancelled")
                 self._notify()
 
-    def take(self, reader: Reader, *, wait: bool) -> tuple[str, bool]:
+    def take(self, reader: TextReader, *, wait: bool) -> tuple[str, bool]:
         """See `increments.Source`.
 
         Raises:
@@ -242,12 +242,12 @@ class Interpreter:
                 raise KeyError(f"program {self.run.name} has ended without setting {reader.name!r}")
             return reader.take(reader.shown.chunks), reader.shown.complete
 
-    def open(self, reader: Reader) -> None:
+    def open(self, reader: TextReader) -> None:
         """See `increments.Source`."""
         with self._changed:
             self._readers.add(reader)
 
-    def close(self, reader: Reader, *, complete: bool) -> None:
+    def close(self, reader: TextReader, *, complete: bool) -> None:
         """See `increments.Source`. When the last reader leaves a program that runs in another thread, the run is
         cancelled; readers within the program itself may come and go."""
         with self._changed:
@@ -256,7 +256,7 @@ class Interpreter:
         if is_dropped:
             self.cancel()
 
-    def _has_news(self, reader: Reader) -> bool:
+    def _has_news(self, reader: TextReader) -> bool:
         if reader.name is not None and reader.shown is None:
             reader.shown = self._shown.get(reader.name)
         if self._error is not None or self._is_idle():

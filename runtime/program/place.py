@@ -13,7 +13,7 @@ PACKAGE = __name__.rpartition(".")[0]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SourceLine:
     """A line of the program."""
 
     filename: str
@@ -23,22 +23,22 @@ class Place:
         return f"{self.filename}:{self.line}"
 
 
-def place_of_caller() -> Place:
+def place_of_caller() -> SourceLine:
     """The nearest line outside this package that led here."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(PACKAGE):
         frame = frame.f_back
-    return Place(frame.f_code.co_filename, frame.f_lineno)
+    return SourceLine(frame.f_code.co_filename, frame.f_lineno)
 
 
-def place_of_error(error: BaseException, code: CodeType | None) -> Place | None:
+def place_of_error(error: BaseException, code: CodeType | None) -> SourceLine | None:
     """The line of `code` (a program's function) at which the error was raised or passed through; without one the last
     line outside this package. None if there is no such line."""
     outside = None
     found = None
     trace = error.__traceback__
     while trace is not None:
-        place = Place(trace.tb_frame.f_code.co_filename, trace.tb_lineno)
+        place = SourceLine(trace.tb_frame.f_code.co_filename, trace.tb_lineno)
         if trace.tb_frame.f_code is code:
             found = place
         elif not trace.tb_frame.f_globals.get("__name__", "").startswith(PACKAGE):
@@ -47,7 +47,7 @@ def place_of_error(error: BaseException, code: CodeType | None) -> Place | None:
     return found or outside
 
 
-def located(error: BaseException, program: str, place: Place | None = None, what: str = "") -> ProgramError:
+def located(error: BaseException, program: str, place: SourceLine | None = None, what: str = "") -> ProgramError:
     """The error with program, line and expression before its message, and itself as the cause."""
     cause = str(error) if isinstance(error, PhloemError) else f"{type(error).__name__}: {error}"
     found = ProgramError(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from ...errors import PhloemError
 from ..request import SamplingParams
 from .expression import Expression, Gen, variable_of
-from .place import Place, label, located
+from .place import SourceLine, label, located
 from .run import DeltaStream
 from .transcript import Mark
 
@@ -23,12 +23,12 @@ class Task:
     """
 
     atom: Expression
-    place: Place
+    place: SourceLine
     sampling: SamplingParams | None = None
     stream: DeltaStream | None = None
 
 
-def task_of(atom: Expression, place: Place, program: str, sampling: SamplingParams) -> Task:
+def task_of(atom: Expression, place: SourceLine, program: str, sampling: SamplingParams) -> Task:
     """`sampling` is what a `Gen` uses for arguments it was not given.
 
     Raises:

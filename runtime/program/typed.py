@@ -14,7 +14,7 @@ from .api import assistant, gen, system, user
 from .expression import Expression, concat
 from .function import function
 from .options import RunOptions, check_names, num_threads_of
-from .place import Place, place_of_caller
+from .place import SourceLine, place_of_caller
 from .state import ProgramState
 
 T = TypeVar("T")
@@ -119,7 +119,9 @@ def extract(
 
 
 @function
-def value_of(s: ProgramState, answer: Expression, prompt: str | ProgramError, role: str | None, place: Place) -> None:
+def value_of(
+    s: ProgramState, answer: Expression, prompt: str | ProgramError, role: str | None, place: SourceLine
+) -> None:
     """prompt: an error instead is what the run fails with; place: the line that is said to have asked."""
     if isinstance(prompt, ProgramError):
         raise prompt
@@ -127,7 +129,7 @@ def value_of(s: ProgramState, answer: Expression, prompt: str | ProgramError, ro
     s._interpreter.append((asked if role is None else concat(system(role), asked)).atoms(), place)
 
 
-def _answer(call: str, kind: Any, place: Place) -> Expression:
+def _answer(call: str, kind: Any, place: SourceLine) -> Expression:
     if not is_python_type(kind):
         raise ProgramError(f"{call}: kind: expected a type such as a pydantic class or list[int], got {kind!r}")
     try:

@@ -30,7 +30,7 @@ FIRST_ROWS = 4
 
 
 @dataclass(slots=True)
-class _Place:
+class _RequestRows:
     """The rows of one request; -1 for none."""
 
     request: Request
@@ -65,7 +65,7 @@ class EditTable:
     def __init__(self, vocab_size: int, device: torch.device) -> None:
         self._vocab_size = vocab_size
         self._device = device
-        self._places: dict[int, _Place] = {}  # by the identity of the request, which the place keeps alive
+        self._places: dict[int, _RequestRows] = {}  # by the identity of the request, which the place keeps alive
         self._counts = _Rows(vocab_size, torch.int16, device)
         self._biases = _Rows(vocab_size, torch.float32, device)
 
@@ -107,11 +107,11 @@ class EditTable:
     def _column(self, values: list[int] | list[float], dtype: type[np.int32 | np.float32]) -> torch.Tensor:
         return send(np.array(values, dtype), self._device)
 
-    def _place(self, request: Request) -> _Place:
+    def _place(self, request: Request) -> _RequestRows:
         """The rows of a request; what it has said since they were looked at last is not counted yet."""
         place = self._places.get(id(request))
         if place is None:
-            place = _Place(request)
+            place = _RequestRows(request)
             if not request.sampling.edits_logits:
                 return place
             self._places[id(request)] = place
@@ -136,7 +136,7 @@ class EditTable:
             row[token_id] = bias
         return row
 
-    def _count(self, places: Sequence[_Place]) -> None:
+    def _count(self, places: Sequence[_RequestRows]) -> None:
         """Counts the tokens that are new, of all requests at once: few operations on the device, however many they are.
 
         A request may have several places here, of which the first counts.

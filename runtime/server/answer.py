@@ -18,7 +18,7 @@ from fastapi import Request, Response
 
 from ..request import Delta
 from .errors import ApiError, callers_names, json_response
-from .formats.events import Event, NewReader, OutputEvents, Reader
+from .formats.events import Event, NewReader, OutputEvents, OutputReader
 from .prepare import EngineCall, PreparedChat
 from .protocol import ChatRequest
 from .service import Service
@@ -47,7 +47,7 @@ class Asked:
 
     calls: Sequence[EngineCall]
     shape: Shape
-    new_reader: NewReader = Reader
+    new_reader: NewReader = OutputReader
 
 
 class ChatBody(Protocol):

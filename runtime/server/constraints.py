@@ -18,6 +18,7 @@ from ...errors import RequestError
 from ..constrain import spec as constraint_spec
 from ..constrain.spec import ConstraintSpec, ExtraKeys
 from .errors import api_error, invalid
+from .fields import Resources
 from .protocol import Generation, ResponseFormat, StructuredOutputs
 
 Compilations = tuple[tuple[float, float], ...]
@@ -57,7 +58,10 @@ class _Makers:
 
     def __init__(self, extra_keys: ExtraKeys) -> None:
         self.extra_keys = extra_keys
-        self.json_schema = partial(constraint_spec.json_schema, extra_keys=extra_keys)
+
+    def json_schema(self, resources: Resources | None) -> Callable[[Any], ConstraintSpec]:
+        """Makes a constraint of a schema, which may refer to the resources."""
+        return partial(constraint_spec.json_schema, extra_keys=self.extra_keys, resources=resources)
 
     def structural_tag(self, description: Any) -> ConstraintSpec:
         if isinstance(description, str):
@@ -76,25 +80,36 @@ class _Makers:
         return {key: self._with_default(part) for key, part in form.items()}
 
 
-def _wanted(param: str, value: Any, make: Callable[[Any], ConstraintSpec]) -> list[Wanted]:
+def _wanted(
+    param: str, value: Any, make: Callable[[Any], ConstraintSpec], resources: str = "resources"
+) -> list[Wanted]:
+    """resources: the field that has those of a schema, for errors in them."""
     if value is None:
         return []
     try:
         return [Wanted(make(value), param)]
     except RequestError as error:
-        raise api_error(error, param=param) from error
+        raise api_error(error, param=resources if error.param == "resources" else param) from error
+
+
+def _without_schema(resources: Resources | None, param: str, schemas: str) -> None:
+    if resources:
+        raise invalid(f"'{param}' goes with a schema, in {schemas}, and there is none.", param)
 
 
 def _named(body: Generation, make: _Makers) -> list[Wanted]:
     """SGLang's top-level fields and vLLM's old ones."""
     if body.guided_whitespace_pattern is not None:
         raise invalid("'guided_whitespace_pattern' is not supported.", "guided_whitespace_pattern")
+    if body.json_schema is None and body.guided_json is None:
+        _without_schema(body.resources, "resources", "'json_schema' or 'guided_json'")
+    json_schema = make.json_schema(body.resources)
     return [
         *_wanted("regex", body.regex, constraint_spec.regex),
         *_wanted("ebnf", body.ebnf, constraint_spec.grammar),
-        *_wanted("json_schema", body.json_schema, make.json_schema),
+        *_wanted("json_schema", body.json_schema, json_schema),
         *_wanted("structural_tag", body.structural_tag, make.structural_tag),
-        *_wanted("guided_json", body.guided_json, make.json_schema),
+        *_wanted("guided_json", body.guided_json, json_schema),
         *_wanted("guided_regex", body.guided_regex, constraint_spec.regex),
         *_wanted("guided_choice", body.guided_choice, constraint_spec.choice),
         *_wanted("guided_grammar", body.guided_grammar, constraint_spec.grammar),
@@ -108,8 +123,11 @@ def _structured(outputs: StructuredOutputs | None, make: _Makers) -> list[Wanted
     place = "structured_outputs"
     if outputs.whitespace_pattern is not None:
         raise invalid(f"'{place}.whitespace_pattern' is not supported.", f"{place}.whitespace_pattern")
+    resources = f"{place}.resources"
+    if outputs.json_ is None:
+        _without_schema(outputs.resources, resources, f"'{place}.json'")
     found = [
-        *_wanted(f"{place}.json", outputs.json_, make.json_schema),
+        *_wanted(f"{place}.json", outputs.json_, make.json_schema(outputs.resources), resources),
         *_wanted(f"{place}.regex", outputs.regex, constraint_spec.regex),
         *_wanted(f"{place}.choice", outputs.choice, constraint_spec.choice),
         *_wanted(f"{place}.grammar", outputs.grammar, constraint_spec.grammar),
@@ -126,14 +144,19 @@ def _structured(outputs: StructuredOutputs | None, make: _Makers) -> list[Wanted
 
 def _formatted(wanted: ResponseFormat | None, make: _Makers) -> list[Wanted]:
     """OpenAI's `response_format`."""
-    if wanted is None or wanted.type == "text":
+    if wanted is None:
         return []
-    if wanted.type == "structural_tag":
-        ours = {"type", "json_schema", "schema_", "key_order", "extra_keys", "whitespace"}
-        description = wanted.model_dump(exclude_unset=True, exclude=ours)
-        return _wanted("response_format", description, make.structural_tag)
     nested = wanted.json_schema.schema_ if wanted.json_schema is not None else None
     schema = nested if nested is not None else wanted.schema_
+    resources = "response_format.resources"
+    if schema is None or wanted.type in ("text", "structural_tag"):
+        _without_schema(wanted.resources, resources, "'response_format.json_schema'")
+    if wanted.type == "text":
+        return []
+    if wanted.type == "structural_tag":
+        ours = {"type", "json_schema", "schema_", "key_order", "extra_keys", "whitespace", "resources"}
+        description = wanted.model_dump(exclude_unset=True, exclude=ours)
+        return _wanted("response_format", description, make.structural_tag)
     if schema is not None:
         is_strict = wanted.json_schema is not None and wanted.json_schema.strict
         make_schema = partial(
@@ -141,8 +164,9 @@ def _formatted(wanted: ResponseFormat | None, make: _Makers) -> list[Wanted]:
             whitespace=wanted.whitespace,
             key_order=wanted.key_order,
             extra_keys=wanted.extra_keys or ("never" if is_strict else make.extra_keys),
+            resources=wanted.resources,
         )
-        return _wanted("response_format", schema, make_schema)
+        return _wanted("response_format", schema, make_schema, resources)
     if wanted.type == "json_object":
         return [Wanted(constraint_spec.json_object(whitespace=wanted.whitespace), "response_format")]
     param = "response_format.json_schema" + (".schema" if wanted.json_schema is not None else "")

@@ -174,6 +174,8 @@ Salt = Annotated[
     ),
 ]
 Schema = Annotated[dict[str, Any] | bool, BeforeValidator(_schema, json_schema_input_type=dict[str, Any] | bool)]
+Resources = dict[str, Schema]
+"""Schemas by URI that the schema beside them may refer to."""
 SchemaOrText = Annotated[
     dict[str, Any] | bool | str, BeforeValidator(_schema_or_text, json_schema_input_type=dict[str, Any] | bool | str)
 ]

@@ -12,13 +12,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ...errors import RequestError
+from ...errors import ConstraintError, RequestError
 from ..cache.reply_memory import Conversation
 from ..constrain.spec import ConstraintSpec, ExtraKeys
 from ..request import RequestOptions, SamplingParams
 from .constraints import Compilations, Wanted, constraint_of
 from .errors import ApiError, api_error, invalid
-from .formats.events import Reader, TextOnly
+from .formats.events import OutputReader, TextOnly
 from .formats.output_format import CallPlan, OutputFormat, Reading
 from .formats.thoughts import thought_limit
 from .protocol import ChatRequest, CompletionRequest, Generation, TokenizeRequest
@@ -105,7 +105,7 @@ def prepare_chat(
     call.options["conversation"] = chat.text
     if body.thinking_token_budget is not None and reading.thought in ("open", "unsaid"):
         call.options["thought_limit"] = thought_limit(engine.tokenizer, body.thinking_token_budget, reading.thought)
-    if body.stop and reading.new_reader is not Reader:
+    if body.stop and reading.new_reader is not OutputReader:
         call.options["stop_guard"] = lambda: TextOnly(reading.new_reader())
     if body.prediction is not None:
         call.options["prediction"] = body.prediction.content
@@ -224,8 +224,18 @@ def _compiled(engine: Engine, wanted: Wanted | None) -> Wanted | None:
     try:
         engine.request_factory.compile(wanted.spec)
     except RequestError as error:
-        raise api_error(error, param=wanted.param) from error
+        raise api_error(_placed(error, wanted.spec), param=wanted.param) from error
     return replace(wanted, compiled=(*wanted.compiled, (began, time.monotonic())))
+
+
+def _placed(error: RequestError, spec: ConstraintSpec) -> RequestError:
+    """The error; one in a document that the request has brought says so: `resources/URI#/pointer`."""
+    if not isinstance(error, ConstraintError):
+        return error
+    pointer = error.pointer
+    if not any(pointer.startswith(f"{uri}#") for uri in json.loads(spec.resources or "{}")):
+        return error
+    return type(error)(str(error).replace(pointer, f"resources/{pointer}", 1), pointer=f"resources/{pointer}")
 
 
 def check_length(engine: Engine, prompt_len: int, max_tokens: int | None, param: str) -> None:

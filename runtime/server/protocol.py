@@ -13,7 +13,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from ..sampling_params import LEAST_ABOVE_ZERO, LEAST_KV_BUDGET, MAX_LOGPROBS
-from .fields import BadWord, Content, LogitBias, Prompts, Salt, Schema, SchemaOrText, StopStrings, fault
+from .fields import BadWord, Content, LogitBias, Prompts, Resources, Salt, Schema, SchemaOrText, StopStrings, fault
 from .tool_choice import ToolChoice, ToolChoiceField
 from .unsupported import refuse_unsupported
 
@@ -50,7 +50,7 @@ class ResponseFormat(Body):
     """`schema` next to `type` is how some clients send it; OpenAI nests it under `json_schema`.
 
     Of `structural_tag` both forms are read: `structures` and `triggers`, or `format`. Ours are `key_order`,
-    `extra_keys` and `whitespace`.
+    `extra_keys`, `whitespace` and `resources` (see `Generation.resources`).
     """
 
     type: Literal["text", "json_object", "json_schema", "structural_tag"]
@@ -64,10 +64,11 @@ class ResponseFormat(Body):
     key_order: Literal["schema", "any"] = "schema"
     extra_keys: Literal["schema", "never"] | None = None
     whitespace: Literal["compact", "spaced", "flexible"] | None = None
+    resources: Resources | None = None
 
 
 class StructuredOutputs(Body):
-    """vLLM's field: exactly one of the kinds."""
+    """vLLM's field: exactly one of the kinds. `resources` is ours, and goes with `json`."""
 
     json_: SchemaOrText | None = Field(None, alias="json")
     regex: str | None = None
@@ -76,6 +77,7 @@ class StructuredOutputs(Body):
     json_object: bool | None = None
     structural_tag: dict[str, Any] | str | None = None
     whitespace_pattern: str | None = None
+    resources: Resources | None = None
 
 
 class FunctionCall(Body):
@@ -175,6 +177,7 @@ class Generation(Body):
     guided_choice: list[str] | None = None
     guided_grammar: str | None = None
     guided_whitespace_pattern: str | None = None
+    resources: Resources | None = None
     cache_salt: Salt | None = None
     explain_cache: bool = False
     pin_ttl: float = Field(0.0, ge=0, allow_inf_nan=False)

@@ -15,7 +15,7 @@ SOAK = Path(__file__).resolve().parents[2] / "bench" / "soak.py"
 def test_mixed_requests_lose_no_block_and_no_token(
     flags: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = {"--requests": 120, "--blocks": 64, "--sampled": 10, "--reports": 3}
+    options = {"--requests": 80, "--blocks": 64, "--sampled": 10, "--reports": 3}
     monkeypatch.setattr(sys, "argv", ["soak.py", *(str(part) for pair in options.items() for part in pair), *flags])
     runpy.run_path(str(SOAK), run_name="__main__")
     printed = capsys.readouterr().out

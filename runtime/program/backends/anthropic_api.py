@@ -81,7 +81,7 @@ class Anthropic:
             body["messages"].append({"role": "assistant", "content": said.text})
         if constraint is not None:
             body["output_config"] = {"format": {"type": "json_schema", "schema": self._schema(constraint)}}
-        return RemoteStream(self._client.call("/v1/messages", body), Reader().read, 1, constraint)
+        return RemoteStream(self._client.call("/v1/messages", body), AnswerReader().read, 1, constraint)
 
     def begin_scores(
         self,
@@ -116,7 +116,7 @@ class Anthropic:
         return ProgramError(f"Anthropic({self._model!r}): this API has no way to {what}")
 
 
-class Reader:
+class AnswerReader:
     """The events of an answer, as deltas of its text."""
 
     def __init__(self) -> None:

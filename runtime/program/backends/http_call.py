@@ -13,12 +13,13 @@ import socket
 import ssl
 import threading
 import time
+from base64 import b64encode
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from typing import Any
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from ....errors import ProgramError, RequestError
@@ -78,13 +79,15 @@ class HttpClient:
         context = ssl.create_default_context(cafile=self.ca_file)
         connection = HTTPSConnection(host, port, timeout=CONNECT_SECONDS, context=context)
         if proxy is not None:
-            connection.set_tunnel(parts.hostname or "", parts.port)
+            connection.set_tunnel(parts.hostname or "", parts.port, _credentials(proxy))
         return connection
 
-    def target(self, url: str) -> str:
-        """What a request names: the path, or to a proxy without a tunnel the whole URL."""
-        parts = urlsplit(url)
-        return url if parts.scheme == "http" and self._proxy() is not None else parts.path
+    def target(self, url: str) -> tuple[str, dict[str, str]]:
+        """What a request names: the path, or to a proxy without a tunnel the whole URL and what lets it through."""
+        parts, proxy = urlsplit(url), self._proxy()
+        if parts.scheme != "http" or proxy is None:
+            return parts.path, {}
+        return url, _credentials(proxy)
 
     def _proxy(self) -> SplitResult | None:
         parts = urlsplit(self.base_url)
@@ -186,8 +189,9 @@ class Call:
         if self._aborted.is_set():
             raise ConnectionAbortedError
         data = None if self._body is None else json.dumps(self._body).encode()
-        headers = {"Content-Type": "application/json", "User-Agent": "phloem", **self._client.headers}
-        connection.request("GET" if data is None else "POST", self._client.target(self._url), data, headers)
+        target, credentials = self._client.target(self._url)
+        headers = {"Content-Type": "application/json", "User-Agent": "phloem", **self._client.headers, **credentials}
+        connection.request("GET" if data is None else "POST", target, data, headers)
         self._response = connection.getresponse()  # has the connection, where the server closes it after this answer
         return self._response
 
@@ -252,6 +256,14 @@ class Call:
             raise ValueError(f"more than {limit:,} bytes")
         if time.monotonic() > end:
             raise TimeoutError
+
+
+def _credentials(proxy: SplitResult) -> dict[str, str]:
+    """The header with name and password of a proxy's URL, where it has them (RFC 7617)."""
+    if proxy.username is None:
+        return {}
+    pair = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}"
+    return {"Proxy-Authorization": f"Basic {b64encode(pair.encode()).decode()}"}
 
 
 def _retry_seconds(response: HTTPResponse, attempt: int) -> float:

@@ -143,14 +143,14 @@ class OpenAI:
             text = said.text + self._tokenizer.decode(continuation)
             body = self._body(SamplingParams(temperature=0.0), namespace, adapter)
             body |= {"prompt": text, "max_tokens": 0, "echo": True, "logprobs": 1}
-            reader = Reader(self._tokenizer, 1, scored_from=len(said.text))
+            reader = AnswerReader(self._tokenizer, 1, scored_from=len(said.text))
             streams.append(RemoteStream(self._client.call("/completions", body), reader.read, 1, None))
         return streams
 
     def _stream(
         self, path: str, body: Mapping[str, Any], sampling: SamplingParams, constraint: ConstraintSpec | None
     ) -> DeltaStream:
-        reader = Reader(self._tokenizer, sampling.n)
+        reader = AnswerReader(self._tokenizer, sampling.n)
         return RemoteStream(self._client.call(path, body), reader.read, sampling.n, constraint)
 
     def _body(self, sampling: SamplingParams, namespace: str, adapter: str | None) -> dict[str, Any]:
@@ -183,7 +183,7 @@ class OpenAI:
         return ProgramError(f"OpenAI({self._model!r}, dialect={self._dialect!r}): this API has no way to {what}")
 
 
-class Reader:
+class AnswerReader:
     """What both routes answer, streamed or whole, as deltas.
 
     scored_from: characters of an echoed prompt before the text whose log-probabilities are wanted.

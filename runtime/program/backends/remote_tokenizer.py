@@ -15,7 +15,7 @@ from ....errors import RequestError
 from .http_call import HttpClient
 
 PATH = "/program/text"
-Place = Literal["prompt", "inside", "message", "template_start", "template"]
+PromptPart = Literal["prompt", "inside", "message", "template_start", "template"]
 SHORT = 256  # characters of a text whose ids are remembered
 MAX_REMEMBERED = 4096  # texts
 MAX_TOKENS_ASKED = 1 << 14
@@ -28,7 +28,7 @@ class RemoteTokenizer:
     def __init__(self, client: HttpClient) -> None:
         self._client = client
         self._bytes: dict[int, bytes] = {}
-        self._ids: dict[tuple[Place, str], list[int]] = {}
+        self._ids: dict[tuple[PromptPart, str], list[int]] = {}
 
     @property
     def bos_id(self) -> int:
@@ -58,7 +58,7 @@ class RemoteTokenizer:
 
     def encode_pieces(self, pieces: Iterable[str]) -> list[int]:
         """Of a template's text: the first piece begins the sequence unless it is empty."""
-        places: tuple[Place, ...] = ("template_start", "template")
+        places: tuple[PromptPart, ...] = ("template_start", "template")
         found = [self._encode(places[min(index, 1)], piece) for index, piece in enumerate(pieces) if piece]
         return [token_id for ids in found for token_id in ids]
 
@@ -92,7 +92,7 @@ class RemoteTokenizer:
             raise _no_phloem(self._client, *FACTS)
         return found
 
-    def _encode(self, place: Place, text: str) -> list[int]:
+    def _encode(self, place: PromptPart, text: str) -> list[int]:
         if not text:
             return []
         key = (place, text)

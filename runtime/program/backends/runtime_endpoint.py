@@ -287,8 +287,6 @@ def _token_id(name: str) -> int:
 def constraint_fields(constraint: ConstraintSpec) -> dict[str, Any]:
     """The fields of a request that ask for it."""
     source = constraint.source
-    if constraint.resources:
-        raise ProgramError("resources=…: a server does not take them; write the documents into the schema's $defs")
     layout = {"whitespace": constraint.whitespace} if constraint.whitespace is not None else {}
     match constraint.kind:
         case "regex":
@@ -303,5 +301,7 @@ def constraint_fields(constraint: ConstraintSpec) -> dict[str, Any]:
             return {"response_format": {"type": "json_object", **layout}}
         case "json_schema":
             asked = {"name": "value", "schema": json.loads(str(source))}
-            options = {"key_order": constraint.key_order, "extra_keys": constraint.extra_keys, **layout}
+            options: dict[str, Any] = {"key_order": constraint.key_order, "extra_keys": constraint.extra_keys, **layout}
+            if constraint.resources:
+                options["resources"] = json.loads(constraint.resources)
             return {"response_format": {"type": "json_schema", "json_schema": asked, **options}}

@@ -7,10 +7,10 @@ from collections.abc import Collection, Mapping
 
 from .arguments import JsonArguments, XmlArguments
 from .call_formats import CallFormat
-from .events import Arguments, Content, Reader, num_held
+from .events import Arguments, Content, OutputReader, num_held
 
 
-class CallReader(Reader):
+class CallReader(OutputReader):
     """Calls in free text. White space next to a call belongs to neither.
 
     Args:
@@ -109,7 +109,7 @@ class CallReader(Reader):
         return True
 
 
-class WholeCallReader(Reader):
+class WholeCallReader(OutputReader):
     """The whole output is the arguments of one known tool."""
 
     def __init__(self, name: str) -> None:
@@ -133,7 +133,7 @@ class WholeCallReader(Reader):
         return False
 
 
-class CallObjectReader(Reader):
+class CallObjectReader(OutputReader):
     """The whole output is `{"name": …, "arguments": …}`. Cut short, it keeps its text as the arguments."""
 
     @property

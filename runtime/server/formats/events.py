@@ -79,7 +79,7 @@ def num_held(text: str, *marks: str) -> int:
     return next((n for n in range(longest, 0, -1) if any(mark.startswith(text[-n:]) for mark in marks)), 0)
 
 
-class Reader:
+class OutputReader:
     """Reads one output: all of it is content. Other formats override `_step`.
 
     Attributes:
@@ -137,13 +137,13 @@ class Reader:
         self._events.append(CallEnded(self.num_calls - 1))
 
 
-NewReader = Callable[[], Reader]
+NewReader = Callable[[], OutputReader]
 
 
 class OutputEvents:
     """The events of an output, as its deltas arrive."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: OutputReader) -> None:
         self._reader = reader
         self._has_called = False
 
@@ -166,7 +166,7 @@ class TextOnly:
     included, and nowhere in the rest of a call or in the headers of messages.
     """
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: OutputReader) -> None:
         self._reader = reader
 
     def push(self, text: str) -> bytes:

@@ -35,7 +35,7 @@ from ...constrain.spec import ConstraintSpec
 from ..protocol import ChatRequest, Tool
 from .arguments import JsonArguments
 from .call_plan import parameters_of
-from .events import Content, Reader, Reasoning, num_held
+from .events import Content, OutputReader, Reasoning, num_held
 from .output_format import CallPlan, Reading
 from .parts import Part, either, part_of, sequence, structural_tag, text, token
 
@@ -93,7 +93,7 @@ class HarmonyFormat:
         return Reading(spec, new_reader, counts_thoughts=True, has_marks=True)
 
 
-class HarmonyReader(Reader):
+class HarmonyReader(OutputReader):
     """Reads one answer whose special tokens are shown.
 
     Args:

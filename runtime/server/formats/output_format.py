@@ -11,7 +11,7 @@ from typing import Literal, Protocol
 
 from ...constrain.spec import ConstraintSpec
 from ..protocol import ChatRequest
-from .events import NewReader, Reader
+from .events import NewReader, OutputReader
 
 Thought = Literal["unsaid", "open", "closed"]
 
@@ -46,7 +46,7 @@ class Reading:
     """
 
     spec: ConstraintSpec | None
-    new_reader: NewReader = Reader
+    new_reader: NewReader = OutputReader
     thought: Thought | None = None
     counts_thoughts: bool = False
     has_marks: bool = False

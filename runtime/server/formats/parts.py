@@ -23,7 +23,9 @@ def part_of(spec: ConstraintSpec) -> Part:
         part: Part = json.loads(spec.source)["format"]
         return part
     schema = json.loads(spec.source) if spec.kind == "json_schema" else {"type": "object"}
-    options = {"any_order": spec.key_order == "any", "extra_keys": spec.extra_keys}
+    options: Part = {"any_order": spec.key_order == "any", "extra_keys": spec.extra_keys}
+    if spec.resources:
+        options["resources"] = json.loads(spec.resources)
     return {"type": "json_schema", "json_schema": schema, **options}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from .events import NewReader, Reader
+from .events import NewReader, OutputReader
 
 if TYPE_CHECKING:
     from ...tokenizer.tokenizer import Tokenizer
@@ -25,7 +25,7 @@ class ReasoningTokens:
         self.total = 0
         self._new_reader = new_reader
         self._tokenizer = tokenizer
-        self._readers: dict[int, Reader] = {}
+        self._readers: dict[int, OutputReader] = {}
         self._num_pending: dict[int, int] = {}  # tokens of which it is not known yet
 
     def push(self, index: int, token_ids: Iterable[int]) -> None:
@@ -41,7 +41,7 @@ class ReasoningTokens:
             if token_id not in self._tokenizer.eos_ids:
                 self._count(index, reader, self._tokenizer.show([token_id]))
 
-    def _count(self, index: int, reader: Reader, text: str) -> None:
+    def _count(self, index: int, reader: OutputReader, text: str) -> None:
         num_thoughts = reader.num_thoughts
         reader.push(text)
         self._num_pending[index] += 1

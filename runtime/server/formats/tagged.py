@@ -9,7 +9,7 @@ from ...constrain.spec import ConstraintSpec
 from ..protocol import ChatRequest
 from .call_formats import CallFormat
 from .call_plan import call_plan
-from .events import Reader
+from .events import OutputReader
 from .output_format import CallPlan, Reading, Thought
 from .thoughts import (
     BEGIN,
@@ -45,7 +45,7 @@ class TaggedFormat:
     def reading(
         self, body: ChatRequest, spec: ConstraintSpec | None, plan: CallPlan | None, prompt_ids: Sequence[int]
     ) -> Reading:
-        new_answer = plan.new_reader if plan is not None else Reader
+        new_answer = plan.new_reader if plan is not None else OutputReader
         thought = self._thought(body, plan, prompt_ids) if self._thinks else None
         if thought is None:
             return Reading(spec, new_answer)

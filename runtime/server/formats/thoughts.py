@@ -33,7 +33,7 @@ from ....errors import RequestError
 from ...constrain.spec import ConstraintSpec
 from ...sample.thought_limit import ThoughtLimit
 from ..settings import ReasoningFormat
-from .events import Reader, Reasoning, num_held
+from .events import OutputReader, Reasoning, num_held
 from .output_format import Thought
 from .parts import Part, either, part_of, sequence, special_or_text, structural_tag, text, token
 
@@ -80,7 +80,7 @@ def thought_limit(tokenizer: Tokenizer, budget: int, thought: Thought) -> Callab
     return lambda: ThoughtLimit(budget, BEGIN, END, closing, is_open=is_open, show=show)
 
 
-class ThoughtReader(Reader):
+class ThoughtReader(OutputReader):
     """Reads one answer.
 
     Args:
@@ -88,9 +88,9 @@ class ThoughtReader(Reader):
         has_gap: exactly `GAP` stands after the thought, and what follows is shown as it stands; else blank lines may.
     """
 
-    def __init__(self, thought: Thought, answer: Reader | None = None, *, has_gap: bool = False) -> None:
+    def __init__(self, thought: Thought, answer: OutputReader | None = None, *, has_gap: bool = False) -> None:
         super().__init__()
-        self._answer = answer or Reader()
+        self._answer = answer or OutputReader()
         self._has_gap = has_gap
         self._is_open = thought == "open"
         self._has_reasoned = False

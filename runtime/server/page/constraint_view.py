@@ -24,7 +24,6 @@ from ..constraints import structural_tag_of
 from ..errors import ApiError, api_error, invalid
 from ..protocol import Body
 from ..service import Service
-from .plain_svg import plain_svg
 
 if TYPE_CHECKING:
     from ...engine.engine import Engine
@@ -85,7 +84,7 @@ def _looked_at(engine: Engine, body: ConstraintRequest, extra_keys: constraint_s
         "shortest": (found.shortest.text or b"")[:SHOWN_BYTES].decode(errors="replace"),
         "shortest_tokens": found.shortest.num_tokens,
         "num_states": found.num_states,
-        "svg": plain_svg(found.svg().document),
+        "svg": found.svg().document,
         "compile_ms": round(found.timings.grammar + found.timings.network, 3),
         "first_mask_us": round(1000 * found.timings.first_mask, 1),
         "mask_us": round(found.masks.cold_median, 1),

@@ -111,7 +111,7 @@ def _milliseconds(record: RequestRecord, until: float) -> dict[str, float | None
     admitted_at = [part.ended_at for part in record.parts(until) if part.name == "queue" and part.was_admitted]
     asked_at, first_at = record.asked_at, record.first_at
     last_at = max((one.last_at for one in record.outputs.values()), default=None)
-    admitted = min(admitted_at) if admitted_at else None
+    admitted = min(admitted_at) if admitted_at else first_at
     is_over = record.ended_at is not None
     return {
         "compile_ms": _span(0.0, sum(compiled)) if compiled else None,

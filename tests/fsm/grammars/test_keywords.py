@@ -29,6 +29,7 @@ COMPILER = Compiler(BYTES)
         ('start: n (("a"i | "e"i) n)*\nn: N\nN: /1+(e1+)?/i\n%ignore " "', "1eEa "),
         ('start: ("if"i | "i" | "fi"i) ("f"i | N)\nN: /[fi]+/i', "ifIF"),
         ('start: "k"i "s"i | "ß"i', "kKſsß"),
+        ('start: N? "ba"\nN: /b+/\n%ignore " "', "ab "),  # nothing, or a text after which nothing can stand
     ],
 )
 def test_keywords_mean_what_lark_parses(text: str, alphabet: str) -> None:

@@ -152,6 +152,15 @@ def test_documents_of_a_specification_are_compiled_and_explained() -> None:
     assert raised.value.pointer == "http://a.test/x#/properties/a"
 
 
+def test_documents_of_a_schema_in_a_tag() -> None:
+    part = {"type": "json_schema", "json_schema": {"$ref": "http://a.test/x"}}
+    documents = {"http://a.test/x": {"enum": [1, 23]}}
+    constraint = Compiler(BYTES).structural_tag({"format": {**part, "resources": documents}})
+    assert [text for text in (b"1", b"2", b"23", b"3") if constraint.accepts(text)] == [b"1", b"23"]
+    with pytest.raises(ConstraintError, match="a schema is a dict or a bool"):
+        Compiler(BYTES).structural_tag({"format": {**part, "resources": {"http://a.test/x": 1}}})
+
+
 @pytest.mark.parametrize("resources", [[], {1: {}}, {"a#b": {}}, {"a": 1}, {"a": {}, "a#": {}}])
 def test_what_is_no_store_is_refused(resources: Any) -> None:
     with pytest.raises(ConstraintError) as raised:

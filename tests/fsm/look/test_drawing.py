@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
 import re
 from xml.etree import ElementTree
@@ -17,9 +18,9 @@ from phloem.fsm.look import Edge, Graph
 from phloem.fsm.look.exploring import explore
 from phloem.fsm.look.folding import fold
 from phloem.fsm.look.labels import columns, label, legend_of
-from phloem.fsm.look.layout import Box, layout
+from phloem.fsm.look.layout import RADIUS, Box, layout
 from phloem.fsm.look.rules import entries, is_recursive, rule_graphs
-from phloem.fsm.look.svg import picture
+from phloem.fsm.look.svg import Picture, picture
 from phloem.fsm.look.terminal import draw
 from phloem.fsm.network.expression import Alternation, ByteSet, Expression, Grammar, Literal, Repeat, Rule, Sequence
 
@@ -243,20 +244,72 @@ def test_the_terminal_shows_every_edge_once_within_its_width(name: str, width: i
 
 
 @pytest.mark.parametrize("name", REGULAR)
-def test_svg_is_xml_with_every_label_and_no_overlap(name: str) -> None:
-    graph = explore(REGULAR[name].automaton, "automaton").beginning(40)
-    graphs = [graph, fold(graph)]
-    legend = legend_of(graphs, 34)
-    found = picture(graphs, legend, notes=["a note with <angles> & more"])
+def test_svg_shows_every_label_and_no_two_overlap(name: str) -> None:
+    graph = fold(explore(REGULAR[name].automaton, "automaton")).beginning(40)
+    found = picture([graph], 34, title="<a>", notes=["a note with <angles> & more"])
+    root = ElementTree.fromstring(found.document)
+    texts = {"".join(element.itertext()) for element in root.iter(f"{SVG}text")}
+    for edge in graph.edges:
+        assert any(label(edge) in text for text in texts)
+    assert "a note with <angles> & more" in texts and root.findtext(f"{SVG}title") == "<a>"
+    assert found._repr_svg_() == found.document
+    _check_picture(found, graph)
+
+
+SVG = "{http://www.w3.org/2000/svg}"
+LOOKS = {"style", "script", "class", "id", "onload"}
+
+
+@settings(max_examples=40, deadline=None)
+@given(PATTERNS, st.integers(2, 9), st.integers(1, 12))
+def test_any_automaton_is_a_picture_with_each_state_and_edge_once(pattern: str, nodes: int, edges: int) -> None:
+    whole = fold(explore(COMPILER.regex(pattern).automaton, "automaton"))
+    graph = whole.beginning(nodes, edges)
+    assert graph.num_nodes <= nodes and len(graph.edges) <= edges
+    assert (graph is whole) == (whole.num_nodes <= nodes and len(whole.edges) <= edges) == (not graph.open_nodes)
+    found = picture([graph], 12)
+    assert found == picture([graph], 12)
+    _check_picture(found, graph)
+
+
+def _check_picture(found: Picture, graph: Graph) -> None:
+    """No looks but attributes, nothing out of the view, and heads whose tips lie on the circles of their targets."""
     _check_boxes([box for _, box in found.texts], found.width, found.height)
     root = ElementTree.fromstring(found.document)
-    texts = ["".join(element.itertext()) for element in root.iter("{http://www.w3.org/2000/svg}text")]
-    for shown in graphs:
-        assert {legend.label(edge) for edge in shown.edges} <= set(texts)
-    circles = len(list(root.iter("{http://www.w3.org/2000/svg}circle")))
-    assert circles == sum(shown.num_nodes + len(shown.accepting) for shown in graphs)
-    assert "a note with <angles> & more" in texts
-    assert found._repr_svg_() == found.document
+    assert root.get("role") == "img" and root[0].tag == f"{SVG}title" and root[1].tag == f"{SVG}desc"
+    for element in root.iter():
+        assert not LOOKS & {*element.attrib, element.tag.removeprefix(SVG)}
+    drawing = next(group for group in root.findall(f"{SVG}g") if "transform" in group.attrib)
+    lines, circles, heads, numbers = drawing.findall(f"{SVG}g")
+    assert len(lines) == len(heads) == len(graph.edges) + 1
+    assert [text.text for text in numbers] == [str(node) for node in range(graph.num_nodes)]
+    centres = [(float(c.attrib["cx"]), float(c.attrib["cy"])) for c in circles if float(c.attrib["r"]) == RADIUS]
+    assert len(centres) == graph.num_nodes and len(circles) == graph.num_nodes + len(graph.accepting)
+    targets = sorted([graph.start, *(edge.target for edge in graph.edges)])
+    reached: list[int] = []
+    for head in heads:
+        x, y = map(float, re.findall(r"[-0-9.]+", head.attrib["d"])[:2])
+        near = [node for node, (a, b) in enumerate(centres) if abs(math.hypot(x - a, y - b) - RADIUS) < 0.2]
+        reached += near
+        assert len(near) == 1
+    assert sorted(reached) == targets
+
+
+def test_forced_text_has_one_colour_whatever_its_length() -> None:
+    text = "because the quick brown fox jumps over the lazy dog and sleeps"
+    graph = fold(explore(COMPILER.regex(f"[0-9]{{4}}-(yes|no), {text}[.!]").automaton, "automaton"))
+    root = ElementTree.fromstring(picture([graph], 34).document)
+    forced = {element.text for element in root.iter(f"{SVG}tspan")}
+    assert {"'-'", "es'", "o'"} <= forced and any(part and "…" in part for part in forced)
+    titles = ["".join(element.itertext()) for element in root.iter(f"{SVG}title")]
+    assert f"', {text}'" in titles
+    assert len({element.get("fill") for element in root.iter(f"{SVG}tspan")}) == 1
+
+
+def test_classes_of_every_script_have_their_names() -> None:
+    graph = fold(explore(COMPILER.regex(r"\d\w").automaton, "automaton"))
+    assert [label(edge) for edge in graph.edges] == [r"\d", r"\w"]
+    assert "digits of every script" in picture([graph], 34).document
 
 
 def _check_boxes(boxes: list[Box], width: float, height: float) -> None:

@@ -38,9 +38,7 @@ def dtype(request: pytest.FixtureRequest, bfloat16: torch.dtype) -> torch.dtype:
     return kind
 
 
-@pytest.mark.parametrize(
-    ("num_rows", "bias"), [(0, True), (1, False), (5, True), (64, False), (65, False), (65, True), (130, True)]
-)
+@pytest.mark.parametrize(("num_rows", "bias"), [(0, True), (1, False), (5, True), (64, False), (65, True)])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_equals_the_twin(shape: str, num_rows: int, bias: bool, dtype: torch.dtype, device: torch.device) -> None:
     """To the last bit: sums of whole numbers that fp32 does not round are rounded once, to the type, on either side."""

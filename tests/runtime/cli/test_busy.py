@@ -65,6 +65,28 @@ def test_a_terminal_sees_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "loading it" in stream.getvalue() and "3/7" in stream.getvalue()
 
 
+def test_results_do_not_pass_through_the_bar(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stream = Stream(is_terminal=True)
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setenv("TERM", "xterm")
+    with busy("extracting") as report:
+        print("a result")
+        report(1, 2)
+    assert capsys.readouterr().out == "a result\n" and "a result" not in stream.getvalue()
+
+
+def test_a_terminal_without_escape_codes_gets_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = Stream(is_terminal=True)
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setattr(module, "PATIENCE", 0.0)
+    with busy("loading it"):
+        assert stream.written.wait(60)
+    assert stream.getvalue() == "loading it …\n"
+
+
 def test_loading_reports_layer_by_layer() -> None:
     reports: list[tuple[int, int]] = []
     load(EngineConfig(device="cpu"), lambda done, total: reports.append((done, total)))

@@ -29,7 +29,7 @@ def test_generate_prints_the_answer_and_nothing_else(shell: Shell) -> None:
     greedy = shell.out
     assert greedy.strip() and shell.err == ""
     assert shell("generate", "Hello", "--system", "", "--max-tokens", "8", "--stats", *SMALL) == 0
-    assert re.fullmatch(r"prompt \d+ tokens \(\d+ cached\), answer \d+ tokens.* tokens/s\n", shell.err)
+    assert re.fullmatch(r"prompt \d+ tokens \(\d+ cached\), answer \d+ .*s, \d+ tokens/s\n", shell.err)
 
 
 def test_generate_obeys_its_constraint(shell: Shell, schema: str) -> None:
@@ -181,6 +181,11 @@ def test_plan_answers_from_the_config_alone(shell: Shell) -> None:
     assert [(row["context_len"], row["num_sharing_requests"]) for row in capacity["lengths"]] == [(128, None)]
     assert shell("plan", "--device", "cpu", "--kv-dtype", "auto") == 0
     assert "one CPU, computing in float32, matrices published in bfloat16 kept so;" in shell.out
+    assert shell("plan", "--gpu", "H100", "--context", "256", "--json") == 0
+    speed = json.loads(shell.out)["speed"]
+    assert speed["device"] == "NVIDIA H100 SXM" and {step["context_len"] for step in speed["steps"]} == {256}
+    assert shell("plan", "--memory", "8GiB", "--bandwidth", "300", "--tflops", "121") == 0
+    assert "foretold for this device: 80% of 300 GB/s" in shell.out and "16,199" not in shell.out
     assert shell("plan", "--help") == 0
     assert "auto|fp8|int8|int4" in re.sub(r"\s", "", shell.out)
 
@@ -195,6 +200,10 @@ def test_plan_answers_from_the_config_alone(shell: Shell) -> None:
             "'--kv-dtype': 'bfloat16' is not one of 'auto', 'fp8', 'int8', 'int4'",
         ),
         (["--memory", "80"], "'80' is 80 bytes; do you mean 80GiB?"),
+        (["--gpu", "h1"], "'h1' is not one of a100,"),
+        (["--memory", "8GiB", "--bandwidth", "300"], "--bandwidth and --tflops go together"),
+        (["--gpu", "l4", "--bandwidth", "300", "--tflops", "1"], "exclude each other"),
+        (["--memory", "8GiB", "--bandwidth", "nan", "--tflops", "1"], "must be positive"),
         (["--kv-memory", "2k"], "'2k' is 2000 bytes; do you mean 2GiB?"),
     ],
 )

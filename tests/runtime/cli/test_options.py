@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ import typer
 from phloem.runtime.cli import run
 from phloem.runtime.cli.engine_options import Settings, with_engine_options
 from phloem.runtime.cli.options import size
+from phloem.runtime.cli.running_server import RunningServer
 from phloem.runtime.config import EngineConfig
 
 from .shell import Shell
@@ -81,6 +81,10 @@ def test_the_root_lists_the_commands_and_the_version(shell: Shell) -> None:
         (["inspect", "/nowhere"], "/nowhere"),
         (["inspect", "--cache", "ftp://x"], "give a URL"),
         (["inspect", "--cache", "http://127.0.0.1:9"], "cannot be reached"),
+        (["top", "ftp://x", "--once"], "URL ftp://x: give a URL"),
+        (["top", "http://127.0.0.1:9", "--once"], "cannot be reached"),
+        (["top", "--interval", "0"], "0.1"),
+        (["top"], "--once"),
         (["serve", "--port", "99999"], "65535"),
         (["serve", "--host", "256.1.1.1", "--port", "0"], "--host 256.1.1.1"),
         (["serve", "--api-key", "a b"], "api_key"),
@@ -107,7 +111,7 @@ def test_an_unexpected_failure_is_one_line_too(shell: Shell, monkeypatch: pytest
     def fail(*_: object, **__: object) -> None:
         raise ZeroDivisionError("by\nzero")
 
-    monkeypatch.setattr(importlib.import_module("phloem.runtime.cli.inspect_cache"), "_get", fail)
+    monkeypatch.setattr(RunningServer, "json", fail)
     assert shell("inspect", "--cache", "http://127.0.0.1:9") == 1
     assert shell.err == "error: internal: ZeroDivisionError: by zero (PHLOEM_DEBUG=1 shows where)\n"
     monkeypatch.setenv("PHLOEM_DEBUG", "1")

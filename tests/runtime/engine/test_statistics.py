@@ -38,7 +38,9 @@ def test_warm_up_leaves_no_trace(tiers: bool, tmp_path: Path) -> None:
         options["folder"] = tmp_path
     with fake_engine(num_blocks=40, **options) as engine:
         before = engine.statistics()
-        warm_up(engine)
+        reports: list[tuple[int, int]] = []
+        warm_up(engine, report=lambda done, total: reports.append((done, total)))
+        assert [done for done, _ in reports] == list(range(reports[0][1]))
         assert engine.monitor._count().num_finished > 0 and engine.monitor._count().num_evicted_blocks > 0, (
             "it did something"
         )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+import re
+from collections.abc import Callable
 
 import jsonschema
 import numpy as np
@@ -133,6 +135,59 @@ def test_a_batch_is_filled_into_a_callers_tensor() -> None:
 def test_other_memory_is_refused(bitmask: np.ndarray, message: str) -> None:
     with pytest.raises(ph.ConfigError, match=message):
         ph.GrammarMatcher(CONSTRAINTS[0]).fill_next_token_bitmask(bitmask)
+
+
+READ_ONLY = np.broadcast_to(np.int32(0), (1, 9))
+WRONG: list[tuple[Callable[[ph.GrammarMatcher], object], str]] = [
+    *[
+        (lambda matcher, wrong=wrong: matcher.accept_token(wrong), f"token_id: give a token's id, not {name}")  # type: ignore[misc]
+        for wrong, name in (
+            ("x", "str"),
+            (None, "NoneType"),
+            (97.0, "float"),
+            (True, "bool"),
+            (np.array([97]), "ndarray"),
+        )
+    ],
+    (lambda matcher: matcher.accept_token(torch.tensor(97.0)), "token_id: give a token's id, not Tensor"),  # type: ignore[arg-type]
+    (lambda matcher: matcher.rollback(-1), "num_tokens: give how many tokens to take back, 0 or more, not -1"),
+    (lambda matcher: matcher.rollback(3), "num_tokens: 3 cannot be taken back; 2 were accepted"),
+    (lambda matcher: matcher.rollback(1.5), "num_tokens: give how many tokens to take back, not float"),  # type: ignore[arg-type]
+    (lambda matcher: matcher.fill_next_token_bitmask(READ_ONLY), "bitmask: it is read-only"),
+    (lambda matcher: matcher.fill_next_token_bitmask(torch.zeros((1, 9), device="meta")), "bitmask: expected int32"),
+    (lambda matcher: matcher.fill_next_token_bitmask(torch.zeros((1, 9), requires_grad=True)), "bitmask: expected"),
+    (
+        lambda matcher: matcher.fill_next_token_bitmask(np.zeros((1, 9), np.int32), "x"),
+        "index: give the number of a row",
+    ),  # type: ignore[arg-type]
+    (lambda matcher: fill_bitmasks(matcher, np.zeros((1, 9), np.int32)), "matchers: give a list of GrammarMatcher"),  # type: ignore[arg-type]
+    (lambda _: fill_bitmasks([1], np.zeros((1, 9), np.int32)), "matchers: give a list of GrammarMatcher"),  # type: ignore[list-item]
+    (lambda _: ph.GrammarMatcher(CONSTRAINTS[0], max_tokens="9"), "max_tokens: give a number of tokens, not str"),  # type: ignore[arg-type]
+    (lambda _: allocate_token_bitmask(-1, 260), "batch_size: give a number of rows, 0 or more, not -1"),
+    (lambda _: allocate_token_bitmask(1, 2.5), "vocab_size: give a number of tokens, not float"),  # type: ignore[arg-type]
+    (lambda _: allocate_token_bitmask(1 << 62, 260), "rows of 9 words are too many"),
+]
+
+
+@pytest.mark.parametrize(("call", "message"), WRONG)
+def test_wrong_arguments_are_named_and_change_nothing(
+    call: Callable[[ph.GrammarMatcher], object], message: str
+) -> None:
+    matcher = ph.GrammarMatcher(CONSTRAINTS[0])
+    assert matcher.accept_token(ord("a")) and matcher.accept_token(ord("b"))
+    with pytest.raises(ph.ConfigError, match=re.escape(message)):
+        call(matcher)
+    assert matcher.num_tokens == 2 and matcher.accept_token(ord("c"))
+
+
+def test_numbers_of_other_libraries_are_numbers_and_ids_out_of_range_are_not_allowed() -> None:
+    matcher = ph.GrammarMatcher(CONSTRAINTS[0], max_tokens=np.int64(12))  # type: ignore[arg-type]
+    for token_id in (2**40, 2**70, -1, 260, np.uint64(2**63)):
+        assert not matcher.accept_token(token_id)
+    assert matcher.accept_token(np.uint8(97)) and matcher.accept_token(torch.tensor(98))  # type: ignore[arg-type]
+    matcher.rollback(np.int32(1))  # type: ignore[arg-type]
+    matcher.fill_next_token_bitmask(bitmask := allocate_token_bitmask(np.int64(2), np.int64(260)), np.int64(-1))  # type: ignore[arg-type]
+    assert allowed(bitmask, 1) == [ord("b")]
 
 
 def test_a_row_that_is_not_there_is_named() -> None:

@@ -168,6 +168,9 @@ FORMATS = {
     "float, channels": Format(
         whole, {"per": "channel"}, _compressed("float-quantized", num_bits=8, type="float", strategy="channel")
     ),
+    "float, tensors": Format(
+        whole, {"per": "tensor"}, _compressed("float-quantized", num_bits=8, type="float", strategy="tensor")
+    ),
     "int8, channels": Format(
         whole,
         {"per": "channel", "is_float": False},

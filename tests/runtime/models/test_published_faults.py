@@ -75,6 +75,16 @@ BROKEN: dict[str, tuple[str, Callable[[Path], None], str]] = {
         _changed("weight_scale", lambda x: x / 0),
         f"{Q}.weight_scale: has a scale that",
     ),
+    "one scale for all channels": (
+        "float, channels",
+        _changed("weight_scale", lambda x: x.flatten()[:1].clone()),
+        rf"{Q}.weight_scale: expected shape \[64, 1\], found \[1\]",
+    ),
+    "a scale for each channel of one": (
+        "float, tensors",
+        _changed("weight_scale", lambda x: x.repeat(64)[:, None].clone()),
+        rf"{Q}.weight_scale: expected shape \[1\], found \[64, 1\]",
+    ),
     "weight is NaN": (
         "fp8, blocks",
         _changed("weight", lambda x: torch.full_like(x.float(), torch.nan).to(x.dtype)),

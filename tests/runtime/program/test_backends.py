@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import threading
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
@@ -190,6 +191,22 @@ def test_proxies_of_the_environment_are_used(server: Script, monkeypatch: pytest
     tunnel = http_call.HttpClient("https://model.example/v1").connect()
     direct = http_call.HttpClient("https://other.example/v1").connect()
     assert f"http://{tunnel.host}:{tunnel.port}" == server.url and direct.host == "other.example"
+
+
+def test_a_proxy_gets_its_name_and_password_and_no_other_server(
+    server: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_name = server.url.replace("//", "//me%40home:a:b@")
+    for name in ("http_proxy", "https_proxy"):
+        monkeypatch.setenv(name, with_name)
+    monkeypatch.setenv("no_proxy", server.url.removeprefix("http://"))
+    expected = f"Basic {b64encode(b'me@home:a:b').decode()}"
+    server.replies = [chat_events(["a"]), chat_events(["b"])]
+    for base_url, found in (("http://model.example/v1", expected), (f"{server.url}/v1", None)):
+        chat.run(backend=ph.OpenAI("m", base_url=base_url))
+        assert server.asked[-1][1].get("proxy-authorization") == found
+    tunnel = http_call.HttpClient("https://model.example/v1").connect()
+    assert tunnel._tunnel_headers["Proxy-Authorization"] == expected  # type: ignore[attr-defined]
 
 
 Make = Callable[[Script], Any]

@@ -97,6 +97,8 @@ def constrained(s: ph.ProgramState) -> None:
     for extra in ("schema", "never"):
         spec = ph.json_schema(schema, whitespace="compact", key_order="any", extra_keys=extra)  # type: ignore[arg-type]
         s += ph.gen(extra, constraint=spec, max_tokens=30)
+    there = {"https://example.org/b": {"enum": [1, 2]}}
+    s += ph.gen("there", constraint=ph.json_schema({"$ref": "https://example.org/b"}, resources=there), max_tokens=4)
     tag = {"begin": "<t>", "schema": Person, "end": "</t>"}
     s += ph.gen("tag", constraint=ph.structural_tag([tag], at_least_one=True, stop_after_first=True), max_tokens=60)
 

@@ -259,6 +259,27 @@ CONSTRAINTS = [
     chat("no choices", 400, "guided_choice", guided_choice=[]),
     chat("number as choice", 400, "guided_choice[0]", guided_choice=[1]),
     chat("number as regex", 400, "regex", regex=5),
+    chat("resources without a schema", 400, "resources", regex="a", resources={"http://a.test/x": {}}),
+    chat(
+        "resources of text",
+        400,
+        "response_format.resources",
+        response_format={"type": "text", "resources": {"http://a.test/x": {}}},
+    ),
+    chat(
+        "resources without json",
+        400,
+        "structured_outputs.resources",
+        structured_outputs={"regex": "a", "resources": {"http://a.test/x": {}}},
+    ),
+    chat(
+        "resource as number",
+        400,
+        "response_format.resources.http://a.test/x",
+        "invalid_type",
+        response_format={**schema_format({}), "resources": {"http://a.test/x": 1}},
+    ),
+    chat("resource of a fragment", 400, "resources", guided_json={}, resources={"http://a.test/x#b": {}}),
 ]
 
 

@@ -10,7 +10,15 @@ from phloem.fsm import Compiler, Constraint, Vocabulary
 from phloem.runtime.constrain.spec import ConstraintSpec
 from phloem.runtime.server.formats.call_formats import CALL_FORMATS
 from phloem.runtime.server.formats.call_plan import call_plan
-from phloem.runtime.server.formats.events import Arguments, CallBegun, CallEnded, Content, Event, Reader, Reasoning
+from phloem.runtime.server.formats.events import (
+    Arguments,
+    CallBegun,
+    CallEnded,
+    Content,
+    Event,
+    OutputReader,
+    Reasoning,
+)
 from phloem.runtime.server.formats.output_format import CallPlan
 from phloem.runtime.server.protocol import ChatRequest
 
@@ -121,6 +129,6 @@ def pieces(text: str, cuts: Sequence[int]) -> list[str]:
     return [text[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
 
 
-def read(reader: Reader, text: str, cuts: Sequence[int] = ()) -> Read:
+def read(reader: OutputReader, text: str, cuts: Sequence[int] = ()) -> Read:
     events = [event for piece in pieces(text, cuts) for event in reader.push(piece)]
     return folded([*events, *reader.push("", is_last=True)])

@@ -240,6 +240,25 @@ def test_every_spelling_of_a_schema_has_the_servers_default(path: str, fields: d
         assert extra_keys_of(asked.engine.calls[-1]["constraint"]) == wanted
 
 
+DOCUMENTS = {"http://a.test/x": SCHEMA}
+REFERRING = {"$ref": "http://a.test/x#"}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"response_format": {"type": "json_schema", "json_schema": {"schema": REFERRING}, "resources": DOCUMENTS}},
+        {"json_schema": REFERRING, "resources": DOCUMENTS},
+        {"guided_json": json.dumps(REFERRING), "resources": DOCUMENTS},
+        {"structured_outputs": {"json": REFERRING, "resources": DOCUMENTS}},
+    ],
+)
+def test_a_request_brings_the_documents_that_its_schema_refers_to(fields: dict[str, Any]) -> None:
+    asked = client()
+    assert asked.chat(**fields).status == 200
+    assert json.loads(asked.engine.calls[-1]["constraint"].resources) == DOCUMENTS
+
+
 def test_a_structural_tag_keeps_what_it_says_itself_and_its_schemas_are_left_alone() -> None:
     odd = {"type": "object", "properties": {"json_schema": {"const": {"begin": "", "schema": 1}}}}
     form = {"type": "json_schema", "json_schema": odd, "extra_keys": "schema"}

@@ -1,13 +1,18 @@
-"""Every `curl` line of the documentation, sent to the application as it stands there."""
+"""Every `curl` line of the documentation, sent to the application as it stands there.
+
+A block of `json` after one with a single line shows a part of its answer.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -20,11 +25,12 @@ from phloem.runtime.execute.loading import LoadedModel
 from phloem.runtime.models import resolve_model
 from phloem.runtime.server import ServerSettings, create_app
 
+from ...page_blocks import blocks
 from ..models.saved_adapters import save_adapter
 from .wire import exchange
 
 ROOT = Path(__file__).resolve().parents[3]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 @dataclass
@@ -36,6 +42,7 @@ class Call:
     method: str = ""
     headers: dict[str, str] = field(default_factory=dict)
     body: str = ""
+    shown: Any = None
 
 
 def read_call(place: str, line: str) -> Call:
@@ -61,12 +68,24 @@ def read_call(place: str, line: str) -> Call:
 
 def documented() -> Iterator[Call]:
     for page in PAGES:
-        text = page.read_text(encoding="utf-8")
-        for block in re.finditer(r"^```\w*\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
-            number = text[: block.start()].count("\n") + 2
-            for line in re.finditer(r"^curl (?:.*\\\n)*.*", block[1], re.MULTILINE):
-                at = number + block[1][: line.start()].count("\n")
-                yield read_call(f"{page.name}:{at}", line[0].replace("\\\n", " ").partition(" | ")[0])
+        for block in blocks(page):
+            name, _, number = block.place.partition(":")
+            lines = list(re.finditer(r"^curl (?:.*\\\n)*.*", block.code, re.MULTILINE))
+            for line in lines:
+                at = int(number) + block.code[: line.start()].count("\n")
+                call = read_call(f"{name}:{at}", line[0].replace("\\\n", " ").partition(" | ")[0])
+                if block.shown is not None and len(lines) == 1:
+                    call.shown = json.loads(block.shown)
+                yield call
+
+
+def is_part(shown: Any, answer: Any) -> bool:
+    """Whether an answer is what is shown, and perhaps has more fields."""
+    if isinstance(shown, dict):
+        return isinstance(answer, dict) and all(k in answer and is_part(v, answer[k]) for k, v in shown.items())
+    if isinstance(shown, list):
+        return isinstance(answer, list) and len(shown) == len(answer) and all(map(is_part, shown, answer))
+    return bool(shown == answer)
 
 
 CALLS = list(documented())
@@ -101,6 +120,7 @@ def test_each_is_answered(nano: LoadedModel, adapters: Path) -> None:
                 body = call.body.replace("/adapters/", f"{adapters}/").encode()
                 answer = await exchange(app, call.method, target.path, body, call.headers)
                 assert answer.status == 200, f"{call.place}: {answer.status} {answer.body.decode()}"
+                assert call.shown is None or is_part(call.shown, answer.json()), f"{call.place}: {answer.json()}"
 
     try:
         asyncio.run(ask(app))

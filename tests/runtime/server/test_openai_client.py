@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -12,6 +13,7 @@ from openai import OpenAI
 from pydantic import BaseModel
 
 from phloem.errors import ConfigError
+from phloem.runtime.cli import run
 from phloem.runtime.cli.inspect_cache import cache_of
 from phloem.runtime.execute.loading import LoadedModel
 from phloem.runtime.request import SamplingParams
@@ -91,6 +93,21 @@ def test_inspect_draws_the_cache_of_a_server(served: Served, openai_client: Open
     assert "pool of 4,096 blocks" in shown and "optimum, 0.5x" in shown and "namespace ''" in shown
     with pytest.raises(ConfigError, match="--api-key"):
         cache_of(served.url, None)
+
+
+def test_top_shows_a_server_and_what_it_does(
+    served: Served, openai_client: OpenAI, capsys: pytest.CaptureFixture[str]
+) -> None:
+    openai_client.completions.create(model="nano", prompt="Something for top to show", max_tokens=2)
+    assert run(["top", f"{served.url}/v1", "--api-key", KEY, "--once", "--interval", "0.1"]) == 0
+    shown = capsys.readouterr().out
+    assert "nano · phloem" in shown and "4,096 blocks of 16 tokens" in shown and "0 of " in shown
+    assert re.search(r"between tokens +[0-9.]+ m?s", shown) and "since the start" in shown and "blocks   with" in shown
+    assert "\x1b" not in shown
+    assert run(["top", served.url, "--once"]) == 2
+    assert "--api-key" in capsys.readouterr().err
+    assert run(["top", f"{served.url}/nowhere", "--api-key", KEY, "--once"]) == 2
+    assert "is it a phloem server?" in capsys.readouterr().err
 
 
 def test_an_answer_parses_into_a_pydantic_class(openai_client: OpenAI) -> None:

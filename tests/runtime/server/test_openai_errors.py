@@ -79,6 +79,18 @@ def test_a_schema_that_cannot_be_enforced_is_refused_with_its_pointer(openai_cli
         assert refused.value.body["pointer"] == "/properties/tags/uniqueItems"
 
 
+def test_what_is_wrong_with_a_document_of_a_request_names_the_document(openai_client: OpenAI) -> None:
+    with pytest.raises(openai.BadRequestError) as refused:
+        openai_client.chat.completions.create(
+            model="nano",
+            messages=HELLO,
+            extra_body={"guided_json": {"$ref": "http://a.test/x"}, "resources": {"http://a.test/x": {"type": "no"}}},
+        )
+    assert refused.value.code == "invalid_json_schema" and refused.value.param == "guided_json"
+    assert refused.value.body["pointer"] == "resources/http://a.test/x#/type"
+    assert refused.value.body["message"].startswith("resources/http://a.test/x#/type: 'no' is no type")
+
+
 def test_a_full_queue_asks_to_come_back(nano: LoadedModel) -> None:
     with serving(nano, num_blocks=512, device="cpu", max_running_requests=1, max_waiting_requests=1) as served:
         statuses: list[int] = []

@@ -18,7 +18,7 @@ from phloem.errors import EmptyLanguage, UnsupportedSchema
 from phloem.fsm import Constraint
 from phloem.runtime.server.formats.call_formats import CALL_FORMATS
 from phloem.runtime.server.formats.call_reader import CallObjectReader, CallReader, WholeCallReader
-from phloem.runtime.server.formats.events import Reader
+from phloem.runtime.server.formats.events import OutputReader
 from phloem.runtime.server.formats.harmony import MARKS, HarmonyReader
 from phloem.runtime.server.formats.output_format import Thought
 from phloem.runtime.server.formats.reasoning_tokens import ReasoningTokens
@@ -32,16 +32,16 @@ CUTS = st.lists(st.integers(0, 300), max_size=9)
 THOUGHTS: tuple[Thought, ...] = ("unsaid", "open", "closed")
 
 
-def calls_reader(name: str, *, is_exclusive: bool = False) -> Reader:
+def calls_reader(name: str, *, is_exclusive: bool = False) -> OutputReader:
     raw_keys = {"weather": frozenset({"city"})}
     return CallReader(CALL_FORMATS[name], NAMES, raw_keys, is_exclusive=is_exclusive)
 
 
-def harmony(*, is_inside: bool = False) -> Reader:
+def harmony(*, is_inside: bool = False) -> OutputReader:
     return HarmonyReader(NAMES, is_inside=is_inside)
 
 
-READERS: dict[str, Callable[[], Reader]] = {
+READERS: dict[str, Callable[[], OutputReader]] = {
     **{name: partial(calls_reader, name) for name in CALL_FORMATS},
     "calls or an answer": partial(calls_reader, "hermes", is_exclusive=True),
     "one call": partial(WholeCallReader, "weather"),
@@ -216,7 +216,7 @@ def test_a_call_that_is_cut_short_keeps_what_there_is(name: str) -> None:
             assert found.content == whole[:length]
 
 
-def num_counted(new_reader: Callable[[], Reader], tokens: list[str]) -> int:
+def num_counted(new_reader: Callable[[], OutputReader], tokens: list[str]) -> int:
     """Tokens of reasoning, where each of these texts is a token."""
 
     class Shown(CharTokenizer):

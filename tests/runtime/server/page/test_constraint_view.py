@@ -12,7 +12,6 @@ import pytest
 from phloem.runtime.constrain.spec import choice, grammar, json_schema, regex
 from phloem.runtime.engine.async_engine import AsyncEngine
 from phloem.runtime.explain import explain
-from phloem.runtime.server.page.plain_svg import plain_svg
 
 from ..wire import Client
 
@@ -47,20 +46,16 @@ def test_a_constraint_is_explained_as_it_is(
     assert all(engine.tokenizer.token_text(one["id"]) == one["text"] for one in found["next"]["tokens"])
     steps = {"valid_up_to": len(body["text"]), "complete": False} if "text" in body else None
     assert steps is None or steps.items() <= found["steps"].items()
-    _check_picture(found["svg"], known.svg().document)
+    _check_picture(found["svg"])
+    assert found["svg"] == known.svg().document
 
 
-def _check_picture(shown: str, original: str) -> None:
-    """Shapes and texts alone, with the attributes that they had; none that a strict policy for content would refuse."""
-    assert plain_svg(original) == shown
-    parts = list(ElementTree.fromstring(shown).iter())
+def _check_picture(document: str) -> None:
+    """Shapes and texts alone, with no attribute that a strict policy for content would refuse."""
+    parts = list(ElementTree.fromstring(document).iter())
     assert {part.tag.rpartition("}")[2] for part in parts} <= SHAPES
     for part in parts:
-        assert not any(name == "style" or name.startswith("on") or "href" in name for name in part.attrib)
-    before = [part for part in ElementTree.fromstring(original).iter() if not part.tag.endswith("style")]
-    for old, new in zip(before, parts, strict=True):
-        assert old.tag == new.tag and (old.text or "").strip() == (new.text or "").strip()
-        assert old.attrib.items() <= new.attrib.items()
+        assert not any(name in ("style", "class") or name.startswith("on") or "href" in name for name in part.attrib)
 
 
 @pytest.mark.parametrize(

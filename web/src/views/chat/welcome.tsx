@@ -77,6 +77,7 @@ export function Welcome({ chats, model }: { chats: ChatStore; model: string }) {
                 chats.current.format.kind = "none";
                 set(chats.current);
                 chats.changed();
+                document.querySelector<HTMLElement>(".composer .message")?.focus();
               }}
             >
               <strong>{name}</strong>

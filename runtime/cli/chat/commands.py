@@ -1,0 +1,210 @@
+"""What can be done between two messages: a table of commands, each a function of the session and the rest of the line.
+
+A command that cannot do what it was asked for raises `ConfigError` or `RequestError` with place and remedy, and has
+changed nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ....errors import ConfigError, ConstraintError
+from . import explanation, files
+
+if TYPE_CHECKING:
+    from ...constrain.spec import ConstraintSpec
+    from .session import Session
+
+SHOWN_CHARS = 40  # of a message, where messages are listed
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One command: `/name argument`.
+
+    Attributes:
+        takes: the argument, as the help shows it; "": none.
+        wants_file: the argument may be the name of a file.
+    """
+
+    name: str
+    takes: str
+    help: str
+    run: Callable[[Session, str], None]
+    wants_file: bool = False
+
+
+def find(line: str) -> tuple[Command, str]:
+    """The command that a line begins with, and the rest of the line.
+
+    Raises:
+        ConfigError: there is none of that name, or it takes no argument.
+    """
+    name, *rest = line.rstrip().split(maxsplit=1)
+    argument = rest[0] if rest else ""
+    command = COMMANDS.get({"/quit": "/exit"}.get(name, name))
+    if command is None:
+        names = " ".join(COMMANDS)
+        raise ConfigError(f"{name[:40]}: no such command; {names}; a space before it makes it a message")
+    if argument and not command.takes:
+        raise ConfigError(f"{command.name} takes no argument, got {argument[:40]!r}")
+    return command, argument
+
+
+def _help(session: Session, _: str) -> None:
+    width = max(len(f"{command.name} {command.takes}") for command in COMMANDS.values())
+    rows = [f"{f'{command.name} {command.takes}':<{width}}  {command.help}" for command in COMMANDS.values()]
+    session.view.picture("\n".join([*rows, "", *KEYS]))
+
+
+def _system(session: Session, argument: str) -> None:
+    session.conversation.begin_again(system=argument or None)
+    session.num_kept = None
+    session.view.note(f"system prompt {'set' if argument else 'removed'}; the conversation begins anew")
+
+
+def _schema(session: Session, argument: str) -> None:
+    from ...constrain.spec import json_schema
+
+    is_text = argument[:1] == "{" or argument in ("true", "false")
+    text = argument if is_text else files.text_of(argument, "/schema") if argument else ""
+    try:
+        spec = json_schema(text, extra_keys="never") if argument else None
+        _constrain(session, spec, _name_of(text, argument))
+    except ConstraintError as error:
+        raise ConfigError(f"/schema {argument if not is_text else ''}: {error}".replace(" :", ":", 1)) from error
+
+
+def _name_of(schema: str, argument: str) -> str:
+    """A schema's title, or where it is from."""
+    try:
+        title = json.loads(schema).get("title") if schema else None
+    except (ValueError, AttributeError):
+        title = None
+    found = title if isinstance(title, str) and title else argument
+    return f"/schema {found[:SHOWN_CHARS]}"
+
+
+def _regex(session: Session, argument: str) -> None:
+    from ...constrain.spec import regex
+
+    try:
+        _constrain(session, regex(argument) if argument else None, f"/regex {argument[:SHOWN_CHARS]}")
+    except ConstraintError as error:
+        raise ConfigError(f"/regex: {error}") from error
+
+
+def _constrain(session: Session, spec: ConstraintSpec | None, name: str) -> None:
+    if spec is not None:
+        session.conversation.engine.request_factory.compile(spec)
+    session.conversation.constraint = spec
+    session.constrained_by = None if spec is None else name
+    session.view.note(
+        "answers are free" if spec is None else f"from now on answers match {name}; {name.split()[0]} alone ends that"
+    )
+
+
+def _save(session: Session, argument: str) -> None:
+    conversation = session.conversation
+    if not argument:
+        raise ConfigError("/save: give a file, for example /save chat.json")
+    messages = conversation.with_system(conversation.messages)
+    if not messages:
+        raise ConfigError("/save: there is no message yet")
+    file = files.save(argument, session.model, messages)
+    session.view.note(f"{len(messages)} messages in {file}")
+
+
+def _load(session: Session, argument: str) -> None:
+    if not argument:
+        raise ConfigError("/load: give a file, for example /load chat.json")
+    messages = files.load(argument)
+    system = messages.pop(0)["content"] if messages[0]["role"] == "system" else None
+    session.draft = messages.pop()["content"] if messages and messages[-1]["role"] == "user" else ""
+    session.num_kept = None
+    session.conversation.begin_again(messages, system)
+    waits = "; the last message has no answer yet" if session.draft else ""
+    session.view.note(f"{len(messages)} messages from {argument}, in place of what was here{waits}")
+
+
+def _retry(session: Session, _: str) -> None:
+    conversation = session.conversation
+    places = conversation.questions()
+    if not places:
+        raise ConfigError("/retry: there is no message yet")
+    if conversation.repeats_itself:
+        session.view.note("(the same answer is to be expected: --temperature is 0, or there is a --seed)")
+    session.num_kept = places[-1]
+    session.ask(conversation.messages[places[-1]]["content"])
+    session.draft, session.num_kept = "", None  # where it failed, everything is as it was
+
+
+def _edit(session: Session, argument: str) -> None:
+    conversation = session.conversation
+    places = conversation.questions()
+    if not places:
+        raise ConfigError("/edit: there is no message yet")
+    number = int(argument) if argument.isdecimal() and len(argument) < 9 else 0 if argument else len(places)
+    if not 1 <= number <= len(places):
+        raise ConfigError(f"/edit {argument[:20]}: give the number of a message, 1 to {len(places)}")
+    session.num_kept = places[number - 1]
+    session.draft = conversation.messages[session.num_kept]["content"]
+    session.view.note(f"message {number} again; what came after it is forgotten when the next message is sent")
+
+
+def _tree(session: Session, _: str) -> None:
+    report = session.conversation.engine.cache_report(asks_what_if=False)
+    used = report.num_blocks - report.num_free_blocks
+    session.view.note(f"{used:,} of {report.num_blocks:,} blocks of {report.block_size} tokens are in use")
+    session.view.picture(report.tree or "(the tree is empty)")
+
+
+def _explain(session: Session, _: str) -> None:
+    conversation = session.conversation
+    if conversation.last is None:
+        raise ConfigError("/explain: there is no answer yet")
+    for sentence in explanation.sentences(conversation.last):
+        session.view.note(sentence)
+    session.view.runs(explanation.runs(conversation.last, conversation.engine.tokenizer.show))
+
+
+def _reset(session: Session, _: str) -> None:
+    session.conversation.begin_again(system=session.conversation.system)
+    session.num_kept = None
+
+
+def _exit(session: Session, _: str) -> None:
+    session.has_ended = True
+
+
+KEYS = (
+    "Enter sends. Alt-Enter begins a new line, as does a backslash before Enter.",
+    "A pasted text is one message. Ctrl-R searches what was typed before.",
+    "Ctrl-C ends an answer, whose beginning stays in the conversation. Ctrl-D leaves.",
+)
+COMMANDS = {
+    command.name: command
+    for command in (
+        Command("/help", "", "shows this", _help),
+        Command("/system", "[TEXT]", "sets the system prompt, or removes it, and begins anew", _system),
+        Command(
+            "/schema",
+            "[FILE|JSON]",
+            "answers are JSON under this schema, until /schema alone",
+            _schema,
+            True,
+        ),
+        Command("/regex", "[PATTERN]", "answers match this pattern, until /regex alone", _regex),
+        Command("/save", "FILE", "writes the conversation, as OpenAI's messages in JSON", _save, True),
+        Command("/load", "FILE", "goes on with a saved conversation", _load, True),
+        Command("/retry", "", "asks for the last answer again", _retry),
+        Command("/edit", "[N]", "goes back to your Nth message, or the last, to change it", _edit),
+        Command("/tree", "", "draws the prefix cache", _tree),
+        Command("/explain", "", "says what was cached, and how the answer came about", _explain),
+        Command("/reset", "", "forgets the messages; system prompt and constraint stay", _reset),
+        Command("/exit", "", "leaves", _exit),
+    )
+}

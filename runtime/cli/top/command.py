@@ -1,0 +1,87 @@
+"""The command: polls, draws, and waits for `q`."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ....errors import ConfigError
+from ..options import option
+from ..running_server import RunningServer
+from ..terminal import keys, takes_escapes
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+    from .history import History
+    from .sample import Poller
+
+TIMEOUT = 10.0  # seconds for one answer
+
+
+def top(
+    url: Annotated[str, typer.Argument(help="URL of the server.")] = "http://127.0.0.1:8000",
+    api_key: Annotated[str | None, option("--api-key", help="Key for that server.", env="API_KEY")] = None,
+    interval: Annotated[
+        float, option("--interval", help="Seconds between two polls.", env="INTERVAL", min=0.1, max=3600)
+    ] = 1.0,
+    once: Annotated[bool, option("--once", help="Print one frame, after two polls, and end.", env="ONCE")] = False,
+) -> None:
+    """Shows a running server, live: pool, queue, tokens per second, hit rate, latencies, tree. `q` quits."""
+    if not once and not (sys.stdin.isatty() and takes_escapes(sys.stdout)):
+        raise ConfigError("top: this is no terminal; --once prints one frame anywhere")
+    from .history import History
+    from .sample import Poller
+
+    poller = Poller(RunningServer(url, api_key, "URL", TIMEOUT))
+    history = History(poller.poll())
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    if once:
+        time.sleep(interval)
+        history.add(poller.poll())
+        console.print(_frame(history, poller, url, (console.width, 50), ""), crop=True)
+        return
+    watch(history, poller, url, interval, console)
+
+
+def watch(history: History, poller: Poller, url: str, interval: float, console: Console) -> None:
+    """Draws until `q`. A server that does not answer is asked again."""
+    from rich.live import Live
+
+    fault = ""
+    with keys(by_line=False), Live(console=console, auto_refresh=False, screen=True) as live:
+        while True:
+            live.update(_frame(history, poller, url, console.size, fault), refresh=True)
+            if _quits(interval):
+                return
+            try:
+                history.add(poller.poll())
+                fault = ""
+            except ConfigError as error:
+                fault = str(error)
+
+
+def _frame(history: History, poller: Poller, url: str, size: tuple[int, int], fault: str) -> Text:
+    from .frame import frame
+
+    return frame(history, poller.about, url, poller.num_seats, size[0], size[1], fault)
+
+
+def _quits(seconds: float) -> bool:
+    """Waits so long; whether `q` is pressed, or the input ends, meanwhile."""
+    import os
+    import select
+
+    end = time.monotonic() + seconds
+    while (left := end - time.monotonic()) > 0:
+        if select.select([sys.stdin], [], [], left)[0]:
+            pressed = os.read(sys.stdin.fileno(), 64)
+            if not pressed or b"q" in pressed.lower():
+                return True
+    return False

@@ -1,0 +1,159 @@
+"""A picture of the last minute of a server, in as many columns and lines as there are. Knows no server."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from rich.text import Text
+
+from ..terminal import visible
+from .history import History
+from .sample import BETWEEN_TOKENS, FIRST_TOKEN, Branch, Sample
+
+LABEL = 16  # columns before a row's values
+MAX_COLUMNS = 120
+SPARKS = " ▁▂▃▄▅▆▇█"
+# parts of the pool, as they fill its bar: name, mark, style
+PARTS = (
+    ("held", "█", "magenta"),
+    ("leased", "▓", "blue"),
+    ("pinned", "▚", "yellow"),
+    ("cached", "▒", "green"),
+    ("free", "·", "dim"),
+)
+
+
+def frame(history: History, about: str, url: str, num_seats: int, columns: int, lines: int, fault: str = "") -> Text:
+    """The whole picture; what does not fit into `lines` is left out of its lower half.
+
+    fault: why the last poll failed; "": it did not.
+    """
+    width = max(40, min(columns, MAX_COLUMNS))
+    top = [_title(about, url, width), Text(), *_pool(history.last, width), *_queue(history.last, num_seats, width)]
+    top += [Text(), *_rates(history, width), Text(), *_latencies(history), Text()]
+    footer = Text(f"the server does not answer: {fault}" if fault else "q quits", "bold red" if fault else "dim")
+    rest = max(0, lines - len(top) - 2)
+    shown = [*top, *_details(history.last, rest, width)][: max(1, lines - 1)]
+    for line in (*shown, footer):
+        line.no_wrap = True
+        line.truncate(width, overflow="ellipsis")
+    return Text("\n").join([*shown, footer])
+
+
+def _title(about: str, url: str, width: int) -> Text:
+    left = Text.assemble((" phloem top ", "reverse bold"), f" {visible(about)}")
+    right = Text(visible(url), "dim")
+    return left + Text(" " * max(2, width - left.cell_len - right.cell_len)) + right
+
+
+def _row(label: str, *values: str | tuple[str, str] | Text) -> Text:
+    return Text.assemble((f"{label:<{LABEL}}", "bold"), *values)
+
+
+def pool_parts(sample: Sample) -> dict[str, int]:
+    """Blocks by what they are for; they add up to the pool."""
+    numbers = {name: int(value) for name, value in sample.numbers.items()}
+    cached, evictable = numbers["num_cached_blocks"], numbers["num_evictable_blocks"]
+    protected = max(0, cached - evictable)
+    pinned = min(numbers["num_pinned_blocks"], protected)
+    free = numbers["num_free_blocks"]
+    held = max(0, numbers["num_blocks"] - free - cached)
+    return {"held": held, "leased": protected - pinned, "pinned": pinned, "cached": evictable, "free": free}
+
+
+def _pool(sample: Sample, width: int) -> list[Text]:
+    parts = pool_parts(sample)
+    bar, total, done = Text(), max(1, sum(parts.values())), 0
+    columns = width - LABEL
+    for name, mark, style in PARTS:
+        end = round((done + parts[name]) / total * columns)
+        begin = round(done / total * columns)
+        if parts[name] and end == begin and name != "free" and begin < columns:
+            end += 1  # what is there is seen
+        bar.append(mark * max(0, end - len(bar)), style)
+        done += parts[name]
+    legend = Text("  ").join(Text.assemble((mark, style), f" {name} {parts[name]:,}") for name, mark, style in PARTS)
+    size = f"{int(sample.numbers['num_blocks']):,} blocks of {int(sample.numbers['block_size'])} tokens"
+    return [_row("pool", bar[:columns]), _row("", legend), _row("", (size, "dim"))]
+
+
+def _queue(sample: Sample, num_seats: int, width: int) -> list[Text]:
+    running, waiting = int(sample.numbers["num_running"]), int(sample.numbers["num_waiting"])
+    columns = max(10, (width - LABEL) // 3)
+    filled = min(columns, -(-running * columns // max(1, num_seats)))
+    bar = Text.assemble(("█" * filled, "cyan"), ("·" * (columns - filled), "dim"))
+    tokens = int(sample.numbers.get("num_waiting_tokens", 0))
+    queue = f"  {waiting:,} waiting ({tokens:,} tokens)" if waiting else "  none waiting"
+    return [_row("seats", bar, f"  {running:,} of {num_seats:,}", (queue, "yellow" if waiting else "dim"))]
+
+
+def _rates(history: History, width: int) -> Iterator[Text]:
+    output, computed = history.rate("completion_tokens"), history.rate("prompt_tokens")
+    cached = history.rate("cached_tokens") or 0.0
+    sparks = _sparks(list(history.rates("completion_tokens"))[-max(1, width - LABEL - 36) :])
+    yield _row("tokens/s", (f"{_number(output):>9}", "bold cyan"), "  output    ", (sparks, "cyan"))
+    prompts = None if computed is None else computed - cached
+    yield _row("", f"{_number(prompts):>9}  of prompts computed, {_number(cached)} from the cache")
+    asked = history.grown("prompt_tokens")
+    recent = f"{history.grown('cached_tokens') / asked:.1%}" if asked > 0 else "–"
+    ever, hits = history.last.numbers["prompt_tokens"], history.last.numbers["cached_tokens"]
+    start = f"{hits / ever:.1%}" if ever else "–"
+    yield _row("hit rate", f"{recent:>9}", f"  last {history.seconds:.0f} s    ", f"{start} since the start")
+    evicted, preempted = history.rate("num_evicted_blocks"), history.grown("num_preemptions")
+    failed = int(history.last.numbers.get("num_failed", 0))
+    yield _row(
+        "evictions",
+        f"{_number(evicted):>9}  blocks/s    {preempted:.0f} preemptions",
+        (f"    {failed} outputs failed", "bold red") if failed else "",
+    )
+
+
+def _latencies(history: History) -> Iterator[Text]:
+    yield _row("latency", ("".join(f"{name:>11}" for name in ("p50", "p95", "p99", "n")), "dim"))
+    for label, name in (("  first token", FIRST_TOKEN), ("  between tokens", BETWEEN_TOKENS)):
+        found, is_recent = history.latency(name)
+        if not found.num_observed:
+            yield _row(label, ("".join(f"{'–':>11}" for _ in range(3)), "dim"))
+            continue
+        values = "".join(f"{_seconds(found.percentile(share)):>11}" for share in (0.5, 0.95, 0.99))
+        note = f"   last {history.seconds:.0f} s" if is_recent else "   since the start"
+        yield _row(label, values, f"{found.num_observed:>11,}", (note, "dim"))
+
+
+def _details(sample: Sample, num_lines: int, width: int) -> list[Text]:
+    """Branches of the tree and misses, in so many lines."""
+    misses = [Text(f"  {visible(miss)}") for miss in sample.misses or ()]
+    room = num_lines - (min(len(misses), max(2, num_lines // 3)) + 1 if misses else 0)
+    if sample.branches is None:
+        found = [_row("tree", ("not shown (servers with --enable-admin show it)", "dim"))]
+    else:
+        found = [_row("tree", (f"{'blocks':>9}   with all below, the largest", "dim"))]
+        for branch in _largest(sample.branches, room - 1):
+            text = (visible(branch.text), "green")
+            age = (f"  used {branch.note} ago", "dim")
+            found.append(_row("", f"{branch.num_blocks:>9,}   {'  ' * branch.depth}", text, age))
+    if misses:
+        found += [_row("last misses"), *misses]
+    return found[:num_lines]
+
+
+def _largest(branches: Sequence[Branch], most: int) -> list[Branch]:
+    """The largest, in the order of the tree. Nothing is larger than what it is below, so no parent is missing."""
+    order = sorted(range(len(branches)), key=lambda index: (-branches[index].num_blocks, index))
+    return [branches[index] for index in sorted(order[: max(0, most)])]
+
+
+def _sparks(values: list[float]) -> str:
+    most = max(values, default=0.0) or 1.0
+    return "".join(SPARKS[math.ceil(8 * value / most)] for value in values)
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:,.0f}"
+
+
+def _seconds(value: float) -> str:
+    if value == float("inf"):
+        return "> 1 min"
+    return f"{value * 1000:.1f} ms" if value < 0.1 else f"{value * 1000:.0f} ms" if value < 1 else f"{value:.1f} s"

@@ -1,0 +1,164 @@
+"""One poll of a server, as plain values. Knows no terminal.
+
+`/statistics` and `/metrics` are asked for each time. `/cache` may make the server compute for a second, so the tree is
+asked for every `TREE_SECONDS` only, and no more once the server has said that it does not show it; misses are on
+`/page/now`, which not every server has.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ....errors import ConfigError
+from ..running_server import RunningServer
+
+TREE_SECONDS = 15.0
+FIRST_TOKEN, BETWEEN_TOKENS = "time_to_first_token_seconds", "inter_token_latency_seconds"
+_BUCKET = re.compile(rf'^phloem_({FIRST_TOKEN}|{BETWEEN_TOKENS})_bucket\{{le="([^"]+)"\}} (\S+)$', re.MULTILINE)
+_BRANCH = re.compile(r"^((?:│  |   )*)(?:├─|└─) ([\d,]+) blocks?(?: · (.*?))?(?:  (.*))?$")
+NEEDED: tuple[str, ...] = (
+    "num_running",
+    "num_waiting",
+    "num_blocks",
+    "block_size",
+    "num_free_blocks",
+    "num_cached_blocks",
+)
+NEEDED += ("num_evictable_blocks", "num_pinned_blocks", "prompt_tokens", "cached_tokens", "completion_tokens")
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """Observations so far: `counts[i]` of them were at most `bounds[i]` seconds; the last bound is infinite."""
+
+    bounds: tuple[float, ...]
+    counts: tuple[float, ...]
+
+    def since(self, before: Histogram) -> Histogram:
+        """Those that came after `before`; all, if that has other bounds."""
+        if self.bounds != before.bounds:
+            return self
+        return Histogram(self.bounds, tuple(a - b for a, b in zip(self.counts, before.counts, strict=True)))
+
+    @property
+    def num_observed(self) -> int:
+        return round(self.counts[-1]) if self.counts else 0
+
+    def percentile(self, share: float) -> float:
+        """Seconds that this share of the observations did not exceed, linear within a bucket; inf beyond the last
+        finite bound. At least one observation is needed."""
+        wanted = share * self.counts[-1]
+        index = next(index for index, count in enumerate(self.counts) if count >= wanted and count > 0)
+        low = self.bounds[index - 1] if index else 0.0
+        below = self.counts[index - 1] if index else 0.0
+        if self.bounds[index] == float("inf"):
+            return float("inf")
+        return low + (self.bounds[index] - low) * (wanted - below) / max(self.counts[index] - below, 1e-9)
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A node of the tree with what is below it: blocks of all of it, depth under the root, age and text of the node."""
+
+    num_blocks: int
+    depth: int
+    note: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One poll.
+
+    Attributes:
+        at: seconds on a clock of this machine.
+        numbers: the fields of `/statistics`.
+        histograms: by name.
+        branches: of the tree, as it is drawn; None: the server does not show them.
+        misses: sentences, newest first; None: the server does not tell.
+    """
+
+    at: float
+    numbers: Mapping[str, float]
+    histograms: Mapping[str, Histogram]
+    branches: Sequence[Branch] | None
+    misses: Sequence[str] | None
+
+
+class Poller:
+    """Polls one server.
+
+    Attributes:
+        about: the server's model and version in words.
+        num_seats: requests that may run at a time.
+
+    Raises:
+        ConfigError: there is no server, it does not let us in, or it is no phloem server.
+    """
+
+    def __init__(self, server: RunningServer) -> None:
+        self._server = server
+        self._tree_at = float("-inf")
+        self._branches: Sequence[Branch] | None = None
+        self._shows_tree = self._tells_misses = True
+        info = server.json("/server_info")
+        try:
+            self.about = f"{info['served_model_name']} · phloem {info['version']}"
+            self.num_seats = int(info["max_running_requests"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise ConfigError(f"{server.url}/server_info: this is not what a phloem server answers") from error
+
+    def poll(self) -> Sample:
+        """Asks now; raises as the constructor does."""
+        found = self._server.json("/statistics")
+        if not isinstance(found, dict) or not all(isinstance(found.get(name), int) for name in NEEDED):
+            raise ConfigError(f"{self._server.url}/statistics: this is not what a phloem server answers")
+        numbers = {name: value for name, value in found.items() if isinstance(value, int | float)}
+        histograms = read_histograms(self._server.text("/metrics"))
+        return Sample(time.monotonic(), numbers, histograms, self._tree(), self._misses())
+
+    def _tree(self) -> Sequence[Branch] | None:
+        if self._shows_tree and time.monotonic() - self._tree_at >= TREE_SECONDS:
+            tree = self._server.json("/cache").get("tree")
+            self._shows_tree = isinstance(tree, str)
+            self._branches = read_branches(tree) if isinstance(tree, str) else None
+            self._tree_at = time.monotonic()
+        return self._branches
+
+    def _misses(self) -> Sequence[str] | None:
+        if not self._tells_misses:
+            return None
+        try:
+            found: Any = self._server.json("/page/now")
+            return [f"{miss['seconds_ago']:.0f} s ago: {miss['sentence']}" for miss in found["misses"]]
+        except (ConfigError, KeyError, TypeError, ValueError):
+            self._tells_misses = False
+            return None
+
+
+def read_histograms(metrics: str) -> dict[str, Histogram]:
+    """Those of the two latencies, out of Prometheus' text; an empty one for what is not there."""
+    found: dict[str, list[tuple[float, float]]] = {FIRST_TOKEN: [], BETWEEN_TOKENS: []}
+    for name, bound, count in _BUCKET.findall(metrics):
+        found[name].append((float(bound), float(count)))
+    return {
+        name: Histogram(tuple(bound for bound, _ in rows), tuple(count for _, count in rows))
+        for name, rows in found.items()
+    }
+
+
+def read_branches(tree: str) -> list[Branch]:
+    """The nodes of a drawn tree, in its order."""
+    lines = [found for line in tree.splitlines() if (found := _BRANCH.match(line)) is not None]
+    branches: list[Branch] = []
+    below: dict[int, int] = {}  # blocks by depth, of subtrees whose parent comes next, from the end on
+    for found in reversed(lines):
+        depth = len(found[1]) // 3
+        num_blocks = int(found[2].replace(",", "")) + below.pop(depth + 1, 0)
+        below[depth] = below.get(depth, 0) + num_blocks
+        branches.append(Branch(num_blocks, depth, found[3] or "", found[4] or ""))
+    return branches[::-1]

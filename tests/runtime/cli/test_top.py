@@ -1,0 +1,204 @@
+"""`phloem top`: what is read from a server's answers, what is counted between two polls, and how it fits a terminal."""
+
+from __future__ import annotations
+
+import bisect
+import io
+import os
+import pty
+import sys
+import termios
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import Histogram as Recorded
+from rich.console import Console
+
+from phloem.errors import ConfigError
+from phloem.radix import RadixTree, pack
+from phloem.runtime.cli.top.command import watch
+from phloem.runtime.cli.top.frame import frame, pool_parts
+from phloem.runtime.cli.top.history import WINDOW_SECONDS, History
+from phloem.runtime.cli.top.sample import (
+    BETWEEN_TOKENS,
+    FIRST_TOKEN,
+    NEEDED,
+    Branch,
+    Histogram,
+    Poller,
+    Sample,
+    read_branches,
+    read_histograms,
+)
+
+BOUNDS = (0.01, 0.1, 1.0)
+SECONDS = st.lists(st.floats(0.0, 0.99), min_size=1, max_size=30)
+NUMBERS = dict.fromkeys(NEEDED, 0) | {"num_blocks": 100, "num_free_blocks": 100, "block_size": 16}
+
+
+def _metrics(seconds: list[float]) -> str:
+    registry = CollectorRegistry()
+    for name in (FIRST_TOKEN, BETWEEN_TOKENS):
+        recorded = Recorded(f"phloem_{name}", "Seconds.", buckets=BOUNDS, registry=registry)
+        for value in seconds:
+            recorded.observe(value)
+    return generate_latest(registry).decode()
+
+
+def _sample(at: float, seconds: list[float] = [], **numbers: int) -> Sample:  # noqa: B006
+    return Sample(at, NUMBERS | numbers, read_histograms(_metrics(seconds)), None, None)
+
+
+@given(SECONDS, SECONDS, st.sampled_from([0.5, 0.95, 0.99]))
+def test_percentiles_are_in_the_bucket_of_the_true_one(before: list[float], later: list[float], share: float) -> None:
+    history = History(_sample(0.0, before))
+    history.add(_sample(1.0, before + later))
+    found, is_recent = history.latency(FIRST_TOKEN)
+    assert is_recent and found.num_observed == len(later)
+    true = sorted(later)[max(0, -int(-share * len(later) // 1) - 1)]
+    bucket = bisect.bisect_left(BOUNDS, true)
+    low = BOUNDS[bucket - 1] if bucket else 0.0
+    assert low <= found.percentile(share) <= BOUNDS[bucket] + 1e-9
+
+
+def test_percentiles_beyond_the_last_bound_are_infinite_and_of_nothing_those_since_the_start() -> None:
+    assert Histogram((1.0, float("inf")), (0.0, 2.0)).percentile(0.5) == float("inf")
+    history = History(_sample(0.0, [0.5]))
+    history.add(_sample(1.0, [0.5]))
+    found, is_recent = history.latency(BETWEEN_TOKENS)
+    assert not is_recent and found.num_observed == 1
+    assert read_histograms("") == {FIRST_TOKEN: Histogram((), ()), BETWEEN_TOKENS: Histogram((), ())}
+
+
+def test_rates_and_growth_are_those_of_the_window() -> None:
+    history = History(_sample(0.0))
+    assert history.rate("completion_tokens") is None
+    for second in range(1, 200):
+        history.add(_sample(float(second), completion_tokens=10 * second, prompt_tokens=2 * second))
+    assert history.rate("completion_tokens") == 10.0 and history.seconds == WINDOW_SECONDS
+    assert history.grown("prompt_tokens") == 2 * WINDOW_SECONDS
+    history.add(_sample(200.0, prompt_tokens=1))  # the server was started again
+    assert history.rate("prompt_tokens") is None and history.seconds == 0.0
+    history.add(_sample(900.0, prompt_tokens=701))  # it did not answer for long
+    assert history.rate("prompt_tokens") == 1.0
+
+
+@given(st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=12), min_size=1, max_size=8))
+def test_branches_have_the_blocks_of_all_that_is_below(prompts: list[list[int]]) -> None:
+    tree = RadixTree(block_size=1)
+    num_blocks = 0
+    for prompt in prompts:
+        tree.insert(pack(prompt), list(range(num_blocks, num_blocks + len(prompt))), namespace="")
+        num_blocks += len(prompt)
+    branches = read_branches(tree.draw())
+    assert sum(branch.num_blocks for branch in branches if branch.depth == 0) == tree.num_cached_blocks
+    for index, branch in enumerate(branches):
+        below = []
+        for other in branches[index + 1 :]:
+            if other.depth <= branch.depth:
+                break
+            below += [other.num_blocks] if other.depth == branch.depth + 1 else []
+        assert branch.num_blocks > sum(below)
+
+
+@given(
+    st.integers(40, 200),
+    st.integers(8, 60),
+    st.fixed_dictionaries({name: st.integers(0, 10**6) for name in (*NEEDED, "num_waiting_tokens", "num_failed")}),
+    st.integers(0, 40),
+    st.sampled_from(["", "it has gone"]),
+)
+def test_a_frame_fits(columns: int, lines: int, numbers: dict[str, int], num_branches: int, fault: str) -> None:
+    branches = [Branch(9, depth % 3, "3 s", "'a\x1b[2J'") for depth in range(num_branches)]
+    last = Sample(1.0, numbers, read_histograms(_metrics([0.5])), branches or None, ["3 s ago: it was evicted"])
+    history = History(_sample(0.0))
+    history.add(last)
+    shown = frame(history, "nano · phloem 1", "http://127.0.0.1:8000", 256, columns, lines, fault).plain
+    assert len(shown.split("\n")) <= lines and all(len(line) <= columns for line in shown.split("\n"))
+    assert "\x1b" not in shown and (fault or "q quits") in shown
+
+
+@given(st.integers(0, 50), st.integers(0, 50), st.integers(0, 50), st.integers(0, 50))
+def test_the_parts_of_the_pool_add_up(free: int, evictable: int, protected: int, held: int) -> None:
+    cached, num_blocks = evictable + protected, free + evictable + protected + held
+    found = pool_parts(
+        _sample(
+            0.0, num_blocks=num_blocks, num_free_blocks=free, num_cached_blocks=cached, num_evictable_blocks=evictable
+        )
+    )
+    assert sum(found.values()) == num_blocks and found["held"] == held and found["cached"] == evictable
+
+
+class ScriptedServer:
+    """Answers as a phloem server does, unless it is told otherwise."""
+
+    url = "http://127.0.0.1:8000"
+
+    def __init__(self, **answers: Any) -> None:
+        self.asked: list[str] = []
+        self.answers: dict[str, Any] = {
+            "/server_info": {"served_model_name": "nano", "version": "1", "max_running_requests": 256},
+            "/statistics": NUMBERS,
+            "/cache": {"tree": "namespace ''\n└─ 1,002 blocks · 3 s  'Hello'"},
+        } | {f"/{name}": value for name, value in answers.items()}
+
+    def json(self, path: str) -> Any:
+        self.asked.append(path)
+        if path not in self.answers:
+            raise ConfigError(f"{path}: answered 404")
+        return self.answers[path]
+
+    def text(self, path: str) -> str:
+        return _metrics([0.5])
+
+
+def test_a_poll_asks_for_no_more_than_it_needs() -> None:
+    server = ScriptedServer()
+    poller = Poller(server)  # type: ignore[arg-type]
+    samples = [poller.poll() for _ in range(3)]
+    assert samples[-1].branches == [Branch(1002, 0, "3 s", "'Hello'")] and samples[-1].misses is None
+    assert server.asked.count("/cache") == server.asked.count("/page/now") == 1  # it is dear; it is not there
+    server = ScriptedServer(
+        cache={"tree": None}, **{"page/now": {"misses": [{"seconds_ago": 3.2, "sentence": "Gone."}]}}
+    )
+    poller = Poller(server)  # type: ignore[arg-type]
+    samples = [poller.poll() for _ in range(3)]
+    assert samples[-1].branches is None and samples[-1].misses == ["3 s ago: Gone."]
+    assert server.asked.count("/cache") == 1 and server.asked.count("/page/now") == 3
+
+
+@pytest.mark.parametrize(
+    "answers", [{"server_info": []}, {"server_info": {}}, {"statistics": {}}, {"statistics": [1]}], ids=str
+)
+def test_another_server_is_refused(answers: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="this is not what a phloem server answers"):
+        Poller(ScriptedServer(**answers)).poll()  # type: ignore[arg-type]
+
+
+def test_q_ends_it_and_a_server_that_is_away_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    keyboard, terminal = pty.openpty()
+    poller = Poller(ScriptedServer())  # type: ignore[arg-type]
+    history = History(poller.poll())
+    num_polls = 0
+
+    def poll() -> Sample:
+        nonlocal num_polls
+        num_polls += 1
+        if num_polls == 1:
+            raise ConfigError("it has gone")
+        os.write(keyboard, b"xq")
+        return _sample(history.last.at + 1, completion_tokens=7)
+
+    monkeypatch.setattr(poller, "poll", poll)
+    with open(terminal) as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        before = termios.tcgetattr(terminal)
+        console = Console(file=io.StringIO(), force_terminal=True, width=80, height=24)
+        watch(history, poller, "http://127.0.0.1:8000", 0.1, console)
+        assert termios.tcgetattr(terminal) == before
+    os.close(keyboard)
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    assert num_polls == 2 and shown.index("it has gone") < shown.rindex("q quits")
