@@ -1,7 +1,8 @@
 """What the server does at this moment: queue, rates, percentiles, pool, and what other pools would bring.
 
-Percentiles are exact over the latest values (see `RecentValues`). What other pools would bring costs a second of a
-worker: it is made anew while someone asks, at most once in `WHAT_IF_SECONDS`, and not waited for.
+Percentiles are exact over the latest values (see `RecentValues`). What other pools would bring may cost a second of a
+worker: it is made anew while someone asks, after `WHAT_IF_SECONDS` or `SHARE` times as long as it took, whichever is
+later, and is not waited for.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from .recent_requests import RecentRequests
 
 WHAT_IF_SECONDS = 30.0
+SHARE = 100
 TTFT, GAPS = "time_to_first_token_seconds", "inter_token_latency_seconds"
 MAX_MISSES = 20
 logger = logging.getLogger("phloem.server")
@@ -35,7 +37,7 @@ class Now:
         self._output, self._prompt = Throughput(), Throughput()
         self._what_if: dict[str, Any] | None = None
         self._asking: asyncio.Task[None] | None = None
-        self._asked_at = -WHAT_IF_SECONDS
+        self._due_at = 0.0
 
     def as_data(self) -> dict[str, Any]:
         """For JSON."""
@@ -77,17 +79,19 @@ class Now:
         }
 
     def _ask_what_if(self) -> None:
-        is_due = time.monotonic() - self._asked_at >= WHAT_IF_SECONDS
-        if is_due and (self._asking is None or self._asking.done()):
-            self._asked_at = time.monotonic()
+        if time.monotonic() >= self._due_at and (self._asking is None or self._asking.done()):
             self._asking = asyncio.get_running_loop().create_task(self._find_what_if())
 
     async def _find_what_if(self) -> None:
+        asked_at = time.monotonic()
         try:
             report = await self._service.cache_report(WHAT_IF_SECONDS)
         except Exception:  # the engine has stopped, or its workers are busy: the next one may be found
             logger.debug("there is no report of the cache for the page", exc_info=True)
             return
+        finally:
+            now = time.monotonic()
+            self._due_at = now + max(WHAT_IF_SECONDS, SHARE * (now - asked_at))
         entries, policy = report["what_if"], report["eviction_policy"]
         self._what_if = {
             "sizes": [
