@@ -40,7 +40,8 @@ def build(args: Mapping[str, Any]) -> Application:
     Args:
         args: `model`; `replicas` (1) or `autoscaling` (Serve's `AutoscalingConfig`, as a mapping); `prefill_replicas`
             (0), which compute prompts for them, over `shared_cache` or `disk_cache`; `fronts` (1); `num_cpus` and
-            `num_gpus` that Ray sets aside for a replica (1 and 0); fields of `EngineConfig` and `ServerSettings`.
+            `num_gpus` that Ray sets aside for a replica, on one node (1 and 0; with `tensor_parallel_size` on GPUs
+            that many); fields of `EngineConfig` and `ServerSettings`.
             Values may be text, as a command line has them.
 
     Raises:
@@ -68,6 +69,11 @@ def application(
         raise ConfigError(
             "prefill_replicas: what they compute reaches the others through a store; name it with shared_cache"
             " (redis://HOST:PORT/0), or disk_cache (a folder that all nodes see)"
+        )
+    if 0 < num_gpus < config.tensor_parallel_size:
+        raise ConfigError(
+            f"num_gpus: {config.tensor_parallel_size} ranks of a replica need a GPU each, and it is {num_gpus:g}; give "
+            f"num_gpus={config.tensor_parallel_size}"
         )
     serve, router_config = _ray()
     from .front import make_app
