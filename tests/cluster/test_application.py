@@ -22,6 +22,7 @@ from phloem.errors import ConfigError
         ({"fronts": True}, "fronts: expected a whole number"),
         ({"metric_names": "other"}, "metric_names"),
         ({"num_blocks": "-1"}, "num_blocks"),
+        ({"tensor_parallel_size": 2, "num_gpus": 1}, "num_gpus: 2 ranks of a replica need a GPU each"),
         ({"otlp_traces_endpoint": "here"}, "otlp_traces_endpoint: 'here' is no address"),
     ],
 )
