@@ -1,11 +1,18 @@
-"""A running server, as commands ask it over HTTP."""
+"""A running server, as commands ask it over HTTP.
+
+No redirect is followed, so a key goes to the server that was named and to no other; the time and the size of an answer
+are bounded, and what an error quotes of it shows no control characters.
+"""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
-from ...errors import ConfigError
+from ...errors import ConfigError, ProgramError, RequestError
+from .terminal import visible
+
+HINTS = {401: "give the server's key with --api-key", 404: "is it a phloem server?"}
 
 
 class RunningServer:
@@ -30,22 +37,16 @@ class RunningServer:
         """What `GET path` answers.
 
         Raises:
-            ConfigError: there is no such server, it does not let us in, or it has no such route.
+            ConfigError: there is no such server, it does not let us in, it has no such route, or what it answers does
+                not end.
         """
-        import urllib.error  # here, since few commands speak HTTP
-        import urllib.request
-        from http.client import HTTPException
+        from ..program.backends.http_call import HttpClient  # here, since few commands speak HTTP
 
-        url = f"{self.url}{path}"
         try:
-            request = urllib.request.Request(url, headers=self._headers)
-            with urllib.request.urlopen(request, timeout=self._timeout) as answer:
-                return str(answer.read().decode("utf-8"))
-        except urllib.error.HTTPError as error:
-            hints = {401: "; give the server's key with --api-key", 404: "; is it a phloem server?"}
-            raise ConfigError(f"{url}: answered {error.code} {error.reason}{hints.get(error.code, '')}") from error
-        except (OSError, ValueError, HTTPException) as error:
-            raise ConfigError(f"{url}: cannot be reached ({getattr(error, 'reason', error)})") from error
+            client = HttpClient(self.url, self._headers, self._timeout, max_retries=0, hints=HINTS)
+            return client.call(path).text()
+        except (RequestError, ProgramError) as error:
+            raise ConfigError(visible(str(error))) from error
 
     def json(self, path: str) -> Any:
         """The same as a value; what is no JSON raises ConfigError too."""

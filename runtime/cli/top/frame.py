@@ -131,7 +131,7 @@ def _details(sample: Sample, num_lines: int, width: int) -> list[Text]:
         found = [_row("tree", (f"{'blocks':>9}   with all below, the largest", "dim"))]
         for branch in _largest(sample.branches, room - 1):
             text = (visible(branch.text), "green")
-            age = (f"  used {branch.note} ago", "dim")
+            age = (f"  used {visible(branch.note)} ago", "dim")
             found.append(_row("", f"{branch.num_blocks:>9,}   {'  ' * branch.depth}", text, age))
     if misses:
         found += [_row("last misses"), *misses]

@@ -19,7 +19,9 @@ from ..running_server import RunningServer
 TREE_SECONDS = 15.0
 FIRST_TOKEN, BETWEEN_TOKENS = "time_to_first_token_seconds", "inter_token_latency_seconds"
 _BUCKET = re.compile(rf'^phloem_({FIRST_TOKEN}|{BETWEEN_TOKENS})_bucket\{{le="([^"]+)"\}} (\S+)$', re.MULTILINE)
-_BRANCH = re.compile(r"^((?:│  |   )*)(?:├─|└─) ([\d,]+) blocks?(?: · (.*?))?(?:  (.*))?$")
+_BRANCH = re.compile(r"^((?:│  |   )*)(?:├─|└─) (\d{1,3}(?:,\d{3}){0,4}) blocks?(?: · (.*?))?(?:  (.*))?$")
+OTHER = "this is not what a phloem server answers"
+MOST = 10**15
 NEEDED: tuple[str, ...] = (
     "num_running",
     "num_waiting",
@@ -108,22 +110,29 @@ class Poller:
         info = server.json("/server_info")
         try:
             self.about = f"{info['served_model_name']} · phloem {info['version']}"
-            self.num_seats = int(info["max_running_requests"])
+            self.num_seats = int(count(info["max_running_requests"]))
         except (KeyError, TypeError, ValueError) as error:
-            raise ConfigError(f"{server.url}/server_info: this is not what a phloem server answers") from error
+            raise ConfigError(f"{server.url}/server_info: {OTHER}") from error
 
     def poll(self) -> Sample:
         """Asks now; raises as the constructor does."""
         found = self._server.json("/statistics")
-        if not isinstance(found, dict) or not all(isinstance(found.get(name), int) for name in NEEDED):
-            raise ConfigError(f"{self._server.url}/statistics: this is not what a phloem server answers")
-        numbers = {name: value for name, value in found.items() if isinstance(value, int | float)}
-        histograms = read_histograms(self._server.text("/metrics"))
+        try:
+            numbers = {name: count(value) for name, value in found.items() if isinstance(value, int | float)}
+            if not all(isinstance(numbers[name], int) for name in NEEDED):
+                raise ValueError
+        except (AttributeError, KeyError, ValueError) as error:
+            raise ConfigError(f"{self._server.url}/statistics: {OTHER}") from error
+        try:
+            histograms = read_histograms(self._server.text("/metrics"))
+        except ValueError as error:
+            raise ConfigError(f"{self._server.url}/metrics: {OTHER}") from error
         return Sample(time.monotonic(), numbers, histograms, self._tree(), self._misses())
 
     def _tree(self) -> Sequence[Branch] | None:
         if self._shows_tree and time.monotonic() - self._tree_at >= TREE_SECONDS:
-            tree = self._server.json("/cache").get("tree")
+            report = self._server.json("/cache")
+            tree = report.get("tree") if isinstance(report, dict) else None
             self._shows_tree = isinstance(tree, str)
             self._branches = read_branches(tree) if isinstance(tree, str) else None
             self._tree_at = time.monotonic()
@@ -134,19 +143,38 @@ class Poller:
             return None
         try:
             found: Any = self._server.json("/page/now")
-            return [f"{miss['seconds_ago']:.0f} s ago: {miss['sentence']}" for miss in found["misses"]]
+            return [f"{count(miss['seconds_ago']):.0f} s ago: {miss['sentence']}" for miss in found["misses"]]
         except (ConfigError, KeyError, TypeError, ValueError):
             self._tells_misses = False
             return None
 
 
+def count(value: Any) -> float:
+    """A number of a server's answer, as it is.
+
+    Raises:
+        ValueError: it is none, or negative, or more than can be shown.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MOST:
+        raise ValueError(value)
+    return value
+
+
 def read_histograms(metrics: str) -> dict[str, Histogram]:
-    """Those of the two latencies, out of Prometheus' text; an empty one for what is not there."""
+    """Those of the two latencies, out of Prometheus' text; an empty one for what is not there.
+
+    Raises:
+        ValueError: bounds or counts that are none, or do not grow.
+    """
     found: dict[str, list[tuple[float, float]]] = {FIRST_TOKEN: [], BETWEEN_TOKENS: []}
-    for name, bound, count in _BUCKET.findall(metrics):
-        found[name].append((float(bound), float(count)))
+    for name, bound, num in _BUCKET.findall(metrics):
+        before = found[name][-1] if found[name] else (-1.0, 0.0)
+        row = float(bound), float(count(float(num)))
+        if not (before[0] < row[0] and before[1] <= row[1]):
+            raise ValueError(name)
+        found[name].append(row)
     return {
-        name: Histogram(tuple(bound for bound, _ in rows), tuple(count for _, count in rows))
+        name: Histogram(tuple(bound for bound, _ in rows), tuple(num for _, num in rows))
         for name, rows in found.items()
     }
 

@@ -129,6 +129,16 @@ class Call:
         finally:
             self._close(connection)
 
+    def text(self) -> str:
+        """The answer, whatever it is. Raises as `json`."""
+        connection = self._client.connect()
+        try:
+            return b"".join(self._chunks(self._open(connection), MAX_ANSWER)).decode()
+        except (OSError, HTTPException, ValueError) as error:
+            raise self._failed(error) from error
+        finally:
+            self._close(connection)
+
     def events(self) -> Generator[Any]:
         """The data of each event until the end of the stream; of an answer that is no stream, the whole.
 

@@ -8,6 +8,9 @@ import os
 import pty
 import sys
 import termios
+import threading
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import pytest
@@ -19,6 +22,7 @@ from rich.console import Console
 
 from phloem.errors import ConfigError
 from phloem.radix import RadixTree, pack
+from phloem.runtime.cli.running_server import RunningServer
 from phloem.runtime.cli.top.command import watch
 from phloem.runtime.cli.top.frame import frame, pool_parts
 from phloem.runtime.cli.top.history import WINDOW_SECONDS, History
@@ -33,6 +37,7 @@ from phloem.runtime.cli.top.sample import (
     read_branches,
     read_histograms,
 )
+from phloem.runtime.program.backends import http_call
 
 BOUNDS = (0.01, 0.1, 1.0)
 SECONDS = st.lists(st.floats(0.0, 0.99), min_size=1, max_size=30)
@@ -139,6 +144,7 @@ class ScriptedServer:
 
     def __init__(self, **answers: Any) -> None:
         self.asked: list[str] = []
+        self.metrics = _metrics([0.5])
         self.answers: dict[str, Any] = {
             "/server_info": {"served_model_name": "nano", "version": "1", "max_running_requests": 256},
             "/statistics": NUMBERS,
@@ -152,7 +158,7 @@ class ScriptedServer:
         return self.answers[path]
 
     def text(self, path: str) -> str:
-        return _metrics([0.5])
+        return self.metrics
 
 
 def test_a_poll_asks_for_no_more_than_it_needs() -> None:
@@ -176,6 +182,68 @@ def test_a_poll_asks_for_no_more_than_it_needs() -> None:
 def test_another_server_is_refused(answers: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="this is not what a phloem server answers"):
         Poller(ScriptedServer(**answers)).poll()  # type: ignore[arg-type]
+
+
+WEIRD = st.sampled_from(
+    [float("nan"), float("inf"), -1, -(10**400), 10**400, True, None, "\x1b]52;c;x\x07", [], {}, 0, 7]
+)
+
+
+@given(
+    st.dictionaries(st.sampled_from([*NEEDED, "num_failed", "num_waiting_tokens", "num_evicted_blocks"]), WEIRD),
+    st.sampled_from([None, [], {"tree": 7}, {"tree": "├─ , blocks · \x1b[2J\n├─ 1 block · \x1b]52;c;x\x07  hi"}]),
+    st.one_of(
+        WEIRD,
+        st.fixed_dictionaries({"misses": st.lists(st.fixed_dictionaries({"seconds_ago": WEIRD, "sentence": WEIRD}))}),
+    ),
+    st.sampled_from(["1.0", "x", "NaN", "-1"]),
+    st.sampled_from(["2.0", "NaN", "-5", "1e999"]),
+)
+def test_whatever_a_server_answers_is_shown_or_refused(
+    numbers: dict[str, Any], cache: Any, now: Any, bound: str, num: str
+) -> None:
+    server = ScriptedServer(statistics=NUMBERS | numbers, cache=cache, **{"page/now": now})
+    server.metrics = f'phloem_{FIRST_TOKEN}_bucket{{le="{bound}"}} {num}\n'
+    try:
+        poller = Poller(server)  # type: ignore[arg-type]
+        history = History(poller.poll())
+        history.add(poller.poll())
+    except ConfigError:
+        return
+    assert "\x1b" not in frame(history, poller.about, "http://127.0.0.1:8000", poller.num_seats, 80, 24).plain
+
+
+def test_a_key_does_not_follow_a_redirect_and_an_answer_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            if self.path == "/away":
+                self.send_response(302, "\x1b]52;c;x\x07")
+                self.send_header("Location", "/elsewhere")
+                self.end_headers()
+                return
+            self.send_response(200)
+            self.end_headers()
+            with suppress(OSError):
+                for _ in range(1000):
+                    self.wfile.write(b"x" * 1000)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    monkeypatch.setattr(http_call, "MAX_ANSWER", 100_000)
+    with HTTPServer(("127.0.0.1", 0), Handler) as served:
+        threading.Thread(target=served.serve_forever, daemon=True).start()
+        server = RunningServer(f"http://127.0.0.1:{served.server_port}", "secret", "URL")
+        with pytest.raises(ConfigError, match="answered 302") as caught:
+            server.text("/away")
+        assert "\x1b" not in str(caught.value)
+        with pytest.raises(ConfigError, match="more than 100,000 bytes"):
+            server.text("/endless")
+        served.shutdown()
+    assert asked == ["/away", "/endless"]
 
 
 def test_q_ends_it_and_a_server_that_is_away_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
