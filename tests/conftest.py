@@ -9,10 +9,10 @@ counts that as work now and then, and no test is about how fast this one is. A b
 For the same reason Hypothesis has no deadline for an example and no bound on the time that making examples takes. All
 else is as its own profile has it: random on a developer's machine, the same at every run where `CI` is set.
 
-Python collects no garbage until the tests are collected: that would take a third of the time. What is alive then is
-left out of its garbage collection: a full one would take half a second, and would come so seldom that what tests leave
-behind (tracebacks, with all that their frames hold) piles up by the hundred megabytes. One comes after each file that
-has left the process much larger. What a file's compilers and caches keep is let go at its end.
+Python collects no garbage until the tests are collected: that would take up to a third of the time. What is alive then
+is left out of its garbage collection: a full one would take half a second, and would come so seldom that what tests
+leave behind (tracebacks, with all that their frames hold) piles up by the hundred megabytes. One comes after each file
+that has left the process much larger. What a file's compilers and caches keep is let go at its end.
 
 Of Hypothesis's examples three tenths are tried; `--examples 100` tries all, as should be done after a change of what
 they try.
