@@ -9,7 +9,7 @@ counts that as work now and then, and no test is about how fast this one is. A b
 For the same reason Hypothesis has no deadline for an example and no bound on the time that making examples takes. All
 else is as its own profile has it: random on a developer's machine, the same at every run where `CI` is set.
 
-Python collects no garbage until the tests are collected: that would take up to a third of the time. What is alive then
+Python collects no garbage while the tests are collected: that would take up to a third of the time. What is alive then
 is left out of its garbage collection: a full one would take half a second, and would come so seldom that what tests
 leave behind (tracebacks, with all that their frames hold) piles up by the hundred megabytes. One comes after each file
 that has left the process much larger. What a file's compilers and caches keep is let go at its end.
@@ -41,7 +41,7 @@ import resource
 import sys
 import zlib
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +53,6 @@ from hypothesis import HealthCheck, settings
 from phloem.fsm import Compiler, compiler
 from phloem.fsm.compile_time import MAX_SECONDS, CompileTime
 
-gc.disable()
 torch.set_num_threads(1)
 for variable in [name for name in os.environ if name.startswith("PHLOEM_")]:
     del os.environ[variable]
@@ -107,6 +106,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--record-slow", action="store_true", help=f"write {SLOW_TESTS.name}, which --fast leaves out")
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path.name not in LONG_FILES)
     if config.getoption("--fast"):
@@ -140,7 +148,6 @@ def _scale_examples(items: list[pytest.Item], percent: int) -> None:
 def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
-    gc.enable()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
