@@ -53,7 +53,9 @@ def attention_cases(subset: bool) -> Iterator[Case]:
         },
         **{name: "fp32" for name in ("scale", "soft_cap")},
     }
-    for element, stored, group, head_dim, block_size, window, cap, sinks in shapes[:4] if subset else shapes:
+    for element, stored, group, head_dim, block_size, window, cap, sinks in (
+        (shapes[0], *shapes[2:4]) if subset else shapes
+    ):
         kept = {name: POINTERS.get(stored, f"*{stored}") for name in ("k_ptr", "v_ptr")}
         if stored == "int4":
             kept |= {name: "*i32" for name in ("k_scales_ptr", "v_scales_ptr")}
@@ -202,7 +204,8 @@ def other_cases(subset: bool) -> Iterator[Case]:
         merge_types = {**fixed, "positions_ptr": "*i32"}
         yield case("merge D128", merge_rows, merge_types, {**constants, "HAS_SINKS": has_sinks}, 1)
     scales = {name: "*fp32" for name in ("k_scales_ptr", "v_scales_ptr", "q_norm_ptr", "k_norm_ptr")}
-    for stored, limit in (("bf16", 0.0), ("int8", 127.0), ("fp8e4nv", 448.0), ("int4", 0.0)):
+    kinds = (("bf16", 0.0), ("int8", 127.0), ("fp8e4nv", 448.0), ("int4", 0.0))
+    for stored, limit in kinds[2:] if subset else kinds:
         pointer = POINTERS.get(stored, f"*{stored}")
         kept = {"k_cache_ptr": pointer, "v_cache_ptr": pointer, "slots_ptr": "*i64", "positions_ptr": "*i64"}
         if stored == "int4":

@@ -9,10 +9,10 @@ counts that as work now and then, and no test is about how fast this one is. A b
 For the same reason Hypothesis has no deadline for an example and no bound on the time that making examples takes. All
 else is as its own profile has it: random on a developer's machine, the same at every run where `CI` is set.
 
-What is alive once the tests are collected is left out of Python's garbage collection: a full one would take half a
-second, and would come so seldom that what tests leave behind (tracebacks, with all that their frames hold) piles up by
-the hundred megabytes. One comes after each file that has left the process much larger. What a file's compilers and
-caches keep is let go at its end.
+Python collects no garbage while the tests are collected: that would take up to a third of the time. What is alive then
+is left out of its garbage collection: a full one would take half a second, and would come so seldom that what tests
+leave behind (tracebacks, with all that their frames hold) piles up by the hundred megabytes. One comes after each file
+that has left the process much larger. What a file's compilers and caches keep is let go at its end.
 
 Of Hypothesis's examples three tenths are tried; `--examples 100` tries all, as should be done after a change of what
 they try.
@@ -41,7 +41,7 @@ import resource
 import sys
 import zlib
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +104,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fast", action="store_true", help="a few quick tests of every file")
     parser.addoption("--examples", type=int, default=30, help="percent of Hypothesis's examples; 30 unless it is given")
     parser.addoption("--record-slow", action="store_true", help=f"write {SLOW_TESTS.name}, which --fast leaves out")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

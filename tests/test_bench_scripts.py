@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,16 +32,30 @@ for script, *options in json.loads(sys.argv[1]):
 """
 
 
-def run(*command: str) -> subprocess.CompletedProcess[str]:
+HELP = [(str(path), "--help") for path in sorted((ROOT / "bench").rglob("*.py")) if "__main__" in path.read_text()]
+WITHOUT = [
+    (str(BENCH / script), *options)
+    for script, *options in (("decode_step.py",), ("decode_experts.py",), ("attention.py", "--fit", "--device", "cuda"))
+]
+TINY = [(str(BENCH / script), "--tiny") for script in ("decode_step.py", "decode_experts.py")]
+
+
+@pytest.fixture(scope="module")
+def ends() -> dict[tuple[str, ...], list[Any]]:
+    """What each of these commands exits with, says on stderr, and says on stdout."""
+    commands = [*HELP, *WITHOUT, *TINY]
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
-    return subprocess.run([sys.executable, *command], capture_output=True, text=True, env=environment, timeout=900)
+    program = [sys.executable, "-c", ENDS, json.dumps(commands)]
+    done = subprocess.run(program, capture_output=True, text=True, env=environment, timeout=900)
+    assert (done.returncode, done.stderr) == (0, ""), "no traceback"
+    return dict(zip(commands, map(json.loads, done.stdout.splitlines()), strict=True))
 
 
-@pytest.mark.parametrize("script", ["decode_step.py", "decode_experts.py"])
-def test_decode_steps_run_in_small_on_a_cpu(script: str) -> None:
-    done = run(str(BENCH / script), "--tiny")
-    assert done.returncode == 0, done.stderr
-    assert "a step" in done.stdout
+@pytest.mark.parametrize("command", TINY, ids=["decode_step", "decode_experts"])
+def test_decode_steps_run_in_small_on_a_cpu(command: tuple[str, ...], ends: dict[tuple[str, ...], list[Any]]) -> None:
+    code, said, shown = ends[command]
+    assert code in (0, None), said
+    assert "a step" in shown
 
 
 def test_programs_say_the_same_in_every_way(
@@ -61,27 +76,20 @@ def test_programs_say_the_same_in_every_way(
         assert jumped > 0 or name not in ("JSON decode", "LLM judge")
 
 
-def test_without_a_gpu_they_say_so() -> None:
-    scripts = ("decode_step.py",), ("decode_experts.py",), ("attention.py", "--fit", "--device", "cuda")
-    done = run("-c", ENDS, json.dumps([(str(BENCH / script), *options) for script, *options in scripts]))
-    assert (done.returncode, done.stderr) == (0, ""), "no traceback"
-    ends = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(ends) == len(scripts)
-    for code, said, _ in ends:  # `sys.exit(a sentence)` is written to stderr at the end, and the status is 1
+def test_without_a_gpu_they_say_so(ends: dict[tuple[str, ...], list[Any]]) -> None:
+    for command in WITHOUT:  # `sys.exit(a sentence)` is written to stderr at the end, and the status is 1
+        code, said, _ = ends[command]
         assert not said and isinstance(code, str)
         assert "no CUDA device" in code and "\n" not in code
 
 
-def test_every_script_finds_what_it_imports_and_says_how_it_is_run() -> None:
+def test_every_script_finds_what_it_imports_and_says_how_it_is_run(ends: dict[tuple[str, ...], list[Any]]) -> None:
     """Packages of peers may be missing; modules of the project may not."""
-    scripts = [path for path in sorted((ROOT / "bench").rglob("*.py")) if "__main__" in path.read_text()]
-    assert len(scripts) > 40
-    done = run("-c", ENDS, json.dumps([(str(script), "--help") for script in scripts]))
-    assert (done.returncode, done.stderr) == (0, ""), "no traceback"
+    assert len(HELP) > 40
     own = {path.stem for folder in ("bench", "scripts", "tests") for path in (ROOT / folder).rglob("*.py")}
-    for script, line in zip(scripts, done.stdout.splitlines(), strict=True):
-        code, said, shown = json.loads(line)
+    for command in HELP:
+        code, said, shown = ends[command]
         if isinstance(code, str):
-            assert code.partition(".")[0] not in {"phloem", "runtime", *own}, (script.name, code)
+            assert code.partition(".")[0] not in {"phloem", "runtime", *own}, (command, code)
         else:
-            assert code in (0, None) and "usage:" in shown, (script.name, code, said)
+            assert code in (0, None) and "usage:" in shown, (command, code, said)

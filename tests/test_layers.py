@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,7 @@ def _modules() -> list[Path]:
     return [p for d in (*sorted(GROUND_FLOOR), "runtime", "cluster", "faces") for p in sorted((ROOT / d).rglob("*.py"))]
 
 
+@cache
 def _imports(path: Path, *, for_types: bool = True) -> list[tuple[str, ...]]:
     """Absolute dotted targets of every import, relative ones resolved against `phloem.`; or of those that are run."""
     package = ("phloem", *path.relative_to(ROOT).with_suffix("").parts[:-1])

@@ -81,8 +81,7 @@ WRITABLE: dict[str, tuple[Any, bytes]] = {
         {"oneOf": [{"type": "string", "pattern": f"^{index};"} for index in range(100)]},
         b'"77;"',
     ),
-    "a tagged union": ({"type": "object", "oneOf": tagged(400)}, b'{"tag":399}'),
-    "a tagged union of thousands": ({"type": "object", "oneOf": tagged(5_000)}, b'{"tag":4999}'),
+    "a tagged union of thousands": ({"type": "object", "oneOf": tagged(3_000)}, b'{"tag":2999}'),
     "a tagged union that leaves the type open": ({"oneOf": tagged(1_000)}, b'{"tag":7,"more":1}'),
     "an enum of objects": (
         {"enum": [{"a": index, "b": [f"{index}", None]} for index in range(10_000)]},
@@ -113,8 +112,8 @@ WRITABLE: dict[str, tuple[Any, bytes]] = {
         b'{"a":"abcd"}',
     ),
     "a list of items that are fixed": (
-        {"prefixItems": [{"const": n} for n in range(20_000)], "minItems": 20_000},
-        json.dumps(list(range(20_000)), separators=(",", ":")).encode(),
+        {"prefixItems": [{"const": n} for n in range(8_000)], "minItems": 8_000},
+        json.dumps(list(range(8_000)), separators=(",", ":")).encode(),
     ),
     "different things to contain": (
         {"allOf": [{"contains": {"const": n}} for n in range(9)], "items": {"type": "integer"}},
@@ -133,7 +132,7 @@ REFUSED: dict[str, tuple[Any, type[ConstraintError], str]] = {
         "nested deeper than",
     ),
     "a web of keys that need one another": (
-        {"dependentRequired": {f"k{n}": [f"k{(n * 7 + m * 13) % 100}" for m in range(2)] for n in range(100)}},
+        {"dependentRequired": {f"k{n}": [f"k{(n * 7 + m * 13) % 60}" for m in range(2)] for n in range(60)}},
         ConstraintTooLarge,
         "let fewer keys depend on one another",
     ),
@@ -168,12 +167,12 @@ REFUSED: dict[str, tuple[Any, type[ConstraintError], str]] = {
         "/oneOf",
     ),
     "an enum too large for its kind": (
-        {"allOf": [{"enum": [{"a": index} for index in range(12_000)]}, {"minProperties": 1}]},
+        {"allOf": [{"enum": [{"a": index} for index in range(10_100)]}, {"minProperties": 1}]},
         ConstraintTooLarge,
         "cases",
     ),
     "keys of which one must be missing": (
-        {"type": "object", "not": {"required": [f"k{n}" for n in range(20_000)]}},
+        {"type": "object", "not": {"required": [f"k{n}" for n in range(10_100)]}},
         ConstraintTooLarge,
         "/not: conditions on keys need more than",
     ),
@@ -184,7 +183,7 @@ REFUSED: dict[str, tuple[Any, type[ConstraintError], str]] = {
     ),
     "more items than a text can have": ({"minItems": 10**9, "type": "array"}, ConstraintTooLarge, "/minItems"),
     "more to contain than can be counted": (
-        {"allOf": [{"contains": {"minimum": n}} for n in range(40)]},
+        {"allOf": [{"contains": {"minimum": n}} for n in range(14)]},
         ConstraintTooLarge,
         "/allOf/",
     ),

@@ -16,7 +16,6 @@ from .vocabularies import allowed_ids
 
 VOCABULARY = sentencepiece_vocabulary()
 STRUCTURE = [i for i, token in enumerate(VOCABULARY.tokens) if token and not token.strip(b'{}[]",: ')]
-LIST_OF_BITS = {"type": "array", "items": {"enum": [0, 1]}, "minItems": 1, "maxItems": 2}
 NAME = {"type": "string", "maxLength": 5}
 OWED = "several items that differ"  # judged by state, not by token: a few that would do are left out
 SCHEMAS: dict[str, dict[str, Any]] = {
@@ -104,7 +103,7 @@ def compiled(name: str, key_order: Any) -> Constraint:
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_a_budget_leaves_what_its_definition_says(name: str, key_order: str) -> None:
     constraint = compiled(name, key_order)
-    for seed in range(10):
+    for seed in range(6):
         source = random.Random(seed)
         cursor, remaining = constraint.cursor(), constraint.min_tokens() + source.choice([0, 1, 4, 30])
         while not cursor.is_finished:

@@ -179,10 +179,12 @@ def test_a_rows_bits_do_not_depend_on_who_chose_the_same_experts(int8: bool) -> 
         assert torch.equal(problem.run(mix_experts, weights, rows), together[rows])
 
 
-@pytest.mark.parametrize("row_tile", [0, 256], ids=["fast", "deterministic"])
-@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
-def test_triton_agrees_with_float64(shape: Shape, row_tile: int, device: torch.device) -> None:
-    problem = Problem.random(shape)
+@pytest.mark.parametrize(
+    ("name", "row_tile"),
+    [*((name, 0) for name in SHAPES), ("a token", 256), ("many rows", 256), ("gpt-oss", 256), ("none", 256)],
+)
+def test_triton_agrees_with_float64(name: str, row_tile: int, device: torch.device) -> None:
+    problem = Problem.random(SHAPES[name])
     problem.check(problem.run_triton(device, row_tile))
 
 
@@ -203,7 +205,7 @@ def test_rows_of_a_view_are_read_where_they_lie(device: torch.device) -> None:
 FOUR_BITS: dict[str, Shape] = {
     "gpt-oss": (11, 8, 4, 96, 64, CLAMPED, True),
     "a row": (1, 5, 3, 64, 32, CLAMPED, True),
-    "many rows": (70, 3, 2, 160, 96, CLAMPED, True),
+    "many rows": (70, 3, 2, 96, 64, CLAMPED, True),
     "more depth than a tile": (3, 4, 2, 288, 160, SILU, False),
 }
 

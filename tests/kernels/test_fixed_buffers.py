@@ -20,7 +20,6 @@ Batches = Callable[..., Any]
 
 # pairs of steps with one signature: q_lens and context_lens of the first and of the second, keys that all share
 PAIRS: dict[str, tuple[Any, ...]] = {
-    "contexts grow": ([1, 1], [90, 600], [1, 1], [400, 800], 0),
     "another batch": ([1, 1, 1], [30, 300, 700], [1], [520], 0),
     "drafts come": ([1, 1], [300, 300], [3, 1], [290, 570], 0),
     "more sharers": ([1, 1], [530, 530], [1, 1, 1, 1], [600, 513, 700, 520], 512),
@@ -101,6 +100,6 @@ def test_a_decoder_whose_steps_are_run_again_agrees_with_one_that_plans_each(
             return step
 
     decoder = Decoder.from_folder(resolve_model("nano"), dtype=torch.float32)
-    again, planned = (run_steps(decoder, each, torch.float32, 4) for each in (Relaunching(), None))
+    again, planned = (run_steps(decoder, each, torch.float32, 3) for each in (Relaunching(), None))
     for one, other in zip(again, planned, strict=True):
         torch.testing.assert_close(one, other, atol=2e-4, rtol=1e-4)

@@ -64,7 +64,7 @@ def test_the_truth_knows_every_policy() -> None:
 @pytest.mark.parametrize("block_size", [1, 3, 16])
 def test_tree_agrees_with_the_truth_on_long_random_walks(block_size: int, policy: str) -> None:
     for seed in range(4):
-        walk_randomly(Trial(block_size, policy, has_follower=seed % 2 == 1), Random(seed), 700)
+        walk_randomly(Trial(block_size, policy, has_follower=seed % 2 == 1), Random(seed), 400)
 
 
 SHORT_TOKENS = st.lists(st.integers(0, 1), max_size=12)

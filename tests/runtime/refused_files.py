@@ -25,7 +25,7 @@ from .models.oracle import save_random_model
 from .models.saved_adapters import save_adapter
 from .tokenizer.test_tokenizer import byte_level_folder
 
-MUTANTS = 150
+MUTANTS = 80
 
 
 @pytest.fixture(scope="module")

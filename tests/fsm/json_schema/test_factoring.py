@@ -103,7 +103,7 @@ def test_conditions_hold_of_exactly_the_objects_that_a_validator_allows(
     monkeypatch.setattr(schema_order, "MIN_RUN", 1)
     rng, compiler = random.Random(11), Compiler(BYTES)
     num_taken = num_refused = 0
-    for _ in range(130):
+    for _ in range(65):
         schema = document(rng)
         judge = jsonschema.Draft202012Validator(schema)
         try:
@@ -115,7 +115,7 @@ def test_conditions_hold_of_exactly_the_objects_that_a_validator_allows(
             taken = constraint is not None and constraint.accepts(text)
             assert taken == judge.is_valid(instance), (schema, instance)
             num_taken, num_refused = num_taken + taken, num_refused + (not taken)
-    assert num_taken > 1000 < num_refused
+    assert num_taken > 500 < num_refused
 
 
 @pytest.mark.parametrize("extra_keys", ["schema", "never"])
@@ -126,7 +126,7 @@ def test_conditions_hold_in_every_order_of_keys(extra_keys: ExtraKeys, monkeypat
     )  # all conditions are carried that can be, not only where they are too many for cases
     rng, compiler = random.Random(12), Compiler(BYTES)
     num_compiled = num_taken = num_refused = 0
-    for _ in range(110):
+    for _ in range(55):
         schema = document(rng)
         judge = jsonschema.Draft202012Validator(schema)
         try:
@@ -150,7 +150,7 @@ def test_conditions_hold_in_every_order_of_keys(extra_keys: ExtraKeys, monkeypat
             for _ in range(3):
                 text = walk(constraint, rng, 40)
                 assert judge.is_valid(json.loads(text)), (schema, text)
-    assert num_compiled > 90 and num_taken > 500 < num_refused
+    assert num_compiled > 45 and num_taken > 250 < num_refused
 
 
 def test_the_cost_of_every_state_is_exact_where_conditions_are_carried_in_any_order(
@@ -200,8 +200,7 @@ def test_independent_conditions_are_no_cases(number: int, side_by_side: bool, na
     assert verdicts == {True, False}
 
 
-@pytest.mark.parametrize("whitespace", ["compact", "spaced", "flexible"])
-@pytest.mark.parametrize("number", [10, 30])
+@pytest.mark.parametrize(("whitespace", "number"), [("compact", 30), ("spaced", 10), ("flexible", 10)])
 def test_independent_conditions_are_no_cases_in_any_order(number: int, whitespace: Whitespace) -> None:
     schema = pairs(number, side_by_side=False)
     schema["properties"] |= {f"k{i}": {"enum": ["on", 1, 12, "off"]} for i in range(0, number, 2)}

@@ -64,8 +64,7 @@ def served(prompts: list[list[int]], params: SamplingParams = NOTHING, **setting
 
 
 @pytest.mark.parametrize("workload", [few_shot_product, tree_of_thought])
-@pytest.mark.parametrize("queue", [30, 180])
-@pytest.mark.parametrize("num_blocks", [13, 16, 28, 60, 120])
+@pytest.mark.parametrize(("queue", "num_blocks"), [(30, 13), (30, 28), (30, 120), (180, 13), (180, 16), (180, 60)])
 def test_a_waiting_batch_hits_within_a_point_of_the_optimum(workload, queue: int, num_blocks: int) -> None:  # type: ignore[no-untyped-def]
     """In pools that hold one request or many, with one seat or many; all other settings are the default ones."""
     prompts = workload()[:queue]

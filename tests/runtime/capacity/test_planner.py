@@ -28,17 +28,6 @@ from ..models.saved_adapters import ALL, save_adapter
 
 GIB = 1 << 30
 LATENT_CASES = ["youtu", "youtu-whole-queries", "minicpm3"]
-BLOCK_CASES = [
-    "cohere",
-    "starcoder2",
-    "exaone4",
-    "hunyuan-dense",
-    "apertus",
-    "phi",
-    "gpt-neox",
-    "nemotron-biases",
-    "stablelm",
-]
 EXPERT_CASES = ["mixtral", "qwen3-moe", "qwen3-moe-dense-layer", "deepseek-v2", "deepseek-v3"]
 RECURRENT_CASES = [
     "lfm2",

@@ -28,10 +28,18 @@ def test_the_policies_are_those_that_a_request_may_name() -> None:
     assert tuple(POLICIES) == KV_POLICIES
 
 
-@pytest.mark.parametrize("policy", KV_POLICIES)
 @pytest.mark.parametrize(
-    ("block_size", "prompt_len", "budget"),
-    [(1, 300, 64), (16, 300, 64), (16, 128, 64), (1, 127, 64), (16, 90, 64), (1, 40, 64), (16, 300, 300)],
+    ("block_size", "prompt_len", "budget", "policy"),
+    [
+        (1, 300, 64, "snapkv"),
+        (16, 300, 64, "sinks"),
+        (16, 128, 64, "snapkv"),
+        (1, 127, 64, "sinks"),
+        (16, 90, 64, "snapkv"),
+        (16, 90, 64, "sinks"),
+        (1, 40, 64, "snapkv"),
+        (16, 300, 300, "snapkv"),
+    ],
 )
 def test_kept_tokens_alone_decide(policy: str, prompt_len: int, budget: int, block_size: int) -> None:
     engine = keeping_engine(block_size=block_size, num_blocks=1600 // block_size)
@@ -97,8 +105,7 @@ def _listen(engine: Engine, said: dict[str, list[int]]) -> None:
         said.setdefault(delta.request_id, []).extend(delta.token_ids)
 
 
-@pytest.mark.parametrize("policy", KV_POLICIES)
-@pytest.mark.parametrize("chunk", [7, 4096])
+@pytest.mark.parametrize(("policy", "chunk"), [("snapkv", 7), ("sinks", 4096)])
 def test_preempted_requests_go_on_as_if_nothing_had_happened(policy: str, chunk: int) -> None:
     """In the prompt, after it, and after each of several compactions; with and without their prefix in the tree."""
     engine = keeping_engine(num_blocks=200, max_batch_tokens=chunk)
@@ -121,7 +128,7 @@ def test_preempted_requests_go_on_as_if_nothing_had_happened(policy: str, chunk:
 def test_an_output_may_be_longer_than_the_pool() -> None:
     engine = keeping_engine(num_blocks=60)
     prompt = prompt_of(200)
-    assert engine.generate(list(prompt), params_of(64, "sinks", 600)).token_ids == truth(prompt, 600, 64, "sinks")
+    assert engine.generate(list(prompt), params_of(64, "sinks", 300)).token_ids == truth(prompt, 300, 64, "sinks")
     assert len(engine.generate(list(prompt), params_of(None, "sinks", 600)).token_ids) == 40
 
 
@@ -210,7 +217,7 @@ def test_a_budget_that_is_not_reached_costs_nothing() -> None:
 
 @pytest.mark.parametrize("jump", ["verified", "canonical", "off"])
 def test_forced_text_and_drafts_do_not_cross_a_compaction(jump: str) -> None:
-    pattern = regex("(a{90}[b-z]{9}){3}")
+    pattern = regex("(a{90}[b-z]{9}){2}")
     outputs = set()
     for lookups in (False, True):
         engine = keeping_engine(num_blocks=400, jump=jump, lookup_drafts=lookups)
@@ -277,7 +284,7 @@ def test_a_failing_choice_ends_its_request_alone() -> None:
 
 
 @pytest.mark.parametrize("name", ["gather", "scatter"])
-@pytest.mark.parametrize("call", [1, 2, 3, 4])
+@pytest.mark.parametrize("call", [1, 3])
 def test_a_fault_while_keys_are_moved_costs_at_most_one_request(name: str, call: int) -> None:
     engine = fake_engine(decoder=KeepingDecoder(), num_blocks=60)
     cache, num_calls = engine.prefix_cache._kv_cache, 0

@@ -94,7 +94,7 @@ def test_the_language_model_continues_texts_as_in_transformers(tmp_path: Path, n
     run = PagedRun(decoder)
     chunks = [token_ids[:1], token_ids[1:20], token_ids[20:53], *([t] for t in token_ids[53:])]
     oracle.assert_logits(torch.cat([run.extend({0: chunk}) for chunk in chunks]), token_ids)
-    oracle.assert_greedy(token_ids[:30], PagedRun(decoder).greedy(token_ids[:30], 64))
+    oracle.assert_greedy(token_ids[:30], PagedRun(decoder).greedy(token_ids[:30], 24))
 
 
 def test_experts_that_stand_as_qwen_publishes_them(tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ from phloem.runtime.models import Decoder, ModelConfig, resolve_model
 from phloem.runtime.tokenizer.tokenizer import Tokenizer
 
 from .decoder_cases import CASES
-from .decoder_shapes import SMALL
 from .oracle import Oracle, PagedRun, random_ids, save_random_model
 
 
@@ -35,18 +34,7 @@ def test_logits_and_greedy_text_equal_transformers(oracle: Oracle) -> None:
     found = torch.cat([run.extend({0: chunk}) for chunk in chunks])
     oracle.assert_logits(found, token_ids)
 
-    oracle.assert_greedy(token_ids[:30], PagedRun(decoder).greedy(token_ids[:30], 64))
-
-
-def test_a_ragged_batch_computes_what_each_sequence_alone_would(oracle: Oracle) -> None:
-    decoder = Decoder.from_folder(oracle.folder)
-    sequences = {0: random_ids(9, 1), 1: random_ids(1, 2), 2: random_ids(33, 3)}
-    run = PagedRun(decoder, num_sequences=3)
-    first = run.extend({0: sequences[0][:4], 2: sequences[2][:32]}, rows=[3, 35])
-    assert first.shape == (2, SMALL["vocab_size"])
-    second = run.extend({2: sequences[2][32:], 0: sequences[0][4:], 1: sequences[1]}, rows=[0, 5, 6])
-    for row, sequence in zip(second, (2, 0, 1), strict=True):
-        oracle.assert_logits(row[None], sequences[sequence], slice(-1, None))
+    oracle.assert_greedy(token_ids[:30], PagedRun(decoder).greedy(token_ids[:30], 24))
 
 
 def test_a_tokens_logits_are_the_same_bits_however_it_was_computed(oracle: Oracle) -> None:
@@ -60,10 +48,12 @@ def test_a_tokens_logits_are_the_same_bits_however_it_was_computed(oracle: Oracl
         chunks = [token_ids[begin:end] for begin, end in zip([0, *cuts], cuts, strict=False)]
         assert torch.equal(torch.cat([run.extend({0: chunk}) for chunk in chunks]), expected)
     others = {sequence: random_ids(3 * sequence, sequence) for sequence in range(1, 9)}
-    run = PagedRun(decoder, num_sequences=9)
-    run.extend({**others, 0: token_ids[:39]}, rows=[])
-    found = run.extend({3: [5, 6], 0: token_ids[39:], 4: [7]}, rows=[2])
-    assert torch.equal(found, expected[39:])
+    run = PagedRun(decoder, num_sequences=11)
+    first = run.extend({**others, 0: token_ids[:39], 9: token_ids[:20]}, rows=[3 * 36 + 38, 3 * 36 + 39])
+    assert torch.equal(first, expected[[38, 0]])
+    chunks = {3: [5, 6], 0: token_ids[39:], 9: token_ids[20:], 4: [7], 10: token_ids[:1]}
+    found = run.extend(chunks, rows=[*range(2, 23), 24])
+    assert torch.equal(found, expected[[39, *range(20, 40), 0]])
 
 
 # LayerNorm, attention beside the MLP, MLPs without a gate, norms after rope, layers without positions

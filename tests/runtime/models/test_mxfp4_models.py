@@ -61,7 +61,7 @@ def test_logits_and_greedy_text_equal_transformers(published: Oracle) -> None:
     run = PagedRun(decoder)
     found = torch.cat([run.extend({0: chunk}) for chunk in (token_ids[:7], token_ids[7:39], token_ids[39:])])
     published.assert_logits(found, token_ids)
-    published.assert_greedy(token_ids[:30], PagedRun(decoder).greedy(token_ids[:30], 64))
+    published.assert_greedy(token_ids[:30], PagedRun(decoder).greedy(token_ids[:30], 24))
 
 
 def test_what_names_no_type_is_bfloat16(published: Oracle) -> None:

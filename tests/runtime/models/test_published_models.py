@@ -42,7 +42,7 @@ def test_logits_and_greedy_text_equal_transformers(model: str, form: str, tmp_pa
     run = PagedRun(decoder)
     found = torch.cat([run.extend({0: chunk}) for chunk in (token_ids[:7], token_ids[7:39], token_ids[39:])])
     oracle.assert_logits(found, token_ids)
-    oracle.assert_greedy(token_ids[:30], PagedRun(decoder).greedy(token_ids[:30], 64))
+    oracle.assert_greedy(token_ids[:30], PagedRun(decoder).greedy(token_ids[:30], 24))
 
 
 ROUNDINGS: tuple[Quantise, ...] = ("none", "int8", "int4")

@@ -114,7 +114,7 @@ def test_none_is_overtaken_more_often_than_the_bound(happenings: list[object], b
         assert all(count <= bound for count in overtaken.values())
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_without_a_set_bound_it_is_256_or_as_many_as_have_waited_since_the_oldest_came(seed: int) -> None:
     """Hot traffic without an end, in lines of all lengths; some are left waiting for as long as may be."""
     source = random.Random(seed)

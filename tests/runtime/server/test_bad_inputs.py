@@ -14,7 +14,7 @@ from .bad_constraints import ENGINE_CASES
 from .bad_inputs import PROTOCOL_CASES, Case
 from .conftest import KEY, Served
 from .fakes import FakeAsyncEngine
-from .wire import client
+from .wire import Client, client
 
 
 def check(case: Case, status: int, body: bytes) -> None:
@@ -31,9 +31,14 @@ def check(case: Case, status: int, body: bytes) -> None:
             assert error["code"] == case.code, (case.name, error)
 
 
+@pytest.fixture(scope="module")
+def asked() -> Client:
+    return client(FakeAsyncEngine())
+
+
 @pytest.mark.parametrize("case", PROTOCOL_CASES, ids=lambda case: case.name)
-def test_a_bad_input_never_reaches_the_engine(case: Case) -> None:
-    asked = client(FakeAsyncEngine())
+def test_a_bad_input_never_reaches_the_engine(case: Case, asked: Client) -> None:
+    asked.engine.calls.clear()
     answer = asked.request("POST", case.path, case.body, headers=case.headers)
     check(case, answer.status, answer.body)
     assert bool(asked.engine.calls) == (case.status == 200)

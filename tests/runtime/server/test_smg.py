@@ -24,8 +24,8 @@ from .smg_process import routing
 
 WORKER = ("nano", "--num-blocks", "1024", "--no-warm-up", "--metric-names", "vllm")
 ROUTER = ("--policy", "cache_aware", "--load-monitor-interval", "1")
-NUM_FAMILIES, NUM_TURNS = 4, 4
-MANY = 3000  # tokens: seconds of work
+NUM_FAMILIES, NUM_TURNS = 4, 3
+MANY = 1500  # tokens: seconds of work
 
 
 @dataclass

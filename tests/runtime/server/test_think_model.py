@@ -60,11 +60,11 @@ def test_whatever_the_model_thinks_the_answer_is_valid(thinker: LoadedModel) -> 
     """A random model, through the real engine and the official client."""
     tool = {"type": "function", "function": {"name": "weather", "parameters": CITY}}
     with serving(thinker, num_blocks=256, tool_call_format="hermes") as served, served.client() as http:
-        common: dict[str, Any] = {"model": http.models.list().data[0].id, "max_tokens": 150}
+        common: dict[str, Any] = {"model": http.models.list().data[0].id, "max_tokens": 100}
         common["messages"] = [{"role": "user", "content": "Hi"}]
         form = {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}}
         num_thoughts = 0
-        for seed, options in ((0, {"thinking": True}), (1, {"thinking": True}), (2, {"thinking": False}), (3, {})):
+        for seed, options in ((0, {"thinking": True}), (2, {"thinking": False}), (3, {})):
             common |= {"seed": seed, "extra_body": {"chat_template_kwargs": options}}
             answer = http.chat.completions.create(**common, response_format=form)
             message = answer.choices[0].message
@@ -97,15 +97,15 @@ def test_whatever_the_model_thinks_the_answer_is_valid(thinker: LoadedModel) -> 
             response = http.responses.create(
                 model=common["model"],
                 input="Hi",
-                max_output_tokens=150,
+                max_output_tokens=100,
                 extra_body={"seed": seed, **common["extra_body"]},
             )
             assert response.output_text == free.choices[0].message.content
             assert response.usage.output_tokens == free.usage.completion_tokens
-        assert num_thoughts >= 2, "a prompt that opens the thought is answered with one"
+        assert num_thoughts, "a prompt that opens the thought is answered with one"
 
 
-@pytest.mark.parametrize(("stream", "budgets"), [(False, (0, 2, 150)), (True, (1, 31))], ids=["whole", "stream"])
+@pytest.mark.parametrize(("stream", "budgets"), [(False, (0, 2, 60)), (True, (1, 31))], ids=["whole", "stream"])
 def test_thoughts_end_within_their_budget_and_answers_are_valid(
     thinker: LoadedModel, stream: bool, budgets: tuple[int, ...]
 ) -> None:
@@ -118,7 +118,7 @@ def test_thoughts_end_within_their_budget_and_answers_are_valid(
         for budget in budgets:
             for number, options in enumerate(asked):
                 body = {"thinking_token_budget": budget, "chat_template_kwargs": {"thinking": True}, "seed": budget}
-                common: dict[str, Any] = {"model": model, "max_tokens": 225, "extra_body": body, **options}
+                common: dict[str, Any] = {"model": model, "max_tokens": 120, "extra_body": body, **options}
                 common["messages"] = [{"role": "user", "content": "Hi"}]
                 if stream:
                     chunks = list(
