@@ -27,6 +27,7 @@ FROM_HERE = (
     "adapter_loading",
     "admin",
     "page",
+    "check_host",
 )  # set here, or for one engine
 REPLICA, PREFILL, FRONT = "phloem-replica", "phloem-prefill", "phloem-front"
 STATS_SECONDS = 1.0

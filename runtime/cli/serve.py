@@ -100,13 +100,17 @@ def serve(
         numbers = (replicas, prefill_replicas)
         _serve_replicas(numbers, fetched(model), settings, server_settings, host, port, sampling_defaults)
         return
-    server_settings = with_page(server_settings, host)
+    server_settings = for_host(server_settings, host)
     _serve_one(model, settings, server_settings, host, port, sampling_defaults, log_level, warms_up=warm_up)
 
 
-def with_page(settings: ServerSettings, host: str) -> ServerSettings:
-    """The same, where it is not said whether there is a page: only for callers on this machine."""
-    return settings if settings.page is not None else replace(settings, page=host in LOOPBACK)
+def for_host(settings: ServerSettings, host: str) -> ServerSettings:
+    """The same, where it is not said: a page only for callers on this machine, and no foreign names of it without a
+    key."""
+    is_local = host in LOOPBACK
+    page = settings.page if settings.page is not None else is_local
+    check = settings.check_host if settings.check_host is not None else is_local and not settings.api_keys
+    return replace(settings, page=page, check_host=check)
 
 
 def _serve_one(
@@ -175,6 +179,7 @@ def _serve_replicas(
         ("--enable-admin", server_settings.admin),
         ("--enable-adapter-loading", server_settings.adapter_loading),
         ("--page", server_settings.page),
+        ("--check-host", server_settings.check_host),
     )
     for name, given in one_engines:
         if given:

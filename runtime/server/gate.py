@@ -1,10 +1,10 @@
 """The outermost layer: every request passes here once, whatever route it is for (or none).
 
-It gives the request an id, asks for the API key (all paths but those of `OPEN_PATHS` and the files of the page, if
-it is served; unknown paths too), counts it, leaves one line about it in the log (at info; at debug for what monitoring
-and the page ask for again and again, if it went well), and turns an unexpected exception into a 500 that names the id
-and says nothing else. The id is our own; a caller's `X-Request-Id` is only sent back, and stands at the end of the
-line. HEAD is GET without its body, on every route that has GET.
+It gives the request an id, refuses those for foreign names (`host_check`), asks for the API key (all paths but those of
+`OPEN_PATHS` and the files of the page, if it is served; unknown paths too), counts it, leaves one line about it in the
+log (at info; at debug for what monitoring and the page ask for again and again, if it went well), and turns an
+unexpected exception into a 500 that names the id and says nothing else. The id is our own; a caller's `X-Request-Id` is
+only sent back, and stands at the end of the line. HEAD is GET without its body, on every route that has GET.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .errors import ApiError, internal
+from .host_check import check_host, own_hosts
 from .metrics import Metrics
 from .page.recent_requests import RecentRequests
 from .page.static_files import STATIC_FILES
@@ -56,6 +57,7 @@ class Gate:
         self._recent = recent
         self._open_paths = OPEN_PATHS | STATIC_FILES.keys() if settings.page else OPEN_PATHS
         self._body_timeout = settings.body_timeout
+        self._hosts = own_hosts(settings.cors_origins) if settings.check_host else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -89,6 +91,8 @@ class Gate:
         try:
             state = scope.setdefault("state", {})
             state["request_id"], state["record"] = request_id, record
+            if self._hosts is not None:
+                check_host(headers.get("host", ""), self._hosts)
             state["api_key"] = self._authorized(scope["path"], headers)
             await self._app(scope, body.receive, send_with_id)
         except (ClientGone, ClientDisconnect):

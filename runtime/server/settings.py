@@ -50,6 +50,9 @@ class ServerSettings:
             served.
         page: whether the live page is served at `/` (see `page`); None: where the server listens on a loopback address
             only, which `phloem serve` knows; an application by itself has none then.
+        check_host: whether requests must be for `localhost`, an IP address or the host of one of `cors_origins`, so
+            that no page of a foreign name that is bound to this address reads answers (DNS rebinding); None: where the
+            server listens on a loopback address only and has no key, which `phloem serve` knows.
         adapter_loading: whether `POST /v1/load_lora_adapter` and `/v1/unload_lora_adapter` are served. A caller
             of them has the server open any folder that it can read.
         tool_call_format: how the model writes tool calls (see `formats.call_formats`); "auto": as its chat template
@@ -98,6 +101,11 @@ class ServerSettings:
     )
     page: bool | None = setting(
         None, "Serve the live page at /. Default: where --host is a loopback address.", flag="page"
+    )
+    check_host: bool | None = setting(
+        None,
+        "Take requests for localhost and IP addresses alone. Default: where --host is loopback, without a key.",
+        flag="check-host",
     )
     adapter_loading: bool = setting(
         False,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from phloem.runtime.cli.serve import with_page
+from phloem.runtime.cli.serve import for_host
 from phloem.runtime.server import ServerSettings
 from phloem.runtime.server.page.static_files import STATIC_FILES
 
@@ -57,8 +57,8 @@ def test_without_a_page_there_is_nothing(path: str, page: bool | None) -> None:
     ("host", "page"), [("127.0.0.1", True), ("::1", True), ("0.0.0.0", False), ("10.0.0.7", False)]
 )
 def test_the_page_is_for_this_machine_unless_it_is_asked_for(host: str, page: bool) -> None:
-    assert with_page(ServerSettings(), host).page is page
-    assert with_page(ServerSettings(page=not page), host).page is not page
+    assert for_host(ServerSettings(), host).page is page
+    assert for_host(ServerSettings(page=not page), host).page is not page
 
 
 def test_the_files_keep_to_their_policy_and_are_small() -> None:
