@@ -15,6 +15,7 @@ from typing import Any
 
 from ..errors import ConstraintError, ConstraintTooLarge, EmptyLanguage, UnsupportedSchema
 from ..fsm import Vocabulary
+from ..fsm.json_schema.texts import index_of
 from ..fsm.look import Explanation
 from ..fsm.look import explain as explain_source
 from .constrain.python_type import is_python_type
@@ -123,8 +124,8 @@ def _at(schema: Any, pointer: str) -> Any:
         token = token.replace("~1", "/").replace("~0", "~")
         if isinstance(value, dict) and token in value:
             value = value[token]
-        elif isinstance(value, list) and token.isdigit() and int(token) < len(value):
-            value = value[int(token)]
+        elif isinstance(value, list) and (index := index_of(token)) is not None and index < len(value):
+            value = value[index]
         else:
             break
     return value

@@ -41,6 +41,7 @@ START = "root"
 AHEAD = "look-ahead"
 MAX_NESTING = 64
 MAX_REPEAT = 100_000
+MAX_DIGITS = 9  # of such a number: Python reads no numbers of some thousand digits
 MACROS = ("TokenTagDispatch", "Token", "ExcludeToken", "EOS")
 TOKEN = re.compile(
     r"""(?P<space>[ \t\r\n]+|\#[^\n]*)
@@ -240,6 +241,8 @@ class _Reader:
         if token.kind == "mark":
             return {"*": (0, None), "+": (1, None), "?": (0, 1)}[token.text]
         first, comma, last = token.text[1:-1].replace(" ", "").partition(",")
+        if max(len(first), len(last)) > MAX_DIGITS:
+            raise self.error(f"a repetition of more than {MAX_REPEAT} times", token.offset)
         minimum = int(first or 0)
         maximum = (int(last) if last else None) if comma else minimum
         if maximum is not None and minimum > maximum:

@@ -43,6 +43,7 @@ from .place import grammar_error
 START = "start"
 MAX_NESTING = 64
 MAX_REPEAT = 100_000
+MAX_DIGITS = 9  # of such a number: Python reads no numbers of some thousand digits
 REMEDIES = {
     "@": "; other grammars cannot be named, write their rules here",
     "<": "; a token is <name> or <[12]>",
@@ -345,6 +346,8 @@ class _Reader:
         if text in ("*", "+", "?"):
             return {"*": (0, None), "+": (1, None), "?": (0, 1)}[text]
         first, comma, last = text[1:-1].replace(" ", "").partition(",")
+        if max(len(first), len(last)) > MAX_DIGITS:
+            raise self.error(f"a repetition of more than {MAX_REPEAT} times", offset)
         minimum = int(first or 0)
         maximum = (int(last) if last else None) if comma else minimum
         if minimum < 0 or (maximum is not None and minimum > maximum):

@@ -26,7 +26,7 @@ from ..record import record
 from ..resources import NO_RESOURCES, Resources
 from .draft_3 import is_draft_3, refuse_draft_3
 from .metaschemas import metaschema
-from .texts import error_at, escape
+from .texts import error_at, escape, index_of
 
 Schema = dict[str, Any] | bool
 
@@ -213,8 +213,8 @@ class Resolver:
             token = token.replace("~1", "/").replace("~0", "~")
             if type(schema) is dict and token in schema:
                 schema = schema[token]
-            elif type(schema) is list and token.isdigit() and int(token) < len(schema):
-                schema = schema[int(token)]
+            elif type(schema) is list and (index := index_of(token)) is not None and index < len(schema):
+                schema = schema[index]
             else:
                 raise error_at(InvalidSchema, place, f"{reference!r} leads nowhere: there is no {token!r}")
             pointer = f"{pointer}/{escape(token)}"

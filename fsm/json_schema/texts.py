@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from json.encoder import encode_basestring
 
 from ...errors import ConstraintError
+
+_INDEX = re.compile("0|[1-9][0-9]{0,17}")
 
 
 def is_writable(text: str) -> bool:
@@ -21,6 +24,11 @@ def is_writable(text: str) -> bool:
 def string_text(text: str) -> str:
     """A string as JSON text, in the one spelling that is used everywhere."""
     return encode_basestring(text)  # as json.dumps(ensure_ascii=False) does, and nothing else
+
+
+def index_of(token: str) -> int | None:
+    """The index that a part of a JSON pointer is (RFC 6901: no leading zeros, ASCII digits alone); None: it is none."""
+    return int(token) if _INDEX.fullmatch(token) else None
 
 
 def escape(token: str) -> str:

@@ -43,6 +43,7 @@ from .svg import Picture
 MAX_AUTOMATON_BYTES = 64 << 20
 STORE_BYTES = 64 << 20
 MAX_RULES = 24  # graphs of rules
+MAX_FOLDED = 4000  # nodes of a graph: what is beyond them is left out of its compressed form
 MAX_SOURCE = 60  # characters of a description in `repr`
 
 
@@ -115,7 +116,7 @@ def explain(
             reasons = blame(vocabulary, schema, text, steps.num_bytes, whitespace, key_order, extra_keys, resources)
             steps = _with_reasons(steps, reasons)
     graphs, num_states = _graphs(constraint, grammar, names)
-    compressed = tuple(fold(graph) for graph in graphs)
+    compressed = tuple(fold(graph.beginning(MAX_FOLDED)) for graph in graphs)
     return Explanation(
         kind,
         constraint.source,

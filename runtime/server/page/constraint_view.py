@@ -1,18 +1,21 @@
 """A constraint as the page shows it: what is enforced how, what is forced, what it costs, how far a text goes in it.
 
-It is compiled as a request's would be, within the server's limits, and only then explained. One at a time, on a worker,
-so that however many are asked for, the others are left to requests.
+It is compiled as a request's would be, within the server's limits, and only then explained, unless it is too large to
+be shown. One at a time, on a worker, so that however many are asked for, the others are left to requests; a few wait,
+more are sent away, and one whose client has left is not begun.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
+from starlette.requests import Request
 
 from ....errors import ConstraintError, RequestError
 from ....fsm.look import Explanation, Stepping
@@ -24,6 +27,7 @@ from ..constraints import structural_tag_of
 from ..errors import ApiError, api_error, invalid
 from ..protocol import Body
 from ..service import Service
+from ..stream import until_gone
 
 if TYPE_CHECKING:
     from ...engine.engine import Engine
@@ -31,6 +35,8 @@ if TYPE_CHECKING:
 MAX_TEXT = 20_000  # characters that are gone through
 MAX_TOKENS = 200
 MAX_LISTED = 200  # keywords
+MAX_NODES = 30_000  # of its network: explaining more takes seconds
+MAX_WAITING = 8
 SHOWN_BYTES = 2000
 MAX_SPELT = 16  # bytes of a token that a text is spelt in
 
@@ -52,15 +58,47 @@ class ConstraintView:
     def __init__(self, service: Service) -> None:
         self._service = service
         self._lock = asyncio.Lock()
+        self._num_waiting = 0
+        self._worker = threading.Lock()  # held by a look that goes on after its time is over
 
-    async def look(self, body: ConstraintRequest) -> dict[str, Any]:
-        """Raises ApiError: the constraint is refused, as a request's would be; the error has its place, what stands
-        there, and a remedy."""
+    async def look(self, request: Request, body: ConstraintRequest) -> dict[str, Any]:
+        """
+        Raises:
+            ApiError: the constraint is refused, as a request's would be; the error has its place, what stands there,
+                and a remedy. 429: too many are asked for.
+            ClientGone: the client has left.
+        """
+        if self._num_waiting >= MAX_WAITING:
+            raise _too_many(self._service)
+        self._num_waiting += 1
+        try:
+            return await until_gone(request, self._in_turn(body))
+        finally:
+            self._num_waiting -= 1
+
+    async def _in_turn(self, body: ConstraintRequest) -> dict[str, Any]:
         async with self._lock:
-            return await self._service.on_worker(_looked_at, self._service.engine, body, self._extra_keys(body))
+            if self._worker.locked():
+                raise _too_many(self._service)
+            return await self._service.on_worker(self._looked_at, body)
+
+    def _looked_at(self, body: ConstraintRequest) -> dict[str, Any]:
+        with self._worker:
+            return _looked_at(self._service.engine, body, self._extra_keys(body))
 
     def _extra_keys(self, body: ConstraintRequest) -> constraint_spec.ExtraKeys:
         return body.extra_keys or self._service.settings.extra_keys
+
+
+def _too_many(service: Service) -> ApiError:
+    text = "Other constraints are being looked at; ask again in a moment."
+    return ApiError(
+        429,
+        text,
+        kind="rate_limit_error",
+        code="constraints_busy",
+        headers={"Retry-After": str(service.settings.retry_after)},
+    )
 
 
 def _looked_at(engine: Engine, body: ConstraintRequest, extra_keys: constraint_spec.ExtraKeys) -> dict[str, Any]:
@@ -69,7 +107,14 @@ def _looked_at(engine: Engine, body: ConstraintRequest, extra_keys: constraint_s
     except RequestError as error:
         raise _refused(error, ConstraintSpec(body.kind, body.source)) from error
     try:
-        engine.request_factory.compile(spec)
+        num_nodes = engine.request_factory.compile(spec).automaton.network.num_nodes
+        if num_nodes > MAX_NODES:
+            raise invalid(
+                f"The constraint can be enforced, and is too large to be shown: it has {num_nodes:,} places, and "
+                f"{MAX_NODES:,} are shown. `phloem inspect` shows it, in more time.",
+                "source",
+                code="too_large_to_show",
+            )
         found = explain_with(engine.compiler.vocabulary, engine.tokenizer.json_whitespace, spec, body.text)
     except RequestError as error:
         raise _refused(error, spec) from error

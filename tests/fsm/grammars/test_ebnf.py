@@ -105,6 +105,7 @@ def test_spellings_mean_what_the_regex_says(text: str, pattern: str) -> None:
         ("root ::= [a]**", "column 14: '\\*' has nothing to repeat"),
         ("root ::= [a]{3,2}", "at least 3 and at most 2"),
         ("root ::= [a]{999999}", "more than 100000"),
+        (f"root ::= [a]{{1,{'9' * 5000}}}", "more than 100000"),
         ("root ::= [z-a]", "column 10: the class"),
         ("root ::= []", "column 10: the class is empty"),
         ("[a] root ::= [b]", "belongs to no rule"),

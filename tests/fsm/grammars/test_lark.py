@@ -291,6 +291,7 @@ def test_common_terminals_mean_what_larks_mean() -> None:
         ("start: /a/l", "column 8: the flag l depends on the machine"),
         ('start: "a" ~', "column 12: a repetition is ~3 or ~2..5"),
         ('start: "a"~100001', "more than 100000 times"),
+        (f'start: "a"~1..{"9" * 5000}', "more than 100000 times"),
         (r'start: "\ud800"', "column 8: .ud800 is not a character"),
     ],
 )

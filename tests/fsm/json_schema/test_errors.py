@@ -82,6 +82,10 @@ INVALID: list[tuple[str, Any, str, str]] = [
     ("enum", {"enum": "a"}, "/enum", "list of values"),
     ("anyOf", {"anyOf": []}, "/anyOf", "at least one schema"),
     ("a reference to nowhere", {"$ref": "#/$defs/a"}, "/$ref", "leads nowhere: there is no"),
+    *(
+        (f"no index: {ascii(index)[:20]}", {"$ref": f"#/allOf/{index}", "allOf": [{}]}, "/$ref", "leads nowhere")
+        for index in ("²", "٠", "00", "-", "-1", "1", "9" * 5000)
+    ),
     ("a reference to no schema", {"items": {"$ref": "#/title"}, "title": "a"}, "/items/$ref", "no schema"),
     ("a reference to no anchor", {"$ref": "#a"}, "/$ref", "no anchor"),
     ("a reference to itself", {"$ref": "#"}, "/$ref", "itself"),

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+import threading
 from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from starlette.requests import Request
 
 from phloem.runtime.constrain.spec import choice, grammar, json_schema, regex
 from phloem.runtime.engine.async_engine import AsyncEngine
 from phloem.runtime.explain import explain
+from phloem.runtime.server import ServerSettings
+from phloem.runtime.server.errors import ApiError
+from phloem.runtime.server.page import constraint_view
+from phloem.runtime.server.page.constraint_view import MAX_WAITING, ConstraintRequest, ConstraintView
+from phloem.runtime.server.service import Service
+from phloem.runtime.server.stream import ClientGone
 
 from ..wire import Client
 
@@ -108,3 +117,51 @@ def test_what_is_too_large_is_refused_as_for_a_request(page: Client) -> None:
     assert answer.status == 400
     asked = page.complete("x", regex=too_large["source"])
     assert re.sub(r"\d", "", asked.error["message"]) == re.sub(r"\d", "", answer.error["message"])
+
+
+def test_what_is_too_large_is_enforced_and_not_shown(page: Client) -> None:
+    schema = {"type": "object", "properties": {f"k{number}": {"type": "integer"} for number in range(20_000)}}
+    answer = page.post("/page/constraint", {"kind": "json_schema", "source": schema})
+    assert answer.status == 400 and answer.error["code"] == "too_large_to_show"
+
+
+def test_more_than_wait_are_sent_away_and_those_who_have_left_are_not_begun(
+    page_engine: AsyncEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look that lasts; others wait, and one more is refused. When clients go, their places are free at once."""
+    begun, goes_on = threading.Event(), threading.Event()
+    num_begun = 0
+
+    def lasting(*_: object) -> dict[str, object]:
+        nonlocal num_begun
+        num_begun += 1
+        begun.set()
+        goes_on.wait(60)
+        return {"ok": True}
+
+    monkeypatch.setattr(constraint_view, "_looked_at", lasting)
+
+    async def asked() -> None:
+        view = ConstraintView(Service(page_engine, ServerSettings(), "1"))
+        view._service.open()
+        body = ConstraintRequest(kind="regex", source="a")
+        gone = asyncio.Event()
+
+        async def receive() -> dict[str, str]:
+            await gone.wait()
+            return {"type": "http.disconnect"}
+
+        request = Request({"type": "http", "headers": []}, receive)  # type: ignore[arg-type]
+        looks = [asyncio.create_task(view.look(request, body)) for _ in range(MAX_WAITING)]
+        await asyncio.to_thread(begun.wait, 60)
+        with pytest.raises(ApiError) as caught:
+            await view.look(request, body)
+        assert caught.value.status == 429
+        gone.set()
+        found = await asyncio.gather(*looks, return_exceptions=True)
+        assert all(isinstance(one, ClientGone) for one in found)
+        assert num_begun == 1 and not view._num_waiting
+        goes_on.set()
+        view._service.close()
+
+    asyncio.run(asked())
