@@ -90,9 +90,8 @@ def sum_choices(
     for index in tl.static_range(NUM_CHOSEN):
         pair = token * NUM_CHOSEN + index
         share = tl.load(shares_ptr + pair)
-        # an expert of another device has no share here, and no result
-        result = tl.load(results_ptr + pair * width + c, mask=mask & (share != 0.0), other=0.0).to(tl.float32)
-        total += share * result
+        result = tl.load(results_ptr + pair * width + c, mask=mask, other=0.0).to(tl.float32)
+        total += tl.where(share != 0.0, share * result, 0.0)  # an expert of another device has none, and no result
     tl.store(out_ptr + token * width + c, total.to(out_ptr.dtype.element_ty), mask=mask)
 
 

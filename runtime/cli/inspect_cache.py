@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ...errors import ConfigError
 from .running_server import RunningServer
+from .terminal import visible
 
 
 def cache_of(url: str, api_key: str | None) -> str:
@@ -24,4 +25,4 @@ def cache_of(url: str, api_key: str | None) -> str:
         place = f"{server.url}/cache"
         raise ConfigError(f"{place}: this is no report of a cache ({error!r}); is it a phloem server?") from error
     hint = "" if report.tree is not None else "\n\n(the tree is shown by servers started with --enable-admin)"
-    return f"{queue}\n{report}{hint}"
+    return visible(f"{queue}\n{report}{hint}")

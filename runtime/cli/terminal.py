@@ -13,7 +13,7 @@ from typing import TextIO
 
 # controls that a model, a file or a server may have written: shown, not obeyed
 _VISIBLE = {code: 0x2400 + code for code in range(32) if code not in (9, 10)} | {127: 0x2421}
-_VISIBLE |= dict.fromkeys(range(128, 160), 0xFFFD)
+_VISIBLE |= dict.fromkeys((*range(128, 160), *range(0x202A, 0x202F), *range(0x2066, 0x206A)), 0xFFFD)  # C1, bidi
 
 
 def takes_escapes(stream: TextIO) -> bool:

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import logging
 import os
+import select
 import selectors
 import signal
 import socket
@@ -29,7 +30,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -274,13 +275,17 @@ class RankProcesses:
 
     def _silent(self) -> list[str]:
         """Ranks that run and do not answer on their lifelines."""
+        running = [process for process in self._processes if process.process.poll() is None]
         with self._answers:
-            for process in self._processes:
+            for process in running:
                 process.has_answered = False
                 with suppress(OSError):
                     process.lifeline.send(b"?")
-            self._answers.wait_for(lambda: all(one.has_answered for one in self._processes), ANSWER_SECONDS)
-            return [self._silence_of(process) for process in self._processes if not process.has_answered]
+            if threading.current_thread() is self._watcher:  # which takes answers, so none would come while it waits
+                _take_answers(running)
+            else:
+                self._answers.wait_for(lambda: all(one.has_answered for one in running), ANSWER_SECONDS)
+            return [self._silence_of(process) for process in running if not process.has_answered]
 
     def _watch(self) -> None:
         """On a thread of its own: takes answers, and notices ends."""
@@ -357,3 +362,14 @@ class RankProcesses:
                 raise self.lose(error) from error
             if time.monotonic() > deadline:
                 raise self.lose(TimeoutError(f"{process} says nothing"))
+
+
+def _take_answers(processes: Sequence[RankProcess]) -> None:
+    """Waits until each has answered or has closed its lifeline, for `ANSWER_SECONDS` at most."""
+    until = time.monotonic() + ANSWER_SECONDS
+    waited_for = {process.lifeline: process for process in processes}
+    while waited_for and (left := until - time.monotonic()) > 0:
+        for lifeline in select.select(list(waited_for), [], [], left)[0]:
+            process = waited_for.pop(lifeline)
+            with suppress(OSError):
+                process.has_answered = bool(lifeline.recv(16))

@@ -18,9 +18,10 @@ Knows tensors and a process group, which is given; it knows no model and no defa
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from torch import Tensor
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class RankLost(BaseException):

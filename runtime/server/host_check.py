@@ -11,6 +11,8 @@ import ipaddress
 from collections.abc import Collection
 from urllib.parse import urlsplit
 
+from starlette.datastructures import Headers
+
 from .errors import ApiError
 
 MAX_CHARS = 100
@@ -41,6 +43,22 @@ def check_host(given: str, hosts: Collection[str]) -> None:
         f"This server is for callers on its own machine, and this request is for {given[:MAX_CHARS]!a}. Ask for "
         "localhost or 127.0.0.1; to serve that name, start it with --api-key, or with --no-check-host.",
         code="host_not_allowed",
+    )
+
+
+def check_origin(headers: Headers, origins: Collection[str]) -> None:
+    """For a request without a body that changes something: a browser sends it for any page, without asking first.
+
+    Raises:
+        ApiError: 403, it is of a page of another origin.
+    """
+    origin = headers.get("origin")
+    if origin is None or origin in origins or urlsplit(origin).netloc == headers.get("host"):
+        return
+    raise ApiError(
+        403,
+        f"This is asked for by a page of {origin[:MAX_CHARS]!a}; allow it with --cors-origin.",
+        code="origin_not_allowed",
     )
 
 

@@ -15,6 +15,7 @@ from ..tokenizer.no_tokenizer import refuse_text
 from .body import read_request
 from .description import answer, described
 from .errors import invalid, json_response, unavailable
+from .host_check import check_origin
 from .prepare import chat_prompt, prompt_tokens
 from .protocol import DetokenizeRequest, TokenizeRequest
 from .service import Service
@@ -113,7 +114,8 @@ def admin_router(service: Service) -> APIRouter:
     router = APIRouter()
 
     @router.post("/flush_cache", **described(answer(None, "num_freed_blocks")))
-    async def flush_cache() -> Response:
+    async def flush_cache(request: Request) -> Response:
+        check_origin(request.headers, service.settings.cors_origins)
         num_freed = await asyncio.to_thread(service.engine.flush_cache)
         return json_response({"num_freed_blocks": num_freed})
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion, PathCompleter
 from prompt_toolkit.document import Document
-from prompt_toolkit.filters import completion_is_selected
+from prompt_toolkit.filters import completion_is_selected, is_searching
 from prompt_toolkit.formatted_text import FormattedText
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.input import Input
@@ -91,7 +91,7 @@ def _beginning(text: str) -> str:
 def _keys() -> KeyBindings:
     keys = KeyBindings()
 
-    @keys.add("enter", filter=~completion_is_selected)
+    @keys.add("enter", filter=~completion_is_selected & ~is_searching)
     def send(event: KeyPressEvent) -> None:
         buffer = event.current_buffer
         if buffer.document.is_cursor_at_the_end and buffer.text.endswith("\\"):
@@ -108,7 +108,7 @@ def _keys() -> KeyBindings:
     def begin_line(event: KeyPressEvent) -> None:
         event.current_buffer.insert_text("\n")
 
-    @keys.add("c-c")
+    @keys.add("c-c", filter=~is_searching)
     def drop(event: KeyPressEvent) -> None:
         event.current_buffer.append_to_history()
         event.app.exit(exception=KeyboardInterrupt, style="class:aborting")

@@ -53,3 +53,19 @@ def test_a_foreign_name_is_refused(host: str, is_own: bool) -> None:
 )
 def test_it_is_looked_at_on_loopback_without_a_key(host: str, settings: dict[str, object], is_checked: bool) -> None:
     assert for_host(ServerSettings(**settings), host).check_host is is_checked  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("origin", "may"),
+    [
+        (None, True),
+        ("http://own", True),
+        ("https://here.example", True),
+        ("https://evil.example", False),
+        ("null", False),
+    ],
+)
+def test_a_foreign_page_empties_no_cache(origin: str | None, may: bool) -> None:
+    asked = client(admin=True, cors_origins=("https://here.example",))
+    headers = {"host": "own"} | ({} if origin is None else {"origin": origin, "content-type": "text/plain"})
+    assert (asked.request("POST", "/flush_cache", headers=headers).status != 403) == may

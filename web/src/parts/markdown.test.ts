@@ -98,3 +98,29 @@ test("text of any kind ends, and hostile text soon", () => {
     blocksOf(`${part}\n`.repeat(2000));
   }
 });
+
+test("long hostile lines are read in one pass", () => {
+  const spaces = " ".repeat(50_000);
+  assert.equal(blocksOf(`# a${spaces}b`)[0]?.kind, "heading");
+  assert.equal(blocksOf(`~~~${"a".repeat(50_000)}\``)[0]?.kind, "paragraph");
+  assert.equal(blocksOf(`a|b\n-${spaces}x`)[0]?.kind, "paragraph");
+  assert.equal(blocksOf(`[a](${spaces}`)[0]?.kind, "paragraph");
+  const runs = Array.from({ length: 900 }, (_, length) => "`".repeat(length + 1)).join(" ");
+  assert.equal(blocksOf(runs)[0]?.kind, "paragraph");
+});
+
+test("a run of backticks is closed by one of its length, and is text if none is", () => {
+  assert.deepEqual(inlinesOf("``a ` b`` c"), [
+    { kind: "code", text: "a ` b" },
+    { kind: "text", text: " c" },
+  ]);
+  assert.deepEqual(inlinesOf("`a"), [{ kind: "text", text: "`a" }]);
+});
+
+test("headings lose the marks that close them, tables need a rule in each column", () => {
+  assert.deepEqual(blocksOf("## a # b ##"), [
+    { kind: "heading", level: 2, children: [{ kind: "text", text: "a # b" }] },
+  ]);
+  assert.equal(blocksOf("a|b\n:-|-:\n1|2")[0]?.kind, "table");
+  assert.equal(blocksOf("a|b\n-|x\n1|2")[0]?.kind, "paragraph");
+});

@@ -13,12 +13,13 @@ export type Block =
   | { kind: "rule" };
 
 const MAX_DEPTH = 8;
-const FENCE = /^ {0,3}(`{3,}|~{3,})\s*([^`\s]*)[^`]*$/;
-const HEADING = /^ {0,3}(#{1,6})\s+(.*?)\s*#*\s*$/;
+// Each is decided in one pass over the line: no two parts of a pattern may take the same characters.
+const FENCE = /^ {0,3}(`{3,}|~{3,})([^`]*)$/;
+const HEADING = /^ {0,3}(#{1,6})(?= )(.*)$/;
 const RULE = /^ {0,3}([-*_])(?:\s*\1){2,}\s*$/;
 const QUOTE = /^ {0,3}> ?/;
 const ITEM = /^(\s*)([-*+]|\d{1,9}[.)])(\s+|$)/;
-const TABLE_RULE = /^\s*\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?\s*$/;
+const DASHES = /^:?-+:?$/;
 
 export function blocksOf(text: string): Block[] {
   return read(text.replaceAll("\r\n", "\n").replaceAll("\t", "    ").split("\n"), 0);
@@ -49,11 +50,12 @@ function blockAt(lines: string[], at: number, depth: number): [Block, number] {
   const line = lines[at] ?? "";
   const fence = FENCE.exec(line);
   if (fence) {
-    return codeAt(lines, at, fence[1] ?? "", fence[2] ?? "");
+    return codeAt(lines, at, fence[1] ?? "", (fence[2] ?? "").trim().split(" ", 1)[0] ?? "");
   }
   const heading = HEADING.exec(line);
   if (heading) {
-    return [{ kind: "heading", level: heading[1]?.length ?? 1, children: inlinesOf(heading[2] ?? "") }, at + 1];
+    const children = inlinesOf(withoutMarks(heading[2] ?? ""));
+    return [{ kind: "heading", level: heading[1]?.length ?? 1, children }, at + 1];
   }
   if (RULE.test(line)) {
     return [{ kind: "rule" }, at + 1];
@@ -69,10 +71,27 @@ function blockAt(lines: string[], at: number, depth: number): [Block, number] {
   if (depth < MAX_DEPTH && ITEM.test(line)) {
     return listAt(lines, at, depth);
   }
-  if (line.includes("|") && TABLE_RULE.test(lines[at + 1] ?? "") && (lines[at + 1] ?? "").includes("-")) {
+  if (line.includes("|") && isTableRule(lines[at + 1] ?? "")) {
     return tableAt(lines, at);
   }
   return paragraphAt(lines, at);
+}
+
+/** A heading's text without the marks that may close it. */
+function withoutMarks(text: string): string {
+  const trimmed = text.trim();
+  let end = trimmed.length;
+  while (end > 0 && trimmed[end - 1] === "#") {
+    end -= 1;
+  }
+  return trimmed.slice(0, end).trimEnd();
+}
+
+function isTableRule(line: string): boolean {
+  const cells = line.trim().split("|");
+  const first = cells[0] === "" ? 1 : 0;
+  const last = cells.length > 1 && cells.at(-1) === "" ? cells.length - 1 : cells.length;
+  return first < last && cells.slice(first, last).every((cell) => DASHES.test(cell.trim()));
 }
 
 function codeAt(lines: string[], at: number, mark: string, language: string): [Block, number] {

@@ -19,8 +19,12 @@ const WORD = /[\p{L}\p{N}]/u;
 const ESCAPABLE = /[!-/:-@[-`{-~]/;
 const PLAIN = /[^\\`*_~![\n<hm]+/y;
 const ADDRESS = /(?:https?:\/\/|mailto:)[^\s<>"'`)\]]*[^\s<>"'`)\].,;:!?]/y;
-const LINK = /!?\[((?:[^[\]\\]|\\.)*)\]\(\s*<?([^\s<>()]*(?:\([^\s<>()]*\)[^\s<>()]*)*)>?(?:\s+"[^"]*")?\s*\)/y;
-const CODE = /(`+)(?!`)([\s\S]*?[^`])\1(?!`)/y;
+// A link is read part by part, so that none is tried in several lengths.
+const LABEL = /!?\[((?:[^[\]\\]|\\.)*)\]\(/y;
+const TARGET = /[^\s<>()]*(?:\([^\s<>()]*\)[^\s<>()]*)*/y;
+const TITLE = /"[^"]*"/y;
+const SPACE = /\s*/y;
+const BACKTICKS = /`+/g;
 
 /** `address` if it may be linked, else null. */
 export function safeAddress(address: string): string | null {
@@ -48,6 +52,7 @@ export function inlinesOf(text: string, depth = 0): Inline[] {
     }
   };
   const unclosed = new Set<string>();
+  const codes = new Codes(text);
   let place = 0;
   while (place < text.length) {
     const plain = matchAt(PLAIN, text, place);
@@ -56,7 +61,7 @@ export function inlinesOf(text: string, depth = 0): Inline[] {
       place += plain[0].length;
       continue;
     }
-    const span = depth < MAX_DEPTH ? spanAt(text, place, depth, unclosed) : null;
+    const span = depth < MAX_DEPTH ? spanAt(text, place, depth, unclosed, codes) : null;
     if (span) {
       found.push(span.inline);
       place = span.end;
@@ -73,8 +78,45 @@ interface Found {
   end: number;
 }
 
+/** Spans of code: a run of backticks is closed by the next one of its length, and else it is text. */
+class Codes {
+  private runs: Map<number, number[]> | null = null;
+
+  constructor(private readonly text: string) {}
+
+  /** The span, or the text, of the run that begins at `place`. */
+  at(place: number): Found {
+    this.runs ??= this.found();
+    let end = place;
+    while (this.text[end] === "`") {
+      end += 1;
+    }
+    const starts = this.runs.get(end - place) ?? [];
+    while (starts.length > 0 && (starts.at(-1) ?? 0) < end) {
+      starts.pop(); // the last is the first in the text, and text is read once
+    }
+    const close = starts.at(-1);
+    if (close === undefined) {
+      return { inline: { kind: "text", text: this.text.slice(place, end) }, end };
+    }
+    const inline: Inline = { kind: "code", text: this.text.slice(end, close).trim() };
+    return { inline, end: close + end - place };
+  }
+
+  /** Where runs begin, by their length, from the last to the first. */
+  private found(): Map<number, number[]> {
+    const runs = new Map<number, number[]>();
+    for (const run of [...this.text.matchAll(BACKTICKS)].reverse()) {
+      const starts = runs.get(run[0].length) ?? [];
+      starts.push(run.index);
+      runs.set(run[0].length, starts);
+    }
+    return runs;
+  }
+}
+
 /** The span that begins at `place`; unclosed: marks of emphasis that nothing closes from here on. */
-function spanAt(text: string, place: number, depth: number, unclosed: Set<string>): Found | null {
+function spanAt(text: string, place: number, depth: number, unclosed: Set<string>, codes: Codes): Found | null {
   const next = text.charAt(place + 1);
   switch (text[place]) {
     case "\\":
@@ -84,10 +126,8 @@ function spanAt(text: string, place: number, depth: number, unclosed: Set<string
       return ESCAPABLE.test(next) ? { inline: { kind: "text", text: next }, end: place + 2 } : null;
     case "\n":
       return { inline: { kind: "break" }, end: place + 1 };
-    case "`": {
-      const code = matchAt(CODE, text, place);
-      return code ? { inline: { kind: "code", text: (code[2] ?? "").trim() }, end: place + code[0].length } : null;
-    }
+    case "`":
+      return codes.at(place);
     case "!":
     case "[":
       return linkAt(text, place, depth);
@@ -102,16 +142,27 @@ function spanAt(text: string, place: number, depth: number, unclosed: Set<string
 
 /** A link; an image is linked too and never loaded. */
 function linkAt(text: string, place: number, depth: number): Found | null {
-  const link = matchAt(LINK, text, place);
-  if (!link) {
+  const label = matchAt(LABEL, text, place);
+  if (!label) {
     return null;
   }
-  const href = safeAddress(link[2] ?? "");
-  const end = place + link[0].length;
-  if (href === null) {
-    return { inline: { kind: "text", text: link[0] }, end };
+  const spaceEnd = (from: number) => from + (matchAt(SPACE, text, from)?.[0].length ?? 0);
+  let end = spaceEnd(place + label[0].length);
+  end += text[end] === "<" ? 1 : 0;
+  const target = matchAt(TARGET, text, end)?.[0] ?? "";
+  end += target.length;
+  end += text[end] === ">" ? 1 : 0;
+  const title = matchAt(TITLE, text, spaceEnd(end));
+  end = spaceEnd(title ? title.index + title[0].length : end);
+  if (text[end] !== ")") {
+    return null;
   }
-  return { inline: { kind: "link", href, children: inlinesOf(link[1] || href, depth + 1) }, end };
+  end += 1;
+  const href = safeAddress(target);
+  if (href === null) {
+    return { inline: { kind: "text", text: text.slice(place, end) }, end };
+  }
+  return { inline: { kind: "link", href, children: inlinesOf(label[1] || href, depth + 1) }, end };
 }
 
 function addressAt(text: string, place: number): Found | null {

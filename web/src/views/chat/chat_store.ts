@@ -20,6 +20,7 @@ import {
   type UserTurn,
 } from "./conversation.ts";
 import { askedOf, chatBody, numAnswers } from "./request.ts";
+import { conversationOf } from "./stored.ts";
 
 const PREFIX = "phloem.chat.1."; // with the version of what is stored
 const TITLE_CHARS = 60;
@@ -208,10 +209,9 @@ function keptOf(turn: Turn): Turn {
 function storedConversations(): Conversation[] {
   const found: Conversation[] = [];
   for (const key of keptKeys("local", PREFIX)) {
-    try {
-      found.push(JSON.parse(kept("local", key) ?? "") as Conversation);
-    } catch {
-      // of something else
+    const conversation = conversationOf(kept("local", key) ?? "");
+    if (conversation) {
+      found.push(conversation);
     }
   }
   return found.sort((one, other) => other.changedAt - one.changedAt);

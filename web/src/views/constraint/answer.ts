@@ -26,7 +26,8 @@ export function useAnswer(api: Api, question: ConstraintQuestion | null): Answer
     }
     const abort = new AbortController();
     const timer = window.setTimeout(async () => {
-      setAnswered((before) => ({ ...before, isAsking: true }));
+      const isSame = (before: Answered) => before.question?.source === wanted.source;
+      setAnswered((before) => ({ ...before, error: isSame(before) ? before.error : null, isAsking: true }));
       try {
         const answer = await api.constraint(wanted, abort.signal);
         setAnswered({ question: wanted, answer, error: null, isAsking: false });
