@@ -12,6 +12,7 @@ PAGES = {
     "SECURITY.md": "security.md",
     "CHANGELOG.md": "changelog.md",
     "bench/README.md": "figures.md",
+    "web/README.md": "page-sources.md",
 }  # from outside of docs/
 
 SECTIONS = {
@@ -50,6 +51,7 @@ SECTIONS = {
         "glossary",
         "issues-elsewhere",
         "contributing",
+        "The page's sources <page-sources>",
         "security",
         "releasing",
         "changelog",
