@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .recent_requests import RecentRequests
 
 WHAT_IF_SECONDS = 30.0
-SHARE = 100
+SHARE = 200
 TTFT, GAPS = "time_to_first_token_seconds", "inter_token_latency_seconds"
 MAX_MISSES = 20
 logger = logging.getLogger("phloem.server")
