@@ -56,6 +56,8 @@ class CacheExplanation:
             return "There is no prefix cache."
         if self.reason == "complete":
             return "All of the prompt was cached; its last token is always computed, for what comes next."
+        if self.num_cached_tokens == 0 and self.reason in ("never_seen", "evicted", "other_namespace"):
+            return f"Nothing of it was cached: {self._nothing}."
         more = self.num_agreeing_tokens - self.num_cached_tokens
         follows = {
             "never_seen": "what follows was never seen, or too long ago to know",
@@ -67,6 +69,14 @@ class CacheExplanation:
         }
         tokens = "token was" if self.num_cached_tokens == 1 else "tokens were"
         return f"The first {self.num_cached_tokens} {tokens} cached; {follows[self.reason]}."
+
+    @property
+    def _nothing(self) -> str:
+        if self.reason == "evicted":
+            return f"it was once, and made room for others {self.seconds_since_eviction or 0.0:.1f} s ago"
+        if self.reason == "other_namespace":
+            return "others (another salt, key or adapter) have it, and it is not shared"
+        return "it was never seen, or too long ago to know"
 
 
 def explain_to_caller(

@@ -14,6 +14,9 @@ them with special tokens, what was generated is remembered under the conversatio
 has written the very same text at one of its marks; that it was these marks and not their spelling is checked before
 (`Tokenizer.shows_marks`), and a mark in a user's text is cut, so it never is the same text.
 
+A reply that was cut (its request was aborted, a stop string ended it) comes back as far as its reader had it. It is
+remembered under the conversation alone as well; the ids of as much of it as came back are spliced in.
+
 Only exact text counts: a template that shows a reply otherwise than it was written, or an edited reply, is simply
 tokenised. Keys are digests, per namespace, so nothing can be learned from one tenant's replies by another.
 
@@ -89,7 +92,17 @@ class ReplyMemory:
         if not text or not reply:
             return
         key = _call_key(_digest(text), namespace) if has_marks else _key(text, reply, namespace)
-        kept = _Kept(array("i", token_ids), reply if has_marks else "")
+        self._keep(key, _Kept(array("i", token_ids), reply if has_marks else ""))
+
+    def remember_cut(
+        self, text: str, reply: str, token_ids: Sequence[int], num_prompt_tokens: int, namespace: str
+    ) -> None:
+        """Keeps the ids of a conversation's text and of a reply of which less may come back."""
+        if text and reply:
+            kept = _Kept(array("i", token_ids), reply, num_prompt_tokens)
+            self._keep(_key(text, CUT, namespace), kept)  # no reply says that
+
+    def _keep(self, key: bytes, kept: _Kept) -> None:
         with self._lock:
             old = self._kept.pop(key, None)
             if old is not None:
@@ -123,6 +136,10 @@ class ReplyMemory:
                 kept = self._recall(_key(text[:start], reply, namespace))
                 if kept is not None:
                     return kept.token_ids, end
+                cut = self._recall(_key(text[:start], CUT, namespace))
+                if cut is not None and shown == reply and cut.reply.startswith(reply):
+                    token_ids, num_chars = cut.beginning(tokenizer, len(reply))
+                    return token_ids, start + num_chars
                 start = text.rfind(shown, 0, end - 1)
         return array("i"), 0
 
@@ -149,10 +166,28 @@ class ReplyMemory:
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """Ids of a conversation and the reply to it; the reply itself where it is not in the key."""
+    """Ids of a conversation and the reply to it; the reply itself where it is not in the key; of a cut one, how many of
+    the ids are of the conversation."""
 
     token_ids: array[int]
     reply: str
+    num_prompt_tokens: int = 0
+
+    def beginning(self, tokenizer: Tokenizer, num_chars: int) -> tuple[array[int], int]:
+        """As many ids as say no more than the reply's first characters, and how many of these they say."""
+        first, last = self.num_prompt_tokens, len(self.token_ids)
+        while first < last:  # the most tokens whose text is no longer
+            middle = (first + last + 1) // 2
+            if len(tokenizer.decode(self.token_ids[self.num_prompt_tokens : middle])) <= num_chars:
+                first = middle
+            else:
+                last = middle - 1
+        while first > self.num_prompt_tokens:  # a part of a character says another one
+            said = tokenizer.decode(self.token_ids[self.num_prompt_tokens : first])
+            if len(said) <= num_chars and self.reply.startswith(said):
+                return self.token_ids[:first], len(said)
+            first -= 1
+        return self.token_ids[:first], 0
 
     @property
     def num_bytes(self) -> int:

@@ -11,7 +11,7 @@ from typing import Any, TypedDict, Unpack
 
 from ..cache.reply_memory import Conversation, ReplyMemory
 from ..models.adapter import LONG
-from ..request import Request
+from ..request import FinishReason, Request
 from ..tokenizer.tokenizer import Tokenizer
 from .request_factory import RequestFactory
 
@@ -63,15 +63,23 @@ class Chats:
                 request.token_ids,
                 request.output.text,
                 request.namespace.removeprefix(LONG),  # a conversation is the same one, however long
+                may_be_cut=request.finish_reason is FinishReason.ABORT,
             )
 
     def remember(
-        self, conversation: str, num_prompt_tokens: int, token_ids: Sequence[int], text: str, namespace: str
+        self,
+        conversation: str,
+        num_prompt_tokens: int,
+        token_ids: Sequence[int],
+        text: str,
+        namespace: str,
+        *,
+        may_be_cut: bool = False,
     ) -> None:
-        """Lets the next turn of a conversation begin with these tokens, its prompt and its reply; not if the reply's
-        text was cut (a stop string, half a character).
+        """Lets the next turn of a conversation begin with these tokens, its prompt and its reply, or with as much of
+        the reply as comes back, if its text was cut (a stop string, half a character).
 
-        namespace: as `RequestFactory.namespace` writes it.
+        namespace: as `RequestFactory.namespace` writes it; may_be_cut: its reader may have less than the text.
         """
         tokenizer = self._tokenizer
         kept = array("i", token_ids)
@@ -81,3 +89,6 @@ class Chats:
         is_plain = tokenizer.decode(said) == text
         if is_plain or tokenizer.shows_marks(said, text):
             self._replies.remember(conversation, text, kept, namespace, has_marks=not is_plain)
+            if not may_be_cut:
+                return
+        self._replies.remember_cut(conversation, tokenizer.decode(said), kept, num_prompt_tokens, namespace)

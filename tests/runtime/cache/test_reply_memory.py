@@ -143,3 +143,43 @@ def test_a_reply_with_calls_between_special_tokens_is_spliced_and_only_if_it_say
     assert spliced("b", content=None, tool_calls=calls) == 0, "another namespace"
     assert spliced("a", content=None, tool_calls=[{"function": {**call, "name": "lose"}}]) == 0, "another call"
     assert spliced("a", content=text) == 0, "marks in a text are text"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_of_a_reply_that_was_cut_all_that_comes_back_is_a_hit(engine: ph.Engine, seed: int) -> None:
+    """A client that leaves has a part of what was generated; hot samples are spelt in ways of their own."""
+    messages = [{"role": "user", "content": f"Tell me about number {seed}."}]
+    chat = engine.encode_chat(messages)
+    sampling = ph.SamplingParams(max_tokens=200, temperature=1.5, seed=seed, ignore_eos=True)
+    stream = engine.submit(chat.token_ids, sampling, conversation=chat.text)
+    had = ""
+    for number, delta in enumerate(stream):
+        had += delta.text
+        if number == 30 + seed:
+            stream.abort()
+    engine.generate([1], ph.SamplingParams(max_tokens=1))  # after the abort, on the step thread
+    messages += [{"role": "assistant", "content": had}, {"role": "user", "content": "And then?"}]
+    again = engine.encode_chat(messages)
+    assert engine.tokenizer.decode(again.token_ids) == engine.tokenizer.decode(
+        engine.tokenizer.apply_chat_template(messages)
+    )
+    assert again.num_spliced_tokens >= len(chat.token_ids) + 20
+    usage = engine.generate(again.token_ids, ph.SamplingParams(max_tokens=1)).usage
+    assert usage.cached_tokens >= again.num_spliced_tokens - 1
+
+
+def test_every_beginning_of_a_cut_reply_is_said_by_its_ids(engine: ph.Engine) -> None:
+    tokenizer = engine.tokenizer
+    memory, messages = ReplyMemory(), [{"role": "user", "content": "Hi"}]
+    opening = memory.encode(tokenizer, tokenizer.chat_template.render(messages), messages, "a")
+    reply = "Häuser, 日本 and trees 🌳 of letters"
+    odd = [token for letter in reply for token in tokenizer.encode(letter)]
+    memory.remember_cut(opening.text, tokenizer.decode(odd), [*opening.token_ids, *odd], len(opening.token_ids), "a")
+    for length in range(1, len(reply) + 1):
+        turns = [*messages, {"role": "assistant", "content": reply[:length]}, {"role": "user", "content": "Go on"}]
+        pieces = tokenizer.chat_template.render(turns)
+        found = memory.encode(tokenizer, pieces, turns, "a")
+        assert tokenizer.decode(found.token_ids) == tokenizer.decode(tokenizer.encode_pieces(pieces))
+        assert memory.encode(tokenizer, pieces, turns, "b").num_spliced_tokens == 0
+    other = [*messages, {"role": "assistant", "content": "Haus"}, {"role": "user", "content": "Go on"}]
+    assert memory.encode(tokenizer, tokenizer.chat_template.render(other), other, "a").num_spliced_tokens == 0

@@ -111,13 +111,14 @@ function Summary({ rows }: { rows: RequestRow[] }) {
 
 /** Times above the bars: how long ago, or how long after the start. */
 function AxisMarks({ axis, now }: { axis: TimeAxis; now: number | null }) {
+  const texts = axis.marks.map(({ time }) => duration((now === null ? time : now - time) * 1000));
   return (
     <div class="request-axis" aria-hidden="true">
       <span />
       <div class="axis-marks">
-        {axis.marks.map(({ place, time }) => (
+        {axis.marks.map(({ place }, number) => (
           <span key={place} style={{ left: `${100 * place}%` }}>
-            {now === null ? duration(time * 1000) : `${duration((now - time) * 1000)} ago`}
+            {texts[number] !== texts[number - 1] && (now === null ? texts[number] : `${texts[number]} ago`)}
           </span>
         ))}
       </div>

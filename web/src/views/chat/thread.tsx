@@ -2,6 +2,7 @@
 
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { counted } from "../../format.ts";
+import { prefersTouch } from "../../theme.ts";
 import { Branches } from "./branches.tsx";
 import type { ChatStore } from "./chat_store.ts";
 import { pathOf, type TextDocument, type ToolsTurn, type UserTurn } from "./conversation.ts";
@@ -99,7 +100,14 @@ function EditForm({ chats, turn, onEnd }: { chats: ChatStore; turn: UserTurn; on
         rows={Math.min(12, text.split("\n").length + 1)}
         value={text}
         onInput={(event) => setText(event.currentTarget.value)}
-        onKeyDown={(event) => event.key === "Escape" && onEnd()}
+        onKeyDown={(event) => {
+          if (event.key === "Escape") {
+            onEnd();
+          } else if (event.key === "Enter" && !event.shiftKey && !event.isComposing && !prefersTouch()) {
+            event.preventDefault();
+            event.currentTarget.form?.requestSubmit();
+          }
+        }}
       />
       <p class="hint">The message as it was stays, as another branch. What both have in common is in the cache.</p>
       <div class="actions">

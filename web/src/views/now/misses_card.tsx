@@ -15,12 +15,7 @@ export function MissesCard({ misses }: { misses: Now["misses"] }) {
   return (
     <section class="card misses" aria-labelledby="misses">
       <h2 id="misses">Last misses</h2>
-      {misses.length === 0 && (
-        <p class="hint">
-          None is known. A request says why it missed if it asks with <code>"explain_cache": true</code>, as the chat of
-          this page does.
-        </p>
-      )}
+      {misses.length === 0 && <p class="hint">No request has missed yet.</p>}
       {/* biome-ignore lint/a11y/noNoninteractiveTabindex: it scrolls, so the keyboard has to reach it */}
       <ol tabIndex={0} aria-labelledby="misses">
         {misses.map((miss) => (
