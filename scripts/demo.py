@@ -59,7 +59,7 @@ MODES: tuple[tuple[str, bool, str], ...] = (
 
 NEXT = (
     (".venv/bin/phloem chat", "talk to the model"),
-    (".venv/bin/phloem serve", "OpenAI's API and a page, port 8000"),
+    (".venv/bin/phloem serve", "API and page, port 8000"),
     (r".venv/bin/phloem inspect --regex '\d+ (EUR|USD)'", "what a constraint does"),
     ("make demo MODEL=HuggingFaceTB/SmolLM2-135M-Instruct", "(270 MB) a real model"),
 )
