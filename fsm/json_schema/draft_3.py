@@ -62,8 +62,9 @@ def _rewritten(schema: dict[str, Any]) -> dict[str, Any]:
         del found["type"]
     elif type(found.get("type")) is list and any(type(one) is dict or one == "any" for one in found["type"]):
         demands = [*demands, _any_of(found.pop("type"))]
-    if demands:
-        found["allOf"] = [*found.get("allOf", ()), *demands]
+    given = found.get("allOf", [])  # of draft 4; what is no list is told as a fault later
+    if demands and type(given) is list:
+        found["allOf"] = [*given, *demands]
     return found
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 from typing import Any
 
 import jsonschema
+import pytest
 
-from phloem.errors import EmptyLanguage, UnsupportedSchema
+from phloem.errors import ConstraintError, EmptyLanguage, UnsupportedSchema
 from phloem.fsm import Compiler
 from phloem.fsm.json_schema.draft_3 import as_draft_4
 
@@ -101,3 +103,13 @@ def test_documents_are_read_by_their_own_draft() -> None:
 def test_names_and_values_are_no_keywords() -> None:
     schema = {"properties": {"extends": {"enum": [{"disallow": 1}]}, "required": {"default": {"divisibleBy": 1}}}}
     assert as_draft_4(schema) == schema
+
+
+@pytest.mark.parametrize(
+    "name", ["allOf", "dependencies", "disallow", "divisibleBy", "extends", "properties", "required", "type"]
+)
+@pytest.mark.parametrize("value", [3, None, [3], "x", {"x": 3}])
+def test_what_is_malformed_is_refused_or_means_nothing(name: str, value: Any) -> None:
+    schema = {"$schema": DRAFT_3, "extends": {"type": "null"}, name: value}
+    with contextlib.suppress(ConstraintError):
+        assert Compiler(BYTES).json_schema(schema).accepts(b"null")
