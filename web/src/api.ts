@@ -58,8 +58,10 @@ function remedyOf(status: number, code: string | null, retryAfter: string | null
       return "Simplify the schema or pattern, or start the server with larger limits.";
     case status === 400:
       return "Change what the message names, then send again.";
-    case status === 404:
+    case status === 404 && code === "model_not_found":
       return "Choose a model that the server has.";
+    case status === 404:
+      return "Load the page again: what it asked for is gone, or not on this server.";
     case status === 413:
       return "Attach less, or start the server with a larger --max-body-bytes.";
     case status === 429:
@@ -115,8 +117,9 @@ export class Api {
     return this.json("page/about", signal);
   }
 
+  /** This moment; with `?what_if` the server also finds out now and then what other pools would bring. */
   now(signal?: AbortSignal): Promise<Now> {
-    return this.json("page/now", signal);
+    return this.json("page/now?what_if", signal);
   }
 
   async requests(signal?: AbortSignal): Promise<RequestRow[]> {
@@ -229,8 +232,10 @@ export function treeOf(bytes: ArrayBuffer): Tree {
       return [name, new Int32Array(bytes, start, header.num_nodes)];
     }),
   ) as Partial<Record<string, Int32Array>>;
-  for (const name of TREE_COLUMNS) {
-    columns[name] ??= new Int32Array(header.num_nodes);
+  const missing = TREE_COLUMNS.filter((name) => !columns[name]);
+  if (missing.length > 0) {
+    const remedy = "Load the page again, since the server may have been started in another version.";
+    throw new ApiError(0, `The server's tree has no column ${missing.join(", ")}.`, remedy);
   }
   return { header, columns: columns as Tree["columns"] };
 }

@@ -52,7 +52,7 @@ export function NowView({ api, history }: ViewProps) {
 
 function summary(now: Now): string {
   const computed = `${counted(now.prompt_tokens, "prompt token")}, ${count(now.cached_tokens)} of them from the cache`;
-  const jumped = now.jumped_tokens > 0 ? `, ${count(now.jumped_tokens)} of them forced or drafted` : "";
+  const jumped = now.jumped_tokens > 0 ? `, ${count(now.jumped_tokens)} of them without a step of their own` : "";
   return `Since the start: ${computed}; ${counted(now.generated_tokens, "token")} written${jumped}.`;
 }
 

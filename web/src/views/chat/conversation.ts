@@ -4,7 +4,7 @@
 
 import type { Problem } from "../../api.ts";
 
-export type How = "sampled" | "jumped" | "drafted";
+export type How = "sampled" | "forced" | "foreseen";
 
 export interface AnswerToken {
   text: string;

@@ -108,8 +108,8 @@ function Answers({ chats, reply, settings, isLast }: ReplyProps) {
 /** The kinds that are in sight, and how many tokens are of each. */
 function legendOf(reply: Reply, hasTokens: boolean, hasPrompt: boolean): Partial<Record<Kind, number>> {
   const cached = reply.usage?.prompt_tokens_details?.cached_tokens ?? 0;
-  const { jumped, drafted, sampled } = countsOf(reply);
-  return { ...(hasPrompt ? { cached } : {}), ...(hasTokens ? { jumped, drafted, sampled } : {}) };
+  const { forced, foreseen, sampled } = countsOf(reply);
+  return { ...(hasPrompt ? { cached } : {}), ...(hasTokens ? { forced, foreseen, sampled } : {}) };
 }
 
 function Prompt({ reply, settings }: { reply: Reply; settings: TokenSettingsStore }) {
