@@ -49,11 +49,11 @@ function remedyOf(status: number, code: string | null, retryAfter: string | null
   const wait = retryAfter ? ` Try again in ${retryAfter} s.` : " Try again in a moment.";
   switch (true) {
     case status === 0:
-      return "Check that the server runs and that this page can reach it, then try again.";
+      return "Check that the server runs and that this page can reach it.";
     case status === 401:
       return "Enter the server's API key.";
     case code === "context_length_exceeded":
-      return "Shorten the conversation or the documents, or lower the most tokens of the answer.";
+      return ""; // the message says it
     case code === "constraint_too_large":
       return "Simplify the schema or pattern, or start the server with larger limits.";
     case status === 400:
@@ -78,7 +78,8 @@ export function errorOfBody(status: number, body: unknown, retryAfter: string | 
   const error = (body as { error?: Record<string, unknown> } | null)?.error ?? {};
   const text = (name: string) => (typeof error[name] === "string" ? (error[name] as string) : null);
   const code = text("code");
-  const message = text("message") ?? `The server answered with status ${status}.`;
+  const said = status === 401 ? "This server wants an API key." : text("message"); // its own is for programs
+  const message = said ?? `The server answered with status ${status}.`;
   const remedy = text("remedy") ?? remedyOf(status, code, retryAfter);
   return new ApiError(status, message, remedy, text("param"), text("pointer"), code, text("part"), text("reason"));
 }

@@ -125,7 +125,7 @@ function tilesOf(now: Now): Tile[] {
     },
     {
       title: "Hit rate",
-      value: percent(now.hit_rate),
+      value: now.prompt_tokens > 0 ? percent(now.hit_rate) : "–",
       note: "of prompt tokens came from the cache",
       lines: [
         ["hitRate", "hit rate"],

@@ -55,12 +55,20 @@ export function colouring({ coloured }: TokenSettings): string {
     .replace(/^(?=.)/, "show-");
 }
 
+interface LegendProps {
+  settings: TokenSettingsStore;
+  counts: Partial<Record<Kind, number>>;
+  /** What the counts are of, if that is not plain. */
+  of: string;
+}
+
 /** One button per kind, with how many tokens are of it. */
-export function Legend({ settings, counts }: { settings: TokenSettingsStore; counts: Partial<Record<Kind, number>> }) {
+export function Legend({ settings, counts, of }: LegendProps) {
   const { coloured } = useStore(settings);
   return (
     <fieldset class="kind-legend">
       <legend class="out-of-sight">Colours of tokens</legend>
+      {of && <span class="hint">{of}</span>}
       {(Object.keys(counts) as Kind[]).map((kind) => (
         <button
           key={kind}

@@ -13,6 +13,7 @@ export function Measures({ reply }: { reply: Reply }) {
   const loaded = usage.prompt_tokens_details?.loaded_tokens ?? 0;
   const { forced, foreseen, sampled } = counts ?? { forced: 0, foreseen: 0, sampled: usage.completion_tokens };
   const parts = [
+    reply.answers.length > 1 ? `${count(reply.answers.length)} answers together:` : null,
     forced > 0 ? `${count(forced)} forced` : null,
     foreseen > 0 ? `${count(foreseen)} foreseen` : null,
     `${count(sampled)} sampled`,

@@ -31,7 +31,13 @@ export function ReplyTurn({ chats, reply, settings, isLast }: ReplyProps) {
       {reply.problem && <Fault error={reply.problem} onRetry={() => chats.retry(reply)} />}
       {reply.state === "stopped" && <p class="hint">Stopped.</p>}
       {!isStreaming && <Measures reply={reply} />}
-      {hasTokens && (isOn || showsPrompt) && <Legend settings={settings} counts={legendOf(reply, isOn, showsPrompt)} />}
+      {hasTokens && (isOn || showsPrompt) && (
+        <Legend
+          settings={settings}
+          counts={legendOf(reply, isOn, showsPrompt)}
+          of={isOn && reply.answers.length > 1 ? `${reply.answers.length} answers together:` : ""}
+        />
+      )}
       {showsPrompt && <Prompt reply={reply} settings={settings} />}
       <div class="actions">
         {isStreaming ? (

@@ -74,6 +74,10 @@ test("one sentence says which change would help most", () => {
     said(0.42, 0.46, 0.5),
     /^Another policy .*cost would bring 6\.0 points more than lru, twice the memory 2\.0 points\.$/,
   );
+  assert.match(
+    said(0.5, 0.44, 0.6),
+    /^More memory would help: .* 10\.0 points, and --eviction-policy cost 4\.0 points\.$/,
+  );
   assert.match(said(0.4, 0.4, 0.4), /large enough.*: neither more memory nor another policy/);
   assert.match(said(0.41, 0.4, 0.42), /bring 1\.0 point, and even the best policy 2\.0 points\.$/);
   assert.match(said(0.41, 0.4, 0.5), /large enough.* bring 1\.0 point, another policy nothing\.$/);
