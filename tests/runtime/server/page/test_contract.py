@@ -74,6 +74,7 @@ def test_the_server_answers_as_the_page_expects(operators_page: Client) -> None:
     page = operators_page
     page.chat("A chat that a page may look at, over more than one block of it.", max_tokens=3)
     head, columns = decoded(page.get("/page/tree").body)
+    page.get("/cache")  # a report is there, so that none is waited for
     until(lambda: page.get("/page/now?what_if").json()["what_if"] is not None)
     question = {"kind": "json_schema", "source": {"type": "object", "minProperties": 1}, "text": "{"}
     answers = {
