@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from phloem.runtime.config import EngineConfig
-from phloem.runtime.constrain.spec import ConstraintSpec, json_schema
+from phloem.runtime.constrain.spec import ConstraintSpec, json_schema, regex
 from phloem.runtime.engine.engine_core import EngineCore
 from phloem.runtime.execute.loading import LoadedModel
 from phloem.runtime.request import Delta, SamplingParams, TokenNote
+from phloem.runtime.sample.token_notes import decisions
 
 from ..wire import Client
 
@@ -101,6 +102,16 @@ def test_notes_are_right_and_change_nothing(nano: LoadedModel, settings: dict[st
         assert said(deltas)[0] == said(plain[key])[0] and not said(plain[key])[1]
     kinds = {note.how for deltas in noted.values() for note in said(deltas)[1]}
     assert "sampled" in kinds and ("forced" in kinds) is (constrained and settings.get("jump") != "off")
+
+
+def test_a_token_without_text_is_not_forced_text(nano: LoadedModel) -> None:
+    core = EngineCore(EngineConfig(device="cpu", num_blocks=16), nano)
+    cursor = core.request_factory.compile(regex("a")).cursor()
+    vocabulary = cursor.caches.vocabulary
+    assert cursor.advance(vocabulary.tokens.index(b"a"))
+    row = cursor.row_within(9)
+    [end] = [token for token in nano.tokenizer.eos_ids if row[token // 32] >> token % 32 & 1][:1]
+    assert decisions(cursor, [end], [row, row])[0][1] is False
 
 
 def test_each_output_has_its_own(nano: LoadedModel) -> None:
