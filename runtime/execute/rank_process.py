@@ -93,7 +93,7 @@ class _RankProcess:
         self._runner: ModelRunner | None = None
         self._kv: dict[str, KVCache] = {}
         self._kept: dict[tuple[str, int], list[torch.Tensor]] = {}
-        self._adapters: dict[int, Adapter] = {}
+        self._adapters: dict[str, Adapter] = {}  # by fingerprint
 
     # -- before steps ------------------------------------------------------------------------------------------
 
@@ -113,16 +113,18 @@ class _RankProcess:
             # as rank 0 does, for the tables of positions
             self._part.decoder.switch_ropes()
         except (ConfigError, ModelError) as error:
-            kind = "ConfigError" if isinstance(error, ConfigError) else "ModelError"
-            self._channel.send(Message("refused", {"error": kind, "text": str(error)}).packed())
+            self._refuse(error)
             return
-        self._reply({"num_weight_bytes": self._part.decoder.num_weight_bytes})
+        by_name = self._part.adapters
+        self._adapters = {adapter.fingerprint: adapter for adapter in by_name.values()}
+        fingerprints = {name: adapter.fingerprint for name, adapter in by_name.items()}
+        self._reply({"num_weight_bytes": self._part.decoder.num_weight_bytes, "adapters": fingerprints})
 
     def _do_begin(self, values: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
         """Makes the tensors of an engine."""
         config, part = self._config, self._part
         assert config is not None and part is not None
-        self._runner, self._kv, self._kept, self._adapters = None, {}, {}, {}
+        self._runner, self._kv, self._kept = None, {}, {}
         model = part.decoder.config
         kv = pool_tensors(config, part, values["num_blocks"], values["num_slots"])
         self._kv = {"pool": kv.pool, "windowed": kv.windowed} if isinstance(kv, WindowKV) else {"pool": kv}
@@ -136,14 +138,20 @@ class _RankProcess:
         self._forget()
 
     def _do_adapter(self, values: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
-        part = self._part
+        part, name, folder = self._part, values["name"], values["folder"]
         assert part is not None
-        adapter = load_adapter(
-            values["name"], values["folder"], part.decoder.cut.whole, self._device, part.dtype, part.decoder.cut
-        )
-        if adapter.fingerprint != values["fingerprint"]:
-            raise ConfigError(f"adapters: {values['name']}: {values['folder']} has changed since rank 0 has read it")
-        self._adapters[values["number"]] = adapter
+        for fingerprint in values["dropped"]:
+            self._adapters.pop(fingerprint, None)
+        try:
+            cut = part.decoder.cut
+            adapter = load_adapter(name, folder, cut.whole, self._device, part.dtype, cut)
+            if adapter.fingerprint != values["fingerprint"]:
+                raise ConfigError(f"adapters: {name}: {folder} has changed since rank 0 read it; load it again")
+        except (ConfigError, ModelError) as error:
+            self._refuse(error)
+            return
+        self._adapters[adapter.fingerprint] = adapter
+        self._reply()
 
     # -- steps -------------------------------------------------------------------------------------------------
 
@@ -198,6 +206,10 @@ class _RankProcess:
         for number in values["dropped"]:
             self._kept.pop((values["name"], number), None)
         return self._kv[values["name"]]
+
+    def _refuse(self, error: ConfigError | ModelError) -> None:
+        kind = "ConfigError" if isinstance(error, ConfigError) else "ModelError"
+        self._channel.send(Message("refused", {"error": kind, "text": str(error)}).packed())
 
     def _reply(self, values: Mapping[str, Any] | None = None) -> None:
         self._channel.send(Message("done", values or {}).packed())

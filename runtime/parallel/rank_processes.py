@@ -53,7 +53,7 @@ ERRORS = {"ConfigError": ConfigError, "ModelError": ModelError}
 
 
 class RankProcesses:
-    """All other ranks of one engine. Messages may be sent on any thread; the rest belongs to one.
+    """All other ranks of one engine. `tell` and `ask` are for any thread; the rest belongs to one.
 
     Args:
         size: ranks, this process's among them.
@@ -90,6 +90,7 @@ class RankProcesses:
         self._lost: RankLost | None = None
         self._is_closing = False
         self._lock = threading.Lock()
+        self._asking = threading.Lock()
         self._blaming = threading.RLock()
         self._group: Any = None
         self._watcher: threading.Thread | None = None
@@ -194,6 +195,12 @@ class RankProcesses:
             if reply.kind == "refused":
                 raise ERRORS[reply.values["error"]](f"rank {process.rank}: {reply.values['text']}")
         return [reply.values for reply in found]
+
+    def ask(self, message: Message) -> list[Mapping[str, Any]]:
+        """Sends all ranks a message, and returns what they say to it; on any thread. Raises as `replies` does."""
+        with self._asking:
+            self.tell(message)
+            return self.replies()
 
     def lose(self, error: BaseException, what: str = "") -> RankLost:
         """All is lost: finds out which rank is to blame, and ends all of them. The error to be raised."""
@@ -310,7 +317,7 @@ class RankProcesses:
                             self._answers.notify_all()
                         continue
                     selector.unregister(process.lifeline)
-                    if not self._is_closing and self._lost is None:
+                    if not self._is_closing:
                         with suppress(subprocess.TimeoutExpired):
                             process.process.wait(1.0)
                         self.lose(EOFError("a rank has ended"))

@@ -7,6 +7,7 @@ that one worker of a parallel run starts them.
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -21,7 +22,9 @@ import torch
 import phloem as ph
 from phloem.runtime.config import EngineConfig
 from phloem.runtime.engine.engine import Engine
+from phloem.runtime.execute import adapters
 from phloem.runtime.execute.loading import load
+from phloem.runtime.models import Adapter
 from phloem.runtime.parallel.message import Message
 from phloem.runtime.parallel.rank_processes import RankProcesses
 from phloem.runtime.parallel.started_process import CODE
@@ -29,7 +32,7 @@ from phloem.runtime.parallel.started_process import CODE
 from ..fakes import expect_short_answers
 from ..models.decoder_cases import CASES
 from ..models.oracle import random_ids, save_random_model
-from ..models.saved_adapters import ALL, save_adapter
+from ..models.saved_adapters import ALL, FILE, save_adapter
 
 CPU = torch.device("cpu")
 CLOSE = 1e-4  # of log-probabilities in float32, which ranks sum in another order
@@ -177,6 +180,41 @@ def test_adapters_are_cut_as_the_maps_that_they_add_to(processes: dict[int, Rank
     assert_close(results[1], results[0])
     assert results[1][0] == results[1][3]
     assert results[1][0] != results[1][1] != results[1][2]
+
+
+def test_an_adapter_that_another_rank_finds_changed_is_refused_on_all(
+    processes: dict[int, RankProcesses], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = save_random_model(tmp_path / "model", *CASES["llama-gqa"])
+    folders = [
+        save_adapter(tmp_path / str(seed), model, r"model\.layers\..*[qv]_proj", {}, seed=seed) for seed in range(2)
+    ]
+    read = adapters.read_adapter
+
+    def changing(name: str, folder: Path, *more: Any) -> Adapter:
+        adapter = read(name, folder, *more)
+        shutil.copy(folders[1] / FILE, folder / FILE)
+        return adapter
+
+    with engine_of(tmp_path / "model", processes[2], adapters={"kept": str(folders[1])}) as engine:
+        expected = engine.generate([1, 2], greedy(4), adapter="kept").token_ids
+        running = engine.submit([5, 6], greedy(60))
+        with monkeypatch.context() as patch:
+            patch.setattr(adapters, "read_adapter", changing)
+            with pytest.raises(
+                ph.ConfigError, match=rf"rank 1: adapters: new: {folders[0]} has changed.*load it again"
+            ):
+                engine.load_adapter("new", folders[0])
+        with pytest.raises(ph.RequestError, match="'new' is not loaded; there are: kept"):
+            engine.generate([1, 2], greedy(4), adapter="new")
+        assert running.result().finish_reason == "length"
+        for name in (
+            "new",
+            "again",
+        ):  # the same content as the other name's, which the ranks keep when one is let go of
+            engine.load_adapter(name, folders[0])
+            engine.unload_adapter(name)
+        assert engine.generate([1, 2], greedy(4), adapter="kept").token_ids == expected
 
 
 def test_each_rank_has_its_part_of_weights_and_keys(processes: dict[int, RankProcesses]) -> None:
