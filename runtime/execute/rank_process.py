@@ -48,10 +48,9 @@ def main(told: Mapping[str, Any]) -> None:
     try:
         channel.send(Message("hello", {"versions": [__version__, torch.__version__]}).packed())
         with torch.inference_mode():
-            _RankProcess(channel, told["rank"], told["size"], torch.device(told["device"])).run()
+            ranks = Ranks(told["rank"], told["size"], in_order=told["in_order"])
+            _RankProcess(channel, ranks, torch.device(told["device"])).run()
         status = 0
-    except RankLost:
-        status = LEFT
     except EOFError:
         status = LEFT
     except BaseException as error:
@@ -73,10 +72,9 @@ def _live(lifeline: socket.socket) -> None:
 class _RankProcess:
     """One rank; `_do_<kind>` takes the message of that kind."""
 
-    def __init__(self, channel: Channel, rank: int, size: int, device: torch.device) -> None:
+    def __init__(self, channel: Channel, ranks: Ranks, device: torch.device) -> None:
         self._channel = channel
-        self._rank, self._size, self._device = rank, size, device
-        self._ranks = Ranks(rank, size)
+        self._ranks, self._device = ranks, device
         self._forget()
 
     def run(self) -> None:
@@ -84,8 +82,11 @@ class _RankProcess:
             message = self._channel.receive()
             if message.kind == "end":
                 return
-            with on_device(self._device):
-                getattr(self, f"_do_{message.kind}")(message.values, message.arrays)
+            try:
+                with on_device(self._device):
+                    getattr(self, f"_do_{message.kind}")(message.values, message.arrays)
+            except RankLost:  # another rank has left the step; rank 0 says what comes of it
+                self._ranks.group = None  # so that no rank waits for this one
 
     def _forget(self) -> None:
         self._config: EngineConfig | None = None
@@ -100,9 +101,9 @@ class _RankProcess:
     def _do_join(self, values: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
         check_backend(self._device)  # which loads what takes long
         self._reply()
-        group = join(values["path"], self._rank, self._size, self._device, values["timeout"])
-        in_order = self._device.type == "cpu" or values["deterministic"]
-        self._ranks = Ranks(self._rank, self._size, group, in_order=in_order)
+        ranks = self._ranks
+        ranks.group = None  # that of a step that was left
+        ranks.group = join(values["path"], ranks.rank, ranks.size, self._device, values["timeout"])
         self._reply()
 
     def _do_load(self, values: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
@@ -197,7 +198,7 @@ class _RankProcess:
 
     def _do_write_blocks(self, values: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
         kv, blocks = self._kv_of(values), arrays["blocks"].tolist()
-        shape = (self._size, len(blocks), kv.block_bytes)
+        shape = (self._ranks.size, len(blocks), kv.block_bytes)
         like = torch.empty(shape[1:], dtype=torch.uint8, device=self._device).expand(shape)
         kv.write_blocks(blocks, self._ranks.hand_out(like))
 

@@ -11,7 +11,7 @@ import shutil
 import signal
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from phloem.runtime.execute.loading import load
 from phloem.runtime.models import Adapter
 from phloem.runtime.parallel.message import Message
 from phloem.runtime.parallel.rank_processes import RankProcesses
+from phloem.runtime.parallel.ranks import Ranks
 from phloem.runtime.parallel.started_process import CODE
 
 from ..fakes import expect_short_answers
@@ -142,6 +143,54 @@ def test_all_that_a_request_may_ask_for(processes: dict[int, RankProcesses]) -> 
             results.append([found, numbers])
     assert results[0][0] == results[1][0]
     assert float((results[0][1] - results[1][1]).abs().max()) < CLOSE
+
+
+@pytest.mark.parametrize(("size", "places"), [(2, (0, 1, 5, 99)), (4, (3,))])
+def test_a_fault_of_rank_0_costs_one_request(
+    size: int,
+    places: Sequence[int],
+    processes: dict[int, RankProcesses],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """places: the operation with the other ranks before which it comes, of six; or it comes after all of them."""
+    save_random_model(tmp_path, *CASES["llama-gqa"][:1], EIGHT_HEADS)
+    with engine_of(tmp_path, processes[size], lookup_drafts=False) as engine:
+        ranks, prompts = processes[size].ranks, [[5, 6], [7, 8, 9], [10]]
+        whole = [one.token_ids for one in engine.generate(prompts, greedy(8))]
+        for at in places:
+            engine.flush_cache()
+            with monkeypatch.context() as patch:
+                patch.setattr(engine.core._runner, "_launch", broken(engine.core._runner, ranks, at))
+                streams = [engine.submit(prompt, greedy(8)) for prompt in prompts]
+                with pytest.raises(ph.RequestError, match="no such number"):
+                    streams[1].result()
+                assert [streams[index].result().token_ids for index in (0, 2)] == [whole[0], whole[2]]
+            assert engine.generate(prompts[1], greedy(8)).token_ids == whole[1]
+
+
+def broken(runner: Any, ranks: Ranks, at: int) -> Any:
+    """A forward that fails before an operation, or after all, where the token 7 is in the batch."""
+    launch = runner._launch
+
+    def launched(batch: Any, *more: Any) -> Any:
+        if 7 not in batch.token_ids:
+            return launch(batch, *more)
+        first, begin = ranks.num_operations, ranks._run
+
+        def run(*given: Any) -> None:
+            if ranks.num_operations == first + at:
+                raise ValueError("no such number")
+            begin(*given)
+
+        try:
+            ranks._run = run  # type: ignore[method-assign]
+            launch(batch, *more)
+        finally:
+            del ranks._run
+        raise ValueError("no such number")
+
+    return launched
 
 
 def test_a_draft_model_is_on_rank_0_alone(processes: dict[int, RankProcesses]) -> None:
