@@ -28,6 +28,7 @@ from ...kernels.linear_weight import Quantise
 from .cut import Cut
 from .gguf.checkpoint import GgufCheckpoint
 from .part import Axis, Part, count, stored
+from .partial_linear import with_room
 from .published import is_published, read_published
 from .weights import STORED_DTYPES, Checkpoint
 
@@ -83,11 +84,14 @@ class Reader:
         return self.packed(weight, bias)
 
     def summand(self, base: str, name: str, columns: Part, has_bias: bool) -> LinearWeight:
-        """A projection to hidden states with a part of its inputs; of the ranks' results one has the bias."""
-        if self.cut.ranks.rank > 0:
+        """A projection to hidden states with a part of its inputs, for `partial_linear`; of the ranks' results one has
+        the bias."""
+        size, ranks = self.config.hidden_size, self.cut.ranks
+        if ranks.rank > 0:
             self.leave(f"{base}{name}.bias")
-        has_bias = has_bias and self.cut.ranks.rank == 0
-        return self.linear(base, (name,), [self.config.hidden_size], columns, has_bias)
+        weight = self.weight([f"{base}{name}"], [size], columns)
+        bias = self.tensor([f"{base}{name}.bias"], [size], []) if has_bias and ranks.rank == 0 else None
+        return self.packed(with_room(weight, ranks) if isinstance(weight, Grouped) else weight, bias)
 
     def weight(self, modules: Sequence[str], rows: Sequence[Axis], columns: Axis) -> Tensor | Grouped:
         """The matrices of linear maps, stacked: in few bits if all are and a kernel reads them, else as `numbers`."""

@@ -74,6 +74,13 @@ class Ranks:
         self._run(x, lambda: self.group.allreduce([x]))
         return x
 
+    def largest(self, x: Tensor) -> Tensor:
+        """The largest of all ranks' numbers at each place of a tensor of one shape, on every rank."""
+        first, *others = self.gather(x)
+        for other in others:
+            first = first.maximum(other)
+        return first
+
     def gather(self, x: Tensor) -> list[Tensor]:
         """All ranks' tensors, of one shape, on every rank."""
         if self.size == 1:
