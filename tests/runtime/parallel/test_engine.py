@@ -33,7 +33,7 @@ from phloem.runtime.parallel.started_process import CODE
 from ..fakes import expect_short_answers
 from ..models.decoder_cases import CASES
 from ..models.oracle import random_ids, save_random_model
-from ..models.saved_adapters import ALL, FILE, save_adapter
+from ..models.saved_adapters import FILE, save_adapter
 
 CPU = torch.device("cpu")
 CLOSE = 1e-4  # of log-probabilities in float32, which ranks sum in another order
@@ -214,10 +214,13 @@ def test_tiers_hold_the_parts_of_all_ranks(processes: dict[int, RankProcesses], 
         assert alone.generate(prompt, greedy(8)).usage.cached_tokens == 0
 
 
-def test_adapters_are_cut_as_the_maps_that_they_add_to(processes: dict[int, RankProcesses], tmp_path: Path) -> None:
-    model = save_random_model(tmp_path / "model", *CASES["glm"])
+@pytest.mark.parametrize("name", ["glm", "gpt-neox"])
+def test_adapters_are_cut_as_the_maps_that_they_add_to(
+    name: str, processes: dict[int, RankProcesses], tmp_path: Path
+) -> None:
+    model = save_random_model(tmp_path / "model", *CASES[name])
     folders = [
-        save_adapter(tmp_path / str(seed), model, r"model\.layers\..*_proj", {}, seed=seed, target_modules=ALL)
+        save_adapter(tmp_path / str(seed), model, r".*\.layers\..*", {}, seed=seed, target_modules="all-linear")
         for seed in range(2)
     ]
     results = []
