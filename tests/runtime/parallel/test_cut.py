@@ -20,12 +20,16 @@ import phloem as ph
 from phloem.kernels import Grouped, ops, pack_grouped
 from phloem.runtime.device import find_device
 from phloem.runtime.models import ModelConfig
+from phloem.runtime.models.architectures import ARCHITECTURES
 from phloem.runtime.models.cut import Cut
 from phloem.runtime.models.part import Part, joined, taken
 from phloem.runtime.models.partial_linear import partial_linear, with_room
 from phloem.runtime.parallel.message import Channel, Message
 from phloem.runtime.parallel.process_group import check_backend, join
 from phloem.runtime.parallel.ranks import Ranks
+
+from ..models.decoder_cases import CASES
+from .cut_cases import BY_FOUR, BY_TWO, SHARED, cut_kinds, kinds
 
 VALUES: dict[str, Any] = {
     "architectures": ["Qwen2MoeForCausalLM"],
@@ -64,6 +68,17 @@ def test_the_parts_of_all_ranks_are_the_whole_once(size: int, tmp_path: Path) ->
         assert (q.count, k.count, v.count) == (64 // size, 8 * max(1, 2 // size), 8 * max(1, 2 // size))
         assert cut.config.qkv_size == q.count + k.count + v.count
         assert cut.kv_heads.first == cut.heads.first * 2 // 8  # the heads that its queries meet
+
+
+def test_every_kind_of_layer_is_run_over_ranks() -> None:
+    """What the rows that are run leave out is named with a row that has it."""
+    run = {kind for name in (*BY_TWO, *BY_FOUR) for kind in cut_kinds(ARCHITECTURES[CASES[name][0]])}
+    left_out = {
+        kind: name for name, (architecture, _) in CASES.items() for kind in cut_kinds(ARCHITECTURES[architecture]) - run
+    }
+    assert not left_out, "add a row to BY_TWO or BY_FOUR; or to SHARED, if each rank has all of it"
+    known = {name for options in ARCHITECTURES.values() for name, _ in kinds(options)}
+    assert known.issuperset(name for names in SHARED.values() for name in names)
 
 
 @given(st.data())

@@ -34,32 +34,10 @@ from ..fakes import expect_short_answers
 from ..models.decoder_cases import CASES
 from ..models.oracle import random_ids, save_random_model
 from ..models.saved_adapters import FILE, save_adapter
+from .cut_cases import BY_FOUR, BY_TWO, EIGHT_HEADS
 
 CPU = torch.device("cpu")
 CLOSE = 1e-4  # of log-probabilities in float32, which ranks sum in another order
-BY_TWO = [
-    "llama-biases",
-    "gemma2",
-    "olmo2-biases",  # norms over the heads of all ranks
-    "glm",
-    "gpt-neox",  # query, key and value of one head after another
-    "phi3-partial-window",
-    "apertus",
-    "youtu-whole-queries",
-    "deepseek-v3",
-    "qwen2-moe",  # seven experts, and a shared one
-    "gpt-oss",
-    "granite-moe-shared",
-    "lfm2-biases-attention-last",
-    "qwen3-next",
-    "granite-hybrid",  # one group of keys, and a norm over it, of all ranks
-]
-EIGHT_HEADS = {"num_attention_heads": 8, "hidden_size": 64}
-BY_FOUR: dict[str, dict[str, Any]] = {
-    "llama-gqa": EIGHT_HEADS,  # each KV head is on two ranks
-    "minimax-m2": EIGHT_HEADS,  # and its norm counts it once; six experts
-    "youtu": {**EIGHT_HEADS, "num_key_value_heads": 8},
-}
 
 
 @pytest.fixture(scope="module")
