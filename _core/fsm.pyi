@@ -161,10 +161,17 @@ def lay_out_text(
 def bits_of_rows(flags: _Bools) -> _Words:
     """bool[num_rows, n] as uint64[num_rows, (n + 63) // 64]."""
 
-def character_kinds(
-    nodes: _Ints, reach: _Bools, wide_nodes: _Ints, kinds: _Bytes, below: _Bytes
-) -> tuple[_Bytes, _Ints]:
-    """is_wide and num_ascii of a `TextTable`; the last three arguments are those of `WideKinds`."""
+class WideKinds:
+    """Kinds of characters beyond ASCII (see `wide_kinds`), spelt in UTF-8.
+
+    template: int32[num_nodes, 256], as in `alphabet`; kinds: uint8[num_classes], the bit of the kind that a class of
+    the template belongs to; below: uint8[num_nodes], the bits of all kinds that can be completed from a node.
+    """
+
+    def __init__(self, template: _Ints, kinds: _Bytes, below: _Bytes) -> None: ...
+
+def character_kinds(nodes: _Ints, reach: _Bools, wide: WideKinds) -> tuple[_Bytes, _Ints]:
+    """is_wide and num_ascii of a `TextTable`."""
 
 def copies_of(text: Text) -> tuple[_Ints, _Bools, _Ints, _Ints, _Bools]:
     """Copies of table int32[Q, G], accepting, costs, template int32[N, 256] and reach bool[N, G] of a `TextTable`."""
@@ -251,11 +258,9 @@ def summarise(
     ends: _Ints,
     tokens: _Ints,
     next_same: _Ints,
-    wide_nodes: _Ints,
-    kinds: _Bytes,
-    below: _Bytes,
+    wide: WideKinds,
 ) -> tuple[_Ints, _Words, _Ints, _Ints, _Bytes]:
-    """summary_of, summaries, ordered, firsts and lens of a `Trie`; the last three arguments: `WideKinds`."""
+    """summary_of, summaries, ordered, firsts and lens of a `Trie`."""
 
 def plain_lens(data: _Bytes, offsets: _Ints, plain0: int, plain1: int, limit: int) -> _Ints:
     """int32[num_tokens]: the number of characters of each token that is plain, else 0; see core/trie.h."""
