@@ -21,15 +21,17 @@ from ...errors import ConstraintTooLarge
 from ..compile_time import CompileTime
 from ..network.expression import Alternation, Expression, Repeat, Rule, Sequence
 from .adjacency import Adjacency
-from .lexemes import Lexemes, Obligations
+from .lexemes import NONE, Lexemes, Obligations
 
-MAX_ASKED = 50_000  # questions about which obligations a node leaves
+MAX_NEWS = 1 << 19  # answers that reach those that wait for them
 
-Left = frozenset[Obligations]
-Key = tuple[int, Obligations]
-NO_ANSWER: Left = frozenset()
+Left = int
+"""A set of obligations: a bit for each, by its number (`Leaving.obligations`)."""
+Key = tuple[int, int]
+"""A node, and the number of the obligations before it."""
 EMPTY = 0
 """The node of the empty text."""
+_AS_IT_IS, _COUNTED = -1, -2  # what is done with an answer instead of asking a node (0 or more) what follows it
 
 
 class Spaced:
@@ -65,6 +67,7 @@ class Leaving:
             name.
         first: of each node the terminals that its texts may begin with, as a set of `Adjacency`.
         is_nullable: of each node whether it may write nothing.
+        obligations: by their numbers; those of number 0 are `NONE`.
     """
 
     def __init__(
@@ -86,12 +89,15 @@ class Leaving:
         self.is_nullable: list[bool] = [True]
         self._numbers: dict[object, int] = {}
         self._bodies: dict[str, int] = {}
-        self._left: dict[Key, Left] = {}  # of the terminals after what is ignored
+        self.obligations: list[Obligations] = [NONE]
+        self._number_of: dict[Obligations, int] = {NONE: 0}
+        self._left_by: dict[Key, Left] = {}  # of terminals
         self._settled: dict[Key, Left] = {}  # what `left` has answered
         self._known: dict[Key, Left] = {}  # what is known so far
-        self._users: dict[Key, dict[Key, None]] = {}
-        self._pending: list[Key] = []
-        self._num_asked = 0
+        self._users: dict[Key, list[tuple[Key, int]]] = {}  # those that wait for an answer, and what they do with it
+        self._pending: list[Key] = []  # asked for the first time
+        self._news: list[tuple[Key, int, Left]] = []  # for whom, what it does with it, obligations
+        self._num_news = 0
 
     # ---------------------------------------------------------------- nodes
 
@@ -179,8 +185,8 @@ class Leaving:
 
     # ---------------------------------------------------------------- what they leave
 
-    def left(self, node: int, before: Obligations) -> Left:
-        """The obligations that a node can leave.
+    def left(self, node: int, before: int) -> Left:
+        """The obligations that a node can leave; `before`: the number of those before it.
 
         Raises:
             ConstraintTooLarge: there are too many, or the time is over.
@@ -190,128 +196,167 @@ class Leaving:
         if found is None:
             key = self._resolved(node, before)
             if key is None:
-                found = NO_ANSWER
+                found = 0
             elif self.kinds[key[0]] in _TERMINALS:
-                found = self._left_by(*key)
+                found = self.left_by(*key)
             else:
                 if key not in self._known:
-                    self._known[key] = NO_ANSWER
+                    self._known[key] = 0
                     self._pending.append(key)
                     self._settle()
                 found = self._known[key]
             self._settled[asked] = found
         return found
 
-    def _resolved(self, node: int, before: Obligations) -> Key | None:
+    def left_by(self, node: int, before: int) -> Left:
+        """The obligations that a terminal leaves, perhaps after what is ignored."""
+        found = self._left_by.get((node, before))
+        if found is None:
+            name, here = self.name(node), {self.obligations[before]: None}
+            if self.kinds[node] is Spaced:
+                name = self._spacing.terminals[name]
+                for one in (queue := list(here)):  # grows
+                    for ignored in self._spacing.names:
+                        for left in self._lexemes.left_by(ignored, one):
+                            if left not in here:
+                                here[left] = None
+                                if self._spacing.repeats:
+                                    queue.append(left)
+            found = 0
+            for one in here:
+                for left in self._lexemes.left_by(name, one):
+                    found |= 1 << self._number(left)
+            self._left_by[node, before] = found
+        return found
+
+    def _number(self, obligations: Obligations) -> int:
+        number = self._number_of.setdefault(obligations, len(self.obligations))
+        if number == len(self.obligations):
+            self.obligations.append(obligations)
+        return number
+
+    def _resolved(self, node: int, before: int) -> Key | None:
         """What leaves the same, without terminals in front that leave one thing only; None if nothing is left."""
         kinds = self.kinds
         while kinds[node] is Sequence and node != EMPTY:
             one, rest = self.inside(node)
             if kinds[one] not in _TERMINALS:
                 break
-            after = self._left_by(one, before)
-            if len(after) > 1:
-                break
+            after = self.left_by(one, before)
             if not after:
                 return None
-            (before,) = after
-            node = rest
+            if after & (after - 1):
+                break
+            node, before = rest, after.bit_length() - 1
         return node, before
 
-    def _left_by(self, node: int, before: Obligations) -> Left:
-        """The obligations that a terminal leaves, perhaps after what is ignored."""
-        name = self.name(node)
-        if self.kinds[node] is str:
-            return self._lexemes.left_by(name, before)
-        found = self._left.get((node, before))
-        if found is None:
-            reached = {before: None}
-            for one in (queue := [before]):  # grows
-                for ignored in self._spacing.names:
-                    for left in self._lexemes.left_by(ignored, one):
-                        if left not in reached:
-                            reached[left] = None
-                            if self._spacing.repeats:
-                                queue.append(left)
-            terminal = self._spacing.terminals[name]
-            found = NO_ANSWER.union(*[self._lexemes.left_by(terminal, one) for one in reached])
-            self._left[node, before] = found
-        return found
-
     def _settle(self) -> None:
-        """Answers what is pending, and again whatever was answered from less than is known now."""
-        pending, known, users = self._pending, self._known, self._users
-        waiting = set(pending)
-        while pending:
-            key = pending.pop()
-            waiting.discard(key)
-            self._num_asked += 1
-            self._time.check("", "grammar, its rules")
-            if self._num_asked > MAX_ASKED:
+        """Looks into what is pending, and carries every answer to those that wait for it, until there is no new one."""
+        pending, news, known, users = self._pending, self._news, self._known, self._users
+        while pending or news:
+            if not news:
+                self._time.check("", "grammar, its rules")
+                self._look_into(pending.pop())
+                continue
+            user, then, found = news.pop()
+            self._num_news += 1
+            if self._num_news > MAX_NEWS:
                 raise too_large()
-            num_pending = len(pending)
-            found = self._answer(key)
-            if len(pending) > num_pending:  # asked for the first time: those come first, then this one again
-                asked = pending[num_pending:]
-                del pending[num_pending:]
-                pending.append(key)
-                pending += asked
-                waiting.add(key)
-                waiting.update(asked)
-            if found != known[key]:
-                known[key] = found
-                again = [user for user in users.get(key, ()) if user not in waiting]
-                pending += again
-                waiting.update(again)
-        users.clear()
+            if then == _COUNTED:
+                found = self._counted(user)
+            elif then >= 0:
+                for one in numbers_in(found):
+                    self._ask(then, one, user, _AS_IT_IS)
+                continue
+            found &= ~known[user]
+            if found:
+                known[user] |= found
+                news += [(other, following, found) for other, following in users.get(user, ())]
 
-    def _ask(self, node: int, before: Obligations, user: Key) -> Left:
+    def _ask(self, node: int, before: int, user: Key, then: int) -> None:
+        """Has `user` told what a node leaves, now and whenever more is known.
+
+        then: a node that writes on, whose answers are the user's, or one of the numbers that stand for other uses.
+        """
         key = self._resolved(node, before)
         if key is None:
-            return NO_ANSWER
+            return
         if self.kinds[key[0]] in _TERMINALS:
-            return self._left_by(*key)
+            self._news.append((user, then, self.left_by(*key)))
+            return
         found = self._known.get(key)
         if found is None:
-            found = self._known[key] = NO_ANSWER
+            found = self._known[key] = 0
             self._pending.append(key)
-        self._users.setdefault(key, {})[user] = None
-        return found
+        self._users.setdefault(key, []).append((user, then))
+        if found:
+            self._news.append((user, then, found))
 
-    def _answer(self, key: Key) -> Left:
-        """What a node leaves, from what is known of those inside of it."""
+    def _look_into(self, key: Key) -> None:
+        """Asks those inside of a node."""
         node, before = key
         kind = self.kinds[node]
         if kind is Rule:
-            return self._ask(self.body(self.name(node)), before, key)
-        if kind is Alternation:
-            return NO_ANSWER.union(*[self._ask(option, before, key) for option in self.inside(node)])
-        if kind is Repeat:
-            return self._answer_repeat(key)
-        if node == EMPTY:
-            return frozenset((before,))
-        one, rest = self.inside(node)
-        after = self._ask(one, before, key)
-        return NO_ANSWER.union(*[self._ask(rest, other, key) for other in after])
+            self._ask(self.body(self.name(node)), before, key, _AS_IT_IS)
+        elif kind is Alternation:
+            for option in self.inside(node):
+                self._ask(option, before, key, _AS_IT_IS)
+        elif node == EMPTY:
+            self._news.append((key, _AS_IT_IS, 1 << before))
+        elif kind is Sequence:
+            one, rest = self.inside(node)
+            self._ask(one, before, key, rest)
+        else:
+            item, minimum, maximum = self.bounds(node)
+            if maximum is None and minimum == 0:  # each answer is one that the next turn begins with
+                self._users.setdefault(key, []).append((key, item))
+                self._news.append((key, _AS_IT_IS, 1 << before))
+            else:
+                self._news.append((key, _COUNTED, 0))
 
-    def _answer_repeat(self, key: Key) -> Left:
+    def _counted(self, key: Key) -> Left:
+        """What a repetition leaves, from what is known of its item; asks what it does not know yet."""
         node, before = key
         item, minimum, maximum = self.bounds(node)
-        here, found, turns = frozenset((before,)), NO_ANSWER, 0
+        here, found, turns = 1 << before, 0, 0
         seen: dict[Left, int] = {}
         while True:
             if here in seen and turns < minimum:  # it goes round: whole rounds need not be walked
                 period = turns - seen[here]
                 turns += (minimum - turns) // period * period
             if turns >= minimum:
-                if here <= found:
+                if not here & ~found:
                     return found
                 found |= here
             if turns == maximum:
                 return found
             seen[here] = turns
-            here = NO_ANSWER.union(*[self._ask(item, one, key) for one in here])
+            after = 0
+            for one in numbers_in(here):
+                after |= self._item(item, one, key)
+            here = after
             turns += 1
+
+    def _item(self, item: int, before: int, user: Key) -> Left:
+        """What is known of what an item leaves; the repetition is counted again when there is more."""
+        key = self._resolved(item, before)
+        if key is None:
+            return 0
+        if self.kinds[key[0]] in _TERMINALS:
+            return self.left_by(*key)
+        if (user, _COUNTED) not in self._users.get(key, ()):
+            self._ask(item, before, user, _COUNTED)
+        return self._known[key]
+
+
+def numbers_in(left: Left) -> list[int]:
+    """The numbers of the obligations in a set."""
+    found = []
+    while left:
+        lowest = left & -left
+        found.append(lowest.bit_length() - 1)
+        left ^= lowest
+    return found
 
 
 def too_large() -> ConstraintTooLarge:

@@ -43,15 +43,15 @@ from ..network.expression import (
 from ..network.walks import folded, mapped, rule_names
 from ..regex.regex_tree import Either, Times
 from .adjacency import Adjacency
-from .leaving import EMPTY, NO_SPACING, Leaving, Left, Spaced, Spacing, too_large
+from .leaving import EMPTY, NO_SPACING, Leaving, Left, Spaced, Spacing, numbers_in, too_large
 from .left_recursion import with_filled_turns
-from .lexemes import NONE, Lexemes, Obligations
+from .lexemes import NONE, Lexemes
 from .terminals import Keywords, Terminal
 
 MAX_RULES = 10_000  # rules with obligations in their names
 IGNORED = "%ignore"
-Leaves = Left | None  # obligations that may be left; None: any
-_Wanted = tuple[int, Obligations, Leaves]
+ANY: Left = -1  # all bits
+_Wanted = tuple[int, int, Left]  # a node, the number of the obligations before it, and those that it may leave
 
 
 def lexed(
@@ -176,11 +176,11 @@ class _RuleProduct:
         self.names: dict[_Wanted, str] = {}
         self.known: dict[_Wanted, Expression] = {}
         self.pending: list[tuple[str, _Wanted]] = []
-        self.harmless: dict[tuple[int, Obligations], bool] = {}
-        self.seen: dict[tuple[int, Obligations], object] = {}
+        self.harmless: dict[tuple[int, int], bool] = {}
+        self.seen: dict[tuple[int, int], object] = {}
 
     def grammar(self, start: str) -> Grammar:
-        first = self.request(start, self.leaving.body(start), NONE, None)
+        first = self.request(start, self.leaving.body(start), 0, ANY)
         if not isinstance(first, Rule):
             return Grammar({start: NOTHING}, start)
         rules: dict[str, Expression] = {}
@@ -192,7 +192,7 @@ class _RuleProduct:
                 raise too_large()
         return Grammar(rules, first.name)
 
-    def request(self, name: str, node: int, before: Obligations, leaves: Leaves) -> Expression:
+    def request(self, name: str, node: int, before: int, leaves: Left) -> Expression:
         """A rule that writes a node from `before` on, leaving one of `leaves`."""
         wanted = self.plainest(node, before, leaves)
         if wanted is None:
@@ -203,12 +203,12 @@ class _RuleProduct:
             self.pending.append((found, wanted))
         return Rule(found)
 
-    def written(self, node: int, before: Obligations, leaves: Leaves) -> Expression:
-        """The texts of a node that break no obligation and leave one of `leaves` (None: anything)."""
+    def written(self, node: int, before: int, leaves: Left) -> Expression:
+        """The texts of a node that break no obligation and leave one of `leaves`."""
         asked = (node, before, leaves)
         found = self.known.get(asked)
         if found is None:
-            wanted = self.plainest(*asked)
+            wanted = self.plainest(node, before, leaves)
             if wanted is None:
                 found = NOTHING
             elif wanted == asked:
@@ -218,23 +218,23 @@ class _RuleProduct:
             self.known[asked] = found
         return found
 
-    def plainest(self, node: int, before: Obligations, leaves: Leaves) -> _Wanted | None:
+    def plainest(self, node: int, before: int, leaves: Left) -> _Wanted | None:
         """The same texts, asked for with no more obligations than make a difference; None if there are none.
 
         So what is asked for in many ways is written once.
         """
         if before and not self.leaving.is_nullable[node] and self.is_harmless(node, before):
-            before = NONE
+            before = 0
         possible = self.leaving.left(node, before)
-        if leaves is not None:
-            leaves = None if possible <= leaves else possible & leaves
-        return (node, before, leaves) if possible and (leaves is None or leaves) else None
+        leaves = possible & leaves if possible & ~leaves else ANY
+        return (node, before, leaves) if possible and leaves else None
 
-    def write(self, node: int, before: Obligations, leaves: Leaves) -> Expression:
+    def write(self, node: int, before: int, leaves: Left) -> Expression:
         leaving = self.leaving
         kind = leaving.kinds[node]
         if kind is str:
-            return self.lexemes.expression(leaving.name(node), before, leaves)
+            some = None if leaves == ANY else frozenset(map(leaving.obligations.__getitem__, numbers_in(leaves)))
+            return self.lexemes.expression(leaving.name(node), leaving.obligations[before], some)
         if kind is Rule:
             name = leaving.name(node)
             return self.request(name, leaving.body(name), before, leaves)
@@ -247,7 +247,7 @@ class _RuleProduct:
             return self.write_repeat(node, before, leaves)
         return self.write_sequence(node, before, leaves)
 
-    def write_sequence(self, node: int, before: Obligations, leaves: Leaves) -> Expression:
+    def write_sequence(self, node: int, before: int, leaves: Left) -> Expression:
         leaving = self.leaving
         parts: list[Expression] = []
         while node != EMPTY:
@@ -265,61 +265,61 @@ class _RuleProduct:
                 return sequence(*parts, Alternation(tuple(options)))
             parts.append(self.written(one, before, groups[0][1]))
             node, before = rest, groups[0][0]
-        return sequence(*parts, EMPTY_TEXT if leaves is None or before in leaves else NOTHING)
+        return sequence(*parts, EMPTY_TEXT if leaves >> before & 1 else NOTHING)
 
-    def distinguished(self, possible: Left, rest: int, leaves: Leaves) -> list[tuple[Obligations, Leaves]]:
+    def distinguished(self, possible: Left, rest: int, leaves: Left) -> list[tuple[int, Left]]:
         """The obligations between a part and the rest, in groups that the rest cannot distinguish: one of each, all.
 
         Without those after which the rest cannot be written so that it leaves one of `leaves`.
         """
-        shows = leaves is not None and self.leaving.is_nullable[rest]
-        groups: dict[object, list[Obligations]] = {}
-        for one in possible:
+        shows = leaves != ANY and self.leaving.is_nullable[rest]
+        groups: dict[object, list[int]] = {}
+        for one in numbers_in(possible):
             seen: object = NONE if self.is_harmless(rest, one) else self.seen_by(rest, one)
-            groups.setdefault((seen, one in leaves) if shows and leaves is not None else seen, []).append(one)
-        found: list[tuple[Obligations, Leaves]] = []
+            groups.setdefault((seen, leaves >> one & 1) if shows else seen, []).append(one)
+        found: list[tuple[int, Left]] = []
         for members in groups.values():
-            one = NONE if NONE in members or (not shows and self.is_harmless(rest, members[0])) else members[0]
-            left = self.leaving.left(rest, one)
-            if left and (leaves is None or not left.isdisjoint(leaves)):
-                found.append((one, None if len(members) == len(possible) else frozenset(members)))
+            one = members[0]  # 0 if that is among them
+            if one and not shows and self.is_harmless(rest, one):
+                one = 0
+            if self.leaving.left(rest, one) & leaves:
+                found.append((one, ANY if len(groups) == 1 else sum([1 << member for member in members])))
         return found
 
-    def is_harmless(self, node: int, before: Obligations) -> bool:
+    def is_harmless(self, node: int, before: int) -> bool:
         """Whether obligations change nothing for whatever a node begins with, nor outlive it."""
         if not before:
             return True
         key = (self.leaving.first[node], before)
         found = self.harmless.get(key)
         if found is None:
-            names = self.adjacency.names(key[0])
-            found = self.harmless[key] = all([self.lexemes.is_harmless(name, before) for name in names])
+            names, obligations = self.adjacency.names(key[0]), self.leaving.obligations[before]
+            found = self.harmless[key] = all([self.lexemes.is_harmless(name, obligations) for name in names])
         return found
 
-    def seen_by(self, node: int, before: Obligations) -> object:
+    def seen_by(self, node: int, before: int) -> object:
         """What a node can tell of obligations: what is left of them after each character that it may begin with."""
         key = (self.leaving.first[node], before)
         found = self.seen.get(key)
         if found is None:
-            names = self.adjacency.names(key[0])
-            found = self.seen[key] = tuple([self.lexemes.after_first(name, before) for name in names])
+            names, obligations = self.adjacency.names(key[0]), self.leaving.obligations[before]
+            found = self.seen[key] = tuple([self.lexemes.after_first(name, obligations) for name in names])
         return found
 
-    def write_repeat(self, node: int, before: Obligations, leaves: Leaves) -> Expression:
+    def write_repeat(self, node: int, before: int, leaves: Left) -> Expression:
         leaving = self.leaving
         item, minimum, maximum = leaving.bounds(node)
-        reached = {before}
+        reached = 1 << before
         for one in (queue := [before]):  # grows
-            for left in leaving.left(item, one):
-                if left not in reached:
-                    reached.add(left)
-                    queue.append(left)
-        is_plain = all(self.is_harmless(item, one) for one in reached)
-        if is_plain and (leaves is None or reached <= leaves):
-            return Repeat(self.written(item, NONE, None), minimum, maximum)
+            new = leaving.left(item, one) & ~reached
+            reached |= new
+            queue += numbers_in(new)
+        is_plain = all(self.is_harmless(item, one) for one in queue)
+        if is_plain and not reached & ~leaves:
+            return Repeat(self.written(item, 0, ANY), minimum, maximum)
         rest = leaving.repeat(item, max(minimum - 1, 0), None if maximum is None else maximum - 1)
         options: list[Expression] = []
-        if minimum == 0 and (leaves is None or before in leaves):
+        if minimum == 0 and leaves >> before & 1:
             options.append(EMPTY_TEXT)
         for after, some in self.distinguished(leaving.left(item, before), rest, leaves):
             follower = EMPTY_TEXT if rest == EMPTY else self.request("repeat", rest, after, leaves)
