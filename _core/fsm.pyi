@@ -10,6 +10,7 @@ kept must not be changed afterwards.
 """
 
 import enum
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
@@ -596,4 +597,26 @@ def clear_below(automaton: Automaton, path: bytes, bits: _Ints) -> None:
 
     Raises:
         ValueError: there are none.
+    """
+
+# ---------------------------------------------------------------- grammars: core/leaving.h, rule_product.h
+
+def rule_product(
+    kinds: _Ints,
+    parts: _Ints,
+    options: _Ints,
+    firsts: _Ints,
+    nullable: _Bools,
+    bodies: _Ints,
+    start: int,
+    left_by: Callable[[int, int], list[int]],
+    is_harmless: Callable[[int, int], bool],
+    seen_by: Callable[[int, int], int],
+    check_time: Callable[[], None],
+    max_rules: int,
+    max_news: int,
+) -> tuple[_Ints, _Ints, _Ints, _Ints, list[list[int]]] | None:
+    """The rows, children, names and bodies of `WrittenRules`, and sets of obligations by number; None: too many.
+
+    The arrays are those of `LexedNodes`, the functions those of `Terminals`; what these raise is passed on.
     """
