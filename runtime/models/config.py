@@ -24,7 +24,7 @@ from .gguf.special_ids import end_ids, token_id
 from .gguf.tensor_types import Forms
 from .json_file import MOST_WIDTH, Fields, read_json_object
 from .latent_config import LatentConfig, attention_scale
-from .layer_config import LayerConfig, read_ropes, read_windows, rope_section
+from .layer_config import LayerConfig, QueryGrowth, read_growth, read_ropes, read_windows, rope_section
 from .named_architecture import OTHER_PARTS, named_architecture
 from .recurrent_config import RecurrentConfig
 from .rope_config import RopeConfig
@@ -60,8 +60,7 @@ class ModelConfig:
         bos_id: -1: none is named.
         dtype: of the stored weights, where they are not in fewer bits.
         curve: the activation of an MLP without a gate; None: it has one.
-        query_growth: a query at position p is multiplied by `1 + query_growth · log(1 + ⌊p / original⌋)`, with the
-            original context of its rope; 0: it is not.
+        query_growth: how queries grow with the position, in the layers that say so; None: they do not.
         left_aside: parts of names of tensors that are no part of the decoder.
         recurrent: of layers that keep a state; None: all keep keys and values.
         weight_format: of linear maps that are; None: they are in `dtype`, or experts in MXFP4.
@@ -96,7 +95,7 @@ class ModelConfig:
     bos_id: int
     dtype: NumberType
     curve: Curve | None = None
-    query_growth: float = 0.0
+    query_growth: QueryGrowth | None = None
     left_aside: tuple[str, ...] = ()
     recurrent: RecurrentConfig | None = None
     weight_format: WeightFormat | Forms | None = None
@@ -204,6 +203,7 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...]) -> ModelConfig
     windows = read_windows(fields, options, num_layers)
     rotary_dim = head_dim if latent is None else latent.rotary_dim
     ropes, rope_of_layer = read_ropes(fields, options, windows, rotary_dim, max_positions)
+    growth, grow = read_growth(fields, options, ropes[0], rope_of_layer)
     if options.multipliers:
         scale = fields.number("attention_multiplier", 1.0)
     elif latent is None:
@@ -230,7 +230,7 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...]) -> ModelConfig
         num_kv_heads=num_kv_heads,
         head_dim=head_dim,
         intermediate_size=_intermediate_size(fields, options, experts),
-        layers=tuple(map(LayerConfig, windows, rope_of_layer)),
+        layers=tuple(map(LayerConfig, windows, rope_of_layer, grow)),
         latent=latent,
         experts=experts,
         ropes=ropes,
@@ -253,7 +253,7 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...]) -> ModelConfig
         bos_id=next(iter(fields.ids("bos_token_id")), -1),
         dtype=_dtype(fields, "bfloat16" if is_mxfp4 or weight_format is not None else "float32"),
         curve=_curve(fields) if options.gateless else None,
-        query_growth=_query_growth(fields, options),
+        query_growth=growth,
         left_aside=_left_aside(fields, options, num_layers) + (OTHER_PARTS if fields is not outer else ()),
         recurrent=recurrent,
         weight_format=weight_format,
@@ -281,10 +281,6 @@ def _left_aside(fields: Fields, options: Architecture, num_layers: int) -> tuple
     num_drafts = fields.integer("num_nextn_predict_layers", 0, at_least=0, at_most=MOST_LAYERS)
     masks = (".attention.bias", ".attention.masked_bias") if options.rows_by_head else ()
     return (*(f"layers.{num_layers + index}." for index in range(num_drafts)), "mtp.", "mtp_", *masks)
-
-
-def _query_growth(fields: Fields, options: Architecture) -> float:
-    return rope_section(fields).number("llama_4_scaling_beta", 0.0, above=-1.0) if options.scales_queries else 0.0
 
 
 def _heads(fields: Fields, hidden_size: int, num_heads: int) -> tuple[int, int]:

@@ -40,7 +40,7 @@ from .layer_weights import LayerWeights, read_layer
 from .norms import LayerNorm, Norm, add_norm, apply_norm, read_norm
 from .part import Part
 from .reader import Reader
-from .rope import rope_table, table_by_length
+from .rope import query_scales, rope_table, table_by_length
 from .step import AdaptedRows, KVTensors, StateStep, WindowStep
 from .weights import TORCH_TYPES, Checkpoint, open_checkpoint
 
@@ -83,10 +83,9 @@ class Decoder:
         self._lm_head = lm_head
         self.generates = lm_head is not None
         self._rope_tables = [rope_table(rope, max_positions).to(self.device) for rope in config.ropes]
-        self._query_scales: Tensor | None = None
-        if config.query_growth:
-            turns = torch.arange(max_positions) // config.ropes[0].original_max_positions
-            self._query_scales = (1 + config.query_growth * torch.log(1.0 + turns)).to(self.device, self.dtype)
+        growth, self._query_scales = config.query_growth, torch.empty(0)
+        if growth is not None:
+            self._query_scales = query_scales(growth, max_positions).to(self.device, self.dtype)
         # rounded as transformers rounds it: the factor is an activation
         self._embedding_scale = float(torch.tensor(config.embedding_scale).to(self.dtype))
         self._gate = Gate(config.activation)
@@ -156,7 +155,7 @@ class Decoder:
         """
         ropes = self.config.ropes
         found = {length for rope in ropes if (length := rope.switches_at(self.max_positions)) is not None}
-        if len(found) != 1 or self._query_scales is not None:
+        if len(found) != 1 or self.config.query_growth is not None:
             return None
         (switches_at,) = found
         self._rope_tables = [table_by_length(rope, self.max_positions, switches_at).to(self.device) for rope in ropes]
@@ -347,7 +346,7 @@ class Decoder:
             norms = cos_sin = None
         scales = kv_cache.key_scales[kept], kv_cache.value_scales[kept]
         q = ops.place_heads(q, k, v, positions, cos_sin, norms, eps, keys, kv_cache.values[kept], slots, *scales)
-        if self._query_scales is not None:
+        if spec.grows:
             q = q * self._query_scales[positions][:, None, None]
         return q, gate[0].flatten(1) if gate else None
 
@@ -366,6 +365,7 @@ class Decoder:
             plan,
             scale=config.attention_scale,
             window=spec.window,
+            in_chunks=config.options.in_chunks,
             soft_cap=config.attention_soft_cap,
             sinks=layer.sinks,
             k_scales=kv_cache.key_scales[kept],

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from ...kernels import ExpertChoice, Gate, LinearWeight, LinearWeights, ops
@@ -135,7 +136,13 @@ def mixture(normed: Tensor, weights: ExpertsWeights, rules: ExpertRules, slots: 
     chosen, shares = ops.choose_experts(logits[:, : experts.num_experts], weights.bias, rules.choice, slots)
     if rules.own.count < experts.num_experts:
         chosen, shares = _own(chosen, shares, rules.own)
-    mixed = ops.mix_experts(normed, chosen, shares, weights.gate_up, weights.down, gate=rules.gate)
+    given = normed
+    if experts.options.scales_inputs:  # a row for each choice
+        given = (normed[:, None] * shares[..., None].to(normed.dtype)).flatten(0, 1)
+        chosen, shares = chosen.flatten()[:, None], torch.ones_like(shares).flatten()[:, None]
+    mixed = ops.mix_experts(given, chosen, shares, weights.gate_up, weights.down, gate=rules.gate)
+    if experts.options.scales_inputs:
+        mixed = mixed.view(len(normed), experts.num_chosen, -1).sum(1)
     if weights.shared_gate_up is None or weights.shared_down is None:
         return mixed
     gated = ops.gated(ops.linear(normed, weights.shared_gate_up), rules.gate)

@@ -55,6 +55,7 @@ class ExpertOptions:
         has_bias: a balancing bias is added to the scores before the choice.
         bias_in_row: that bias is kept as `[1, num_experts]`.
         counts_top: of the best experts of a group that make the group's score.
+        scales_inputs: a share is a factor on what an expert is given, not on what it makes (Llama 4).
         alternates: outputs of gate and up alternate where experts are single tensors.
         linear_biases: router and experts add biases to what their matrices make.
         aliases: keys of `config.json` that stand for others here; a list there has the same number for all layers.
@@ -67,6 +68,7 @@ class ExpertOptions:
     has_bias: bool = False
     bias_in_row: bool = False
     counts_top: int = 1
+    scales_inputs: bool = False
     alternates: bool = False
     linear_biases: bool = False
     clamps: tuple[float, float] | None = None
@@ -172,6 +174,11 @@ def _layers(fields: Fields, num_layers: int) -> tuple[bool, ...]:
         if not isinstance(kinds, list) or len(kinds) != num_layers or any(k not in ("sparse", "dense") for k in kinds):
             raise fields.odd("mlp_layer_types", f'{num_layers} entries of "sparse" or "dense"')
         return tuple(kind == "sparse" for kind in kinds)
+    listed = fields.values.get("moe_layers")  # Llama 4
+    if listed is not None:
+        if not isinstance(listed, list) or any(isinstance(each, bool) or not isinstance(each, int) for each in listed):
+            raise fields.odd("moe_layers", "a list of layers")
+        return tuple(index in listed for index in range(num_layers))
     first = fields.integer("first_k_dense_replace", 0, at_least=0)
     dense = fields.values.get("mlp_only_layers") or []
     if not isinstance(dense, list) or any(isinstance(index, bool) or not isinstance(index, int) for index in dense):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from ...kernels import LinearWeight
@@ -57,6 +58,8 @@ def read_layer(reader: Reader, base: str, index: int) -> LayerWeights:
     if config.options.whole_norms:  # on every rank: a norm is of all heads
         q_norm, k_norm = (number * config.head_dim for number in (cut.whole.num_heads, cut.whole.num_kv_heads))
     has_sinks = config.options.has_sinks
+    weightless = config.options.weightless_norms
+    is_normed = is_normed and not (weightless and config.layers[index].rope < 0)
     order, pre_norms = qkv_order(config, reader.device), config.options.pre_norms
     recurrent, attends = config.recurrent, not config.is_recurrent(index)
     o_base, o_name, o_columns, o_bias = base, names.o, cut.attended, config.o_bias
@@ -66,13 +69,19 @@ def read_layer(reader: Reader, base: str, index: int) -> LayerWeights:
         (o_columns,), o_bias = cut.sections(cut.whole_recurrent.attended_size), recurrent.has_bias
         mixer = READ_MIXER[recurrent.options.kind](reader, o_base, recurrent)
         is_normed = has_sinks = False
+
+    def head_norm(name: str, size: int) -> Tensor | None:
+        if not is_normed:
+            return None
+        return torch.ones(size, device=reader.device) if weightless else reader.norm(f"{base}{name}.weight", size)
+
     return LayerWeights(
         input_norm=read_norm(reader, f"{base}{names.input_norm}") if pre_norms else None,
         qkv=reader.linear(base, names.qkv, cut.qkv, hidden, config.qkv_bias, order)
         if latent is None and attends
         else None,
-        q_norm=reader.norm(f"{base}{names.q_norm}.weight", q_norm) if is_normed else None,
-        k_norm=reader.norm(f"{base}{names.k_norm}.weight", k_norm) if is_normed else None,
+        q_norm=head_norm(names.q_norm, q_norm),
+        k_norm=head_norm(names.k_norm, k_norm),
         sinks=reader.tensor([f"{base}{names.sinks}"], [cut.heads], []).float() if has_sinks else None,
         o=reader.summand(o_base, o_name, o_columns, o_bias),
         post_attention_norm=read_norm(reader, f"{base}{names.post_attention_norm}") if sandwich else None,

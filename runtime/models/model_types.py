@@ -33,6 +33,7 @@ BY_MODEL_TYPE: dict[str, str] = {
     "jais2": "Jais2ForCausalLM",
     "lfm2": "Lfm2ForCausalLM",
     "llama": "LlamaForCausalLM",
+    "llama4_text": "Llama4ForCausalLM",
     "minicpm3": "MiniCPM3ForCausalLM",
     "minimax_m2": "MiniMaxM2ForCausalLM",
     "ministral": "MinistralForCausalLM",

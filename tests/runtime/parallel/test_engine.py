@@ -45,6 +45,7 @@ BY_TWO = [
     "deepseek-v3",
     "qwen2-moe",  # seven experts, and a shared one
     "gpt-oss",
+    "llama4-dense-layers",
     "granite-moe-shared",
     "lfm2-biases-attention-last",
     "qwen3-next",
