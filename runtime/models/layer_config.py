@@ -93,7 +93,7 @@ def read_growth(
     if not options.scales_queries:
         return None, [False] * num_layers
     if options.in_chunks:
-        if not fields.boolean("attn_temperature_tuning", True):
+        if not fields.values.get("attn_temperature_tuning", True):  # published as 4, too
             return None, [False] * num_layers
         growth = QueryGrowth(fields.number("attn_scale", 0.1), fields.integer("floor_scale", 8192), 1)
         return growth, [rope < 0 for rope in rope_of_layer]
