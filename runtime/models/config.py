@@ -17,9 +17,9 @@ from ..number_types import BYTES, KV_BITS, NumberType
 from .architecture import Architecture, Curve
 from .architectures import ARCHITECTURES
 from .experts_config import ExpertsConfig
-from .gguf.families import module_forms
+from .gguf.families import file_options, module_forms, tensor_names
 from .gguf.file import GgufFile, is_gguf
-from .gguf.settings import MOST_POSITIONS, config_values
+from .gguf.settings import MOST_POSITIONS, config_values, family_of
 from .gguf.special_ids import end_ids, token_id
 from .gguf.tensor_types import Forms
 from .json_file import MOST_WIDTH, Fields, read_json_object
@@ -175,18 +175,17 @@ def _from_gguf(file: GgufFile) -> ModelConfig:
     values = config_values(file)
     bos = token_id(file, "bos_token_id")
     fields = Fields(values | ({"bos_token_id": bos} if bos >= 0 else {}), f"{file.path}, as config.json")
-    config = _from_fields(fields, end_ids(file))
-    # norms are stored with the offset added
-    options = replace(config.options, norm_offset=0.0)
+    config = _from_fields(fields, end_ids(file), in_gguf=True)
     num_experts = 0 if config.experts is None else config.experts.num_experts
-    forms = module_forms(file, config.architecture, config.num_layers, num_experts)
-    return replace(config, options=options, weight_format=forms)
+    names = tensor_names(family_of(file), config.options, config.num_layers, num_experts)
+    return replace(config, weight_format=module_forms(file, names))
 
 
-def _from_fields(fields: Fields, generation_eos: tuple[int, ...]) -> ModelConfig:
+def _from_fields(fields: Fields, generation_eos: tuple[int, ...], *, in_gguf: bool = False) -> ModelConfig:
     outer = fields
     architecture, fields = named_architecture(outer)
     options = ARCHITECTURES[architecture].of(fields)
+    options = file_options(options) if in_gguf else options
     is_mxfp4, weight_format = _is_mxfp4(fields, options), read_weight_format(fields)
     single = "" if options.experts is None else options.experts.names.stacked or options.experts.names.fused
     if weight_format is not None and single:

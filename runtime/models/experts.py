@@ -120,9 +120,10 @@ def _read_each(reader: Reader, base: str, experts: ExpertsConfig) -> tuple[Linea
     prefixes = prefixes[begin:end]
     gate_up = [f"{prefix}{name}" for prefix in prefixes for name in (names.gate, names.up)]
     down = [f"{prefix}{names.down}" for prefix in prefixes]
+    has_bias = experts.options.linear_biases
     return (
-        reader.weights(gate_up, [inner] * len(gate_up), hidden, own.count),
-        reader.weights(down, [hidden] * len(down), inner, own.count),
+        reader.weights(gate_up, [inner] * len(gate_up), hidden, own.count, has_bias),
+        reader.weights(down, [hidden] * len(down), inner, own.count, has_bias),
     )
 
 
