@@ -213,7 +213,8 @@ def count_parameters(config: ModelConfig) -> tuple[int, int, int]:
     around = numbers_each * config.options.num_norms + 4 * (config.curve == "xielu")
     norms = config.num_heads * config.options.has_sinks
     if config.options.qk_norm:
-        num_normed_heads = config.num_heads + config.num_kv_heads if config.options.whole_norms else 2
+        has_weights_each = config.options.whole_norms or config.options.own_norms
+        num_normed_heads = config.num_heads + config.num_kv_heads if has_weights_each else 2
         norms += num_normed_heads * config.head_dim
     if config.latent is not None:
         norms += config.latent.num_norms

@@ -49,11 +49,13 @@ class Architecture:
         whole_norms: that norm is one over all query heads together, and one over all key heads.
         has_sinks: every head has one more logit, learned, that takes part in the softmax and carries no value.
         norms_after_rope: that norm comes after RoPE (Hunyuan).
+        own_norms: that norm is a LayerNorm of each head with weights of its own.
         weightless_norms: that norm has no weights, and layers without positions have none (Llama 4).
         refused: keys of `config.json` whose features are missing here, and what these are.
         norm: of hidden states: RMSNorm, or LayerNorm with a bias or without one.
         parallel: attention and MLP take the same input, or its own norm each, and are added together; or the key that
             says.
+        shares_norm: where attention and MLP are side by side, both take what one norm makes (StableLM).
         pre_norms: a norm before attention and before the MLP (OLMo 2 has none).
         sandwich_norms: a norm after attention and after the MLP, before the residual sum.
         norm_offset: added to every norm weight (Gemma stores w - 1).
@@ -100,10 +102,12 @@ class Architecture:
     whole_norms: bool = False
     has_sinks: bool = False
     norms_after_rope: bool = False
+    own_norms: bool = False
     weightless_norms: bool = False
     refused: tuple[tuple[str, str], ...] = ()
     norm: NormKind = "rms"
     parallel: bool | str = False
+    shares_norm: bool = False
     pre_norms: bool = True
     sandwich_norms: bool = False
     norm_offset: float = 0.0
@@ -157,10 +161,12 @@ class Architecture:
         def said(option: bool | str) -> bool:
             return fields.boolean(option, self.biased) if isinstance(option, str) else option
 
+        parallel = said(self.parallel)
         return replace(
             self,
+            names=replace(self.names, mlp_norm="") if parallel and self.shares_norm else self.names,
             qk_norm=said(self.qk_norm),
-            parallel=said(self.parallel),
+            parallel=parallel,
             projection_bias=said(self.projection_bias),
         )
 

@@ -111,7 +111,8 @@ _COHERE = replace(
     tied=True,
     logit_scale=True,
     eps_key="layer_norm_eps",
-    refused=(("use_qk_norm", "norms of queries and keys over each head apart are missing here"),),
+    qk_norm="use_qk_norm",
+    own_norms=True,
 )
 _STARCODER2 = replace(
     _LLAMA,
@@ -185,10 +186,11 @@ _STABLELM = replace(
     norm="layer",
     partial_rotary=0.25,
     eps_key="layer_norm_eps",
-    refused=(
-        ("qk_layernorm", "LayerNorms of queries and keys are missing here"),
-        ("use_parallel_residual", "attention and MLP one after the other are run, not side by side"),
-    ),
+    names=LayerNames(q_norm="self_attn.q_layernorm.norms.{}", k_norm="self_attn.k_layernorm.norms.{}"),
+    qk_norm="qk_layernorm",
+    own_norms=True,
+    parallel="use_parallel_residual",
+    shares_norm=True,
 )
 _NEMOTRON = replace(
     _LLAMA,
@@ -271,6 +273,13 @@ ARCHITECTURES: dict[str, Architecture] = {
         o_bias=False,
         sliding=all_layers,
         experts=ExpertOptions(mixtures.MIXTRAL_NAMES, normalises=True),
+    ),
+    "PhimoeForCausalLM": replace(  # Phi-3.5-MoE
+        _LLAMA,
+        norm="layer",
+        sliding=all_layers,
+        projection_bias="lm_head_bias",
+        experts=ExpertOptions(mixtures.MIXTRAL_NAMES, mixes_near=True),
     ),
     "Qwen3MoeForCausalLM": replace(_LLAMA, qk_norm=True, sliding=if_enabled, experts=ExpertOptions()),
     "DeepseekV2ForCausalLM": replace(_LLAMA, is_latent=True, interleaved=True, experts=ExpertOptions()),

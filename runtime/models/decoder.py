@@ -35,10 +35,10 @@ from .experts import ExpertRules, mixture
 from .gateless import bend
 from .gguf.checkpoint import GgufCheckpoint
 from .gguf.file import GgufFile, is_gguf
+from .head_norms import norm_own, norm_whole
 from .latent import queries_and_latents, values
 from .layer_weights import LayerWeights, read_layer
 from .norms import LayerNorm, Norm, add_norm, apply_norm, read_norm
-from .part import Part
 from .reader import Reader
 from .rope import query_scales, rope_table, table_by_length
 from .step import AdaptedRows, KVTensors, StateStep, WindowStep
@@ -300,12 +300,6 @@ class Decoder:
         parts = self._ranks.collect(F.pad(own, (0, -(-vocab.size // size) - vocab.count)))
         return torch.cat(parts, 1)[:, : vocab.size].contiguous() if parts else own
 
-    def _norm_whole(self, x: Tensor, weight: Tensor, own: Part) -> Tensor:
-        """One norm over the heads of all ranks, `[T, H, head_dim]`; heads that are on several ranks count once."""
-        copies = self._ranks.size * own.count // own.size
-        whole = torch.cat(self._ranks.gather(x.flatten(1))[::copies], 1)
-        return own.of(ops.rms_norm(whole, weight, self.config.rms_norm_eps).view(len(x), own.size, -1), 1)
-
     def _write_kv(
         self,
         index: int,
@@ -334,8 +328,10 @@ class Decoder:
         norms, eps = None, config.rms_norm_eps
         if layer.q_norm is not None and layer.k_norm is not None:
             if config.options.whole_norms:
-                q = self._norm_whole(q, layer.q_norm, self.cut.heads)
-                k = self._norm_whole(k, layer.k_norm, self.cut.kv_heads)
+                q = norm_whole(q, layer.q_norm, self.cut.heads, self._ranks, eps)
+                k = norm_whole(k, layer.k_norm, self.cut.kv_heads, self._ranks, eps)
+            elif config.options.own_norms:
+                q, k = norm_own(q, layer.q_norm, eps), norm_own(k, layer.k_norm, eps)
             else:
                 norms = layer.q_norm, layer.k_norm
         cos_sin = self._rope_tables[spec.rope] if spec.rope >= 0 else None

@@ -135,6 +135,8 @@ def mixture(normed: Tensor, weights: ExpertsWeights, rules: ExpertRules, slots: 
     experts = rules.config
     logits = ops.linear(normed.float(), weights.router)
     chosen, shares = ops.choose_experts(logits[:, : experts.num_experts], weights.bias, rules.choice, slots)
+    if experts.nearness:
+        shares = _shares_of_near(logits, chosen, experts.nearness)
     if rules.own.count < experts.num_experts:
         chosen, shares = _own(chosen, shares, rules.own)
     given = normed
@@ -151,6 +153,19 @@ def mixture(normed: Tensor, weights: ExpertsWeights, rules: ExpertRules, slots: 
     if experts.num_scored > experts.num_experts:
         shared = shared * ops.sigmoid(logits[:, experts.num_experts :]).to(shared.dtype)
     return mixed + shared
+
+
+def _shares_of_near(logits: Tensor, chosen: Tensor, nearness: float) -> Tensor:
+    """SparseMixer (arXiv 2409.12136) at inference: the share of each choice in a softmax over the logits near it, but
+    for those that were chosen before."""
+    shares, left = [], logits
+    known = chosen.clamp(max=logits.shape[1] - 1).long()  # rows that fill a step up choose none
+    for expert in torch.split(known, 1, dim=1):
+        most = left.gather(1, expert)
+        is_far = (most - logits) / torch.maximum(logits.abs(), most) > nearness
+        shares.append(torch.softmax(left.masked_fill(is_far, float("-inf")), -1).gather(1, expert))
+        left = left.scatter(1, expert, float("-inf"))
+    return torch.cat(shares, 1)
 
 
 def _own(chosen: Tensor, shares: Tensor, own: Part) -> tuple[Tensor, Tensor]:

@@ -61,7 +61,6 @@ MISSING: dict[str, str] = {
     "OlmoHybrid": "its recurrent layers are missing here",
     "MiniMaxForCausalLM": "its recurrent layers (lightning attention) are missing here",
     "Bailing": "its recurrent layers (lightning attention) are missing here",
-    "Phimoe": "its router (sparse mixer) is missing here",
     "BitNet": "linear maps that round their inputs, with norms inside of attention and MLP, are missing here",
     "Gemma3n": "embeddings per layer and alternating updates are missing here",
     "Gemma4": "embeddings per layer and keys shared among layers are missing here",

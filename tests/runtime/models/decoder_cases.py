@@ -236,6 +236,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         },
     ),
     "cohere": ("CohereForCausalLM", {"tie_word_embeddings": True}),
+    "cohere-norms-of-heads": ("CohereForCausalLM", {"tie_word_embeddings": True, "use_qk_norm": True}),
     "cohere-biases": ("CohereForCausalLM", {"attention_bias": True, "logit_scale": 0.3}),
     "cohere2": ("Cohere2ForCausalLM", {**ALTERNATING, "head_dim": 16, "sliding_window_pattern": 2}),
     "starcoder2": ("Starcoder2ForCausalLM", {"sliding_window": 9}),
@@ -281,6 +282,30 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         {"num_key_value_heads": None, "hidden_size": 96, "use_parallel_residual": False, "attention_bias": False},
     ),
     "stablelm": ("StableLmForCausalLM", {"use_qkv_bias": True, "hidden_size": 96}),
+    "stablelm-side-by-side-norms-of-heads": (
+        "StableLmForCausalLM",
+        {"hidden_size": 96, "use_parallel_residual": True, "qk_layernorm": True},
+    ),
+    "phi3.5-moe": (
+        "PhimoeForCausalLM",
+        {
+            "attention_bias": True,
+            "lm_head_bias": True,
+            "router_jitter_noise": 0.3,
+            "num_local_experts": 6,
+            "intermediate_size": 24,
+            "sliding_window": 11,
+        },
+    ),
+    "phi3.5-moe-longrope": (
+        "PhimoeForCausalLM",
+        {
+            "num_local_experts": 4,
+            "intermediate_size": 24,
+            "rope_parameters": {**longrope(256), "short_mscale": 1.2, "long_mscale": 1.2},
+            "original_max_position_embeddings": 256,
+        },
+    ),
     "helium": ("HeliumForCausalLM", {"head_dim": 8}),
     "ministral": ("MinistralForCausalLM", {"head_dim": 16, "sliding_window": 9}),
     "ministral3": (
