@@ -131,6 +131,10 @@ class Reader:
         assert isinstance(self._checkpoint, Checkpoint)
         return self._checkpoint.read_kept(name, [], STORED_DTYPES, device=self.device).float()
 
+    def has(self, name: str) -> bool:
+        """Whether there is a tensor of this name."""
+        return name in self._checkpoint
+
     def has_shape(self, name: str, shape: list[int]) -> bool:
         """Whether a tensor has this shape, unread; not if it is missing, or in a GGUF file."""
         found = self._checkpoint

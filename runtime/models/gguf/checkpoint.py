@@ -132,7 +132,7 @@ class GgufCheckpoint:
         if info is None:
             raise ModelError(f"{self.file.path}: tensor {there!r} of shape {shape} is missing")
         found = list(info.shape if index is None else info.shape[1:])
-        if found != shape and [1, *found] != shape:
+        if [size for size in found if size != 1] != [size for size in shape if size != 1]:
             raise ModelError(f"{self.file.place(there)}: expected shape {shape}, found {found}; are its keys its own?")
         self._read.add(there)
         raw = self.file.raw(info)

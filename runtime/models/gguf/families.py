@@ -19,7 +19,8 @@ class Family:
     """One `general.architecture`.
 
     Attributes:
-        architecture: of ours, a key of `ARCHITECTURES`; mixture: of those that have experts, "": none may.
+        architecture: of ours, a key of `ARCHITECTURES`; mixture: of those that have experts, "": none may;
+            balanced: of those whose choice of experts has a bias, "": the same.
         windowed: of those that have windows, "": the same.
         is_permuted: rows of queries and keys are stored in pairs that turn together, next to each other.
         window_pattern: every n-th layer has no window (0: all have one); None: a window is refused.
@@ -27,7 +28,7 @@ class Family:
         unturned_every: every n-th layer has no rope; 0: all have one.
         wide_layers: in models of this number of layers queries are scaled by the hidden size over the heads, not by
             their own.
-        mlp_norm: name of the norm before the MLP.
+        mlp_norm: name of the norm before the MLP; final_norm: of the last one.
         cuts_yarn: the pairs between which YaRN mixes are whole ones.
         activation: of an MLP without a gate, as `hidden_act` would name it.
         keys: that are read for it, besides those of all.
@@ -35,6 +36,7 @@ class Family:
 
     architecture: str
     mixture: str = ""
+    balanced: str = ""
     windowed: str = ""
     is_permuted: bool = False
     window_pattern: int | None = None
@@ -42,12 +44,18 @@ class Family:
     wide_layers: int = 0
     unturned_every: int = 0
     mlp_norm: str = "ffn_norm"
+    final_norm: str = "output_norm"
     cuts_yarn: bool = True
     activation: str = ""
     keys: tuple[str, ...] = ()
 
 
 _MULTIPLIERS = ("attention.scale", "embedding_scale", "residual_scale", "logit_scale")
+_RECURRENT = {"short_conv": "shortconv."}  # before the names of a recurrent layer's tensors
+_LATENT = (
+    "attention.q_lora_rank", "attention.kv_lora_rank", "attention.key_length_mla", "attention.value_length_mla",
+    "rope.scaling.yarn_log_multiplier",
+)  # fmt: skip
 _LATER_NORM = "post_attention_norm"
 
 FAMILIES: dict[str, Family] = {
@@ -81,6 +89,12 @@ FAMILIES: dict[str, Family] = {
     "arcee": Family("ArceeForCausalLM", is_permuted=True, activation="relu2"),
     "nemotron": Family("NemotronForCausalLM", activation="relu2"),
     "stablelm": Family("StableLmForCausalLM"),
+    # the first name was a mistake of llama.cpp's, and stayed
+    "lfm2": Family("Lfm2ForCausalLM", final_norm="token_embd_norm", keys=("shortconv.l_cache",)),
+    # DeepSeek-V2 and V3, Moonlight, GLM-4.7-Flash; Youtu-LLM
+    "deepseek2": Family(
+        "YoutuForCausalLM", "DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM", normalises=False, keys=_LATENT
+    ),
     "dots1": Family("", "Dots1ForCausalLM"),
     "minimax-m2": Family("", "MiniMaxM2ForCausalLM"),
     "llama4": Family("", "Llama4ForCausalLM", normalises=False),
@@ -109,7 +123,7 @@ def tensor_names(
     """
     names: dict[str, tuple[str, int | None]] = {
         f"model.{options.embedding}": ("token_embd", None),
-        f"model.{options.final_norm}": ("output_norm", None),
+        f"model.{options.final_norm}": (family.final_norm, None),
         options.projection: ("output", None),
     }
     below = _layer_names(family, options)
@@ -145,8 +159,16 @@ def _layer_names(family: Family, options: Architecture) -> dict[str, str]:
     separate = ("attn_q", "attn_k", "attn_v")
     found |= dict(zip(names.qkv, separate if len(names.qkv) == 3 else ("attn_qkv",), strict=True))
     found |= dict(zip(names.gate_up, ("ffn_gate", "ffn_up") if len(names.gate_up) == 2 else ("ffn_up",), strict=True))
+    if options.is_latent:
+        parts = {"q_proj": "q", "q_a_proj": "q_a", "q_a_layernorm": "q_a_norm", "q_b_proj": "q_b"}
+        parts |= {"kv_a_proj_with_mqa": "kv_a_mqa", "kv_a_layernorm": "kv_a_norm", "kv_b_proj": "kv_b"}
+        parts |= {"k_b_proj": "k_b", "v_b_proj": "v_b"}
+        found |= {f"self_attn.{ours}": f"attn_{theirs}" for ours, theirs in parts.items()}
     if options.pre_norms:
         found |= {names.input_norm: "attn_norm", names.mlp_norm: family.mlp_norm}
+    if options.recurrent is not None:
+        base, there = options.recurrent.base, _RECURRENT[options.recurrent.kind]
+        found |= {f"{base}{name}": f"{there}{name}" for name in ("conv", "in_proj", "out_proj")}
     if options.sandwich_norms:
         found |= {names.post_attention_norm: "post_attention_norm", names.post_mlp_norm: "post_ffw_norm"}
     return {ours: theirs for ours, theirs in found.items() if ours}

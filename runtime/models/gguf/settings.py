@@ -78,11 +78,11 @@ def config_values(file: GgufFile) -> dict[str, Any]:
     fields.integer("context_length", at_most=MOST_POSITIONS)
     if not 0 < layers <= len(file.tensors):
         raise fields.odd("block_count", f"1 to one for each of {len(file.tensors)} tensors")
-    architecture = _architecture(fields, family)
+    architecture = _architecture(file, fields, family)
     options = ARCHITECTURES[architecture]
     num_heads = _of_all_layers(fields, "attention.head_count")
     head_dim = fields.integer("attention.key_length", hidden // num_heads)
-    if fields.integer("attention.value_length", head_dim) != head_dim:
+    if not options.is_latent and fields.integer("attention.value_length", head_dim) != head_dim:
         raise fields.odd("attention.value_length", f"attention.key_length ({head_dim})")
     embedding = file.tensors.get("token_embd.weight")
     if embedding is None or len(embedding.shape) != 2:
@@ -104,9 +104,11 @@ def config_values(file: GgufFile) -> dict[str, Any]:
         "dtype": _dtype(file),
         **_parts_that_are_there(file, options),
         **_factors_of(fields, options),
-        **_rope(file, fields, family, head_dim),
+        **(_latent(fields, head_dim) if options.is_latent else {}),
+        **_rope(file, fields, family, fields.integer("rope.dimension_count") if options.is_latent else head_dim),
         **_windows(fields, family, layers),
         **_mlp(file, fields, family, options),
+        **_recurrent(file, fields, options, layers),
     }
     if options.in_chunks:  # Llama 4; the one of 128 experts has no norms of heads
         values |= {"attention_chunk_size": 8192, "use_qk_norm": fields.integer("expert_count") != 128}
@@ -119,11 +121,12 @@ def config_values(file: GgufFile) -> dict[str, Any]:
     return values
 
 
-def _architecture(fields: Fields, family: Family) -> str:
+def _architecture(file: GgufFile, fields: Fields, family: Family) -> str:
     if fields.integer("expert_count", 0, at_least=0):
         if not family.mixture:
             raise fields.odd("expert_count", "0")
-        return family.mixture
+        has_bias = any(name.endswith("exp_probs_b.bias") for name in file.tensors)
+        return family.balanced if family.balanced and has_bias else family.mixture
     if not family.architecture:
         raise fields.odd("expert_count", "an integer of at least 1")
     return family.windowed if family.windowed and "attention.sliding_window" in fields else family.architecture
@@ -174,10 +177,41 @@ def _of_architecture(file: GgufFile, family: Family) -> Fields:
     return Fields(values, f"{file.path}: {arch}")
 
 
+def _latent(fields: Fields, head_dim: int) -> dict[str, Any]:
+    """Widths of latent attention; in files whose heads are as wide as the latents, those of heads are said apart."""
+    rotary, query = fields.integer("rope.dimension_count"), fields.integer("attention.key_length_mla", head_dim)
+    if query <= rotary:
+        raise fields.odd("rope.dimension_count", f"less than a query head has, {query}")
+    value = fields.integer("attention.value_length", head_dim)
+    return {
+        "kv_lora_rank": fields.integer("attention.kv_lora_rank"),
+        "q_lora_rank": fields.integer("attention.q_lora_rank", 0, at_least=0),
+        "qk_rope_head_dim": rotary,
+        "qk_nope_head_dim": query - rotary,
+        "v_head_dim": fields.integer("attention.value_length_mla", value),
+    }
+
+
+def _recurrent(file: GgufFile, fields: Fields, options: Architecture, num_layers: int) -> dict[str, Any]:
+    """Layers without heads of keys and values are recurrent ones (LFM2)."""
+    if options.recurrent is None:
+        return {}
+    heads = fields.values.get("attention.head_count_kv")
+    if not isinstance(heads, list) or len(heads) != num_layers:
+        raise fields.odd("attention.head_count_kv", f"{num_layers} numbers")
+    return {
+        "layer_types": ["full_attention" if each else options.recurrent.names[0] for each in heads],
+        "conv_L_cache": fields.integer("shortconv.l_cache"),
+        "conv_bias": any(name.endswith("shortconv.in_proj.bias") for name in file.tensors),
+        "block_auto_adjust_ff_dim": False,
+    }
+
+
 def _of_all_layers(fields: Fields, key: str, default: int | None = None) -> int:
-    """An integer that some files write once for each layer."""
+    """An integer that some files write once for each layer, 0 for those to which it does not apply."""
     value = fields.values.get(key)
     if isinstance(value, list):
+        value = [each for each in value if each != 0]
         if not value or any(each != value[0] for each in value):
             raise fields.odd(key, "the same number for all layers")
         fields = Fields({key: value[0]}, fields.place)
@@ -273,6 +307,9 @@ def _rope_scaling(file: GgufFile, fields: Fields, turned: int) -> dict[str, Any]
     factor = fields.number("rope.scaling.factor", fields.number("rope.scale_linear", 1.0))
     if kind == "yarn":
         scaling = {"rope_type": "yarn", "factor": factor, "original_max_position_embeddings": original}
+        if "rope.scaling.yarn_log_multiplier" in fields:  # a tenth, as llama.cpp has it
+            weight = 10 * fields.number("rope.scaling.yarn_log_multiplier")
+            scaling |= {"mscale": weight, "mscale_all_dim": weight}
         for key in ("beta_fast", "beta_slow"):
             if f"rope.scaling.yarn_{key}" in fields:
                 scaling[key] = fields.number(f"rope.scaling.yarn_{key}")

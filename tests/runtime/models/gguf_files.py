@@ -96,6 +96,12 @@ def write_model(
     rng = np.random.default_rng(3)
     biases = [(name, buffer) for name, buffer in model.named_buffers() if name.endswith("e_score_correction_bias")]
     for name, parameter in [*model.named_parameters(), *biases]:
+        if "conv.conv" in name:
+            _add_plain(writer, named_by_package(name, names), parameter.detach()[:, 0].numpy(), "F32")
+            continue
+        if name.endswith("kv_b_proj.weight"):
+            _write_latents(writer, name.split(".")[2], parameter.detach(), model.config, kind)
+            continue
         if parameter.dim() == 3 or re.search(r"\.experts\.|\.shared_mlp\.(in|out)put_linear", name):
             _write_stack(
                 writer,
@@ -145,6 +151,15 @@ def _add_plain(writer: Any, there: str, rows: np.ndarray[Any, Any], kind: str) -
         writer.add_tensor(there, gguf.quants.quantize(rows, KIND.BF16), raw_dtype=KIND.BF16)
     else:
         writer.add_tensor(there, rows.astype({"F32": np.float32, "F16": np.float16}[kind]))
+
+
+def _write_latents(writer: Any, index: str, parameter: Any, config: Any, kind: str) -> None:
+    """The projection from latents to keys, turned round, and that to values, head by head; kind: a plain one."""
+    parameter.copy_(parameter.to(PLAIN[kind]))
+    heads = parameter.view(config.num_attention_heads, -1, config.kv_lora_rank).numpy()
+    keys, values = np.split(heads, [config.qk_nope_head_dim], axis=1)
+    _add_plain(writer, f"blk.{index}.attn_k_b.weight", np.ascontiguousarray(keys.swapaxes(1, 2)), kind)
+    _add_plain(writer, f"blk.{index}.attn_v_b.weight", np.ascontiguousarray(values), kind)
 
 
 def _write_stack(

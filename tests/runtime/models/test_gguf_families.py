@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 import torch
 
+from phloem.runtime.capacity.planner import plan
 from phloem.runtime.models import Decoder
 
 from .decoder_cases import CASES
+from .decoder_shapes import LATENT, YARN
 from .gguf_files import write_model
 from .oracle import Oracle, PagedRun, random_ids, save_random_model
 
@@ -52,6 +54,34 @@ def _dense_width(writer: Any) -> None:
     writer.add_feed_forward_length(96)
 
 
+def _lfm2(writer: Any) -> None:
+    writer.add_feed_forward_length(64)  # as `Lfm2MLP` works it out
+    writer.add_shortconv_l_cache(3)
+    writer.add_head_count_kv([0, 2, 0, 0])
+
+
+def _latent(query_rank: int) -> Any:
+    """One head, as wide as the latents; those of queries and values are said apart."""
+
+    def add(writer: Any) -> None:
+        writer.add_head_count_kv(1)
+        if query_rank:
+            writer.add_q_lora_rank(query_rank)
+        writer.add_kv_lora_rank(LATENT["kv_lora_rank"])
+        writer.add_key_length(LATENT["kv_lora_rank"] + LATENT["qk_rope_head_dim"])
+        writer.add_value_length(LATENT["kv_lora_rank"])
+        writer.add_key_length_mla(LATENT["qk_nope_head_dim"] + LATENT["qk_rope_head_dim"])
+        writer.add_value_length_mla(LATENT["v_head_dim"])
+        writer.add_rope_dimension_count(LATENT["qk_rope_head_dim"])
+
+    return add
+
+
+def _yarn_of_latents(writer: Any) -> None:
+    _yarn(writer)
+    writer.add_rope_scaling_yarn_log_mul(0.07)
+
+
 def _nextn(writer: Any) -> None:
     """A layer more, which predicts the token after the next."""
     writer.add_block_count(3)
@@ -86,7 +116,7 @@ MODELS: dict[str, tuple[str, str, dict[str, Any], str, Any]] = {
     "granite": ("granite", "granite", WIDE, "Q8_0", _granite),
     "granite, experts": ("granitemoe", "granite-moe", EXPERTS, "Q4_0", _all(_granite, _experts(5, 2))),
     "granite, shared": (
-        "granitemoe", "granite-moe-shared", {**EXPERTS, "shared_intermediate_size": 64}, "F16",
+        "granitemoe", "granite-moe-shared", {**EXPERTS, "shared_intermediate_size": 64}, "Q5_0",
         _all(_granite, _experts(5, 2, expert_shared_feed_forward_length=64)),
     ),
     "olmo2": ("olmo2", "olmo2", WIDE, "Q8_0", None),
@@ -126,6 +156,21 @@ MODELS: dict[str, tuple[str, str, dict[str, Any], str, Any]] = {
         _grouped(8, 2, leading_dense_block_count=1, expert_shared_count=1, expert_weights_norm=False),
     ),
     "minimax-m2": ("minimax-m2", "minimax-m2", EXPERTS, "Q8_0", _all(_turned(8), _grouped(6, 2))),
+    "deepseek-v2": (
+        "deepseek2", "deepseek-v2", {}, "BF16",
+        _all(_latent(0), _experts(8, 2, 24, leading_dense_block_count=1, expert_shared_count=2)),
+    ),
+    "deepseek-v3": (
+        "deepseek2", "deepseek-v3",
+        {"routed_scaling_factor": 2.5, "rope_parameters": {**YARN, "mscale": 0.7, "mscale_all_dim": 0.7}}, "BF16",
+        _all(
+            _latent(24), _yarn_of_latents,
+            _grouped(8, 2, 24, leading_dense_block_count=1, expert_shared_count=1, expert_group_count=4,
+                     expert_group_used_count=2, expert_weights_scale=2.5, expert_weights_norm=True),
+        ),
+    ),
+    "youtu": ("deepseek2", "youtu", {"tie_word_embeddings": True}, "F16", _latent(24)),
+    "lfm2": ("lfm2", "lfm2", WIDE, "Q8_0", _lfm2),
     "llama4": (
         "llama4", "llama4", {**EXPERTS, "intermediate_size_mlp": 96, "attention_chunk_size": 8192, "floor_scale": 8192},
         "Q8_0", _all(_dense_width, _experts(5, 1, interleave_moe_layer_step=1)),
@@ -145,3 +190,5 @@ def test_logits_equal_those_of_transformers(name: str, tmp_path: Path) -> None:
     run = PagedRun(decoder)
     found = torch.cat([run.extend({0: chunk}) for chunk in (token_ids[:29], token_ids[29:])])
     Oracle(tmp_path, model).assert_logits(found, token_ids)
+    capacity = plan(decoder.config, pool_bytes=1 << 20, on_cpu=True, weight_dtype="float32")
+    assert capacity.weight_bytes == decoder.num_weight_bytes
