@@ -88,7 +88,8 @@ class EngineCore:
         pool = kv_cache.pool if isinstance(kv_cache, WindowKV) else kv_cache
         windows = None
         if isinstance(kv_cache, WindowKV):
-            windows = window_store(config, window_of(config, model), kv_cache, in_chunks=model.options.in_chunks)
+            in_chunks = any(layer.in_chunks for layer in model.layers)
+            windows = window_store(config, window_of(config, model), kv_cache, in_chunks=in_chunks)
         draft_kv = allocate_draft_kv(config, loaded, kv_cache.num_blocks)
         self.block_cost = recompute_cost(model, config.block_size)
         prefill = PrefillCost(self.block_cost, config.block_size)

@@ -229,7 +229,7 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...], *, in_gguf: bo
         num_kv_heads=num_kv_heads,
         head_dim=head_dim,
         intermediate_size=_intermediate_size(fields, options, experts),
-        layers=tuple(map(LayerConfig, windows, rope_of_layer, grow)),
+        layers=tuple(map(LayerConfig, windows, rope_of_layer, [options.in_chunks] * num_layers, grow)),
         latent=latent,
         experts=experts,
         ropes=ropes,

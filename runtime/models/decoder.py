@@ -361,7 +361,7 @@ class Decoder:
             plan,
             scale=config.attention_scale,
             window=spec.window,
-            in_chunks=config.options.in_chunks,
+            in_chunks=spec.in_chunks,
             soft_cap=config.attention_soft_cap,
             sinks=layer.sinks,
             k_scales=kv_cache.key_scales[kept],

@@ -16,11 +16,13 @@ class LayerConfig:
     Attributes:
         window: a query sees this many keys, itself included; 0: all.
         rope: index into `ModelConfig.ropes`; -1: the layer has no positions (NoPE).
+        in_chunks: the window is a chunk, from whose beginning on a query sees, instead of the last keys.
         grows: queries are multiplied as `ModelConfig.query_growth` says.
     """
 
     window: int
     rope: int
+    in_chunks: bool = False
     grows: bool = False
 
 
