@@ -85,7 +85,10 @@ class EngineCore:
         states = allocate_states(config, loaded)
         kv_cache = allocate_pool(config, loaded, 0 if states is None else states.num_slots)
         pool = kv_cache.pool if isinstance(kv_cache, WindowKV) else kv_cache
-        windows = window_store(config, window_of(config, model), kv_cache) if isinstance(kv_cache, WindowKV) else None
+        windows = None
+        if isinstance(kv_cache, WindowKV):
+            in_chunks = any(layer.in_chunks for layer in model.layers)
+            windows = window_store(config, window_of(config, model), kv_cache, in_chunks=in_chunks)
         draft_kv = allocate_draft_kv(config, loaded, kv_cache.num_blocks)
         self.block_cost = recompute_cost(model, config.block_size)
         prefill = PrefillCost(self.block_cost, config.block_size)
