@@ -87,7 +87,7 @@ class EngineCore:
         kv_cache = allocate_pool(config, loaded, 0 if states is None else states.num_slots)
         pool = kv_cache.pool if isinstance(kv_cache, WindowKV) else kv_cache
         windows = window_store(config, window_of(config, model), kv_cache) if isinstance(kv_cache, WindowKV) else None
-        draft_kv = allocate_draft_kv(config, loaded, kv_cache.num_blocks)
+        draft_kv = allocate_draft_kv(config, loaded, kv_cache)
         self.block_cost = recompute_cost(model, config.block_size)
         prefill = PrefillCost(self.block_cost, config.block_size)
         self.config = config

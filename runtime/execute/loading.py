@@ -15,10 +15,11 @@ import torch
 
 from ...errors import ConfigError, ModelError
 from ...kernels import FP8, INT4, use_threads
-from ..config import EngineConfig
+from ..config import MTP, EngineConfig
 from ..device import find_device
 from ..models import Adapter, Decoder, ModelConfig, resolve_model
 from ..models.cut import Cut
+from ..models.mtp import MtpDecoder
 from ..models.vector_rules import VectorRules
 from ..models.weights import TORCH_TYPES
 from ..parallel.message import Message
@@ -86,7 +87,7 @@ def load(
     folder = resolve_model(config.model)
     model = ModelConfig.from_folder(folder)
     vectors = VectorRules.from_folder(folder)
-    draft = _draft_config(config, model)
+    draft = _draft_config(config, folder, model)
     if size == 1:
         part = load_part(config, device, ALONE, report)
     else:
@@ -182,18 +183,18 @@ def load_part(
     return LoadedPart(decoder, device, dtype, kv_dtype, adapters)
 
 
-def _draft_config(config: EngineConfig, model: ModelConfig) -> ModelConfig | None:
-    """What the draft model is, if there is to be one.
+def _draft_config(config: EngineConfig, folder: Path, model: ModelConfig) -> ModelConfig | None:
+    """What the draft model is, if there is to be one: the model itself, for its MTP layer.
 
     Raises:
         ConfigError: it has another number of token ids, or one of the two has recurrent layers, whose states cannot be
-            taken back token by token.
+            taken back token by token; or there is no MTP layer, or it would have to be cut for several ranks.
     """
     name = config.speculative_model
     if name is None:
         return None
     try:
-        draft = ModelConfig.from_folder(resolve_model(name))
+        draft = model if name == MTP else ModelConfig.from_folder(resolve_model(name))
     except ModelError as error:
         raise ConfigError(f"speculative_model: {error}") from error
     for one, which in ((model, "the model"), (draft, name)):
@@ -204,6 +205,15 @@ def _draft_config(config: EngineConfig, model: ModelConfig) -> ModelConfig | Non
             f"speculative_model: {name} has {draft.vocab_size} token ids, the model has {model.vocab_size}; take a "
             "smaller model of the same family whose embedding has as many rows"
         )
+    if name == MTP and not model.num_mtp_layers:
+        raise ConfigError(
+            f'speculative_model: "{MTP}": {folder} names no layers for multi-token prediction '
+            "(num_nextn_predict_layers in config.json); take a smaller model of the same vocabulary, or leave it out"
+        )
+    if name == MTP and config.tensor_parallel_size > 1:
+        raise ConfigError(
+            f'speculative_model: "{MTP}" is not cut for several ranks; use tensor_parallel_size=1, or leave it out'
+        )
     draft.check_kv_type(config.kv_dtype)
     return draft
 
@@ -212,18 +222,36 @@ def _load_draft(config: EngineConfig, loaded: LoadedModel, draft: ModelConfig) -
     """The draft model, in the types of the model.
 
     Raises:
-        ConfigError: its tokens are others.
+        ConfigError: its tokens are others, or the checkpoint lacks its MTP layer.
     """
-    assert config.speculative_model is not None
-    folder = resolve_model(config.speculative_model)
+    name = config.speculative_model
+    assert name is not None
+    decoder = _load_mtp(config, loaded) if name == MTP else _load_other(config, loaded, name, draft)
+    if not (loaded.generates and decoder.generates):
+        which = name if loaded.generates else "the model"
+        raise ConfigError(f"speculative_model: {which} makes vectors and no text; leave it out")
+    return decoder
+
+
+def _load_mtp(config: EngineConfig, loaded: LoadedModel) -> Decoder:
+    assert loaded.folder is not None
+    deterministic, quantise = config.deterministic, config.quantise
+    try:
+        return MtpDecoder.of(loaded.decoder, loaded.folder, deterministic=deterministic, quantise=quantise)
+    except ModelError as error:
+        raise ConfigError(f"speculative_model: {error}; take the checkpoint as it was published") from error
+
+
+def _load_other(config: EngineConfig, loaded: LoadedModel, name: str, draft: ModelConfig) -> Decoder:
+    folder = resolve_model(name)
     tokens, its = (_spellings(one, draft.vocab_size) for one in (loaded.tokenizer, Tokenizer.from_folder(folder)))
     first = next((index for index, pair in enumerate(zip(tokens, its, strict=True)) if pair[0] != pair[1]), None)
     if first is not None:
         raise ConfigError(
-            f"speculative_model: {config.speculative_model} has another vocabulary: token {first} is {its[first]!r}, "
-            f"the model's is {tokens[first]!r}; take a smaller model of the same family"
+            f"speculative_model: {name} has another vocabulary: token {first} is {its[first]!r}, the model's is "
+            f"{tokens[first]!r}; take a smaller model of the same family"
         )
-    decoder = Decoder.from_folder(
+    return Decoder.from_folder(
         folder,
         device=loaded.device,
         dtype=loaded.dtype,
@@ -231,10 +259,6 @@ def _load_draft(config: EngineConfig, loaded: LoadedModel, draft: ModelConfig) -
         deterministic=config.deterministic,
         quantise=config.quantise,
     )
-    if not (loaded.generates and decoder.generates):
-        which = config.speculative_model if loaded.generates else "the model"
-        raise ConfigError(f"speculative_model: {which} makes vectors and no text; leave it out")
-    return decoder
 
 
 def _spellings(tokenizer: Tokenizer, vocab_size: int) -> list[bytes | str]:
