@@ -31,6 +31,7 @@ from train_nano import Encoder, Recipe, batch, rate, row_len_of  # noqa: E402
 
 NANO = ROOT / "runtime" / "assets" / "nano"
 WEIGHTS = (1.0, 0.5)  # of the losses on the first drafted token, and on the second
+ONE_UNTIL = 0.6  # share of the time after which the second counts
 
 
 class MtpLayer(nn.Module):
@@ -45,9 +46,7 @@ class MtpLayer(nn.Module):
         self.block = Layer(shape)
         self.shared_head = nn.ModuleDict({"norm": nn.RMSNorm(size, eps=eps)})
         for weight in (self.block.self_attn.o_proj.weight, self.block.mlp.down_proj.weight):
-            nn.init.zeros_(weight)  # it starts as the mean of token and state
-        with torch.no_grad():
-            self.eh_proj.weight.copy_(0.5 * torch.cat([torch.eye(size), torch.eye(size)], 1))
+            nn.init.zeros_(weight)
 
     def forward(self, embedded: Tensor, states: Tensor) -> Tensor:
         """Tokens [B, T, C] and the states before them to what stands for theirs, [B, T, C]."""
@@ -62,7 +61,9 @@ class MtpLayer(nn.Module):
         return {f"{base}{name.removeprefix('block.')}": weight.to(torch.bfloat16) for name, weight in named}
 
 
-def loss_of(model: Decoder, layer: MtpLayer, token_ids: Tensor, weights: Tensor) -> tuple[Tensor, list[float]]:
+def loss_of(
+    model: Decoder, layer: MtpLayer, token_ids: Tensor, weights: Tensor, num_drafted: int
+) -> tuple[Tensor, list[float]]:
     """The weighted cross-entropies with what the model believes, and the shares of places where both agree."""
     with torch.no_grad():
         hidden = model.model(token_ids)
@@ -70,7 +71,7 @@ def loss_of(model: Decoder, layer: MtpLayer, token_ids: Tensor, weights: Tensor)
         embedded = model.model.embed_tokens(token_ids)
     states = functional.pad(hidden[:, :-1], (0, 0, 1, 0))
     loss, agreed = torch.zeros(()), []
-    for depth, weight in enumerate(WEIGHTS):
+    for depth, weight in enumerate(WEIGHTS[:num_drafted]):
         found = layer(embedded, states)
         # row i says token i + 1, which counts as the text's token there does
         counts = functional.pad(weights[:, 1:], (0, 1))
@@ -100,7 +101,7 @@ def train(minutes: float, seed: int) -> MtpLayer:
     while progress < 1.0:
         row_len = row_len_of(step, 0.5, recipe)
         token_ids, weights = batch(encoder, rng, row_len, recipe.num_rows * recipe.row_len, 0.5)
-        loss, agreed = loss_of(model, layer, token_ids, weights)
+        loss, agreed = loss_of(model, layer, token_ids, weights, 1 if progress < ONE_UNTIL else 2)
         loss.backward()  # type: ignore[no-untyped-call]  # torch has no types
         muon.learning_rate = recipe.matrix_rate * rate(progress, recipe.decay_from)
         adam.param_groups[0]["lr"] = recipe.vector_rate * rate(progress, recipe.decay_from)
