@@ -107,7 +107,8 @@ def load(
                 with suppress(ConfigError, ModelError):
                     processes.replies()
                 raise
-            processes.replies()
+            for reply in processes.replies():
+                _check_adapters(part.adapters, reply["adapters"])
         except RankLost as error:
             processes.close()
             raise ConfigError(f"tensor_parallel_size: {error}") from error
@@ -184,6 +185,13 @@ def load_part(
         if dtype is not torch.float32:
             torch.set_num_threads(num_threads)
     return LoadedPart(decoder, device, dtype, kv_dtype, adapters)
+
+
+def _check_adapters(own: Mapping[str, Adapter], found: Mapping[str, str]) -> None:
+    """Raises ConfigError: another rank has found other adapters; found: their fingerprints."""
+    for name, adapter in own.items():
+        if found[name] != adapter.fingerprint:
+            raise ConfigError(f"adapters: {name}: {adapter.folder} changed while the ranks read it; start again")
 
 
 def _draft_config(config: EngineConfig, folder: Path, model: ModelConfig) -> ModelConfig | None:

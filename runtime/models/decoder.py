@@ -37,6 +37,7 @@ from .latent import queries_and_latents, values
 from .layer_weights import LayerWeights, WeightPart, parts_of, read_layer
 from .norms import Norm, add_norm, apply_norm, read_norm
 from .part import Part
+from .partial_linear import adapted_linear
 from .reader import Reader
 from .rope import rope_table, table_by_length
 from .step import AdaptedRows, KVTensors, StateStep, WindowStep
@@ -275,7 +276,7 @@ class Decoder:
             if index == last and rows is not None:
                 attended, residual, normed = attended[rows], residual[rows], normed[rows]
                 lora = adapted.wanted if adapted is not None else None
-            x = self._ranks.sum(_linear(attended, weights.o, lora, index, AT_O))
+            x = self._ranks.sum(adapted_linear(attended, weights.o, lora, index, AT_O, self._ranks))
             if weights.post_attention_norm is not None:
                 x = apply_norm(x, weights.post_attention_norm, eps)
             if scale != 1.0:
@@ -340,7 +341,7 @@ class Decoder:
             return q, None
         assert layer.qkv is not None
         config = self.config
-        heads = _linear(normed, layer.qkv, lora, index, AT_QKV).view(len(positions), -1, config.head_dim)
+        heads = adapted_linear(normed, layer.qkv, lora, index, AT_QKV).view(len(positions), -1, config.head_dim)
         sizes = [config.num_heads, config.num_kv_heads, config.num_kv_heads]
         gates = [config.num_heads] if config.options.gated_attention else []
         q, k, v, *gate = torch.split(heads, sizes + gates, dim=1)
@@ -388,17 +389,9 @@ class Decoder:
         """What a layer's MLP, or its experts, make of hidden states `[T, C]`."""
         weights = self._layers[index][1]
         if weights.experts is not None and self._expert_rules is not None:
-            return mixture(normed, weights.experts, self._expert_rules, slots)
+            return mixture(normed, weights.experts, self._expert_rules, slots, self._ranks)
         assert weights.gate_up is not None
         assert weights.down is not None
-        gate_up, curve = _linear(normed, weights.gate_up, lora, index, AT_GATE_UP), self.config.curve
+        gate_up, curve = adapted_linear(normed, weights.gate_up, lora, index, AT_GATE_UP), self.config.curve
         inner = ops.gated(gate_up, self._gate) if curve is None else bend(gate_up, curve, weights.curve)
-        return _linear(inner, weights.down, lora, index, AT_DOWN)
-
-
-def _linear(x: Tensor, weight: LinearWeight, lora: LoraPlan | None, layer: int, place: int) -> Tensor:
-    """A linear map, and what adapters add to it."""
-    out = ops.linear(x, weight)
-    if lora is not None:
-        ops.add_lora(out, x, lora, layer, place)
-    return out
+        return adapted_linear(inner, weights.down, lora, index, AT_DOWN, self._ranks)
