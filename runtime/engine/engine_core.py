@@ -89,7 +89,7 @@ class EngineCore:
         if isinstance(kv_cache, WindowKV):
             in_chunks = any(layer.in_chunks for layer in model.layers)
             windows = window_store(config, window_of(config, model), kv_cache, in_chunks=in_chunks)
-        draft_kv = allocate_draft_kv(config, loaded, kv_cache.num_blocks)
+        draft_kv = allocate_draft_kv(config, loaded, kv_cache)
         self.block_cost = recompute_cost(model, config.block_size)
         prefill = PrefillCost(self.block_cost, config.block_size)
         self.config = config
