@@ -3,6 +3,7 @@
 if "." not in __name__:  # Python was started in the repository
     raise ImportError("kernels is a part of the package phloem: import phloem.kernels")
 
+from .attention_mass import AttentionMass, plan_mass
 from .automata import Automata, lay_out_automata
 from .cpu.threads import use_threads
 from .cuda_work import num_programs_at_once
@@ -57,6 +58,7 @@ __all__ = [
     "MXFP4_BLOCK",
     "PLACES",
     "SPLIT_SIZE",
+    "AttentionMass",
     "AttentionPlan",
     "Automata",
     "ExpertChoice",
@@ -103,6 +105,7 @@ __all__ = [
     "place_heads",
     "plan_attention",
     "plan_lora",
+    "plan_mass",
     "rms_norm",
     "sample",
     "scale_type",

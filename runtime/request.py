@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ..fsm import Cursor, Guess
     from ..radix import Explanation, Node
     from .cache.cache_explanation import CacheExplanation
+    from .kv_compress.received import Received
     from .models import Adapter
     from .readout import Pooling, Readout, Rows
     from .sample.output_text import OutputText, StopGuard
@@ -271,6 +272,7 @@ class Request:
         namespace: of everything that is kept of it: the caller's, and the adapter's content (`scoped`).
         num_computed_tokens: tokens whose KV was written.
         num_dropped_tokens: of those, whose KV is not kept.
+        received: how much attention its keys have received; None: it is not counted, or not yet.
         blocks: int32, ids of the blocks that hold [0, num_computed_tokens) and what the next step writes; the first
             `lease.num_tokens / block_size` belong to the tree. A step copies them as they are into its block table.
         draft: tokens proposed to follow token_ids; dropped freely.
@@ -306,6 +308,7 @@ class Request:
     phase: Phase = Phase.WAITING
     num_computed_tokens: int = 0
     num_dropped_tokens: int = 0
+    received: Received | None = None
     blocks: array[int] = field(default_factory=lambda: array("i"))
     lease: Lease | None = None
     draft: list[int] = field(default_factory=list)

@@ -15,7 +15,7 @@ MAX_LOGPROBS = 20
 MAX_STOP_STRINGS = 16
 LEAST_KV_BUDGET = 64
 LEAST_ABOVE_ZERO = 1e-30  # of top_p and repetition_penalty: float32 has it, its inverse and a logit divided by it
-KV_POLICIES = ("snapkv", "sinks")
+KV_POLICIES = ("snapkv", "sinks", "h2o")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,8 @@ class SamplingParams:
         n: how many outputs; they share the prompt's blocks.
         kv_budget: None, or how many tokens' keys and values are kept while it generates, at least 64: whenever there
             are a quarter more (or 64), the others are dropped. The prompt is computed and cached whole before that.
-        kv_policy: which are kept: "snapkv", what the last of them look at, or "sinks", the first four and the last.
+        kv_policy: which are kept: "snapkv", what the last of them look at; "sinks", the first four and the last; "h2o",
+            those that received most attention since the end of the prompt, as half of the budget, and the last.
     """
 
     max_tokens: int | None = 128
@@ -102,8 +103,8 @@ class SamplingParams:
         _check_integer("n", self.n, 1, 128)
         _check_integer("kv_budget", self.kv_budget, LEAST_KV_BUDGET, None, optional=True)
         if not isinstance(self.kv_policy, str) or self.kv_policy not in KV_POLICIES:
-            known = " or ".join(map(repr, KV_POLICIES))
-            raise RequestError(f"kv_policy: {self.kv_policy!r} is not known; it must be {known}", param="kv_policy")
+            known = ", ".join(map(repr, KV_POLICIES))
+            raise RequestError(f"kv_policy: {self.kv_policy!r} is not known; it is one of {known}", param="kv_policy")
         if len(self.stop) > MAX_STOP_STRINGS:
             raise RequestError(f"stop: {len(self.stop)} strings; at most {MAX_STOP_STRINGS}", param="stop")
         if any(not isinstance(text, str) or not text for text in self.stop):

@@ -222,6 +222,7 @@ class PrefixCache:
         """
         assert not child.blocks and child.lease is None
         child.num_dropped_tokens = parent.num_dropped_tokens
+        child.received = None if parent.received is None else parent.received.fork()
         if parent in self._kept:
             self._kept[child] = self._kept[parent]
         self.commit(parent)
@@ -251,9 +252,10 @@ class PrefixCache:
         places: as `KVCache.gather` has them, rising.
         """
         kept = self._kv_cache.gather(request.blocks, places)
-        num_computed_tokens = request.num_computed_tokens
+        num_computed_tokens, received = request.num_computed_tokens, request.received
         self.release(request)
         self._kept[request] = kept
+        request.received = None if received is None else received.keep(places)
         request.num_dropped_tokens = num_computed_tokens - places.shape[-1]
         request.num_computed_tokens = num_computed_tokens
         self.reserve(request, num_computed_tokens)
@@ -389,3 +391,4 @@ def _hold_nothing(request: Request) -> None:
     request.lease = None
     request.blocks = array("i")
     request.num_computed_tokens = request.num_dropped_tokens = 0
+    request.received = None

@@ -130,6 +130,7 @@ class EngineCore:
             has_windows=any(0 < layer.window < self.max_model_len for layer in model.layers),
             has_states=states is not None,
             has_logits=loaded.generates,
+            has_ranks=config.tensor_parallel_size > 1,
         )
         self._rope_switch = RopeSwitch(loaded.switches_at)
         self._scheduler = Scheduler(

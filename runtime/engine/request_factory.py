@@ -45,6 +45,7 @@ class RequestFactory:
         has_windows: whether some layers see the latest tokens only.
         has_states: whether some layers keep a state instead of keys and values.
         has_logits: whether there are any; else nothing is generated.
+        has_ranks: whether several processes compute the model.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class RequestFactory:
         has_windows: bool = False,
         has_states: bool = False,
         has_logits: bool = True,
+        has_ranks: bool = False,
     ) -> None:
         self._tokenizer = tokenizer
         self._compiler = compiler
@@ -72,6 +74,7 @@ class RequestFactory:
         self._has_windows = has_windows
         self._has_states = has_states
         self._has_logits = has_logits
+        self._has_ranks = has_ranks
         self._random = random.Random(config.seed if config.seed is not None else secrets.randbits(64))
         self._ids = itertools.count()
 
@@ -154,6 +157,12 @@ class RequestFactory:
                 "kv_budget: this model has layers with a sliding window, which cannot be found once keys are dropped; "
                 "leave kv_budget out",
                 param="kv_budget",
+            )
+        if sampling.kv_budget is not None and sampling.kv_policy == "h2o" and self._has_ranks:
+            raise RequestError(
+                "kv_policy: 'h2o' is not counted across the processes of a model that is cut (tensor_parallel_size); "
+                "use 'snapkv' or 'sinks'",
+                param="kv_policy",
             )
         if not self._tokenizer.has_text:
             _refuse_texts(sampling)

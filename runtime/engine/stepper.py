@@ -322,6 +322,8 @@ class Stepper:
         num_new = num_tokens - first_output
         # The KV of accepted drafts is written; of the last token it is not.
         request.num_computed_tokens = num_tokens - 1 if num_new else num_tokens
+        if request.received is not None:
+            request.received.settle(request.num_computed_tokens)
         self._prefix_cache.settle(extend)
         if num_new > 1:
             request.usage.jumped_tokens += num_new - 1

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from ..kv_compress.budget import counts_from
 from ..request import Request
 
 if TYPE_CHECKING:
@@ -124,6 +125,11 @@ class Batch:
     state_rounds: tuple[IntArray, ...] = ()
     hidden_rows: IntArray = field(default_factory=lambda: np.empty(0, np.int64))
     windowed: Batch | None = None
+
+    @property
+    def counts_attention(self) -> bool:
+        """Whether a request of it counts the attention that its keys receive."""
+        return any(counts_from(extend.request) is not None for extend in self.extends)
 
     def count_jumped(self) -> int:
         """Drafted tokens that were right so far, of all its requests."""

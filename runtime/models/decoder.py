@@ -255,7 +255,7 @@ class Decoder:
                 q, gate = self._write_kv(index, normed, positions, kv_cache, own.slots, lora)
                 if watch is not None:
                     watch(index, q)
-                if index == last and none_wanted:
+                if index == last and none_wanted and plan.mass is None:
                     return normed[:0]
                 attended = self._attend(index, q, kv_cache, own.plan)
                 if gate is not None:
@@ -353,12 +353,11 @@ class Decoder:
 
     def _attend(self, index: int, q: Tensor, kv_cache: KVTensors, plan: ops.AttentionPlan) -> Tensor:
         """Values of all heads side by side, `[T, attended_size]`."""
-        spec, layer = self._layers[index]
-        kept, config = self._kv_index[index], self.config
-        keys = kv_cache.keys[kept]
+        (spec, layer), kept, config = self._layers[index], self._kv_index[index], self.config
+        keys, mass = kv_cache.keys[kept], None if plan.mass is None else plan.mass.layer(kept)
         if config.latent is not None and layer.latent is not None:
             scale, rank = config.attention_scale, config.latent.rank
-            return values(ops.latent_attention(q, keys[:, 0], plan, scale=scale, rank=rank), layer.latent)
+            return values(ops.latent_attention(q, keys[:, 0], plan, scale=scale, rank=rank, mass=mass), layer.latent)
         return ops.attention(
             q,
             keys,
@@ -370,6 +369,7 @@ class Decoder:
             sinks=layer.sinks,
             k_scales=kv_cache.key_scales[kept],
             v_scales=kv_cache.value_scales[kept],
+            mass=mass,
         ).flatten(1)
 
     def _mlp(self, index: int, normed: Tensor, slots: Tensor | None, lora: LoraPlan | None) -> Tensor:
