@@ -49,6 +49,7 @@ from .ops import (
     write_latents,
 )
 from .plain.ops import gather_kv
+from .plain.rounding import quantise_heads, widen_heads
 from .transfer import send
 from .work_buffers import WorkBuffers
 
@@ -106,6 +107,7 @@ __all__ = [
     "plan_attention",
     "plan_lora",
     "plan_mass",
+    "quantise_heads",
     "rms_norm",
     "sample",
     "scale_type",
@@ -113,6 +115,7 @@ __all__ = [
     "send",
     "stored_dim",
     "use_threads",
+    "widen_heads",
     "widen_mxfp4",
     "write_kv",
     "write_latents",

@@ -123,6 +123,7 @@ class Usage:
         accepted_prediction_tokens, rejected_prediction_tokens: those of them that were drafted from the request's
             prediction, and what became of them.
         pinned_tokens: prompt tokens that were pinned on its behalf.
+        dropped_tokens: tokens of prompt and output whose keys and values it has dropped (`kv_budget`).
         num_steps: engine steps in which this request took part.
         num_preemptions: how often it gave its blocks back before it was done.
         cache_explanation: why no more of the prompt was cached, if that was asked for.
@@ -140,6 +141,7 @@ class Usage:
     accepted_prediction_tokens: int = 0
     rejected_prediction_tokens: int = 0
     pinned_tokens: int = 0
+    dropped_tokens: int = 0
     num_steps: int = 0
     num_preemptions: int = 0
     cache_explanation: CacheExplanation | None = None
@@ -342,6 +344,12 @@ class Request:
     @property
     def num_tokens(self) -> int:
         return len(self.token_ids)
+
+    @property
+    def first_row_now(self) -> int:
+        """Of the rotary tables, that of position 0: `first_row`, and before it if positions are counted among what is
+        kept."""
+        return self.first_row - (self.num_dropped_tokens if self.sampling.beyond_context else 0)
 
     @property
     def num_output_tokens(self) -> int:

@@ -95,7 +95,7 @@ class Batch:
     """All extends of a step and their layout.
 
     Attributes:
-        token_ids, positions, slots: `[T]` int64; positions are counted from their request's `first_row`; slot =
+        token_ids, positions, slots: `[T]` int64; positions are rows of the rotary tables (`first_row_now`); slot =
             block · block_size + offset, of the token's place.
         query_starts: `[B + 1]` int32; extend b owns rows `[query_starts[b], query_starts[b + 1])`.
         context_lens: `[B]` int32, keys of each request after this step's write: positions less what was dropped.
@@ -179,7 +179,7 @@ class Batch:
         places = positions - num_dropped[owner]
         slots = block_tables[owner, places // block_size].astype(np.int64) * block_size + places % block_size
         unread = np.array([extend.unread for extend in extends], np.int64)
-        first_rows = np.array([extend.request.first_row for extend in extends], np.int64)
+        first_rows = np.array([extend.request.first_row_now for extend in extends], np.int64)
         return Batch(
             extends,
             np.array(token_ids, np.int64),

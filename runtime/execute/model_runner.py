@@ -33,6 +33,7 @@ from ...kernels import (
 from ...kernels.state_rounds import ZEROS, plan_states
 from ..device import on_device
 from ..models import AdaptedRows, Adapter, ModelConfig
+from ..models.rope import turn_back
 from ..models.step import KVTensors, StateStep, WindowStep
 from .batch import NOWHERE, AdapterRows, Batch
 from .cuda_graphs import CudaGraphs, Recorder, fill_in
@@ -50,6 +51,7 @@ class DecoderLike(Protocol):
 
     config: ModelConfig
     dtype: torch.dtype
+    rope_tables: list[Tensor]
 
     def forward(
         self,
@@ -205,6 +207,15 @@ class ModelRunner:
             table = send(batch.block_tables[0], self._device)
             self._compute(batch, watch=watch)
             return torch.stack(scores)
+
+    @torch.inference_mode()
+    def turn_back(self, kept: list[Tensor], first: int, num_positions: int) -> None:
+        """Turns keys that `KVCache.gather` has copied, from place `first` on, to positions that are so much smaller."""
+        assert isinstance(self._kv_cache, KVCache)
+        layers, tables = self._decoder.config.layers, self._decoder.rope_tables
+        self._kv_cache.change_keys(
+            kept, first, lambda layer, keys: turn_back(keys, tables[layers[layer].rope], num_positions)
+        )
 
     def _compute(self, batch: Batch, decided: Tensor | None = None, watch: Watch | None = None) -> Tensor:
         with on_device(self._device):

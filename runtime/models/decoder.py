@@ -57,6 +57,7 @@ class Decoder:
         cut: which part of the whole model that is.
         device, dtype: of weights and activations.
         max_positions: every position of a step must be below it.
+        rope_tables: of `config.ropes`, see `rope_table`.
         generates: whether there is a projection to the vocabulary, without which there are hidden states and no logits.
     """
 
@@ -82,7 +83,7 @@ class Decoder:
         self._final_norm = final_norm
         self._lm_head = lm_head
         self.generates = lm_head is not None
-        self._rope_tables = [rope_table(rope, max_positions).to(self.device) for rope in config.ropes]
+        self.rope_tables = [rope_table(rope, max_positions).to(self.device) for rope in config.ropes]
         self._query_scales: Tensor | None = None
         if config.query_growth:
             turns = torch.arange(max_positions) // config.ropes[0].original_max_positions
@@ -159,7 +160,7 @@ class Decoder:
         if len(found) != 1 or self._query_scales is not None:
             return None
         (switches_at,) = found
-        self._rope_tables = [table_by_length(rope, self.max_positions, switches_at).to(self.device) for rope in ropes]
+        self.rope_tables = [table_by_length(rope, self.max_positions, switches_at).to(self.device) for rope in ropes]
         return switches_at
 
     @property
@@ -238,8 +239,7 @@ class Decoder:
         if self._embedding_scale != 1.0:
             x = x * self._embedding_scale
         eps = self.config.rms_norm_eps
-        first = self._layers[0][1].input_norm
-        normed, residual = apply_norm(x, first, eps), x
+        normed, residual = apply_norm(x, self._layers[0][1].input_norm, eps), x
         last, scale = len(self._layers) - 1, self.config.residual_scale
         lora = adapted.every if adapted is not None else None
         is_parallel = bool(self.config.options.parallel)
@@ -322,7 +322,7 @@ class Decoder:
         kept = self._kv_index[index]
         keys, latent = kv_cache.keys[kept], self.config.latent
         if latent is not None and layer.latent is not None:
-            table = self._rope_tables[spec.rope]
+            table = self.rope_tables[spec.rope]
             q, latents = queries_and_latents(normed, layer.latent, latent, positions, table)
             ops.write_latents(latents, keys[:, 0], slots)
             return q, None
@@ -339,7 +339,7 @@ class Decoder:
                 k = self._norm_whole(k, layer.k_norm, self.cut.kv_heads)
             else:
                 norms = layer.q_norm, layer.k_norm
-        cos_sin = self._rope_tables[spec.rope] if spec.rope >= 0 else None
+        cos_sin = self.rope_tables[spec.rope] if spec.rope >= 0 else None
         if config.options.norms_after_rope and norms is not None:
             if cos_sin is not None:
                 ops.apply_rope(q, k, positions, cos_sin)
