@@ -232,12 +232,15 @@ def count_parameters(config: ModelConfig) -> tuple[int, int, int]:
     numbers_each = 2 * hidden if config.options.norm == "layer" else hidden
     around = numbers_each * config.options.num_norms + 4 * (config.curve == "xielu")
     norms = config.num_heads * config.options.has_sinks
-    if config.options.qk_norm:
-        num_normed_heads = config.num_heads + config.num_kv_heads if config.options.whole_norms else 2
+    if config.options.qk_norm and not config.options.weightless_norms:
+        has_weights_each = config.options.whole_norms or config.options.own_norms
+        num_normed_heads = config.num_heads + config.num_kv_heads if has_weights_each else 2
         norms += num_normed_heads * config.head_dim
     if config.latent is not None:
         norms += config.latent.num_norms
     num_norms, num_routed = config.num_layers * around + config.num_kv_layers * norms + numbers_each, 0
+    if config.options.qk_norm and config.options.weightless_norms:
+        num_norms += config.head_dim * sum(layer.rope >= 0 for layer in config.layers)
     if config.recurrent is not None:
         num_norms += sum(config.recurrent.layers) * config.recurrent.num_fp32
     if experts is not None:

@@ -35,12 +35,13 @@ from .experts import ExpertRules, mixture
 from .gateless import bend
 from .gguf.checkpoint import GgufCheckpoint
 from .gguf.file import GgufFile, is_gguf
+from .head_norms import norm_own, norm_whole
 from .latent import queries_and_latents, values
 from .layer_weights import LayerWeights, read_layer
 from .norms import LayerNorm, Norm, add_norm, apply_norm, read_norm
-from .part import Part
+from .partial_linear import adapted_linear
 from .reader import Reader
-from .rope import rope_table, table_by_length
+from .rope import query_scales, rope_table, table_by_length
 from .step import AdaptedRows, KVTensors, StateStep, WindowStep
 from .weights import TORCH_TYPES, Checkpoint, open_checkpoint
 
@@ -83,10 +84,9 @@ class Decoder:
         self._lm_head = lm_head
         self.generates = lm_head is not None
         self._rope_tables = [rope_table(rope, max_positions).to(self.device) for rope in config.ropes]
-        self._query_scales: Tensor | None = None
-        if config.query_growth:
-            turns = torch.arange(max_positions) // config.ropes[0].original_max_positions
-            self._query_scales = (1 + config.query_growth * torch.log(1.0 + turns)).to(self.device, self.dtype)
+        growth, self._query_scales = config.query_growth, torch.empty(0)
+        if growth is not None:
+            self._query_scales = query_scales(growth, max_positions).to(self.device, self.dtype)
         # rounded as transformers rounds it: the factor is an activation
         self._embedding_scale = float(torch.tensor(config.embedding_scale).to(self.dtype))
         self._gate = Gate(config.activation)
@@ -156,7 +156,7 @@ class Decoder:
         """
         ropes = self.config.ropes
         found = {length for rope in ropes if (length := rope.switches_at(self.max_positions)) is not None}
-        if len(found) != 1 or self._query_scales is not None:
+        if len(found) != 1 or self.config.query_growth is not None:
             return None
         (switches_at,) = found
         self._rope_tables = [table_by_length(rope, self.max_positions, switches_at).to(self.device) for rope in ropes]
@@ -263,7 +263,7 @@ class Decoder:
             if index == last and rows is not None:
                 attended, residual, normed = attended[rows], residual[rows], normed[rows]
                 lora = adapted.wanted if adapted is not None else None
-            x = self._ranks.sum(_linear(attended, weights.o, lora, index, AT_O))
+            x = self._ranks.sum(adapted_linear(attended, weights.o, lora, index, AT_O, self._ranks))
             if weights.post_attention_norm is not None:
                 x = apply_norm(x, weights.post_attention_norm, eps)
             if scale != 1.0:
@@ -301,12 +301,6 @@ class Decoder:
         parts = self._ranks.collect(F.pad(own, (0, -(-vocab.size // size) - vocab.count)))
         return torch.cat(parts, 1)[:, : vocab.size].contiguous() if parts else own
 
-    def _norm_whole(self, x: Tensor, weight: Tensor, own: Part) -> Tensor:
-        """One norm over the heads of all ranks, `[T, H, head_dim]`; heads that are on several ranks count once."""
-        copies = self._ranks.size * own.count // own.size
-        whole = torch.cat(self._ranks.gather(x.flatten(1))[::copies], 1)
-        return own.of(ops.rms_norm(whole, weight, self.config.rms_norm_eps).view(len(x), own.size, -1), 1)
-
     def _write_kv(
         self,
         index: int,
@@ -328,15 +322,17 @@ class Decoder:
             return q, None
         assert layer.qkv is not None
         config = self.config
-        heads = _linear(normed, layer.qkv, lora, index, AT_QKV).view(len(positions), -1, config.head_dim)
+        heads = adapted_linear(normed, layer.qkv, lora, index, AT_QKV).view(len(positions), -1, config.head_dim)
         sizes = [config.num_heads, config.num_kv_heads, config.num_kv_heads]
         gates = [config.num_heads] if config.options.gated_attention else []
         q, k, v, *gate = torch.split(heads, sizes + gates, dim=1)
         norms, eps = None, config.rms_norm_eps
         if layer.q_norm is not None and layer.k_norm is not None:
             if config.options.whole_norms:
-                q = self._norm_whole(q, layer.q_norm, self.cut.heads)
-                k = self._norm_whole(k, layer.k_norm, self.cut.kv_heads)
+                q = norm_whole(q, layer.q_norm, self.cut.heads, self._ranks, eps)
+                k = norm_whole(k, layer.k_norm, self.cut.kv_heads, self._ranks, eps)
+            elif config.options.own_norms:
+                q, k = norm_own(q, layer.q_norm, eps), norm_own(k, layer.k_norm, eps)
             else:
                 norms = layer.q_norm, layer.k_norm
         cos_sin = self._rope_tables[spec.rope] if spec.rope >= 0 else None
@@ -347,7 +343,7 @@ class Decoder:
             norms = cos_sin = None
         scales = kv_cache.key_scales[kept], kv_cache.value_scales[kept]
         q = ops.place_heads(q, k, v, positions, cos_sin, norms, eps, keys, kv_cache.values[kept], slots, *scales)
-        if self._query_scales is not None:
+        if spec.grows:
             q = q * self._query_scales[positions][:, None, None]
         return q, gate[0].flatten(1) if gate else None
 
@@ -366,6 +362,7 @@ class Decoder:
             plan,
             scale=config.attention_scale,
             window=spec.window,
+            in_chunks=spec.in_chunks,
             soft_cap=config.attention_soft_cap,
             sinks=layer.sinks,
             k_scales=kv_cache.key_scales[kept],
@@ -376,20 +373,12 @@ class Decoder:
         """What a layer's MLP, or its experts, make of hidden states `[T, C]`."""
         weights = self._layers[index][1]
         if weights.experts is not None and self._expert_rules is not None:
-            return mixture(normed, weights.experts, self._expert_rules, slots)
+            return mixture(normed, weights.experts, self._expert_rules, slots, self._ranks)
         assert weights.gate_up is not None
         assert weights.down is not None
-        gate_up, curve = _linear(normed, weights.gate_up, lora, index, AT_GATE_UP), self.config.curve
+        gate_up, curve = adapted_linear(normed, weights.gate_up, lora, index, AT_GATE_UP), self.config.curve
         inner = ops.gated(gate_up, self._gate) if curve is None else bend(gate_up, curve, weights.curve)
-        return _linear(inner, weights.down, lora, index, AT_DOWN)
-
-
-def _linear(x: Tensor, weight: LinearWeight, lora: LoraPlan | None, layer: int, place: int) -> Tensor:
-    """A linear map, and what adapters add to it."""
-    out = ops.linear(x, weight)
-    if lora is not None:
-        ops.add_lora(out, x, lora, layer, place)
-    return out
+        return adapted_linear(inner, weights.down, lora, index, AT_DOWN, self._ranks)
 
 
 def _open(

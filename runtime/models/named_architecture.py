@@ -28,6 +28,7 @@ WITH_IMAGES: dict[str, str] = {
     "Qwen3_5ForConditionalGeneration": "Qwen3_5ForCausalLM",
     "Qwen3_5MoeForConditionalGeneration": "Qwen3_5MoeForCausalLM",
     "Glm4vMoeForConditionalGeneration": "Glm4MoeForCausalLM",
+    "Llama4ForConditionalGeneration": "Llama4ForCausalLM",
 }
 # what `text_config` leaves out in published checkpoints: transformers' own defaults
 DEFAULTS: dict[str, dict[str, int | float]] = {
@@ -60,8 +61,6 @@ MISSING: dict[str, str] = {
     "OlmoHybrid": "its recurrent layers are missing here",
     "MiniMaxForCausalLM": "its recurrent layers (lightning attention) are missing here",
     "Bailing": "its recurrent layers (lightning attention) are missing here",
-    "Llama4": "attention in chunks with a temperature by position is missing here",
-    "Phimoe": "its router (sparse mixer) is missing here",
     "BitNet": "linear maps that round their inputs, with norms inside of attention and MLP, are missing here",
     "Gemma3n": "embeddings per layer and alternating updates are missing here",
     "Gemma4": "embeddings per layer and keys shared among layers are missing here",
