@@ -1,12 +1,13 @@
 """Tensor parallelism on the CPU: is it right everywhere, what is said between ranks, and what becomes of lost ones?
 
-    python bench/studies/tensor_parallel.py [models] [formats] [order] [fuzz] [traffic] [kills] [--kills 20]
+    python bench/studies/tensor_parallel.py [models] [formats] [order] [fuzz] [traffic] [kills] [--kills 20] [--engines 12]
 
 models    every architecture of the tests' table, with 2 and with 4 ranks: the largest difference of a log-probability
           from one rank's, the greedy tokens, and whether a token has the same bits in one chunk and token by token
 formats   the same of weights in few bits, GGUF files, MXFP4, and of rounding while loading
 order     whether a row's bits depend on its neighbours, with gloo's all-reduce and with sums in the order of ranks
-fuzz      arrivals, forks, aborts, pins and flushes at random steps in small pools: does each say what it says alone
+fuzz      arrivals, forks, aborts, pins, flushes, and faults of rank 0 between two operations, at random steps in small
+          pools: does each request say what it says alone
 traffic   operations and bytes of a step, next to Megatron-LM's arithmetic (arXiv 1909.08053, section 3)
 kills     ranks that are killed at random moments: how long until callers know, and is any process left
 
@@ -213,12 +214,12 @@ def order() -> None:
         print(f"  {size} ranks: numbers of 64 · 512 that differ alone and in a batch: {said}", flush=True)
 
 
-def fuzz(rounds: int = 12) -> None:
+def fuzz(rounds: int) -> None:
     """On the bundled model with two ranks; what each request says alone is computed by one rank."""
     loaded = load(EngineConfig("nano", device="cpu"))
     processes = RankProcesses(2, CPU, 30.0, outlives_engine=True)
     alone = Engine.from_loaded(EngineConfig("nano", device="cpu", prefix_cache=False, lookup_drafts=False), loaded)
-    source, num_requests, num_preempted, num_other = random.Random(7), 0, 0, 0
+    source, num_requests, num_preempted, num_other, num_faults = random.Random(7), 0, 0, 0, 0
     for _ in range(rounds):
         config = EngineConfig(
             "nano",
@@ -250,7 +251,9 @@ def fuzz(rounds: int = 12) -> None:
         while core.has_work:
             core.step()
         for _ in range(90):
-            what = source.choice(["add", "add", "add", "step", "step", "step", "fork", "abort", "flush", "pin"])
+            what = source.choice(
+                ["add", "add", "add", "step", "step", "step", "fork", "abort", "flush", "pin", "fault"]
+            )
             open_ids = [name for name in asked if name not in ended]
             if what == "add":
                 prompt = [*range(20, 20 + source.choice([3, 17, 40])), source.randrange(20, 600)]
@@ -266,6 +269,8 @@ def fuzz(rounds: int = 12) -> None:
                     continue
             elif what == "step":
                 step()
+            elif what == "fault":
+                num_faults += break_once(processes.ranks, source.randrange(12))
             elif what == "flush":
                 core.flush_cache()
             elif what == "pin":
@@ -291,10 +296,26 @@ def fuzz(rounds: int = 12) -> None:
     alone.close()
     processes.close()
     print(
-        f"  {rounds} engines of two ranks, {num_requests} requests, {num_preempted} preemptions: {num_other} said "
-        "other tokens than with one rank",
+        f"  {rounds} engines of two ranks, {num_requests} requests, {num_preempted} preemptions, {num_faults} faults: "
+        f"{num_other} said other tokens than with one rank",
         flush=True,
     )
+
+
+def break_once(ranks: Ranks, after: int) -> bool:
+    """Lets the operation fail that comes after so many others; False: one that is to fail has not come yet."""
+    if "_run" in vars(ranks):
+        return False
+    run, left = ranks._run, iter(range(after))
+
+    def broken(*given: Any) -> None:
+        if next(left, None) is None:
+            del ranks._run
+            raise ValueError("a fault")
+        run(*given)
+
+    ranks._run = broken  # type: ignore[method-assign]
+    return True
 
 
 def traffic() -> None:
@@ -378,15 +399,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help="default: all")
     parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--engines", type=int, default=12, help="of the fuzz")
     options = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     for part in options.parts or PARTS:
         print(f"\n{part}")
-        if part == "kills":
-            kills(options.kills)
+        if part in ("kills", "fuzz"):
+            {"kills": kills, "fuzz": fuzz}[part](options.kills if part == "kills" else options.engines)
         else:
-            {"models": models, "formats": formats, "order": order, "fuzz": fuzz, "traffic": traffic}[part]()
+            {"models": models, "formats": formats, "order": order, "traffic": traffic}[part]()
 
 
 if __name__ == "__main__":
