@@ -54,7 +54,6 @@ MAX_SHORTEST = 1 << 27  # bytes
 MAX_TURNS = 1 << 30
 UNROLL_UP_TO = 3  # repetitions; beyond that a counter on the stack is smaller
 TRIE_FROM = 4  # literals in one alternation; beyond that common beginnings are shared
-LONG_ROW = 3  # plain parts; what such a sequence becomes is kept for the next time
 NOT_PLAIN = -1
 
 Parts = tuple[Expression, ...]
@@ -89,7 +88,6 @@ class Positions:
         self.firsts: list[int] = []
         self.pending_rules = [grammar.start]
         self.sets = SetBuilder()
-        self.rows: dict[int, tuple[Sequence, list[int], list[int], list[bytes]]] = {}  # by identity: what they became
         self.tasks: list[Any] = []  # pairs of operand and verb
         self.results: list[int] = []
         if grammar.common is not None:
@@ -167,7 +165,7 @@ class Positions:
         while count:
             count -= 1
             part = parts[count]
-            if type(part) in _SIMPLE:
+            if type(part) in _SIMPLE or (type(part) is Alternation and _are_plain(part.options)):
                 node = self.place(part, node)
                 if len(self.kind) > self.next_check:
                     self.look_up()
@@ -190,7 +188,7 @@ class Positions:
         self.results[-1] = node
 
     def place(self, part: Expression, end: int) -> int:
-        """The node of a part before the node `end` if it is plain, or a sequence of plain parts; else NOT_PLAIN."""
+        """The node of a part before the node `end` if it is plain, a sequence or few options of such; or NOT_PLAIN."""
         kinds = self.kind
         if type(part) is ByteSet:
             kinds.append(K_BYTES)
@@ -207,30 +205,16 @@ class Positions:
         elif type(part) is Embed:
             kinds.append(K_TEXT)
             self.arg.append(self.text_index(part))
-        elif type(part) is Sequence and _SIMPLE.issuperset(map(type, part.parts)):
-            return self.place_row(part, end)
+        elif type(part) is Sequence and _is_plain(part):
+            for inner in reversed(part.parts):
+                end = self.place(inner, end)
+            return end
+        elif type(part) is Alternation and _are_plain(part.options):
+            return self.add_split([self.place(option, end) for option in part.options])
         else:
             return NOT_PLAIN
         self.next_node.append(end)
         return len(kinds) - 1
-
-    def place_row(self, row: Sequence, end: int) -> int:
-        """The first node of a sequence of plain parts; a long one, such as a keyword, is looked through only once."""
-        first, first_literal = len(self.kind), len(self.literals)
-        known = self.rows.get(id(row))
-        if known is None:
-            for part in reversed(row.parts):
-                end = self.place(part, end)
-            if len(row.parts) >= LONG_ROW:
-                self.rows[id(row)] = row, self.kind[first:], self.arg[first:], self.literals[first_literal:]
-            return end
-        _, kinds, args, literals = known
-        self.kind += kinds
-        self.arg += args
-        self.literals += literals
-        self.next_node.append(end)
-        self.next_node += range(first, len(self.kind) - 1)
-        return len(self.kind) - 1
 
     def text_index(self, part: Embed) -> int:
         """The number of a text automaton, which is kept once for texts, for keys and for items."""
@@ -245,9 +229,8 @@ class Positions:
 
     def rule_number(self, name: str) -> int:
         """The number of a rule, which is laid out in its turn."""
-        number = self.numbers.get(name)
-        if number is None:
-            number = self.numbers[name] = len(self.entries)
+        number = self.numbers.setdefault(name, len(self.entries))
+        if number == len(self.entries):
             self.entries.append(0)
             self.pending_rules.append(name)
         return number
@@ -257,21 +240,17 @@ class Positions:
     def expand_alternation(self, expression: Alternation) -> None:
         """Options: plain ones at once, many literals as a trie, the others by tasks that `join` collects."""
         literals = [option.data for option in expression.options if type(option) is Literal]
-        others = expression.options
-        if len(literals) >= TRIE_FROM:
-            others = tuple(option for option in expression.options if type(option) is not Literal)
-        else:
+        if len(literals) < TRIE_FROM:
             literals = []
+        others = (
+            tuple([one for one in expression.options if type(one) is not Literal]) if literals else expression.options
+        )
         if len(others) == 1 and not literals:
             self.tasks += (others, 1)
             return
         end = self.results[-1]
-        some = others if len(others) <= FEW else self.time.over(others)
-        nodes = [self.place(option, end) for option in some]
+        nodes = [self.place(option, end) for option in (others if len(others) <= FEW else self.time.over(others))]
         open_nodes = [index for index, node in enumerate(nodes) if node == NOT_PLAIN]
-        if not open_nodes:
-            self.join((nodes, open_nodes, literals))
-            return
         self.tasks += ((nodes, open_nodes, literals), JOIN)
         for index in open_nodes:
             self.tasks += ((others[index],), 1, end, PUSH)
@@ -396,6 +375,15 @@ class Positions:
         self.options += (key + 1, key, nodes[id(expression.separator)])
         self.options += [nodes[id(other)] for other in expression.others]
         self.options += begun
+
+
+def _is_plain(option: Expression) -> bool:
+    return type(option) in _SIMPLE or (type(option) is Sequence and _SIMPLE.issuperset(map(type, option.parts)))
+
+
+def _are_plain(options: Parts) -> bool:
+    """Whether these are few options and all plain, as a letter in any case: then they are placed at once."""
+    return 1 < len(options) < TRIE_FROM and all([_is_plain(option) for option in options])
 
 
 @functools.lru_cache(maxsize=16)
