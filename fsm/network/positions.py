@@ -165,7 +165,7 @@ class Positions:
         while count:
             count -= 1
             part = parts[count]
-            if type(part) in _SIMPLE or (type(part) is Alternation and _are_plain(part.options)):
+            if type(part) in _SIMPLE:
                 node = self.place(part, node)
                 if len(self.kind) > self.next_check:
                     self.look_up()
@@ -188,7 +188,7 @@ class Positions:
         self.results[-1] = node
 
     def place(self, part: Expression, end: int) -> int:
-        """The node of a part before the node `end` if it is plain, a sequence or few options of such; or NOT_PLAIN."""
+        """The node of a part before the node `end` if it is plain, or a sequence of plain parts; else NOT_PLAIN."""
         kinds = self.kind
         if type(part) is ByteSet:
             kinds.append(K_BYTES)
@@ -205,12 +205,10 @@ class Positions:
         elif type(part) is Embed:
             kinds.append(K_TEXT)
             self.arg.append(self.text_index(part))
-        elif type(part) is Sequence and _is_plain(part):
+        elif type(part) is Sequence and _SIMPLE.issuperset(map(type, part.parts)):
             for inner in reversed(part.parts):
                 end = self.place(inner, end)
             return end
-        elif type(part) is Alternation and _are_plain(part.options):
-            return self.add_split([self.place(option, end) for option in part.options])
         else:
             return NOT_PLAIN
         self.next_node.append(end)
@@ -229,8 +227,9 @@ class Positions:
 
     def rule_number(self, name: str) -> int:
         """The number of a rule, which is laid out in its turn."""
-        number = self.numbers.setdefault(name, len(self.entries))
-        if number == len(self.entries):
+        number = self.numbers.get(name)
+        if number is None:
+            number = self.numbers[name] = len(self.entries)
             self.entries.append(0)
             self.pending_rules.append(name)
         return number
@@ -240,17 +239,21 @@ class Positions:
     def expand_alternation(self, expression: Alternation) -> None:
         """Options: plain ones at once, many literals as a trie, the others by tasks that `join` collects."""
         literals = [option.data for option in expression.options if type(option) is Literal]
-        if len(literals) < TRIE_FROM:
+        others = expression.options
+        if len(literals) >= TRIE_FROM:
+            others = tuple(option for option in expression.options if type(option) is not Literal)
+        else:
             literals = []
-        others = (
-            tuple([one for one in expression.options if type(one) is not Literal]) if literals else expression.options
-        )
         if len(others) == 1 and not literals:
             self.tasks += (others, 1)
             return
         end = self.results[-1]
-        nodes = [self.place(option, end) for option in (others if len(others) <= FEW else self.time.over(others))]
+        some = others if len(others) <= FEW else self.time.over(others)
+        nodes = [self.place(option, end) for option in some]
         open_nodes = [index for index, node in enumerate(nodes) if node == NOT_PLAIN]
+        if not open_nodes:
+            self.join((nodes, open_nodes, literals))
+            return
         self.tasks += ((nodes, open_nodes, literals), JOIN)
         for index in open_nodes:
             self.tasks += ((others[index],), 1, end, PUSH)
@@ -375,15 +378,6 @@ class Positions:
         self.options += (key + 1, key, nodes[id(expression.separator)])
         self.options += [nodes[id(other)] for other in expression.others]
         self.options += begun
-
-
-def _is_plain(option: Expression) -> bool:
-    return type(option) in _SIMPLE or (type(option) is Sequence and _SIMPLE.issuperset(map(type, option.parts)))
-
-
-def _are_plain(options: Parts) -> bool:
-    """Whether these are few options and all plain, as a letter in any case: then they are placed at once."""
-    return 1 < len(options) < TRIE_FROM and all([_is_plain(option) for option in options])
 
 
 @functools.lru_cache(maxsize=16)
