@@ -43,8 +43,9 @@ from cpu_decode import SMOLLM_135M, machine
 
 import phloem as ph
 from phloem.runtime.execute.batch import Batch, Extend
-from phloem.runtime.kv_compress.budget import next_compaction
-from phloem.runtime.kv_compress.policy import NUM_SINKS, WINDOW, places_kept
+from phloem.runtime.kv_compress.budget import WINDOW, next_compaction
+from phloem.runtime.kv_compress.policy import NUM_SINKS, places_kept
+from phloem.runtime.sampling_params import KV_POLICIES
 from phloem.runtime.schedule.share import share
 
 MODULES = (
@@ -72,7 +73,7 @@ class Setting:
 
 
 def settings_of(budgets: list[int]) -> list[Setting]:
-    return [Setting(), *(Setting(budget, policy) for policy in ("snapkv", "sinks") for budget in budgets)]
+    return [Setting(), *(Setting(budget, policy) for policy in KV_POLICIES for budget in budgets)]
 
 
 # -- speed -------------------------------------------------------------------------------------------------------------

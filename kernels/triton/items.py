@@ -42,6 +42,23 @@ def look_up_rows(
 
 
 @triton.jit  # type: ignore[untyped-decorator]  # triton has no types
+def store_scores(
+    seen_ptr: tl.tensor,  # fp32, see `attention_mass.SeenScores`
+    places_ptr: tl.tensor,  # [T, 2] int64
+    token: tl.tensor,
+    head: tl.tensor,
+    n: tl.tensor,
+    scores: tl.tensor,
+    visible: tl.tensor,
+) -> None:
+    """Leaves scores `[rows, keys]` of keys n behind, where the rows are of a run and see the keys."""
+    begin = tl.load(places_ptr + 2 * token)
+    width = tl.load(places_ptr + 2 * token + 1)
+    at = begin + head * width
+    tl.store(seen_ptr + at[:, None] + n[None, :], scores, mask=visible & (begin >= 0)[:, None])
+
+
+@triton.jit  # type: ignore[untyped-decorator]  # triton has no types
 def store_rows(
     item: tl.tensor,
     rows_ptr: tl.tensor,  # [T] int32: token of a row
