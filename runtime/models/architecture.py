@@ -80,6 +80,7 @@ class Architecture:
         recurrent: some layers keep a state instead of keys and values; None: none does.
         gated_attention: queries come with a gate, by whose sigmoid what attention makes is multiplied (Qwen3-Next).
         eps_key: key of `config.json` for the norms' epsilon.
+        backbone: what its class calls all but the projection to the vocabulary, as adapters name modules.
         embedding: name of the embedding, next to the layers.
         projection: name of the projection to the vocabulary.
         projection_bias: True, False, or the key that says whether it has a bias.
@@ -132,6 +133,7 @@ class Architecture:
     recurrent: RecurrentOptions | None = None
     gated_attention: bool = False
     eps_key: str = "rms_norm_eps"
+    backbone: str = "model"
     embedding: str = "embed_tokens"
     projection: str = "lm_head"
     projection_bias: bool | str = False

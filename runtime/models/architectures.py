@@ -174,6 +174,7 @@ _NEOX = replace(
     gateless=True,
     partial_rotary=0.25,
     eps_key="layer_norm_eps",
+    backbone="gpt_neox",
     embedding="embed_in",
     projection="embed_out",
     final_norm="final_layer_norm",

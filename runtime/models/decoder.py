@@ -19,32 +19,30 @@ lets a row's bits depend on the other rows: a token's logits are the same alone,
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ...kernels import PLACES, Gate, LinearWeight, LinearWeights, LoraPlan, ops
+from ...kernels import PLACES, Gate, LinearWeight, LoraPlan, ops
 from ...kernels.linear_weight import Quantise
 from ..parallel.ranks import ALONE, Ranks
+from .checkpoints import open_weights, prefix_of
 from .config import ModelConfig
 from .cut import Cut
 from .experts import ExpertRules, mixture
 from .gateless import bend
-from .gguf.checkpoint import GgufCheckpoint
-from .gguf.file import GgufFile, is_gguf
 from .head_norms import norm_own, norm_whole
 from .latent import queries_and_latents, values
-from .layer_weights import LayerWeights, read_layer
-from .norms import LayerNorm, Norm, add_norm, apply_norm, read_norm
+from .layer_weights import LayerWeights, WeightPart, parts_of, read_layer
+from .norms import Norm, add_norm, apply_norm, read_norm
+from .partial_linear import adapted_linear
 from .reader import Reader
 from .rope import query_scales, rope_table, table_by_length
 from .step import AdaptedRows, KVTensors, StateStep, WindowStep
-from .weights import TORCH_TYPES, Checkpoint, open_checkpoint
+from .weights import TORCH_TYPES
 
-PREFIXES = ("", "model.", "model.language_model.", "language_model.model.", "gpt_neox.")  # of all but the projection
 AT_QKV, AT_O, AT_GATE_UP, AT_DOWN = range(len(PLACES))
 ROW_TILE = 256  # about where a product on a GPU stops being bound by reading the weights
 
@@ -58,7 +56,10 @@ class Decoder:
         device, dtype: of weights and activations.
         max_positions: every position of a step must be below it.
         generates: whether there is a projection to the vocabulary, without which there are hidden states and no logits.
+        takes_hidden: whether `forward` takes hidden states besides tokens (`MtpDecoder`).
     """
+
+    takes_hidden = False
 
     def __init__(
         self,
@@ -120,9 +121,8 @@ class Decoder:
         folder, device = Path(path), torch.device(device)
         cut = Cut(ModelConfig.from_folder(folder), ranks)
         config = cut.config
-        with _open(folder, cut.whole, dtype or TORCH_TYPES[config.dtype]) as checkpoint:
-            options = config.options
-            prefix = next((each for each in PREFIXES if f"{each}{options.embedding}.weight" in checkpoint), "model.")
+        with open_weights(folder, cut.whole, dtype or TORCH_TYPES[config.dtype]) as checkpoint:
+            options, prefix = config.options, prefix_of(checkpoint, config)
             reader = Reader(cut, checkpoint, prefix, device, ROW_TILE if deterministic else 0, quantise)
             embedding = reader.linear(prefix, (options.embedding,), [cut.vocab], config.hidden_size, False)
             layers = []
@@ -164,19 +164,12 @@ class Decoder:
     @property
     def num_weight_bytes(self) -> int:
         """Bytes of all weights on the device, the tied embedding counted once."""
-        parts: dict[int, Tensor | LayerNorm | LinearWeight | LinearWeights] = {
-            id(part): part for part in (self._embedding, self._lm_head, self._final_norm) if part is not None
-        }
+        own = (self._embedding, self._lm_head, self._final_norm)
+        parts: list[WeightPart] = [part for part in own if part is not None]
         for _, layer in self._layers:
-            for weights in (layer, layer.latent, layer.experts, layer.recurrent):
-                if weights is not None:
-                    found = [getattr(weights, name) for name in weights.__slots__]
-                    parts |= {
-                        id(part): part
-                        for part in found
-                        if isinstance(part, (Tensor, LayerNorm, LinearWeight, LinearWeights))
-                    }
-        return sum(part.nbytes if isinstance(part, Tensor) else part.num_bytes for part in parts.values())
+            parts += parts_of(layer)
+        sizes = {id(part): part.nbytes if isinstance(part, Tensor) else part.num_bytes for part in parts}
+        return sum(sizes.values())
 
     @torch.inference_mode()
     def forward(
@@ -233,9 +226,29 @@ class Decoder:
         index and queries `[T, H, head_dim]`, before they meet the keys. recurrent: the states, of a model with such
         layers. windowed: for layers with a window, in place of plan and slots; None: they have none of their own.
         """
-        x = self._embed(token_ids)
+        x, kept = self._embed(token_ids), kv_cache.hidden
         if self._embedding_scale != 1.0:
             x = x * self._embedding_scale
+        step = (positions, kv_cache, plan, slots, rows if kept is None else None)
+        states = self._through_layers(x, *step, adapted, watch, recurrent, windowed)
+        if kept is not None:
+            kept[slots] = states
+        return states if kept is None or rows is None else states[rows]
+
+    def _through_layers(
+        self,
+        x: Tensor,
+        positions: Tensor,
+        kv_cache: KVTensors,
+        plan: ops.AttentionPlan,
+        slots: Tensor,
+        rows: Tensor | None,
+        adapted: AdaptedRows | None,
+        watch: Callable[[int, Tensor], None] | None,
+        recurrent: StateStep | None,
+        windowed: WindowStep | None,
+    ) -> Tensor:
+        """As `hidden_states`, of what goes into the first layer, `[T, hidden_size]`."""
         eps = self.config.rms_norm_eps
         first = self._layers[0][1].input_norm
         normed, residual = apply_norm(x, first, eps), x
@@ -262,7 +275,7 @@ class Decoder:
             if index == last and rows is not None:
                 attended, residual, normed = attended[rows], residual[rows], normed[rows]
                 lora = adapted.wanted if adapted is not None else None
-            x = self._ranks.sum(_linear(attended, weights.o, lora, index, AT_O))
+            x = self._ranks.sum(adapted_linear(attended, weights.o, lora, index, AT_O, self._ranks))
             if weights.post_attention_norm is not None:
                 x = apply_norm(x, weights.post_attention_norm, eps)
             if scale != 1.0:
@@ -321,7 +334,7 @@ class Decoder:
             return q, None
         assert layer.qkv is not None
         config = self.config
-        heads = _linear(normed, layer.qkv, lora, index, AT_QKV).view(len(positions), -1, config.head_dim)
+        heads = adapted_linear(normed, layer.qkv, lora, index, AT_QKV).view(len(positions), -1, config.head_dim)
         sizes = [config.num_heads, config.num_kv_heads, config.num_kv_heads]
         gates = [config.num_heads] if config.options.gated_attention else []
         q, k, v, *gate = torch.split(heads, sizes + gates, dim=1)
@@ -372,25 +385,9 @@ class Decoder:
         """What a layer's MLP, or its experts, make of hidden states `[T, C]`."""
         weights = self._layers[index][1]
         if weights.experts is not None and self._expert_rules is not None:
-            return mixture(normed, weights.experts, self._expert_rules, slots)
+            return mixture(normed, weights.experts, self._expert_rules, slots, self._ranks)
         assert weights.gate_up is not None
         assert weights.down is not None
-        gate_up, curve = _linear(normed, weights.gate_up, lora, index, AT_GATE_UP), self.config.curve
+        gate_up, curve = adapted_linear(normed, weights.gate_up, lora, index, AT_GATE_UP), self.config.curve
         inner = ops.gated(gate_up, self._gate) if curve is None else bend(gate_up, curve, weights.curve)
-        return _linear(inner, weights.down, lora, index, AT_DOWN)
-
-
-def _linear(x: Tensor, weight: LinearWeight, lora: LoraPlan | None, layer: int, place: int) -> Tensor:
-    """A linear map, and what adapters add to it."""
-    out = ops.linear(x, weight)
-    if lora is not None:
-        ops.add_lora(out, x, lora, layer, place)
-    return out
-
-
-def _open(
-    path: Path, config: ModelConfig, dtype: torch.dtype
-) -> AbstractContextManager[Checkpoint] | AbstractContextManager[GgufCheckpoint]:
-    if is_gguf(path):
-        return nullcontext(GgufCheckpoint(GgufFile(path), config, dtype))
-    return open_checkpoint(path, dtype)
+        return adapted_linear(inner, weights.down, lora, index, AT_DOWN, self._ranks)

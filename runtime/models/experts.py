@@ -22,9 +22,11 @@ import torch
 from torch import Tensor
 
 from ...kernels import ExpertChoice, Gate, LinearWeight, LinearWeights, ops
+from ..parallel.ranks import Ranks
 from .config import ModelConfig
 from .experts_config import ExpertsConfig
 from .part import Part, joined
+from .partial_linear import partial_linear
 from .reader import Reader
 from .stacked_experts import read_stacked
 
@@ -127,7 +129,7 @@ def _read_each(reader: Reader, base: str, experts: ExpertsConfig) -> tuple[Linea
     )
 
 
-def mixture(normed: Tensor, weights: ExpertsWeights, rules: ExpertRules, slots: Tensor | None) -> Tensor:
+def mixture(normed: Tensor, weights: ExpertsWeights, rules: ExpertRules, slots: Tensor | None, ranks: Ranks) -> Tensor:
     """What a rank's part of the mixture makes of hidden states `[T, C]`.
 
     slots: `[T]` int64; rows below 0 only fill a step up.
@@ -149,7 +151,7 @@ def mixture(normed: Tensor, weights: ExpertsWeights, rules: ExpertRules, slots: 
     if weights.shared_gate_up is None or weights.shared_down is None:
         return mixed
     gated = ops.gated(ops.linear(normed, weights.shared_gate_up), rules.gate)
-    shared = ops.linear(gated, weights.shared_down)
+    shared = partial_linear(gated, weights.shared_down, ranks)
     if experts.num_scored > experts.num_experts:
         shared = shared * ops.sigmoid(logits[:, experts.num_experts :]).to(shared.dtype)
     return mixed + shared

@@ -97,7 +97,9 @@ def named_architecture(fields: Fields) -> tuple[str, Fields]:
     by_type = BY_MODEL_TYPE.get(model_type, "")
     if by_type and not any(_is_other_task(name) for name in named):
         return by_type, fields
-    raise _refusal(fields, ", ".join(named) or model_type or "nothing", model_type)
+    if not named and not model_type:
+        raise ModelError(f"{fields.place}: neither architectures nor model_type says what it is; is it a model's?")
+    raise _refusal(fields, ", ".join(named) or model_type, model_type)
 
 
 def language_part(fields: Fields, defaults: Mapping[str, int | float]) -> Fields:

@@ -27,7 +27,8 @@ from ...kernels.grouped import stack
 from ...kernels.linear_weight import Quantise
 from .cut import Cut
 from .gguf.checkpoint import GgufCheckpoint
-from .part import Axis, Part, count, stored
+from .part import Axis, Part, as_part, count
+from .partial_linear import with_room
 from .published import is_published, read_published
 from .weights import STORED_DTYPES, Checkpoint
 
@@ -83,11 +84,14 @@ class Reader:
         return self.packed(weight, bias)
 
     def summand(self, base: str, name: str, columns: Part, has_bias: bool) -> LinearWeight:
-        """A projection to hidden states with a part of its inputs; of the ranks' results one has the bias."""
-        if self.cut.ranks.rank > 0:
+        """A projection to hidden states with a part of its inputs, for `partial_linear`; of the ranks' results one has
+        the bias."""
+        size, ranks = self.config.hidden_size, self.cut.ranks
+        if ranks.rank > 0:
             self.leave(f"{base}{name}.bias")
-        has_bias = has_bias and self.cut.ranks.rank == 0
-        return self.linear(base, (name,), [self.config.hidden_size], columns, has_bias)
+        weight = self.weight([f"{base}{name}"], [size], columns)
+        bias = self.tensor([f"{base}{name}.bias"], [size], []) if has_bias and ranks.rank == 0 else None
+        return self.packed(with_room(weight, ranks) if isinstance(weight, Grouped) else weight, bias)
 
     def weight(self, modules: Sequence[str], rows: Sequence[Axis], columns: Axis) -> Tensor | Grouped:
         """The matrices of linear maps, stacked: in few bits if all are and a kernel reads them, else as `numbers`."""
@@ -112,15 +116,17 @@ class Reader:
         form = self.config.weight_format
         if not self._is_published(module):
             return self.tensor([f"{module}.weight"], [rows], [columns])
-        found = read_published(self._checkpoint, form, module, stored(rows), stored(columns), self.device)
-        if isinstance(rows, Part):
-            found = found[torch.cat([torch.arange(*each, device=self.device) for each in rows.ranges])]
-        if not isinstance(columns, Part) or columns.count == columns.size:
-            return found
-        if found.order is not None:  # the inputs of a group are on several ranks
-            return columns.of(found.widen(self.dtype), 1)
-        (own,) = columns.ranges
-        return found.columns(*own)
+        inputs = as_part(columns)
+        found = stack(
+            [
+                read_published(self._checkpoint, form, module, outputs, inputs, self.device)
+                for outputs in as_part(rows).singles
+            ]
+        )
+        assert found is not None  # they are of one form
+        if found.order is not None and inputs.count < inputs.size:  # the inputs of a group are on several ranks
+            return inputs.of(found.widen(self.dtype), 1)
+        return found
 
     def tensor(self, names: Sequence[str], rows: Sequence[Axis], tail: Sequence[Axis]) -> Tensor:
         """Tensors of shape `[rows[i], *tail]` stacked along the first axis."""
@@ -211,14 +217,14 @@ class Reader:
         """Where a tensor is, for messages."""
         return self._checkpoint.place(name)
 
-    def refuse_unread(self) -> None:
-        """An overlooked tensor would make a model that runs and answers nonsense."""
+    def refuse_unread(self, base: str = "") -> None:
+        """An overlooked tensor would make a model that runs and answers nonsense. base: what its name begins with."""
         ignored = ["rotary_emb.", *self.config.left_aside]
         if self.config.tie_word_embeddings:
             ignored.append(f"{self.config.options.projection}.weight")
         if self.config.weight_format is not None:
             ignored += ACTIVATION_SCALES
-        unread = self._checkpoint.unread(ignored)
+        unread = [name for name in self._checkpoint.unread(ignored) if name.startswith(base)]
         if unread:
             raise ModelError(
                 f"{self._checkpoint.place(unread[0])}: {len(unread)} tensors have no place in "

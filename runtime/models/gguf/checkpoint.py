@@ -15,7 +15,7 @@ from torch import Tensor
 from ....errors import ModelError
 from ....kernels.grouped import Grouped
 from ..config import ModelConfig
-from ..part import Axis, count, stored, taken
+from ..part import Axis, Part, count, stored, taken
 from ..weights import TORCH_TYPES
 from .families import tensor_names
 from .file import GgufFile, TensorInfo
@@ -53,12 +53,12 @@ class GgufCheckpoint:
     ) -> Tensor:
         """As `Checkpoint.read_stacked` does; numbers in few bits are widened."""
         # all are known to be there before room for them is made
-        parts = [self._raw(name, list(map(stored, (axis, *tail)))) for name, axis in zip(names, rows, strict=True)]
+        parts = [self._raw(name, axis, list(map(stored, tail))) for name, axis in zip(names, rows, strict=True)]
         shape = (sum(map(count, rows)), *map(count, tail))
         stacked = torch.empty(shape, dtype=dtype or self.dtype, device=device)
         start = 0
         for (info, raw), axis in zip(parts, rows, strict=True):
-            axes = (axis, *tail)
+            axes = (count(axis), *tail)
             if info.type.dtype is not None:
                 part = raw.view(TORCH_TYPES[info.type.dtype])
             else:
@@ -81,9 +81,9 @@ class GgufCheckpoint:
         """As `read_stacked`, on the CPU, of tensors that `are_bf16`, as they are."""
         parts = []
         for name, axis in zip(names, rows, strict=True):
-            shape = list(map(stored, (axis, *tail)))
-            whole = self._raw(name, shape)[1].view(torch.bfloat16).view(shape)
-            parts.append(taken(whole, (axis, *tail)))
+            shape = list(map(stored, tail))
+            whole = self._raw(name, axis, shape)[1].view(torch.bfloat16).view(-1, *shape)
+            parts.append(taken(whole, (len(whole), *tail)))
         return torch.cat(parts)
 
     def has_form(self, module: str) -> bool:
@@ -91,14 +91,19 @@ class GgufCheckpoint:
         info = self._info(f"{module}.weight")
         return info is not None and info.type.form is not None
 
-    def read_grouped(self, module: str, num_outputs: int, num_inputs: int, device: torch.device) -> Grouped:
-        """The matrix `[num_outputs, num_inputs]` of a linear map that has a form.
+    def read_grouped(self, module: str, outputs: Part, inputs: Part, device: torch.device) -> Grouped:
+        """A part, one range of each axis, of the matrix of a linear map that has a form.
 
         Raises:
             ModelError: it has another shape, or a scale that is no number.
         """
-        info, raw = self._raw(f"{module}.weight", [num_outputs, num_inputs])
-        found = grouped(info.type, raw.to(device))
+        info, raw = self._raw(f"{module}.weight", outputs, [inputs.size])
+        columns = inputs.within(info.type.block_size)
+        blocks = raw.view(len(raw), -1, info.type.block_bytes)
+        own = columns.per(info.type.block_size).of(blocks, 1).flatten(1)
+        found = grouped(info.type, own.contiguous().to(device))
+        if columns.count > inputs.count:
+            found = found.columns(inputs.first - columns.first, inputs.first - columns.first + inputs.count)
         if not found.scales.isfinite().all() or not (found.offsets is None or found.offsets.isfinite().all()):
             raise ModelError(f"{self.file.place(info.name)}: has a scale that is no number; download it again")
         return found
@@ -125,8 +130,9 @@ class GgufCheckpoint:
     def _info(self, name: str) -> TensorInfo | None:
         return self.file.tensors.get(self._found(name)[0])
 
-    def _raw(self, name: str, shape: list[int]) -> tuple[TensorInfo, Tensor]:
-        """What is known of a tensor, and its rows as bytes `[shape[0], .]`, in our order."""
+    def _raw(self, name: str, rows: Axis, tail: list[int]) -> tuple[TensorInfo, Tensor]:
+        """What is known of a tensor of shape `[rows, *tail]`, and these rows of it as bytes, in our order."""
+        shape = [stored(rows), *tail]
         there, index = self._found(name)
         info = self.file.tensors.get(there)
         if info is None:
@@ -138,9 +144,10 @@ class GgufCheckpoint:
         raw = self.file.raw(info)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning)  # nor is it written
-            rows = torch.from_numpy(raw if index is None else raw[index])
-        rows = rows.reshape(shape[0], -1)
-        return info, rows[self._order(shape[0])] if self._is_permuted(there) else rows
+            whole = torch.from_numpy(raw if index is None else raw[index]).reshape(shape[0], -1)
+        if self._is_permuted(there):
+            return info, whole[taken(self._order(shape[0]), [rows])]
+        return info, taken(whole, [rows])
 
     def _is_permuted(self, there: str) -> bool:
         return self._family.is_permuted and there.split(".")[-2] in ("attn_q", "attn_k")
