@@ -137,6 +137,10 @@ class Reader:
         assert isinstance(self._checkpoint, Checkpoint)
         return self._checkpoint.read_kept(name, [], STORED_DTYPES, device=self.device).float()
 
+    def has(self, name: str) -> bool:
+        """Whether there is a tensor of this name."""
+        return name in self._checkpoint
+
     def has_shape(self, name: str, shape: list[int]) -> bool:
         """Whether a tensor has this shape, unread; not if it is missing, or in a GGUF file."""
         found = self._checkpoint
@@ -165,22 +169,26 @@ class Reader:
     def packed_each(self, weight: Tensor, bias: Tensor | None = None) -> LinearWeights:
         return pack_linears(weight, bias, dtype=self.dtype, row_tile=self._row_tile, quantise=self._quantise)
 
-    def weights(self, modules: Sequence[str], rows: Sequence[Axis], columns: Axis, num_maps: int) -> LinearWeights:
+    def weights(
+        self, modules: Sequence[str], rows: Sequence[Axis], columns: Axis, num_maps: int, has_bias: bool
+    ) -> LinearWeights:
         """Several linear maps of one shape, each the stack of as many of the modules."""
-        each = len(modules) // num_maps
+        each, bias = len(modules) // num_maps, None
+        if has_bias:
+            bias = self.tensor([f"{module}.bias" for module in modules], rows, []).view(num_maps, -1)
         if not any(self._is_published(module) for module in modules):
             stacked = self.numbers([f"{module}.weight" for module in modules], rows, [columns])
-            return self.packed_each(stacked.view(num_maps, -1, count(columns)))
+            return self.packed_each(stacked.view(num_maps, -1, count(columns)), bias)
         starts = range(0, len(modules), each)
         maps = [self.weight(modules[start : start + each], rows[start : start + each], columns) for start in starts]
         grouped = [matrix for matrix in maps if isinstance(matrix, Grouped)]
         if len(grouped) == num_maps:
             rounds = self._quantise != "none"
-            kept = pack_grouped_each(grouped, self.dtype, self._row_tile, rounds_inputs=rounds)
+            kept = pack_grouped_each(grouped, self.dtype, self._row_tile, bias=bias, rounds_inputs=rounds)
             if kept is not None:
                 return kept
         wide = [matrix.widen(self.dtype) if isinstance(matrix, Grouped) else matrix for matrix in maps]
-        return self.packed_each(torch.stack([matrix.to(self.dtype) for matrix in wide]))
+        return self.packed_each(torch.stack([matrix.to(self.dtype) for matrix in wide]), bias)
 
     def bytes(self, name: str, shape: Sequence[Axis]) -> Tensor:
         """A tensor of plain bytes."""
@@ -209,14 +217,14 @@ class Reader:
         """Where a tensor is, for messages."""
         return self._checkpoint.place(name)
 
-    def refuse_unread(self) -> None:
-        """An overlooked tensor would make a model that runs and answers nonsense."""
+    def refuse_unread(self, base: str = "") -> None:
+        """An overlooked tensor would make a model that runs and answers nonsense. base: what its name begins with."""
         ignored = ["rotary_emb.", *self.config.left_aside]
         if self.config.tie_word_embeddings:
             ignored.append(f"{self.config.options.projection}.weight")
         if self.config.weight_format is not None:
             ignored += ACTIVATION_SCALES
-        unread = self._checkpoint.unread(ignored)
+        unread = [name for name in self._checkpoint.unread(ignored) if name.startswith(base)]
         if unread:
             raise ModelError(
                 f"{self._checkpoint.place(unread[0])}: {len(unread)} tensors have no place in "

@@ -17,12 +17,14 @@ BY_TWO = [
     "glm",
     "phi",  # a projection to the vocabulary with a bias
     "gpt-neox",  # query, key and value of one head after another
+    "stablelm-side-by-side-norms-of-heads",
     "phi3-partial-window",
     "apertus",
     "youtu-whole-queries",
     "deepseek-v3",
     "qwen2-moe",  # seven experts, and a shared one
     "gpt-oss",
+    "llama4-dense-layers",
     "granite-moe-shared",
     "lfm2-biases-attention-last",
     "qwen3-next",
@@ -57,7 +59,11 @@ SHARED = {
         "norms_after_rope",
         "scales_queries",
     ),
-    "of the choice of experts, which each rank makes for all": ("experts.bias_in_row", "experts.counts_top"),
+    "of the choice of experts, which each rank makes for all": (
+        "experts.bias_in_row",
+        "experts.counts_top",
+        "experts.mixes_near",
+    ),
     "names, and what is refused": ("refused", "experts.aliases", "recurrent.names"),
 }
 
