@@ -134,10 +134,12 @@ def _layer_matrices(config: ModelConfig, index: int) -> Iterator[tuple[int, int,
     def below(*found: str) -> tuple[str, ...]:
         return tuple(f"{base}{name}" for name in found)
 
-    recurrent = config.recurrent if config.is_recurrent(index) else None
-    if recurrent is not None:
-        for outputs, inputs in recurrent.shapes(hidden):
-            yield outputs, inputs, below(recurrent.options.base)
+    layer = config.layers[index]
+    if config.recurrent is not None and config.is_recurrent(index):
+        for outputs, inputs in config.recurrent.shapes(hidden):
+            yield outputs, inputs, below(config.recurrent.options.base)
+    if not layer.attends:
+        pass
     elif latent is None:
         yield config.qkv_size, hidden, below(*names.qkv)
     else:
@@ -148,8 +150,10 @@ def _layer_matrices(config: ModelConfig, index: int) -> Iterator[tuple[int, int,
             yield query_size, rank, below("self_attn.q_b_proj")
         yield config.num_heads * latent.rank, latent.plain_dim, ()
         yield config.num_heads * latent.value_dim, latent.rank, ()
-    if recurrent is None:
+    if layer.attends:
         yield hidden, config.attended_size, below(names.o)
+    if not layer.has_mlp:
+        return
     if experts is None:
         yield config.gate_up_size, hidden, below(*names.gate_up)
         yield hidden, inner, below(names.down)

@@ -45,7 +45,8 @@ class Cut:
         each = -(-whole.vocab_size // ranks.size)
         begin = min(each * ranks.rank, whole.vocab_size)
         self.vocab = Part(whole.vocab_size, ((begin, min(begin + each, whole.vocab_size)),))
-        self.heads = self._even(whole.num_heads)
+        attends = whole.num_kv_layers > 0
+        self.heads = self._even(whole.num_heads) if attends else Part(1, ((0, 1),))
         self.kv_heads = self._kv_heads(whole.num_kv_heads)
         self.inner = self._even(whole.intermediate_size)
         experts, recurrent = whole.experts, whole.recurrent
@@ -145,13 +146,14 @@ def _refuse(model: ModelConfig, size: int) -> None:
         if number % size:
             raise ConfigError(f"tensor_parallel_size: {size} does not divide the model's {what} ({number}); {fewer}")
 
-    must_divide(model.num_heads, "attention heads")
-    if model.num_kv_heads % size and size % model.num_kv_heads:
+    if model.num_kv_layers:
+        must_divide(model.num_heads, "attention heads")
+    if model.num_kv_layers and model.num_kv_heads % size and size % model.num_kv_heads:
         raise ConfigError(
             f"tensor_parallel_size: {size} neither divides the model's KV heads ({model.num_kv_heads}) nor is a "
             "multiple of them; take a number that does or is, or 1"
         )
-    if any(model.experts_of(index) is None for index in range(model.num_layers)):
+    if any(layer.has_mlp and model.experts_of(index) is None for index, layer in enumerate(model.layers)):
         must_divide(model.intermediate_size, "intermediate size")
     if -(-model.vocab_size // size) * (size - 1) >= model.vocab_size:  # the last one would have none
         raise ConfigError(f"tensor_parallel_size: {size} leaves ranks without a token of {model.vocab_size}; {fewer}")

@@ -16,10 +16,14 @@ class LayerConfig:
     Attributes:
         window: a query sees this many keys, itself included; 0: all.
         rope: index into `ModelConfig.ropes`; -1: the layer has no positions (NoPE).
+        attends: it keeps keys and values.
+        has_mlp: an MLP, or experts.
     """
 
     window: int
     rope: int
+    attends: bool = True
+    has_mlp: bool = True
 
 
 _KINDS = ("sliding_attention", "full_attention")
@@ -68,6 +72,8 @@ def read_ropes(
         if positions not in (None, "rope", "nope"):
             raise fields.odd(options.positions_key, '"rope" or "nope"')
         used = used if positions == "rope" else [-1] * len(used)
+    if not options.has_positions:
+        used = [-1] * len(used)
     if options.unturned and "sliding_window" in fields:
         used = [rope if window else -1 for rope, window in zip(used, windows, strict=True)]
     keeps = fields.values.get("no_rope_layers")

@@ -35,17 +35,27 @@ class LayerWeights:
     qkv: LinearWeight | None  # hidden_size -> (num_heads + 2 · num_kv_heads) · head_dim; None with latents
     q_norm: Tensor | None  # [head_dim], or of all heads
     k_norm: Tensor | None
-    o: LinearWeight  # attended_size -> hidden_size
+    o: LinearWeight | None  # attended_size -> hidden_size; None: the layer is an MLP alone
     post_attention_norm: Norm | None
     mlp_norm: Norm | None
-    gate_up: LinearWeight | None  # hidden_size -> 2 · intermediate_size; None with experts
+    gate_up: LinearWeight | None  # hidden_size -> 2 · intermediate_size; None with experts, or without an MLP
     down: LinearWeight | None  # intermediate_size -> hidden_size
     post_mlp_norm: Norm | None
     sinks: Tensor | None = None  # [num_heads], fp32
     latent: LatentWeights | None = None  # in place of qkv
     experts: ExpertsWeights | None = None  # in place of gate_up and down
-    recurrent: Mixer | None = None  # in place of attention
+    recurrent: Mixer | None = None  # in place of attention, or beside it
+    beside: LinearWeight | None = None  # what `o` is to attention, where a recurrent mixer stands beside it
     curve: Tensor | None = None  # learned numbers of the activation
+
+
+def _read_mixer(reader: Reader, base: str, recurrent: RecurrentConfig | None) -> tuple[Mixer, LinearWeight]:
+    """A recurrent mixer below a layer's base, and its last projection."""
+    assert recurrent is not None
+    base = f"{base}{recurrent.options.base}"
+    (columns,) = reader.cut.sections(reader.cut.whole_recurrent.attended_size)
+    mixer = READ_MIXER[recurrent.options.kind](reader, base, recurrent)
+    return mixer, reader.summand(base, "out_proj", columns, recurrent.has_out_bias)
 
 
 def read_layer(reader: Reader, base: str, index: int) -> LayerWeights:
@@ -58,13 +68,11 @@ def read_layer(reader: Reader, base: str, index: int) -> LayerWeights:
         q_norm, k_norm = (number * config.head_dim for number in (cut.whole.num_heads, cut.whole.num_kv_heads))
     has_sinks = config.options.has_sinks
     order, pre_norms = qkv_order(config, reader.device), config.options.pre_norms
-    recurrent, attends = config.recurrent, not config.is_recurrent(index)
-    o_base, o_name, o_columns, o_bias = base, names.o, cut.attended, config.o_bias
-    mixer: Mixer | None = None
-    if recurrent is not None and not attends:
-        o_base, o_name = f"{base}{recurrent.options.base}", "out_proj"
-        (o_columns,), o_bias = cut.sections(cut.whole_recurrent.attended_size), recurrent.has_bias
-        mixer = READ_MIXER[recurrent.options.kind](reader, o_base, recurrent)
+    attends, has_mlp = config.layers[index].attends, config.layers[index].has_mlp
+    o = reader.summand(base, names.o, cut.attended, config.o_bias) if attends else None
+    mixer, out = _read_mixer(reader, base, config.recurrent) if config.is_recurrent(index) else (None, None)
+    is_dense = has_mlp and experts is None
+    if not attends:
         is_normed = has_sinks = False
     return LayerWeights(
         input_norm=read_norm(reader, f"{base}{names.input_norm}") if pre_norms else None,
@@ -74,14 +82,15 @@ def read_layer(reader: Reader, base: str, index: int) -> LayerWeights:
         q_norm=reader.norm(f"{base}{names.q_norm}.weight", q_norm) if is_normed else None,
         k_norm=reader.norm(f"{base}{names.k_norm}.weight", k_norm) if is_normed else None,
         sinks=reader.tensor([f"{base}{names.sinks}"], [cut.heads], []).float() if has_sinks else None,
-        o=reader.summand(o_base, o_name, o_columns, o_bias),
+        o=o if attends else out,
         post_attention_norm=read_norm(reader, f"{base}{names.post_attention_norm}") if sandwich else None,
         mlp_norm=read_norm(reader, f"{base}{names.mlp_norm}") if pre_norms and names.mlp_norm else None,
-        gate_up=reader.linear(base, names.gate_up, cut.gate_up, hidden, config.mlp_bias) if experts is None else None,
-        down=reader.summand(base, names.down, cut.inner, config.mlp_bias) if experts is None else None,
+        gate_up=reader.linear(base, names.gate_up, cut.gate_up, hidden, config.mlp_bias) if is_dense else None,
+        down=reader.summand(base, names.down, cut.inner, config.mlp_bias) if is_dense else None,
         post_mlp_norm=read_norm(reader, f"{base}{names.post_mlp_norm}") if sandwich else None,
-        latent=None if latent is None else read_latent_weights(reader, f"{base}self_attn.", latent),
+        latent=None if latent is None or not attends else read_latent_weights(reader, f"{base}self_attn.", latent),
         experts=None if experts is None else read_experts(reader, base, experts),
         recurrent=mixer,
+        beside=out if attends else None,
         curve=read_curve(reader, base),
     )

@@ -6,6 +6,8 @@ Knows no architecture: which tensors there are, the decoder's parts say.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -25,11 +27,13 @@ from ...kernels import (
 )
 from ...kernels.grouped import stack
 from ...kernels.linear_weight import Quantise
+from .config import ModelConfig
 from .cut import Cut
 from .gguf.checkpoint import GgufCheckpoint
+from .gguf.file import GgufFile, is_gguf
 from .part import Axis, Part, count, stored
 from .published import is_published, read_published
-from .weights import STORED_DTYPES, Checkpoint
+from .weights import STORED_DTYPES, Checkpoint, open_checkpoint
 
 # most activations are left as they are, and keys and values are kept as the engine's settings say
 ACTIVATION_SCALES = [*(f".{which}_scale" for which in ("input", "output", "q", "k", "v")), ".input_zero_point"]
@@ -216,3 +220,12 @@ class Reader:
                 f"{self._checkpoint.place(unread[0])}: {len(unread)} tensors have no place in "
                 f"{self.config.architecture} as config.json describes it; is config.json its own?"
             )
+
+
+def open_weights(
+    path: Path, config: ModelConfig, dtype: torch.dtype
+) -> AbstractContextManager[Checkpoint] | AbstractContextManager[GgufCheckpoint]:
+    """A checkpoint folder, or a GGUF file, whose tensors are read in `dtype`. Raises ModelError: it cannot be read."""
+    if is_gguf(path):
+        return nullcontext(GgufCheckpoint(GgufFile(path), config, dtype))
+    return open_checkpoint(path, dtype)

@@ -1,4 +1,4 @@
-"""Layers that keep a state instead of keys and values: which they are, and how large a state is.
+"""Layers that keep a state, most of them instead of keys and values: which they are, and how large a state is.
 
 A state takes the place of all earlier tokens, so its size does not grow with them. Knows no tensors. Sources: short
 convolutions LFM2 (arXiv 2511.23404); Gated DeltaNet arXiv 2412.06464, as Qwen3-Next has it; Mamba 2 arXiv 2405.21060,
@@ -11,10 +11,12 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from .json_file import MOST_OF_A_NUMBER, MOST_WIDTH, Fields
+from .json_file import MOST_OF_A_NUMBER, MOST_OF_A_SIZE, MOST_WIDTH, Fields
 
 Kind = Literal["short_conv", "delta", "state_space"]
+Norm = Literal["after gate", "before gate", "none"]
 MOST_TAPS, MOST_STATE_HEADS = 64, 1 << 12
+ATTENTION = ("full_attention", "attention")  # entries of `layer_types`
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,14 +26,21 @@ class RecurrentOptions:
     Attributes:
         kind: what they do.
         base: of their tensors' names, below `model.layers.<i>.`.
-        names: which entries of `layer_types` mean one.
+        names, others: which entries of `layer_types` mean one, and which mean neither one nor attention.
         is_fused: one matrix makes queries, keys, values and gates, key head by key head (Qwen3-Next).
+        is_beside: all layers have one, beside attention (Falcon-H1).
+        is_wide_by_heads: its width is that of its heads, whatever `mamba_expand` says (Nemotron-H).
+        least_step: the key of the least step; "": `time_step_limit` says.
     """
 
     kind: Kind
     base: str
-    names: tuple[str, ...]
+    names: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
     is_fused: bool = False
+    is_beside: bool = False
+    is_wide_by_heads: bool = False
+    least_step: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +51,12 @@ class RecurrentConfig:
         layers: of each layer, whether it is recurrent.
         width: taps of the convolution: a token meets this many inputs, its own included.
         channels: of the convolution.
-        has_bias: of the projections.
+        has_bias, has_out_bias: of the projections.
         has_conv_bias: of the convolution.
         heads, key_heads, key_dim, value_dim: of the delta rule and of state spaces, whose state is `[heads, key_dim,
             value_dim]`; 0 else.
         step_limits: between which a state space's steps are kept.
+        norm: of a state space's groups, before its gate or after it.
     """
 
     options: RecurrentOptions
@@ -54,12 +64,14 @@ class RecurrentConfig:
     width: int
     channels: int
     has_bias: bool = False
+    has_out_bias: bool = False
     has_conv_bias: bool = False
     heads: int = 0
     key_heads: int = 0
     key_dim: int = 0
     value_dim: int = 0
     step_limits: tuple[float, float] = (0.0, math.inf)
+    norm: Norm = "after gate"
 
     @staticmethod
     def from_fields(fields: Fields, options: RecurrentOptions, num_layers: int, hidden_size: int) -> RecurrentConfig:
@@ -67,7 +79,8 @@ class RecurrentConfig:
         layers = _layers(fields, options, num_layers)
         if options.kind == "short_conv":
             has_bias = fields.boolean("conv_bias", False)
-            return RecurrentConfig(options, layers, _taps(fields, "conv_L_cache", 3), hidden_size, has_bias, has_bias)
+            taps = _taps(fields, "conv_L_cache", 3)
+            return RecurrentConfig(options, layers, taps, hidden_size, has_bias, has_bias, has_bias)
         if options.kind == "state_space":
             return _state_space(fields, options, layers, hidden_size)
         heads = fields.integer("linear_num_value_heads", 32, at_most=MOST_STATE_HEADS)
@@ -108,12 +121,12 @@ class RecurrentConfig:
         """Numbers of a layer that are kept in fp32: the convolution, what heads have for themselves, their norm."""
         convolution = (self.width + self.has_conv_bias) * self.channels
         heads = {"short_conv": 0, "delta": 2 * self.heads + self.value_dim}
-        return convolution + heads.get(self.options.kind, 3 * self.heads + self.attended_size)
+        num_norm = 0 if self.norm == "none" else self.attended_size
+        return convolution + heads.get(self.options.kind, 3 * self.heads + num_norm)
 
-    @property
-    def num_biases(self) -> int:
-        """Of a layer's first projection."""
-        return self.has_bias * self.shapes(self.channels)[0][0]
+    def num_biases(self, hidden_size: int) -> int:
+        """Of a layer's first projection and its last."""
+        return self.has_bias * self.shapes(hidden_size)[0][0] + self.has_out_bias * hidden_size
 
     def shapes(self, hidden_size: int) -> list[tuple[int, int]]:
         """(Outputs, inputs) of a layer's matrices."""
@@ -140,28 +153,44 @@ def _state_space(
     if heads % groups:
         raise fields.odd("mamba_n_groups", f"a divisor of mamba_n_heads ({heads})")
     inner = fields.integer("mamba_expand", 2, at_most=MOST_WIDTH) * hidden_size
+    inner = fields.integer("mamba_d_ssm", inner, at_most=MOST_OF_A_SIZE)
     named = fields.values.get("mamba_d_head", "auto")
     value_dim = inner // heads if named == "auto" else fields.integer("mamba_d_head", at_most=MOST_WIDTH)
+    if options.is_wide_by_heads:
+        inner = value_dim * heads
     if value_dim * heads != inner:
         raise fields.odd("mamba_n_heads", f"heads that share mamba_expand · hidden_size ({inner})")
+    has_bias = fields.boolean("mamba_proj_bias", False)
     key_dim = fields.integer("mamba_d_state", 256, at_most=MOST_WIDTH)
     return RecurrentConfig(
         options,
         layers,
         width=_taps(fields, "mamba_d_conv", 4),
         channels=inner + 2 * groups * key_dim,
-        has_bias=fields.boolean("mamba_proj_bias", False),
+        has_bias=has_bias,
+        has_out_bias=fields.boolean("projectors_bias", has_bias and not options.is_beside),
         has_conv_bias=fields.boolean("mamba_conv_bias", True),
         heads=heads,
         key_heads=groups,
         key_dim=key_dim,
         value_dim=value_dim,
-        step_limits=_limits(fields),
+        step_limits=_limits(fields, options),
+        norm=_norm(fields, options),
     )
 
 
-def _limits(fields: Fields) -> tuple[float, float]:
+def _norm(fields: Fields, options: RecurrentOptions) -> Norm:
+    if not options.is_beside:
+        return "after gate"
+    if not fields.boolean("mamba_rms_norm", False):
+        return "none"
+    return "before gate" if fields.boolean("mamba_norm_before_gate", True) else "after gate"
+
+
+def _limits(fields: Fields, options: RecurrentOptions) -> tuple[float, float]:
     """`time_step_limit`, in which transformers writes infinity as an object of its own."""
+    if options.least_step:
+        return fields.number(options.least_step, 1e-3, above=-1.0), math.inf
     found = fields.values.get("time_step_limit", [0.0, math.inf])
     if found is None:
         found = [0.0, math.inf]
@@ -176,9 +205,9 @@ def _limits(fields: Fields) -> tuple[float, float]:
 
 
 def _layers(fields: Fields, options: RecurrentOptions, num_layers: int) -> tuple[bool, ...]:
-    kinds = fields.values.get("layer_types")
+    kinds = None if options.is_beside else fields.values.get("layer_types")
     if kinds is not None:
-        known = ("full_attention", "attention", *options.names)
+        known = (*ATTENTION, *options.names, *options.others)
         if not isinstance(kinds, list) or len(kinds) != num_layers or any(kind not in known for kind in kinds):
             raise fields.odd("layer_types", f"{num_layers} entries of {' or '.join(known)}")
         return tuple(kind in options.names for kind in kinds)

@@ -92,6 +92,22 @@ STATE_SPACE = {
     "mamba_d_head": 16,
     "layer_types": ["linear_attention", "linear_attention", "full_attention", "linear_attention"],
 }
+FALCON_H1 = {
+    "mamba_n_heads": 4,
+    "mamba_d_ssm": 64,
+    "mamba_d_state": 16,
+    "mamba_d_head": 16,
+    "mamba_n_groups": 2,
+    "attention_in_multiplier": 0.8,
+    "attention_out_multiplier": 0.6,
+    "ssm_in_multiplier": 1.3,
+    "ssm_out_multiplier": 0.7,
+    "key_multiplier": 0.4,
+    "embedding_multiplier": 3.0,
+    "lm_head_multiplier": 0.3,
+    "mlp_multipliers": [0.7, 0.5],
+    "ssm_multipliers": [0.5, 0.6, 0.7, 0.8, 0.9],
+}
 ALTERNATING = {"num_hidden_layers": 4, "sliding_window": 9}
 GLM4_MOE = {
     "n_routed_experts": 8,
