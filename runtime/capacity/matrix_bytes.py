@@ -161,10 +161,14 @@ def _layer_matrices(config: ModelConfig, index: int) -> Iterator[tuple[int, int,
     of = experts.options.names
     places = [of.expert.format(number) for number in range(experts.num_experts)]
     widths = [experts.inner_size] * experts.num_experts
+    outers = [experts.latent_size or hidden] * experts.num_experts
     if experts.is_mxfp4:
-        places, widths = [], []
+        places, widths, outers = [], [], []
     if experts.shared_size:
-        places, widths = [*places, of.shared], [*widths, experts.shared_size]
-    for place, width in zip(places, widths, strict=True):
-        yield 2 * width, hidden, below(*of.gate_up(f"{place}."))
-        yield hidden, width, below(f"{place}.{of.down}")
+        places, widths, outers = [*places, of.shared], [*widths, experts.shared_size], [*outers, hidden]
+    for place, width, outer in zip(places, widths, outers, strict=True):
+        yield experts.num_firsts * width, outer, below(*of.gate_up(f"{place}."))
+        yield outer, width, below(f"{place}.{of.down}")
+    if experts.latent_size:
+        yield experts.latent_size, hidden, below(*of.latents[:1])
+        yield hidden, experts.latent_size, below(*of.latents[1:])

@@ -228,6 +228,8 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...]) -> ModelConfig
     has_experts = has_experts and (not options.one_part or "sparse" in fields.values.get("mlp_layer_types", ()))
     if options.experts is not None and has_experts:
         experts = ExpertsConfig.from_fields(fields, options.experts, num_layers, is_mxfp4=is_mxfp4)
+        if options.experts.gateless and _curve(fields) != "relu2":
+            raise fields.odd("hidden_act", "relu2")
     factors = Factors.from_fields(fields) if options.factors else Factors()
     if options.factors:
         scale *= fields.number("key_multiplier", 1.0)

@@ -41,6 +41,7 @@ BY_MODEL_TYPE: dict[str, str] = {
     "mistral": "MistralForCausalLM",
     "mixtral": "MixtralForCausalLM",
     "nemotron": "NemotronForCausalLM",
+    "nemotron_h": "NemotronHForCausalLM",
     "olmo2": "Olmo2ForCausalLM",
     "olmo3": "Olmo3ForCausalLM",
     "olmoe": "OlmoeForCausalLM",

@@ -48,7 +48,6 @@ _SHARED = ("quantization_config", "dtype", "torch_dtype", "eos_token_id", "bos_t
 MISSING: dict[str, str] = {
     "Eagle": "a draft head is no model; it is no way of speculation here",
     "Mamba": "its recurrent layers (Mamba without attention, or in another arrangement) are missing here",
-    "NemotronH": "its recurrent layers (Mamba 2) are missing here",
     "Jamba": "its recurrent layers (Mamba) are missing here",
     "Bamba": "its recurrent layers (Mamba 2) are missing here",
     "Zamba": "its recurrent layers (Mamba) are missing here",

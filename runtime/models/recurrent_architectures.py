@@ -55,6 +55,66 @@ _FALCON_H1 = replace(
     factors=True,
     final_norm="final_layernorm",
 )
+_MIXER = LayerNames(
+    input_norm="norm",
+    qkv=("mixer.q_proj", "mixer.k_proj", "mixer.v_proj"),
+    o="mixer.o_proj",
+    mlp_norm="",
+    gate_up=("mixer.up_proj",),
+    down="mixer.down_proj",
+)
+_STATE_SPACE_KEYS = (
+    ("conv_kernel", "mamba_d_conv"),
+    ("expand", "mamba_expand"),
+    ("n_groups", "mamba_n_groups"),
+    ("use_conv_bias", "mamba_conv_bias"),
+    ("use_bias", "mamba_proj_bias"),
+)
+_NEMOTRON_H = replace(
+    _LLAMA,
+    names=_MIXER,
+    qkv_bias=False,
+    o_bias=False,
+    gateless=True,
+    one_part=True,
+    has_positions=False,
+    experts=ExpertOptions(
+        ExpertNames(
+            router="mixer.gate",
+            bias="mixer.gate.e_score_correction_bias",
+            expert="mixer.experts.{}",
+            gate="",
+            shared="mixer.shared_experts",
+            latents=("mixer.fc1_latent_proj", "mixer.fc2_latent_proj"),
+        ),
+        scoring="sigmoid",
+        normalises=True,
+        has_bias=True,
+        counts_top=2,
+        gateless=True,
+        has_latents=True,
+    ),
+    recurrent=RecurrentOptions(
+        "state_space",
+        "mixer.",
+        ("linear_attention", "mamba"),
+        others=("mlp", "moe"),
+        is_wide_by_heads=True,
+        least_step="time_step_min",
+    ),
+    eps_key="layer_norm_epsilon",
+    embedding="embeddings",
+    final_norm="norm_f",
+    aliases=(
+        *_STATE_SPACE_KEYS,
+        ("layers_block_type", "layer_types"),
+        ("mamba_num_heads", "mamba_n_heads"),
+        ("mamba_head_dim", "mamba_d_head"),
+        ("ssm_state_size", "mamba_d_state"),
+        ("mlp_hidden_act", "hidden_act"),
+        ("moe_shared_expert_intermediate_size", "shared_expert_intermediate_size"),
+    ),
+)
 _SHARED_EXPERT = ExpertNames(shared="mlp.shared_expert", shared_gate="mlp.shared_expert_gate")
 
 RECURRENT: dict[str, Architecture] = {
@@ -67,4 +127,5 @@ RECURRENT: dict[str, Architecture] = {
     "Qwen3_5ForCausalLM": _QWEN35,
     "Qwen3_5MoeForCausalLM": replace(_QWEN35, experts=ExpertOptions(_SHARED_EXPERT, normalises=True)),
     "FalconH1ForCausalLM": _FALCON_H1,
+    "NemotronHForCausalLM": _NEMOTRON_H,
 }

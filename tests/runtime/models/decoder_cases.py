@@ -15,6 +15,7 @@ from .decoder_shapes import (
     HUNYUAN,
     LATENT,
     LLAMA3,
+    NEMOTRON_H,
     OLMOE,
     QWEN2_MOE,
     QWEN3_MOE,
@@ -233,6 +234,19 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
             "projectors_bias": True,
             "mamba_n_groups": 1,
             "mamba_conv_bias": False,
+        },
+    ),
+    "nemotron-h": (
+        "NemotronHForCausalLM",
+        {**NEMOTRON_H, "n_group": 2, "topk_group": 1, "time_step_min": 0.4, "moe_latent_size": 40},
+    ),
+    "nemotron-h-no-experts-attention-last": (
+        "NemotronHForCausalLM",
+        {
+            **NEMOTRON_H,
+            "layers_block_type": ["mlp", "linear_attention", "full_attention"],
+            "use_bias": True,
+            "mlp_bias": True,
         },
     ),
     "cohere": ("CohereForCausalLM", {"tie_word_embeddings": True}),

@@ -108,6 +108,18 @@ FALCON_H1 = {
     "mlp_multipliers": [0.7, 0.5],
     "ssm_multipliers": [0.5, 0.6, 0.7, 0.8, 0.9],
 }
+NEMOTRON_H = {
+    "head_dim": 16,
+    "layers_block_type": ["linear_attention", "moe", "linear_attention", "full_attention", "mlp"],
+    "mamba_num_heads": 4,
+    "mamba_head_dim": 16,
+    "ssm_state_size": 16,
+    "n_groups": 2,
+    "n_routed_experts": 6,
+    "n_shared_experts": 1,
+    "moe_intermediate_size": 24,
+    "moe_shared_expert_intermediate_size": 32,
+}
 ALTERNATING = {"num_hidden_layers": 4, "sliding_window": 9}
 GLM4_MOE = {
     "n_routed_experts": 8,

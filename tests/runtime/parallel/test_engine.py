@@ -49,6 +49,7 @@ BY_TWO = [
     "lfm2-biases-attention-last",
     "qwen3-next",
     "falcon-h1",
+    "nemotron-h",
     "granite-hybrid",  # one group of keys, and a norm over it, of all ranks
 ]
 EIGHT_HEADS = {"num_attention_heads": 8, "hidden_size": 64}
