@@ -87,7 +87,7 @@ class Architecture:
         aliases: keys of `config.json` that stand for others here.
         one_part: each layer is attention, a recurrent layer, an MLP or experts, with one norm (Nemotron-H, Mamba).
         factors: activations are multiplied by what `Factors` reads (Falcon-H1).
-        has_positions: attention has positions, where `config.json` does not say.
+        has_positions: attention has positions.
         adjusts_width: the MLP's width is what an MLP without a gate would have (LFM2).
     """
 

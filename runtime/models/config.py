@@ -208,7 +208,7 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...]) -> ModelConfig
     attends = any(has for has, _ in parts)
     num_heads = fields.integer("num_attention_heads", None if attends else 1, at_most=MOST_HEADS)
     latent = _latent(fields, options, hidden_size // num_heads)
-    num_kv_heads, head_dim = 1, 1 if latent is None else latent.width
+    num_kv_heads, head_dim = 1, 8 if latent is None else latent.width
     if latent is None and attends:
         num_kv_heads, head_dim = _heads(fields, hidden_size, num_heads)
     longest = None if attends else ENDLESS

@@ -47,6 +47,8 @@ def read_ropes(
     fields: Fields, options: Architecture, windows: list[int], head_dim: int, max_positions: int
 ) -> tuple[tuple[RopeConfig, ...], list[int]]:
     """The distinct ropes, and for every layer which one it uses (-1: none)."""
+    if not options.has_positions:
+        return (), [-1] * len(windows)
     parameters = rope_section(fields)
     per_type = any(isinstance(value, dict) for value in parameters.values.values())
 
@@ -72,8 +74,6 @@ def read_ropes(
         if positions not in (None, "rope", "nope"):
             raise fields.odd(options.positions_key, '"rope" or "nope"')
         used = used if positions == "rope" else [-1] * len(used)
-    if not options.has_positions:
-        used = [-1] * len(used)
     if options.unturned and "sliding_window" in fields:
         used = [rope if window else -1 for rope, window in zip(used, windows, strict=True)]
     keeps = fields.values.get("no_rope_layers")

@@ -5,6 +5,7 @@ from __future__ import annotations
 BY_MODEL_TYPE: dict[str, str] = {
     "apertus": "ApertusForCausalLM",
     "arcee": "ArceeForCausalLM",
+    "bamba": "BambaForCausalLM",
     "cohere": "CohereForCausalLM",
     "cohere2": "Cohere2ForCausalLM",
     "cwm": "CwmForCausalLM",
@@ -34,6 +35,7 @@ BY_MODEL_TYPE: dict[str, str] = {
     "jais2": "Jais2ForCausalLM",
     "lfm2": "Lfm2ForCausalLM",
     "llama": "LlamaForCausalLM",
+    "mamba2": "Mamba2ForCausalLM",
     "minicpm3": "MiniCPM3ForCausalLM",
     "minimax_m2": "MiniMaxM2ForCausalLM",
     "ministral": "MinistralForCausalLM",

@@ -47,9 +47,8 @@ _SHARED = ("quantization_config", "dtype", "torch_dtype", "eos_token_id", "bos_t
 # parts of names -> what is missing here
 MISSING: dict[str, str] = {
     "Eagle": "a draft head is no model; it is no way of speculation here",
-    "Mamba": "its recurrent layers (Mamba without attention, or in another arrangement) are missing here",
+    "Mamba": "its recurrent layers (Mamba 1) are missing here",
     "Jamba": "its recurrent layers (Mamba) are missing here",
-    "Bamba": "its recurrent layers (Mamba 2) are missing here",
     "Zamba": "its recurrent layers (Mamba) are missing here",
     "KimiLinear": "its recurrent layers (Kimi Delta Attention) are missing here",
     "RecurrentGemma": "its recurrent layers (RG-LRU) are missing here",
@@ -125,7 +124,7 @@ def _nearest(family: str, likeness: float) -> list[str]:
 
 
 def _without_version(name: str) -> str:
-    return re.sub(r"[\d_]", "", name)
+    return re.sub(r"[\d_]", "", name).lower()
 
 
 def _version(name: str) -> list[int]:

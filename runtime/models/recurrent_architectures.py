@@ -42,13 +42,14 @@ _QWEN35 = replace(
     gated_attention=True,
 )
 
+_FEED_FORWARD = LayerNames(
+    mlp_norm="pre_ff_layernorm",
+    gate_up=("feed_forward.gate_proj", "feed_forward.up_proj"),
+    down="feed_forward.down_proj",
+)
 _FALCON_H1 = replace(
     _LLAMA,
-    names=LayerNames(
-        mlp_norm="pre_ff_layernorm",
-        gate_up=("feed_forward.gate_proj", "feed_forward.up_proj"),
-        down="feed_forward.down_proj",
-    ),
+    names=_FEED_FORWARD,
     recurrent=RecurrentOptions("state_space", "mamba.", is_beside=True),
     scale_embedding="embedding_multiplier",
     logit_scale="lm_head_multiplier",
@@ -115,6 +116,22 @@ _NEMOTRON_H = replace(
         ("moe_shared_expert_intermediate_size", "shared_expert_intermediate_size"),
     ),
 )
+_MAMBA2 = replace(
+    _LLAMA,
+    names=_MIXER,
+    one_part=True,
+    has_positions=False,
+    recurrent=RecurrentOptions("state_space", "mixer."),
+    eps_key="layer_norm_epsilon",
+    embedding="embeddings",
+    final_norm="norm_f",
+    aliases=(
+        *_STATE_SPACE_KEYS,
+        ("num_heads", "mamba_n_heads"),
+        ("head_dim", "mamba_d_head"),
+        ("state_size", "mamba_d_state"),
+    ),
+)
 _SHARED_EXPERT = ExpertNames(shared="mlp.shared_expert", shared_gate="mlp.shared_expert_gate")
 
 RECURRENT: dict[str, Architecture] = {
@@ -127,5 +144,14 @@ RECURRENT: dict[str, Architecture] = {
     "Qwen3_5ForCausalLM": _QWEN35,
     "Qwen3_5MoeForCausalLM": replace(_QWEN35, experts=ExpertOptions(_SHARED_EXPERT, normalises=True)),
     "FalconH1ForCausalLM": _FALCON_H1,
+    "BambaForCausalLM": replace(
+        _LLAMA,
+        names=_FEED_FORWARD,
+        partial_rotary=0.5,
+        recurrent=RecurrentOptions("state_space", "mamba.", ("linear_attention", "mamba")),
+        final_norm="final_layernorm",
+        aliases=(("attn_layer_indices", "full_attn_idxs"),),
+    ),
     "NemotronHForCausalLM": _NEMOTRON_H,
+    "Mamba2ForCausalLM": _MAMBA2,
 }

@@ -120,6 +120,7 @@ NEMOTRON_H = {
     "moe_intermediate_size": 24,
     "moe_shared_expert_intermediate_size": 32,
 }
+MAMBA2 = {"num_heads": 6, "head_dim": 16, "state_size": 16, "n_groups": 3, "intermediate_size": None}
 ALTERNATING = {"num_hidden_layers": 4, "sliding_window": 9}
 GLM4_MOE = {
     "n_routed_experts": 8,

@@ -50,6 +50,7 @@ BY_TWO = [
     "qwen3-next",
     "falcon-h1",
     "nemotron-h",
+    "mamba2-tied-biases",
     "granite-hybrid",  # one group of keys, and a norm over it, of all ranks
 ]
 EIGHT_HEADS = {"num_attention_heads": 8, "hidden_size": 64}
