@@ -98,6 +98,27 @@ def convolve(
 ) -> None:
     """See `Convolution` in `kernels/core/loops.h`; bias 0: none."""
 
+def advance_channels(
+    team: Team,
+    num_threads: int,
+    x: int,
+    a: int,
+    b: int,
+    c: int,
+    rate: int,
+    step_bias: int,
+    skip: int,
+    states: int,
+    out: int,
+    segments: int,
+    num_segments: int,
+    num_rows: int,
+    x_stride: int,
+    a_stride: int,
+    bc_stride: int,
+    channels: int,
+    state_dim: int,
+) -> None: ...
 def advance_heads(
     team: Team,
     num_threads: int,

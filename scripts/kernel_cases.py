@@ -253,7 +253,14 @@ def other_cases(subset: bool) -> Iterator[Case]:
 
 
 def recurrent_cases(subset: bool) -> Iterator[Case]:
-    from phloem.kernels.triton.recurrent import CHANNELS, ROWS, convolve_rows, step_heads, values_of
+    from phloem.kernels.triton.recurrent import (
+        CHANNELS,
+        ROWS,
+        convolve_rows,
+        step_channels,
+        step_heads,
+        values_of,
+    )
 
     fixed = {"weight_ptr": "*fp32", "bias_ptr": "*fp32", "states_ptr": "*fp32", "segments_ptr": "*i64"}
     for element, width, silu in [("bf16", 4, True), ("bf16", 3, False), ("fp32", 4, True)][: 1 if subset else 3]:
@@ -268,6 +275,11 @@ def recurrent_cases(subset: bool) -> Iterator[Case]:
         constants = {"IS_DELTA": is_delta, "KEYS": key_dim, "VALUES": values_of(key_dim)}
         types = argument_types(step_heads, element, fixed, constants)
         yield Case(f"{'delta rule' if is_delta else 'state space'} {element} D{key_dim}", step_heads, types, constants)
+
+    for element in ["bf16", "fp32"][: 1 if subset else 2]:
+        constants = {"STATE": 16, "CHANNELS": CHANNELS}
+        types = argument_types(step_channels, element, fixed, constants)
+        yield Case(f"selective scan {element} S16", step_channels, types, constants)
 
 
 def all_cases(subset: bool) -> list[Case]:

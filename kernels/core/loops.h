@@ -127,6 +127,17 @@ struct HeadStates {
   int64_t num_segments, qk_stride, v_stride, ab_stride, heads, key_heads, key_dim, value_dim;  // dims: multiples of 8
 };
 
+// A selective state space of each channel by itself (Mamba: Gu and Dao, arXiv 2312.00752), with
+// d = softplus(a + step_bias):
+//     S[n] = exp(-rate[n] * d) S[n] + b[n] d x;   out = sum over n of c[n] S[n] + skip x
+struct ChannelStates {
+  const float *x, *a, *b, *c;            // [num_rows, channels] twice, [num_rows, state_dim] twice
+  const float *rate, *step_bias, *skip;  // [state_dim, channels], [channels] twice
+  float *states, *out;                   // [slots, state_dim, channels]; [num_rows, channels], dense
+  const int64_t* segments;
+  int64_t num_segments, x_stride, a_stride, bc_stride, channels, state_dim;  // channels: a multiple of 8
+};
+
 // Penalties and biases of `LogitEdits`, added in place to logits [num_rows, vocab_size].
 struct Edits {
   float* logits;
@@ -178,6 +189,7 @@ struct Loops {
   void (*gate_rows)(const Gate&);
   void (*convolve)(const Lease&, const Convolution&);
   void (*advance_heads)(const Lease&, const HeadStates&);
+  void (*advance_channels)(const Lease&, const ChannelStates&);
   void (*edit_rows)(const Edits&);
   void (*sample_rows)(const Sampling&);
   void (*report_rows)(const Report&);

@@ -140,6 +140,42 @@ void advance_head(const void* given, int64_t index) {
   }
 }
 
+constexpr float LOG2_E = 1.44269504088896341f;
+
+// One vector of channels, from the first row of a segment to its last.
+void advance_strip(const ChannelStates& job, const Segment& segment, int64_t first) {
+  const int64_t size = job.state_dim * job.channels;
+  float* state = job.states + segment.write * size + first;
+  const float* before = segment.read < 0 ? nullptr : job.states + segment.read * size + first;
+  for (int64_t n = 0; n < job.state_dim; n++) {
+    store8(state + n * job.channels, before ? load8(before + n * job.channels) : splat8(0.0f));
+  }
+  for (int64_t row = segment.begin; row < segment.end; row++) {
+    const float *b = job.b + row * job.bc_stride, *c = job.c + row * job.bc_stride;
+    alignas(32) float steps[8];
+    for (int i = 0; i < 8; i++) steps[i] = softplus(job.a[row * job.a_stride + first + i] + job.step_bias[first + i]);
+    const F8 step = load8(steps), x = load8(job.x + row * job.x_stride + first);
+    const F8 given = step * x, turn = step * splat8(-LOG2_E);
+    F8 out = load8(job.skip + first) * x;
+    for (int64_t n = 0; n < job.state_dim; n++) {
+      float* place = state + n * job.channels;
+      const F8 kept = load8(place) * exp2(load8(job.rate + n * job.channels + first) * turn);
+      const F8 changed = fma(splat8(b[n]), given, kept);
+      store8(place, changed);
+      out = fma(splat8(c[n]), changed, out);
+    }
+    store8(job.out + row * job.channels + first, out);
+  }
+}
+
+void advance_tile(const void* given, int64_t index) {
+  const ChannelStates& job = *(const ChannelStates*)given;
+  const int64_t tiles = (job.channels + CHANNELS - 1) / CHANNELS;
+  const Segment segment = segment_of(job.segments, index / tiles);
+  const int64_t first = index % tiles * CHANNELS, last = smaller_of(first + CHANNELS, job.channels);
+  for (int64_t c = first; c < last; c += 8) advance_strip(job, segment, c);
+}
+
 }  // namespace
 
 void convolve(const Lease& team, const Convolution& job) {
@@ -148,6 +184,10 @@ void convolve(const Lease& team, const Convolution& job) {
 
 void advance_heads(const Lease& team, const HeadStates& job) {
   team.share(advance_head, &job, job.num_segments * job.heads);
+}
+
+void advance_channels(const Lease& team, const ChannelStates& job) {
+  team.share(advance_tile, &job, job.num_segments * ((job.channels + CHANNELS - 1) / CHANNELS));
 }
 
 }  // namespace phloem::kernels::PHLOEM_LEVEL

@@ -57,6 +57,33 @@ def scan_states(
     return _advance(q, k, v, a, None, rate, step_bias, skip, limits, states, plan)
 
 
+def scan_channels(
+    x: Tensor,
+    a: Tensor,
+    b: Tensor,
+    c: Tensor,
+    rate: Tensor,
+    step_bias: Tensor,
+    skip: Tensor,
+    states: Tensor,
+    plan: StateRounds,
+) -> Tensor:
+    inputs, steps, keys, queries = (_rows(each) for each in (x, a, b, c))
+    if keys.stride(0) != queries.stride(0):
+        keys, queries = keys.contiguous(), queries.contiguous()
+    num_rows, channels = inputs.shape
+    out = torch.empty(num_rows, channels)
+    given = (inputs.data_ptr(), steps.data_ptr(), keys.data_ptr(), queries.data_ptr())
+    constants, places = (rate.data_ptr(), step_bias.data_ptr(), skip.data_ptr()), (states.data_ptr(), out.data_ptr())
+    strides = (inputs.stride(0), steps.stride(0), keys.stride(0))
+    for segments in plan.rounds:
+        rows = (segments.data_ptr(), len(segments), num_rows)
+        core.advance_channels(
+            ONE_TEAM, num_cpu_threads(), *given, *constants, *places, *rows, *strides, channels, rate.shape[0]
+        )
+    return out.to(x.dtype)
+
+
 def _advance(
     q: Tensor,
     k: Tensor,

@@ -106,5 +106,33 @@ def scan_states(
     return out
 
 
+def scan_channels(
+    x: Tensor,
+    a: Tensor,
+    b: Tensor,
+    c: Tensor,
+    rate: Tensor,
+    step_bias: Tensor,
+    skip: Tensor,
+    states: Tensor,
+    plan: StateRounds,
+) -> Tensor:
+    """Mamba (Gu and Dao, arXiv 2312.00752): for each token and channel, with d = softplus(a + step_bias),
+
+    `S[n] = exp(-rate[n] * d) S[n] + b[n] d x`, `out = sum over n of c[n] S[n] + skip x`.
+    """
+    out = torch.empty_like(x)
+    steps, inputs = F.softplus(a.float() + step_bias), x.float()
+    for segments in plan.rounds:
+        for begin, end, read, write in segments.tolist():
+            state = states[read].clone() if read >= 0 else torch.zeros_like(states[0])
+            for t in range(begin, end):
+                given = b[t].float()[:, None] * (steps[t] * inputs[t])
+                state = state * torch.exp(-rate * steps[t]) + given
+                out[t] = (c[t].float() @ state + skip * inputs[t]).to(x.dtype)
+            states[write] = state
+    return out
+
+
 def _of_length_one(x: Tensor) -> Tensor:
     return x * torch.rsqrt((x * x).sum(-1, keepdim=True) + NORM_EPS)
