@@ -139,11 +139,13 @@ def advance_heads(
     num_rows: int,
     qk_stride: int,
     v_stride: int,
-    ab_stride: int,
+    a_stride: int,
+    b_stride: int,
     heads: int,
     key_heads: int,
     key_dim: int,
     value_dim: int,
+    by_key: bool,
     /,
 ) -> None:
     """See `HeadStates` in `kernels/core/loops.h`; b 0: a state space, which alone has a skip."""

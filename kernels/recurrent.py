@@ -42,7 +42,8 @@ def apply_delta_rule(
 ) -> Tensor:
     """The gated delta rule: q, k `[T, Hk, Dk]`, v `[T, H, Dv]` -> `[T, H, Dv]`; changes states `[N, H, Dk, Dv]`.
 
-    a, b `[T, H]` say how much is forgotten and learnt; rate, step_bias `[H]` fp32. See `reference.apply_delta_rule`.
+    a, b `[T, H]` say how much is forgotten and learnt; rate, step_bias `[H]` fp32. a `[T, H, Dk]` and step_bias
+    `[H, Dk]` say it of each key. See `reference.apply_delta_rule`.
     """
     if q.is_cuda:
         from .triton import recurrent as triton_recurrent

@@ -269,12 +269,19 @@ def recurrent_cases(subset: bool) -> Iterator[Case]:
         yield Case(f"convolution {element} of {width}", convolve_rows, types, constants)
     fixed |= {"rate_ptr": "*fp32", "step_bias_ptr": "*fp32", "skip_ptr": "*fp32"}
     fixed |= {"q_scale": "fp32", "least": "fp32", "most": "fp32"}
-    for element, key_dim, is_delta in [("bf16", 128, True), ("bf16", 128, False), ("fp32", 256, False)]:
+    delta, by_key, space = (True, False), (True, True), (False, False)
+    for element, key_dim, (is_delta, has_rates) in [
+        ("bf16", 128, delta),
+        ("bf16", 128, by_key),
+        ("bf16", 128, space),
+        ("fp32", 256, space),
+    ]:
         if subset and element == "fp32":
             continue
-        constants = {"IS_DELTA": is_delta, "KEYS": key_dim, "VALUES": values_of(key_dim)}
+        constants = {"IS_DELTA": is_delta, "BY_KEY": has_rates, "KEYS": key_dim, "VALUES": values_of(key_dim)}
         types = argument_types(step_heads, element, fixed, constants)
-        yield Case(f"{'delta rule' if is_delta else 'state space'} {element} D{key_dim}", step_heads, types, constants)
+        name = "delta rule, by key" if has_rates else "delta rule" if is_delta else "state space"
+        yield Case(f"{name} {element} D{key_dim}", step_heads, types, constants)
 
     for element in ["bf16", "fp32"][: 1 if subset else 2]:
         constants = {"STATE": 16, "CHANNELS": CHANNELS}

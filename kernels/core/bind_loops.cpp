@@ -111,13 +111,14 @@ void convolve(Team* team, int64_t num_threads, int64_t x, int64_t weight, int64_
 void advance_heads(Team* team, int64_t num_threads, int64_t q, int64_t k, int64_t v, int64_t a, int64_t b, int64_t rate,
                    int64_t step_bias, int64_t skip, double least, double most, int64_t states, int64_t out,
                    int64_t segments, int64_t num_segments, int64_t num_rows, int64_t qk_stride, int64_t v_stride,
-                   int64_t ab_stride, int64_t heads, int64_t key_heads, int64_t key_dim, int64_t value_dim) {
+                   int64_t a_stride, int64_t b_stride, int64_t heads, int64_t key_heads, int64_t key_dim,
+                   int64_t value_dim, bool by_key) {
   const HeadStates job{at<float>(q),    at<float>(k),         at<float>(v),      at<float>(a),
                        at<float>(b),    at<float>(rate),      at<float>(step_bias), at<float>(skip),
                        (float)least,    (float)most,          at<float>(states), at<float>(out),
                        at<int64_t>(segments), num_segments,   qk_stride,         v_stride,
-                       ab_stride,       heads,                key_heads,         key_dim,
-                       value_dim};
+                       a_stride,        b_stride,             heads,             key_heads,
+                       key_dim,         value_dim,            by_key};
   const int64_t work = 3 * num_rows * heads * key_dim * value_dim;
   run_unlocked(work, [&] { loops().advance_heads(Lease(team, work >= WORTH_SHARING ? num_threads : 1), job); });
 }

@@ -65,9 +65,9 @@ float softplus(float x) { return x > 20.0f ? x : log1pf(expf(x)); }
 
 // One token of one head.
 struct Token {
-  const float *q, *k, *v;
+  const float *q, *k, *decays, *v;  // decays: of each key
   float *out;
-  float decay, learnt, skip;
+  float learnt, skip;
 };
 
 // Its step, for COUNT vectors of its value from d on: changes the state, and writes the output.
@@ -80,19 +80,19 @@ template <int COUNT>
     for (int64_t i = 0; i < job.key_dim; i++) {
 #pragma GCC unroll 4
       for (int s = 0; s < COUNT; s++) {
-        change[s] = fma(splat8(token.k[i]), load8(state + i * job.value_dim + d + 8 * s), change[s]);
+        change[s] = fma(splat8(token.k[i] * token.decays[i]), load8(state + i * job.value_dim + d + 8 * s), change[s]);
       }
     }
   }
 #pragma GCC unroll 4
   for (int s = 0; s < COUNT; s++) {
-    change[s] = (load8(token.v + d + 8 * s) - change[s] * splat8(token.decay)) * splat8(token.learnt);
+    change[s] = (load8(token.v + d + 8 * s) - change[s]) * splat8(token.learnt);
   }
   for (int64_t i = 0; i < job.key_dim; i++) {
 #pragma GCC unroll 4
     for (int s = 0; s < COUNT; s++) {
       float* place = state + i * job.value_dim + d + 8 * s;
-      const F8 changed = fma(splat8(token.k[i]), change[s], load8(place) * splat8(token.decay));
+      const F8 changed = fma(splat8(token.k[i]), change[s], load8(place) * splat8(token.decays[i]));
       store8(place, changed);
       read[s] = fma(splat8(token.q[i]), changed, read[s]);
     }
@@ -115,9 +115,9 @@ void advance_head(const void* given, int64_t index) {
   } else if (segment.read != segment.write) {
     memcpy(state, job.states + (segment.read * job.heads + head) * size, size * sizeof(float));
   }
-  Scratch<float> scratch(2 * job.key_dim);
-  float *q = scratch.at, *k = scratch.at + job.key_dim;
-  Token token{q, k, nullptr, nullptr, 0.0f, 0.0f, job.skip ? job.skip[head] : 0.0f};
+  Scratch<float> scratch(3 * job.key_dim);
+  float *q = scratch.at, *k = q + job.key_dim, *decays = k + job.key_dim;
+  Token token{q, k, decays, nullptr, nullptr, 0.0f, job.skip ? job.skip[head] : 0.0f};
   for (int64_t row = segment.begin; row < segment.end; row++) {
     const float* query = job.q + row * job.qk_stride + key_head * job.key_dim;
     const float* key = job.k + row * job.qk_stride + key_head * job.key_dim;
@@ -127,11 +127,15 @@ void advance_head(const void* given, int64_t index) {
       store8(q + i, load8(query + i) * q_scale);
       store8(k + i, load8(key + i) * k_scale);
     }
-    const int64_t place = row * job.ab_stride + head;
-    const float step = softplus(job.a[place] + job.step_bias[head]);
-    const float taken = larger_of(job.least, smaller_of(step, job.most));
-    token.decay = expf(-job.rate[head] * taken);
-    token.learnt = job.b ? 1.0f / (1.0f + expf(-job.b[place])) : taken;
+    const int64_t num_rates = job.by_key ? job.key_dim : 1;
+    const float *a = job.a + row * job.a_stride + head * num_rates, *bias = job.step_bias + head * num_rates;
+    float taken = 0.0f;
+    for (int64_t i = 0; i < num_rates; i++) {
+      taken = larger_of(job.least, smaller_of(softplus(a[i] + bias[i]), job.most));
+      decays[i] = expf(-job.rate[head] * taken);
+    }
+    for (int64_t i = num_rates; i < job.key_dim; i++) decays[i] = decays[0];
+    token.learnt = job.b ? 1.0f / (1.0f + expf(-job.b[row * job.b_stride + head])) : taken;
     token.v = job.v + row * job.v_stride + head * job.value_dim;
     token.out = job.out + (row * job.heads + head) * job.value_dim;
     int64_t d = 0;

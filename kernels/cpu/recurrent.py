@@ -100,18 +100,16 @@ def _advance(
     num_rows, heads, value_dim = v.shape
     _, key_heads, key_dim = q.shape
     queries, keys, values = (_rows(x.flatten(1)) for x in (q, k, v))
-    forgets = _rows(a)
+    forgets = _rows(a.flatten(1))
     learns = forgets if b is None else _rows(b)
     if queries.stride(0) != keys.stride(0):
         queries, keys = queries.contiguous(), keys.contiguous()
-    if forgets.stride(0) != learns.stride(0):
-        forgets, learns = forgets.contiguous(), learns.contiguous()
     out = torch.empty(num_rows, heads, value_dim)
     learns_at, skip_at = (0 if b is None else learns.data_ptr()), (0 if skip is None else skip.data_ptr())
     inputs = (queries.data_ptr(), keys.data_ptr(), values.data_ptr(), forgets.data_ptr(), learns_at)
     constants, places = (rate.data_ptr(), step_bias.data_ptr(), skip_at), (states.data_ptr(), out.data_ptr())
-    strides = (queries.stride(0), values.stride(0), forgets.stride(0))
-    shape = (heads, key_heads, key_dim, value_dim)
+    strides = (queries.stride(0), values.stride(0), forgets.stride(0), learns.stride(0))
+    shape = (heads, key_heads, key_dim, value_dim, a.dim() == 3)
     for segments in plan.rounds:
         rows = (segments.data_ptr(), len(segments), num_rows)
         core.advance_heads(

@@ -105,6 +105,7 @@ def step_heads(
     least: tl.tensor,
     most: tl.tensor,
     IS_DELTA: tl.constexpr,
+    BY_KEY: tl.constexpr,
     KEYS: tl.constexpr,
     VALUES: tl.constexpr,
 ) -> None:
@@ -120,16 +121,24 @@ def step_heads(
     place = i[:, None] * value_dim + d[None, :]
     source = (read * heads + head) * key_dim * value_dim + place  # negative without a state
     state = tl.load(states_ptr + source, mask=inside & (source >= 0), other=0.0)
-    rate, step_bias = tl.load(rate_ptr + head), tl.load(step_bias_ptr + head)
+    rate = tl.load(rate_ptr + head)
+    if BY_KEY:
+        step_bias = tl.load(step_bias_ptr + head * key_dim + i, mask=has_i, other=0.0)
+    else:
+        step_bias = tl.load(step_bias_ptr + head)
     key_head = head // repeats
     for row in range(begin, end):
         q = tl.load(q_ptr + row * q_stride + key_head * key_dim + i, mask=has_i, other=0.0).to(tl.float32)
         k = tl.load(k_ptr + row * k_stride + key_head * key_dim + i, mask=has_i, other=0.0).to(tl.float32)
         v = tl.load(v_ptr + row * v_stride + head * value_dim + d, mask=has_d, other=0.0).to(tl.float32)
-        given = tl.load(a_ptr + row * a_stride + head).to(tl.float32) + step_bias
+        if BY_KEY:
+            given = tl.load(a_ptr + row * a_stride + head * key_dim + i, mask=has_i, other=0.0).to(tl.float32)
+        else:
+            given = tl.load(a_ptr + row * a_stride + head).to(tl.float32)
+        given += step_bias
         softplus = tl.where(given > 20.0, given, tl.log(1.0 + tl.exp(tl.minimum(given, 20.0))))
         taken = tl.maximum(tl.minimum(softplus, most), least)
-        state = state * tl.exp(-rate * taken)
+        state = state * tl.exp(-rate * taken)[:, None] if BY_KEY else state * tl.exp(-rate * taken)
         if IS_DELTA:
             q = q * tl.rsqrt(tl.sum(q * q, 0) + 1e-6) * q_scale
             k = k * tl.rsqrt(tl.sum(k * k, 0) + 1e-6)
@@ -298,13 +307,14 @@ def _step(
     key_heads, key_dim = q.shape[1:]
     out = torch.empty(num_rows, heads, value_dim, dtype=v.dtype, device=v.device)
     rows = [x.flatten(1) for x in (q, k, v)]
-    learns = a if b is None else b
+    forgets = a.flatten(1)
+    learns = forgets if b is None else b
     keys = triton.next_power_of_2(key_dim)
     values = values_of(keys)
     for segments in plan.rounds:
         step_heads[(len(segments), heads, triton.cdiv(value_dim, values))](
             *rows,
-            a,
+            forgets,
             learns,
             rate,
             step_bias,
@@ -312,7 +322,7 @@ def _step(
             states,
             out,
             segments,
-            *(x.stride(0) for x in (*rows, a, learns)),
+            *(x.stride(0) for x in (*rows, forgets, learns)),
             heads,
             heads // key_heads,
             key_dim,
@@ -320,6 +330,7 @@ def _step(
             key_dim**-0.5,
             *limits,
             IS_DELTA=b is not None,
+            BY_KEY=a.dim() == 3,
             KEYS=keys,
             VALUES=values,
         )

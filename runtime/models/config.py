@@ -26,14 +26,14 @@ from .gguf.tensor_types import Forms
 from .json_file import MOST_WIDTH, Fields, read_json_object
 from .latent_config import LatentConfig, attention_scale
 from .layer_config import LayerConfig, read_ropes, read_windows, rope_section
-from .layer_kinds import mlp_width, parts_of_layers, read_recurrent, spelled_out
+from .layer_kinds import MOST_LAYERS, mlp_width, parts_of_layers, read_recurrent, spelled_out
 from .named_architecture import OTHER_PARTS, named_architecture
 from .recurrent_config import RecurrentConfig
 from .rope_config import RopeConfig
 from .weight_format import WeightFormat, read_weight_format
 
 Activation = Literal["silu", "gelu_tanh"]
-MOST_LAYERS, MOST_HEADS, MOST_TOKENS = 1 << 12, 1 << 12, 1 << 24
+MOST_HEADS, MOST_TOKENS = 1 << 12, 1 << 24
 ENDLESS = 1 << 20  # tokens that are served of a model without attention, whose files name no context
 
 
@@ -225,7 +225,8 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...]) -> ModelConfig
     vocab_size, activation = fields.integer("vocab_size", at_most=MOST_TOKENS), _activation(fields, options)
     experts = None
     has_experts = not options.experts_key or fields.integer(options.experts_key, 0, at_least=0) > 0
-    has_experts = has_experts and (not options.one_part or "sparse" in fields.values.get("mlp_layer_types", ()))
+    kinds = fields.values.get("mlp_layer_types")
+    has_experts = has_experts and (not isinstance(kinds, list) or "sparse" in kinds)
     if options.experts is not None and has_experts:
         experts = ExpertsConfig.from_fields(fields, options.experts, num_layers, is_mxfp4=is_mxfp4)
         if options.experts.gateless and _curve(fields) != "relu2":

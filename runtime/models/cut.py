@@ -127,6 +127,8 @@ class Cut:
         size = self.ranks.size
         if whole.options.kind == "short_conv":
             return replace(whole, channels=whole.channels // size)
+        if whole.options.kind == "selective_scan":
+            return replace(whole, channels=whole.channels // size, value_dim=whole.value_dim // size)
         heads, key_heads = whole.heads // size, max(1, whole.key_heads // size)
         num_keys = 2 * key_heads * whole.key_dim
         return replace(whole, channels=num_keys + heads * whole.value_dim, heads=heads, key_heads=key_heads)
@@ -165,8 +167,8 @@ def _refuse(model: ModelConfig, size: int) -> None:
                 "fewer ranks"
             )
     recurrent = model.recurrent
-    if recurrent is not None and recurrent.options.kind == "short_conv":
-        must_divide(recurrent.channels, "channels of short convolutions")
+    if recurrent is not None and recurrent.options.kind in ("short_conv", "selective_scan"):
+        must_divide(recurrent.channels, "channels of recurrent layers")
     elif recurrent is not None:
         must_divide(recurrent.heads, "heads of recurrent layers")
         if recurrent.key_heads != 1 or recurrent.options.kind == "delta":

@@ -13,6 +13,7 @@ from .experts_config import ExpertsConfig
 from .json_file import MOST_WIDTH, Fields
 from .recurrent_config import ATTENTION, RecurrentConfig
 
+MOST_LAYERS = 1 << 12
 _LETTERS = {"M": "mamba", "*": "attention", "-": "mlp", "E": "moe"}  # of Nemotron-H
 
 
@@ -29,6 +30,15 @@ def spelled_out(fields: Fields, options: Architecture) -> Fields:
         if isinstance(kinds, list) and kinds:
             values["num_hidden_layers"] = len(kinds)
             values["mlp_layer_types"] = ["sparse" if kind == "moe" else "dense" for kind in kinds]
+    for name, key, kinds in (
+        ("attn", "layer_types", ("attention", "mamba")),
+        ("expert", "mlp_layer_types", ("dense" if values.get("num_experts") == 1 else "sparse", "dense")),
+    ):
+        if f"{name}_layer_period" in fields and values.get(key) is None:  # Jamba
+            period = fields.integer(f"{name}_layer_period")
+            offset = fields.integer(f"{name}_layer_offset", 0, at_least=0)
+            count = fields.integer("num_hidden_layers", at_most=MOST_LAYERS)
+            values[key] = [kinds[index % period != offset] for index in range(count)]
     return Fields(values, fields.place)
 
 

@@ -16,14 +16,16 @@ from .norms import Norm, read_norm
 from .pair_order import qkv_order
 from .reader import Reader
 from .recurrent_config import RecurrentConfig
+from .selective_scan import SelectiveScanWeights, read_selective_scan
 from .short_conv import ShortConvWeights, read_short_conv
 from .state_space import StateSpaceWeights, read_state_space
 
-Mixer = ShortConvWeights | DeltaNetWeights | StateSpaceWeights
+Mixer = ShortConvWeights | DeltaNetWeights | StateSpaceWeights | SelectiveScanWeights
 READ_MIXER: dict[str, Callable[[Reader, str, RecurrentConfig], Mixer]] = {
     "short_conv": read_short_conv,
     "delta": read_delta_net,
     "state_space": read_state_space,
+    "selective_scan": read_selective_scan,
 }
 
 

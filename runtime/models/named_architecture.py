@@ -47,8 +47,6 @@ _SHARED = ("quantization_config", "dtype", "torch_dtype", "eos_token_id", "bos_t
 # parts of names -> what is missing here
 MISSING: dict[str, str] = {
     "Eagle": "a draft head is no model; it is no way of speculation here",
-    "Mamba": "its recurrent layers (Mamba 1) are missing here",
-    "Jamba": "its recurrent layers (Mamba) are missing here",
     "Zamba": "its recurrent layers (Mamba) are missing here",
     "KimiLinear": "its recurrent layers (Kimi Delta Attention) are missing here",
     "RecurrentGemma": "its recurrent layers (RG-LRU) are missing here",

@@ -132,6 +132,26 @@ _MAMBA2 = replace(
         ("state_size", "mamba_d_state"),
     ),
 )
+_MAMBA = replace(
+    _MAMBA2,
+    recurrent=RecurrentOptions("selective_scan", "mixer."),
+    aliases=(
+        *_STATE_SPACE_KEYS,
+        ("intermediate_size", "mamba_d_ssm"),
+        ("time_step_rank", "mamba_dt_rank"),
+        ("state_size", "mamba_d_state"),
+    ),
+)
+_JAMBA = replace(
+    _LLAMA,
+    names=_FEED_FORWARD,
+    qkv_bias=False,
+    o_bias=False,
+    has_positions=False,
+    experts=ExpertOptions(ExpertNames(router="feed_forward.router", expert="feed_forward.experts.{}")),
+    recurrent=RecurrentOptions("selective_scan", "mamba.", ("linear_attention", "mamba"), norms="weights"),
+    final_norm="final_layernorm",
+)
 _SHARED_EXPERT = ExpertNames(shared="mlp.shared_expert", shared_gate="mlp.shared_expert_gate")
 
 RECURRENT: dict[str, Architecture] = {
@@ -154,4 +174,7 @@ RECURRENT: dict[str, Architecture] = {
     ),
     "NemotronHForCausalLM": _NEMOTRON_H,
     "Mamba2ForCausalLM": _MAMBA2,
+    "MambaForCausalLM": _MAMBA,
+    "FalconMambaForCausalLM": replace(_MAMBA, recurrent=RecurrentOptions("selective_scan", "mixer.", norms="plain")),
+    "JambaForCausalLM": _JAMBA,
 }

@@ -1,8 +1,8 @@
 """Layers that keep a state, most of them instead of keys and values: which they are, and how large a state is.
 
 A state takes the place of all earlier tokens, so its size does not grow with them. Knows no tensors. Sources: short
-convolutions LFM2 (arXiv 2511.23404); Gated DeltaNet arXiv 2412.06464, as Qwen3-Next has it; Mamba 2 arXiv 2405.21060,
-as Granite 4 has it.
+convolutions LFM2 (arXiv 2511.23404); Gated DeltaNet arXiv 2412.06464, as Qwen3-Next has it; Mamba arXiv 2312.00752,
+as Jamba has it too (2403.19887); Mamba 2 arXiv 2405.21060, as Granite 4 has it.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from typing import Literal
 
 from .json_file import MOST_OF_A_NUMBER, MOST_OF_A_SIZE, MOST_WIDTH, Fields
 
-Kind = Literal["short_conv", "delta", "state_space"]
+Kind = Literal["short_conv", "delta", "state_space", "selective_scan"]
+Norms = Literal["none", "weights", "plain"]
 Norm = Literal["after gate", "before gate", "none"]
-MOST_TAPS, MOST_STATE_HEADS = 64, 1 << 12
+MOST_TAPS, MOST_STATE_HEADS, MOST_STATE = 64, 1 << 12, 1 << 10
 ATTENTION = ("full_attention", "attention")  # entries of `layer_types`
 
 
@@ -30,6 +31,7 @@ class RecurrentOptions:
         is_fused: one matrix makes queries, keys, values and gates, key head by key head (Qwen3-Next).
         is_beside: all layers have one, beside attention (Falcon-H1).
         is_wide_by_heads: its width is that of its heads, whatever `mamba_expand` says (Nemotron-H).
+        norms: of steps, B and C of a selective scan: learned, or without weights.
         least_step: the key of the least step; "": `time_step_limit` says.
     """
 
@@ -40,6 +42,7 @@ class RecurrentOptions:
     is_fused: bool = False
     is_beside: bool = False
     is_wide_by_heads: bool = False
+    norms: Norms = "none"
     least_step: str = ""
 
 
@@ -54,7 +57,9 @@ class RecurrentConfig:
         has_bias, has_out_bias: of the projections.
         has_conv_bias: of the convolution.
         heads, key_heads, key_dim, value_dim: of the delta rule and of state spaces, whose state is `[heads, key_dim,
-            value_dim]`; 0 else.
+            value_dim]`; 0 else. All channels of a selective scan are one head.
+        step_rank: width from which a selective scan's steps are made.
+        norms_eps: of its norms; 0: that of all others.
         step_limits: between which a state space's steps are kept.
         norm: of a state space's groups, before its gate or after it.
     """
@@ -72,6 +77,8 @@ class RecurrentConfig:
     value_dim: int = 0
     step_limits: tuple[float, float] = (0.0, math.inf)
     norm: Norm = "after gate"
+    step_rank: int = 0
+    norms_eps: float = 0.0
 
     @staticmethod
     def from_fields(fields: Fields, options: RecurrentOptions, num_layers: int, hidden_size: int) -> RecurrentConfig:
@@ -83,6 +90,8 @@ class RecurrentConfig:
             return RecurrentConfig(options, layers, taps, hidden_size, has_bias, has_bias, has_bias)
         if options.kind == "state_space":
             return _state_space(fields, options, layers, hidden_size)
+        if options.kind == "selective_scan":
+            return _selective_scan(fields, options, layers, hidden_size)
         heads = fields.integer("linear_num_value_heads", 32, at_most=MOST_STATE_HEADS)
         key_heads = fields.integer("linear_num_key_heads", 16, at_most=MOST_STATE_HEADS)
         if heads % key_heads:
@@ -120,7 +129,12 @@ class RecurrentConfig:
     def num_fp32(self) -> int:
         """Numbers of a layer that are kept in fp32: the convolution, what heads have for themselves, their norm."""
         convolution = (self.width + self.has_conv_bias) * self.channels
-        heads = {"short_conv": 0, "delta": 2 * self.heads + self.value_dim}
+        num_chosen = self.step_rank + 2 * self.key_dim if self.options.norms != "none" else 0
+        heads = {
+            "short_conv": 0,
+            "delta": 2 * self.heads + self.value_dim,
+            "selective_scan": (self.key_dim + 2) * self.channels + num_chosen,
+        }
         num_norm = 0 if self.norm == "none" else self.attended_size
         return convolution + heads.get(self.options.kind, 3 * self.heads + num_norm)
 
@@ -135,6 +149,9 @@ class RecurrentConfig:
             return [(3 * self.channels, hidden_size), out]
         if self.options.kind == "delta":
             return [(self.channels + self.attended_size, hidden_size), (2 * self.heads, hidden_size), out]
+        if self.options.kind == "selective_scan":
+            chosen, spread = (self.step_rank + 2 * self.key_dim, self.channels), (self.channels, self.step_rank)
+            return [(2 * self.channels, hidden_size), chosen, spread, out]
         return [(self.attended_size + self.channels + self.heads, hidden_size), out]
 
 
@@ -179,6 +196,32 @@ def _state_space(
     )
 
 
+def _selective_scan(
+    fields: Fields, options: RecurrentOptions, layers: tuple[bool, ...], hidden_size: int
+) -> RecurrentConfig:
+    channels = fields.integer("mamba_expand", 2, at_most=MOST_WIDTH) * hidden_size
+    channels = fields.integer("mamba_d_ssm", channels, at_most=MOST_WIDTH)
+    rank = -(-hidden_size // 16)
+    if fields.values.get("mamba_dt_rank", "auto") != "auto":
+        rank = fields.integer("mamba_dt_rank", at_most=MOST_WIDTH)
+    has_bias = fields.boolean("mamba_proj_bias", False)
+    return RecurrentConfig(
+        options,
+        layers,
+        width=_taps(fields, "mamba_d_conv", 4),
+        channels=channels,
+        has_bias=has_bias,
+        has_out_bias=has_bias,
+        has_conv_bias=fields.boolean("mamba_conv_bias", True),
+        heads=1,
+        key_heads=1,
+        key_dim=fields.integer("mamba_d_state", 16, at_most=MOST_STATE),
+        value_dim=channels,
+        step_rank=rank,
+        norms_eps=fields.number("mixer_rms_eps", 1e-6) if options.norms == "plain" else 0.0,
+    )
+
+
 def _norm(fields: Fields, options: RecurrentOptions) -> Norm:
     if not options.is_beside:
         return "after gate"
@@ -219,6 +262,6 @@ def _layers(fields: Fields, options: RecurrentOptions, num_layers: int) -> tuple
             raise fields.odd("full_attn_idxs", f"a list of layers, of 0 to {num_layers - 1}")
         return tuple(index not in attends for index in range(num_layers))
     if options.kind != "delta":
-        return (options.kind == "state_space",) * num_layers
+        return (options.kind != "short_conv",) * num_layers
     every = fields.integer("full_attention_interval", 4)
     return tuple((index + 1) % every != 0 for index in range(num_layers))

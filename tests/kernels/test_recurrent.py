@@ -100,7 +100,7 @@ class Rule:
 def rule(
     cuts: Cuts, seed: int, key_heads: int, repeats: int, dims: tuple[int, int], dtype: torch.dtype = torch.float32
 ) -> Rule:
-    """The delta rule, or a state space."""
+    """The delta rule, with decays of heads or of keys, or a state space."""
     generator = torch.Generator().manual_seed(seed)
     key_dim, value_dim = dims
     heads = key_heads * repeats
@@ -112,9 +112,11 @@ def rule(
     v = random(cuts.num_rows, heads, value_dim).to(dtype)
     a, b = (random(cuts.num_rows, heads).to(dtype) * 3 for _ in range(2))
     rate, step_bias, shape = random(heads).exp(), random(heads), (cuts.num_slots, heads, key_dim, value_dim)
-    if seed % 2:
+    if seed % 3 == 1:
+        a, step_bias = random(cuts.num_rows, heads, key_dim).to(dtype) * 3, random(heads, key_dim)
+    if seed % 3:
         return Rule("apply_delta_rule", (q, k, v, a, b, rate, step_bias), shape)
-    limits = (0.0, float("inf")) if seed % 4 else (0.1, 1.5)
+    limits = (0.0, float("inf")) if seed % 2 else (0.1, 1.5)
     return Rule("scan_states", (q, k, v, a, rate, step_bias, random(heads), limits), shape)
 
 

@@ -121,6 +121,18 @@ NEMOTRON_H = {
     "moe_shared_expert_intermediate_size": 32,
 }
 MAMBA2 = {"num_heads": 6, "head_dim": 16, "state_size": 16, "n_groups": 3, "intermediate_size": None}
+MAMBA = {"intermediate_size": 96, "state_size": 5, "expand": 2, "hidden_size": 48}
+JAMBA = {
+    "num_hidden_layers": 4,
+    "attn_layer_period": 3,
+    "attn_layer_offset": 1,
+    "expert_layer_period": 2,
+    "expert_layer_offset": 1,
+    "num_experts": 5,
+    "num_experts_per_tok": 2,
+    "mamba_dt_rank": "auto",
+    "use_mamba_kernels": False,
+}
 ALTERNATING = {"num_hidden_layers": 4, "sliding_window": 9}
 GLM4_MOE = {
     "n_routed_experts": 8,

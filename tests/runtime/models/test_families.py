@@ -74,7 +74,7 @@ OFTEN_RUN = [
     "stablelm",
     "starcoder2",
 ]
-NOT_LOADED = {"bitnet", "falcon", "gpt2", "llama4_text", "mamba", "opt", "phimoe"}
+NOT_LOADED = {"bitnet", "falcon", "gpt2", "llama4_text", "opt", "phimoe"}
 
 
 def _mapping() -> dict[str, str]:

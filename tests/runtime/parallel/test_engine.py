@@ -51,6 +51,7 @@ BY_TWO = [
     "falcon-h1",
     "nemotron-h",
     "mamba2-tied-biases",
+    "jamba",  # what is chosen from the channels of all ranks
     "granite-hybrid",  # one group of keys, and a norm over it, of all ranks
 ]
 EIGHT_HEADS = {"num_attention_heads": 8, "hidden_size": 64}
