@@ -167,8 +167,9 @@ def _layer_matrices(config: ModelConfig, index: int) -> Iterator[tuple[int, int,
     if experts.shared_size:
         places, widths, outers = [*places, of.shared], [*widths, experts.shared_size], [*outers, hidden]
     for place, width, outer in zip(places, widths, outers, strict=True):
-        yield experts.num_firsts * width, outer, below(*of.gate_up(f"{place}."))
-        yield outer, width, below(f"{place}.{of.down}")
+        named = of.of_shared if place == of.shared else of
+        yield experts.num_firsts * width, outer, below(*named.gate_up(f"{place}."))
+        yield outer, width, below(f"{place}.{named.down}")
     if experts.latent_size:
         yield experts.latent_size, hidden, below(*of.latents[:1])
         yield hidden, experts.latent_size, below(*of.latents[1:])

@@ -84,6 +84,8 @@ class Architecture:
         width_key: key of `config.json` for the MLP's width.
         positions_key: key that says "rope" where there is one; "": there is.
         experts_key: key of the number of experts, where that may be 0 and there are MLPs then; "": there are always.
+        mlp_moved: where MLPs may be instead of below "mlp."; "": nowhere (Kimi Linear, as transformers saves it).
+        keeps_normed: what attention and MLP add to is their normed input, times a factor of `Factors` (MiniMax).
         aliases: keys of `config.json` that stand for others here.
         one_part: each layer is attention, a recurrent layer, an MLP or experts, with one norm (Nemotron-H, Mamba).
         factors: activations are multiplied by what `Factors` reads (Falcon-H1).
@@ -136,6 +138,8 @@ class Architecture:
     experts_key: str = ""
     adjusts_width: bool = False
     aliases: tuple[tuple[str, str], ...] = ()
+    mlp_moved: str = ""
+    keeps_normed: bool = False
     one_part: bool = False
     factors: bool = False
     has_positions: bool = True

@@ -231,8 +231,9 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...]) -> ModelConfig
         experts = ExpertsConfig.from_fields(fields, options.experts, num_layers, is_mxfp4=is_mxfp4)
         if options.experts.gateless and _curve(fields) != "relu2":
             raise fields.odd("hidden_act", "relu2")
-    factors = Factors.from_fields(fields) if options.factors else Factors()
+    factors = Factors.of_normed(fields) if options.keeps_normed else Factors()
     if options.factors:
+        factors = Factors.from_fields(fields)
         scale *= fields.number("key_multiplier", 1.0)
     return ModelConfig(
         architecture=architecture,

@@ -231,6 +231,7 @@ class Decoder:
         eps = self.config.rms_norm_eps
         normed, residual = apply_norm(x, self._layers[0][1].input_norm, eps), x
         last, scale = len(self._layers) - 1, self.config.residual_scale
+        factors = self.config.factors
         lora = adapted.every if adapted is not None else None
         is_parallel = bool(self.config.options.parallel)
         none_wanted = rows is not None and rows.shape[0] == 0
@@ -244,10 +245,11 @@ class Decoder:
                 mixed, residual, normed = [part[rows] for part in mixed], residual[rows], normed[rows]
                 lora = adapted.wanted if adapted is not None else None
             if mixed:
+                residual = normed * factors.keeps[spec.attends] if factors.keeps else residual
                 x = self._ranks.sum(self._add_up(index, mixed, lora))
                 if weights.post_attention_norm is not None:
                     x = apply_norm(x, weights.post_attention_norm, eps)
-                x = _scaled(x, scale)
+                x = _scaled(x, scale * factors.adds[spec.attends])
                 if is_parallel:
                     norm = weights.mlp_norm
                     normed = normed if norm is None else apply_norm(residual, norm, eps)
@@ -255,11 +257,12 @@ class Decoder:
                 elif spec.has_mlp:
                     normed, residual = add_norm(x, residual, weights.mlp_norm, eps)
             if spec.has_mlp:
+                residual = normed * factors.keeps[2] if factors.keeps else residual
                 # a caller that wants the logits of all tokens may have padded the step
                 x = self._ranks.sum(self._mlp(index, normed, slots if rows is None else None, lora))
                 if weights.post_mlp_norm is not None:
                     x = apply_norm(x, weights.post_mlp_norm, eps)
-                x = _scaled(x, scale)
+                x = _scaled(x, scale * factors.adds[2])
             following = self._final_norm if index == last else self._layers[index + 1][1].input_norm
             normed, residual = add_norm(x, residual, following, eps)
         return normed
@@ -281,8 +284,8 @@ class Decoder:
         spec, weights = self._layers[index]
         mixed = []
         if spec.attends:
-            factor = self.config.factors.attention_in
-            q, gate = self._write_kv(index, _scaled(normed, factor), positions, kv_cache, own.slots, lora)
+            source = _scaled(normed, self.config.factors.attention_in)
+            q, gate = self._write_kv(index, source, positions, kv_cache, own.slots, lora)
             if watch is not None:
                 watch(index, q)
             if not stops:
@@ -323,7 +326,7 @@ class Decoder:
         kept = self._kv_index[index]
         keys, latent = kv_cache.keys[kept], self.config.latent
         if latent is not None and layer.latent is not None:
-            table = self._rope_tables[spec.rope]
+            table = self._rope_tables[spec.rope] if spec.rope >= 0 else None
             q, latents = queries_and_latents(normed, layer.latent, latent, positions, table)
             ops.write_latents(latents, keys[:, 0], slots)
             return q, None

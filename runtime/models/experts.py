@@ -85,7 +85,7 @@ def read_experts(reader: Reader, base: str, experts: ExpertsConfig) -> ExpertsWe
     if experts.num_scored > experts.num_experts:
         routers, rows = [names.router, names.shared_gate], [experts.num_experts, 1]
     shared, shared_base = reader.cut.shared, f"{base}{names.shared}."
-    has_bias, together = experts.options.has_bias, names.gate_up("")
+    has_bias, together = experts.options.has_bias, names.of_shared.gate_up("")
     bias_shape = [1, experts.num_experts] if experts.options.bias_in_row else [experts.num_experts]
     return ExpertsWeights(
         router=reader.exact(base, routers, rows, hidden, experts.options.linear_biases),
@@ -103,7 +103,7 @@ def read_experts(reader: Reader, base: str, experts: ExpertsConfig) -> ExpertsWe
         )
         if shared.size
         else None,
-        shared_down=reader.summand(shared_base, names.down, shared, False) if shared.size else None,
+        shared_down=reader.summand(shared_base, names.of_shared.down, shared, False) if shared.size else None,
         to_latent=reader.linear(base, names.latents[:1], [latent], hidden, False) if latent else None,
         from_latent=reader.linear(base, names.latents[1:], [hidden], latent, False) if latent else None,
     )

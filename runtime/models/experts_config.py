@@ -8,7 +8,7 @@ everywhere, a clamped gate, weights in MXFP4).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from .json_file import MOST_WIDTH, Fields
@@ -25,6 +25,7 @@ class ExpertNames:
     """Tensor names below `model.layers.<i>.`; `expert` has a place for the expert's number.
 
     bias, shared, shared_gate: of routers with a balancing bias, of shared experts, and of what weighs those.
+    shared_parts: gate, up and down of the shared expert, where they have other names than those of the others.
     latents: of the projections before experts and after them.
     stacked: of all experts together, whose weights are single tensors then; "": each expert has tensors of its own.
     fused: as stacked, below which are `input_linear.weight` (gate and up) and `output_linear.weight` (Granite).
@@ -39,12 +40,21 @@ class ExpertNames:
     shared: str = "mlp.shared_experts"
     shared_gate: str = ""
     latents: tuple[str, str] = ("", "")
+    shared_parts: tuple[str, str, str] | None = None
     stacked: str = ""
     fused: str = ""
 
     def gate_up(self, prefix: str) -> tuple[str, ...]:
         """Names of gate and up of what is below `prefix`; one name if they are one tensor."""
         return tuple(f"{prefix}{name}" for name in (self.gate, self.up) if name)
+
+    @property
+    def of_shared(self) -> ExpertNames:
+        """These names with the shared expert's gate, up and down."""
+        if self.shared_parts is None:
+            return self
+        gate, up, down = self.shared_parts
+        return replace(self, gate=gate, up=up, down=down)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +125,7 @@ class ExpertsConfig:
     def from_fields(fields: Fields, options: ExpertOptions, num_layers: int, *, is_mxfp4: bool) -> ExpertsConfig:
         """Raises ModelError: a number that is missing, odd, or contradicts another."""
         fields = _renamed(fields, options.aliases)
+        options = replace(options, has_bias=fields.boolean("use_expert_bias", options.has_bias))
         key = next((name for name in NUMBER_NAMES if name in fields), NUMBER_NAMES[0])
         num_experts, num_chosen = fields.integer(key, at_most=MOST_EXPERTS), fields.integer("num_experts_per_tok")
         if num_chosen > num_experts:

@@ -1,4 +1,4 @@
-"""Factors on activations that a configuration names one by one (Falcon-H1). Knows no tensors.
+"""Factors on activations that a configuration names one by one (Falcon-H1, MiniMax). Knows no tensors.
 
 ::
 
@@ -21,6 +21,8 @@ class Factors:
 
     attention_in, attention_out, recurrent_in, recurrent_out: on what goes into these and comes out of them.
     gate, down: on the gate of an MLP, and on what the MLP makes.
+    keeps: on the normed input that is added to what a recurrent mixer, attention and an MLP make; (): none is.
+    adds: on what these make.
     sections: on what a state space's first projection makes: gate, x, B, C and steps.
     """
 
@@ -31,6 +33,8 @@ class Factors:
     gate: float = 1.0
     down: float = 1.0
     sections: tuple[float, ...] = (1.0,) * 5
+    keeps: tuple[float, ...] = ()
+    adds: tuple[float, ...] = (1.0, 1.0, 1.0)
 
     @staticmethod
     def from_fields(fields: Fields) -> Factors:
@@ -54,3 +58,12 @@ class Factors:
             down=down,
             sections=several("ssm_multipliers", 5),
         )
+
+    @staticmethod
+    def of_normed(fields: Fields) -> Factors:
+        """MiniMax's. Raises ModelError: one is no number."""
+
+        def several(which: str) -> tuple[float, ...]:
+            return tuple(fields.number(f"{part}_{which}_factor", 1.0) for part in ("linear_attn", "full_attn", "mlp"))
+
+        return Factors(keeps=several("alpha"), adds=several("beta"))

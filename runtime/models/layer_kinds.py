@@ -30,6 +30,8 @@ def spelled_out(fields: Fields, options: Architecture) -> Fields:
         if isinstance(kinds, list) and kinds:
             values["num_hidden_layers"] = len(kinds)
             values["mlp_layer_types"] = ["sparse" if kind == "moe" else "dense" for kind in kinds]
+    if "linear_attn_config" in fields:
+        values |= _kimi(fields.section("linear_attn_config"), fields.integer("num_hidden_layers", at_most=MOST_LAYERS))
     for name, key, kinds in (
         ("attn", "layer_types", ("attention", "mamba")),
         ("expert", "mlp_layer_types", ("dense" if values.get("num_experts") == 1 else "sparse", "dense")),
@@ -40,6 +42,17 @@ def spelled_out(fields: Fields, options: Architecture) -> Fields:
             count = fields.integer("num_hidden_layers", at_most=MOST_LAYERS)
             values[key] = [kinds[index % period != offset] for index in range(count)]
     return Fields(values, fields.place)
+
+
+def _kimi(section: Fields, num_layers: int) -> dict[str, object]:
+    """Kimi Linear's list of layers, counted from 1, and the sizes next to it."""
+    attends = section.ids("full_attn_layers")
+    kinds = ["full_attention" if index + 1 in attends else "linear_attention" for index in range(num_layers)]
+    names = {"head_dim": "linear_head_dim", "num_heads": "linear_num_heads"}
+    names["short_conv_kernel_size"] = "linear_conv_kernel_dim"
+    return {"layer_types": kinds} | {
+        ours: section.values[theirs] for theirs, ours in names.items() if theirs in section
+    }
 
 
 def parts_of_layers(

@@ -11,7 +11,9 @@ from ...kernels import LinearWeight
 from .delta_net import DeltaNetWeights, read_delta_net
 from .experts import ExpertsWeights, read_experts
 from .gateless import read_curve
+from .kimi_delta import KimiDeltaWeights, read_kimi_delta
 from .latent import LatentWeights, read_latent_weights
+from .lightning import LightningWeights, read_lightning
 from .norms import Norm, read_norm
 from .pair_order import qkv_order
 from .reader import Reader
@@ -20,12 +22,15 @@ from .selective_scan import SelectiveScanWeights, read_selective_scan
 from .short_conv import ShortConvWeights, read_short_conv
 from .state_space import StateSpaceWeights, read_state_space
 
-Mixer = ShortConvWeights | DeltaNetWeights | StateSpaceWeights | SelectiveScanWeights
+Mixer = (
+    ShortConvWeights | DeltaNetWeights | StateSpaceWeights | SelectiveScanWeights | KimiDeltaWeights | LightningWeights
+)
 READ_MIXER: dict[str, Callable[[Reader, str, RecurrentConfig], Mixer]] = {
     "short_conv": read_short_conv,
     "delta": read_delta_net,
     "state_space": read_state_space,
     "selective_scan": read_selective_scan,
+    "kimi_delta": read_kimi_delta,
 }
 
 
@@ -51,13 +56,18 @@ class LayerWeights:
     curve: Tensor | None = None  # learned numbers of the activation
 
 
-def _read_mixer(reader: Reader, base: str, recurrent: RecurrentConfig | None) -> tuple[Mixer, LinearWeight]:
+def _read_mixer(reader: Reader, base: str, index: int, recurrent: RecurrentConfig | None) -> tuple[Mixer, LinearWeight]:
     """A recurrent mixer below a layer's base, and its last projection."""
     assert recurrent is not None
     base = f"{base}{recurrent.options.base}"
     (columns,) = reader.cut.sections(reader.cut.whole_recurrent.attended_size)
-    mixer = READ_MIXER[recurrent.options.kind](reader, base, recurrent)
-    return mixer, reader.summand(base, "out_proj", columns, recurrent.has_out_bias)
+    kind = recurrent.options.kind
+    mixer: Mixer
+    if kind == "lightning":
+        mixer = read_lightning(reader, base, recurrent, index)
+    else:
+        mixer = READ_MIXER[kind](reader, base, recurrent)
+    return mixer, reader.summand(base, recurrent.options.out, columns, recurrent.has_out_bias)
 
 
 def read_layer(reader: Reader, base: str, index: int) -> LayerWeights:
@@ -72,8 +82,8 @@ def read_layer(reader: Reader, base: str, index: int) -> LayerWeights:
     order, pre_norms = qkv_order(config, reader.device), config.options.pre_norms
     attends, has_mlp = config.layers[index].attends, config.layers[index].has_mlp
     o = reader.summand(base, names.o, cut.attended, config.o_bias) if attends else None
-    mixer, out = _read_mixer(reader, base, config.recurrent) if config.is_recurrent(index) else (None, None)
-    is_dense = has_mlp and experts is None
+    mixer, out = _read_mixer(reader, base, index, config.recurrent) if config.is_recurrent(index) else (None, None)
+    is_dense, names = has_mlp and experts is None, reader.placed(base, names)
     if not attends:
         is_normed = has_sinks = False
     return LayerWeights(

@@ -48,12 +48,10 @@ _SHARED = ("quantization_config", "dtype", "torch_dtype", "eos_token_id", "bos_t
 MISSING: dict[str, str] = {
     "Eagle": "a draft head is no model; it is no way of speculation here",
     "Zamba": "its recurrent layers (Mamba) are missing here",
-    "KimiLinear": "its recurrent layers (Kimi Delta Attention) are missing here",
     "RecurrentGemma": "its recurrent layers (RG-LRU) are missing here",
     "Rwkv": "its recurrent layers (RWKV) are missing here",
     "xLSTM": "its recurrent layers (xLSTM) are missing here",
     "OlmoHybrid": "its recurrent layers are missing here",
-    "MiniMaxForCausalLM": "its recurrent layers (lightning attention) are missing here",
     "Bailing": "its recurrent layers (lightning attention) are missing here",
     "Llama4": "attention in chunks with a temperature by position is missing here",
     "Phimoe": "its router (sparse mixer) is missing here",

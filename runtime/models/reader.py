@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -27,6 +28,7 @@ from ...kernels import (
 )
 from ...kernels.grouped import stack
 from ...kernels.linear_weight import Quantise
+from .architecture import LayerNames
 from .config import ModelConfig
 from .cut import Cut
 from .gguf.checkpoint import GgufCheckpoint
@@ -64,6 +66,14 @@ class Reader:
         self._checkpoint = checkpoint
         self._row_tile = row_tile
         self._quantise = quantise
+
+    def placed(self, base: str, names: LayerNames) -> LayerNames:
+        """The names of a layer's MLP where they are: below `options.mlp_moved`, if they are not below "mlp."."""
+        moved = self.config.options.mlp_moved
+        if not moved or f"{base}{names.down}.weight" in self._checkpoint:
+            return names
+        first, down = (tuple(name.replace("mlp.", moved, 1) for name in each) for each in (names.gate_up, [names.down]))
+        return replace(names, gate_up=first, down=down[0])
 
     def norm(self, name: str, size: Axis) -> Tensor:
         """fp32, with Gemma's offset added."""

@@ -152,6 +152,67 @@ _JAMBA = replace(
     recurrent=RecurrentOptions("selective_scan", "mamba.", ("linear_attention", "mamba"), norms="weights"),
     final_norm="final_layernorm",
 )
+_LFM2_MOE = replace(
+    _LFM2,
+    adjusts_width=False,
+    experts=ExpertOptions(
+        ExpertNames(
+            router="feed_forward.gate",
+            bias="feed_forward.expert_bias",
+            expert="feed_forward.experts.{}",
+            gate="w1",
+            up="w3",
+            down="w2",
+        ),
+        scoring="sigmoid",
+        normalises=True,
+        has_bias=True,
+        aliases=(("num_dense_layers", "first_k_dense_replace"),),
+    ),
+)
+_KIMI = replace(
+    _LLAMA,
+    is_latent=True,
+    has_positions=False,
+    recurrent=RecurrentOptions("kimi_delta", "self_attn.", ("linear_attention",), out="o_proj"),
+    experts=ExpertOptions(
+        ExpertNames(
+            router="block_sparse_moe.gate",
+            bias="block_sparse_moe.gate.e_score_correction_bias",
+            expert="block_sparse_moe.experts.{}",
+            gate="w1",
+            up="w3",
+            down="w2",
+            shared="block_sparse_moe.shared_experts",
+            shared_parts=("gate_proj", "up_proj", "down_proj"),
+        ),
+        scoring="sigmoid",
+        normalises=True,
+        has_bias=True,
+        counts_top=2,
+    ),
+    mlp_moved="block_sparse_moe.",
+    aliases=(
+        ("model_max_length", "max_position_embeddings"),
+        ("moe_renormalize", "norm_topk_prob"),
+        ("num_expert_group", "n_group"),
+        ("num_experts_per_token", "num_experts_per_tok"),
+        ("num_shared_experts", "n_shared_experts"),
+    ),
+)
+_MINIMAX = replace(
+    _LLAMA,
+    qkv_bias=False,
+    o_bias=False,
+    recurrent=RecurrentOptions("lightning", "self_attn.", ("linear_attention",)),
+    experts=ExpertOptions(
+        ExpertNames(
+            router="block_sparse_moe.gate", expert="block_sparse_moe.experts.{}", gate="w1", up="w3", down="w2"
+        ),
+        normalises=True,
+    ),
+    keeps_normed=True,
+)
 _SHARED_EXPERT = ExpertNames(shared="mlp.shared_expert", shared_gate="mlp.shared_expert_gate")
 
 RECURRENT: dict[str, Architecture] = {
@@ -177,4 +238,7 @@ RECURRENT: dict[str, Architecture] = {
     "MambaForCausalLM": _MAMBA,
     "FalconMambaForCausalLM": replace(_MAMBA, recurrent=RecurrentOptions("selective_scan", "mixer.", norms="plain")),
     "JambaForCausalLM": _JAMBA,
+    "Lfm2MoeForCausalLM": _LFM2_MOE,
+    "KimiLinearForCausalLM": _KIMI,
+    "MiniMaxForCausalLM": _MINIMAX,
 }

@@ -2,7 +2,8 @@
 
 A state takes the place of all earlier tokens, so its size does not grow with them. Knows no tensors. Sources: short
 convolutions LFM2 (arXiv 2511.23404); Gated DeltaNet arXiv 2412.06464, as Qwen3-Next has it; Mamba arXiv 2312.00752,
-as Jamba has it too (2403.19887); Mamba 2 arXiv 2405.21060, as Granite 4 has it.
+as Jamba has it too (2403.19887); Mamba 2 arXiv 2405.21060, as Granite 4 has it; Kimi
+Delta Attention arXiv 2510.26692; lightning attention arXiv 2501.08313.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Literal
 
 from .json_file import MOST_OF_A_NUMBER, MOST_OF_A_SIZE, MOST_WIDTH, Fields
 
-Kind = Literal["short_conv", "delta", "state_space", "selective_scan"]
+Kind = Literal["short_conv", "delta", "state_space", "selective_scan", "kimi_delta", "lightning"]
 Norms = Literal["none", "weights", "plain"]
 Norm = Literal["after gate", "before gate", "none"]
 MOST_TAPS, MOST_STATE_HEADS, MOST_STATE = 64, 1 << 12, 1 << 10
@@ -28,6 +29,7 @@ class RecurrentOptions:
         kind: what they do.
         base: of their tensors' names, below `model.layers.<i>.`.
         names, others: which entries of `layer_types` mean one, and which mean neither one nor attention.
+        out: name of the last projection.
         is_fused: one matrix makes queries, keys, values and gates, key head by key head (Qwen3-Next).
         is_beside: all layers have one, beside attention (Falcon-H1).
         is_wide_by_heads: its width is that of its heads, whatever `mamba_expand` says (Nemotron-H).
@@ -39,6 +41,7 @@ class RecurrentOptions:
     base: str
     names: tuple[str, ...] = ()
     others: tuple[str, ...] = ()
+    out: str = "out_proj"
     is_fused: bool = False
     is_beside: bool = False
     is_wide_by_heads: bool = False
@@ -52,7 +55,7 @@ class RecurrentConfig:
 
     Attributes:
         layers: of each layer, whether it is recurrent.
-        width: taps of the convolution: a token meets this many inputs, its own included.
+        width: taps of the convolution: a token meets this many inputs, its own included; 0: there is none.
         channels: of the convolution.
         has_bias, has_out_bias: of the projections.
         has_conv_bias: of the convolution.
@@ -92,6 +95,10 @@ class RecurrentConfig:
             return _state_space(fields, options, layers, hidden_size)
         if options.kind == "selective_scan":
             return _selective_scan(fields, options, layers, hidden_size)
+        if options.kind == "kimi_delta":
+            return _of_heads(fields, options, layers, "linear_num_heads", "linear_head_dim", 128)
+        if options.kind == "lightning":
+            return _of_heads(fields, options, layers, "num_attention_heads", "head_dim", hidden_size)
         heads = fields.integer("linear_num_value_heads", 32, at_most=MOST_STATE_HEADS)
         key_heads = fields.integer("linear_num_key_heads", 16, at_most=MOST_STATE_HEADS)
         if heads % key_heads:
@@ -118,6 +125,8 @@ class RecurrentConfig:
     def state_shapes(self) -> tuple[tuple[int, ...], ...]:
         """The tensors of one layer's state, fp32: last inputs of the convolution, and the heads' matrices."""
         convolved = (self.width - 1, self.channels)
+        if not self.width:
+            return ((self.heads, self.key_dim, self.value_dim),)
         return (convolved, (self.heads, self.key_dim, self.value_dim)) if self.heads else (convolved,)
 
     @property
@@ -133,6 +142,8 @@ class RecurrentConfig:
         heads = {
             "short_conv": 0,
             "delta": 2 * self.heads + self.value_dim,
+            "kimi_delta": self.heads + self.attended_size + self.value_dim,
+            "lightning": 2 * self.heads + self.attended_size,
             "selective_scan": (self.key_dim + 2) * self.channels + num_chosen,
         }
         num_norm = 0 if self.norm == "none" else self.attended_size
@@ -149,6 +160,11 @@ class RecurrentConfig:
             return [(3 * self.channels, hidden_size), out]
         if self.options.kind == "delta":
             return [(self.channels + self.attended_size, hidden_size), (2 * self.heads, hidden_size), out]
+        if self.options.kind == "kimi_delta":
+            narrow, wide = (2 * self.value_dim, hidden_size), (self.attended_size, self.value_dim)
+            return [(self.channels, hidden_size), (self.heads, hidden_size), narrow, wide, wide, out]
+        if self.options.kind == "lightning":
+            return [(self.channels, hidden_size), (self.attended_size, hidden_size), out]
         if self.options.kind == "selective_scan":
             chosen, spread = (self.step_rank + 2 * self.key_dim, self.channels), (self.channels, self.step_rank)
             return [(2 * self.channels, hidden_size), chosen, spread, out]
@@ -219,6 +235,19 @@ def _selective_scan(
         value_dim=channels,
         step_rank=rank,
         norms_eps=fields.number("mixer_rms_eps", 1e-6) if options.norms == "plain" else 0.0,
+    )
+
+
+def _of_heads(
+    fields: Fields, options: RecurrentOptions, layers: tuple[bool, ...], heads_key: str, dim_key: str, width: int
+) -> RecurrentConfig:
+    """Heads of their own keys, as wide as their values; lightning attention, whose heads share `width`, has no taps."""
+    heads = fields.integer(heads_key, 32, at_most=MOST_STATE_HEADS)
+    is_kimi = options.kind == "kimi_delta"
+    dim = fields.integer(dim_key, width if is_kimi else max(1, width // heads), at_most=MOST_WIDTH)
+    taps = _taps(fields, "linear_conv_kernel_dim", 4) if is_kimi else 0
+    return RecurrentConfig(
+        options, layers, taps, 3 * heads * dim, heads=heads, key_heads=heads, key_dim=dim, value_dim=dim
     )
 
 

@@ -133,6 +133,18 @@ JAMBA = {
     "mamba_dt_rank": "auto",
     "use_mamba_kernels": False,
 }
+KIMI = {
+    **LATENT,
+    "q_lora_rank": None,
+    "num_hidden_layers": 4,
+    "layer_types": ["linear_attention", "linear_attention", "full_attention", "linear_attention"],
+    "linear_num_heads": 2,
+    "linear_head_dim": 16,
+    "num_experts": 8,
+    "num_experts_per_token": 2,
+    "num_shared_experts": 1,
+    "moe_intermediate_size": 24,
+}
 ALTERNATING = {"num_hidden_layers": 4, "sliding_window": 9}
 GLM4_MOE = {
     "n_routed_experts": 8,

@@ -51,6 +51,8 @@ BY_TWO = [
     "falcon-h1",
     "nemotron-h",
     "mamba2-tied-biases",
+    "kimi-linear",
+    "minimax",
     "jamba",  # what is chosen from the channels of all ranks
     "granite-hybrid",  # one group of keys, and a norm over it, of all ranks
 ]
