@@ -109,11 +109,21 @@ def _advance(
     inputs = (queries.data_ptr(), keys.data_ptr(), values.data_ptr(), forgets.data_ptr(), learns_at)
     constants, places = (rate.data_ptr(), step_bias.data_ptr(), skip_at), (states.data_ptr(), out.data_ptr())
     strides = (queries.stride(0), values.stride(0), forgets.stride(0), learns.stride(0))
-    shape = (heads, key_heads, key_dim, value_dim, a.dim() == 3)
+    shape, by_key = (heads, key_heads, key_dim, value_dim), a.dim() == 3
     for segments in plan.rounds:
         rows = (segments.data_ptr(), len(segments), num_rows)
         core.advance_heads(
-            ONE_TEAM, num_cpu_threads(), *inputs, *constants, limits[0], limits[1], *places, *rows, *strides, *shape
+            ONE_TEAM,
+            num_cpu_threads(),
+            *inputs,
+            *constants,
+            limits[0],
+            limits[1],
+            *places,
+            *rows,
+            *strides,
+            *shape,
+            by_key,
         )
     return out.to(v.dtype)
 

@@ -33,8 +33,7 @@ from .experts import ExpertRules, mixture
 from .gateless import bend
 from .latent import queries_and_latents, values
 from .layer_weights import LayerWeights, read_layer
-from .norms import LayerNorm, Norm, add_norm, apply_norm, read_norm
-from .part import Part
+from .norms import LayerNorm, Norm, add_norm, apply_norm, norm_whole, read_norm
 from .reader import Reader, open_weights
 from .rope import rope_table, table_by_length
 from .step import AdaptedRows, KVTensors, StateStep, WindowStep
@@ -305,12 +304,6 @@ class Decoder:
             return x
         return x * factors.attention_out + ops.linear(mixed[1], weights.beside) * factors.recurrent_out
 
-    def _norm_whole(self, x: Tensor, weight: Tensor, own: Part) -> Tensor:
-        """One norm over the heads of all ranks, `[T, H, head_dim]`; heads that are on several ranks count once."""
-        copies = self._ranks.size * own.count // own.size
-        whole = torch.cat(self._ranks.gather(x.flatten(1))[::copies], 1)
-        return own.of(ops.rms_norm(whole, weight, self.config.rms_norm_eps).view(len(x), own.size, -1), 1)
-
     def _write_kv(
         self,
         index: int,
@@ -339,8 +332,8 @@ class Decoder:
         norms, eps = None, config.rms_norm_eps
         if layer.q_norm is not None and layer.k_norm is not None:
             if config.options.whole_norms:
-                q = self._norm_whole(q, layer.q_norm, self.cut.heads)
-                k = self._norm_whole(k, layer.k_norm, self.cut.kv_heads)
+                q = norm_whole(q, layer.q_norm, eps, self.cut.heads, self._ranks)
+                k = norm_whole(k, layer.k_norm, eps, self.cut.kv_heads, self._ranks)
             else:
                 norms = layer.q_norm, layer.k_norm
         cos_sin = self._rope_tables[spec.rope] if spec.rope >= 0 else None
