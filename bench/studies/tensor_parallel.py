@@ -48,6 +48,7 @@ from phloem.runtime.parallel.process_group import join
 from phloem.runtime.parallel.rank_processes import RankProcesses
 from phloem.runtime.parallel.ranks import Ranks
 from runtime.models import test_gguf_models as gguf_models
+from runtime.models import test_int8_inputs as int8_inputs
 from runtime.models import test_mxfp4_models as mxfp4_models
 from runtime.models import test_published_models as published_models
 from runtime.models.published import FORMATS, publish
@@ -174,6 +175,15 @@ def written() -> Iterator[tuple[str, Written]]:
         yield f"{model}, {form}", few
     for name in gguf_models.MODELS:
         yield f"GGUF, {name}", lambda folder, name=name: (gguf_models._written(folder, name)[0], {})
+    for steps, activations in (("own steps", int8_inputs.OWN_STEPS), ("one step", int8_inputs.ONE_STEP)):
+
+        def rounding(folder: Path, activations: Any = activations) -> Any:
+            publish(folder, int8_inputs.int8_format(activations), "LlamaForCausalLM", int8_inputs.LLAMA)
+            if not activations["dynamic"]:
+                int8_inputs.add_steps(folder)
+            return folder, {}
+
+        yield f"llama, W8A8, {steps}", rounding
     yield "gpt-oss, MXFP4", lambda folder: (mxfp4_models.publish(folder), (folder, {}))[1]
     for quantise in ("int8", "int4"):
 

@@ -293,6 +293,7 @@ def attention(
     *,
     scale: float,
     window: int = 0,
+    in_chunks: bool = False,
     soft_cap: float = 0.0,
     sinks: Tensor | None = None,
     k_scales: Tensor | None = None,
@@ -300,12 +301,12 @@ def attention(
 ) -> Tensor:
     """Causal attention of a ragged batch over its paged KV. q `[T, H, D]` -> `[T, H, D]` of q.dtype.
 
-    window > 0: a row at position p sees keys `> p - window`. soft_cap > 0: scores become
-    `soft_cap * tanh(scores / soft_cap)` (Gemma 2). sinks `[H]`: one more logit per head that takes part in
-    the softmax and carries no value (gpt-oss). k_scales, v_scales: those that `write_kv` filled, where the caches are
-    int8, fp8 or int4.
+    window > 0: a row at position p sees keys `> p - window`, or with in_chunks those of its chunk, `>= p - p % window`
+    (Llama 4). soft_cap > 0: scores become `soft_cap * tanh(scores / soft_cap)` (Gemma 2). sinks `[H]`: one more logit
+    per head that takes part in the softmax and carries no value (gpt-oss). k_scales, v_scales: those that `write_kv`
+    filled, where the caches are int8, fp8 or int4.
     """
-    options = (scale, window, soft_cap, sinks, k_scales, v_scales)
+    options = (scale, window, soft_cap, sinks, k_scales, v_scales, in_chunks)
     return attention_in(torch.float32, q, k_cache, v_cache, plan, *options).to(q.dtype)
 
 
@@ -321,6 +322,7 @@ def attention_in(
     sinks: Tensor | None,
     k_scales: Tensor | None = None,
     v_scales: Tensor | None = None,
+    in_chunks: bool = False,
 ) -> Tensor:
     """`attention` computed and returned in `dtype` (float64 serves as the yardstick in tests)."""
     out = torch.zeros(q.shape, dtype=dtype, device=q.device)
@@ -338,7 +340,9 @@ def attention_in(
             scores = soft_cap * torch.tanh(scores / soft_cap)
         row = torch.arange(num_keys - (end - begin), num_keys, device=q.device)[:, None]
         key = torch.arange(num_keys, device=q.device)[None, :]
-        visible = (key <= row) & (key > row - window) if window > 0 else key <= row
+        visible = key <= row
+        if window > 0:
+            visible &= key >= (row // window * window if in_chunks else row - window + 1)
         scores = scores.masked_fill(~visible, -math.inf)
         if sinks is not None:
             sink = sinks.to(dtype)[:, None, None].expand(-1, end - begin, 1)

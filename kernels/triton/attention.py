@@ -29,7 +29,7 @@ from ..kv_format import INT4
 from ..launch import SPLIT_SIZE, attention_config
 from ..work_buffers import CudaWork
 from .items import look_up_rows, num_turns, store_rows, take_item
-from .merge import add_scores, fold, merge_partials
+from .merge import add_scores, first_key, fold, merge_partials
 
 LOG2_E = 1.4426950408889634
 
@@ -90,6 +90,7 @@ def attend_items(
     QUANTISED: tl.constexpr,  # int8, fp8 or int4 keys and values
     IN_PAIRS: tl.constexpr,  # int4
     HAS_WINDOW: tl.constexpr,
+    IN_CHUNKS: tl.constexpr,
     HAS_CAP: tl.constexpr,
     HAS_SINKS: tl.constexpr,
     STAGES: tl.constexpr,
@@ -112,7 +113,8 @@ def attend_items(
                 q_sum = tl.sum(q.to(tl.float32), 1) * scale
 
             if HAS_WINDOW:  # blocks that no row can see are skipped; they would add exactly nothing
-                oldest = tl.min(tl.where(in_rows, position, 2147483647), 0) - window + 1
+                edge = first_key(position, window, IN_CHUNKS)
+                oldest = tl.min(tl.where(in_rows, edge, 2147483647), 0)
                 key_begin = tl.maximum(key_begin, tl.maximum(oldest, 0) // BLOCK_KEYS * BLOCK_KEYS)
 
             folded_top = tl.full([BLOCK_ROWS], float("-inf"), tl.float32)
@@ -172,7 +174,7 @@ def attend_items(
                     scores = soft_cap * (1.0 - 2.0 / (e + 1.0))
                 visible = (n[None, :] < key_end) & (n[None, :] <= position[:, None])
                 if HAS_WINDOW:
-                    visible = visible & (n[None, :] > position[:, None] - window)
+                    visible = visible & (n[None, :] >= edge[:, None])
                 scores = tl.where(visible, scores, float("-inf"))
 
                 weights, decay, top, total = add_scores(scores, top, total)
@@ -207,6 +209,7 @@ def cuda_attention(
     sinks: Tensor | None,
     k_scales: Tensor | None = None,
     v_scales: Tensor | None = None,
+    in_chunks: bool = False,
 ) -> Tensor:
     """`attention` on the device of `work`; q `[T, H, D]` may be a view with a dense last axis, scales are dense.
 
@@ -257,6 +260,7 @@ def cuda_attention(
             QUANTISED=k_scales is not None,
             IN_PAIRS=k_cache.dtype == INT4,
             HAS_WINDOW=window > 0,
+            IN_CHUNKS=in_chunks,
             HAS_CAP=soft_cap > 0,
             HAS_SINKS=sinks is not None,
             STAGES=config.num_stages,
@@ -266,5 +270,5 @@ def cuda_attention(
             enable_fp_fusion=True,
         )
     if work.num_merged:
-        merge_partials(work, sums, tops, out, sinks, window)
+        merge_partials(work, sums, tops, out, sinks, window, in_chunks)
     return out

@@ -109,7 +109,8 @@ def _is_published(config: ModelConfig, modules: tuple[str, ...]) -> bool:
     """Whether the numbers are made from few bits; those of an absorbed projection, which no module names, are."""
     stored = config.weight_format
     if isinstance(stored, Forms):
-        return any(module in stored.of_modules for module in modules)
+        absorbed = [f"model.layers.0.self_attn.{name}" for name in ("k_b_proj", "kv_b_proj")]
+        return any(module in stored.of_modules for module in modules or absorbed)
     return stored is not None and modules not in PLAIN and not all(stored.excludes(module) for module in modules)
 
 
@@ -127,6 +128,16 @@ def _matrices(config: ModelConfig) -> Iterator[tuple[int, int, tuple[str, ...]]]
         yield config.vocab_size, config.hidden_size, modules
 
 
+# below a recurrent layer's base; of fused or stacked ones the base alone
+OF_TWO = ("in_proj", "out_proj")
+RECURRENT_PARTS = {
+    "delta": ("",) * 3,
+    "kimi_delta": ("",) * 6,
+    "selective_scan": ("in_proj", "x_proj", "dt_proj", "out_proj"),
+    "lightning": ("qkv_proj", "output_gate", "out_proj"),
+}
+
+
 def _layer_matrices(config: ModelConfig, index: int) -> Iterator[tuple[int, int, tuple[str, ...]]]:
     hidden, inner, names = config.hidden_size, config.intermediate_size, config.options.names
     base, latent, experts = f"model.layers.{index}.", config.latent, config.experts_of(index)
@@ -136,8 +147,9 @@ def _layer_matrices(config: ModelConfig, index: int) -> Iterator[tuple[int, int,
 
     layer = config.layers[index]
     if config.recurrent is not None and config.is_recurrent(index):
-        for outputs, inputs in config.recurrent.shapes(hidden):
-            yield outputs, inputs, below(config.recurrent.options.base)
+        options, shapes = config.recurrent.options, config.recurrent.shapes(hidden)
+        for (outputs, inputs), part in zip(shapes, RECURRENT_PARTS.get(options.kind, OF_TWO), strict=True):
+            yield outputs, inputs, below(f"{options.base}{part}")
     if not layer.attends:
         pass
     elif latent is None:

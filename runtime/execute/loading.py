@@ -103,7 +103,8 @@ def load(
                 with suppress(ConfigError, ModelError):
                     processes.replies()
                 raise
-            processes.replies()
+            for reply in processes.replies():
+                _check_adapters(part.adapters, reply["adapters"])
         except RankLost as error:
             processes.close()
             raise ConfigError(f"tensor_parallel_size: {error}") from error
@@ -113,7 +114,7 @@ def load(
     tokenizer = Tokenizer.from_folder(folder)
     if not tokenizer.has_text:
         logger.warning(
-            "%s: no tokenizer.json and no tokenizer.model: token ids go in and come out, and no text", folder
+            "%s: no tokenizer.json, tokenizer.model or tekken.json: token ids go in and come out, and no text", folder
         )
     loaded = LoadedModel(
         part.decoder,
@@ -180,6 +181,13 @@ def load_part(
         if dtype is not torch.float32:
             torch.set_num_threads(num_threads)
     return LoadedPart(decoder, device, dtype, kv_dtype, adapters)
+
+
+def _check_adapters(own: Mapping[str, Adapter], found: Mapping[str, str]) -> None:
+    """Raises ConfigError: another rank has found other adapters; found: their fingerprints."""
+    for name, adapter in own.items():
+        if found[name] != adapter.fingerprint:
+            raise ConfigError(f"adapters: {name}: {adapter.folder} changed while the ranks read it; start again")
 
 
 def _draft_config(config: EngineConfig, model: ModelConfig) -> ModelConfig | None:

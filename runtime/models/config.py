@@ -18,14 +18,14 @@ from .architecture import Architecture, Curve
 from .architectures import ARCHITECTURES
 from .experts_config import ExpertsConfig
 from .factors import Factors
-from .gguf.families import module_forms
+from .gguf.families import file_options, module_forms, tensor_names
 from .gguf.file import GgufFile, is_gguf
-from .gguf.settings import MOST_POSITIONS, config_values
+from .gguf.settings import MOST_POSITIONS, config_values, family_of
 from .gguf.special_ids import end_ids, token_id
 from .gguf.tensor_types import Forms
 from .json_file import MOST_WIDTH, Fields, read_json_object
 from .latent_config import LatentConfig, attention_scale
-from .layer_config import LayerConfig, read_ropes, read_windows, rope_section
+from .layer_config import LayerConfig, QueryGrowth, read_growth, read_ropes, read_windows, rope_section
 from .layer_kinds import MOST_LAYERS, mlp_width, parts_of_layers, read_recurrent, spelled_out
 from .named_architecture import OTHER_PARTS, named_architecture
 from .recurrent_config import RecurrentConfig
@@ -63,8 +63,7 @@ class ModelConfig:
         bos_id: -1: none is named.
         dtype: of the stored weights, where they are not in fewer bits.
         curve: the activation of an MLP without a gate; None: it has one.
-        query_growth: a query at position p is multiplied by `1 + query_growth · log(1 + ⌊p / original⌋)`, with the
-            original context of its rope; 0: it is not.
+        query_growth: how queries grow with the position, in the layers that say so; None: they do not.
         left_aside: parts of names of tensors that are no part of the decoder.
         recurrent: of layers that keep a state; None: all keep keys and values.
         factors: on activations.
@@ -100,7 +99,7 @@ class ModelConfig:
     bos_id: int
     dtype: NumberType
     curve: Curve | None = None
-    query_growth: float = 0.0
+    query_growth: QueryGrowth | None = None
     left_aside: tuple[str, ...] = ()
     recurrent: RecurrentConfig | None = None
     factors: Factors = Factors()
@@ -181,18 +180,17 @@ def _from_gguf(file: GgufFile) -> ModelConfig:
     values = config_values(file)
     bos = token_id(file, "bos_token_id")
     fields = Fields(values | ({"bos_token_id": bos} if bos >= 0 else {}), f"{file.path}, as config.json")
-    config = _from_fields(fields, end_ids(file))
-    # norms are stored with the offset added
-    options = replace(config.options, norm_offset=0.0)
+    config = _from_fields(fields, end_ids(file), in_gguf=True)
     num_experts = 0 if config.experts is None else config.experts.num_experts
-    forms = module_forms(file, config.architecture, config.num_layers, num_experts)
-    return replace(config, options=options, weight_format=forms)
+    names = tensor_names(family_of(file), config.options, config.num_layers, num_experts)
+    return replace(config, weight_format=module_forms(file, names))
 
 
-def _from_fields(fields: Fields, generation_eos: tuple[int, ...]) -> ModelConfig:
+def _from_fields(fields: Fields, generation_eos: tuple[int, ...], *, in_gguf: bool = False) -> ModelConfig:
     outer = fields
     architecture, fields = named_architecture(outer)
     options = ARCHITECTURES[architecture].of(fields)
+    options = file_options(options) if in_gguf else options
     fields = spelled_out(fields, options)
     is_mxfp4, weight_format = _is_mxfp4(fields, options), read_weight_format(fields)
     single = "" if options.experts is None else options.experts.names.stacked or options.experts.names.fused
@@ -216,6 +214,7 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...]) -> ModelConfig
     windows = read_windows(fields, options, num_layers)
     rotary_dim = head_dim if latent is None else latent.rotary_dim
     ropes, rope_of_layer = read_ropes(fields, options, windows, rotary_dim, max_positions)
+    growth, grow = read_growth(fields, options, ropes, rope_of_layer)
     if options.multipliers:
         scale = fields.number("attention_multiplier", 1.0)
     elif latent is None:
@@ -244,7 +243,9 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...]) -> ModelConfig
         num_kv_heads=num_kv_heads,
         head_dim=head_dim,
         intermediate_size=mlp_width(fields, options, experts, parts),
-        layers=tuple(map(LayerConfig, windows, rope_of_layer, *zip(*parts, strict=True))),
+        layers=tuple(
+            map(LayerConfig, windows, rope_of_layer, [options.in_chunks] * num_layers, grow, *zip(*parts, strict=True))
+        ),
         latent=latent,
         experts=experts,
         ropes=ropes,
@@ -267,7 +268,7 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...]) -> ModelConfig
         bos_id=next(iter(fields.ids("bos_token_id")), -1),
         dtype=_dtype(fields, "bfloat16" if is_mxfp4 or weight_format is not None else "float32"),
         curve=_curve(fields) if options.gateless else None,
-        query_growth=_query_growth(fields, options),
+        query_growth=growth,
         left_aside=_left_aside(fields, options, num_layers) + (OTHER_PARTS if fields is not outer else ()),
         recurrent=recurrent,
         factors=factors,
@@ -280,10 +281,6 @@ def _left_aside(fields: Fields, options: Architecture, num_layers: int) -> tuple
     num_drafts = fields.integer("num_nextn_predict_layers", 0, at_least=0, at_most=MOST_LAYERS)
     masks = (".attention.bias", ".attention.masked_bias") if options.rows_by_head else ()
     return (*(f"layers.{num_layers + index}." for index in range(num_drafts)), "mtp.", "mtp_", *masks)
-
-
-def _query_growth(fields: Fields, options: Architecture) -> float:
-    return rope_section(fields).number("llama_4_scaling_beta", 0.0, above=-1.0) if options.scales_queries else 0.0
 
 
 def _heads(fields: Fields, hidden_size: int, num_heads: int) -> tuple[int, int]:

@@ -21,7 +21,6 @@ from ..parallel.ranks import Ranks
 from .config import ModelConfig
 from .part import Part, joined
 from .recurrent_config import RecurrentConfig
-from .weight_format import WeightFormat
 
 
 class Cut:
@@ -173,9 +172,3 @@ def _refuse(model: ModelConfig, size: int) -> None:
         must_divide(recurrent.heads, "heads of recurrent layers")
         if recurrent.key_heads != 1 or recurrent.options.kind == "delta":
             must_divide(recurrent.key_heads, "key heads (or groups) of recurrent layers")
-    form = model.weight_format
-    if isinstance(form, WeightFormat) and form.inputs == "own steps":
-        raise ConfigError(
-            f"tensor_parallel_size: {size}: the checkpoint ({form.method}) rounds each token's inputs by one step, "
-            "which no rank knows that has a part of them; use tensor_parallel_size=1, or one that rounds no inputs"
-        )

@@ -31,11 +31,13 @@ from .config import ModelConfig
 from .cut import Cut
 from .experts import ExpertRules, mixture
 from .gateless import bend
+from .head_norms import norm_own, norm_whole
 from .latent import queries_and_latents, values
 from .layer_weights import LayerWeights, read_layer
-from .norms import LayerNorm, Norm, add_norm, apply_norm, norm_whole, read_norm
+from .norms import LayerNorm, Norm, add_norm, apply_norm, read_norm
+from .partial_linear import adapted_linear, partial_linear
 from .reader import Reader, open_weights
-from .rope import rope_table, table_by_length
+from .rope import query_scales, rope_table, table_by_length
 from .step import AdaptedRows, KVTensors, StateStep, WindowStep
 from .vocabulary import all_logits, embed, read_projection
 from .weights import TORCH_TYPES
@@ -79,10 +81,9 @@ class Decoder:
         self._lm_head = lm_head
         self.generates = lm_head is not None
         self._rope_tables = [rope_table(rope, max_positions).to(self.device) for rope in config.ropes]
-        self._query_scales: Tensor | None = None
-        if config.query_growth:
-            turns = torch.arange(max_positions) // config.ropes[0].original_max_positions
-            self._query_scales = (1 + config.query_growth * torch.log(1.0 + turns)).to(self.device, self.dtype)
+        growth, self._query_scales = config.query_growth, torch.empty(0)
+        if growth is not None:
+            self._query_scales = query_scales(growth, max_positions).to(self.device, self.dtype)
         # rounded as transformers rounds it: the factor is an activation
         self._embedding_scale = float(torch.tensor(config.embedding_scale).to(self.dtype))
         self._gate = Gate(config.activation)
@@ -147,7 +148,7 @@ class Decoder:
         """
         ropes = self.config.ropes
         found = {length for rope in ropes if (length := rope.switches_at(self.max_positions)) is not None}
-        if len(found) != 1 or self._query_scales is not None:
+        if len(found) != 1 or self.config.query_growth is not None:
             return None
         (switches_at,) = found
         self._rope_tables = [table_by_length(rope, self.max_positions, switches_at).to(self.device) for rope in ropes]
@@ -297,12 +298,12 @@ class Decoder:
 
     def _add_up(self, index: int, mixed: list[Tensor], lora: LoraPlan | None) -> Tensor:
         """The last projections of what `_mix` made, and their sum, `[T, C]`."""
-        weights, factors = self._layers[index][1], self.config.factors
+        weights, factors, ranks = self._layers[index][1], self.config.factors, self._ranks
         assert weights.o is not None
-        x = _linear(mixed[0], weights.o, lora, index, AT_O)
+        x = adapted_linear(mixed[0], weights.o, lora, index, AT_O, ranks)
         if weights.beside is None:
             return x
-        return x * factors.attention_out + ops.linear(mixed[1], weights.beside) * factors.recurrent_out
+        return x * factors.attention_out + partial_linear(mixed[1], weights.beside, ranks) * factors.recurrent_out
 
     def _write_kv(
         self,
@@ -325,15 +326,17 @@ class Decoder:
             return q, None
         assert layer.qkv is not None
         config = self.config
-        heads = _linear(normed, layer.qkv, lora, index, AT_QKV).view(len(positions), -1, config.head_dim)
+        heads = adapted_linear(normed, layer.qkv, lora, index, AT_QKV).view(len(positions), -1, config.head_dim)
         sizes = [config.num_heads, config.num_kv_heads, config.num_kv_heads]
         gates = [config.num_heads] if config.options.gated_attention else []
         q, k, v, *gate = torch.split(heads, sizes + gates, dim=1)
         norms, eps = None, config.rms_norm_eps
         if layer.q_norm is not None and layer.k_norm is not None:
             if config.options.whole_norms:
-                q = norm_whole(q, layer.q_norm, eps, self.cut.heads, self._ranks)
-                k = norm_whole(k, layer.k_norm, eps, self.cut.kv_heads, self._ranks)
+                q = norm_whole(q, layer.q_norm, self.cut.heads, self._ranks, eps)
+                k = norm_whole(k, layer.k_norm, self.cut.kv_heads, self._ranks, eps)
+            elif config.options.own_norms:
+                q, k = norm_own(q, layer.q_norm, eps), norm_own(k, layer.k_norm, eps)
             else:
                 norms = layer.q_norm, layer.k_norm
         cos_sin = self._rope_tables[spec.rope] if spec.rope >= 0 else None
@@ -344,7 +347,7 @@ class Decoder:
             norms = cos_sin = None
         scales = kv_cache.key_scales[kept], kv_cache.value_scales[kept]
         q = ops.place_heads(q, k, v, positions, cos_sin, norms, eps, keys, kv_cache.values[kept], slots, *scales)
-        if self._query_scales is not None:
+        if spec.grows:
             q = q * self._query_scales[positions][:, None, None]
         return q, gate[0].flatten(1) if gate else None
 
@@ -363,6 +366,7 @@ class Decoder:
             plan,
             scale=config.attention_scale,
             window=spec.window,
+            in_chunks=spec.in_chunks,
             soft_cap=config.attention_soft_cap,
             sinks=layer.sinks,
             k_scales=kv_cache.key_scales[kept],
@@ -373,24 +377,16 @@ class Decoder:
         """What a layer's MLP, or its experts, make of hidden states `[T, C]`."""
         weights = self._layers[index][1]
         if weights.experts is not None and self._expert_rules is not None:
-            return mixture(normed, weights.experts, self._expert_rules, slots)
+            return mixture(normed, weights.experts, self._expert_rules, slots, self._ranks)
         assert weights.gate_up is not None
         assert weights.down is not None
-        gate_up, curve = _linear(normed, weights.gate_up, lora, index, AT_GATE_UP), self.config.curve
+        gate_up, curve = adapted_linear(normed, weights.gate_up, lora, index, AT_GATE_UP), self.config.curve
         factors = self.config.factors
         if factors.gate != 1.0:
             gate_up[:, : gate_up.shape[1] // 2] *= factors.gate
         inner = ops.gated(gate_up, self._gate) if curve is None else bend(gate_up, curve, weights.curve)
-        return _scaled(_linear(inner, weights.down, lora, index, AT_DOWN), factors.down)
+        return _scaled(adapted_linear(inner, weights.down, lora, index, AT_DOWN, self._ranks), factors.down)
 
 
 def _scaled(x: Tensor, factor: float) -> Tensor:
     return x if factor == 1.0 else x * factor
-
-
-def _linear(x: Tensor, weight: LinearWeight, lora: LoraPlan | None, layer: int, place: int) -> Tensor:
-    """A linear map, and what adapters add to it."""
-    out = ops.linear(x, weight)
-    if lora is not None:
-        ops.add_lora(out, x, lora, layer, place)
-    return out

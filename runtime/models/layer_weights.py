@@ -11,6 +11,7 @@ from ...kernels import LinearWeight
 from .delta_net import DeltaNetWeights, read_delta_net
 from .experts import ExpertsWeights, read_experts
 from .gateless import read_curve
+from .head_norms import read_head_norms
 from .kimi_delta import KimiDeltaWeights, read_kimi_delta
 from .latent import LatentWeights, read_latent_weights
 from .lightning import LightningWeights, read_lightning
@@ -40,7 +41,7 @@ class LayerWeights:
 
     input_norm: Norm | None  # None: the layer takes its input as it is
     qkv: LinearWeight | None  # hidden_size -> (num_heads + 2 · num_kv_heads) · head_dim; None with latents
-    q_norm: Tensor | None  # [head_dim], or of all heads
+    q_norm: Tensor | None  # [head_dim], or of all heads (`head_norms.py`)
     k_norm: Tensor | None
     o: LinearWeight | None  # attended_size -> hidden_size; None: the layer is an MLP alone
     post_attention_norm: Norm | None
@@ -73,26 +74,22 @@ def _read_mixer(reader: Reader, base: str, index: int, recurrent: RecurrentConfi
 def read_layer(reader: Reader, base: str, index: int) -> LayerWeights:
     """The tensors below `base` (`model.layers.<i>.`)."""
     config, names, cut = reader.config, reader.config.options.names, reader.cut
-    hidden, q_norm, k_norm = config.hidden_size, config.head_dim, config.head_dim
-    sandwich = config.options.sandwich_norms
-    latent, experts, is_normed = config.latent, config.experts_of(index), config.options.qk_norm
-    if config.options.whole_norms:  # on every rank: a norm is of all heads
-        q_norm, k_norm = (number * config.head_dim for number in (cut.whole.num_heads, cut.whole.num_kv_heads))
-    has_sinks = config.options.has_sinks
+    hidden, sandwich, has_sinks = config.hidden_size, config.options.sandwich_norms, config.options.has_sinks
+    latent, experts = config.latent, config.experts_of(index)
     order, pre_norms = qkv_order(config, reader.device), config.options.pre_norms
     attends, has_mlp = config.layers[index].attends, config.layers[index].has_mlp
     o = reader.summand(base, names.o, cut.attended, config.o_bias) if attends else None
     mixer, out = _read_mixer(reader, base, index, config.recurrent) if config.is_recurrent(index) else (None, None)
     is_dense, names = has_mlp and experts is None, reader.placed(base, names)
-    if not attends:
-        is_normed = has_sinks = False
+    has_sinks = has_sinks and attends
+    q_norm, k_norm = read_head_norms(reader, base, index) if attends else (None, None)
     return LayerWeights(
         input_norm=read_norm(reader, f"{base}{names.input_norm}") if pre_norms else None,
         qkv=reader.linear(base, names.qkv, cut.qkv, hidden, config.qkv_bias, order)
         if latent is None and attends
         else None,
-        q_norm=reader.norm(f"{base}{names.q_norm}.weight", q_norm) if is_normed else None,
-        k_norm=reader.norm(f"{base}{names.k_norm}.weight", k_norm) if is_normed else None,
+        q_norm=q_norm,
+        k_norm=k_norm,
         sinks=reader.tensor([f"{base}{names.sinks}"], [cut.heads], []).float() if has_sinks else None,
         o=o if attends else out,
         post_attention_norm=read_norm(reader, f"{base}{names.post_attention_norm}") if sandwich else None,

@@ -13,8 +13,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ...kernels import ops
-from ..parallel.ranks import Ranks
-from .part import Part
 from .reader import Reader
 
 
@@ -60,10 +58,3 @@ def add_norm(x: Tensor, residual: Tensor, norm: Norm | None, eps: float) -> tupl
         return ops.add_rms_norm(x, residual, norm, eps)
     total: Tensor = torch.add(x, residual)
     return apply_norm(total, norm, eps), total
-
-
-def norm_whole(x: Tensor, weight: Tensor, eps: float, own: Part, ranks: Ranks) -> Tensor:
-    """One RMSNorm over the heads of all ranks, `[T, H, head_dim]`; heads that are on several ranks count once."""
-    copies = ranks.size * own.count // own.size
-    whole = torch.cat(ranks.gather(x.flatten(1))[::copies], 1)
-    return own.of(ops.rms_norm(whole, weight, eps).view(len(x), own.size, -1), 1)

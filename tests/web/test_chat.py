@@ -147,7 +147,7 @@ def test_tokens_tell_how_they_came_about(open_page: Opener) -> None:
     reply.get_by_role("button", name="Tokens").click()
     tokens = reply.get_by_role("option")
     assert tokens.count() > 3
-    assert {"jumped", "sampled"} <= set(re.findall(r", (\w+)", " ".join(tokens.evaluate_all(LABELS))))
+    assert {"forced", "sampled"} <= set(re.findall(r", (\w+)", " ".join(tokens.evaluate_all(LABELS))))
     assert tokens.evaluate_all("all => all.filter(one => one.tabIndex === 0).length") == 1
     tokens.first.focus()
     page.keyboard.press("ArrowRight")
@@ -157,7 +157,7 @@ def test_tokens_tell_how_they_came_about(open_page: Opener) -> None:
     page.keyboard.press("Escape")
     assert page.locator(".token-card").count() == 0
 
-    kind = reply.get_by_role("button", name="jumped")
+    kind = reply.get_by_role("button", name="forced")
     kind.click()
     assert kind.get_attribute("aria-pressed") == "false"
     reply.get_by_role("button", name="Prompt").click()

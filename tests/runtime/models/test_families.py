@@ -74,7 +74,7 @@ OFTEN_RUN = [
     "stablelm",
     "starcoder2",
 ]
-NOT_LOADED = {"bitnet", "falcon", "gpt2", "llama4_text", "opt", "phimoe"}
+NOT_LOADED = {"bitnet", "falcon", "gpt2", "opt"}
 
 
 def _mapping() -> dict[str, str]:
@@ -135,7 +135,7 @@ def test_every_architecture_is_compared_with_transformers() -> None:
         ("LlamaForCausalLMEagle3", "llama", "LlamaForCausalLM"),
         ("EagleLlamaForCausalLM", "llama", "LlamaForCausalLM"),
         ("BertForMaskedLM", "bert", None),
-        ("MllamaForConditionalGeneration", "mllama", "LlamaForCausalLM"),
+        ("MllamaForConditionalGeneration", "mllama", "Llama4ForCausalLM"),
         ("T5ForConditionalGeneration", "t5", None),
     ],
 )
