@@ -18,6 +18,7 @@ PREFIXES = (
     "model.language_model.",
     "language_model.model.",
     "gpt_neox.",
+    "backbone.",
     "transformer.",
 )  # of all but the projection
 
