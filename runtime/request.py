@@ -172,13 +172,13 @@ class TokenNote(NamedTuple):
     """How a token of an output came about.
 
     Attributes:
-        how: "sampled": chosen in a step of its own; "jumped": forced text of its constraint, "drafted": otherwise
-            proposed and found right, both without one.
+        how: "sampled": chosen in a step of its own. Otherwise jumped, without one: "forced": within text that its
+            constraint forces; "foreseen": proposed by a draft, and found right.
         num_allowed: how many tokens the constraint's mask left to choose from; None: there is no constraint, or the
             token was taken without a mask.
     """
 
-    how: Literal["sampled", "jumped", "drafted"]
+    how: Literal["sampled", "forced", "foreseen"]
     num_allowed: int | None
 
 

@@ -213,11 +213,17 @@ void widen(const AttentionStep& s, const int32_t* table, int64_t head, int64_t f
   }
 }
 
+// The first key that a row at a position sees.
+int64_t first_key(const AttentionStep& s, int64_t position) {
+  if (s.window == 0) return 0;
+  return s.in_chunks ? position / s.window * s.window : larger_of<int64_t>(0, position - s.window + 1);
+}
+
 // Which keys of a tile the rows of a pack see.
 void see_keys(const AttentionStep& s, Workspace& w, int count, int64_t tile, int num_keys) {
   for (int r = 0; r < count; r++) {
     const int64_t position = w.position[r] - tile;
-    const int64_t begin = s.window > 0 ? larger_of<int64_t>(0, position - s.window + 1) : 0;
+    const int64_t begin = larger_of<int64_t>(0, first_key(s, w.position[r]) - tile);
     const int64_t end = smaller_of<int64_t>(num_keys, position + 1);
     w.begin[r] = begin < end ? begin : TILE, w.end[r] = begin < end ? end : 0;
   }
@@ -230,12 +236,12 @@ void pass_keys(const AttentionStep& s, Workspace& w, int count, int64_t head, in
   for (int r = 1; r < count; r++) {
     oldest = smaller_of<int64_t>(oldest, w.position[r]), newest = larger_of<int64_t>(newest, w.position[r]);
   }
-  if (s.window > 0) key_begin = larger_of(key_begin, (oldest - s.window + 1) / TILE * TILE);
+  key_begin = larger_of(key_begin, first_key(s, oldest) / TILE * TILE);
   key_end = smaller_of(key_end, newest + 1);
   bool was_full = false;
   for (int64_t tile = key_begin; tile < key_end; tile += TILE) {
     const int num_keys = smaller_of<int64_t>(TILE, key_end - tile);
-    const bool is_full = tile + TILE <= oldest + 1 && (s.window == 0 || tile > newest - s.window);
+    const bool is_full = tile + TILE <= oldest + 1 && tile >= first_key(s, newest);
     if (!(is_full && was_full)) see_keys(s, w, count, tile, num_keys);
     was_full = is_full, w.tile = tile;
     locate_keys(s, table, head, tile, num_keys, w.offsets);
@@ -346,7 +352,7 @@ void add_mass(const void* job, int64_t index) {
   const int64_t head = index % s.num_kv_heads, group = s.num_heads / s.num_kv_heads, width = whole_lanes(run.num_keys);
   float* mass = s.mass + run.offset + head * width;
   for (int64_t row = run.row_begin; row < run.row_end; row++) {
-    const int64_t end = run.num_keys - (run.row_end - row) + 1, begin = s.window > 0 ? larger_of<int64_t>(0, end - s.window) : 0;
+    const int64_t end = run.num_keys - (run.row_end - row) + 1, begin = first_key(s, end - 1);
     for (int64_t n = begin / 8 * 8; n < end; n += 8) {
       F8 given = splat8(0.0f);
       for (int64_t h = head * group; h < (head + 1) * group; h++) {

@@ -58,6 +58,7 @@ struct AttentionStep {
   const float *k_scales, *v_scales;  // of all but fp32
   float* out;
   int64_t num_tokens, num_heads, num_kv_heads, head_dim, window;
+  bool in_chunks;         // the window is the chunk of this many keys that a row is in
   const float* sinks;     // [num_heads]; null: none
   float scale, soft_cap;  // both times log2(e); soft_cap 0: none
   const MassRun* runs;    // of which the weights are added to mass

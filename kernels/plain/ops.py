@@ -292,6 +292,7 @@ def attention(
     *,
     scale: float,
     window: int = 0,
+    in_chunks: bool = False,
     soft_cap: float = 0.0,
     sinks: Tensor | None = None,
     k_scales: Tensor | None = None,
@@ -300,12 +301,13 @@ def attention(
 ) -> Tensor:
     """Causal attention of a ragged batch over its paged KV. q `[T, H, D]` -> `[T, H, D]` of q.dtype.
 
-    window > 0: a row at position p sees keys `> p - window`. soft_cap > 0: scores become
-    `soft_cap * tanh(scores / soft_cap)` (Gemma 2). sinks `[H]`: one more logit per head that takes part in
-    the softmax and carries no value (gpt-oss). k_scales, v_scales: those that `write_kv` filled, where the caches are
-    int8, fp8 or int4. mass: the attention that rows of its runs pay to keys is added to its sums.
+    window > 0: a row at position p sees keys `> p - window`, or with in_chunks those of its chunk, `>= p - p % window`
+    (Llama 4). soft_cap > 0: scores become `soft_cap * tanh(scores / soft_cap)` (Gemma 2). sinks `[H]`: one more logit
+    per head that takes part in the softmax and carries no value (gpt-oss). k_scales, v_scales: those that `write_kv`
+    filled, where the caches are int8, fp8 or int4. mass: the attention that rows of its runs pay to keys is added to
+    its sums.
     """
-    options = (scale, window, soft_cap, sinks, k_scales, v_scales, mass)
+    options = (scale, window, soft_cap, sinks, k_scales, v_scales, in_chunks, mass)
     return attention_in(torch.float32, q, k_cache, v_cache, plan, *options).to(q.dtype)
 
 
@@ -321,6 +323,7 @@ def attention_in(
     sinks: Tensor | None,
     k_scales: Tensor | None = None,
     v_scales: Tensor | None = None,
+    in_chunks: bool = False,
     mass: LayerMass | None = None,
 ) -> Tensor:
     """`attention` computed and returned in `dtype` (float64 serves as the yardstick in tests)."""
@@ -339,7 +342,9 @@ def attention_in(
             scores = soft_cap * torch.tanh(scores / soft_cap)
         row = torch.arange(num_keys - (end - begin), num_keys, device=q.device)[:, None]
         key = torch.arange(num_keys, device=q.device)[None, :]
-        visible = (key <= row) & (key > row - window) if window > 0 else key <= row
+        visible = key <= row
+        if window > 0:
+            visible &= key >= (row // window * window if in_chunks else row - window + 1)
         scores = scores.masked_fill(~visible, -math.inf)
         if sinks is not None:
             sink = sinks.to(dtype)[:, None, None].expand(-1, end - begin, 1)
@@ -367,7 +372,7 @@ def latent_attention(
     projections, arXiv 2405.04434). The plan is one of a single KV head, head_dim W.
     """
     stored = cache[:, None]
-    options = (scale, 0, 0.0, None, None, None, mass)
+    options = (scale, 0, 0.0, None, None, None, False, mass)
     return attention_in(torch.float32, q, stored, stored, plan, *options)[..., :rank].to(q.dtype)
 
 

@@ -30,7 +30,7 @@ from ..kv_format import INT4
 from ..launch import SPLIT_SIZE, attention_config
 from ..work_buffers import CudaWork
 from .items import look_up_rows, num_turns, store_rows, store_scores, take_item
-from .merge import add_scores, fold, merge_partials
+from .merge import add_scores, first_key, fold, merge_partials
 
 LOG2_E = 1.4426950408889634
 
@@ -93,6 +93,7 @@ def attend_items(
     QUANTISED: tl.constexpr,  # int8, fp8 or int4 keys and values
     IN_PAIRS: tl.constexpr,  # int4
     HAS_WINDOW: tl.constexpr,
+    IN_CHUNKS: tl.constexpr,
     HAS_CAP: tl.constexpr,
     HAS_SINKS: tl.constexpr,
     SEEN: tl.constexpr,  # some rows' attention is summed
@@ -116,7 +117,8 @@ def attend_items(
                 q_sum = tl.sum(q.to(tl.float32), 1) * scale
 
             if HAS_WINDOW:  # blocks that no row can see are skipped; they would add exactly nothing
-                oldest = tl.min(tl.where(in_rows, position, 2147483647), 0) - window + 1
+                edge = first_key(position, window, IN_CHUNKS)
+                oldest = tl.min(tl.where(in_rows, edge, 2147483647), 0)
                 key_begin = tl.maximum(key_begin, tl.maximum(oldest, 0) // BLOCK_KEYS * BLOCK_KEYS)
 
             folded_top = tl.full([BLOCK_ROWS], float("-inf"), tl.float32)
@@ -176,7 +178,7 @@ def attend_items(
                     scores = soft_cap * (1.0 - 2.0 / (e + 1.0))
                 visible = (n[None, :] < key_end) & (n[None, :] <= position[:, None])
                 if HAS_WINDOW:
-                    visible = visible & (n[None, :] > position[:, None] - window)
+                    visible = visible & (n[None, :] >= edge[:, None])
                 scores = tl.where(visible, scores, float("-inf"))
                 if SEEN:
                     store_scores(item, rows_ptr, seen_ptr, seen_places_ptr, n, scores, GROUP)
@@ -213,6 +215,7 @@ def cuda_attention(
     sinks: Tensor | None,
     k_scales: Tensor | None = None,
     v_scales: Tensor | None = None,
+    in_chunks: bool = False,
     mass: LayerMass | None = None,
 ) -> Tensor:
     """`attention` on the device of `work`; q `[T, H, D]` may be a view with a dense last axis, scales are dense.
@@ -268,6 +271,7 @@ def cuda_attention(
             QUANTISED=k_scales is not None,
             IN_PAIRS=k_cache.dtype == INT4,
             HAS_WINDOW=window > 0,
+            IN_CHUNKS=in_chunks,
             HAS_CAP=soft_cap > 0,
             HAS_SINKS=sinks is not None,
             SEEN=seen is not None,
@@ -278,7 +282,7 @@ def cuda_attention(
             enable_fp_fusion=True,
         )
     if work.num_merged:
-        merge_partials(work, sums, tops, out, sinks, window)
+        merge_partials(work, sums, tops, out, sinks, window, in_chunks)
     if mass is not None and seen is not None:
         seen.add_to(mass, 1 / LOG2_E, sinks)
     return out

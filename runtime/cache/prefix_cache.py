@@ -197,7 +197,9 @@ class PrefixCache:
     def lay_out(self, extends: list[Extend]) -> Batch:
         """The batch of a step whose blocks are reserved."""
         batch, windows = Batch.from_extends(extends, self.block_size), self.windows
-        return batch if windows is None else see_windows(batch, windows.slot_of, windows.window, self.block_size)
+        if windows is None:
+            return batch
+        return see_windows(batch, windows.slot_of, windows.window, self.block_size, in_chunks=windows.in_chunks)
 
     def settle(self, extend: Extend) -> None:
         """After a step has moved a request on: without the state there it goes back to where there is one; what is

@@ -26,12 +26,11 @@ from ..cache.traffic_record import TrafficRecord
 from ..capacity.state_memory import most_running
 from ..config import TARGET_STEP_SECONDS, EngineConfig
 from ..constrain.spec import ConstraintSpec
-from ..execute.adapters import Adapters
 from ..execute.loading import LoadedModel
 from ..execute.pool import allocate_draft_kv, allocate_pool, window_of
 from ..execute.prefill_cost import PrefillCost
 from ..execute.recurrent_states import allocate_states
-from ..execute.runner_setup import make_runner
+from ..execute.runner_setup import make_adapters, make_runner
 from ..execute.warmup_batches import WarmupBatches
 from ..execute.window_kv import WindowKV
 from ..models.rope import can_turn_back
@@ -87,8 +86,11 @@ class EngineCore:
         states = allocate_states(config, loaded)
         kv_cache = allocate_pool(config, loaded, 0 if states is None else states.num_slots)
         pool = kv_cache.pool if isinstance(kv_cache, WindowKV) else kv_cache
-        windows = window_store(config, window_of(config, model), kv_cache) if isinstance(kv_cache, WindowKV) else None
-        draft_kv = allocate_draft_kv(config, loaded, kv_cache.num_blocks)
+        windows = None
+        if isinstance(kv_cache, WindowKV):
+            in_chunks = any(layer.in_chunks for layer in model.layers)
+            windows = window_store(config, window_of(config, model), kv_cache, in_chunks=in_chunks)
+        draft_kv = allocate_draft_kv(config, loaded, kv_cache)
         self.block_cost = recompute_cost(model, config.block_size)
         prefill = PrefillCost(self.block_cost, config.block_size)
         self.config = config
@@ -101,7 +103,7 @@ class EngineCore:
         limits = Limits(config.max_constraint_bytes, config.max_compile_seconds)
         self.compiler = Compiler(loaded.tokenizer.vocabulary(), limits=limits)
         self.max_model_len = min(config.max_model_len or model.max_position_embeddings, model.max_position_embeddings)
-        self.adapters = Adapters(whole, loaded.device, loaded.dtype, loaded.adapters, loaded.cut)
+        self.adapters = make_adapters(loaded, whole)
         self.prefix_cache = PrefixCache(
             num_blocks=kv_cache.num_blocks,
             block_size=config.block_size,

@@ -29,7 +29,7 @@ from .adapter_config import AdapterConfig
 from .adapter_modules import Module, adapted_places, named_folder
 from .config import ModelConfig
 from .cut import Cut
-from .pair_order import head_order
+from .pair_order import qkv_order
 from .part import Axis, count, taken
 from .weights import STORED_DTYPES, Checkpoint, open_file
 
@@ -39,7 +39,7 @@ LONG = "\0\1"  # how no other namespace begins, once it is scoped
 _PREFIX = "base_model.model."
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Adapter:
     """A loaded adapter; it lives as long as a request or the engine needs it.
 
@@ -98,12 +98,12 @@ def read_adapter(
     path = folder / FILE
     if not path.is_file():
         raise ModelError(f"{path}: there is no such file; only safetensors are opened (save_pretrained writes them)")
-    digest, order = hashlib.sha256(), head_order(model)
-    axes = _axes(cut or Cut(model, ALONE))
+    digest, cut = hashlib.sha256(), cut or Cut(model, ALONE)
+    axes, orders = _axes(cut), {"qkv": qkv_order(cut.config, torch.device("cpu"))}
     with open_file(path, torch.float32) as checkpoint:
         layers = [
             [
-                _read_place(checkpoint, config, places[place], axes[place], order, digest, device, dtype)
+                _read_place(checkpoint, config, places[place], axes[place], orders.get(place), digest, device, dtype)
                 for place in PLACES
             ]
             for places in (adapted_places(model, index) for index in range(model.num_layers))
@@ -136,9 +136,9 @@ def _read_place(
             digest.update(json.dumps([module.name, scale, [*down.shape], str(down.dtype), str(up.dtype)]).encode())
             for tensor in (down, up):
                 digest.update(tensor.contiguous().view(torch.uint8).numpy())
-            if order is not None and module.is_turned:
-                up = up.view(-1, len(order), rank)[:, order].flatten(0, 1)
             up, down = taken(up, [axis]), taken(down, [rank, columns])
+            if order is not None:  # which keeps the outputs of a module together
+                up = up[order[first_output : first_output + len(up)] - first_output]
             parts.append(LoraPart(down, up, scale, first_output))
         first_output += count(axis)
     return pack_lora(parts, device, dtype) if parts else None

@@ -16,16 +16,11 @@ from .config import ModelConfig
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """A linear map of a checkpoint as a part of one of the decoder's: its outputs begin at `first_output`.
-
-    is_turned: the outputs are queries or keys, in heads that the rotary embedding turns.
-    """
+    """A linear map of a checkpoint as a part of one of the decoder's."""
 
     name: str
     num_outputs: int
     num_inputs: int
-    first_output: int
-    is_turned: bool = False
 
 
 def count_parameters(folder: str | Path, model: ModelConfig) -> int:
@@ -63,10 +58,8 @@ def adapted_places(model: ModelConfig, index: int) -> dict[str, list[Module]]:
     }
     found: dict[str, list[Module]] = {}
     for place, (parts, rows, num_inputs) in parts_of.items():
-        modules, first = [], 0
-        for part, num_outputs in zip(parts, rows, strict=False):
-            turned = place == "qkv" and part != names.qkv[-1]
-            modules.append(Module(f"model.layers.{index}.{part}", num_outputs, num_inputs, first, turned))
-            first += num_outputs
-        found[place] = modules
+        found[place] = [
+            Module(f"{model.options.backbone}.layers.{index}.{part}", num_outputs, num_inputs)
+            for part, num_outputs in zip(parts, rows, strict=False)
+        ]
     return found

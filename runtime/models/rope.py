@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from ...errors import ModelError
+from .layer_config import QueryGrowth
 from .rope_config import RopeConfig
 
 if TYPE_CHECKING:
@@ -66,6 +67,12 @@ def rope_table(rope: RopeConfig, max_positions: int) -> Tensor:
         return torch.cat([angles.cos() * factor, angles.sin() * factor], dim=-1)
     except (RuntimeError, MemoryError) as error:
         raise ModelError(f"{said} does not fit the memory; set max_model_len ({str(error)[:80]})") from None
+
+
+def query_scales(growth: QueryGrowth, max_positions: int) -> Tensor:
+    """`[max_positions]` fp32: what a query at each position is multiplied by."""
+    turns = (torch.arange(max_positions) + growth.offset) // growth.step
+    return 1 + growth.share * torch.log(1.0 + turns)
 
 
 def table_by_length(rope: RopeConfig, max_positions: int, switches_at: int) -> Tensor:
