@@ -89,17 +89,18 @@ class SeenScores:
 
     Attributes:
         scores: fp32, -inf where a row sees no key; those of a row are `[num_heads, width]`.
-        places: int64 `[T, 2]`: where those of each row begin, -1 for a row of no run; and their width.
+        places: int32 `[T, 2]`: where those of each row begin, -1 for a row of no run; and their width.
     """
 
     def __init__(self, mass: LayerMass, num_tokens: int, num_heads: int) -> None:
-        places, self._starts, size = np.full((num_tokens, 2), -1, np.int64), list[int](), 0
+        places, self._starts, size = np.full((num_tokens, 2), -1, np.int32), list[int](), 0
         for begin, end, num_keys, _ in mass.runs.tolist():
             width = whole_lanes(num_keys)
             places[begin:end, 0] = size + np.arange(end - begin) * num_heads * width
             places[begin:end, 1] = width
             self._starts.append(size)
             size += (end - begin) * num_heads * width
+        assert size < 1 << 31
         self._num_heads = num_heads
         self.places = send(places, mass.sums.device)
         self.scores = torch.full((size,), float("-inf"), device=mass.sums.device)

@@ -13,7 +13,7 @@ from typing import Any
 from kernel_case import FIRST_FP8, Case, argument_types
 from product_cases import expert_cases, grouped_cases, int8_cases, linear_cases, lora_cases, mxfp4_cases
 
-SEEN_TYPES = {"seen_ptr": "*fp32", "seen_places_ptr": "*i64"}
+SEEN_TYPES = {"seen_ptr": "*fp32", "seen_places_ptr": "*i32"}
 POINTERS = {"int8": "*i8", "int4": "*u8"}
 
 
@@ -68,7 +68,7 @@ def attention_cases(subset: bool) -> Iterator[Case]:
                 wanted = ((16, False), (64, True)) if stored == element and not seen else ((16, False),)
                 if (subset and (block_rows, folds) not in wanted) or (folds and not folds_splits(block_rows, head_dim)):
                     continue
-                config = attention_config(block_rows, folds, head_dim, itemsize, stored != element)
+                config = attention_config(block_rows, folds, head_dim, itemsize, stored != element, seen)
                 padded = 1 << (head_dim - 1).bit_length()
                 constants = {
                     "GROUP": group,

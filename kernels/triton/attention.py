@@ -181,7 +181,7 @@ def attend_items(
                     visible = visible & (n[None, :] >= edge[:, None])
                 scores = tl.where(visible, scores, float("-inf"))
                 if SEEN:
-                    store_scores(seen_ptr, seen_places_ptr, token, head, n, scores, visible)
+                    store_scores(item, rows_ptr, seen_ptr, seen_places_ptr, n, scores, GROUP)
 
                 weights, decay, top, total = add_scores(scores, top, total)
                 acc = acc * decay[:, None]
@@ -230,7 +230,8 @@ def cuda_attention(
     sums, tops = work.partial_results(head_dim)
     seen = None if mass is None else SeenScores(mass, num_tokens, num_heads)
     for launch in work.launches:
-        config = attention_config(launch.block_rows, launch.folds, head_dim, q.element_size(), k_scales is not None)
+        options = (q.element_size(), k_scales is not None, seen is not None)
+        config = attention_config(launch.block_rows, launch.folds, head_dim, *options)
         attend_items[(work.num_programs or launch.num_items,)](
             q,
             k_cache,

@@ -90,7 +90,7 @@ def attend_latents(
                 visible = (n[None, :] < key_end) & (n[None, :] <= position[:, None])
                 scores = tl.where(visible, scores, float("-inf"))
                 if SEEN:
-                    store_scores(seen_ptr, seen_places_ptr, token, head, n, scores, visible)
+                    store_scores(item, rows_ptr, seen_ptr, seen_places_ptr, n, scores, num_heads)
                 weights, decay, top, total = add_scores(scores, top, total)
                 acc = tl.dot(weights.to(latents.dtype), latents, acc * decay[:, None], input_precision="ieee")
                 if FOLDS and (start + BLOCK_KEYS) % SPLIT == 0:

@@ -122,7 +122,7 @@ def test_null_fields_are_fields_not_given() -> None:
         ({"temperature": 0.5, "top_p": 0.9, "top_k": 5, "seed": 7, "presence_penalty": 1.0}, {}),
         ({"stop": ["x"], "logit_bias": {"65": 3}}, {"stop": ("x",), "logit_bias": {65: 3.0}}),
         ({"allowed_token_ids": [97, 98], "bad_words": ["ab"]}, {"allowed_token_ids": (97, 98), "bad_words": ("ab",)}),
-        ({"kv_budget": 64, "kv_policy": "sinks"}, {}),
+        ({"kv_budget": 64, "kv_policy": "sinks", "beyond_context": True, "max_tokens": 10**6}, {}),
     ],
     ids=lambda value: "+".join(value),
 )
