@@ -39,7 +39,7 @@ class _Factoring:
         self.number_of: dict[int, tuple[Expression, int]] = {}  # by identity
 
     def factored(self, expression: Expression) -> Expression:
-        if type(expression) not in _NESTED:
+        if not isinstance(expression, (Sequence, Repeat, Alternation)):
             return expression
         known = self.known.get(id(expression))
         if known is None:

@@ -187,6 +187,8 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...], *, in_gguf: bo
     outer = fields
     architecture, fields = named_architecture(outer)
     options = ARCHITECTURES[architecture].of(fields)
+    if options.adapts is not None:
+        fields, options = options.adapts(fields, options)
     options = file_options(options) if in_gguf else options
     is_mxfp4, weight_format = _is_mxfp4(fields, options), read_weight_format(fields)
     single = "" if options.experts is None else options.experts.names.stacked or options.experts.names.fused

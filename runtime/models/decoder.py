@@ -128,7 +128,7 @@ class Decoder:
             embedding = reader.linear(prefix, (options.embedding,), [cut.vocab], config.hidden_size, False)
             layers = []
             for index in range(config.num_layers):
-                layers.append(read_layer(reader, f"{prefix}layers.{index}.", index))
+                layers.append(read_layer(reader, f"{prefix}{options.layers}.{index}.", index))
                 if report is not None:
                     report(index + 1, config.num_layers)
             final_norm = read_norm(reader, f"{prefix}{options.final_norm}", config.width_scale)

@@ -55,8 +55,14 @@ def answers(engine: AsyncEngine, prompt: Sequence[int], call: EngineCall) -> Asy
 def for_prompt(call: EngineCall) -> EngineCall:
     """The same prompt, and one token of an answer that is not read."""
     most = call.sampling.max_tokens
-    one = {"max_tokens": 1 if most is None else min(1, most), "min_tokens": 0, "ignore_eos": True}
-    sampling = replace(call.sampling, **one, kv_budget=None, beyond_context=False)
+    sampling = replace(
+        call.sampling,
+        max_tokens=1 if most is None else min(1, most),
+        min_tokens=0,
+        ignore_eos=True,
+        kv_budget=None,
+        beyond_context=False,
+    )
     options = call.options.copy()
     for name in OF_ANSWERS:
         options.pop(name, None)  # type: ignore[misc]  # a name of a key
