@@ -12,13 +12,13 @@ Outside of the pool a block is a row of bytes: the layers of the first stack, th
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ...kernels import bytes_per_head, is_quantised, scale_type, send, stored_dim
+from ...kernels import bytes_per_head, is_quantised, quantise_heads, scale_type, send, stored_dim, widen_heads
 from ..device import on_device
 
 ALIGNMENT = 64  # bytes, as torch has it: a line of the processor's caches
@@ -98,6 +98,22 @@ class KVCache:
             index = self._index(blocks, torch.arange(kept[0].shape[2], device=device))
             for stack, part in zip(self._numbers(), kept, strict=True):
                 stack[index] = part
+
+    def change_keys(self, kept: list[Tensor], first: int, change: Callable[[int, Tensor], Tensor]) -> None:
+        """Replaces keys that `gather` has copied, from place `first` on, by what change(layer, keys) makes of them.
+
+        It is given fp32 `[num_kv_heads, n, head_dim]`, and what it returns is rounded to what the cache holds.
+        """
+        dtype = self.keys[0].dtype
+        with on_device(self.keys[0].device):
+            for layer, own in enumerate(kept[0].view(dtype)[:, :, first:]):
+                if not is_quantised(dtype):
+                    own.copy_(change(layer, own.float()))
+                    continue
+                scales = kept[2][layer, :, first:]
+                stored, new_scales = quantise_heads(change(layer, widen_heads(own, scales)), dtype)
+                own.view(torch.int8).copy_(stored.view(torch.int8))
+                scales.copy_(new_scales)
 
     def _index(self, blocks: Sequence[int], places: Tensor) -> tuple[Tensor, ...]:
         """Of a stack: layer, block, head and offset of each place."""

@@ -55,6 +55,7 @@ class Decoder:
         cut: which part of the whole model that is.
         device, dtype: of weights and activations.
         max_positions: every position of a step must be below it.
+        rope_tables: of `config.ropes`, see `rope_table`.
         generates: whether there is a projection to the vocabulary, without which there are hidden states and no logits.
         takes_hidden: whether `forward` takes hidden states besides tokens (`MtpDecoder`).
     """
@@ -83,7 +84,7 @@ class Decoder:
         self._final_norm = final_norm
         self._lm_head = lm_head
         self.generates = lm_head is not None
-        self._rope_tables = [rope_table(rope, max_positions).to(self.device) for rope in config.ropes]
+        self.rope_tables = [rope_table(rope, max_positions).to(self.device) for rope in config.ropes]
         growth, self._query_scales = config.query_growth, torch.empty(0)
         if growth is not None:
             self._query_scales = query_scales(growth, max_positions).to(self.device, self.dtype)
@@ -158,7 +159,7 @@ class Decoder:
         if len(found) != 1 or self.config.query_growth is not None:
             return None
         (switches_at,) = found
-        self._rope_tables = [table_by_length(rope, self.max_positions, switches_at).to(self.device) for rope in ropes]
+        self.rope_tables = [table_by_length(rope, self.max_positions, switches_at).to(self.device) for rope in ropes]
         return switches_at
 
     @property
@@ -250,8 +251,7 @@ class Decoder:
     ) -> Tensor:
         """As `hidden_states`, of what goes into the first layer, `[T, hidden_size]`."""
         eps = self.config.rms_norm_eps
-        first = self._layers[0][1].input_norm
-        normed, residual = apply_norm(x, first, eps), x
+        normed, residual = apply_norm(x, self._layers[0][1].input_norm, eps), x
         last, scale = len(self._layers) - 1, self.config.residual_scale
         lora = adapted.every if adapted is not None else None
         is_parallel = bool(self.config.options.parallel)
@@ -267,7 +267,7 @@ class Decoder:
                 q, gate = self._write_kv(index, normed, positions, kv_cache, own.slots, lora)
                 if watch is not None:
                     watch(index, q)
-                if index == last and none_wanted:
+                if index == last and none_wanted and plan.mass is None:
                     return normed[:0]
                 attended = self._attend(index, q, kv_cache, own.plan)
                 if gate is not None:
@@ -328,7 +328,7 @@ class Decoder:
         kept = self._kv_index[index]
         keys, latent = kv_cache.keys[kept], self.config.latent
         if latent is not None and layer.latent is not None:
-            table = self._rope_tables[spec.rope]
+            table = self.rope_tables[spec.rope]
             q, latents = queries_and_latents(normed, layer.latent, latent, positions, table)
             ops.write_latents(latents, keys[:, 0], slots)
             return q, None
@@ -347,7 +347,7 @@ class Decoder:
                 q, k = norm_own(q, layer.q_norm, eps), norm_own(k, layer.k_norm, eps)
             else:
                 norms = layer.q_norm, layer.k_norm
-        cos_sin = self._rope_tables[spec.rope] if spec.rope >= 0 else None
+        cos_sin = self.rope_tables[spec.rope] if spec.rope >= 0 else None
         if config.options.norms_after_rope and norms is not None:
             if cos_sin is not None:
                 ops.apply_rope(q, k, positions, cos_sin)
@@ -361,12 +361,11 @@ class Decoder:
 
     def _attend(self, index: int, q: Tensor, kv_cache: KVTensors, plan: ops.AttentionPlan) -> Tensor:
         """Values of all heads side by side, `[T, attended_size]`."""
-        spec, layer = self._layers[index]
-        kept, config = self._kv_index[index], self.config
-        keys = kv_cache.keys[kept]
+        (spec, layer), kept, config = self._layers[index], self._kv_index[index], self.config
+        keys, mass = kv_cache.keys[kept], None if plan.mass is None else plan.mass.layer(kept)
         if config.latent is not None and layer.latent is not None:
             scale, rank = config.attention_scale, config.latent.rank
-            return values(ops.latent_attention(q, keys[:, 0], plan, scale=scale, rank=rank), layer.latent)
+            return values(ops.latent_attention(q, keys[:, 0], plan, scale=scale, rank=rank, mass=mass), layer.latent)
         return ops.attention(
             q,
             keys,
@@ -379,6 +378,7 @@ class Decoder:
             sinks=layer.sinks,
             k_scales=kv_cache.key_scales[kept],
             v_scales=kv_cache.value_scales[kept],
+            mass=mass,
         ).flatten(1)
 
     def _mlp(self, index: int, normed: Tensor, slots: Tensor | None, lora: LoraPlan | None) -> Tensor:
