@@ -16,7 +16,7 @@ BY_TWO = [
     "olmo2-biases",  # norms over the heads of all ranks
     "glm",
     "phi",  # a projection to the vocabulary with a bias
-    "gpt-neox",  # query, key and value of one head after another
+    "falcon-40b",  # the queries of a KV head, its key and its value together
     "stablelm-side-by-side-norms-of-heads",
     "phi3-partial-window",
     "apertus",
