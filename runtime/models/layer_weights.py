@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from ...kernels import LinearWeight
+from ...kernels import LinearWeight, LinearWeights
 from .delta_net import DeltaNetWeights, read_delta_net
 from .experts import ExpertsWeights, read_experts
 from .gateless import read_curve
 from .head_norms import read_head_norms
 from .latent import LatentWeights, read_latent_weights
-from .norms import Norm, read_norm
+from .norms import LayerNorm, Norm, read_norm
 from .pair_order import qkv_order
 from .reader import Reader
 from .recurrent_config import RecurrentConfig
@@ -21,6 +21,7 @@ from .short_conv import ShortConvWeights, read_short_conv
 from .state_space import StateSpaceWeights, read_state_space
 
 Mixer = ShortConvWeights | DeltaNetWeights | StateSpaceWeights
+WeightPart = Tensor | LayerNorm | LinearWeight | LinearWeights
 READ_MIXER: dict[str, Callable[[Reader, str, RecurrentConfig], Mixer]] = {
     "short_conv": read_short_conv,
     "delta": read_delta_net,
@@ -47,6 +48,13 @@ class LayerWeights:
     experts: ExpertsWeights | None = None  # in place of gate_up and down
     recurrent: Mixer | None = None  # in place of attention
     curve: Tensor | None = None  # learned numbers of the activation
+
+
+def parts_of(layer: LayerWeights) -> list[WeightPart]:
+    """All weights of a layer."""
+    groups = [group for group in (layer, layer.latent, layer.experts, layer.recurrent) if group is not None]
+    found = [getattr(group, name) for group in groups for name in group.__slots__]
+    return [part for part in found if isinstance(part, WeightPart)]
 
 
 def read_layer(reader: Reader, base: str, index: int) -> LayerWeights:

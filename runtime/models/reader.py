@@ -217,14 +217,14 @@ class Reader:
         """Where a tensor is, for messages."""
         return self._checkpoint.place(name)
 
-    def refuse_unread(self) -> None:
-        """An overlooked tensor would make a model that runs and answers nonsense."""
+    def refuse_unread(self, base: str = "") -> None:
+        """An overlooked tensor would make a model that runs and answers nonsense. base: what its name begins with."""
         ignored = ["rotary_emb.", *self.config.left_aside]
         if self.config.tie_word_embeddings:
             ignored.append(f"{self.config.options.projection}.weight")
         if self.config.weight_format is not None:
             ignored += ACTIVATION_SCALES
-        unread = self._checkpoint.unread(ignored)
+        unread = [name for name in self._checkpoint.unread(ignored) if name.startswith(base)]
         if unread:
             raise ModelError(
                 f"{self._checkpoint.place(unread[0])}: {len(unread)} tensors have no place in "
