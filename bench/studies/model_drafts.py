@@ -47,7 +47,6 @@ from taught_texts import Text, make_texts, train_tokenizer  # noqa: E402
 SMALL = {"num_layers": 2, "hidden_size": 64, "intermediate_size": 128, "num_heads": 2, "num_kv_heads": 1}
 DRAFT_SHAPE = {"num_hidden_layers": 4, "hidden_size": 192, "intermediate_size": 512, "num_attention_heads": 3}
 KINDS = ("code", "prose")
-NUM_DOCUMENTS = 32
 
 
 @dataclass(frozen=True)
@@ -120,18 +119,18 @@ def train_small(folder: Path, minutes: float) -> None:
     subprocess.run(command, check=True)
 
 
-def extractions(tokenizer: Any, temperature: float, constrained: bool) -> list[Asked]:
+def extractions(tokenizer: Any, num_documents: int, temperature: float, constrained: bool) -> list[Asked]:
     system = {"role": "system", "content": SYSTEM_PROMPT}
     params = ph.SamplingParams(max_tokens=192, temperature=temperature, seed=5)
     asked = []
-    for document in documents(seed=77, count=NUM_DOCUMENTS):
+    for document in documents(seed=77, count=num_documents):
         question = f"{document.text}\n\nExtract the {document.kind.name} as JSON."
         prompt = tokenizer.apply_chat_template([system, {"role": "user", "content": question}])
         asked.append(Asked(prompt, params, ph.json_schema(document.kind.schema) if constrained else None))
     return asked
 
 
-def compare_nano(model: Path | None, draft: str, rounds: int) -> None:
+def compare_nano(model: Path | None, draft: str, rounds: int, num_documents: int) -> None:
     """model: the bundled one with a layer of its own, for the draft model "mtp"."""
     loaded = load(
         EngineConfig("nano" if model is None else str(model), device="cpu", num_threads=1, speculative_model=draft)
@@ -149,7 +148,7 @@ def compare_nano(model: Path | None, draft: str, rounds: int) -> None:
                     engines = {side: ph.Engine.from_loaded(config, one) for side, one in sides.items()}
                     for engine in engines.values():  # nothing of an answer is known in the next round
                         engine.prefix_cache.continuation = lambda request: []  # type: ignore[method-assign]
-                    asked = extractions(loaded.tokenizer, temperature, constrained)
+                    asked = extractions(loaded.tokenizer, num_documents, temperature, constrained)
                     others = "beside other drafts" if lookups else "alone"
                     name = f"{'schema' if constrained else 'free'}, temperature {temperature:g}, {others}"
                     compare(name, engines, asked, batch, rounds)
@@ -234,6 +233,7 @@ def main() -> None:
     )
     parser.add_argument("--minutes", type=float, default=38.0, help="of training it, where there is none")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--documents", type=int, default=32)
     parser.add_argument("--tokens", type=int, default=96, help="of a taught answer")
     parser.add_argument("--skip-nano", action="store_true")
     parser.add_argument("--skip-taught", action="store_true")
@@ -247,9 +247,9 @@ def main() -> None:
             if draft is None:
                 draft = Path(name)
                 train_small(draft, options.minutes)
-            compare_nano(None, str(draft), options.rounds)
+            compare_nano(None, str(draft), options.rounds, options.documents)
     if options.mtp is not None:
-        compare_nano(options.mtp, "mtp", options.rounds)
+        compare_nano(options.mtp, "mtp", options.rounds, options.documents)
     if not options.skip_taught:
         compare_taught(options.rounds, options.tokens)
 

@@ -49,6 +49,7 @@ from .step_costs import MARGIN, MAX_TRIED_TOKENS, TRY_EVERY, step_costs
 logger = logging.getLogger("phloem")
 
 MAX_TRIED_MISSING = 128  # what seems not to pay is tried (`TRY_EVERY`) where no more tokens are missing
+MANY_TOKENS = 32  # if more are missing, their forward tells what a prompt costs, and not what a drafted token does
 WEIGHT = 0.1  # of a step in the averages of what steps and drafts take
 
 
@@ -251,16 +252,20 @@ class ModelDrafter:
             Extend(turn.shadow, turn.start, turn.end - turn.start, [], turn.shadow.num_tokens - 1) for turn in turns
         ]
         going = self._forward(first, turns)
-        chunks = [(turn.start, turn.end) for turn in turns if not turn.limit]
-        if chunks:
-            self._cost.observe_step(chunks, len(turns) - len(chunks), self._stopwatch() - begin)
+        read, num_first = self._stopwatch(), sum(turn.num_added for turn in turns)
+        missing = [(one.start, one.end) for one in turns if not one.limit or one.end - one.start > MANY_TOKENS]
+        if missing:
+            self._cost.observe_step(missing, len(turns) - len(missing), read - begin)
         while going:
             shadows = [turn.shadow for turn in going]
             extends = [Extend(shadow, shadow.num_tokens - 1, 1, [], shadow.num_tokens - 1) for shadow in shadows]
             going = self._forward(extends, going)
-        num_added = sum(turn.num_added for turn in turns)
-        if num_added and not chunks:
-            self._token_seconds = _average(self._token_seconds, (self._stopwatch() - begin) / num_added)
+        # forwards after the first, of a token each, have no part in what was missing
+        num_more = sum(turn.num_added for turn in turns) - num_first
+        if num_more:
+            self._token_seconds = _average(self._token_seconds, (self._stopwatch() - read) / num_more)
+        elif num_first and not missing:
+            self._token_seconds = _average(self._token_seconds, (read - begin) / num_first)
         for turn in turns:
             self._take_over(turn)
 

@@ -123,6 +123,14 @@ def test_what_is_missing_is_not_a_cost_of_drafted_tokens() -> None:
     assert model._cost.seconds_per_operation is not None and model._token_seconds <= known
 
 
+def test_a_prompt_that_is_read_at_once_is_not_a_cost_of_drafted_tokens() -> None:
+    engine, model = drafting_engine(3, num_blocks=200)
+    engine.add([7] * 200, SamplingParams(max_tokens=60, temperature=0.0, ignore_eos=True))
+    for _ in range(4):
+        engine.step()
+    assert model._token_seconds == 1.0
+
+
 def test_what_is_missing_of_several_takes_one_steps_time() -> None:
     engine, model = drafting_engine(
         1, num_blocks=400, max_draft_tokens=4, max_batch_tokens=128, target_step_seconds=40.0
