@@ -130,7 +130,14 @@ def extractions(tokenizer: Any, num_documents: int, temperature: float, constrai
     return asked
 
 
-def compare_nano(model: Path | None, draft: str, rounds: int, num_documents: int) -> None:
+def draft_all(engine: ph.Engine, length: int) -> None:
+    """From now on all drafts of the engine's draft model have that length, whether they pay or not."""
+    model: Any = engine.core._stepper._drafter.model
+    model._best_length = lambda request, chance, limit: max(0, min(limit, length))
+    model._pays = lambda *asked: True
+
+
+def compare_nano(model: Path | None, draft: str, rounds: int, num_documents: int, length: int) -> None:
     """model: the bundled one with a layer of its own, for the draft model "mtp"."""
     loaded = load(
         EngineConfig("nano" if model is None else str(model), device="cpu", num_threads=1, speculative_model=draft)
@@ -138,7 +145,10 @@ def compare_nano(model: Path | None, draft: str, rounds: int, num_documents: int
     assert loaded.draft_decoder is not None
     shares = [loaded.draft_decoder.num_weight_bytes, loaded.decoder.num_weight_bytes]
     drafter = f"one of {shares[0] / shares[1]:.0%} of its size" if model is None else "a layer of its own"
-    head(f"The bundled model, and {drafter} taught the same; decode tok/s")
+    how = f", drafts of {length} whether they pay or not" if length else ""
+    head(f"The bundled model, and {drafter} taught the same{how}; decode tok/s")
+    with ph.Engine.from_loaded(EngineConfig(device="cpu", lookup_drafts=False), loaded) as engine:
+        run(engine, extractions(loaded.tokenizer, 1, 0.0, False), 1)  # what a process does for the first time is slow
     for lookups in (False, True):
         config = EngineConfig(device="cpu", lookup_drafts=lookups, jump="verified" if lookups else "off")
         sides = {"with": loaded, "without": replace(loaded, draft_decoder=None)}
@@ -148,6 +158,8 @@ def compare_nano(model: Path | None, draft: str, rounds: int, num_documents: int
                     engines = {side: ph.Engine.from_loaded(config, one) for side, one in sides.items()}
                     for engine in engines.values():  # nothing of an answer is known in the next round
                         engine.prefix_cache.continuation = lambda request: []  # type: ignore[method-assign]
+                    if length:
+                        draft_all(engines["with"], length)
                     asked = extractions(loaded.tokenizer, num_documents, temperature, constrained)
                     others = "beside other drafts" if lookups else "alone"
                     name = f"{'schema' if constrained else 'free'}, temperature {temperature:g}, {others}"
@@ -234,6 +246,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=38.0, help="of training it, where there is none")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--documents", type=int, default=32)
+    parser.add_argument("--length", type=int, default=0, help="of all drafts of the bundled model; 0: as it pays")
     parser.add_argument("--tokens", type=int, default=96, help="of a taught answer")
     parser.add_argument("--skip-nano", action="store_true")
     parser.add_argument("--skip-taught", action="store_true")
@@ -247,9 +260,9 @@ def main() -> None:
             if draft is None:
                 draft = Path(name)
                 train_small(draft, options.minutes)
-            compare_nano(None, str(draft), options.rounds, options.documents)
+            compare_nano(None, str(draft), options.rounds, options.documents, options.length)
     if options.mtp is not None:
-        compare_nano(options.mtp, "mtp", options.rounds, options.documents)
+        compare_nano(options.mtp, "mtp", options.rounds, options.documents, options.length)
     if not options.skip_taught:
         compare_taught(options.rounds, options.tokens)
 
