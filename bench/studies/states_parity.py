@@ -1,6 +1,6 @@
 """Models whose layers keep a state, against transformers: logits, 64 greedy tokens, and bf16.
 
-    OMP_NUM_THREADS=1 python bench/studies/states_parity.py
+    OMP_NUM_THREADS=1 python bench/studies/states_parity.py [CASES]
 
 Random checkpoints of the suite's cases, in chunks over shuffled blocks. "off" is how far logits are apart, at most,
 "of rounding" the same as a share of what another order of fp32 sums explains; "bf16" how far logits in bf16 are from
@@ -9,6 +9,7 @@ those in fp32, divided by how far transformers' own are. Needs transformers.
 
 from __future__ import annotations
 
+import argparse
 import sys
 import tempfile
 from pathlib import Path
@@ -40,9 +41,12 @@ def row(name: str, folder: Path) -> str:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("cases", nargs="*", help="of the suite; without any, all of models whose layers keep a state")
+    asked = parser.parse_args().cases
     print(f"{'checkpoint':<40}{'off':>10}{'of rounding':>13}{'greedy':>11}{'bf16':>8}")
     for name, (architecture, _) in CASES.items():
-        if ARCHITECTURES[architecture].recurrent is not None:
+        if name in asked or not asked and ARCHITECTURES[architecture].recurrent is not None:
             with tempfile.TemporaryDirectory() as folder:
                 print(row(name, Path(folder)), flush=True)
     print("off: as a share of the largest logit")
