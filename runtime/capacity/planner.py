@@ -340,8 +340,10 @@ def table(capacity: CapacityPlan) -> str:
         ("memory", "not given" if capacity.memory_bytes is None else _bytes(capacity.memory_bytes)),
         ("KV pool", f"{_bytes(capacity.pool_bytes)} = {capacity.num_blocks:,} blocks of {capacity.block_size} tokens"),
         ("tokens", f"{capacity.num_tokens:,}"),
-        ("below it", f"{(1 << 30) // capacity.kv_bytes_per_token:,} tokens in each GiB of host memory or disk"),
     ]
+    if capacity.kv_bytes_per_token:
+        num_tokens = (1 << 30) // capacity.kv_bytes_per_token
+        facts.append(("below it", f"{num_tokens:,} tokens in each GiB of host memory or disk"))
     lines = [f"{name:<14}{value}" for name, value in facts]
     if capacity.num_blocks == 0:
         return "\n".join([*lines, "", _shortage(capacity)])

@@ -70,8 +70,8 @@ class ExpertsWeights:
     down: LinearWeights  # per expert, inner_size -> hidden_size
     shared_gate_up: LinearWeight | None  # hidden_size -> 2 · shared_size
     shared_down: LinearWeight | None
-    to_latent: LinearWeight | None  # hidden_size -> latent_size, what the experts take; None: hidden states
-    from_latent: LinearWeight | None
+    to_latent: LinearWeight | None = None  # hidden_size -> latent_size, what the experts take; None: hidden states
+    from_latent: LinearWeight | None = None
 
 
 def read_experts(reader: Reader, base: str, experts: ExpertsConfig) -> ExpertsWeights:

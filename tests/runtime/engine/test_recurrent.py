@@ -13,10 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phloem.errors import ConfigError, RequestError
+from phloem.runtime.capacity.planner import plan, table
 from phloem.runtime.capacity.window_memory import EMPTY_BLOCKS
 from phloem.runtime.config import EngineConfig
 from phloem.runtime.engine.engine import Engine
 from phloem.runtime.execute.loading import LoadedModel, load
+from phloem.runtime.models import ModelConfig
 from phloem.runtime.models.architectures import ARCHITECTURES
 from phloem.runtime.request import SamplingParams
 
@@ -133,6 +135,7 @@ def test_without_attention_blocks_hold_nothing_and_states_are_found_by_them(tmp_
     with Engine.from_loaded(config, load(config)) as engine:
         assert engine.statistics().num_blocks == EMPTY_BLOCKS
         assert [cached_tokens(engine, list(range(23))) for _ in range(2)] == [0, 22]
+    assert "KV per token  0 B" in table(plan(ModelConfig.from_folder(tmp_path), pool_bytes=1 << 20))
 
 
 def test_a_hit_says_what_a_miss_says_and_transformers_too(hybrid: tuple[Path, Oracle], loaded: LoadedModel) -> None:
