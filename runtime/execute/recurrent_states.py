@@ -73,11 +73,10 @@ def _refuse(config: EngineConfig, model: ModelConfig) -> None:
         "host_memory_bytes": config.host_memory_bytes > 0,
         "disk_cache": config.disk_cache is not None,
         "shared_cache": config.shared_cache is not None,
-        "adapters": bool(config.adapters),
     }
     for name, is_asked in asked.items():
         if is_asked:
             raise ConfigError(
                 f"{name}: {model.architecture} has layers that keep a state instead of keys and values, for which "
-                f"there is no {'adapter' if name == 'adapters' else 'tier below the pool'} yet; leave it out"
+                "there is no tier below the pool yet; leave it out"
             )

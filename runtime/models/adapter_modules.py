@@ -9,23 +9,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...errors import ModelError
+from ..parallel.ranks import ALONE
 from ..path_fault import path_fault
 from .adapter_config import AdapterConfig
 from .config import ModelConfig
+from .cut import Cut
 
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """A linear map of a checkpoint as a part of one of the decoder's: its outputs begin at `first_output`.
-
-    is_turned: the outputs are queries or keys, in heads that the rotary embedding turns.
-    """
+    """A linear map of a checkpoint, which is one of the decoder's, or some of the outputs of one."""
 
     name: str
     num_outputs: int
     num_inputs: int
-    first_output: int
-    is_turned: bool = False
 
 
 def count_parameters(folder: str | Path, model: ModelConfig) -> int:
@@ -49,11 +46,14 @@ def named_folder(folder: str | Path) -> Path:
 
 
 def adapted_places(model: ModelConfig, index: int) -> dict[str, list[Module]]:
-    """The modules at each of `kernels.PLACES` of a layer, those that an adapter may add to."""
+    """The modules at each of `kernels.PLACES` of a layer, those that an adapter may add to.
+
+    A recurrent layer makes all that it makes of hidden states where others make queries, keys and values.
+    """
     names, hidden, inner = model.options.names, model.hidden_size, model.intermediate_size
     has_heads, has_mlp = model.latent is None, model.experts_of(index) is None
     kv_size = model.num_kv_heads * model.head_dim
-    qkv_rows = [model.num_heads * model.head_dim, kv_size, kv_size] if len(names.qkv) == 3 else [model.qkv_size]
+    qkv_rows = [model.qkv_size - 2 * kv_size, kv_size, kv_size] if len(names.qkv) == 3 else [model.qkv_size]
     gate_up_rows = [model.gate_up_size // len(names.gate_up)] * len(names.gate_up)
     parts_of: dict[str, tuple[tuple[str, ...], list[int], int]] = {
         "qkv": (names.qkv if has_heads else (), qkv_rows, hidden),
@@ -61,12 +61,14 @@ def adapted_places(model: ModelConfig, index: int) -> dict[str, list[Module]]:
         "gate_up": (names.gate_up if has_mlp else (), gate_up_rows, hidden),
         "down": ((names.down,) if has_mlp else (), [hidden], inner),
     }
-    found: dict[str, list[Module]] = {}
-    for place, (parts, rows, num_inputs) in parts_of.items():
-        modules, first = [], 0
-        for part, num_outputs in zip(parts, rows, strict=False):
-            turned = place == "qkv" and part != names.qkv[-1]
-            modules.append(Module(f"model.layers.{index}.{part}", num_outputs, num_inputs, first, turned))
-            first += num_outputs
-        found[place] = modules
-    return found
+    if model.recurrent is not None and model.is_recurrent(index):
+        base, rows = model.recurrent.options.base, Cut(model, ALONE).projected
+        parts_of["qkv"] = tuple(f"{base}{name}" for name in rows), [part.size for part in rows.values()], hidden
+        parts_of["o"] = (f"{base}out_proj",), [hidden], model.recurrent.attended_size
+    return {
+        place: [
+            Module(f"model.layers.{index}.{part}", num_outputs, num_inputs)
+            for part, num_outputs in zip(parts, rows, strict=False)
+        ]
+        for place, (parts, rows, num_inputs) in parts_of.items()
+    }

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -247,7 +248,8 @@ class Decoder:
         for index, (spec, weights) in enumerate(self._layers):
             if weights.recurrent is not None:
                 assert recurrent is not None
-                attended = weights.recurrent.mix(normed, recurrent.states[index], recurrent.rounds)
+                adapt = None if lora is None else partial(ops.add_lora, x=normed, plan=lora, layer=index, place=AT_QKV)
+                attended = weights.recurrent.mix(normed, recurrent.states[index], recurrent.rounds, adapt)
                 if index == last and none_wanted:
                     return normed[:0]
             else:

@@ -18,9 +18,10 @@ from ...kernels import Gate, LinearWeight, ops
 from ...kernels.recurrent import convolve, scan_states
 from ...kernels.state_rounds import StateRounds
 from ..parallel.ranks import Ranks
-from .part import Axis, Part, joined
+from .part import Axis, Part
 from .reader import Reader
 from .recurrent_config import RecurrentConfig
+from .step import Adapt
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +40,14 @@ class StateSpaceWeights:
     ranks: Ranks
     own: Part  # of the norm
 
-    def mix(self, normed: Tensor, states: tuple[Tensor, ...], plan: StateRounds) -> Tensor:
+    def mix(self, normed: Tensor, states: tuple[Tensor, ...], plan: StateRounds, adapt: Adapt | None = None) -> Tensor:
         """Hidden states `[T, C]` -> `[T, heads · value_dim]`; changes states: the convolution's, and the heads'."""
         config, num_rows = self.config, len(normed)
         size, keys = config.attended_size, config.key_heads * config.key_dim
-        gate, made, steps = torch.split(ops.linear(normed, self.into), [size, config.channels, config.heads], dim=1)
+        projected = ops.linear(normed, self.into)
+        if adapt is not None:
+            adapt(projected)
+        gate, made, steps = torch.split(projected, [size, config.channels, config.heads], dim=1)
         mixed = convolve(made, self.taps, self.bias, states[0], plan, silu=True)
         x, b, c = torch.split(mixed, [size, keys, keys], dim=1)
         heads = scan_states(
@@ -72,9 +76,7 @@ def read_state_space(reader: Reader, base: str, config: RecurrentConfig) -> Stat
     """The tensors below `base`; raises ModelError."""
     hidden, cut, whole = reader.config.hidden_size, reader.cut, reader.cut.whole_recurrent
     x, heads = cut.sections(whole.attended_size, whole.heads)
-    keys = cut.groups(whole.key_heads * whole.key_dim)
-    channels = joined([x, keys, keys])
-    rows = joined([x, channels, heads])
+    channels, rows = cut.state_channels, cut.projected
 
     def numbers(name: str, size: Axis) -> Tensor:
         return reader.tensor([f"{base}{name}"], [size], []).float()
@@ -82,7 +84,7 @@ def read_state_space(reader: Reader, base: str, config: RecurrentConfig) -> Stat
     taps = reader.tensor([f"{base}conv1d.weight"], [channels], [1, config.width])
     return StateSpaceWeights(
         config,
-        into=reader.linear(base, ("in_proj",), [rows], hidden, config.has_bias),
+        into=reader.linear(base, tuple(rows), [*rows.values()], hidden, config.has_bias),
         taps=taps[:, 0].T.float().contiguous(),
         bias=numbers("conv1d.bias", channels) if config.has_conv_bias else None,
         rate=numbers("A_log", heads).exp(),

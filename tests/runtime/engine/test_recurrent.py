@@ -22,11 +22,13 @@ from phloem.runtime.request import SamplingParams
 from ..fakes import fake_engine
 from ..models.decoder_cases import CASES
 from ..models.oracle import Oracle, save_random_model
+from ..models.saved_adapters import save_adapter
 from ..recurrent_fake import RecurrentFakeDecoder
 from ..traffic import check_traffic
 from .test_run_ahead import ALL_PARAMS, PROMPTS, ask, params_of, truth
 
 HYBRIDS = [name for name, (kind, _) in CASES.items() if ARCHITECTURES[kind].recurrent is not None]
+MIXERS, ADAPTER = r".*(self_attn|conv|linear_attn|mamba)\..*", "adapter"
 GREEDY = SamplingParams(max_tokens=9, temperature=0.0)
 
 
@@ -115,12 +117,15 @@ def test_the_state_that_saves_least_goes_first() -> None:
 def hybrid(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Oracle]]:
     class_name, options = CASES[request.param]
     folder = tmp_path_factory.mktemp("hybrid")
-    yield folder, Oracle(folder, save_random_model(folder, class_name, options))
+    model = save_random_model(folder, class_name, options)
+    save_adapter(folder / ADAPTER, model, MIXERS, {}, target_modules=MIXERS)
+    yield folder, Oracle(folder, model)
 
 
 @pytest.fixture
 def loaded(hybrid: tuple[Path, Oracle]) -> LoadedModel:
-    return load(EngineConfig(model=str(hybrid[0]), device="cpu"))
+    folder = hybrid[0]
+    return load(EngineConfig(model=str(folder), device="cpu", adapters={ADAPTER: str(folder / ADAPTER)}))
 
 
 def test_a_hit_says_what_a_miss_says_and_transformers_too(hybrid: tuple[Path, Oracle], loaded: LoadedModel) -> None:
@@ -135,6 +140,10 @@ def test_a_hit_says_what_a_miss_says_and_transformers_too(hybrid: tuple[Path, Or
     config = EngineConfig(**common, state_interval=8, max_running_requests=3)  # type: ignore[arg-type]
     cold = Engine.from_loaded(EngineConfig(**common, prefix_cache=False), loaded)  # type: ignore[arg-type]
     engine, sampled = Engine.from_loaded(config, loaded), SamplingParams(max_tokens=9, temperature=0.9, seed=5)
+    first, again = (engine.generate(prompts[0], sampled, adapter=ADAPTER) for _ in range(2))
+    assert (first.usage.cached_tokens, again.usage.cached_tokens) == (0, len(prompts[0]) - 1)
+    assert first.token_ids == again.token_ids == cold.generate(prompts[0], sampled, adapter=ADAPTER).token_ids
+    assert first.token_ids != engine.generate(prompts[0], sampled).token_ids
     for params in (GREEDY, GREEDY, sampled):
         found = engine.generate(prompts, params)
         assert [one.token_ids for one in found] == [one.token_ids for one in cold.generate(prompts, params)]
@@ -147,9 +156,7 @@ def test_a_hit_says_what_a_miss_says_and_transformers_too(hybrid: tuple[Path, Or
     assert again.token_ids == cold.generate(turn, GREEDY).token_ids
 
 
-@pytest.mark.parametrize(
-    ("name", "value"), [("host_memory_bytes", 1 << 20), ("disk_cache", "folder"), ("adapters", {"a": "folder"})]
-)
+@pytest.mark.parametrize(("name", "value"), [("host_memory_bytes", 1 << 20), ("disk_cache", "folder")])
 def test_settings_that_do_not_go_with_states_are_refused(name: str, value: object) -> None:
     with pytest.raises(ConfigError, match=f"{name}: FakeForCausalLM has layers that keep a state"):
         recurrent_engine(**{name: value})
