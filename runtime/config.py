@@ -361,6 +361,11 @@ class EngineConfig:
         if self.block_size & (self.block_size - 1):
             raise ConfigError(f"block_size: {self.block_size} is not a power of two; use 1, 16, 32 or 64")
 
+    @property
+    def has_tiers(self) -> bool:
+        """Whether anything keeps KV below the pool."""
+        return self.host_memory_bytes > 0 or self.disk_cache is not None or self.shared_cache is not None
+
     @staticmethod
     def field_names() -> tuple[str, ...]:
         return tuple(field.name for field in dataclasses.fields(EngineConfig))

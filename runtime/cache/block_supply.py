@@ -9,7 +9,7 @@ Knows blocks and the tree; it knows no request. Cost: O(blocks) per call.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from torch import Tensor
 
@@ -18,6 +18,7 @@ from ..execute.draft_kv import DraftKV
 from ..execute.kv_cache import KVCache
 from ..request import Lease
 from .followers import Followers
+from .lower_parts import LowerParts
 from .prompt_scores import PromptScores
 from .state_store import StateStore
 from .window_store import NONE, WindowStore
@@ -46,6 +47,7 @@ class BlockSupply:
         windows: WindowStore | None,
         window_kv: KVCache | None,
         draft_kv: DraftKV | None,
+        parts: LowerParts | None,
     ) -> None:
         self.pool = pool
         self.tree = make_tree()
@@ -58,6 +60,7 @@ class BlockSupply:
         self._windows = windows
         self._window_kv = window_kv
         self._draft_kv = draft_kv
+        self._parts = parts
         self._count_needed: Callable[[str, bytes], int] | None = None
 
     def spare_what(self, count_needed: Callable[[str, bytes], int]) -> None:
@@ -83,6 +86,8 @@ class BlockSupply:
             evicted = self.tree.evict(short, spare=self._count_needed)
             if self._followers is not None:
                 self._followers.leaving(evicted)
+            if self._parts is not None:
+                self._parts.evicted(evicted)
             self.free(evicted)
         blocks = self.pool.allocate(num_blocks)
         self.scores.forget(blocks)
@@ -99,6 +104,8 @@ class BlockSupply:
             self._states.forget(blocks)
         if self._windows is not None:
             self._windows.forget(blocks)
+        if self._parts is not None:
+            self._parts.forget(blocks)
 
     def slot_of(self, block: int) -> int:
         """Where layers with a window have a block; -1: nowhere."""
@@ -130,12 +137,13 @@ class BlockSupply:
             for source, target in zip(blocks, unpack(self.tree.packed_blocks(lease.node)), strict=False):
                 self._windows.merge(source, target)
 
-    def adopt(self, namespace: str, tokens: bytes, first: int, rows: Tensor) -> int:
+    def adopt(self, namespace: str, tokens: bytes, first: int, rows: Tensor | None, parts: Mapping[int, Tensor]) -> int:
         """Puts KV into the tree that was read from a tier; returns how many blocks. Evicts for it if it must.
 
         Args:
             tokens: packed, whole blocks from the root on.
             first: index of the block that the first of `rows` is. If the tree has lost what is before it: nothing.
+            rows: None: the tree had all blocks. parts: by the index of their block, what else was read.
         """
         assert self._followers is not None
         block_size = self.pool.block_size
@@ -147,11 +155,14 @@ class BlockSupply:
         self.tree.lease(match.node)
         wanted = len(tokens) // (4 * block_size) - start
         blocks = self.allocate(min(wanted, self.num_available_blocks)) or []
-        self._kv_cache.write_blocks(blocks, rows[start - first : start - first + len(blocks)])
+        if rows is not None:
+            self._kv_cache.write_blocks(blocks, rows[start - first : start - first + len(blocks)])
         rest = tokens[4 * match.num_tokens : 4 * (match.num_tokens + len(blocks) * block_size)]
         self._followers.entered(blocks, rest, namespace, above[-1] if above else None, is_loaded=True)
         if blocks:
             self.tree.insert(rest, blocks, namespace, after=match.node)
+        if self._parts is not None:
+            self._parts.adopt([*above, *blocks], parts)
         self.tree.release(match.node)
         return len(blocks)
 

@@ -17,6 +17,7 @@ import time
 from array import array
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 
 from torch import Tensor
@@ -26,12 +27,14 @@ from ..execute.batch import Batch, Extend
 from ..execute.draft_kv import DraftKV
 from ..execute.kv_cache import KVCache
 from ..execute.window_view import see_windows
+from ..offload.parts import Look
 from ..request import Lease, Request
 from .audit import audit_blocks
 from .block_supply import BlockSupply
 from .cache_explanation import WhyShorter
 from .donor import Donor
 from .followers import Followers
+from .lower_parts import LowerParts, PartBooks, PartTensors
 from .match_limit import match_limit
 from .request_scores import keep_scores, recall_scores
 from .resuming import find_donor, lease_to_state, lease_to_window, take_lease
@@ -61,6 +64,7 @@ class PrefixCache:
         windows: WindowStore | None = None,
         window_kv: KVCache | None = None,
         draft_kv: DraftKV | None = None,
+        part_tensors: PartTensors | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """
@@ -68,6 +72,7 @@ class PrefixCache:
             states: of a model with recurrent layers, whose cached prefixes can be used from a state on.
             windows, window_kv: of a model with windows, which blocks have slots, and the tensors of these slots.
             draft_kv: KV of a draft model in the same blocks, which goes where theirs goes.
+            part_tensors: of the slots of states or windows, which go to the tiers and come back with their blocks.
         """
         self.states = states
         self.windows = windows
@@ -76,6 +81,10 @@ class PrefixCache:
         self.followers = followers
         self.tiers = None if followers is None else followers.tiers
         self.events = None if followers is None else followers.events
+        books: PartBooks | None = states if states is not None else windows
+        self.parts: LowerParts | None = None
+        if books is not None and part_tensors is not None and followers is not None and followers.tiers is not None:
+            self.parts = LowerParts(books, part_tensors, followers.keys, followers.tiers)
         self.supply = BlockSupply(
             BlockPool(num_blocks, block_size),
             make_tree=partial(
@@ -92,6 +101,7 @@ class PrefixCache:
             windows=windows,
             window_kv=window_kv,
             draft_kv=draft_kv,
+            parts=self.parts,
         )
         self._kv_cache = kv_cache
         self._kept: dict[Request, list[Tensor]] = {}  # of those compacted, until there are blocks for it
@@ -116,7 +126,11 @@ class PrefixCache:
         if not self.enabled:
             return None
         tokens = pack(request.token_ids[: match_limit(request)])
-        return self.tree.explain(tokens, request.namespace, elsewhere_too=self._explain_namespaces)
+        found = self.tree.explain(tokens, request.namespace, elsewhere_too=self._explain_namespaces)
+        if self.tiers is None:
+            return found
+        unusable = self.tiers.loads.num_unusable(request)  # keys that a tier has, but not what else they need
+        return replace(found, num_agreeing_tokens=max(found.num_agreeing_tokens, unusable))
 
     def lease(self, request: Request, running: Iterable[Request] = ()) -> Donor | None:
         """Gives a request the longest cached prefix of whole blocks, and evicts nothing.
@@ -157,10 +171,13 @@ class PrefixCache:
         elif self.states is not None:  # the state is that after the donor's tokens
             self.release(request, keep=False)
 
-    def look(self, request: Request) -> tuple[bytes, int]:
-        """What a request might not have to compute, packed, and how many of its tokens are cached. Changes nothing."""
+    def look(self, request: Request) -> Look:
+        """What a request might not have to compute, and what of it is here. Changes nothing that a lease would find."""
         tokens = pack(request.token_ids[: match_limit(request)])
-        return tokens, self.tree.peek(tokens, request.namespace)
+        if self.parts is not None:
+            return self.parts.look(tokens, self.tree.match(tokens, request.namespace))
+        num_cached = self.tree.peek(tokens, request.namespace)
+        return Look(tokens, num_cached, num_cached)
 
     def reserve(self, request: Request, num_tokens: int) -> bool:
         """Makes room for the KV of tokens `[0, num_tokens)`, evicting if it must.
@@ -278,6 +295,8 @@ class PrefixCache:
             self.supply.merge_slots(request.blocks, request.lease)
             request.blocks[:num_blocks] = array("i", kept)
             self.supply.free(duplicates)
+        if self.parts is not None:
+            self.parts.entered()
 
     def release(self, request: Request, *, keep: bool = True) -> None:
         """Takes everything back: computed KV goes into the tree (`keep`), the rest is freed, the lease ends.
@@ -297,6 +316,8 @@ class PrefixCache:
                 self.supply.merge(request.blocks, kept, request.num_computed_tokens)
             if duplicates:
                 self.supply.merge_slots(request.blocks, request.lease)
+            if self.parts is not None:
+                self.parts.entered()
             self.supply.free(duplicates)
         if self.states is not None:
             self.states.end(request)

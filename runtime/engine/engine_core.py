@@ -23,7 +23,7 @@ from ...fsm import Compiler, Limits
 from ...radix import Pin
 from ..cache.prefix_cache import PrefixCache
 from ..cache.traffic_record import TrafficRecord
-from ..capacity.state_memory import most_running
+from ..capacity.state_memory import most_running, needed_each
 from ..config import TARGET_STEP_SECONDS, EngineConfig
 from ..constrain.spec import ConstraintSpec
 from ..execute.adapters import Adapters
@@ -46,7 +46,7 @@ from .monitor import Monitor
 from .request_factory import RequestFactory
 from .statistics import EngineStatistics, Totals
 from .stepper import Stepper
-from .store_setup import state_store, window_store
+from .store_setup import part_rules, state_store, window_store
 from .tier_setup import make_followers
 from .token_ids import Prompt
 from .vectors import Vectors
@@ -87,6 +87,10 @@ class EngineCore:
         kv_cache = allocate_pool(config, loaded, 0 if states is None else states.num_slots)
         pool = kv_cache.pool if isinstance(kv_cache, WindowKV) else kv_cache
         windows = window_store(config, window_of(config, model), kv_cache) if isinstance(kv_cache, WindowKV) else None
+        window_kv = kv_cache.windowed if isinstance(kv_cache, WindowKV) else None
+        state_books = None if states is None else state_store(config, states.num_slots)
+        part_tensors = states if states is not None else window_kv
+        rules = part_rules(state_books or windows, part_tensors)
         draft_kv = allocate_draft_kv(config, loaded, kv_cache.num_blocks)
         self.block_cost = recompute_cost(model, config.block_size)
         prefill = PrefillCost(self.block_cost, config.block_size)
@@ -112,10 +116,11 @@ class EngineCore:
             max_pinned_blocks=(
                 kv_cache.num_blocks // 4 if config.max_pinned_blocks is None else config.max_pinned_blocks
             ),
-            followers=make_followers(config, loaded, pool, prefill, self.adapters),
-            states=None if states is None else state_store(config, states.num_slots),
+            followers=make_followers(config, loaded, pool, prefill, self.adapters, rules),
+            states=state_books,
             windows=windows,
-            window_kv=kv_cache.windowed if isinstance(kv_cache, WindowKV) else None,
+            window_kv=window_kv,
+            part_tensors=part_tensors,
             draft_kv=draft_kv,
             clock=clock,
         )
@@ -140,7 +145,7 @@ class EngineCore:
             max_running_requests=(
                 config.max_running_requests
                 if states is None
-                else min(config.max_running_requests, most_running(states.num_slots))
+                else min(config.max_running_requests, most_running(states.num_slots, needed_each(config.has_tiers)))
             ),
             max_overtakes=config.max_overtakes,
             max_wait_seconds=config.max_wait_seconds,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from phloem.errors import ConfigError, RequestError
 from phloem.runtime.config import EngineConfig
 from phloem.runtime.engine.engine import Engine
 from phloem.runtime.execute.loading import LoadedModel, load
+from phloem.runtime.execute.recurrent_states import allocate_states
 from phloem.runtime.models.architectures import ARCHITECTURES
 from phloem.runtime.request import SamplingParams
 
@@ -97,6 +99,12 @@ def test_prompts_have_states_at_intervals() -> None:
     assert cached_tokens(engine, [*range(30), 50, 51]) == 24
 
 
+def test_where_a_chunk_ends_a_state_is_kept_too() -> None:
+    engine = recurrent_engine(state_interval=8, max_batch_tokens=8)
+    assert cached_tokens(engine, [*range(30), 40, 41]) == 0
+    assert cached_tokens(engine, [*range(30), 50, 51]) == 24
+
+
 def test_without_a_prefix_cache_there_are_no_states_to_keep() -> None:
     engine = recurrent_engine(prefix_cache=False)
     assert [cached_tokens(engine, list(range(23))) for _ in range(2)] == [0, 0]
@@ -156,10 +164,10 @@ def test_a_hit_says_what_a_miss_says_and_transformers_too(hybrid: tuple[Path, Or
     assert again.token_ids == cold.generate(turn, GREEDY).token_ids
 
 
-@pytest.mark.parametrize(("name", "value"), [("host_memory_bytes", 1 << 20), ("disk_cache", "folder")])
-def test_settings_that_do_not_go_with_states_are_refused(name: str, value: object) -> None:
-    with pytest.raises(ConfigError, match=f"{name}: FakeForCausalLM has layers that keep a state"):
-        recurrent_engine(**{name: value})
+def test_tiers_are_refused_where_states_are_on_several_ranks() -> None:
+    ranks: Any = SimpleNamespace(decoder=RecurrentFakeDecoder(), device=torch.device("cpu"), processes=object())
+    with pytest.raises(ConfigError, match="tensor_parallel_size: FakeForCausalLM has layers that keep a state, of whi"):
+        allocate_states(EngineConfig(host_memory_bytes=1 << 20), ranks)
 
 
 def test_too_little_memory_for_states_is_refused() -> None:
