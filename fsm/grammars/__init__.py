@@ -1,4 +1,5 @@
-"""Grammars given as text, in two notations: EBNF as llama.cpp, XGrammar and SGLang read it, and Lark."""
+"""Grammars given as text, in two notations: EBNF as llama.cpp, XGrammar and SGLang read it, and Lark; or several in
+Lark's as JSON, which may name one another (`grammar_list`)."""
 
 from __future__ import annotations
 
@@ -34,6 +35,13 @@ def text_to_grammar(
     half = re.search("[\ud800-\udfff]", text)
     if half is not None:
         raise grammar_error(f"half a surrogate pair ({half[0]!r}) is not a character", text, half.start())
+    if syntax != "ebnf" and text.lstrip().startswith("{"):
+        from .grammar_list import list_to_grammar
+        from .lark import lark_to_grammar
+
+        return list_to_grammar(
+            text, compile_time, lambda one, named: lark_to_grammar(one, compile_time, spell_special, named)
+        )
     if syntax == "auto":
         syntax = "lark" if _LARK_ITEM.search(text) and not _EBNF_RULE.search(text) else "ebnf"
     if syntax == "lark":  # only a grammar needs the readers, and one of them

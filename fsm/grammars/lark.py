@@ -11,9 +11,9 @@
     value: %json {"type": "integer"}            JSON that is valid under a schema (llguidance's extension)
 
 `lexing` turns texts of terminals into texts of characters; more of llguidance's extensions are in `lark_extensions`.
-Refused, with their place: templates, `%declare`, `%override`, `%extend`, libraries other than `common`, other grammars,
-and regexes that look beyond what they match (``\\b``, ``(?=…)``), since what follows a terminal is not part of it. The
-parser does not recurse.
+`@name` stands for another grammar of a list (`grammar_list`). Refused, with their place: templates, `%declare`,
+`%override`, `%extend`, libraries other than `common`, and regexes that look beyond what they match (``\\b``,
+``(?=…)``), since what follows a terminal is not part of it. The parser does not recurse.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ from ..regex.regex_syntax import parse
 from ..regex.regex_tree import Assertion, CharSet, Concat, Either, Look, Node, Plain, Times
 from ..text.letter_case import ignoring_case
 from .factoring import factored
+from .grammar_list import Named
 from .group import Group, Token
 from .lark_common import COMMON
-from .lark_extensions import SpellSpecial, options, special_tokens, substring
+from .lark_extensions import SpellSpecial, check_header, options, special_tokens, substring
 from .lark_terminals import IGNORED, terminals_of
 from .lark_tokens import tokens_of, unescaped
 from .left_recursion import without_left_recursion
@@ -45,14 +46,20 @@ MAX_NESTING = 64
 MAX_REPEAT = 100_000
 MAX_DIGITS = 9  # of such a number: Python reads no numbers of some thousand digits
 REMEDIES = {
-    "@": "; other grammars cannot be named, write their rules here",
+    "@": "; another grammar is @name",
     "<": "; a token is <name> or <[12]>",
     "{": "; a repetition is {2}, {2,}, {,5} or {2,5}, and templates are not supported: write the rule out",
 }
 
 
-def lark_to_grammar(text: str, compile_time: CompileTime, spell_special: SpellSpecial = lambda _: None) -> Grammar:
-    """Reads grammar text; `spell_special`: what stands for a special token, by its text or number.
+def lark_to_grammar(
+    text: str,
+    compile_time: CompileTime,
+    spell_special: SpellSpecial = lambda _: None,
+    named: Named = lambda _: None,
+) -> Grammar:
+    """Reads grammar text; `spell_special`: what stands for a special token, by its text or number; `named`: the other
+    grammars, by name.
 
     Raises:
         InvalidGrammar: where the text cannot be read, or a name is missing or defined twice; `pointer` is the line and
@@ -60,16 +67,17 @@ def lark_to_grammar(text: str, compile_time: CompileTime, spell_special: SpellSp
         ConstraintError: of a schema in `%json`.
         ConstraintTooLarge: a terminal is too large, too many rules begin with one another, or the time is over.
     """
-    return _Reader(text, compile_time, spell_special).grammar()
+    return _Reader(text, compile_time, spell_special, named).grammar()
 
 
 class _Reader:
-    def __init__(self, text: str, compile_time: CompileTime, spell_special: SpellSpecial) -> None:
+    def __init__(self, text: str, compile_time: CompileTime, spell_special: SpellSpecial, named: Named) -> None:
         self.text = text
         self.time = compile_time
         self.spell_special = spell_special
+        self.named = named
         self.rules: dict[str, Expression] = {}
-        self.adopted: dict[str, Expression] = {}  # of schemas: rules over bytes
+        self.adopted: dict[str, Expression] = {}  # of schemas and other grammars: rules over bytes
         self.foreign: dict[str, str] = {}  # their first rules, and the characters that their texts begin with
         self.bodies: dict[str, Expression] = {}  # of terminals
         self.trees: dict[str, Node] = {}  # of terminals without a definition: literals, regexes, what is imported
@@ -144,6 +152,9 @@ class _Reader:
                 self._import(item)
             else:
                 raise self.error(f"{first.text} is not supported", first.offset)
+            return
+        if first.kind == "header":
+            check_header(self.text, item)
             return
         position = 0
         while item[position].text in ("?", "!"):
@@ -254,6 +265,8 @@ class _Reader:
             if in_terminal:
                 raise self.error("%json cannot stand inside a terminal", token.offset)
             return self._json(token)
+        if token.kind == "other":
+            return self._other(token, in_terminal)
         if token.kind == "special":
             if in_terminal:
                 raise self.error("a token cannot stand inside a terminal", token.offset)
@@ -281,10 +294,24 @@ class _Reader:
         except ConstraintError as error:
             place = grammar_error(str(error), self.text, token.offset)
             raise type(error)(str(place), pointer=f"{place.pointer}, {error.pointer}", param="grammar") from error
-        prefix = f"%json {token.offset} "
-        self.adopted.update({prefix + name: renamed(body, prefix) for name, body in grammar.rules.items()})
-        self.foreign[prefix + grammar.start] = first_characters(grammar)
-        return Rule(prefix + grammar.start)
+        return self._adopt(f"%json {token.offset} ", grammar)
+
+    def _other(self, token: Token, in_terminal: bool) -> Expression:
+        if in_terminal:
+            raise self.error("another grammar cannot stand inside a terminal", token.offset)
+        grammar = self.named(token.text[1:])
+        if grammar is None:
+            list_form = '{"grammars": [{"lark_grammar": "…"}, {"name": "…", "lark_grammar": "…"}]}'
+            raise self.error(f"there is no grammar {token.text}; give grammars in a list, {list_form}", token.offset)
+        return self._adopt(f"{token.text} ", grammar)
+
+    def _adopt(self, prefix: str, grammar: Grammar) -> Expression:
+        """A whole text of another grammar."""
+        start = prefix + grammar.start
+        if start not in self.foreign:
+            self.adopted.update({prefix + name: renamed(body, prefix) for name, body in grammar.rules.items()})
+            self.foreign[start] = first_characters(grammar)
+        return Rule(start)
 
     def _literal(self, token: Token) -> Node:
         text = unescaped(self.text, token.text[1 : token.text.rindex('"')], token.offset)

@@ -6,6 +6,8 @@
     call[lazy]: /.*/ "<call>"                                   the shortest match
     call[suffix="<call>"]: /.*/                                 the same
     start: <|python_tag|> <[128010]> <[128008-128009]>          special tokens, by name or number
+    call: @person                                               another grammar of a list (`grammar_list`)
+    %llguidance {"no_forcing": true}                            a header, which means nothing here
 
 Refused by name: what is about tokens and not about texts (`max_tokens`, `temperature`), or hides what was written
 (`stop`). `capture` only names a part of the output.
@@ -29,12 +31,24 @@ MAX_CHUNKS = 1000
 MAX_TOKENS = 10_000  # in one range
 _WORDS = re.compile(r"\s+|\w+|[^\w\s]+")
 _SUBSTRINGS = ("substring_chunks", "substring_words", "substring_chars")
+_HEADER = "no_forcing"  # whether what is forced is still sampled; here the request says so
 _WHY_NOT = {
     "max_tokens": "counts tokens, which a grammar does not know; bound a repetition, or the request's max_tokens",
     "temperature": "is no matter of which texts are possible; set it for the request",
     "stop": "hides text that was written; use suffix, or lazy",
     "stop_capture": "names text that is hidden; leave it out",
 }
+
+
+def check_header(text: str, item: list[Token]) -> None:
+    """Raises InvalidGrammar: `%llguidance {…}` asks for what would change the language, or something follows it."""
+    found: Any = json.loads(item[0].text)
+    others = sorted(set(found) - {_HEADER}) if isinstance(found, dict) else ["that"]
+    if others:
+        message = f'%llguidance: {others[0]} is not supported; only {{}} or {{"{_HEADER}": …}}'
+        raise grammar_error(message, text, item[0].offset)
+    if len(item) > 1:
+        raise grammar_error(f"{item[1].text!r} is not expected here", text, item[1].offset)
 
 
 def substring(text: str, token: Token) -> Node:

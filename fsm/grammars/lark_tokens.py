@@ -1,7 +1,7 @@
 """The text of a grammar in Lark's notation, cut into tokens, and the characters that a literal means.
 
-Line breaks inside brackets are blank; comments, blanks and continued lines are left out. What stands after `%json` or
-`%regex` is one token, whatever is in it. Knows no rules and no terminals.
+Line breaks inside brackets are blank; comments, blanks and continued lines are left out. What stands after `%json`,
+`%regex` or `%llguidance` is one token, whatever is in it. Knows no rules and no terminals.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ TOKEN = re.compile(
       | (?P<newline>\n)
       | (?P<json>%json\b)
       | (?P<structured>%regex\b)
+      | (?P<header>%llguidance\b)
       | (?P<special><(?:\[[^\]\n]*\]|[^<>\s\[\]]+)>)
       | (?P<directive>%[a-z]+)
+      | (?P<other>@_*[A-Za-z]\w*(?:-\w+)*)
       | (?P<name>_*[A-Za-z]\w*(?:-\w+)*)
       | (?P<text>"(?:[^"\\\n]++|\\.)*+"i?)
       | (?P<regex>/(?![/*])(?:[^/\\\n]++|\\.)++/[imslux]*)
@@ -43,7 +45,7 @@ def tokens_of(text: str, compile_time: CompileTime) -> Iterator[Token]:
             what = {'"': "a literal that is not closed", "/": "a regular expression that is not closed"}
             raise grammar_error(what.get(text[offset], f"{text[offset]!r} is not expected here"), text, offset)
         kind, end = match.lastgroup, match.end()
-        if kind in ("json", "structured"):
+        if kind in ("json", "structured", "header"):
             end = _json_end(text, match.end(), match[0])
             yield Token(kind, text[match.end() : end], offset)
         elif kind != "space" and not (kind == "newline" and depth):

@@ -24,7 +24,7 @@ from urllib.parse import unquote, urldefrag, urljoin
 from ...errors import ConstraintTooLarge, InvalidSchema, UnsupportedSchema
 from ..record import record
 from ..resources import NO_RESOURCES, Resources
-from .draft_3 import is_draft_3, refuse_draft_3
+from .draft_3 import as_draft_4, is_draft_3
 from .metaschemas import metaschema
 from .texts import error_at, escape, index_of
 
@@ -103,7 +103,7 @@ class Resolver:
     def __init__(self, schema: Schema, *, is_dynamic: bool, resources: Resources = NO_RESOURCES) -> None:
         draft = draft_of(schema, UNSPECIFIED)
         if is_draft_3(schema):
-            refuse_draft_3(schema, "")
+            schema = as_draft_4(schema)
         uri = _without_fragment(_identifier(schema, draft))
         self.root = Site(schema, "", Resource(uri, schema, "", draft))
         self._given = resources
@@ -147,8 +147,9 @@ class Resolver:
         identifier = _identifier(schema, parent.draft)
         if not identifier or identifier.startswith("#") or schema is parent.schema:
             return parent
-        if is_draft_3(schema):
-            refuse_draft_3(schema, pointer)
+        if is_draft_3(schema) and not is_draft_3(parent.schema):
+            message = "draft 3 within another draft is not read; give it in `resources`, under its address"
+            raise error_at(UnsupportedSchema, f"{pointer}/$schema", message)
         uri = _without_fragment(_joined(parent.uri, identifier, pointer))
         resource = Resource(uri, schema, pointer, draft_of(schema, parent.draft))
         self._resources[id(schema)] = resource
@@ -235,17 +236,14 @@ class Resolver:
         if uri not in self._index:
             document = metaschema(uri)
             if document is not None:
-                pointer = f"{uri}#"
-                resource = Resource(uri, document, pointer, draft_of(document, UNSPECIFIED))
-                self._add(self._index, Site(document, pointer, resource))
-        found = self._index.get(uri)
-        if found is not None and is_draft_3(found.schema):
-            refuse_draft_3(found.schema, found.pointer)
-        return found
+                self._add(self._index, self._document(uri, document))
+        return self._index.get(uri)
 
     def _document(self, address: str, document: Schema) -> Site:
         """A document that is given under an address; of its own draft, or else that of the root."""
         draft = draft_of(document, self.root.resource.draft)
+        if is_draft_3(document):
+            document = as_draft_4(document)
         uri = _without_fragment(_joined(address, _identifier(document, draft), f"{address}#"))
         return Site(document, f"{address}#", Resource(uri, document, f"{address}#", draft))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -67,6 +67,7 @@ class Choices:
         self._service = service
         self._options = options or StreamOptions()
         self._calls = calls
+        self._explains = explains(calls)
         prefix = "chatcmpl" if kind == "chat.completion" else "cmpl"
         self._head = {
             "id": f"{prefix}-{uuid.uuid4().hex}",
@@ -98,16 +99,31 @@ class Choices:
         return self._head | {"choices": choices, "usage": self._usage()} | transfer
 
     def _usage(self) -> dict[str, Any]:
-        outputs = [[usages[index] for index in sorted(usages)] for usages in self.usages if usages]
-        return usage_body(outputs, reasoning_tokens=self.reasoning_tokens)
+        outputs = [[usages[index] for index in sorted(usages)] for usages in self.usages]
+        return usage_body(outputs, self._explains, reasoning_tokens=self.reasoning_tokens)
 
 
-def usage_body(usages: Iterable[Sequence[Usage]], *, reasoning_tokens: int = 0) -> dict[str, Any]:
-    """`usages`: for each prompt the usage of its outputs. A prompt shared by n outputs counts once."""
+def explains(calls: Sequence[EngineCall]) -> list[bool]:
+    """Of each call whether its caller asked why no more was cached; to be read before the calls are recorded."""
+    return [bool(call.options.get("explain_cache")) for call in calls]
+
+
+def usage_body(
+    usages: Sequence[Sequence[Usage]], explains: Sequence[bool], *, reasoning_tokens: int = 0
+) -> dict[str, Any]:
+    """The usage of an answer. A prompt shared by n outputs counts once.
+
+    Args:
+        usages: for each prompt the usage of its outputs; empty while it has none.
+        explains: for each prompt whether the answer says why no more of it was cached.
+    """
     total = Usage()
     prompts: list[CacheExplanation | None] = []
-    for outputs in usages:
-        prompts.append(next((usage.cache_explanation for usage in outputs if usage.cache_explanation), None))
+    for outputs, is_explained in zip(usages, explains, strict=True):
+        if not outputs:
+            continue
+        why = next((usage.cache_explanation for usage in outputs if usage.cache_explanation), None)
+        prompts.append(why if is_explained else None)
         total.prompt_tokens += outputs[0].prompt_tokens
         total.cached_tokens += outputs[0].cached_tokens
         total.loaded_tokens += outputs[0].loaded_tokens

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..request import Delta, Usage
@@ -49,7 +49,7 @@ class RequestRecord:
 
     Attributes:
         asks_why: whether the record wants to know why no more of the prompts was cached, whatever the caller wants; to
-            be set before `begin`.
+            be set before `begin`. `usage` then has it too: an answer shows it if its caller asked (`explains`).
         request_id: under which the engine shall know what this request asks of it; None: under names of its own.
         began_at, asked_at, first_at, ended_at: when the request came, the engine was asked, a first token came, all was
             sent; None: not yet.
@@ -69,7 +69,6 @@ class RequestRecord:
         self.error: dict[str, str | None] = {}
         self.calls: Sequence[EngineCall] = ()
         self.outputs: dict[tuple[int, int], OutputRecord] = {}
-        self._is_told: list[bool] = []  # whether the caller asked why no more was cached
 
     def begin(self, calls: Sequence[EngineCall]) -> None:
         """The engine is asked now; called once at most."""
@@ -79,12 +78,11 @@ class RequestRecord:
             for number, call in enumerate(calls):
                 call.options["request_id"] = self.request_id if not number else f"{self.request_id}-{number}"
         if self.asks_why:
-            self._is_told = [bool(call.options.get("explain_cache")) for call in calls]
             for call in calls:
                 call.options["explain_cache"] = True
 
-    def push(self, prompt: int, delta: Delta) -> Delta:
-        """A delta of one output of a prompt arrived. Returns it as the caller shall see it."""
+    def push(self, prompt: int, delta: Delta) -> None:
+        """A delta of one output of a prompt arrived."""
         now = self._clock()
         if self.first_at is None:
             self.first_at = now
@@ -93,9 +91,6 @@ class RequestRecord:
             self.outputs[prompt, delta.index] = OutputRecord(now, now, delta)
         else:
             output.last_at, output.delta = now, delta
-        if not self._is_told or self._is_told[prompt]:
-            return delta
-        return replace(delta, usage=replace(delta.usage, cache_explanation=None))
 
     def fail(self, code: str | None, param: str | None) -> None:
         """The answer is an error; `param` may hold what the caller wrote."""

@@ -23,7 +23,7 @@ from .errors import json_response
 from .formats.events import Event, Finish
 from .formats.reasoning_tokens import ReasoningTokens
 from .prepare import PreparedChat
-from .replies import cache_details, pin_details
+from .replies import cache_details, explains, pin_details
 from .response_items import ResponseItems
 from .response_request import RENAMED, ResponsesRequest
 from .service import Service
@@ -59,6 +59,7 @@ class ResponseShape:
         self._body = body
         self._model = model
         self._caches = service.engine.config.prefix_cache
+        (self._explains,) = explains([prepared.call])
         self._id = f"resp_{uuid.uuid4().hex}"
         self._created_at = int(time.time())
         self._items = ResponseItems()
@@ -116,11 +117,11 @@ class ResponseShape:
                 {"parameters": None, "strict": True, **tool.model_dump(exclude_unset=True)} for tool in body.tools
             ],
             "top_p": body.top_p,
-            "usage": _usage(usage, self._caches, self._tokens.total) if usage is not None else None,
+            "usage": _usage(usage, self._caches, self._explains, self._tokens.total) if usage is not None else None,
         }
 
 
-def _usage(usage: Usage, caches: bool, reasoning_tokens: int) -> dict[str, Any]:
+def _usage(usage: Usage, caches: bool, explains_cache: bool, reasoning_tokens: int) -> dict[str, Any]:
     written = usage.prompt_tokens - usage.cached_tokens if caches else 0  # what is computed is kept
     return {
         "input_tokens": usage.prompt_tokens,
@@ -128,7 +129,7 @@ def _usage(usage: Usage, caches: bool, reasoning_tokens: int) -> dict[str, Any]:
             "cached_tokens": usage.cached_tokens,
             "cache_write_tokens": written,
             **pin_details(usage),
-            **cache_details([usage.cache_explanation]),
+            **cache_details([usage.cache_explanation if explains_cache else None]),
         },
         "output_tokens": usage.completion_tokens,
         "output_tokens_details": {

@@ -163,7 +163,8 @@ class Service:
         if len(calls) == 1:
             async with aclosing(self._generate(calls[0])) as stream:
                 async for delta in stream:
-                    yield 0, record.push(0, delta)
+                    record.push(0, delta)
+                    yield 0, delta
             return
         arrivals: asyncio.Queue[tuple[int, Delta | Exception | None]] = asyncio.Queue()
         pumps = [asyncio.ensure_future(self._pump(index, call, arrivals)) for index, call in enumerate(calls)]
@@ -176,7 +177,8 @@ class Service:
                 elif isinstance(arrival, Exception):
                     raise arrival
                 else:
-                    yield index, record.push(index, arrival)
+                    record.push(index, arrival)
+                    yield index, arrival
         finally:
             for pump in pumps:
                 pump.cancel()

@@ -66,7 +66,7 @@ async def read_all(service: Service, calls: Sequence[EngineCall], record: Reques
 
 def usage_of(found: Sequence[Delta]) -> dict[str, Any]:
     """`usage`; nothing is generated."""
-    usage = usage_body([[delta.usage] for delta in found])
+    usage = usage_body([[delta.usage] for delta in found], [False] * len(found))
     return {name: usage[name] for name in ("prompt_tokens", "total_tokens", "prompt_tokens_details")}
 
 

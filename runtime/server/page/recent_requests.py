@@ -107,8 +107,9 @@ class RecentRequests:
 def _milliseconds(record: RequestRecord, until: float) -> dict[str, float | None]:
     """Compilation, then the time until a first output was admitted, until a first token came, until the last did: one
     after the other, and together no more than the request took. None: it has not come to that."""
-    compiled = [part.ended_at - part.began_at for part in record.parts(until) if part.name == "compile"]
-    admitted_at = [part.ended_at for part in record.parts(until) if part.name == "queue" and part.was_admitted]
+    parts = list(record.parts(until))
+    compiled = [part.ended_at - part.began_at for part in parts if part.name == "compile"]
+    admitted_at = [part.ended_at for part in parts if part.name == "queue" and part.was_admitted]
     asked_at, first_at = record.asked_at, record.first_at
     last_at = max((one.last_at for one in record.outputs.values()), default=None)
     admitted = min(admitted_at) if admitted_at else first_at

@@ -16,7 +16,7 @@ import asyncio
 import secrets
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,7 @@ MAX_CHARS = 4000  # of the text of a node
 MAX_TEXT_TOKENS = MAX_CHARS  # looked at for that: a token is rarely less than a character
 MAX_NAMES = 100_000  # namespaces whose names are kept
 SHARE = 50
+_PLACE = tuple(one.name for one in fields(RequestPlace))
 
 
 class TreeView:
@@ -216,4 +217,5 @@ def _subtree(table: dict[str, npt.NDArray[np.int32]], top: int) -> set[int]:
 
 def _request(one: RequestPlace, known: set[int]) -> dict[str, Any]:
     node = -1 if one.node is None else shown(one.node)
-    return {**asdict(one), "node": node if node in known else -1}
+    found = {name: getattr(one, name) for name in _PLACE}  # `asdict` would copy deeply
+    return {**found, "node": node if node in known else -1}

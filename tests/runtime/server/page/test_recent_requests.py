@@ -44,8 +44,7 @@ def test_the_parts_of_a_request_add_up_to_its_seconds(shows_text: bool) -> None:
     ):
         now[0] = at
         usages[index].completion_tokens += 1
-        shown = record.push(0, Delta("req_1", index, "a", (1,), reason, usages[index]))
-        assert shown.usage.cache_explanation is None, "the caller has not asked"
+        record.push(0, Delta("req_1", index, "a", (1,), reason, usages[index]))
     recent.end("req_1", "/v1/chat/completions", 200, is_read_only=False)
     [found] = recent.as_data()["requests"]
     parts = [found[name] for name in ("compile_ms", "queue_ms", "prefill_ms", "decode_ms")]
@@ -82,6 +81,31 @@ def test_requests_are_listed_newest_first_with_how_they_ended(stream: bool) -> N
     parts = [answered[name] or 0.0 for name in ("compile_ms", "queue_ms", "prefill_ms", "decode_ms")]
     assert 0 <= sum(parts) <= 1000 * answered["seconds"] + 0.01
     assert answered["model"] == "fake" and answered["finish_reason"] == "stop" and answered["status"] == 200
+
+
+@pytest.mark.parametrize("asks", [False, True])
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/chat/completions", HI | {"n": 2, "max_tokens": 4}),
+        (
+            "/v1/chat/completions",
+            HI | {"max_tokens": 4, "stream": True, "stream_options": {"continuous_usage_stats": True}},
+        ),
+        ("/v1/completions", {"prompt": ["Hi", "Ho"], "max_tokens": 4}),
+        ("/v1/responses", {"input": "Hi", "max_output_tokens": 4}),
+        ("/v1/responses", {"input": "Hi", "max_output_tokens": 4, "stream": True}),
+        ("/v1/messages", HI | {"max_tokens": 4}),
+        ("/v1/embeddings", {"input": "Hi"}),
+    ],
+)
+def test_a_caller_is_told_why_it_missed_only_if_it_asked(
+    page: Client, path: str, body: dict[str, Any], asks: bool
+) -> None:
+    takes = path not in ("/v1/messages", "/v1/embeddings")
+    answer = page.post(path, {"model": "nano", **body} | ({"explain_cache": asks} if takes else {}))
+    assert answer.status == 200 and (b"cache_explanation" in answer.body) is (asks and takes), answer.body
+    assert listed(page)[0]["cache"] is not None, "the page knows in any case"
 
 
 def test_as_many_as_are_kept_are_kept() -> None:
