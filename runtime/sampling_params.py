@@ -47,6 +47,7 @@ class SamplingParams:
         kv_budget: None, or how many tokens' keys and values are kept while it generates, at least 64: whenever there
             are a quarter more (or 64), the others are dropped. The prompt is computed and cached whole before that.
         kv_policy: which are kept: "snapkv", what the last of them look at, or "sinks", the first four and the last.
+            Models with windows or recurrent layers take "sinks", and a budget of a window and four tokens at least.
     """
 
     max_tokens: int | None = 128

@@ -20,8 +20,8 @@ from ..request import Lease
 from .followers import Followers
 from .lower_parts import LowerParts
 from .prompt_scores import PromptScores
-from .state_store import StateStore
-from .window_store import NONE, WindowStore
+from .slot_books import SlotBooks
+from .window_store import NONE
 
 logger = logging.getLogger("phloem")
 
@@ -43,9 +43,7 @@ class BlockSupply:
         make_tree: Callable[[], RadixTree],
         kv_cache: KVCache,
         followers: Followers | None,
-        states: StateStore | None,
-        windows: WindowStore | None,
-        window_kv: KVCache | None,
+        slots: SlotBooks,
         draft_kv: DraftKV | None,
         parts: LowerParts | None,
     ) -> None:
@@ -56,9 +54,9 @@ class BlockSupply:
         self._num_evicted_before = 0  # by trees that were given up
         self._kv_cache = kv_cache
         self._followers = followers
-        self._states = states
-        self._windows = windows
-        self._window_kv = window_kv
+        self._states = slots.states
+        self._windows = slots.windows
+        self._window_kv = slots.window_kv
         self._draft_kv = draft_kv
         self._parts = parts
         self._count_needed: Callable[[str, bytes], int] | None = None

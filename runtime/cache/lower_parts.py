@@ -33,6 +33,9 @@ class PartBooks(Protocol):
 
     on_leave: Callable[[int], None] | None
 
+    def needed(self, num_blocks: int) -> range:
+        """See `PartRules`."""
+
     def resumable(self, match: Match) -> int:
         """After how many tokens of a match a request can go on."""
 

@@ -34,12 +34,11 @@ from .block_supply import BlockSupply
 from .cache_explanation import WhyShorter
 from .donor import Donor
 from .followers import Followers
-from .lower_parts import LowerParts, PartBooks, PartTensors
+from .kept_keys import KeptKeys
 from .match_limit import match_limit
 from .request_scores import keep_scores, recall_scores
 from .resuming import find_donor, lease_to_state, lease_to_window, take_lease
-from .state_store import StateStore
-from .window_store import WindowStore
+from .slot_books import SlotBooks
 
 
 class PrefixCache:
@@ -60,31 +59,23 @@ class PrefixCache:
         explain_namespaces: bool = False,
         max_pinned_blocks: int = 0,
         followers: Followers | None = None,
-        states: StateStore | None = None,
-        windows: WindowStore | None = None,
-        window_kv: KVCache | None = None,
+        slots: SlotBooks,
         draft_kv: DraftKV | None = None,
-        part_tensors: PartTensors | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """
         Args:
-            states: of a model with recurrent layers, whose cached prefixes can be used from a state on.
-            windows, window_kv: of a model with windows, which blocks have slots, and the tensors of these slots.
+            slots: what groups of layers need besides the keys of all tokens.
             draft_kv: KV of a draft model in the same blocks, which goes where theirs goes.
-            part_tensors: of the slots of states or windows, which go to the tiers and come back with their blocks.
         """
-        self.states = states
-        self.windows = windows
+        self.states = slots.states
+        self.windows = slots.windows
         self.block_size = block_size
         self.enabled = enabled
         self.followers = followers
         self.tiers = None if followers is None else followers.tiers
         self.events = None if followers is None else followers.events
-        books: PartBooks | None = states if states is not None else windows
-        self.parts: LowerParts | None = None
-        if books is not None and part_tensors is not None and followers is not None and followers.tiers is not None:
-            self.parts = LowerParts(books, part_tensors, followers.keys, followers.tiers)
+        self.parts = None if followers is None else slots.lower_parts(followers)
         self.supply = BlockSupply(
             BlockPool(num_blocks, block_size),
             make_tree=partial(
@@ -97,14 +88,11 @@ class PrefixCache:
             ),
             kv_cache=kv_cache,
             followers=followers,
-            states=states,
-            windows=windows,
-            window_kv=window_kv,
+            slots=slots,
             draft_kv=draft_kv,
             parts=self.parts,
         )
-        self._kv_cache = kv_cache
-        self._kept: dict[Request, list[Tensor]] = {}  # of those compacted, until there are blocks for it
+        self._kept = KeptKeys(kv_cache, slots)
         self._explain_namespaces = explain_namespaces
 
     @property
@@ -194,8 +182,7 @@ class PrefixCache:
             request.blocks.extend(blocks)
             if self.windows is not None:
                 self.windows.hold(request)
-        if self._kept and request in self._kept:
-            self._kv_cache.scatter(request.blocks, self._kept.pop(request))
+        self._kept.copy_in(request)
         return True
 
     def fits_windows(self, own: Iterable[int]) -> bool:
@@ -239,8 +226,7 @@ class PrefixCache:
         """
         assert not child.blocks and child.lease is None
         child.num_dropped_tokens = parent.num_dropped_tokens
-        if parent in self._kept:
-            self._kept[child] = self._kept[parent]
+        self._kept.fork(parent, child)
         self.commit(parent)
         if parent.lease is not None:
             self.tree.lease(parent.lease.node)
@@ -267,10 +253,10 @@ class PrefixCache:
 
         places: as `KVCache.gather` has them, rising.
         """
-        kept = self._kv_cache.gather(request.blocks, places)
+        kept = self._kept.copy_out(request, places)
         num_computed_tokens = request.num_computed_tokens
         self.release(request)
-        self._kept[request] = kept
+        self._kept.keep(request, kept)
         request.num_dropped_tokens = num_computed_tokens - places.shape[-1]
         request.num_computed_tokens = num_computed_tokens
         self.reserve(request, num_computed_tokens)
@@ -328,7 +314,7 @@ class PrefixCache:
         if request.lease is not None:
             self.tree.release(request.lease.node)
         _hold_nothing(request)
-        self._kept.pop(request, None)
+        self._kept.forget(request)
 
     def reclaim(self, requests: Collection[Request]) -> int:
         """After a fault: takes back all that `requests`, or anything else, may hold, and all that was left half done.

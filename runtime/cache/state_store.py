@@ -111,6 +111,17 @@ class StateStore:
         if parent in self._current:
             self._hold(child, self._current[parent])
 
+    def lend(self, request: Request) -> StatePoint | None:
+        """The request's state, which is kept until `take_back`, though the request ends meanwhile."""
+        point = self._current.get(request)
+        if point is not None:
+            self._holders[point.slot] += 1
+        return point
+
+    def take_back(self, request: Request, point: StatePoint) -> None:
+        """The request goes on from the state that it has lent."""
+        self._current[request] = point
+
     def end(self, request: Request) -> None:
         """The request holds nothing any more."""
         self._leave(request)

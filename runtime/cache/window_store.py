@@ -46,6 +46,11 @@ from ..request import Request
 NONE = -1  # of a block without a slot
 
 
+def _place(request: Request) -> int:
+    """Where in its blocks the request's next token has its keys."""
+    return request.num_computed_tokens - request.num_dropped_tokens
+
+
 class WindowStore:
     """Who holds which of the slots 1 to `num_slots - 1`.
 
@@ -142,12 +147,12 @@ class WindowStore:
 
     def has_room(self, request: Request, num_blocks: int) -> bool:
         """Whether there are slots for all blocks that the request needs, had it `num_blocks`."""
-        first = max(len(request.blocks), self.first_block(request.num_computed_tokens))
+        first = max(len(request.blocks), self.first_block(_place(request)))
         return num_blocks - first <= len(self._free) + len(self._passed) + len(self._kept)
 
     def hold(self, request: Request) -> None:
         """Holds the request's blocks from its window on; those that are new get slots."""
-        first = self.first_block(request.num_computed_tokens)
+        first = self.first_block(_place(request))
         begin, end = self._held.get(request, (first, first))
         for block in request.blocks[end:]:
             if self.slot_of[block] == NONE:
@@ -167,7 +172,7 @@ class WindowStore:
             self._mark(request, point)
             points.discard(point)
         begin, end = self._held[request]
-        first = max(begin, min(end, self.first_block(request.num_computed_tokens)))
+        first = max(begin, min(end, self.first_block(_place(request))))
         for block in request.blocks[begin:first]:
             self._let_go(block)
         self._held[request] = first, end
@@ -279,7 +284,7 @@ class WindowStore:
         for request in requests:
             if request.blocks:
                 begin, end = self._held[request]
-                assert begin <= self.first_block(request.num_computed_tokens), "a request does not hold its window"
+                assert begin <= self.first_block(_place(request)), "a request does not hold its window"
                 assert end == len(request.blocks), "a request does not hold its last blocks"
                 held.update(request.blocks[begin:end])
         assert held == +Counter(dict(enumerate(self._holders.tolist()))), "a block's holders are miscounted"

@@ -34,6 +34,7 @@ from ..execute.recurrent_states import allocate_states
 from ..execute.runner_setup import make_runner
 from ..execute.warmup_batches import WarmupBatches
 from ..execute.window_kv import WindowKV
+from ..kv_compress.fit import LayerGroups
 from ..parallel.ranks import RankLost
 from ..request import Delta, Phase, Request, RequestOptions, SamplingParams
 from ..sample.sampler import Sampler
@@ -46,7 +47,7 @@ from .monitor import Monitor
 from .request_factory import RequestFactory
 from .statistics import EngineStatistics, Totals
 from .stepper import Stepper
-from .store_setup import part_rules, state_store, window_store
+from .store_setup import slot_books
 from .tier_setup import make_followers
 from .token_ids import Prompt
 from .vectors import Vectors
@@ -86,11 +87,8 @@ class EngineCore:
         states = allocate_states(config, loaded)
         kv_cache = allocate_pool(config, loaded, 0 if states is None else states.num_slots)
         pool = kv_cache.pool if isinstance(kv_cache, WindowKV) else kv_cache
-        windows = window_store(config, window_of(config, model), kv_cache) if isinstance(kv_cache, WindowKV) else None
-        window_kv = kv_cache.windowed if isinstance(kv_cache, WindowKV) else None
-        state_books = None if states is None else state_store(config, states.num_slots)
-        part_tensors = states if states is not None else window_kv
-        rules = part_rules(state_books or windows, part_tensors)
+        slots = slot_books(config, window_of(config, model), kv_cache, states)
+        windows = slots.windows
         draft_kv = allocate_draft_kv(config, loaded, kv_cache.num_blocks)
         self.block_cost = recompute_cost(model, config.block_size)
         prefill = PrefillCost(self.block_cost, config.block_size)
@@ -116,11 +114,8 @@ class EngineCore:
             max_pinned_blocks=(
                 kv_cache.num_blocks // 4 if config.max_pinned_blocks is None else config.max_pinned_blocks
             ),
-            followers=make_followers(config, loaded, pool, prefill, self.adapters, rules),
-            states=state_books,
-            windows=windows,
-            window_kv=window_kv,
-            part_tensors=part_tensors,
+            followers=make_followers(config, loaded, pool, prefill, self.adapters, slots.rules),
+            slots=slots,
             draft_kv=draft_kv,
             clock=clock,
         )
@@ -132,8 +127,9 @@ class EngineCore:
             max_model_len=self.max_model_len,
             pool_len=kv_cache.num_blocks * config.block_size,
             vocab_size=model.vocab_size,
-            has_windows=any(0 < layer.window < self.max_model_len for layer in model.layers),
-            has_states=states is not None,
+            groups=LayerGroups.of(
+                [layer.window for layer in model.layers], self.max_model_len, has_states=states is not None
+            ),
             has_logits=loaded.generates,
         )
         self._rope_switch = RopeSwitch(loaded.switches_at)

@@ -13,7 +13,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from phloem.errors import ConfigError, RequestError
+from phloem.errors import ConfigError
 from phloem.runtime.config import EngineConfig
 from phloem.runtime.engine.engine import Engine
 from phloem.runtime.execute.loading import LoadedModel, load
@@ -173,12 +173,6 @@ def test_tiers_are_refused_where_states_are_on_several_ranks() -> None:
 def test_too_little_memory_for_states_is_refused() -> None:
     with pytest.raises(ConfigError, match="state_memory_bytes: the memory does not hold the two states of one"):
         recurrent_engine(state_memory_bytes=30)
-
-
-def test_dropped_keys_are_refused() -> None:
-    engine = recurrent_engine()
-    with pytest.raises(RequestError, match="kv_budget: this model has layers that keep a state"):
-        engine.generate([1, 2, 3], SamplingParams(max_tokens=4, kv_budget=64))
 
 
 def test_a_step_that_fails_is_computed_again_from_the_states_before() -> None:

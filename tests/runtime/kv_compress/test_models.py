@@ -20,6 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import phloem as ph
+from phloem.errors import RequestError
 from phloem.runtime.execute.kv_cache import KVCache
 from phloem.runtime.kv_compress.policy import NUM_SINKS, POOL_WIDTH, WINDOW
 
@@ -31,6 +32,10 @@ SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
     "norms of queries and keys": ("Qwen3ForCausalLM", {"num_key_value_heads": 2}),
     "latents": ("YoutuForCausalLM", LATENTS),
 }
+OTHER_GROUPS: dict[str, tuple[str, dict[str, Any]]] = {
+    "windows": ("Gemma2ForCausalLM", {"sliding_window": 70, "query_pre_attn_scalar": 20}),
+    "states": ("Lfm2ForCausalLM", {"layer_types": ["conv", "full_attention"], "block_auto_adjust_ff_dim": False}),
+}
 LENGTH = 150
 SHORTER = 100  # keys are let go of from 128 on, which is in the middle of the answer to most prompts
 LOGITS_BOUND = 2e-3  # rounding brings them apart by a fiftieth of it, keys other than transformers' by tenths
@@ -41,13 +46,16 @@ class Twin:
 
     def __init__(self, model: Any, num_choices: int, kv_budget: int, kv_policy: str) -> None:
         self.model, self.num_choices, self.kv_budget, self.kv_policy = model, num_choices, kv_budget, kv_policy
+        self.keeps_states = "conv" in (getattr(model.config, "layer_types", None) or ())
 
     @torch.inference_mode()
     def logits(self, prompt: list[int], answer: list[int]) -> torch.Tensor:
         """Those of each token of the answer, `[., V]`, after the prompt and the tokens before it."""
         from transformers import DynamicCache
 
-        cache, token_ids, rows, start = DynamicCache(), list(prompt), [], 0
+        # without a configuration its layers keep all keys, windows or not
+        cache = DynamicCache(config=self.model.config) if self.keeps_states else DynamicCache()
+        token_ids, rows, start = list(prompt), [], 0
         full = max(self.kv_budget + 64, self.kv_budget * 5 // 4)
         for token in answer:
             if start and cache.get_seq_length() >= full:
@@ -65,10 +73,13 @@ class Twin:
 
     def _compact(self, cache: Any, token_ids: list[int]) -> None:
         num_keys = cache.get_seq_length()
-        looking = copy.deepcopy(cache)
-        looking.crop(-WINDOW)
-        seen = self._forward(looking, token_ids[-WINDOW:], len(token_ids) - WINDOW).attentions
-        for layer, weights in zip(cache.layers, seen, strict=True):
+        layers = [layer for layer in cache.layers if hasattr(layer, "keys")]
+        seen = [torch.zeros(1, self.num_choices, 1, num_keys)] * len(layers)
+        if self.kv_policy == "snapkv":
+            looking = copy.deepcopy(cache)
+            looking.crop(-WINDOW)
+            seen = self._forward(looking, token_ids[-WINDOW:], len(token_ids) - WINDOW).attentions
+        for layer, weights in zip(layers, seen, strict=True):
             groups = weights[0].sum(1).view(self.num_choices, -1, num_keys).sum(1)  # over rows, then over heads
             kept = [self._choose(group.tolist()) for group in groups]
             per_choice = layer.keys.shape[1] // self.num_choices
@@ -127,6 +138,32 @@ def test_tokens_are_those_of_transformers_with_the_same_keys_gone(
     assert_likeliest(logits, answer, torch.full((LENGTH,), LOGITS_BOUND))
     found = torch.tensor([chosen.logprob for chosen in completion.logprobs])
     torch.testing.assert_close(found, logits.log_softmax(-1).amax(-1), atol=LOGITS_BOUND, rtol=0)
+
+
+@pytest.mark.parametrize("kind", OTHER_GROUPS)
+def test_windows_stay_whole_and_states_go_on(kind: str, tmp_path: Path) -> None:
+    class_name, options = OTHER_GROUPS[kind]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # transformers' own
+        model = save_confident_model(tmp_path, class_name, {"num_key_value_heads": 2, **options}, "eager")
+    prompt, params = some_prompt(200), params_of(100, "sinks", max_tokens=SHORTER)
+    said = []
+    # windows have slots of their own in the first, and in the second there are too few blocks for that
+    for more in ({"max_batch_tokens": 90, "num_blocks": 128}, {"prefix_cache": False, "num_blocks": 64}):
+        with ph.Engine(str(tmp_path), device="cpu", check_invariants=True, **more) as engine:
+            assert (engine.prefix_cache.windows is not None) == (kind == "windows" and more["num_blocks"] == 128)
+            whole = engine.generate(prompt, params_of(None, max_tokens=SHORTER)).token_ids
+            said += [engine.generate(prompt, params) for _ in range(2)]
+            for policy, budget, place in (("snapkv", 100, "kv_policy"), ("sinks", 64, "kv_budget")):
+                if place == "kv_policy" or kind == "windows":
+                    with pytest.raises(RequestError, match=place):
+                        engine.generate(prompt, params_of(budget, policy))
+    assert said[1].usage.cached_tokens > 180
+    assert len({str(_said(one)) for one in said}) == 1, "a hit is a miss"
+    answer = list(said[0].token_ids)
+    assert said[0].token_ids != whole
+    logits = Twin(model, 2, 100, "sinks").logits(prompt, answer)
+    assert_likeliest(logits, answer, torch.full((SHORTER,), LOGITS_BOUND))
 
 
 @cache
