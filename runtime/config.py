@@ -105,7 +105,8 @@ class EngineConfig:
         kv_memory_share: which part of what is free on a GPU, once the weights are there, becomes the KV pool; the rest
             is for activations, graphs and neighbours.
         state_memory_bytes: memory for the states of recurrent layers (LFM2, Qwen3-Next …): two for each running
-            request, and those that are kept with the prefix cache; None: as for the pool, at most half of it on a GPU.
+            request (three with tiers below the pool), and those that are kept with the prefix cache; None: as for the
+            pool, at most half of it on a GPU.
         state_interval: of a prompt, a state is kept every n tokens, besides its end and where prompts part; 0: no
             others.
         max_model_len: most tokens of prompt and output together; None: what the model was made for.

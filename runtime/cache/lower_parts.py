@@ -114,5 +114,6 @@ class LowerParts:
         for index, rows in sorted(parts.items()):
             slot = self._books.adopt_part(blocks, index) if index < len(blocks) else NONE
             if slot != NONE:
-                self._tensors.write_blocks([slot], rows.view(1, -1)[:, : self._tensors.block_bytes])
+                row = rows.flatten()[: self._tensors.block_bytes].clone()  # aligned, whatever was before it
+                self._tensors.write_blocks([slot], row[None])
                 self._below.discard(blocks[index])

@@ -55,7 +55,7 @@ class RecurrentStates:
 
     def write_blocks(self, slots: Sequence[int], rows: Tensor) -> None:
         """What `read_blocks` has copied, into slots; ordered like all on the stream."""
-        for slot, row in zip(slots, rows.contiguous().view(torch.float32), strict=True):
+        for slot, row in zip(slots, rows.view(torch.float32), strict=True):
             parts = torch.split(row, [tensor[0].numel() for tensor in self._tensors])
             for tensor, part in zip(self._tensors, parts, strict=True):
                 tensor[slot] = part.view(tensor.shape[1:])
