@@ -10,6 +10,7 @@ kept must not be changed afterwards.
 """
 
 import enum
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
@@ -161,10 +162,17 @@ def lay_out_text(
 def bits_of_rows(flags: _Bools) -> _Words:
     """bool[num_rows, n] as uint64[num_rows, (n + 63) // 64]."""
 
-def character_kinds(
-    nodes: _Ints, reach: _Bools, wide_nodes: _Ints, kinds: _Bytes, below: _Bytes
-) -> tuple[_Bytes, _Ints]:
-    """is_wide and num_ascii of a `TextTable`; the last three arguments are those of `WideKinds`."""
+class WideKinds:
+    """Kinds of characters beyond ASCII (see `wide_kinds`), spelt in UTF-8.
+
+    template: int32[num_nodes, 256], as in `alphabet`; kinds: uint8[num_classes], the bit of the kind that a class of
+    the template belongs to; below: uint8[num_nodes], the bits of all kinds that can be completed from a node.
+    """
+
+    def __init__(self, template: _Ints, kinds: _Bytes, below: _Bytes) -> None: ...
+
+def character_kinds(nodes: _Ints, reach: _Bools, wide: WideKinds) -> tuple[_Bytes, _Ints]:
+    """is_wide and num_ascii of a `TextTable`."""
 
 def copies_of(text: Text) -> tuple[_Ints, _Bools, _Ints, _Ints, _Bools]:
     """Copies of table int32[Q, G], accepting, costs, template int32[N, 256] and reach bool[N, G] of a `TextTable`."""
@@ -251,11 +259,9 @@ def summarise(
     ends: _Ints,
     tokens: _Ints,
     next_same: _Ints,
-    wide_nodes: _Ints,
-    kinds: _Bytes,
-    below: _Bytes,
+    wide: WideKinds,
 ) -> tuple[_Ints, _Words, _Ints, _Ints, _Bytes]:
-    """summary_of, summaries, ordered, firsts and lens of a `Trie`; the last three arguments: `WideKinds`."""
+    """summary_of, summaries, ordered, firsts and lens of a `Trie`."""
 
 def plain_lens(data: _Bytes, offsets: _Ints, plain0: int, plain1: int, limit: int) -> _Ints:
     """int32[num_tokens]: the number of characters of each token that is plain, else 0; see core/trie.h."""
@@ -592,3 +598,30 @@ def clear_below(automaton: Automaton, path: bytes, bits: _Ints) -> None:
     Raises:
         ValueError: there are none.
     """
+
+# ---------------------------------------------------------------- grammars: core/leaving.h, rule_product.h
+
+def rule_product(
+    kinds: _Ints,
+    parts: _Ints,
+    options: _Ints,
+    firsts: _Ints,
+    nullable: _Bools,
+    bodies: _Ints,
+    start: int,
+    left_by: Callable[[int, int], list[int]],
+    is_harmless: Callable[[int, int], bool],
+    seen_by: Callable[[int, int], int],
+    check_time: Callable[[], None],
+    max_rules: int,
+    max_news: int,
+) -> tuple[_Ints, _Ints, _Ints, _Ints, list[list[int]]] | None:
+    """The rows, children, names and bodies of `WrittenRules`, and sets of obligations by number; None: too many.
+
+    The arrays are those of `LexedNodes`, the functions those of `Terminals`; what these raise is passed on.
+    """
+
+# ---------------------------------------------------------------- objects: core/weigh.cpp
+
+def weigh(value: object, array_type: type) -> int:
+    """See `weight_of`."""

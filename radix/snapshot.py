@@ -9,6 +9,9 @@ from itertools import pairwise
 from .pins import PinBook
 from .tokens import unpack
 
+SHOWN = 8  # tokens of a run in a drawing …
+SHOWN_BEFORE = 4  # and at most so many of them before it differs from its neighbours
+
 
 @dataclass(slots=True)
 class NodeRecord:
@@ -59,7 +62,8 @@ class Snapshot:
     # ---------------------------------------------------------------- for people
 
     def draw(self, now: float, label: Callable[[list[int]], str] | None = None, max_lines: int = 200) -> str:
-        """One line per node: number of blocks, time since its last use, leases, first tokens of its run.
+        """One line per node: number of blocks, time since its last use, leases, first tokens of its run; of one that
+        begins as its neighbour does, tokens from a little before the difference on.
 
         ::
 
@@ -73,18 +77,22 @@ class Snapshot:
             max_lines: most nodes shown; a last line says how many more there are.
         """
         by_id = {node.id: node for node in self.nodes}
-        stack = [(node, "", "", "") for node in reversed(self.nodes) if not node.id]
+        nothing: list[bytes] = []
+        stack = [(node, nothing, "", "", "") for node in reversed(self.nodes) if not node.id]
         lines: list[str] = []
         left_out = 0
         while stack:
-            node, margin, branch, below = stack.pop()
+            node, neighbours, margin, branch, below = stack.pop()
             if len(lines) < max_lines:
-                lines.append(margin + branch + _describe(node, now, label))
+                lines.append(margin + branch + _describe(node, neighbours, now, label))
             else:
                 left_out += 1
-            for child in reversed(node.children):
-                is_last = child == node.children[-1]
-                stack.append((by_id[child], margin + below, "└─ " if is_last else "├─ ", "   " if is_last else "│  "))
+            runs = [by_id[child].tokens for child in node.children]
+            for place, child in reversed(list(enumerate(node.children))):
+                is_last = place == len(runs) - 1
+                beside = runs[max(0, place - 1) : place] + runs[place + 1 : place + 2]
+                links = ("└─ ", "   ") if is_last else ("├─ ", "│  ")
+                stack.append((by_id[child], beside, margin + below, *links))
         return "\n".join([*lines, *([f"… and {left_out} more nodes"] if left_out else [])])
 
     # ---------------------------------------------------------------- for tests
@@ -146,7 +154,7 @@ def _audit_child(child: NodeRecord, node: NodeRecord, block_size: int) -> None:
     assert child.num_leases >= 0, f"{child}: {child.num_leases} leases"
 
 
-def _describe(node: NodeRecord, now: float, label: Callable[[list[int]], str] | None) -> str:
+def _describe(node: NodeRecord, neighbours: list[bytes], now: float, label: Callable[[list[int]], str] | None) -> str:
     if not node.id:
         return f"namespace {node.namespace!r}"
     age = now - node.last_used
@@ -158,9 +166,22 @@ def _describe(node: NodeRecord, now: float, label: Callable[[list[int]], str] | 
         parts.append(_count(node.num_leases, "lease"))
     if node.priority:
         parts.append(f"priority {node.priority}")
-    token_ids = unpack(node.tokens[:32])
-    more = ", …" if len(node.tokens) > 32 else ""
-    return " · ".join(parts) + "  " + (label(token_ids) if label else f"[{', '.join(map(str, token_ids))}{more}]")
+    shared = max((_num_shared(node.tokens, other) for other in neighbours), default=0)
+    start = max(0, shared - SHOWN_BEFORE)
+    token_ids = unpack(node.tokens[4 * start : 4 * (start + SHOWN)])
+    if label:
+        return " · ".join(parts) + "  " + ("…" if start else "") + label(token_ids)
+    numbers = [
+        *(["…"] if start else []),
+        *map(str, token_ids),
+        *(["…"] if len(node.tokens) > 4 * (start + SHOWN) else []),
+    ]
+    return f"{' · '.join(parts)}  [{', '.join(numbers)}]"
+
+
+def _num_shared(tokens: bytes, other: bytes) -> int:
+    pairs = zip(unpack(tokens), unpack(other), strict=False)
+    return next((place for place, (one, another) in enumerate(pairs) if one != another), len(tokens) // 4)
 
 
 def _count(number: int, noun: str) -> str:

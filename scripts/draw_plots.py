@@ -40,14 +40,23 @@ class Panel:
 
 @dataclass(frozen=True)
 class Plot:
-    """A picture: its panels, the names of its axes, and how it is drawn."""
+    """A picture: its panels, the names of its axes, and how it is drawn.
+
+    Attributes:
+        limits: the least and the greatest number that the axis of numbers shows; None: as much as there is.
+        ticks: what is marked there; none: left to matplotlib.
+        has_number_x: whether x is a number too, as far along as it is large.
+    """
 
     name: str
     title: str
     panels: tuple[Panel, ...]
     x_name: str
     y_name: str
+    limits: tuple[float, float | None]
+    ticks: tuple[float, ...] = ()
     is_bars: bool = False
+    has_number_x: bool = False
     is_log_x: bool = False
     is_log_y: bool = False
 
@@ -88,7 +97,7 @@ def _speedups() -> Plot:
         Panel("decode, tokens per CPU-second", "cpu_decode.txt", (_bars(decode),)),
     )
     title = "phloem compared with transformers on a CPU, times faster"
-    return Plot("speedups.svg", title, panels, "times faster", "", is_bars=True)
+    return Plot("speedups.svg", title, panels, "times faster", "", (0, 20), (0, 5, 10, 15, 20), is_bars=True)
 
 
 def _bars(rows: list[tuple[str, str]]) -> Series:
@@ -105,7 +114,8 @@ def _hit_rate() -> Plot:
         lines = tuple(Series(names[i], states, tuple(row[i] for row in own)) for i in range(2, len(names)))
         panels.append(Panel(workload, "hybrid_cache.txt", lines))
     title = "Share of prompt tokens found in the cache, over memory (hybrid models)"
-    return Plot("hit_rate.svg", title, tuple(panels), "states that fit (log)", "hit rate", is_log_x=True)
+    axes = "states that fit (log)", "hit rate", (0, 1), (0, 0.25, 0.5, 0.75, 1)
+    return Plot("hit_rate.svg", title, tuple(panels), *axes, has_number_x=True, is_log_x=True)
 
 
 def _mask_latency() -> Plot:
@@ -123,7 +133,8 @@ def _mask_latency() -> Plot:
     )
     panel = Panel("397 real JSON Schemas, 131,072 tokens", "maskbench.md", lines)
     title = "CPU time of one token mask, by percentile"
-    return Plot("mask_latency.svg", title, (panel,), "percentile of masks", "µs (log)", is_log_y=True)
+    axes = "percentile of masks", "µs (log)", (1, None)
+    return Plot("mask_latency.svg", title, (panel,), *axes, is_log_y=True)
 
 
 def _turns() -> Plot:
@@ -138,7 +149,8 @@ def _turns() -> Plot:
     )
     panel = Panel("layers of Llama-3.2-1B, one thread", "multi_turn.txt", lines)
     title = "Time to the first token, over the turns of a chat"
-    return Plot("turns.svg", title, (panel,), "turn", "CPU ms (log)", is_log_y=True)
+    axes = "turn", "CPU ms (log)", (10, None)
+    return Plot("turns.svg", title, (panel,), *axes, has_number_x=True, is_log_y=True)
 
 
 def number(text: str) -> float:
@@ -179,8 +191,8 @@ def _bar_figure(plot: Plot) -> Any:
         axis.invert_yaxis()
         axis.axvline(1, color="#24292f", linewidth=0.8, linestyle=":")
         axis.set_title(f"{panel.title}  (bench/results/{panel.file})", loc="left", fontsize=10)
-        axis.set_xlim(0, 20)
-        axis.set_xticks([0, 5, 10, 15, 20])
+        axis.set_xlim(*plot.limits)
+        axis.set_xticks(plot.ticks)
     axes[-1].set_xlabel(f"{plot.x_name}; dotted: as fast as transformers")
     return figure
 
@@ -199,7 +211,7 @@ def _line_figure(plot: Plot) -> Any:
         for line in panel.series:
             is_own = line.name in COLOURS
             colour = COLOURS.get(line.name) or next(greys)
-            xs = [number(x) for x in line.x] if plot.is_log_x or plot.x_name == "turn" else list(line.x)
+            xs = [number(x) for x in line.x] if plot.has_number_x else list(line.x)
             width = 2.4 if is_own else 1.3
             marker = "o" if is_own or len(plot.panels) == 1 else ""  # each is an element of the SVG
             axis.plot(xs, [number(y) for y in line.y], color=colour, linewidth=width, marker=marker, markersize=3.5)
@@ -208,16 +220,15 @@ def _line_figure(plot: Plot) -> Any:
             axis.set_xscale("log", base=2)
             axis.set_xticks(xs, list(line.x))
             axis.xaxis.set_minor_locator(NullLocator())
-        elif plot.x_name == "turn":
+        elif plot.has_number_x:
             axis.set_xticks(xs)
         if plot.is_log_y:
             axis.set_yscale("log")
             axis.yaxis.set_major_formatter("{x:,.0f}")
             axis.yaxis.set_minor_locator(NullLocator())
-            axis.set_ylim(bottom=10 if plot.x_name == "turn" else 1)
-        else:
-            axis.set_ylim(0, 1)
-            axis.set_yticks([0, 0.25, 0.5, 0.75, 1])
+        if plot.ticks:
+            axis.set_yticks(plot.ticks)
+        axis.set_ylim(*plot.limits)
         axis.grid(axis="y", color="#d0d7de", linewidth=0.6)
         axis.set_title(f"{panel.title}  (bench/results/{panel.file})", loc="left", fontsize=10)
         axis.set(xlabel=plot.x_name, ylabel=plot.y_name)

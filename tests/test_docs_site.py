@@ -33,6 +33,9 @@ def test_every_page_has_its_place_in_the_table_of_contents() -> None:
     made = {"reference/api", "reference/http", "reference/command-line"}
     pages = {page.removesuffix(".md") for page in site_source.pages().values() if not page.startswith("results/")}
     assert sorted(listed) == sorted(pages - {"index"} | made)
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    assert all(f"]({page.name})" in index for page in (ROOT / "docs").glob("*.md") if page.name != "index.md")
+    assert all(f"](guides/{page.name}" in index for page in (ROOT / "docs" / "guides").glob("*.md"))
 
 
 def test_links_are_those_of_the_site_and_code_stays() -> None:

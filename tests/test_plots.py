@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import re
 import sys
+from math import inf
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -13,7 +14,7 @@ from xml.etree import ElementTree
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 DESCRIPTION = "{http://purl.org/dc/elements/1.1/}description"
 MAX_BYTES = 60_000
 
@@ -41,7 +42,8 @@ def test_the_numbers_drawn_are_those_of_the_files(name: str) -> None:
         for line in panel.series:
             assert len(line.x) == len(line.y) > 1
             assert set(line.y) <= found
-            assert all(DRAW.number(y) > 0 for y in line.y)
+            least, most = plot.limits
+            assert all(DRAW.number(y) > 0 and least <= DRAW.number(y) <= (most or inf) for y in line.y), "off the axis"
     path = DRAW.PLOTS / name
     root = ElementTree.parse(path).getroot()
     assert [element.text for element in root.iter(DESCRIPTION)] == [plot.description()]

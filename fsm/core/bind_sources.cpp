@@ -98,12 +98,10 @@ void bind_tries(nb::module_& module) {
                           array_of(std::move(found.ends)), array_of(std::move(found.tokens)));
   });
   module.def("summarise", [](ByteArray bytes, ByteArray depths, IntArray ends, IntArray tokens, IntArray next_same,
-                             Array2<int32_t> wide_nodes, ByteArray kinds, ByteArray below) {
-    const WideKinds wide{view_of(wide_nodes), span_of(kinds), span_of(below)};
-    check_wide(wide);
+                             const BoundWideKinds& bound) {
     const TrieView trie{span_of(bytes), span_of(depths), span_of(ends), span_of(tokens)};
     check_view(trie, span_of(next_same));
-    Summaries found = summarise(trie, span_of(next_same), wide);
+    Summaries found = summarise(trie, span_of(next_same), bound.wide);
     const size_t num_summaries = found.summaries.size() / 3;
     return nb::make_tuple(array_of(std::move(found.summary_of)),
                           shaped<uint64_t>(std::move(found.summaries), {num_summaries, 3}),

@@ -42,10 +42,14 @@ Pairing pairing_of(const IntTable& left, const IntTable& right, const IntArray& 
   return both;
 }
 
-WideKinds wide_of(const IntTable& nodes, const Array<uint8_t>& kinds, const Array<uint8_t>& below) {
+// Checked once, when it is made: it is large, and needed for every alphabet.
+void make_wide(BoundWideKinds* made, const IntTable& nodes, const Array<uint8_t>& kinds, const Array<uint8_t>& below) {
   const WideKinds wide{view_of(nodes), span_of(kinds), span_of(below)};
   check_wide(wide);
-  return wide;
+  new (made) BoundWideKinds{{}, wide};
+  keep(made->kept, nodes);
+  keep(made->kept, kinds);
+  keep(made->kept, below);
 }
 
 void bind_alphabets(nb::module_& module) {
@@ -243,18 +247,18 @@ void bind_text_class(nb::module_& module) {
 }
 
 void bind_text_tables(nb::module_& module) {
+  nb::class_<BoundWideKinds>(module, "WideKinds").def("__init__", make_wide);
   module.def("bits_of_rows", [](Array2<bool> flags) {
     const size_t num_rows = flags.shape(0), num_flags = flags.shape(1);
     return shaped<uint64_t>(bits_of_rows(flags.data(), num_rows, num_flags), {num_rows, (num_flags + 63) >> 6});
   });
   module.def("lay_out_text", lay_out_text);
-  module.def("character_kinds", [](IntTable nodes, Array2<bool> reach, IntTable wide_nodes, Array<uint8_t> kinds,
-                                   Array<uint8_t> below) {
-    const WideKinds wide = wide_of(wide_nodes, kinds, below);
+  module.def("character_kinds", [](IntTable nodes, Array2<bool> reach, const BoundWideKinds& bound) {
     check(reach.shape(1) > 0 && reach.shape(1) <= MOST_CLASSES, "reach", "has no class or too many");
     check_size("reach", reach.shape(0), static_cast<int64_t>(nodes.shape(0)));
     check_template(view_of(nodes), static_cast<int64_t>(reach.shape(1)));
-    CharacterKinds found = character_kinds(view_of(nodes), reach.data(), static_cast<int64_t>(reach.shape(1)), wide);
+    const int64_t num_classes = static_cast<int64_t>(reach.shape(1));
+    CharacterKinds found = character_kinds(view_of(nodes), reach.data(), num_classes, bound.wide);
     return nb::make_tuple(array_of(std::move(found.is_wide)), array_of(std::move(found.num_ascii)));
   });
   module.def("copies_of", [](const BoundText& bound) {

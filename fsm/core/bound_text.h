@@ -1,4 +1,4 @@
-// A text automaton as a Python object: its `TextTable`, and the arrays that this points into.
+// A text automaton as a Python object: its `TextTable`, and the arrays that this points into; and the wide kinds.
 #pragma once
 #include <memory>
 #include <vector>
@@ -20,6 +20,11 @@ struct BoundText {
   std::shared_ptr<const Kept> kept;
   TextTable text;
   int64_t num_bytes;  // of the text and of arrays that nothing else holds
+};
+
+struct BoundWideKinds {
+  Kept kept;
+  WideKinds wide;
 };
 
 }  // namespace phloem::fsm

@@ -9,4 +9,6 @@ void add_fsm(nanobind::module_& module) {
   phloem::fsm::bind_automaton(fsm);
   phloem::fsm::bind_masks(fsm);
   phloem::fsm::bind_keys(fsm);
+  phloem::fsm::bind_grammars(fsm);
+  phloem::fsm::bind_objects(fsm);
 }

@@ -82,6 +82,7 @@ class Lexemes:
         self._expressions: dict[object, Expression] = {}
         self._covered: dict[tuple[tuple[str, int], tuple[str, int]], bool] = {}
         self._firsts: dict[str, list[int]] = {}
+        self._after_first: dict[tuple[str, Obligations], tuple[Obligations | None, ...]] = {}
         self._harmless: dict[tuple[str, Obligations], bool] = {}
         self._left: dict[tuple[str, Obligations], frozenset[Obligations]] = {}
         self._made: frozenset[tuple[str, int]] = frozenset()
@@ -190,19 +191,24 @@ class Lexemes:
                 return frozenset()
             if all([one == NONE for one in moved]):
                 before = NONE
+        if not before and self.terminals[name].keywords:
+            return frozenset((NONE,))
         return frozenset(left for left in self._run(name, before).left if left is not None)
 
     def after_first(self, name: str, before: Obligations) -> tuple[Obligations | None, ...] | bool:
         """The obligations after each character that a terminal may begin with; of another name, if it is harmless."""
-        return tuple(self._moved_at_first(name, before)) if name in self.terminals else self.is_harmless(name, before)
+        return self._moved_at_first(name, before) if name in self.terminals else self.is_harmless(name, before)
 
-    def _moved_at_first(self, name: str, before: Obligations) -> list[Obligations | None]:
+    def _moved_at_first(self, name: str, before: Obligations) -> tuple[Obligations | None, ...]:
         """The obligations after each character that a terminal may begin with; None where one is broken."""
-        firsts = self._firsts.get(name)
-        if firsts is None:
-            row = self._tables[name][self._starts[name]]
-            firsts = self._firsts[name] = [class_id for class_id, target in enumerate(row) if target]
-        return [self._moved(before, class_id) for class_id in firsts]
+        found = self._after_first.get((name, before))
+        if found is None:
+            firsts = self._firsts.get(name)
+            if firsts is None:
+                row = self._tables[name][self._starts[name]]
+                firsts = self._firsts[name] = [class_id for class_id, target in enumerate(row) if target]
+            found = self._after_first[name, before] = tuple([self._moved(before, class_id) for class_id in firsts])
+        return found
 
     def expression(self, name: str, before: Obligations, leaves: frozenset[Obligations] | None) -> Expression:
         """The texts of a terminal that break no obligation and leave one of `leaves` (None: anything)."""
@@ -270,6 +276,10 @@ class Lexemes:
         """The obligations after a character; None if it breaks one."""
         if not obligations:
             return obligations
+        if len(obligations) == 1:
+            ((name, state),) = obligations
+            target = self._tables[name][state][class_id]
+            return None if self._accepting[name][target] else frozenset(((name, target),)) if target else NONE
         moved = []
         for name, state in obligations:
             target = self._tables[name][state][class_id]

@@ -30,7 +30,6 @@ from ...errors import ConstraintTooLarge
 from ..compile_time import CompileTime
 from ..network.expression import (
     EMPTY_TEXT,
-    NOTHING,
     Alternation,
     Expression,
     Grammar,
@@ -43,15 +42,12 @@ from ..network.expression import (
 from ..network.walks import folded, mapped, rule_names
 from ..regex.regex_tree import Either, Times
 from .adjacency import Adjacency
-from .leaving import EMPTY, NO_SPACING, Leaving, Left, Spaced, Spacing, too_large
 from .left_recursion import with_filled_turns
-from .lexemes import NONE, Lexemes, Obligations
+from .lexemes import NONE, Lexemes
+from .rule_product import NO_SPACING, RuleProduct, Spacing
 from .terminals import Keywords, Terminal
 
-MAX_RULES = 10_000  # rules with obligations in their names
 IGNORED = "%ignore"
-Leaves = Left | None  # obligations that may be left; None: any
-_Wanted = tuple[int, Obligations, Leaves]
 
 
 def lexed(
@@ -109,9 +105,7 @@ def lexed(
             if name not in spacing.terminals
         }
         return Grammar(written, whole)
-    return _RuleProduct(
-        Leaving(spaced, spacing, adjacency, lexemes, compile_time), adjacency, lexemes, compile_time
-    ).grammar(whole)
+    return RuleProduct(spaced, spacing, adjacency, lexemes, compile_time).grammar(whole)
 
 
 def _with_choices(
@@ -163,165 +157,3 @@ def _splits(ignored: Seq[Terminal]) -> bool:
 def _is_apart(terminal: Terminal, others: Seq[Terminal], foreign: Mapping[str, str]) -> bool:
     """Whether a match of the terminal never goes on with what may begin something else."""
     return not (terminal.may_go_on_with("".join(foreign.values())) or any(map(terminal.may_go_on_as, others)))
-
-
-class _RuleProduct:
-    """Rules and the obligations that they leave, given those before them: a rule for all that is asked for."""
-
-    def __init__(self, leaving: Leaving, adjacency: Adjacency, lexemes: Lexemes, compile_time: CompileTime) -> None:
-        self.leaving = leaving
-        self.adjacency = adjacency
-        self.lexemes = lexemes
-        self.time = compile_time
-        self.names: dict[_Wanted, str] = {}
-        self.known: dict[_Wanted, Expression] = {}
-        self.pending: list[tuple[str, _Wanted]] = []
-        self.harmless: dict[tuple[int, Obligations], bool] = {}
-        self.seen: dict[tuple[int, Obligations], object] = {}
-
-    def grammar(self, start: str) -> Grammar:
-        first = self.request(start, self.leaving.body(start), NONE, None)
-        if not isinstance(first, Rule):
-            return Grammar({start: NOTHING}, start)
-        rules: dict[str, Expression] = {}
-        while self.pending:
-            name, wanted = self.pending.pop()
-            self.time.check("", f"grammar, rule {name}")
-            rules[name] = self.written(*wanted)
-            if len(self.names) > MAX_RULES:
-                raise too_large()
-        return Grammar(rules, first.name)
-
-    def request(self, name: str, node: int, before: Obligations, leaves: Leaves) -> Expression:
-        """A rule that writes a node from `before` on, leaving one of `leaves`."""
-        wanted = self.plainest(node, before, leaves)
-        if wanted is None:
-            return NOTHING
-        found = self.names.get(wanted)
-        if found is None:
-            found = self.names[wanted] = f"{name} [{len(self.names)}]"
-            self.pending.append((found, wanted))
-        return Rule(found)
-
-    def written(self, node: int, before: Obligations, leaves: Leaves) -> Expression:
-        """The texts of a node that break no obligation and leave one of `leaves` (None: anything)."""
-        asked = (node, before, leaves)
-        found = self.known.get(asked)
-        if found is None:
-            wanted = self.plainest(*asked)
-            if wanted is None:
-                found = NOTHING
-            elif wanted == asked:
-                found = self.write(*wanted)
-            else:
-                found = self.written(*wanted)
-            self.known[asked] = found
-        return found
-
-    def plainest(self, node: int, before: Obligations, leaves: Leaves) -> _Wanted | None:
-        """The same texts, asked for with no more obligations than make a difference; None if there are none.
-
-        So what is asked for in many ways is written once.
-        """
-        if before and not self.leaving.is_nullable[node] and self.is_harmless(node, before):
-            before = NONE
-        possible = self.leaving.left(node, before)
-        if leaves is not None:
-            leaves = None if possible <= leaves else possible & leaves
-        return (node, before, leaves) if possible and (leaves is None or leaves) else None
-
-    def write(self, node: int, before: Obligations, leaves: Leaves) -> Expression:
-        leaving = self.leaving
-        kind = leaving.kinds[node]
-        if kind is str:
-            return self.lexemes.expression(leaving.name(node), before, leaves)
-        if kind is Rule:
-            name = leaving.name(node)
-            return self.request(name, leaving.body(name), before, leaves)
-        if kind is Spaced:
-            return self.written(leaving.body(leaving.name(node)), before, leaves)
-        if kind is Alternation:
-            options = [self.written(option, before, leaves) for option in leaving.inside(node)]
-            return Alternation(tuple([option for option in options if option is not NOTHING]))
-        if kind is Repeat:
-            return self.write_repeat(node, before, leaves)
-        return self.write_sequence(node, before, leaves)
-
-    def write_sequence(self, node: int, before: Obligations, leaves: Leaves) -> Expression:
-        leaving = self.leaving
-        parts: list[Expression] = []
-        while node != EMPTY:
-            self.time.check("", "grammar, its rules")
-            one, rest = leaving.inside(node) if leaving.kinds[node] is Sequence else (node, EMPTY)
-            if rest == EMPTY:
-                parts.append(self.written(one, before, leaves))
-                return sequence(*parts)
-            groups = self.distinguished(leaving.left(one, before), rest, leaves)
-            if len(groups) != 1:
-                options = [
-                    Sequence((self.written(one, before, some), self.request("rest", rest, after, leaves)))
-                    for after, some in groups
-                ]
-                return sequence(*parts, Alternation(tuple(options)))
-            parts.append(self.written(one, before, groups[0][1]))
-            node, before = rest, groups[0][0]
-        return sequence(*parts, EMPTY_TEXT if leaves is None or before in leaves else NOTHING)
-
-    def distinguished(self, possible: Left, rest: int, leaves: Leaves) -> list[tuple[Obligations, Leaves]]:
-        """The obligations between a part and the rest, in groups that the rest cannot distinguish: one of each, all.
-
-        Without those after which the rest cannot be written so that it leaves one of `leaves`.
-        """
-        shows = leaves is not None and self.leaving.is_nullable[rest]
-        groups: dict[object, list[Obligations]] = {}
-        for one in possible:
-            seen: object = NONE if self.is_harmless(rest, one) else self.seen_by(rest, one)
-            groups.setdefault((seen, one in leaves) if shows and leaves is not None else seen, []).append(one)
-        found: list[tuple[Obligations, Leaves]] = []
-        for members in groups.values():
-            one = NONE if NONE in members or (not shows and self.is_harmless(rest, members[0])) else members[0]
-            left = self.leaving.left(rest, one)
-            if left and (leaves is None or not left.isdisjoint(leaves)):
-                found.append((one, None if len(members) == len(possible) else frozenset(members)))
-        return found
-
-    def is_harmless(self, node: int, before: Obligations) -> bool:
-        """Whether obligations change nothing for whatever a node begins with, nor outlive it."""
-        if not before:
-            return True
-        key = (self.leaving.first[node], before)
-        found = self.harmless.get(key)
-        if found is None:
-            names = self.adjacency.names(key[0])
-            found = self.harmless[key] = all([self.lexemes.is_harmless(name, before) for name in names])
-        return found
-
-    def seen_by(self, node: int, before: Obligations) -> object:
-        """What a node can tell of obligations: what is left of them after each character that it may begin with."""
-        key = (self.leaving.first[node], before)
-        found = self.seen.get(key)
-        if found is None:
-            names = self.adjacency.names(key[0])
-            found = self.seen[key] = tuple([self.lexemes.after_first(name, before) for name in names])
-        return found
-
-    def write_repeat(self, node: int, before: Obligations, leaves: Leaves) -> Expression:
-        leaving = self.leaving
-        item, minimum, maximum = leaving.bounds(node)
-        reached = {before}
-        for one in (queue := [before]):  # grows
-            for left in leaving.left(item, one):
-                if left not in reached:
-                    reached.add(left)
-                    queue.append(left)
-        is_plain = all(self.is_harmless(item, one) for one in reached)
-        if is_plain and (leaves is None or reached <= leaves):
-            return Repeat(self.written(item, NONE, None), minimum, maximum)
-        rest = leaving.repeat(item, max(minimum - 1, 0), None if maximum is None else maximum - 1)
-        options: list[Expression] = []
-        if minimum == 0 and (leaves is None or before in leaves):
-            options.append(EMPTY_TEXT)
-        for after, some in self.distinguished(leaving.left(item, before), rest, leaves):
-            follower = EMPTY_TEXT if rest == EMPTY else self.request("repeat", rest, after, leaves)
-            options.append(Sequence((self.written(item, before, some), follower)))
-        return Alternation(tuple(options))

@@ -31,10 +31,8 @@ def as_draft_4(schema: Any) -> Any:
         if known is None:
             known = list(value) if type(value) is list else dict(value) if is_map else _rewritten(value)
             copies[id(value), is_map] = value, known
-            inner = enumerate(known) if type(known) is list else known.items()
-            pending += [
-                (known, name, not is_map and name in _NAMES) for name, _ in inner if is_map or name not in _VALUES
-            ]
+            inner: Any = range(len(known)) if type(known) is list else known
+            pending += [(known, name, not is_map and name in _NAMES) for name in inner if is_map or name not in _VALUES]
         holder[key] = known
     return root[0]
 

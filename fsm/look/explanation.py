@@ -93,28 +93,17 @@ def explain(
     Raises:
         ConstraintError: as for compiling it.
     """
-    clock = _Clock()
-    places: dict[str, str] = {}
     layout = _Layout(whitespace, key_order, extra_keys, syntax, vocabulary.spell_special, resources)
-    grammar = _grammar(kind, source, layout, places)
-    grammar_ms = clock.lap()
-    network = build_network(grammar)
-    network_ms = clock.lap()
-    store = MaskStore(vocabulary, STORE_BYTES)
-    constraint = Constraint(network, kind, shown_source(kind, source), store, MAX_AUTOMATON_BYTES)
-    constraint.cursor().row()
-    timings = Timings(grammar_ms, network_ms, clock.lap())
+    grammar, constraint, names, timings = _compiled(vocabulary, kind, source, layout)
+    network = constraint.automaton.network
     walks = walk(constraint)
-    row_bytes, automaton_bytes = store.num_bytes, constraint.num_bytes
-    names = _rule_names(network, places)
+    row_bytes, automaton_bytes = constraint.caches.masks.store.num_bytes, constraint.num_bytes  # before more is found
     schema = cast("dict[str, Any] | bool", source) if kind == "json_schema" else None
     known, annotations = demands(schema, key_order, resources) if schema is not None else ([], [])
-    steps = None
-    if text is not None:
-        steps = step_through(constraint, text, names)
-        if steps.leaves and schema is not None:
-            reasons = blame(vocabulary, schema, text, steps.num_bytes, whitespace, key_order, extra_keys, resources)
-            steps = _with_reasons(steps, reasons)
+    steps = None if text is None else step_through(constraint, text, names)
+    if steps is not None and steps.leaves and text is not None and schema is not None:
+        reasons = blame(vocabulary, schema, text, steps.num_bytes, whitespace, key_order, extra_keys, resources)
+        steps = _with_reasons(steps, reasons)
     graphs, num_states = _graphs(constraint, grammar, names)
     compressed = tuple(fold(graph.beginning(MAX_FOLDED)) for graph in graphs)
     return Explanation(
@@ -140,6 +129,22 @@ def explain(
         steps,
         extra_keys if schema is not None else None,
     )
+
+
+def _compiled(
+    vocabulary: Vocabulary, kind: str, source: object, layout: _Layout
+) -> tuple[Grammar, Constraint, dict[int, str], Timings]:
+    """The constraint, with a first row of its mask; its grammar, and the names of its rules."""
+    clock = _Clock()
+    places: dict[str, str] = {}
+    grammar = _grammar(kind, source, layout, places)
+    grammar_ms = clock.lap()
+    network = build_network(grammar)
+    network_ms = clock.lap()
+    store = MaskStore(vocabulary, STORE_BYTES)
+    constraint = Constraint(network, kind, shown_source(kind, source), store, MAX_AUTOMATON_BYTES)
+    constraint.cursor().row()
+    return grammar, constraint, _rule_names(network, places), Timings(grammar_ms, network_ms, clock.lap())
 
 
 def shown_source(kind: str, source: Any) -> str:

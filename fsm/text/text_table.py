@@ -141,6 +141,5 @@ def _counted(language: Counted) -> TextTable:
 @remembered(256)
 def _spelling_arrays(spelling: Spelling) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint8], Ints]:
     """What only depends on the spelling: `reach` as words of bits, `is_wide` and `num_ascii` as in `TextTable`."""
-    wide = wide_kinds()
-    is_wide, num_ascii = core.character_kinds(spelling.template, spelling.reach, wide.template, wide.kinds, wide.below)
+    is_wide, num_ascii = core.character_kinds(spelling.template, spelling.reach, wide_kinds())
     return core.bits_of_rows(spelling.reach), is_wide, num_ascii

@@ -8,35 +8,19 @@ kind is merely slower.
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from ..._core import fsm as core
 from ..columns import WIDE_DIGITS, WIDE_LETTERS, WIDE_NUMERALS, WIDE_OTHERS, WIDE_SEPARATORS, WIDE_SPACES
-from .alphabet import Alphabet, Ints, complement
+from .alphabet import Alphabet, complement
 from .unicode_sets import Intervals, unicode_digits, unicode_letters, unicode_space, unicode_word
 
 SEPARATORS: Intervals = ((0x2028, 0x2029),)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class WideKinds:
-    """The kinds, spelt in UTF-8.
-
-    Attributes:
-        template: int32[num_nodes, 256], as in `alphabet`.
-        kinds: uint8[num_classes], the bit of the kind that a class of the template belongs to.
-        below: uint8[num_nodes], the bits of all kinds that can be completed from a node.
-    """
-
-    template: Ints
-    kinds: npt.NDArray[np.uint8]
-    below: npt.NDArray[np.uint8]
-
-
 @functools.cache
-def wide_kinds() -> WideKinds:
+def wide_kinds() -> core.WideKinds:
     """Made once per process: some 40 ms, most of it to ask Python which characters are letters."""
     digits, spaces = unicode_digits(), _without(unicode_space(), SEPARATORS)
     letters = unicode_letters()
@@ -48,7 +32,7 @@ def wide_kinds() -> WideKinds:
         kinds[classes] = kind
     kinds[0] = 0
     below = np.bitwise_or.reduce(np.where(alphabet.spelling.reach, kinds, np.uint8(0)), axis=1)
-    return WideKinds(alphabet.template, kinds, below)
+    return core.WideKinds(alphabet.template, kinds, below)
 
 
 def _without(intervals: Intervals, others: Intervals) -> Intervals:

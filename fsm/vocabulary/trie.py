@@ -91,8 +91,7 @@ def build_trie(tokens: Sequence[bytes], wanted: npt.NDArray[np.bool_] | None = N
     while node < len(data):
         roots[data[node]] = node
         node = int(ends[node])
-    wide = wide_kinds()
     summary_of, summaries, in_order, firsts, token_lens = core.summarise(
-        data, depths, ends, node_tokens, next_same, wide.template, wide.kinds, wide.below
+        data, depths, ends, node_tokens, next_same, wide_kinds()
     )
     return Trie(data, depths, ends, node_tokens, next_same, roots, summary_of, summaries, in_order, firsts, token_lens)

@@ -42,7 +42,8 @@ void add_loras(Team* team, int64_t num_threads, int64_t most_work, int64_t segme
 void attend(Team* team, int64_t num_threads, const Lists& lists, int64_t q, int64_t q_token, int64_t q_head, int64_t k,
             int64_t v, int64_t block_stride, int64_t head_stride, int64_t slot_stride, int64_t block_size,
             int64_t stored, int64_t k_scales, int64_t v_scales, int64_t out, int64_t num_tokens, int64_t num_heads,
-            int64_t num_kv_heads, int64_t head_dim, int64_t window, int64_t sinks, double scale, double soft_cap) {
+            int64_t num_kv_heads, int64_t head_dim, int64_t window, bool in_chunks, int64_t sinks, double scale,
+            double soft_cap, int64_t runs, int64_t num_runs, int64_t mass) {
   constexpr float LOG2_E = 1.4426950408889634f;
   AttentionStep step = lists.step();
   step.q = at<float>(q), step.q_token = q_token, step.q_head = q_head;
@@ -50,8 +51,9 @@ void attend(Team* team, int64_t num_threads, const Lists& lists, int64_t q, int6
   step.block_stride = block_stride, step.head_stride = head_stride, step.slot_stride = slot_stride;
   step.k_scales = at<float>(k_scales), step.v_scales = at<float>(v_scales), step.sinks = at<float>(sinks);
   step.out = at<float>(out), step.num_tokens = num_tokens, step.num_heads = num_heads, step.num_kv_heads = num_kv_heads;
-  step.head_dim = head_dim, step.window = window;
+  step.head_dim = head_dim, step.window = window, step.in_chunks = in_chunks;
   step.scale = (float)scale * LOG2_E, step.soft_cap = (float)soft_cap * LOG2_E;
+  step.runs = at<MassRun>(runs), step.num_runs = num_runs, step.mass = at<float>(mass);
   const int64_t work = 2 * lists.num_pairs * num_heads * head_dim;
   run_unlocked(work, [&] { loops().attend(Lease(team, work >= WORTH_SHARING ? num_threads : 1), step); });
 }

@@ -34,6 +34,7 @@ class BlockSupply:
 
     Attributes:
         scores: log-probabilities of prompts.
+        parts: what goes to the tiers with blocks, and comes back; None: nothing.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class BlockSupply:
         self._windows = slots.windows
         self._window_kv = slots.window_kv
         self._draft_kv = draft_kv
-        self._parts = parts
+        self.parts = parts
         self._count_needed: Callable[[str, bytes], int] | None = None
 
     def spare_what(self, count_needed: Callable[[str, bytes], int]) -> None:
@@ -84,8 +85,8 @@ class BlockSupply:
             evicted = self.tree.evict(short, spare=self._count_needed)
             if self._followers is not None:
                 self._followers.leaving(evicted)
-            if self._parts is not None:
-                self._parts.evicted(evicted)
+            if self.parts is not None:
+                self.parts.evicted(evicted)
             self.free(evicted)
         blocks = self.pool.allocate(num_blocks)
         self.scores.forget(blocks)
@@ -102,8 +103,13 @@ class BlockSupply:
             self._states.forget(blocks)
         if self._windows is not None:
             self._windows.forget(blocks)
-        if self._parts is not None:
-            self._parts.forget(blocks)
+        if self.parts is not None:
+            self.parts.forget(blocks)
+
+    def parts_entered(self) -> None:
+        """What was kept of blocks that are in the tree now may go to tiers."""
+        if self.parts is not None:
+            self.parts.entered()
 
     def slot_of(self, block: int) -> int:
         """Where layers with a window have a block; -1: nowhere."""
@@ -155,12 +161,14 @@ class BlockSupply:
         blocks = self.allocate(min(wanted, self.num_available_blocks)) or []
         if rows is not None:
             self._kv_cache.write_blocks(blocks, rows[start - first : start - first + len(blocks)])
+        if self._draft_kv is not None:
+            self._draft_kv.lose(blocks)
         rest = tokens[4 * match.num_tokens : 4 * (match.num_tokens + len(blocks) * block_size)]
         self._followers.entered(blocks, rest, namespace, above[-1] if above else None, is_loaded=True)
         if blocks:
             self.tree.insert(rest, blocks, namespace, after=match.node)
-        if self._parts is not None:
-            self._parts.adopt([*above, *blocks], parts)
+        if self.parts is not None:
+            self.parts.adopt([*above, *blocks], parts)
         self.tree.release(match.node)
         return len(blocks)
 

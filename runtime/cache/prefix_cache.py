@@ -75,7 +75,6 @@ class PrefixCache:
         self.followers = followers
         self.tiers = None if followers is None else followers.tiers
         self.events = None if followers is None else followers.events
-        self.parts = None if followers is None else slots.lower_parts(followers)
         self.supply = BlockSupply(
             BlockPool(num_blocks, block_size),
             make_tree=partial(
@@ -90,7 +89,7 @@ class PrefixCache:
             followers=followers,
             slots=slots,
             draft_kv=draft_kv,
-            parts=self.parts,
+            parts=None if followers is None else slots.lower_parts(followers),
         )
         self._kept = KeptKeys(kv_cache, slots)
         self._explain_namespaces = explain_namespaces
@@ -115,9 +114,7 @@ class PrefixCache:
             return None
         tokens = pack(request.token_ids[: match_limit(request)])
         found = self.tree.explain(tokens, request.namespace, elsewhere_too=self._explain_namespaces)
-        if self.tiers is None:
-            return found
-        unusable = self.tiers.loads.num_unusable(request)  # keys that a tier has, but not what else they need
+        unusable = 0 if self.tiers is None else self.tiers.loads.num_unusable(request)
         return replace(found, num_agreeing_tokens=max(found.num_agreeing_tokens, unusable))
 
     def lease(self, request: Request, running: Iterable[Request] = ()) -> Donor | None:
@@ -162,8 +159,8 @@ class PrefixCache:
     def look(self, request: Request) -> Look:
         """What a request might not have to compute, and what of it is here. Changes nothing that a lease would find."""
         tokens = pack(request.token_ids[: match_limit(request)])
-        if self.parts is not None:
-            return self.parts.look(tokens, self.tree.match(tokens, request.namespace))
+        if self.supply.parts is not None:
+            return self.supply.parts.look(tokens, self.tree.match(tokens, request.namespace))
         num_cached = self.tree.peek(tokens, request.namespace)
         return Look(tokens, num_cached, num_cached)
 
@@ -201,7 +198,9 @@ class PrefixCache:
     def lay_out(self, extends: list[Extend]) -> Batch:
         """The batch of a step whose blocks are reserved."""
         batch, windows = Batch.from_extends(extends, self.block_size), self.windows
-        return batch if windows is None else see_windows(batch, windows.slot_of, windows.window, self.block_size)
+        if windows is None:
+            return batch
+        return see_windows(batch, windows.slot_of, windows.window, self.block_size, in_chunks=windows.in_chunks)
 
     def settle(self, extend: Extend) -> None:
         """After a step has moved a request on: without the state there it goes back to where there is one; what is
@@ -226,6 +225,7 @@ class PrefixCache:
         """
         assert not child.blocks and child.lease is None
         child.num_dropped_tokens = parent.num_dropped_tokens
+        child.received = None if parent.received is None else parent.received.fork()
         self._kept.fork(parent, child)
         self.commit(parent)
         if parent.lease is not None:
@@ -245,19 +245,22 @@ class PrefixCache:
             self.states.fork(parent, child)
         return True
 
-    def compact(self, request: Request, places: Tensor) -> None:
+    def compact(self, request: Request, places: Tensor, change: Callable[[list[Tensor]], None] | None = None) -> None:
         """Keeps the KV of some places, in blocks of the request's own; what it held goes into the tree, or is free.
 
         What is kept waits outside of the pool until there are blocks for it, which the next `reserve` finds at the
         latest: so no more is ever needed at once than the prompt, or the budget, whichever is larger.
 
-        places: as `KVCache.gather` has them, rising.
+        places: as `KVCache.gather` has them, rising. change: what is done to the copy, in place; None: nothing.
         """
         kept = self._kept.copy_out(request, places)
-        num_computed_tokens = request.num_computed_tokens
+        if change is not None:
+            change(kept.full)
+        num_computed_tokens, received = request.num_computed_tokens, request.received
         self.release(request)
         self._kept.keep(request, kept)
-        request.num_dropped_tokens = num_computed_tokens - places.shape[-1]
+        request.received = None if received is None else received.keep(places)
+        request.num_dropped_tokens = request.usage.dropped_tokens = num_computed_tokens - places.shape[-1]
         request.num_computed_tokens = num_computed_tokens
         self.reserve(request, num_computed_tokens)
 
@@ -281,8 +284,7 @@ class PrefixCache:
             self.supply.merge_slots(request.blocks, request.lease)
             request.blocks[:num_blocks] = array("i", kept)
             self.supply.free(duplicates)
-        if self.parts is not None:
-            self.parts.entered()
+        self.supply.parts_entered()
 
     def release(self, request: Request, *, keep: bool = True) -> None:
         """Takes everything back: computed KV goes into the tree (`keep`), the rest is freed, the lease ends.
@@ -302,8 +304,7 @@ class PrefixCache:
                 self.supply.merge(request.blocks, kept, request.num_computed_tokens)
             if duplicates:
                 self.supply.merge_slots(request.blocks, request.lease)
-            if self.parts is not None:
-                self.parts.entered()
+            self.supply.parts_entered()
             self.supply.free(duplicates)
         if self.states is not None:
             self.states.end(request)
@@ -359,10 +360,8 @@ class PrefixCache:
         return inserted.duplicates
 
     def flush(self, *, pinned: bool = False) -> int:
-        """Evicts everything that no request holds, `pinned` or not; returns the number of blocks freed.
-
-        Host memory below the pool is emptied too; what is on a disk stays there.
-        """
+        """Evicts everything that no request holds, `pinned` or not, and empties host memory below the pool, but no
+        disk; returns the number of blocks freed."""
         return self.supply.flush(pinned=pinned)
 
     def end_step(self) -> None:
@@ -396,3 +395,4 @@ def _hold_nothing(request: Request) -> None:
     request.lease = None
     request.blocks = array("i")
     request.num_computed_tokens = request.num_dropped_tokens = 0
+    request.received = None

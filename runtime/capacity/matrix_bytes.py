@@ -109,7 +109,8 @@ def _is_published(config: ModelConfig, modules: tuple[str, ...]) -> bool:
     """Whether the numbers are made from few bits; those of an absorbed projection, which no module names, are."""
     stored = config.weight_format
     if isinstance(stored, Forms):
-        return any(module in stored.of_modules for module in modules)
+        absorbed = [f"model.layers.0.self_attn.{name}" for name in ("k_b_proj", "kv_b_proj")]
+        return any(module in stored.of_modules for module in modules or absorbed)
     return stored is not None and modules not in PLAIN and not all(stored.excludes(module) for module in modules)
 
 
@@ -136,8 +137,10 @@ def _layer_matrices(config: ModelConfig, index: int) -> Iterator[tuple[int, int,
 
     recurrent = config.recurrent if config.is_recurrent(index) else None
     if recurrent is not None:
-        for outputs, inputs in recurrent.shapes(hidden):
-            yield outputs, inputs, below(recurrent.options.base)
+        base_name, is_delta = recurrent.options.base, recurrent.options.kind == "delta"
+        parts = ("", "", "") if is_delta else ("in_proj", "out_proj")
+        for (outputs, inputs), part in zip(recurrent.shapes(hidden), parts, strict=True):
+            yield outputs, inputs, below(f"{base_name}{part}")
     elif latent is None:
         yield config.qkv_size, hidden, below(*names.qkv)
     else:

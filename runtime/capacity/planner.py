@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ...errors import ConfigError
 from ..config import CPU_POOL_BYTES, KV_MEMORY_SHARE, MAX_BATCH_TOKENS, MAX_RUNNING_REQUESTS, Quantisation
@@ -106,82 +107,53 @@ def plan(
     prefix_len: int = 2000,
     num_adapter_parameters: int = 0,
     num_ranks: int = 1,
+    kv_memory_share: float = KV_MEMORY_SHARE,
 ) -> CapacityPlan:
     """Plans for one device (`device_memory_bytes`) or for a KV pool of a given size (`pool_bytes`).
 
     num_ranks: devices that share the model (`tensor_parallel_size`); all sizes are those of the rank that holds most.
 
-    quantise: "int8" and "int4" count weights as the engine's setting of that name keeps them, with their scales. Types
-    default to the checkpoint's, on a CPU to float32, where matrices published in bf16 stay in two bytes a number
-    (`kernels.linear_weight`), and those in MXFP4 in four bits, as they do with bf16 on a GPU; context_lens to powers
-    of two up to the model's own context; prefix_len is the prefix that requests are assumed to share (0: none). A model
-    that does not fit gives a plan with 0 blocks. num_adapter_parameters: of all adapters (`models.count_parameters`);
-    they are counted in the type of the weights.
+    quantise: "int8" and "int4" count weights as the engine's setting of that name keeps them, with their scales, on a
+    CPU, which alone has it. Types default to the checkpoint's, on a CPU to float32, where matrices published in bf16
+    stay in two bytes a number (`kernels.linear_weight`), and those in MXFP4 in four bits, as they do with bf16 on a
+    GPU; context_lens to powers of two up to the model's own context; prefix_len is the prefix that requests are assumed
+    to share (0: none). A model that does not fit gives a plan with 0 blocks. num_adapter_parameters: of all adapters
+    (`models.count_parameters`); they are counted in the type of the weights. kv_memory_share: which part of what the
+    weights leave of a device becomes the pool, as in `EngineConfig`.
 
     Raises:
-        ConfigError: not exactly one of the two sizes, a size or length below 1, a length above the model's context, a
-            KV type that does not fit, or a number of ranks that cannot share the model.
+        ConfigError: not exactly one of the two sizes, a size, length or share out of range, a length above the model's
+            context, a KV type that does not fit, or a number of ranks that cannot share the model.
     """
     if (device_memory_bytes is None) == (pool_bytes is None):
         raise ConfigError("plan: give either device_memory_bytes or pool_bytes")
-    longest = config.max_position_embeddings
-    if context_lens is None:
-        context_lens = sorted({*(n for n in CONTEXT_LENS if n <= longest), longest})
-    sizes = [device_memory_bytes or pool_bytes or 0, block_size, *context_lens]
-    if min(sizes) < 1 or prefix_len < 0:
-        raise ConfigError("plan: sizes and lengths must be at least 1, and prefix_len at least 0")
-    if max(context_lens) > longest:
-        raise ConfigError(
-            f"plan: a context of {max(context_lens):,} is more than the {longest:,} tokens of the model; lower it"
-        )
-    num_parameters = sum(count_parameters(config))
-    config, num_routers = largest_part(config, num_ranks), count_parameters(config)[1]
-    num_norms, _, _ = count_parameters(config)
-    num_biases = count_outputs(config)[1]
-    weight_dtype = weight_dtype or ("float32" if on_cpu else config.dtype)
-    kv_dtype = kv_dtype or weight_dtype
-    config.check_kv_type(kv_dtype)
-    held = weight_dtype
-    if on_cpu and weight_dtype == "float32" and config.dtype == "bfloat16":
-        held = config.dtype
-    is_on_cpu = on_cpu or quantise != "none"
-    dtype: NumberType = "float32" if quantise != "none" else weight_dtype
-    keeps_mxfp4 = dtype == ("float32" if is_on_cpu else "bfloat16")
-    num_mxfp4 = _count_mxfp4(config)
-    matrices = matrix_bytes(config, dtype, held, on_cpu=is_on_cpu, quantise=quantise)
-    if keeps_mxfp4:
-        matrices += num_mxfp4 // 2 + num_mxfp4 // 32
-    else:
-        matrices += num_mxfp4 * BYTES[held]
-    if quantise != "none":
-        weight_dtype = dtype
-    is_short = is_on_cpu and "bfloat16" in (config.dtype, weight_dtype)
-    weight_bytes = 4 * num_norms + (2 if is_short else 4) * num_routers
-    weight_bytes += matrices + num_biases * BYTES[weight_dtype]
-    adapter_bytes = num_adapter_parameters * BYTES[weight_dtype]
+    if not 0 < kv_memory_share <= 1:
+        raise ConfigError(f"plan: kv_memory_share: {kv_memory_share} is out of range; it must be in (0, 1]")
+    lengths = _checked_lengths(config, context_lens, [device_memory_bytes or pool_bytes or 0, block_size], prefix_len)
+    part, on_cpu = largest_part(config, num_ranks), on_cpu or quantise != "none"
+    weights = _weights(part, count_parameters(config)[1], weight_dtype, quantise, on_cpu=on_cpu)
+    kv_type = kv_dtype or weights.dtype
+    part.check_kv_type(kv_type)
+    adapter_bytes = num_adapter_parameters * BYTES[weights.dtype]
     free = None
     if device_memory_bytes is not None:
-        free = max(0, device_memory_bytes - weight_bytes - adapter_bytes)
-    state_bytes = 0 if config.recurrent is None else config.recurrent.num_state_bytes
-    states = 0
-    if state_bytes:
-        shared = None if free is None or on_cpu else free * KV_MEMORY_SHARE
-        states = num_states(state_bytes, MAX_RUNNING_REQUESTS, None, free=shared, least=CPU_POOL_BYTES)
+        free = max(0, device_memory_bytes - weights.num_bytes - adapter_bytes)
+    state_bytes = 0 if part.recurrent is None else part.recurrent.num_state_bytes
+    states = _num_states(state_bytes, None if free is None or on_cpu else free * kv_memory_share)
     if free is not None:
-        pool_bytes = int(max(0, free - states * state_bytes) * KV_MEMORY_SHARE)
-    token_bytes = _kv_bytes_per_token(config, kv_dtype)
-    window = widest_window(config, longest)
-    slot_bytes = block_size * _kv_bytes_per_token(config, kv_dtype, windowed=True) if window else 0
+        pool_bytes = int(max(0, free - states * state_bytes) * kv_memory_share)
+    token_bytes, window = _kv_bytes_per_token(part, kv_type), widest_window(part, config.max_position_embeddings)
+    slot_bytes = block_size * _kv_bytes_per_token(part, kv_type, windowed=True) if window else 0
     room = share_memory(pool_bytes or 0, block_size * token_bytes - slot_bytes, slot_bytes, window, block_size)
     return CapacityPlan(
-        architecture=config.architecture,
-        num_parameters=num_parameters,
+        architecture=part.architecture,
+        num_parameters=sum(count_parameters(config)),
         num_ranks=num_ranks,
-        weight_bytes=weight_bytes,
-        dtype=weight_dtype,
-        kept_dtype=weight_dtype if quantise != "none" else held,
+        weight_bytes=weights.num_bytes,
+        dtype=weights.dtype,
+        kept_dtype=weights.kept_dtype,
         adapter_bytes=adapter_bytes,
-        num_kv_parts=config.num_kv_parts,
+        num_kv_parts=part.num_kv_parts,
         kv_bytes_per_token=token_bytes,
         num_states=states,
         state_bytes=state_bytes,
@@ -192,8 +164,56 @@ def plan(
         pool_bytes=pool_bytes or 0,
         num_blocks=room.num_blocks,
         prefix_len=prefix_len,
-        lengths=tuple(_length(n, room, window, block_size, prefix_len) for n in context_lens),
+        lengths=tuple(_length(n, room, window, block_size, prefix_len) for n in lengths),
     )
+
+
+def _checked_lengths(
+    config: ModelConfig, context_lens: Sequence[int] | None, sizes: Sequence[int], prefix_len: int
+) -> Sequence[int]:
+    """The lengths to plan for, once all that was given makes sense."""
+    longest = config.max_position_embeddings
+    if context_lens is None:
+        context_lens = sorted({*(n for n in CONTEXT_LENS if n <= longest), longest})
+    if min(*sizes, *context_lens) < 1 or prefix_len < 0:
+        raise ConfigError("plan: sizes and lengths must be at least 1, and prefix_len at least 0")
+    if max(context_lens) > longest:
+        raise ConfigError(
+            f"plan: a context of {max(context_lens):,} is more than the {longest:,} tokens of the model; lower it"
+        )
+    return context_lens
+
+
+class _Weights(NamedTuple):
+    num_bytes: int
+    dtype: NumberType  # that is computed in
+    kept_dtype: NumberType  # of matrices, as far as they are neither published nor rounded in fewer bits
+
+
+def _weights(
+    part: ModelConfig, num_routers: int, dtype: NumberType | None, quantise: Quantisation, *, on_cpu: bool
+) -> _Weights:
+    """What the weights of one rank take; num_routers: numbers in routers, which each rank has whole."""
+    asked = dtype or ("float32" if on_cpu else part.dtype)
+    kept: NumberType = "bfloat16" if on_cpu and (asked, part.dtype) == ("float32", "bfloat16") else asked
+    dtype = asked if quantise == "none" else "float32"
+    num_norms, num_biases = count_parameters(part)[0], count_outputs(part)[1]
+    num_bytes = matrix_bytes(part, dtype, kept, on_cpu=on_cpu, quantise=quantise) + num_biases * BYTES[dtype]
+    num_mxfp4 = _count_mxfp4(part)
+    if dtype == ("float32" if on_cpu else "bfloat16"):
+        num_bytes += num_mxfp4 // 2 + num_mxfp4 // 32
+    else:
+        num_bytes += num_mxfp4 * BYTES[kept]
+    has_short_routers = on_cpu and "bfloat16" in (part.dtype, dtype)
+    num_bytes += 4 * num_norms + (2 if has_short_routers else 4) * num_routers
+    return _Weights(num_bytes, dtype, kept if quantise == "none" else dtype)
+
+
+def _num_states(state_bytes: int, shared: float | None) -> int:
+    """How many states of recurrent layers there are room for; shared: memory that they share with the pool, if so."""
+    if not state_bytes:
+        return 0
+    return num_states(state_bytes, MAX_RUNNING_REQUESTS, None, free=shared, least=CPU_POOL_BYTES)
 
 
 def _kv_bytes_per_token(config: ModelConfig, dtype: KVNumberType, *, windowed: bool = False) -> int:
@@ -212,12 +232,15 @@ def count_parameters(config: ModelConfig) -> tuple[int, int, int]:
     numbers_each = 2 * hidden if config.options.norm == "layer" else hidden
     around = numbers_each * config.options.num_norms + 4 * (config.curve == "xielu")
     norms = config.num_heads * config.options.has_sinks
-    if config.options.qk_norm:
-        num_normed_heads = config.num_heads + config.num_kv_heads if config.options.whole_norms else 2
+    if config.options.qk_norm and not config.options.weightless_norms:
+        has_weights_each = config.options.whole_norms or config.options.own_norms
+        num_normed_heads = config.num_heads + config.num_kv_heads if has_weights_each else 2
         norms += num_normed_heads * config.head_dim
     if config.latent is not None:
         norms += config.latent.num_norms
     num_norms, num_routed = config.num_layers * around + config.num_kv_layers * norms + numbers_each, 0
+    if config.options.qk_norm and config.options.weightless_norms:
+        num_norms += config.head_dim * sum(layer.rope >= 0 for layer in config.layers)
     if config.recurrent is not None:
         num_norms += sum(config.recurrent.layers) * config.recurrent.num_fp32
     if experts is not None:

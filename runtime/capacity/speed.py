@@ -1,4 +1,4 @@
-"""How fast a model is on a device, foretold from its configuration and two numbers of the device.
+"""How fast a model is on a device, estimated from its configuration and two numbers of the device.
 
 A roofline: a step takes as long as the slower of two things takes,
 
@@ -72,13 +72,13 @@ class StepSpeed:
     Attributes:
         context_len: tokens of each request so far.
         seconds: of the step.
-        held_by: what the time goes into.
+        limited_by: what takes longer, reading memory or computing.
     """
 
     num_requests: int
     context_len: int
     seconds: float
-    held_by: Literal["memory", "operations"]
+    limited_by: Literal["memory", "operations"]
 
     @property
     def tokens_per_second(self) -> float:
@@ -88,11 +88,11 @@ class StepSpeed:
 
 @dataclass(frozen=True, slots=True)
 class SpeedPlan:
-    """What is foretold for one device.
+    """What is estimated for one device.
 
     Attributes:
         bandwidth, operations: what the device states, a second; `BANDWIDTH_SHARE` and `OPERATIONS_SHARE` of them count.
-        prompt_tokens_per_second: while prompts are computed, in steps large enough that operations hold them.
+        prompt_tokens_per_second: while prompts are computed, in steps large enough that operations limit them.
         steps: for each number of requests asked for.
     """
 
@@ -108,7 +108,7 @@ class SpeedPlan:
         return {**asdict(self), "steps": steps}
 
 
-def foretell(
+def estimate(
     config: ModelConfig,
     capacity: CapacityPlan,
     device: DeviceNumbers,
@@ -186,19 +186,19 @@ def _visible(config: ModelConfig, context_len: int) -> list[int]:
 
 
 def table(speed: SpeedPlan) -> str:
-    """The prediction as text for a terminal."""
+    """The estimate as text for a terminal."""
     context_len = speed.steps[0].context_len if speed.steps else 0
     lines = [
-        f"{'speed':<14}foretold for {speed.device}: {BANDWIDTH_SHARE:.0%} of {speed.bandwidth / 1e9:,.0f} GB/s, "
+        f"{'speed':<14}estimate for {speed.device}: {BANDWIDTH_SHARE:.0%} of {speed.bandwidth / 1e9:,.0f} GB/s, "
         f"{OPERATIONS_SHARE:.0%} of {speed.operations / 1e12:,.0f} TFLOPS",
         f"{'prompts':<14}{speed.prompt_tokens_per_second:,.0f} tokens/s, at {context_len:,} tokens each",
         "",
-        f"{'requests':>10}{'context':>10}{'step':>12}{'tokens/s each':>16}{'in all':>12}   held by",
+        f"{'requests':>10}{'context':>10}{'step':>12}{'tokens/s each':>16}{'in all':>12}   limited by",
     ]
     for step in speed.steps:
         each = step.tokens_per_second / step.num_requests
         lines.append(
             f"{step.num_requests:>10,}{step.context_len:>10,}{step.seconds * 1000:>9.3g} ms{each:>16,.1f}"
-            f"{step.tokens_per_second:>12,.0f}   {step.held_by}"
+            f"{step.tokens_per_second:>12,.0f}   {step.limited_by}"
         )
     return "\n".join(lines)

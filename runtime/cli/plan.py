@@ -5,19 +5,19 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from typing import TYPE_CHECKING, Annotated, TypedDict
+from typing import TYPE_CHECKING, Annotated, NamedTuple, TypedDict
 
 import typer
 
 from ...errors import ConfigError
-from ..config import MAX_RUNNING_REQUESTS, KVType, Quantisation
+from ..config import KV_MEMORY_SHARE, MAX_RUNNING_REQUESTS, KVType, Quantisation
 from .engine_options import fetched
 from .options import ModelArgument, option, size
 from .setting_options import folders_by_name
 
 if TYPE_CHECKING:
     from ..capacity.planner import CapacityPlan
-    from ..capacity.speed import DeviceNumbers
+    from ..capacity.speed import DeviceNumbers, SpeedPlan
     from ..number_types import NumberType
 
 LEAST_BYTES = 1 << 20  # of a memory worth a plan; what is less lacks its unit
@@ -37,6 +37,10 @@ def plan(
     kv_memory: Annotated[
         str | None, option("--kv-memory", help="Plan for a KV pool of this size instead.", env="KV_MEMORY")
     ] = None,
+    kv_memory_share: Annotated[
+        float,
+        option("--kv-memory-share", help="Part of the memory beside the weights that is KV.", env="KV_MEMORY_SHARE"),
+    ] = KV_MEMORY_SHARE,
     block_size: Annotated[int, option("--block-size", help="Tokens per KV block.", env="BLOCK_SIZE")] = 16,
     dtype: Annotated[
         str, option("--dtype", help="Type of the weights: auto, float32, bfloat16 or float16.", env="DTYPE")
@@ -45,13 +49,19 @@ def plan(
         KVType, option("--kv-dtype", help="Type of the KV cache; auto: as the weights.", env="KV_DTYPE")
     ] = "auto",
     quantise: Annotated[
-        Quantisation, option("--quantise", help="Round the weights: int8 or int4, with their scales.", env="QUANTISE")
+        Quantisation,
+        option("--quantise", help="Round the weights to int8 or int4, with their scales (CPU).", env="QUANTISE"),
     ] = "none",
     device: Annotated[
         str, option("--device", help="cpu: plan for memory as the engine uses it on a CPU.", env="DEVICE")
     ] = "auto",
     context: Annotated[
-        list[int] | None, option("--context", help="Length of a request in tokens (repeatable).", env="CONTEXT")
+        list[int] | None,
+        option(
+            "--context",
+            help="Length of a request in tokens, instead of several up to the model's (repeatable).",
+            env="CONTEXT",
+        ),
     ] = None,
     adapter: Annotated[
         list[str] | None,
@@ -68,7 +78,7 @@ def plan(
     prefix_len: Annotated[int, option("--prefix", help="Tokens of a prefix that requests share.", env="PREFIX")] = 2000,
     gpu: Annotated[
         str | None,
-        option("--gpu", help="Foretell tokens per second on it (h100, l4 …), and plan for it.", env="GPU"),
+        option("--gpu", help="Estimate tokens per second on it (h100, l4 …), and plan for it.", env="GPU"),
     ] = None,
     bandwidth: Annotated[
         float | None, option("--bandwidth", help="The same for a device of so many GB/s …", env="BANDWIDTH")
@@ -80,56 +90,91 @@ def plan(
 ) -> None:
     """Says how many tokens and requests fit: 2 × layers × kv_heads × head_dim × bytes per token (1 × with latents).
 
-    With --gpu, or --bandwidth and --tflops, it foretells tokens per second too.
+    With --gpu, or --bandwidth and --tflops, it estimates tokens per second too.
     """
-    if memory is not None and kv_memory is not None:
-        raise ConfigError("--memory and --kv-memory exclude each other; give one of them")
     from ..capacity import planner, speed
     from ..models import ModelConfig, count_parameters, resolve_model
 
     config = ModelConfig.from_folder(resolve_model(fetched(model, weights=False)))
-    _check_device(device)
-    device_bytes = size(memory, "--memory", LEAST_BYTES) if memory is not None else None
-    pool_bytes = size(kv_memory, "--kv-memory", LEAST_BYTES) if kv_memory is not None else None
-    on_cpu = device.partition(":")[0] == "cpu"
     numbers = _numbers(gpu, bandwidth, tflops)
-    if device_bytes is None and pool_bytes is None and numbers is not None and not on_cpu:
-        device_bytes = numbers.memory_bytes or None
-    if device_bytes is None and pool_bytes is None:
-        device_bytes, pool_bytes, on_cpu = _here(device)
+    place = _place(memory, kv_memory, _device_of(device, quantise, gpu), numbers)
     capacity = planner.plan(
         config,
-        device_memory_bytes=device_bytes,
-        pool_bytes=pool_bytes,
+        device_memory_bytes=place.memory_bytes,
+        pool_bytes=place.pool_bytes,
         block_size=block_size,
         weight_dtype=_weight_type(dtype),
         kv_dtype=None if kv_dtype == "auto" else kv_dtype,
         quantise=quantise,
-        on_cpu=on_cpu,
+        on_cpu=place.is_cpu,
         context_lens=context or None,
         prefix_len=prefix_len,
         num_adapter_parameters=sum(
             count_parameters(folder, config) for folder in folders_by_name(adapter, "--adapter").values()
         ),
         num_ranks=num_ranks,
+        kv_memory_share=kv_memory_share,
     )
-    foretold = None
+    estimated = None
     if numbers is not None and capacity.num_blocks:
-        foretold = speed.foretell(config, capacity, numbers, **_asked(capacity, context))
-    if as_json:
-        values = dataclasses.asdict(capacity)
-        typer.echo(json.dumps(values if foretold is None else {**values, "speed": foretold.as_dict()}, indent=2))
-    else:
-        kept = "" if capacity.kept_dtype == capacity.dtype else f", matrices published in {capacity.kept_dtype} kept so"
-        kept = kept if quantise == "none" else f", matrices rounded to {quantise}"
-        where = "CPU" if on_cpu else "GPU"
-        where = f"one {where}" if num_ranks == 1 else f"each of {num_ranks} {where}s"
-        typer.echo(f"{'device':<14}{where}, computing in {capacity.dtype}{kept}")
-        typer.echo(planner.table(capacity))
-        if foretold is not None:
-            typer.echo(f"\n{speed.table(foretold)}")
+        estimated = speed.estimate(config, capacity, numbers, **_asked(capacity, context))
+    _print(capacity, estimated, place, quantise, as_json=as_json)
     if capacity.num_blocks == 0:
         raise typer.Exit(1)
+
+
+class Place(NamedTuple):
+    """What is planned for: the memory of a device, or a pool."""
+
+    memory_bytes: int | None
+    pool_bytes: int | None
+    is_cpu: bool
+
+
+def _device_of(device: str, quantise: Quantisation, gpu: str | None) -> str:
+    """The device as it was given, or the CPU where nothing else can have such weights."""
+    if not re.fullmatch(r"auto|(cpu|cuda)(:\d+)?", device):
+        raise ConfigError(f'device: {device!r} is not a device; use "auto", "cpu", "cuda" or "cuda:1"')
+    if quantise == "none":
+        return device
+    if gpu is not None or device.startswith("cuda"):
+        raise ConfigError(
+            f"--quantise {quantise}: weights are rounded on a CPU only; on a GPU a checkpoint of few bits (GPTQ, AWQ,"
+            " fp8 …) keeps its own: plan that, or leave out --gpu"
+        )
+    return "cpu"
+
+
+def _place(memory: str | None, kv_memory: str | None, device: str, numbers: DeviceNumbers | None) -> Place:
+    if memory is not None and kv_memory is not None:
+        raise ConfigError("--memory and --kv-memory exclude each other; give one of them")
+    on_cpu = device.startswith("cpu")
+    if memory is not None:
+        return Place(size(memory, "--memory", LEAST_BYTES), None, on_cpu)
+    if kv_memory is not None:
+        return Place(None, size(kv_memory, "--kv-memory", LEAST_BYTES), on_cpu)
+    if numbers is not None and numbers.memory_bytes and not on_cpu:
+        return Place(numbers.memory_bytes, None, False)
+    return _here(device)
+
+
+def _print(
+    capacity: CapacityPlan, estimated: SpeedPlan | None, place: Place, quantise: Quantisation, *, as_json: bool
+) -> None:
+    from ..capacity import planner, speed
+
+    if as_json:
+        values = dataclasses.asdict(capacity)
+        typer.echo(json.dumps(values if estimated is None else {**values, "speed": estimated.as_dict()}, indent=2))
+        return
+    kept = "" if capacity.kept_dtype == capacity.dtype else f", matrices published in {capacity.kept_dtype} kept so"
+    kept = kept if quantise == "none" else f", matrices rounded to {quantise}"
+    where = "CPU" if place.is_cpu else "GPU"
+    where = f"one {where}" if capacity.num_ranks == 1 else f"each of {capacity.num_ranks} {where}s"
+    typer.echo(f"{'device':<14}{where}, computing in {capacity.dtype}{kept}")
+    typer.echo(planner.table(capacity))
+    if estimated is not None:
+        typer.echo(f"\n{speed.table(estimated)}")
 
 
 def _numbers(gpu: str | None, bandwidth: float | None, tflops: float | None) -> DeviceNumbers | None:
@@ -157,13 +202,8 @@ def _asked(capacity: CapacityPlan, context: list[int] | None) -> Asked:
     return {"context_len": row.context_len, "num_requests": sorted({1, *(n for n in (16, most) if 1 <= n <= most)})}
 
 
-def _check_device(device: str) -> None:
-    if not re.fullmatch(r"auto|(cpu|cuda)(:\d+)?", device):
-        raise ConfigError(f'device: {device!r} is not a device; use "auto", "cpu", "cuda" or "cuda:1"')
-
-
-def _here(device: str) -> tuple[int | None, int | None, bool]:
-    """(Memory of the GPU, None, False), or (None, what the engine sets aside for the pool on a CPU, True)."""
+def _here(device: str) -> Place:
+    """The GPU of this machine, or on a CPU what the engine sets aside for the pool."""
     from ..capacity.gpu_memory import gpu_memory
     from ..config import CPU_POOL_BYTES
 
@@ -172,8 +212,8 @@ def _here(device: str) -> tuple[int | None, int | None, bool]:
     if kind == "cuda" and int(number or 0) >= len(sizes):
         raise ConfigError(f"device: there is no {device!r}; {len(sizes)} GPUs found; give the size with --memory")
     if not sizes:
-        return None, CPU_POOL_BYTES, True
-    return sizes[int(number or 0)], None, False
+        return Place(None, CPU_POOL_BYTES, True)
+    return Place(sizes[int(number or 0)], None, False)
 
 
 def _weight_type(name: str) -> NumberType | None:

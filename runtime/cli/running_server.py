@@ -19,7 +19,7 @@ class RunningServer:
     """Asks a server for what it shows of itself.
 
     Args:
-        url: of the server, with or without `/v1`.
+        url: of the server, with or without `/v1`; a host alone is asked over http.
         option: what the URL was given with, for errors.
 
     Raises:
@@ -27,7 +27,7 @@ class RunningServer:
     """
 
     def __init__(self, url: str, api_key: str | None, option: str, timeout: float = 60.0) -> None:
-        self.url = url.rstrip("/").removesuffix("/v1")
+        self.url = (url if "://" in url else f"http://{url}").rstrip("/").removesuffix("/v1")
         if not self.url.startswith(("http://", "https://")):
             raise ConfigError(f"{option} {url}: give a URL, for example http://127.0.0.1:8000")
         self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}

@@ -26,15 +26,15 @@ from ..cache.traffic_record import TrafficRecord
 from ..capacity.state_memory import most_running, needed_each
 from ..config import TARGET_STEP_SECONDS, EngineConfig
 from ..constrain.spec import ConstraintSpec
-from ..execute.adapters import Adapters
 from ..execute.loading import LoadedModel
-from ..execute.pool import allocate_draft_kv, allocate_pool, window_of
+from ..execute.pool import allocate_draft_kv, allocate_pool
 from ..execute.prefill_cost import PrefillCost
 from ..execute.recurrent_states import allocate_states
-from ..execute.runner_setup import make_runner
+from ..execute.runner_setup import make_adapters, make_runner
 from ..execute.warmup_batches import WarmupBatches
 from ..execute.window_kv import WindowKV
 from ..kv_compress.fit import LayerGroups
+from ..models.rope import can_turn_back
 from ..parallel.ranks import RankLost
 from ..request import Delta, Phase, Request, RequestOptions, SamplingParams
 from ..sample.sampler import Sampler
@@ -87,9 +87,9 @@ class EngineCore:
         states = allocate_states(config, loaded)
         kv_cache = allocate_pool(config, loaded, 0 if states is None else states.num_slots)
         pool = kv_cache.pool if isinstance(kv_cache, WindowKV) else kv_cache
-        slots = slot_books(config, window_of(config, model), kv_cache, states)
+        slots = slot_books(config, model, kv_cache, states)
         windows = slots.windows
-        draft_kv = allocate_draft_kv(config, loaded, kv_cache.num_blocks)
+        draft_kv = allocate_draft_kv(config, loaded, kv_cache)
         self.block_cost = recompute_cost(model, config.block_size)
         prefill = PrefillCost(self.block_cost, config.block_size)
         self.config = config
@@ -102,7 +102,7 @@ class EngineCore:
         limits = Limits(config.max_constraint_bytes, config.max_compile_seconds)
         self.compiler = Compiler(loaded.tokenizer.vocabulary(), limits=limits)
         self.max_model_len = min(config.max_model_len or model.max_position_embeddings, model.max_position_embeddings)
-        self.adapters = Adapters(whole, loaded.device, loaded.dtype, loaded.adapters, loaded.cut)
+        self.adapters = make_adapters(loaded, whole)
         self.prefix_cache = PrefixCache(
             num_blocks=kv_cache.num_blocks,
             block_size=config.block_size,
@@ -127,10 +127,10 @@ class EngineCore:
             max_model_len=self.max_model_len,
             pool_len=kv_cache.num_blocks * config.block_size,
             vocab_size=model.vocab_size,
-            groups=LayerGroups.of(
-                [layer.window for layer in model.layers], self.max_model_len, has_states=states is not None
-            ),
+            groups=LayerGroups.of(model.layers, self.max_model_len, has_states=states is not None),
             has_logits=loaded.generates,
+            has_ranks=config.tensor_parallel_size > 1,
+            turns_keys=loaded.switches_at is None and can_turn_back(model),
         )
         self._rope_switch = RopeSwitch(loaded.switches_at)
         self._scheduler = Scheduler(

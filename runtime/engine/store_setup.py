@@ -7,14 +7,16 @@ from ..cache.state_store import StateStore
 from ..cache.window_store import WindowStore
 from ..config import EngineConfig
 from ..execute.kv_cache import KVCache
+from ..execute.pool import window_of
 from ..execute.recurrent_states import RecurrentStates
 from ..execute.window_kv import WindowKV
+from ..models import ModelConfig
 
 
 def slot_books(
-    config: EngineConfig, window: int, kv_cache: KVCache | WindowKV, tensors: RecurrentStates | None
+    config: EngineConfig, model: ModelConfig, kv_cache: KVCache | WindowKV, tensors: RecurrentStates | None
 ) -> SlotBooks:
-    """Whose the slots of these tensors are; window: the widest, of layers whose keys behind it make room."""
+    """Whose the slots of these tensors are."""
     states, windows = None, None
     if tensors is not None:
         states = StateStore(
@@ -26,6 +28,13 @@ def slot_books(
         )
     if not isinstance(kv_cache, WindowKV):
         return SlotBooks(states, windows, tensors)
-    sizes = (kv_cache.num_slots, kv_cache.num_blocks, config.block_size, window)
-    windows = WindowStore(*sizes, max_batch_tokens=config.max_batch_tokens, keeps=config.prefix_cache)
+    windows = WindowStore(
+        kv_cache.num_slots,
+        kv_cache.num_blocks,
+        config.block_size,
+        window_of(config, model),
+        in_chunks=any(layer.in_chunks for layer in model.layers),
+        max_batch_tokens=config.max_batch_tokens,
+        keeps=config.prefix_cache,
+    )
     return SlotBooks(states, windows, tensors, kv_cache.windowed)

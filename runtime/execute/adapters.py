@@ -104,6 +104,7 @@ class Adapters:
         with self._lock:
             self._refuse_taken(name)
         adapter = load_adapter(name, folder, self._model, self._device, self._dtype, self._cut)
+        self._share(adapter)
         with self._lock:
             self._refuse_taken(name)
             self._by_name[name] = adapter
@@ -114,6 +115,9 @@ class Adapters:
         with self._lock:
             if self._by_name.pop(name, None) is None:
                 raise ConfigError(f"adapters: {name!r} is not loaded")
+
+    def _share(self, adapter: Adapter) -> None:
+        """Called with each that is to be added."""
 
     def _refuse_taken(self, name: str) -> None:
         if name in self._by_name:

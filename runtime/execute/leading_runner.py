@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -37,7 +36,6 @@ class LeadingRunner(ModelRunner):
         super().__init__(*of_runner, **options)
         self._processes = processes
         self._num_heads = num_heads
-        self._numbers: dict[str, int] = {}  # of adapters that the others have, by fingerprint
 
     def forward(self, batch: Batch, decided: Tensor | None = None) -> Tensor:
         with self._step("forward", batch, decided):
@@ -54,9 +52,7 @@ class LeadingRunner(ModelRunner):
     def score_keys(
         self, token_ids: Sequence[int], end: int, blocks: Sequence[int], num_keys: int, adapter: Adapter | None
     ) -> Tensor:
-        self._announce([] if adapter is None else [adapter])
-        number = None if adapter is None else self._numbers[adapter.fingerprint]
-        values = {"end": end, "num_keys": num_keys, "adapter": number}
+        values = {"end": end, "num_keys": num_keys, "adapter": None if adapter is None else adapter.fingerprint}
         arrays: dict[str, Array] = {"token_ids": np.array(token_ids, np.int64), "blocks": np.array(blocks, np.int32)}
         with self._processes.together(Message("score_keys", values, arrays)):
             scores = super().score_keys(token_ids, end, blocks, num_keys, adapter)
@@ -67,28 +63,11 @@ class LeadingRunner(ModelRunner):
 
     @contextmanager
     def _step(self, kind: str, batch: Batch, decided: Tensor | None) -> Iterator[None]:
-        self._announce([one.adapter for one in batch.adapters])
-        values = {
-            "adapters": adapters_of(batch, self._numbers),
-            "num_decided": None if decided is None else len(decided),
-        }
+        values = {"adapters": adapters_of(batch), "num_decided": None if decided is None else len(decided)}
         with self._processes.together(Message(kind, values, arrays_of(batch))):
             if decided is not None:
                 self._processes.ranks.share(decided)
             yield
-
-    def _announce(self, adapters: Sequence[Adapter]) -> None:
-        """Lets the others read the adapters that they have not met yet."""
-        for adapter in adapters:
-            if adapter.fingerprint not in self._numbers:
-                number = self._numbers[adapter.fingerprint] = len(self._numbers)
-                values = {
-                    "number": number,
-                    "name": adapter.name,
-                    "folder": str(Path(adapter.folder).absolute()),
-                    "fingerprint": adapter.fingerprint,
-                }
-                self._processes.tell(Message("adapter", values))
 
 
 def sum_of(parts: Sequence[Tensor]) -> Tensor:

@@ -48,10 +48,9 @@ def main(told: Mapping[str, Any]) -> None:
     try:
         channel.send(Message("hello", {"versions": [__version__, torch.__version__]}).packed())
         with torch.inference_mode():
-            _RankProcess(channel, told["rank"], told["size"], torch.device(told["device"])).run()
+            ranks = Ranks(told["rank"], told["size"], in_order=told["in_order"])
+            _RankProcess(channel, ranks, torch.device(told["device"])).run()
         status = 0
-    except RankLost:
-        status = LEFT
     except EOFError:
         status = LEFT
     except BaseException as error:
@@ -73,10 +72,9 @@ def _live(lifeline: socket.socket) -> None:
 class _RankProcess:
     """One rank; `_do_<kind>` takes the message of that kind."""
 
-    def __init__(self, channel: Channel, rank: int, size: int, device: torch.device) -> None:
+    def __init__(self, channel: Channel, ranks: Ranks, device: torch.device) -> None:
         self._channel = channel
-        self._rank, self._size, self._device = rank, size, device
-        self._ranks = Ranks(rank, size)
+        self._ranks, self._device = ranks, device
         self._forget()
 
     def run(self) -> None:
@@ -84,8 +82,11 @@ class _RankProcess:
             message = self._channel.receive()
             if message.kind == "end":
                 return
-            with on_device(self._device):
-                getattr(self, f"_do_{message.kind}")(message.values, message.arrays)
+            try:
+                with on_device(self._device):
+                    getattr(self, f"_do_{message.kind}")(message.values, message.arrays)
+            except RankLost:  # another rank has left the step; rank 0 says what comes of it
+                self._ranks.group = None  # so that no rank waits for this one
 
     def _forget(self) -> None:
         self._config: EngineConfig | None = None
@@ -93,16 +94,16 @@ class _RankProcess:
         self._runner: ModelRunner | None = None
         self._kv: dict[str, KVCache] = {}
         self._kept: dict[tuple[str, int], list[torch.Tensor]] = {}
-        self._adapters: dict[int, Adapter] = {}
+        self._adapters: dict[str, Adapter] = {}  # by fingerprint
 
     # -- before steps ------------------------------------------------------------------------------------------
 
     def _do_join(self, values: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
         check_backend(self._device)  # which loads what takes long
         self._reply()
-        group = join(values["path"], self._rank, self._size, self._device, values["timeout"])
-        in_order = self._device.type == "cpu" or values["deterministic"]
-        self._ranks = Ranks(self._rank, self._size, group, in_order=in_order)
+        ranks = self._ranks
+        ranks.group = None  # that of a step that was left
+        ranks.group = join(values["path"], ranks.rank, ranks.size, self._device, values["timeout"])
         self._reply()
 
     def _do_load(self, values: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
@@ -113,16 +114,18 @@ class _RankProcess:
             # as rank 0 does, for the tables of positions
             self._part.decoder.switch_ropes()
         except (ConfigError, ModelError) as error:
-            kind = "ConfigError" if isinstance(error, ConfigError) else "ModelError"
-            self._channel.send(Message("refused", {"error": kind, "text": str(error)}).packed())
+            self._refuse(error)
             return
-        self._reply({"num_weight_bytes": self._part.decoder.num_weight_bytes})
+        by_name = self._part.adapters
+        self._adapters = {adapter.fingerprint: adapter for adapter in by_name.values()}
+        fingerprints = {name: adapter.fingerprint for name, adapter in by_name.items()}
+        self._reply({"num_weight_bytes": self._part.decoder.num_weight_bytes, "adapters": fingerprints})
 
     def _do_begin(self, values: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
         """Makes the tensors of an engine."""
         config, part = self._config, self._part
         assert config is not None and part is not None
-        self._runner, self._kv, self._kept, self._adapters = None, {}, {}, {}
+        self._runner, self._kv, self._kept = None, {}, {}
         model = part.decoder.config
         kv = pool_tensors(config, part, values["num_blocks"], values["num_slots"])
         self._kv = {"pool": kv.pool, "windowed": kv.windowed} if isinstance(kv, WindowKV) else {"pool": kv}
@@ -136,14 +139,20 @@ class _RankProcess:
         self._forget()
 
     def _do_adapter(self, values: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
-        part = self._part
+        part, name, folder = self._part, values["name"], values["folder"]
         assert part is not None
-        adapter = load_adapter(
-            values["name"], values["folder"], part.decoder.cut.whole, self._device, part.dtype, part.decoder.cut
-        )
-        if adapter.fingerprint != values["fingerprint"]:
-            raise ConfigError(f"adapters: {values['name']}: {values['folder']} has changed since rank 0 has read it")
-        self._adapters[values["number"]] = adapter
+        for fingerprint in values["dropped"]:
+            self._adapters.pop(fingerprint, None)
+        try:
+            cut = part.decoder.cut
+            adapter = load_adapter(name, folder, cut.whole, self._device, part.dtype, cut)
+            if adapter.fingerprint != values["fingerprint"]:
+                raise ConfigError(f"adapters: {name}: {folder} has changed since rank 0 read it; load it again")
+        except (ConfigError, ModelError) as error:
+            self._refuse(error)
+            return
+        self._adapters[adapter.fingerprint] = adapter
+        self._reply()
 
     # -- steps -------------------------------------------------------------------------------------------------
 
@@ -189,7 +198,7 @@ class _RankProcess:
 
     def _do_write_blocks(self, values: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
         kv, blocks = self._kv_of(values), arrays["blocks"].tolist()
-        shape = (self._size, len(blocks), kv.block_bytes)
+        shape = (self._ranks.size, len(blocks), kv.block_bytes)
         like = torch.empty(shape[1:], dtype=torch.uint8, device=self._device).expand(shape)
         kv.write_blocks(blocks, self._ranks.hand_out(like))
 
@@ -198,6 +207,10 @@ class _RankProcess:
         for number in values["dropped"]:
             self._kept.pop((values["name"], number), None)
         return self._kv[values["name"]]
+
+    def _refuse(self, error: ConfigError | ModelError) -> None:
+        kind = "ConfigError" if isinstance(error, ConfigError) else "ModelError"
+        self._channel.send(Message("refused", {"error": kind, "text": str(error)}).packed())
 
     def _reply(self, values: Mapping[str, Any] | None = None) -> None:
         self._channel.send(Message("done", values or {}).packed())

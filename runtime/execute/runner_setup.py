@@ -1,10 +1,13 @@
-"""From settings to a runner: alone, of one rank, or of rank 0, which leads the others."""
+"""From settings to a runner and to adapters: alone, of one rank, or of rank 0, which leads the others."""
 
 from __future__ import annotations
 
 from ..config import EngineConfig
+from ..models import ModelConfig
+from .adapters import Adapters
 from .cuda_graphs import make_recorder
 from .kv_cache import KVCache
+from .leading_adapters import LeadingAdapters
 from .leading_runner import LeadingRunner
 from .loading import LoadedModel, LoadedPart
 from .model_runner import ModelRunner
@@ -23,3 +26,9 @@ def make_runner(
         leads = (loaded.processes, loaded.cut.whole.num_kv_heads)
         return LeadingRunner(*leads, *parts, deterministic=deterministic, states=states)
     return ModelRunner(*parts, deterministic=deterministic, states=states)
+
+
+def make_adapters(loaded: LoadedModel, model: ModelConfig) -> Adapters:
+    """The adapters of a loaded model. model: the whole of it."""
+    given = (model, loaded.device, loaded.dtype, loaded.adapters, loaded.cut)
+    return Adapters(*given) if loaded.processes is None else LeadingAdapters(loaded.processes, *given)

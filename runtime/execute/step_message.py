@@ -1,6 +1,6 @@
 """A step as a message to other ranks: the batch's arrays, without its requests, and back.
 
-Adapters go by their numbers, which `LeadingRunner` gives them.
+Adapters go by their fingerprints.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ def arrays_of(batch: Batch) -> dict[str, Array]:
     return arrays
 
 
-def adapters_of(batch: Batch, number_of: Mapping[str, int]) -> list[list[int]]:
-    """[first row, row after the last, number] of each adapter; number_of: by fingerprint."""
-    return [[one.begin, one.end, number_of[one.adapter.fingerprint]] for one in batch.adapters]
+def adapters_of(batch: Batch) -> list[tuple[int, int, str]]:
+    """First row, row after the last, and fingerprint of each adapter."""
+    return [(one.begin, one.end, one.adapter.fingerprint) for one in batch.adapters]
 
 
-def batch_of(arrays: Mapping[str, Any], adapters: list[list[int]], by_number: Mapping[int, Adapter]) -> Batch:
-    """The step again, of no requests."""
+def batch_of(arrays: Mapping[str, Any], adapters: list[tuple[int, int, str]], known: Mapping[str, Adapter]) -> Batch:
+    """The step again, of no requests; known: adapters by fingerprint."""
     num_rounds = sum(name.startswith("state_round.") for name in arrays)
     batch = Batch(
         [],
         **{name: arrays[name] for name in OWN},
         num_logits=[],
         unread=arrays.get("unread"),
-        adapters=tuple(AdapterRows(begin, end, by_number[number]) for begin, end, number in adapters),
+        adapters=tuple(AdapterRows(begin, end, known[fingerprint]) for begin, end, fingerprint in adapters),
         state_rounds=tuple(np.asarray(arrays[f"state_round.{index}"], np.int64) for index in range(num_rounds)),
     )
     if "windowed.slots" not in arrays:

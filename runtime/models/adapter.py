@@ -40,7 +40,7 @@ LONG = "\0\1"  # how no other namespace begins, once it is scoped
 _PREFIX = "base_model.model."
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Adapter:
     """A loaded adapter; it lives as long as a request or the engine needs it.
 

@@ -67,7 +67,7 @@ def adapted_places(model: ModelConfig, index: int) -> dict[str, list[Module]]:
         parts_of["o"] = (f"{base}out_proj",), [hidden], model.recurrent.attended_size
     return {
         place: [
-            Module(f"model.layers.{index}.{part}", num_outputs, num_inputs)
+            Module(f"{model.options.backbone}.layers.{index}.{part}", num_outputs, num_inputs)
             for part, num_outputs in zip(parts, rows, strict=False)
         ]
         for place, (parts, rows, num_inputs) in parts_of.items()

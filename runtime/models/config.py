@@ -17,14 +17,14 @@ from ..number_types import BYTES, KV_BITS, NumberType
 from .architecture import Architecture, Curve
 from .architectures import ARCHITECTURES
 from .experts_config import ExpertsConfig
-from .gguf.families import module_forms
+from .gguf.families import file_options, module_forms, tensor_names
 from .gguf.file import GgufFile, is_gguf
-from .gguf.settings import MOST_POSITIONS, config_values
+from .gguf.settings import MOST_POSITIONS, config_values, family_of
 from .gguf.special_ids import end_ids, token_id
 from .gguf.tensor_types import Forms
 from .json_file import MOST_WIDTH, Fields, read_json_object
 from .latent_config import LatentConfig, attention_scale
-from .layer_config import LayerConfig, read_ropes, read_windows, rope_section
+from .layer_config import LayerConfig, QueryGrowth, read_growth, read_ropes, read_windows, rope_section
 from .named_architecture import OTHER_PARTS, named_architecture
 from .recurrent_config import RecurrentConfig
 from .rope_config import RopeConfig
@@ -60,11 +60,11 @@ class ModelConfig:
         bos_id: -1: none is named.
         dtype: of the stored weights, where they are not in fewer bits.
         curve: the activation of an MLP without a gate; None: it has one.
-        query_growth: a query at position p is multiplied by `1 + query_growth · log(1 + ⌊p / original⌋)`, with the
-            original context of its rope; 0: it is not.
+        query_growth: how queries grow with the position, in the layers that say so; None: they do not.
         left_aside: parts of names of tensors that are no part of the decoder.
         recurrent: of layers that keep a state; None: all keep keys and values.
         weight_format: of linear maps that are; None: they are in `dtype`, or experts in MXFP4.
+        num_mtp_layers: layers beyond the model's own that predict more tokens (`mtp.py`).
     """
 
     architecture: str
@@ -96,10 +96,11 @@ class ModelConfig:
     bos_id: int
     dtype: NumberType
     curve: Curve | None = None
-    query_growth: float = 0.0
+    query_growth: QueryGrowth | None = None
     left_aside: tuple[str, ...] = ()
     recurrent: RecurrentConfig | None = None
     weight_format: WeightFormat | Forms | None = None
+    num_mtp_layers: int = 0
 
     @property
     def num_layers(self) -> int:
@@ -176,18 +177,19 @@ def _from_gguf(file: GgufFile) -> ModelConfig:
     values = config_values(file)
     bos = token_id(file, "bos_token_id")
     fields = Fields(values | ({"bos_token_id": bos} if bos >= 0 else {}), f"{file.path}, as config.json")
-    config = _from_fields(fields, end_ids(file))
-    # norms are stored with the offset added
-    options = replace(config.options, norm_offset=0.0)
+    config = _from_fields(fields, end_ids(file), in_gguf=True)
     num_experts = 0 if config.experts is None else config.experts.num_experts
-    forms = module_forms(file, config.architecture, config.num_layers, num_experts)
-    return replace(config, options=options, weight_format=forms)
+    names = tensor_names(family_of(file), config.options, config.num_layers, num_experts)
+    return replace(config, weight_format=module_forms(file, names))
 
 
-def _from_fields(fields: Fields, generation_eos: tuple[int, ...]) -> ModelConfig:
+def _from_fields(fields: Fields, generation_eos: tuple[int, ...], *, in_gguf: bool = False) -> ModelConfig:
     outer = fields
     architecture, fields = named_architecture(outer)
     options = ARCHITECTURES[architecture].of(fields)
+    if options.adapts is not None:
+        fields, options = options.adapts(fields, options)
+    options = file_options(options) if in_gguf else options
     is_mxfp4, weight_format = _is_mxfp4(fields, options), read_weight_format(fields)
     single = "" if options.experts is None else options.experts.names.stacked or options.experts.names.fused
     if weight_format is not None and single:
@@ -196,6 +198,7 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...]) -> ModelConfig
             f"({single}) are read in MXFP4 and in plain numbers; use the original weights"
         )
     num_layers = fields.integer("num_hidden_layers", at_most=MOST_LAYERS)
+    num_mtp_layers = fields.integer("num_nextn_predict_layers", 0, at_least=0, at_most=MOST_LAYERS)
     hidden_size = fields.integer("hidden_size", at_most=MOST_WIDTH)
     num_heads = fields.integer("num_attention_heads", at_most=MOST_HEADS)
     latent = _latent(fields, options, hidden_size // num_heads)
@@ -204,6 +207,7 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...]) -> ModelConfig
     windows = read_windows(fields, options, num_layers)
     rotary_dim = head_dim if latent is None else latent.rotary_dim
     ropes, rope_of_layer = read_ropes(fields, options, windows, rotary_dim, max_positions)
+    growth, grow = read_growth(fields, options, ropes[0], rope_of_layer)
     if options.multipliers:
         scale = fields.number("attention_multiplier", 1.0)
     elif latent is None:
@@ -230,7 +234,7 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...]) -> ModelConfig
         num_kv_heads=num_kv_heads,
         head_dim=head_dim,
         intermediate_size=_intermediate_size(fields, options, experts),
-        layers=tuple(map(LayerConfig, windows, rope_of_layer)),
+        layers=tuple(map(LayerConfig, windows, rope_of_layer, [options.in_chunks] * num_layers, grow)),
         latent=latent,
         experts=experts,
         ropes=ropes,
@@ -253,10 +257,11 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...]) -> ModelConfig
         bos_id=next(iter(fields.ids("bos_token_id")), -1),
         dtype=_dtype(fields, "bfloat16" if is_mxfp4 or weight_format is not None else "float32"),
         curve=_curve(fields) if options.gateless else None,
-        query_growth=_query_growth(fields, options),
-        left_aside=_left_aside(fields, options, num_layers) + (OTHER_PARTS if fields is not outer else ()),
+        query_growth=growth,
+        left_aside=_left_aside(options, num_layers, num_mtp_layers) + (OTHER_PARTS if fields is not outer else ()),
         recurrent=recurrent,
         weight_format=weight_format,
+        num_mtp_layers=num_mtp_layers,
     )
 
 
@@ -276,15 +281,10 @@ def _intermediate_size(fields: Fields, options: Architecture, experts: ExpertsCo
     return width
 
 
-def _left_aside(fields: Fields, options: Architecture, num_layers: int) -> tuple[str, ...]:
+def _left_aside(options: Architecture, num_layers: int, num_mtp_layers: int) -> tuple[str, ...]:
     """Layers that predict tokens beyond the next (GLM-4.5, DeepSeek-V3; ERNIE 4.5), and masks (GPT-NeoX)."""
-    num_drafts = fields.integer("num_nextn_predict_layers", 0, at_least=0, at_most=MOST_LAYERS)
     masks = (".attention.bias", ".attention.masked_bias") if options.rows_by_head else ()
-    return (*(f"layers.{num_layers + index}." for index in range(num_drafts)), "mtp.", "mtp_", *masks)
-
-
-def _query_growth(fields: Fields, options: Architecture) -> float:
-    return rope_section(fields).number("llama_4_scaling_beta", 0.0, above=-1.0) if options.scales_queries else 0.0
+    return (*(f"layers.{num_layers + index}." for index in range(num_mtp_layers)), "mtp.", "mtp_", *masks)
 
 
 def _heads(fields: Fields, hidden_size: int, num_heads: int) -> tuple[int, int]:

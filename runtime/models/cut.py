@@ -21,7 +21,6 @@ from ..parallel.ranks import Ranks
 from .config import ModelConfig
 from .part import Part, joined
 from .recurrent_config import RecurrentConfig
-from .weight_format import WeightFormat
 
 
 class Cut:
@@ -80,7 +79,7 @@ class Cut:
         config = self.whole
         kv = _times(self.kv_heads, config.head_dim)
         if config.options.rows_by_head:
-            return [self.by_head(3 * config.head_dim)]
+            return [self._rows_by_head(config.num_heads // config.num_kv_heads, config.head_dim)]
         queries = self.by_head(config.head_dim * (1 + config.options.gated_attention))
         parts = [queries, kv, kv]
         return parts if len(config.options.names.qkv) == 3 else [joined(parts)]
@@ -146,6 +145,16 @@ class Cut:
         rank, size = self.ranks.rank, self.ranks.size
         return Part(number, ((number * rank // size, number * (rank + 1) // size),))
 
+    def _rows_by_head(self, group: int, dim: int) -> Part:
+        """Of each of this rank's KV heads, after each other: its queries that are on this rank, its key, its value."""
+        heads, ((first, end),) = [], self.heads.ranges
+        for begin, stop in self.kv_heads.ranges:
+            for kv_head in range(begin, stop):
+                start, own = kv_head * (group + 2), kv_head * group
+                heads.append((start + max(first, own) - own, start + min(end, own + group) - own))
+                heads.append((start + group, start + group + 2))
+        return _times(Part((group + 2) * self.kv_heads.size, tuple(heads)), dim)
+
     def _recurrent(self, whole: RecurrentConfig) -> RecurrentConfig:
         size = self.ranks.size
         if whole.options.kind == "short_conv":
@@ -193,9 +202,3 @@ def _refuse(model: ModelConfig, size: int) -> None:
         must_divide(recurrent.heads, "heads of recurrent layers")
         if recurrent.key_heads != 1 or recurrent.options.kind == "delta":
             must_divide(recurrent.key_heads, "key heads (or groups) of recurrent layers")
-    form = model.weight_format
-    if isinstance(form, WeightFormat) and form.inputs == "own steps":
-        raise ConfigError(
-            f"tensor_parallel_size: {size}: the checkpoint ({form.method}) rounds each token's inputs by one step, "
-            "which no rank knows that has a part of them; use tensor_parallel_size=1, or one that rounds no inputs"
-        )

@@ -19,7 +19,6 @@ lets a row's bits depend on the other rows: a token's logits are the same alone,
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 
@@ -27,25 +26,24 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ...kernels import PLACES, Gate, LinearWeight, LinearWeights, LoraPlan, ops
+from ...kernels import PLACES, Gate, LinearWeight, LoraPlan, ops
 from ...kernels.linear_weight import Quantise
 from ..parallel.ranks import ALONE, Ranks
+from .checkpoints import open_weights, prefix_of
 from .config import ModelConfig
 from .cut import Cut
 from .experts import ExpertRules, mixture
 from .gateless import bend
-from .gguf.checkpoint import GgufCheckpoint
-from .gguf.file import GgufFile, is_gguf
+from .head_norms import norm_own, norm_whole
 from .latent import queries_and_latents, values
-from .layer_weights import LayerWeights, read_layer
-from .norms import LayerNorm, Norm, add_norm, apply_norm, read_norm
-from .part import Part
+from .layer_weights import LayerWeights, WeightPart, parts_of, read_layer
+from .norms import Norm, add_norm, apply_norm, read_norm
+from .partial_linear import adapted_linear
 from .reader import Reader
-from .rope import rope_table, table_by_length
+from .rope import query_scales, rope_table, table_by_length
 from .step import AdaptedRows, KVTensors, StateStep, WindowStep
-from .weights import TORCH_TYPES, Checkpoint, open_checkpoint
+from .weights import TORCH_TYPES
 
-PREFIXES = ("", "model.", "model.language_model.", "language_model.model.", "gpt_neox.")  # of all but the projection
 AT_QKV, AT_O, AT_GATE_UP, AT_DOWN = range(len(PLACES))
 ROW_TILE = 256  # about where a product on a GPU stops being bound by reading the weights
 
@@ -58,8 +56,12 @@ class Decoder:
         cut: which part of the whole model that is.
         device, dtype: of weights and activations.
         max_positions: every position of a step must be below it.
+        rope_tables: of `config.ropes`, see `rope_table`.
         generates: whether there is a projection to the vocabulary, without which there are hidden states and no logits.
+        takes_hidden: whether `forward` takes hidden states besides tokens (`MtpDecoder`).
     """
+
+    takes_hidden = False
 
     def __init__(
         self,
@@ -83,11 +85,10 @@ class Decoder:
         self._final_norm = final_norm
         self._lm_head = lm_head
         self.generates = lm_head is not None
-        self._rope_tables = [rope_table(rope, max_positions).to(self.device) for rope in config.ropes]
-        self._query_scales: Tensor | None = None
-        if config.query_growth:
-            turns = torch.arange(max_positions) // config.ropes[0].original_max_positions
-            self._query_scales = (1 + config.query_growth * torch.log(1.0 + turns)).to(self.device, self.dtype)
+        self.rope_tables = [rope_table(rope, max_positions).to(self.device) for rope in config.ropes]
+        growth, self._query_scales = config.query_growth, torch.empty(0)
+        if growth is not None:
+            self._query_scales = query_scales(growth, max_positions).to(self.device, self.dtype)
         # rounded as transformers rounds it: the factor is an activation
         self._embedding_scale = float(torch.tensor(config.embedding_scale).to(self.dtype))
         self._gate = Gate(config.activation)
@@ -122,14 +123,13 @@ class Decoder:
         folder, device = Path(path), torch.device(device)
         cut = Cut(ModelConfig.from_folder(folder), ranks)
         config = cut.config
-        with _open(folder, cut.whole, dtype or TORCH_TYPES[config.dtype]) as checkpoint:
-            options = config.options
-            prefix = next((each for each in PREFIXES if f"{each}{options.embedding}.weight" in checkpoint), "model.")
+        with open_weights(folder, cut.whole, dtype or TORCH_TYPES[config.dtype]) as checkpoint:
+            options, prefix = config.options, prefix_of(checkpoint, config)
             reader = Reader(cut, checkpoint, prefix, device, ROW_TILE if deterministic else 0, quantise)
             embedding = reader.linear(prefix, (options.embedding,), [cut.vocab], config.hidden_size, False)
             layers = []
             for index in range(config.num_layers):
-                layers.append(read_layer(reader, f"{prefix}layers.{index}.", index))
+                layers.append(read_layer(reader, f"{prefix}{options.layers}.{index}.", index))
                 if report is not None:
                     report(index + 1, config.num_layers)
             final_norm = read_norm(reader, f"{prefix}{options.final_norm}", config.width_scale)
@@ -157,28 +157,21 @@ class Decoder:
         """
         ropes = self.config.ropes
         found = {length for rope in ropes if (length := rope.switches_at(self.max_positions)) is not None}
-        if len(found) != 1 or self._query_scales is not None:
+        if len(found) != 1 or self.config.query_growth is not None:
             return None
         (switches_at,) = found
-        self._rope_tables = [table_by_length(rope, self.max_positions, switches_at).to(self.device) for rope in ropes]
+        self.rope_tables = [table_by_length(rope, self.max_positions, switches_at).to(self.device) for rope in ropes]
         return switches_at
 
     @property
     def num_weight_bytes(self) -> int:
         """Bytes of all weights on the device, the tied embedding counted once."""
-        parts: dict[int, Tensor | LayerNorm | LinearWeight | LinearWeights] = {
-            id(part): part for part in (self._embedding, self._lm_head, self._final_norm) if part is not None
-        }
+        own = (self._embedding, self._lm_head, self._final_norm)
+        parts: list[WeightPart] = [part for part in own if part is not None]
         for _, layer in self._layers:
-            for weights in (layer, layer.latent, layer.experts, layer.recurrent):
-                if weights is not None:
-                    found = [getattr(weights, name) for name in weights.__slots__]
-                    parts |= {
-                        id(part): part
-                        for part in found
-                        if isinstance(part, (Tensor, LayerNorm, LinearWeight, LinearWeights))
-                    }
-        return sum(part.nbytes if isinstance(part, Tensor) else part.num_bytes for part in parts.values())
+            parts += parts_of(layer)
+        sizes = {id(part): part.nbytes if isinstance(part, Tensor) else part.num_bytes for part in parts}
+        return sum(sizes.values())
 
     @torch.inference_mode()
     def forward(
@@ -235,12 +228,31 @@ class Decoder:
         index and queries `[T, H, head_dim]`, before they meet the keys. recurrent: the states, of a model with such
         layers. windowed: for layers with a window, in place of plan and slots; None: they have none of their own.
         """
-        x = self._embed(token_ids)
+        x, kept = self._embed(token_ids), kv_cache.hidden
         if self._embedding_scale != 1.0:
             x = x * self._embedding_scale
+        step = (positions, kv_cache, plan, slots, rows if kept is None else None)
+        states = self._through_layers(x, *step, adapted, watch, recurrent, windowed)
+        if kept is not None:
+            kept[slots] = states
+        return states if kept is None or rows is None else states[rows]
+
+    def _through_layers(
+        self,
+        x: Tensor,
+        positions: Tensor,
+        kv_cache: KVTensors,
+        plan: ops.AttentionPlan,
+        slots: Tensor,
+        rows: Tensor | None,
+        adapted: AdaptedRows | None,
+        watch: Callable[[int, Tensor], None] | None,
+        recurrent: StateStep | None,
+        windowed: WindowStep | None,
+    ) -> Tensor:
+        """As `hidden_states`, of what goes into the first layer, `[T, hidden_size]`."""
         eps = self.config.rms_norm_eps
-        first = self._layers[0][1].input_norm
-        normed, residual = apply_norm(x, first, eps), x
+        normed, residual = apply_norm(x, self._layers[0][1].input_norm, eps), x
         last, scale = len(self._layers) - 1, self.config.residual_scale
         lora = adapted.every if adapted is not None else None
         is_parallel = bool(self.config.options.parallel)
@@ -257,7 +269,7 @@ class Decoder:
                 q, gate = self._write_kv(index, normed, positions, kv_cache, own.slots, lora)
                 if watch is not None:
                     watch(index, q)
-                if index == last and none_wanted:
+                if index == last and none_wanted and plan.mass is None:
                     return normed[:0]
                 attended = self._attend(index, q, kv_cache, own.plan)
                 if gate is not None:
@@ -265,7 +277,7 @@ class Decoder:
             if index == last and rows is not None:
                 attended, residual, normed = attended[rows], residual[rows], normed[rows]
                 lora = adapted.wanted if adapted is not None else None
-            x = self._ranks.sum(_linear(attended, weights.o, lora, index, AT_O))
+            x = self._ranks.sum(adapted_linear(attended, weights.o, lora, index, AT_O, self._ranks))
             if weights.post_attention_norm is not None:
                 x = apply_norm(x, weights.post_attention_norm, eps)
             if scale != 1.0:
@@ -303,12 +315,6 @@ class Decoder:
         parts = self._ranks.collect(F.pad(own, (0, -(-vocab.size // size) - vocab.count)))
         return torch.cat(parts, 1)[:, : vocab.size].contiguous() if parts else own
 
-    def _norm_whole(self, x: Tensor, weight: Tensor, own: Part) -> Tensor:
-        """One norm over the heads of all ranks, `[T, H, head_dim]`; heads that are on several ranks count once."""
-        copies = self._ranks.size * own.count // own.size
-        whole = torch.cat(self._ranks.gather(x.flatten(1))[::copies], 1)
-        return own.of(ops.rms_norm(whole, weight, self.config.rms_norm_eps).view(len(x), own.size, -1), 1)
-
     def _write_kv(
         self,
         index: int,
@@ -324,24 +330,26 @@ class Decoder:
         kept = self._kv_index[index]
         keys, latent = kv_cache.keys[kept], self.config.latent
         if latent is not None and layer.latent is not None:
-            table = self._rope_tables[spec.rope]
+            table = self.rope_tables[spec.rope]
             q, latents = queries_and_latents(normed, layer.latent, latent, positions, table)
             ops.write_latents(latents, keys[:, 0], slots)
             return q, None
         assert layer.qkv is not None
         config = self.config
-        heads = _linear(normed, layer.qkv, lora, index, AT_QKV).view(len(positions), -1, config.head_dim)
+        heads = adapted_linear(normed, layer.qkv, lora, index, AT_QKV).view(len(positions), -1, config.head_dim)
         sizes = [config.num_heads, config.num_kv_heads, config.num_kv_heads]
         gates = [config.num_heads] if config.options.gated_attention else []
         q, k, v, *gate = torch.split(heads, sizes + gates, dim=1)
         norms, eps = None, config.rms_norm_eps
         if layer.q_norm is not None and layer.k_norm is not None:
             if config.options.whole_norms:
-                q = self._norm_whole(q, layer.q_norm, self.cut.heads)
-                k = self._norm_whole(k, layer.k_norm, self.cut.kv_heads)
+                q = norm_whole(q, layer.q_norm, self.cut.heads, self._ranks, eps)
+                k = norm_whole(k, layer.k_norm, self.cut.kv_heads, self._ranks, eps)
+            elif config.options.own_norms:
+                q, k = norm_own(q, layer.q_norm, eps), norm_own(k, layer.k_norm, eps)
             else:
                 norms = layer.q_norm, layer.k_norm
-        cos_sin = self._rope_tables[spec.rope] if spec.rope >= 0 else None
+        cos_sin = self.rope_tables[spec.rope] if spec.rope >= 0 else None
         if config.options.norms_after_rope and norms is not None:
             if cos_sin is not None:
                 ops.apply_rope(q, k, positions, cos_sin)
@@ -349,18 +357,17 @@ class Decoder:
             norms = cos_sin = None
         scales = kv_cache.key_scales[kept], kv_cache.value_scales[kept]
         q = ops.place_heads(q, k, v, positions, cos_sin, norms, eps, keys, kv_cache.values[kept], slots, *scales)
-        if self._query_scales is not None:
+        if spec.grows:
             q = q * self._query_scales[positions][:, None, None]
         return q, gate[0].flatten(1) if gate else None
 
     def _attend(self, index: int, q: Tensor, kv_cache: KVTensors, plan: ops.AttentionPlan) -> Tensor:
         """Values of all heads side by side, `[T, attended_size]`."""
-        spec, layer = self._layers[index]
-        kept, config = self._kv_index[index], self.config
-        keys = kv_cache.keys[kept]
+        (spec, layer), kept, config = self._layers[index], self._kv_index[index], self.config
+        keys, mass = kv_cache.keys[kept], None if plan.mass is None else plan.mass.layer(kept)
         if config.latent is not None and layer.latent is not None:
             scale, rank = config.attention_scale, config.latent.rank
-            return values(ops.latent_attention(q, keys[:, 0], plan, scale=scale, rank=rank), layer.latent)
+            return values(ops.latent_attention(q, keys[:, 0], plan, scale=scale, rank=rank, mass=mass), layer.latent)
         return ops.attention(
             q,
             keys,
@@ -368,35 +375,21 @@ class Decoder:
             plan,
             scale=config.attention_scale,
             window=spec.window,
+            in_chunks=spec.in_chunks,
             soft_cap=config.attention_soft_cap,
             sinks=layer.sinks,
             k_scales=kv_cache.key_scales[kept],
             v_scales=kv_cache.value_scales[kept],
+            mass=mass,
         ).flatten(1)
 
     def _mlp(self, index: int, normed: Tensor, slots: Tensor | None, lora: LoraPlan | None) -> Tensor:
         """What a layer's MLP, or its experts, make of hidden states `[T, C]`."""
         weights = self._layers[index][1]
         if weights.experts is not None and self._expert_rules is not None:
-            return mixture(normed, weights.experts, self._expert_rules, slots)
+            return mixture(normed, weights.experts, self._expert_rules, slots, self._ranks)
         assert weights.gate_up is not None
         assert weights.down is not None
-        gate_up, curve = _linear(normed, weights.gate_up, lora, index, AT_GATE_UP), self.config.curve
+        gate_up, curve = adapted_linear(normed, weights.gate_up, lora, index, AT_GATE_UP), self.config.curve
         inner = ops.gated(gate_up, self._gate) if curve is None else bend(gate_up, curve, weights.curve)
-        return _linear(inner, weights.down, lora, index, AT_DOWN)
-
-
-def _linear(x: Tensor, weight: LinearWeight, lora: LoraPlan | None, layer: int, place: int) -> Tensor:
-    """A linear map, and what adapters add to it."""
-    out = ops.linear(x, weight)
-    if lora is not None:
-        ops.add_lora(out, x, lora, layer, place)
-    return out
-
-
-def _open(
-    path: Path, config: ModelConfig, dtype: torch.dtype
-) -> AbstractContextManager[Checkpoint] | AbstractContextManager[GgufCheckpoint]:
-    if is_gguf(path):
-        return nullcontext(GgufCheckpoint(GgufFile(path), config, dtype))
-    return open_checkpoint(path, dtype)
+        return adapted_linear(inner, weights.down, lora, index, AT_DOWN, self._ranks)

@@ -18,12 +18,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from ...kernels import ExpertChoice, Gate, LinearWeight, LinearWeights, ops
+from ..parallel.ranks import Ranks
 from .config import ModelConfig
 from .experts_config import ExpertsConfig
 from .part import Part, joined
+from .partial_linear import partial_linear
 from .reader import Reader
 from .stacked_experts import read_stacked
 
@@ -119,13 +122,14 @@ def _read_each(reader: Reader, base: str, experts: ExpertsConfig) -> tuple[Linea
     prefixes = prefixes[begin:end]
     gate_up = [f"{prefix}{name}" for prefix in prefixes for name in (names.gate, names.up)]
     down = [f"{prefix}{names.down}" for prefix in prefixes]
+    has_bias = experts.options.linear_biases
     return (
-        reader.weights(gate_up, [inner] * len(gate_up), hidden, own.count),
-        reader.weights(down, [hidden] * len(down), inner, own.count),
+        reader.weights(gate_up, [inner] * len(gate_up), hidden, own.count, has_bias),
+        reader.weights(down, [hidden] * len(down), inner, own.count, has_bias),
     )
 
 
-def mixture(normed: Tensor, weights: ExpertsWeights, rules: ExpertRules, slots: Tensor | None) -> Tensor:
+def mixture(normed: Tensor, weights: ExpertsWeights, rules: ExpertRules, slots: Tensor | None, ranks: Ranks) -> Tensor:
     """What a rank's part of the mixture makes of hidden states `[T, C]`.
 
     slots: `[T]` int64; rows below 0 only fill a step up.
@@ -133,16 +137,37 @@ def mixture(normed: Tensor, weights: ExpertsWeights, rules: ExpertRules, slots: 
     experts = rules.config
     logits = ops.linear(normed.float(), weights.router)
     chosen, shares = ops.choose_experts(logits[:, : experts.num_experts], weights.bias, rules.choice, slots)
+    if experts.nearness:
+        shares = _shares_of_near(logits, chosen, experts.nearness)
     if rules.own.count < experts.num_experts:
         chosen, shares = _own(chosen, shares, rules.own)
-    mixed = ops.mix_experts(normed, chosen, shares, weights.gate_up, weights.down, gate=rules.gate)
+    given = normed
+    if experts.options.scales_inputs:  # a row for each choice
+        given = (normed[:, None] * shares[..., None].to(normed.dtype)).flatten(0, 1)
+        chosen, shares = chosen.flatten()[:, None], torch.ones_like(shares).flatten()[:, None]
+    mixed = ops.mix_experts(given, chosen, shares, weights.gate_up, weights.down, gate=rules.gate)
+    if experts.options.scales_inputs:
+        mixed = mixed.view(len(normed), experts.num_chosen, -1).sum(1)
     if weights.shared_gate_up is None or weights.shared_down is None:
         return mixed
     gated = ops.gated(ops.linear(normed, weights.shared_gate_up), rules.gate)
-    shared = ops.linear(gated, weights.shared_down)
+    shared = partial_linear(gated, weights.shared_down, ranks)
     if experts.num_scored > experts.num_experts:
         shared = shared * ops.sigmoid(logits[:, experts.num_experts :]).to(shared.dtype)
     return mixed + shared
+
+
+def _shares_of_near(logits: Tensor, chosen: Tensor, nearness: float) -> Tensor:
+    """SparseMixer (arXiv 2409.12136) at inference: the share of each choice in a softmax over the logits near it, but
+    for those that were chosen before."""
+    shares, left = [], logits
+    known = chosen.clamp(max=logits.shape[1] - 1).long()  # rows that fill a step up choose none
+    for expert in torch.split(known, 1, dim=1):
+        most = left.gather(1, expert)
+        is_far = (most - logits) / torch.maximum(logits.abs(), most) > nearness
+        shares.append(torch.softmax(left.masked_fill(is_far, float("-inf")), -1).gather(1, expert))
+        left = left.scatter(1, expert, float("-inf"))
+    return torch.cat(shares, 1)
 
 
 def _own(chosen: Tensor, shares: Tensor, own: Part) -> tuple[Tensor, Tensor]:

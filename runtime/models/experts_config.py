@@ -55,6 +55,8 @@ class ExpertOptions:
         has_bias: a balancing bias is added to the scores before the choice.
         bias_in_row: that bias is kept as `[1, num_experts]`.
         counts_top: of the best experts of a group that make the group's score.
+        scales_inputs: a share is a factor on what an expert is given, not on what it makes (Llama 4).
+        mixes_near: a share is that among the experts whose logits are near the chosen one's (Phi-3.5-MoE).
         alternates: outputs of gate and up alternate where experts are single tensors.
         linear_biases: router and experts add biases to what their matrices make.
         aliases: keys of `config.json` that stand for others here; a list there has the same number for all layers.
@@ -67,6 +69,8 @@ class ExpertOptions:
     has_bias: bool = False
     bias_in_row: bool = False
     counts_top: int = 1
+    scales_inputs: bool = False
+    mixes_near: bool = False
     alternates: bool = False
     linear_biases: bool = False
     clamps: tuple[float, float] | None = None
@@ -86,6 +90,7 @@ class ExpertsConfig:
         inner_size: width of one expert's gate.
         shared_size: width of the gate of what every token goes through besides; 0: nothing.
         has_experts: of each layer, whether its MLP is a mixture.
+        nearness: how far off logits may be, as a share of theirs, that take part in a share; 0.0: all do.
         clamps: alpha and limit of every expert's gate, where it is clamped (`kernels.Gate`); None: it is the model's.
         is_mxfp4: the checkpoint keeps the experts' matrices in 4 bits a number (`kernels/mxfp4.py`).
     """
@@ -100,6 +105,7 @@ class ExpertsConfig:
     inner_size: int
     shared_size: int
     has_experts: tuple[bool, ...]
+    nearness: float
     clamps: tuple[float, float] | None
     is_mxfp4: bool
 
@@ -137,6 +143,7 @@ class ExpertsConfig:
             fields.integer("shared_expert_intermediate_size", 0, at_least=0, at_most=MOST_WIDTH)
             or inner_size * fields.integer("n_shared_experts", 0, at_least=0, at_most=MOST_EXPERTS),
             _layers(fields, num_layers),
+            2 * fields.number("router_jitter_noise", 0.01) if options.mixes_near else 0.0,
             _clamps(fields, options),
             is_mxfp4,
         )
@@ -172,6 +179,11 @@ def _layers(fields: Fields, num_layers: int) -> tuple[bool, ...]:
         if not isinstance(kinds, list) or len(kinds) != num_layers or any(k not in ("sparse", "dense") for k in kinds):
             raise fields.odd("mlp_layer_types", f'{num_layers} entries of "sparse" or "dense"')
         return tuple(kind == "sparse" for kind in kinds)
+    listed = fields.values.get("moe_layers")  # Llama 4
+    if listed is not None:
+        if not isinstance(listed, list) or any(isinstance(each, bool) or not isinstance(each, int) for each in listed):
+            raise fields.odd("moe_layers", "a list of layers")
+        return tuple(index in listed for index in range(num_layers))
     first = fields.integer("first_k_dense_replace", 0, at_least=0)
     dense = fields.values.get("mlp_only_layers") or []
     if not isinstance(dense, list) or any(isinstance(index, bool) or not isinstance(index, int) for index in dense):

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from ...kernels import LinearWeight
+from ...kernels import LinearWeight, LinearWeights
 from .delta_net import DeltaNetWeights, read_delta_net
 from .experts import ExpertsWeights, read_experts
 from .gateless import read_curve
+from .head_norms import read_head_norms
 from .latent import LatentWeights, read_latent_weights
-from .norms import Norm, read_norm
+from .norms import LayerNorm, Norm, read_norm
 from .pair_order import qkv_order
 from .reader import Reader
 from .recurrent_config import RecurrentConfig
@@ -20,6 +21,7 @@ from .short_conv import ShortConvWeights, read_short_conv
 from .state_space import StateSpaceWeights, read_state_space
 
 Mixer = ShortConvWeights | DeltaNetWeights | StateSpaceWeights
+WeightPart = Tensor | LayerNorm | LinearWeight | LinearWeights
 READ_MIXER: dict[str, Callable[[Reader, str, RecurrentConfig], Mixer]] = {
     "short_conv": read_short_conv,
     "delta": read_delta_net,
@@ -33,7 +35,7 @@ class LayerWeights:
 
     input_norm: Norm | None  # None: the layer takes its input as it is
     qkv: LinearWeight | None  # hidden_size -> (num_heads + 2 · num_kv_heads) · head_dim; None with latents
-    q_norm: Tensor | None  # [head_dim], or of all heads
+    q_norm: Tensor | None  # [head_dim], or of all heads (`head_norms.py`)
     k_norm: Tensor | None
     o: LinearWeight  # attended_size -> hidden_size
     post_attention_norm: Norm | None
@@ -48,15 +50,18 @@ class LayerWeights:
     curve: Tensor | None = None  # learned numbers of the activation
 
 
+def parts_of(layer: LayerWeights) -> list[WeightPart]:
+    """All weights of a layer."""
+    groups = [group for group in (layer, layer.latent, layer.experts, layer.recurrent) if group is not None]
+    found = [getattr(group, name) for group in groups for name in group.__slots__]
+    return [part for part in found if isinstance(part, WeightPart)]
+
+
 def read_layer(reader: Reader, base: str, index: int) -> LayerWeights:
     """The tensors below `base` (`model.layers.<i>.`)."""
     config, names, cut = reader.config, reader.config.options.names, reader.cut
-    hidden, q_norm, k_norm = config.hidden_size, config.head_dim, config.head_dim
-    sandwich = config.options.sandwich_norms
-    latent, experts, is_normed = config.latent, config.experts_of(index), config.options.qk_norm
-    if config.options.whole_norms:  # on every rank: a norm is of all heads
-        q_norm, k_norm = (number * config.head_dim for number in (cut.whole.num_heads, cut.whole.num_kv_heads))
-    has_sinks = config.options.has_sinks
+    hidden, sandwich, has_sinks = config.hidden_size, config.options.sandwich_norms, config.options.has_sinks
+    latent, experts = config.latent, config.experts_of(index)
     order, pre_norms = qkv_order(config, reader.device), config.options.pre_norms
     recurrent, attends = config.recurrent, not config.is_recurrent(index)
     o_base, o_name, o_columns, o_bias = base, names.o, cut.attended, config.o_bias
@@ -65,14 +70,15 @@ def read_layer(reader: Reader, base: str, index: int) -> LayerWeights:
         o_base, o_name = f"{base}{recurrent.options.base}", "out_proj"
         (o_columns,), o_bias = cut.sections(cut.whole_recurrent.attended_size), recurrent.has_bias
         mixer = READ_MIXER[recurrent.options.kind](reader, o_base, recurrent)
-        is_normed = has_sinks = False
+        has_sinks = False
+    q_norm, k_norm = read_head_norms(reader, base, index) if attends else (None, None)
     return LayerWeights(
         input_norm=read_norm(reader, f"{base}{names.input_norm}") if pre_norms else None,
         qkv=reader.linear(base, names.qkv, cut.qkv, hidden, config.qkv_bias, order)
         if latent is None and attends
         else None,
-        q_norm=reader.norm(f"{base}{names.q_norm}.weight", q_norm) if is_normed else None,
-        k_norm=reader.norm(f"{base}{names.k_norm}.weight", k_norm) if is_normed else None,
+        q_norm=q_norm,
+        k_norm=k_norm,
         sinks=reader.tensor([f"{base}{names.sinks}"], [cut.heads], []).float() if has_sinks else None,
         o=reader.summand(o_base, o_name, o_columns, o_bias),
         post_attention_norm=read_norm(reader, f"{base}{names.post_attention_norm}") if sandwich else None,

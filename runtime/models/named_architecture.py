@@ -28,6 +28,7 @@ WITH_IMAGES: dict[str, str] = {
     "Qwen3_5ForConditionalGeneration": "Qwen3_5ForCausalLM",
     "Qwen3_5MoeForConditionalGeneration": "Qwen3_5MoeForCausalLM",
     "Glm4vMoeForConditionalGeneration": "Glm4MoeForCausalLM",
+    "Llama4ForConditionalGeneration": "Llama4ForCausalLM",
 }
 # what `text_config` leaves out in published checkpoints: transformers' own defaults
 DEFAULTS: dict[str, dict[str, int | float]] = {
@@ -60,14 +61,11 @@ MISSING: dict[str, str] = {
     "OlmoHybrid": "its recurrent layers are missing here",
     "MiniMaxForCausalLM": "its recurrent layers (lightning attention) are missing here",
     "Bailing": "its recurrent layers (lightning attention) are missing here",
-    "Llama4": "attention in chunks with a temperature by position is missing here",
-    "Phimoe": "its router (sparse mixer) is missing here",
     "BitNet": "linear maps that round their inputs, with norms inside of attention and MLP, are missing here",
     "Gemma3n": "embeddings per layer and alternating updates are missing here",
     "Gemma4": "embeddings per layer and keys shared among layers are missing here",
     "DeepseekV32": "sparse attention by an indexer is missing here",
     "DeepseekV4": "compressed sparse attention is missing here",
-    "Falcon": "its arrangement of fused heads is missing here",
     "GPT2": "learned positions are missing here",
     "OPT": "learned positions are missing here",
     "GPTBigCode": "learned positions are missing here",
@@ -98,7 +96,9 @@ def named_architecture(fields: Fields) -> tuple[str, Fields]:
     by_type = BY_MODEL_TYPE.get(model_type, "")
     if by_type and not any(_is_other_task(name) for name in named):
         return by_type, fields
-    raise _refusal(fields, ", ".join(named) or model_type or "nothing", model_type)
+    if not named and not model_type:
+        raise ModelError(f"{fields.place}: neither architectures nor model_type says what it is; is it a model's?")
+    raise _refusal(fields, ", ".join(named) or model_type, model_type)
 
 
 def language_part(fields: Fields, defaults: Mapping[str, int | float]) -> Fields:

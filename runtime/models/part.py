@@ -30,6 +30,21 @@ class Part:
     def first(self) -> int:
         return self.ranges[0][0]
 
+    @property
+    def singles(self) -> list[Part]:
+        """Its ranges, each by itself."""
+        return [Part(self.size, (each,)) for each in self.ranges]
+
+    def within(self, unit: int) -> Part:
+        """Of one range, that of whole units which it lies in; the last unit of the axis may be a smaller one."""
+        ((begin, end),) = self.ranges
+        return Part(self.size, ((begin // unit * unit, min(-(-end // unit) * unit, self.size)),))
+
+    def per(self, unit: int) -> Part:
+        """Of one range of whole units, those units."""
+        ((begin, end),) = self.ranges
+        return Part(-(-self.size // unit), ((begin // unit, -(-end // unit)),))
+
     def of(self, tensor: Tensor, axis: int) -> Tensor:
         """These entries: a view where they are one range."""
         views = [tensor.narrow(axis, begin, end - begin) for begin, end in self.ranges]
@@ -46,6 +61,11 @@ Axis = int | Part  # a number alone is all of an axis
 def count(axis: Axis) -> int:
     """Entries that are read."""
     return axis.count if isinstance(axis, Part) else axis
+
+
+def as_part(axis: Axis) -> Part:
+    """The same, by its ranges."""
+    return axis if isinstance(axis, Part) else Part(axis, ((0, axis),))
 
 
 def stored(axis: Axis) -> int:

@@ -20,6 +20,7 @@ four. Sources: AutoGPTQ 0.7, AutoAWQ 0.2, compressed-tensors 0.20 and DeepSeek-V
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
@@ -30,9 +31,12 @@ from ...kernels import FP8
 from ...kernels.grouped import BITS, Grouped
 from .gguf.checkpoint import GgufCheckpoint
 from .gguf.tensor_types import Forms
+from .part import Axis, Part, as_part
+from .part import stored as size_of
 from .weight_format import WeightFormat
 from .weights import STORED_DTYPES, Checkpoint
 
+WORD = 8  # numbers of four bits that a word holds; of eight, two words
 _PLACES = [0, 4, 1, 5, 2, 6, 3, 7]  # of an output of eight in AWQ's words
 _SCALE_DTYPES = (*STORED_DTYPES, torch.float8_e8m0fnu)
 _FIRST = {"gptq": "qweight", "awq": "qweight", "packed": "weight_packed", "bytes": "weight"}
@@ -57,24 +61,38 @@ def read_published(
     checkpoint: Checkpoint | GgufCheckpoint,
     stored: WeightFormat | Forms | None,
     module: str,
-    num_outputs: int,
-    num_inputs: int,
+    outputs: Part,
+    inputs: Part,
     device: torch.device,
 ) -> Grouped:
-    """The matrix `[num_outputs, num_inputs]` of a linear map that `is_published`.
+    """A part, one range of each axis, of the matrix of a linear map that `is_published`; of all inputs if they have an
+    order. No more is unpacked than the words and groups that it lies in.
 
     Raises:
         ModelError: a tensor is missing or odd, or a scale is no number.
     """
     if isinstance(checkpoint, GgufCheckpoint):
-        return checkpoint.read_grouped(module, num_outputs, num_inputs, device)
+        return checkpoint.read_grouped(module, outputs, inputs, device)
     assert isinstance(stored, WeightFormat)
+    tensors = _Tensors(checkpoint, module, device)
+    order = _order(tensors, stored, inputs.size)
+    rows = outputs.within(math.lcm(WORD, stored.block_rows or 1))
+    columns = inputs.within(math.lcm(WORD, stored.size or 1)) if order is None else as_part(inputs.size)
     reader = {"gptq": _read_gptq, "awq": _read_awq, "packed": _read_packed, "bytes": _read_bytes}[stored.kind]
-    found = reader(_Tensors(checkpoint, module, device), stored, num_outputs, num_inputs)
+    numbers, scales, zeros = reader(tensors, stored, rows, columns)
+    if order is not None:
+        numbers = numbers[:, order]
+    found = _grouped(stored, numbers, scales, zeros, order)
+    if stored.inputs != "plain":
+        found = replace(found, input_step=_input_step(tensors, stored))
     if not found.scales.isfinite().all():
         raise ModelError(
             f"{checkpoint.place(f'{module}.{stored.scale}')}: has a scale that is no number; download it again"
         )
+    if rows.count > outputs.count:
+        found = found[outputs.first - rows.first : outputs.first - rows.first + outputs.count]
+    if order is None and columns.count > inputs.count:
+        found = found.columns(inputs.first - columns.first, inputs.first - columns.first + inputs.count)
     return found
 
 
@@ -87,24 +105,25 @@ class _Tensors:
     def __contains__(self, name: str) -> bool:
         return f"{self._module}.{name}" in self._checkpoint
 
-    def whole(self, name: str, shape: list[int], *dtypes: torch.dtype) -> Tensor:
+    def read(self, name: str, shape: Sequence[Axis], *dtypes: torch.dtype) -> Tensor:
         return self._checkpoint.read_kept(f"{self._module}.{name}", shape, dtypes, device=self._device)
 
-    def words(self, name: str, shape: list[int]) -> Tensor:
-        return self.whole(name, shape, torch.int32)
+    def words(self, name: str, shape: Sequence[Part]) -> Tensor:
+        return self.read(name, shape, torch.int32)
 
-    def scales(self, name: str, *shapes: list[int]) -> Tensor:
+    def scales(self, name: str, *shapes: Sequence[Axis]) -> Tensor:
         """Of the first of these shapes that is found."""
         place = f"{self._module}.{name}"
-        found = self._checkpoint.shape_of(place) if name in self else shapes[0]
-        scales = self.whole(name, found if found in shapes else shapes[0], *_SCALE_DTYPES)
+        found = self._checkpoint.shape_of(place) if name in self else None
+        shape = next((each for each in shapes if list(map(size_of, each)) == found), shapes[0])
+        scales = self.read(name, shape, *_SCALE_DTYPES)
         return scales.float() if scales.dtype is torch.float8_e8m0fnu else scales
 
-    def scales_of_groups(self, stored: WeightFormat, num_outputs: int, num_groups: int) -> Tensor:
-        """`[num_outputs, num_groups]`."""
-        each: list[list[int]] = [] if stored.scales == "one" else [[num_outputs, num_groups]]
-        one: list[list[int]] = [] if stored.scales == "each" else [[1], []]
-        return self.scales(stored.scale, *each, *one).expand(num_outputs, num_groups)
+    def scales_of_groups(self, stored: WeightFormat, outputs: Part, groups: Part) -> Tensor:
+        """`[outputs, groups]`."""
+        each: list[Sequence[Axis]] = [] if stored.scales == "one" else [[outputs, groups]]
+        one: list[Sequence[Axis]] = [] if stored.scales == "each" else [[1], []]
+        return self.scales(stored.scale, *each, *one).expand(outputs.count, groups.count)
 
     def refuse(self, name: str, why: str) -> ModelError:
         return ModelError(f"{self._checkpoint.place(f'{self._module}.{name}')}: {why}")
@@ -112,7 +131,8 @@ class _Tensors:
 
 def _unpack(words: Tensor, bits: int) -> Tensor:
     """int32 `[R, W]` -> the numbers that they hold, lowest bits first, `[R, W * 32 / bits]` uint8."""
-    numbers = words.contiguous().view(torch.uint8)
+    # a copy, for a column of one word counts as contiguous in whatever stride
+    numbers = words.clone(memory_format=torch.contiguous_format).view(torch.uint8)
     return torch.stack([numbers & 15, numbers >> 4], -1).flatten(1) if bits == 4 else numbers
 
 
@@ -121,11 +141,11 @@ def _from_middle(numbers: Tensor, bits: int) -> Tensor:
     return (numbers ^ 0x80 if bits == 8 else numbers - 8).view(torch.int8)
 
 
-def _per_word(tensors: _Tensors, name: str, count: int, bits: int, what: str) -> int:
-    """How many words n numbers take, which must fill whole ones."""
-    if count * bits % 32:
-        raise tensors.refuse(name, f"{count} {what} are no multiple of the {32 // bits} that a word holds")
-    return count * bits // 32
+def _whole_words(tensors: _Tensors, name: str, axis: Part, bits: int, what: str) -> Part:
+    """The words of n numbers, which must fill whole ones."""
+    if axis.size * bits % 32:
+        raise tensors.refuse(name, f"{axis.size} {what} are no multiple of the {32 // bits} that a word holds")
+    return axis.per(32 // bits)
 
 
 def _grouped(
@@ -140,18 +160,19 @@ def _grouped(
         part = math.gcd(num_inputs, size)
         group = torch.arange(0, num_inputs, part, device=scales.device) // size
         scales, zeros = scales[:, group], None if zeros is None else zeros[:, group]
-    return Grouped(stored.element, numbers, scales.contiguous(), zeros, order)
+    return Grouped(stored.element, numbers.contiguous(), scales.contiguous(), zeros, order)
 
 
-def _num_groups(stored: WeightFormat, num_inputs: int) -> int:
-    return -(-num_inputs // (stored.size or num_inputs))
+def _groups(stored: WeightFormat, inputs: Part) -> Part:
+    return inputs.per(stored.size or inputs.size)
 
 
-def _order(tensors: _Tensors, stored: WeightFormat, name: str, num_inputs: int) -> Tensor | None:
+def _order(tensors: _Tensors, stored: WeightFormat, num_inputs: int) -> Tensor | None:
     """Inputs in the order of their groups; None: they are in it."""
-    if name not in tensors and not stored.has_order:
+    name = {"gptq": "g_idx", "packed": "weight_g_idx"}.get(stored.kind)
+    if name is None or (name not in tensors and not stored.has_order):
         return None
-    groups = tensors.whole(name, [num_inputs], torch.int32, torch.int64).long()
+    groups = tensors.read(name, [num_inputs], torch.int32, torch.int64).long()
     size = stored.size or num_inputs
     expected = torch.arange(num_inputs, device=groups.device) // size
     if torch.equal(groups, expected):
@@ -162,73 +183,62 @@ def _order(tensors: _Tensors, stored: WeightFormat, name: str, num_inputs: int) 
     return order
 
 
-def _read_gptq(tensors: _Tensors, stored: WeightFormat, num_outputs: int, num_inputs: int) -> Grouped:
-    bits, num_groups = BITS[stored.element], _num_groups(stored, num_inputs)
-    num_words = _per_word(tensors, "qweight", num_inputs, bits, "inputs")
-    numbers = _from_middle(_unpack(tensors.words("qweight", [num_words, num_outputs]).T, bits), bits)
-    scales = tensors.scales("scales", [num_groups, num_outputs]).T
-    num_words = -(-num_outputs * bits // 32)
-    zeros = _unpack(tensors.words("qzeros", [num_groups, num_words]), bits)[:, :num_outputs]
+Read = tuple[Tensor, Tensor, Tensor | None]  # numbers, scales, and zeros if there are any
+
+
+def _read_gptq(tensors: _Tensors, stored: WeightFormat, outputs: Part, inputs: Part) -> Read:
+    bits, groups = BITS[stored.element], _groups(stored, inputs)
+    words = _whole_words(tensors, "qweight", inputs, bits, "inputs")
+    numbers = _from_middle(_unpack(tensors.words("qweight", [words, outputs]).T, bits), bits)
+    scales = tensors.scales("scales", [groups, outputs]).T
+    zeros = _unpack(tensors.words("qzeros", [groups, outputs.per(32 // bits)]), bits)[:, : outputs.count]
     if stored.counts_from_one:
         zeros = (zeros + 1) & ((1 << bits) - 1)
-    order = _order(tensors, stored, "g_idx", num_inputs)
-    if order is not None:
-        numbers = numbers[:, order]
-    return _grouped(stored, numbers, scales, _from_middle(zeros, bits).T, order)
+    return numbers, scales, _from_middle(zeros, bits).T
 
 
-def _read_awq(tensors: _Tensors, stored: WeightFormat, num_outputs: int, num_inputs: int) -> Grouped:
-    num_groups = _num_groups(stored, num_inputs)
-    num_words = _per_word(tensors, "qweight", num_outputs, 4, "outputs")
+def _read_awq(tensors: _Tensors, stored: WeightFormat, outputs: Part, inputs: Part) -> Read:
+    words = _whole_words(tensors, "qweight", outputs, 4, "outputs")
 
-    def unpacked(name: str, num_rows: int) -> Tensor:
-        numbers = _unpack(tensors.words(name, [num_rows, num_words]), 4).view(num_rows, -1, 8)[..., _PLACES]
+    def unpacked(name: str, rows: Part) -> Tensor:
+        numbers = _unpack(tensors.words(name, [rows, words]), 4).view(rows.count, -1, 8)[..., _PLACES]
         return _from_middle(numbers.flatten(1).T.contiguous(), 4)
 
-    numbers = unpacked("qweight", num_inputs)
-    return _grouped(
-        stored,
-        numbers,
-        tensors.scales("scales", [num_groups, num_outputs]).T,
-        unpacked("qzeros", num_groups),
-        None,
-    )
+    groups = _groups(stored, inputs)
+    numbers = unpacked("qweight", inputs)
+    return numbers, tensors.scales("scales", [groups, outputs]).T, unpacked("qzeros", groups)
 
 
-def _read_packed(tensors: _Tensors, stored: WeightFormat, num_outputs: int, num_inputs: int) -> Grouped:
-    bits, num_groups = BITS[stored.element], _num_groups(stored, num_inputs)
-    shape = tensors.whole("weight_shape", [2], torch.int64, torch.int32).tolist()
-    if shape != [num_outputs, num_inputs]:
-        raise tensors.refuse("weight_shape", f"expected {[num_outputs, num_inputs]}, found {shape}")
-    words = tensors.words("weight_packed", [num_outputs, -(-num_inputs * bits // 32)])
-    numbers = _from_middle(_unpack(words, bits)[:, :num_inputs], bits)
-    scales = tensors.scales_of_groups(stored, num_outputs, num_groups)
-    zeros = None
-    if stored.has_zeros:
-        words = tensors.words("weight_zero_point", [-(-num_outputs * bits // 32), num_groups])
-        zeros = _from_middle(_unpack(words.T, bits)[:, :num_outputs].T, bits)
-    order = _order(tensors, stored, "weight_g_idx", num_inputs)
-    if order is not None:
-        numbers = numbers[:, order]
-    return _grouped(stored, numbers.contiguous(), scales, zeros, order)
+def _read_packed(tensors: _Tensors, stored: WeightFormat, outputs: Part, inputs: Part) -> Read:
+    bits, groups = BITS[stored.element], _groups(stored, inputs)
+    shape = tensors.read("weight_shape", [2], torch.int64, torch.int32).tolist()
+    if shape != [outputs.size, inputs.size]:
+        raise tensors.refuse("weight_shape", f"expected {[outputs.size, inputs.size]}, found {shape}")
+    words = tensors.words("weight_packed", [outputs, inputs.per(32 // bits)])
+    numbers = _from_middle(_unpack(words, bits)[:, : inputs.count], bits)
+    scales = tensors.scales_of_groups(stored, outputs, groups)
+    if not stored.has_zeros:
+        return numbers, scales, None
+    words = tensors.words("weight_zero_point", [outputs.per(32 // bits), groups])
+    return numbers, scales, _from_middle(_unpack(words.T, bits)[:, : outputs.count].T, bits)
 
 
-def _read_bytes(tensors: _Tensors, stored: WeightFormat, num_outputs: int, num_inputs: int) -> Grouped:
+def _read_bytes(tensors: _Tensors, stored: WeightFormat, outputs: Part, inputs: Part) -> Read:
     is_float = stored.element == "e4m3"
-    numbers = tensors.whole("weight", [num_outputs, num_inputs], FP8 if is_float else torch.int8)
+    numbers = tensors.read("weight", [outputs, inputs], FP8 if is_float else torch.int8)
     if is_float and (numbers.view(torch.uint8) & 0x7F == 0x7F).any():
         raise tensors.refuse("weight", "has a weight that is no number; download it again")
-    num_groups, rows = _num_groups(stored, num_inputs), stored.block_rows
+    groups, rows = _groups(stored, inputs), stored.block_rows
     if rows:
-        scales = tensors.scales(stored.scale, [-(-num_outputs // rows), num_groups])
-        scales = scales.repeat_interleave(rows, 0)[:num_outputs]
+        scales = tensors.scales(stored.scale, [outputs.per(rows), groups])
+        scales = scales.repeat_interleave(rows, 0)[: outputs.count]
     else:
-        scales = tensors.scales_of_groups(stored, num_outputs, num_groups)
-    zeros = None
-    if stored.has_zeros:
-        zeros = tensors.whole("weight_zero_point", [num_outputs, num_groups], torch.int8)
-    found = _grouped(stored, numbers, scales, zeros, None)
-    return found if stored.inputs == "plain" else replace(found, input_step=_input_step(tensors, stored))
+        scales = tensors.scales_of_groups(stored, outputs, groups)
+    return (
+        numbers,
+        scales,
+        tensors.read("weight_zero_point", [outputs, groups], torch.int8) if stored.has_zeros else None,
+    )
 
 
 def _input_step(tensors: _Tensors, stored: WeightFormat) -> float:

@@ -27,7 +27,8 @@ from ...kernels.grouped import stack
 from ...kernels.linear_weight import Quantise
 from .cut import Cut
 from .gguf.checkpoint import GgufCheckpoint
-from .part import Axis, Part, count, stored
+from .part import Axis, Part, as_part, count
+from .partial_linear import with_room
 from .published import is_published, read_published
 from .weights import STORED_DTYPES, Checkpoint
 
@@ -83,11 +84,14 @@ class Reader:
         return self.packed(weight, bias)
 
     def summand(self, base: str, name: str, columns: Part, has_bias: bool) -> LinearWeight:
-        """A projection to hidden states with a part of its inputs; of the ranks' results one has the bias."""
-        if self.cut.ranks.rank > 0:
+        """A projection to hidden states with a part of its inputs, for `partial_linear`; of the ranks' results one has
+        the bias."""
+        size, ranks = self.config.hidden_size, self.cut.ranks
+        if ranks.rank > 0:
             self.leave(f"{base}{name}.bias")
-        has_bias = has_bias and self.cut.ranks.rank == 0
-        return self.linear(base, (name,), [self.config.hidden_size], columns, has_bias)
+        weight = self.weight([f"{base}{name}"], [size], columns)
+        bias = self.tensor([f"{base}{name}.bias"], [size], []) if has_bias and ranks.rank == 0 else None
+        return self.packed(with_room(weight, ranks) if isinstance(weight, Grouped) else weight, bias)
 
     def weight(self, modules: Sequence[str], rows: Sequence[Axis], columns: Axis) -> Tensor | Grouped:
         """The matrices of linear maps, stacked: in few bits if all are and a kernel reads them, else as `numbers`."""
@@ -112,15 +116,17 @@ class Reader:
         form = self.config.weight_format
         if not self._is_published(module):
             return self.tensor([f"{module}.weight"], [rows], [columns])
-        found = read_published(self._checkpoint, form, module, stored(rows), stored(columns), self.device)
-        if isinstance(rows, Part):
-            found = found[torch.cat([torch.arange(*each, device=self.device) for each in rows.ranges])]
-        if not isinstance(columns, Part) or columns.count == columns.size:
-            return found
-        if found.order is not None:  # the inputs of a group are on several ranks
-            return columns.of(found.widen(self.dtype), 1)
-        (own,) = columns.ranges
-        return found.columns(*own)
+        inputs = as_part(columns)
+        found = stack(
+            [
+                read_published(self._checkpoint, form, module, outputs, inputs, self.device)
+                for outputs in as_part(rows).singles
+            ]
+        )
+        assert found is not None  # they are of one form
+        if found.order is not None and inputs.count < inputs.size:  # the inputs of a group are on several ranks
+            return inputs.of(found.widen(self.dtype), 1)
+        return found
 
     def tensor(self, names: Sequence[str], rows: Sequence[Axis], tail: Sequence[Axis]) -> Tensor:
         """Tensors of shape `[rows[i], *tail]` stacked along the first axis."""
@@ -130,6 +136,10 @@ class Reader:
         """A number that has no axis, in fp32; no GGUF file has one."""
         assert isinstance(self._checkpoint, Checkpoint)
         return self._checkpoint.read_kept(name, [], STORED_DTYPES, device=self.device).float()
+
+    def has(self, name: str) -> bool:
+        """Whether there is a tensor of this name."""
+        return name in self._checkpoint
 
     def has_shape(self, name: str, shape: list[int]) -> bool:
         """Whether a tensor has this shape, unread; not if it is missing, or in a GGUF file."""
@@ -159,22 +169,26 @@ class Reader:
     def packed_each(self, weight: Tensor, bias: Tensor | None = None) -> LinearWeights:
         return pack_linears(weight, bias, dtype=self.dtype, row_tile=self._row_tile, quantise=self._quantise)
 
-    def weights(self, modules: Sequence[str], rows: Sequence[Axis], columns: Axis, num_maps: int) -> LinearWeights:
+    def weights(
+        self, modules: Sequence[str], rows: Sequence[Axis], columns: Axis, num_maps: int, has_bias: bool
+    ) -> LinearWeights:
         """Several linear maps of one shape, each the stack of as many of the modules."""
-        each = len(modules) // num_maps
+        each, bias = len(modules) // num_maps, None
+        if has_bias:
+            bias = self.tensor([f"{module}.bias" for module in modules], rows, []).view(num_maps, -1)
         if not any(self._is_published(module) for module in modules):
             stacked = self.numbers([f"{module}.weight" for module in modules], rows, [columns])
-            return self.packed_each(stacked.view(num_maps, -1, count(columns)))
+            return self.packed_each(stacked.view(num_maps, -1, count(columns)), bias)
         starts = range(0, len(modules), each)
         maps = [self.weight(modules[start : start + each], rows[start : start + each], columns) for start in starts]
         grouped = [matrix for matrix in maps if isinstance(matrix, Grouped)]
         if len(grouped) == num_maps:
             rounds = self._quantise != "none"
-            kept = pack_grouped_each(grouped, self.dtype, self._row_tile, rounds_inputs=rounds)
+            kept = pack_grouped_each(grouped, self.dtype, self._row_tile, bias=bias, rounds_inputs=rounds)
             if kept is not None:
                 return kept
         wide = [matrix.widen(self.dtype) if isinstance(matrix, Grouped) else matrix for matrix in maps]
-        return self.packed_each(torch.stack([matrix.to(self.dtype) for matrix in wide]))
+        return self.packed_each(torch.stack([matrix.to(self.dtype) for matrix in wide]), bias)
 
     def bytes(self, name: str, shape: Sequence[Axis]) -> Tensor:
         """A tensor of plain bytes."""
@@ -203,14 +217,14 @@ class Reader:
         """Where a tensor is, for messages."""
         return self._checkpoint.place(name)
 
-    def refuse_unread(self) -> None:
-        """An overlooked tensor would make a model that runs and answers nonsense."""
+    def refuse_unread(self, base: str = "") -> None:
+        """An overlooked tensor would make a model that runs and answers nonsense. base: what its name begins with."""
         ignored = ["rotary_emb.", *self.config.left_aside]
         if self.config.tie_word_embeddings:
             ignored.append(f"{self.config.options.projection}.weight")
         if self.config.weight_format is not None:
             ignored += ACTIVATION_SCALES
-        unread = self._checkpoint.unread(ignored)
+        unread = [name for name in self._checkpoint.unread(ignored) if name.startswith(base)]
         if unread:
             raise ModelError(
                 f"{self._checkpoint.place(unread[0])}: {len(unread)} tensors have no place in "

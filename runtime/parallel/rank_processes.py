@@ -14,6 +14,10 @@ of a rank that is gone while it computes or waits. A rank that hangs is noticed 
 waited for it for `timeout` seconds, and those that do not answer on their lifelines are named; or when it has not
 answered there for so long, though nothing is computed. Whatever is lost, all are ended.
 
+A fault of rank 0's own, in the middle of a step, loses none of them with gloo: it closes its connections, by which the
+others' operations fail, and all meet in another group. With NCCL it ends them, since what is queued on a device, or
+captured in a CUDA graph, goes on with the group that it began with.
+
 Knows processes and messages; what messages mean is known to `execute`.
 """
 
@@ -53,7 +57,7 @@ ERRORS = {"ConfigError": ConfigError, "ModelError": ModelError}
 
 
 class RankProcesses:
-    """All other ranks of one engine. Messages may be sent on any thread; the rest belongs to one.
+    """All other ranks of one engine. `tell` and `ask` are for any thread; the rest belongs to one.
 
     Args:
         size: ranks, this process's among them.
@@ -90,33 +94,24 @@ class RankProcesses:
         self._lost: RankLost | None = None
         self._is_closing = False
         self._lock = threading.Lock()
+        self._asking = threading.Lock()
         self._blaming = threading.RLock()
-        self._group: Any = None
         self._watcher: threading.Thread | None = None
         self._answers = threading.Condition()
         self._processes: list[RankProcess] = []
+        in_order = device.type == "cpu" or deterministic
+        self.ranks = Ranks(0, size, in_order=in_order, explain=self.lose)
         try:
             for rank in range(1, size):
-                self._processes.append(start(rank, size, device, code))
+                self._processes.append(start(rank, size, device, in_order, code))
             for process in self._processes:
                 self._check_version(process)
             self._watcher = threading.Thread(target=self._watch, name="phloem-ranks", daemon=True)
             self._watcher.start()
-            with tempfile.TemporaryDirectory(prefix="phloem-ranks-") as folder:
-                path = os.path.join(folder, "meeting")
-                self.tell(Message("join", {"path": path, "timeout": timeout, "deterministic": deterministic}))
-                self.replies()  # all are there: none will be waited for in vain
-                self._group = join(path, 0, size, device, timeout)
-                in_order = device.type == "cpu" or deterministic
-                self.ranks = Ranks(0, size, self._group, in_order=in_order, explain=self.lose)
-                self.replies()
+            self._meet()
         except RankLost as error:
             self.close()
             raise ConfigError(f"tensor_parallel_size: the ranks could not begin: {error}") from error
-        except RuntimeError as error:
-            lost = self.lose(error)
-            self.close()
-            raise ConfigError(f"tensor_parallel_size: the ranks could not begin: {lost}") from error
         except BaseException:
             self.close()
             raise
@@ -170,7 +165,11 @@ class RankProcesses:
     def together(self, message: Message) -> Iterator[None]:
         """Sends a message, and does this rank's part of it in the block.
 
-        Whatever is raised there leaves the ranks out of step, since the others may wait for this one. Raises RankLost.
+        Whatever is raised there leaves the ranks out of step, since the others may wait for this one. They leave it as
+        well, and what is raised goes on when all are ready for another message.
+
+        Raises:
+            RankLost: a rank is lost, or the ranks cannot leave what they have begun (NCCL).
         """
         self.tell(message)
         try:
@@ -178,7 +177,11 @@ class RankProcesses:
         except RankLost:
             raise
         except BaseException as error:
-            raise self.lose(error, "rank 0 has had a fault") from error
+            if self._device.type == "cuda":
+                raise self.lose(error, "rank 0 has had a fault") from error
+            self.ranks.group = None  # which closes its connections
+            self._meet()
+            raise
 
     def replies(self) -> list[Mapping[str, Any]]:
         """What each rank says when it is done with the last message.
@@ -194,6 +197,12 @@ class RankProcesses:
             if reply.kind == "refused":
                 raise ERRORS[reply.values["error"]](f"rank {process.rank}: {reply.values['text']}")
         return [reply.values for reply in found]
+
+    def ask(self, message: Message) -> list[Mapping[str, Any]]:
+        """Sends all ranks a message, and returns what they say to it; on any thread. Raises as `replies` does."""
+        with self._asking:
+            self.tell(message)
+            return self.replies()
 
     def lose(self, error: BaseException, what: str = "") -> RankLost:
         """All is lost: finds out which rank is to blame, and ends all of them. The error to be raised."""
@@ -243,12 +252,24 @@ class RankProcesses:
 
     # -- which rank is to blame --------------------------------------------------------------------------------
 
+    def _meet(self) -> None:
+        """Makes a group of all ranks. Raises RankLost."""
+        try:
+            with self._asking, tempfile.TemporaryDirectory(prefix="phloem-ranks-") as folder:
+                path = os.path.join(folder, "meeting")
+                self.tell(Message("join", {"path": path, "timeout": self._timeout}))
+                self.replies()  # all are there: none will be waited for in vain
+                self.ranks.group = join(path, 0, self.size, self._device, self._timeout)
+                self.replies()
+        except (RuntimeError, KeyboardInterrupt) as error:
+            raise self.lose(error) from error
+
     def _lose(self, text: str) -> RankLost:
         self._lost = RankLost(text)
         logger.error("a rank is lost, and the engine ends: %s", text)
-        if self._device.type == "cuda" and self._group is not None:
+        if self._device.type == "cuda" and self.ranks.group is not None:
             with suppress(Exception):  # so that what waits for the device goes on
-                self._group.abort()
+                self.ranks.group.abort()
         for process in self._processes:
             if process.process.poll() is None:
                 process.process.kill()
@@ -310,7 +331,7 @@ class RankProcesses:
                             self._answers.notify_all()
                         continue
                     selector.unregister(process.lifeline)
-                    if not self._is_closing and self._lost is None:
+                    if not self._is_closing:
                         with suppress(subprocess.TimeoutExpired):
                             process.process.wait(1.0)
                         self.lose(EOFError("a rank has ended"))

@@ -41,6 +41,7 @@ class Ranks:
 
     Attributes:
         rank, size: this one's number, from 0 on, and how many there are.
+        group: as given; another one when the ranks have met again.
         num_operations, num_bytes: operations so far, and what this rank has put into them.
     """
 
@@ -55,7 +56,7 @@ class Ranks:
     ) -> None:
         self.rank = rank
         self.size = size
-        self._group = group
+        self.group = group
         self._in_order = in_order
         self._explain = explain or (lambda error: RankLost(str(error)))
         self.num_operations = self.num_bytes = 0
@@ -70,8 +71,15 @@ class Ranks:
                 first = first + other
             return first
         x = x.contiguous()
-        self._run(x, lambda: self._group.allreduce([x]))
+        self._run(x, lambda: self.group.allreduce([x]))
         return x
+
+    def largest(self, x: Tensor) -> Tensor:
+        """The largest of all ranks' numbers at each place of a tensor of one shape, on every rank."""
+        first, *others = self.gather(x)
+        for other in others:
+            first = first.maximum(other)
+        return first
 
     def gather(self, x: Tensor) -> list[Tensor]:
         """All ranks' tensors, of one shape, on every rank."""
@@ -79,7 +87,7 @@ class Ranks:
             return [x]
         x = x.contiguous()
         parts = list(x.new_empty(self.size, *x.shape).unbind())
-        self._run(x, lambda: self._group.allgather([parts], [x]))
+        self._run(x, lambda: self.group.allgather([parts], [x]))
         return parts
 
     def collect(self, x: Tensor) -> list[Tensor]:
@@ -89,7 +97,7 @@ class Ranks:
         x = x.contiguous()
         parts = list(x.new_empty(self.size, *x.shape).unbind()) if self.rank == 0 else []
         options = _options("GatherOptions")
-        self._run(x, lambda: self._group.gather([parts] if self.rank == 0 else [], [x], options))
+        self._run(x, lambda: self.group.gather([parts] if self.rank == 0 else [], [x], options))
         return parts
 
     def hand_out(self, x: Tensor) -> Tensor:
@@ -99,14 +107,14 @@ class Ranks:
         own = x.new_empty(x.shape[1:])
         parts = [[part.contiguous() for part in x]] if self.rank == 0 else []
         options = _options("ScatterOptions")
-        self._run(own, lambda: self._group.scatter([own], parts, options))
+        self._run(own, lambda: self.group.scatter([own], parts, options))
         return own
 
     def share(self, x: Tensor) -> Tensor:
         """Rank 0's tensor on every rank; what the others give is overwritten."""
         if self.size > 1:
             x = x.contiguous()
-            self._run(x, lambda: self._group.broadcast([x], _options("BroadcastOptions")))
+            self._run(x, lambda: self.group.broadcast([x], _options("BroadcastOptions")))
         return x
 
     def _run(self, x: Tensor, begin: Callable[[], Any]) -> None:

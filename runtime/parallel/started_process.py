@@ -41,8 +41,12 @@ class RankProcess:
         return f"rank {self.rank} (process {self.process.pid})"
 
 
-def start(rank: int, size: int, device: torch.device, code: str) -> RankProcess:
-    """Starts one; `CODE` is what runs there. Raises ConfigError: the system starts no process."""
+def start(rank: int, size: int, device: torch.device, in_order: bool, code: str) -> RankProcess:
+    """Starts one; `CODE` is what runs there. in_order: as `Ranks` takes it.
+
+    Raises:
+        ConfigError: the system starts no process.
+    """
     mine, its = socket.socketpair()
     my_line, its_line = socket.socketpair()
     own = torch.device(device.type, device.index + rank) if device.type == "cuda" else device
@@ -51,6 +55,7 @@ def start(rank: int, size: int, device: torch.device, code: str) -> RankProcess:
         "rank": rank,
         "size": size,
         "device": str(own),
+        "in_order": in_order,
         "channel": its.fileno(),
         "lifeline": its_line.fileno(),
     }

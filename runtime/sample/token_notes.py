@@ -1,8 +1,9 @@
 """How the tokens of an output came about, one note for each: made only for requests that ask for it.
 
-A token that is drafted is *jumped* if it lies within text that the constraint forces where it stands, however it was
-found (as forced text, by habit, in the request's own text); else it is *drafted*. Knows cursors and rows of masks; it
-knows no tensors. Cost: for each decided row a count of its bits, and for each drafted token a look-up or two.
+A token that was drafted and accepted is *forced* if it lies within text that the constraint forces where it stands,
+however it was found (as forced text, by habit, in the request's own text); else it is *foreseen*. Knows cursors and
+rows of masks; it knows no tensors. Cost: for each decided row a count of its bits, and for each drafted token a look-up
+or two.
 """
 
 from __future__ import annotations
@@ -42,5 +43,5 @@ def notes_of(decided: Sequence[Decision], num_new: int) -> list[TokenNote]:
     for index in range(num_new):
         num_allowed, is_forced = decided[index] if index < len(decided) else (None, False)
         is_last = index == num_new - 1
-        notes.append(TokenNote("sampled" if is_last else "jumped" if is_forced else "drafted", num_allowed))
+        notes.append(TokenNote("sampled" if is_last else "forced" if is_forced else "foreseen", num_allowed))
     return notes

@@ -3,8 +3,9 @@
 It gives the request an id, refuses those for foreign names (`host_check`), asks for the API key (all paths but those of
 `OPEN_PATHS` and the files of the page, if it is served; unknown paths too), counts it, leaves one line about it in the
 log (at info; at debug for what monitoring and the page ask for again and again, if it went well), and turns an
-unexpected exception into a 500 that names the id and says nothing else. The id is our own; a caller's `X-Request-Id` is
-only sent back, and stands at the end of the line. HEAD is GET without its body, on every route that has GET.
+unexpected exception into a 500 that names the id and says nothing else. Every answer tells browsers not to guess what
+it is (nosniff). The id is our own; a caller's `X-Request-Id` is only sent back, and stands at the end of the line. HEAD
+is GET without its body, on every route that has GET.
 """
 
 from __future__ import annotations
@@ -79,7 +80,8 @@ class Gate:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [*message.get("headers", []), (b"x-request-id", shown_id.encode())]
+                own = [(b"x-request-id", shown_id.encode()), (b"x-content-type-options", b"nosniff")]
+                message["headers"] = [*message.get("headers", []), *own]
             elif is_head:
                 message = {**message, "body": b""}
             if message["type"] == "http.response.body" and not message.get("more_body", False):

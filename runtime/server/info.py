@@ -80,7 +80,7 @@ def info_router(service: Service) -> APIRouter:
 
     @router.get("/cache", **described(answer()))
     async def cache() -> Response:
-        """Occupancy, hit rate and what other pools would have brought; the tree, with text, for operators only."""
+        """Occupancy, hit rate and what other pools would have brought; the tree, with text, with admin rights only."""
         return json_response(await service.cache_report())
 
     @router.post("/tokenize", **described(answer(None, "tokens", "count", "max_model_len"), TokenizeRequest))

@@ -102,7 +102,8 @@ class RequestRecord:
             self.ended_at = self._clock()
 
     def close(self, method: str, route: str | None, status: int, request_id: str) -> None:
-        """The request is over, however it went; route: as it was declared, None if there is none."""
+        """The request is over, however it went; route: as it was declared, None if there is none. For records that send
+        what they know somewhere (`tracing`); this one does not."""
 
     def usages(self) -> tuple[list[Usage], list[Usage]]:
         """Of the first output of each prompt, for what its outputs share; and of each output; as last reported."""

@@ -4,11 +4,12 @@
 
     SIGTERM or Ctrl-C ──► draining: /ready is 503, new requests get 503, running ones go on
                      ──► idle, or the drain timeout: the engine stops, late streams end with an error frame
-                     ──► exit code 0.         A second signal ends at once.
+                     ──► exit code 0.         A second signal waits for no request, a third one for nothing.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import math
 import socket
@@ -95,21 +96,26 @@ class DrainingServer(uvicorn.Server):
         self._service = service
         self._connections = connections
         self._deadline: float | None = None
+        self._closing: asyncio.Task[None] | None = None  # of the engine
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Called by the interpreter between two instructions: only sets flags."""
-        if self._deadline is not None:
+        now = time.monotonic()
+        if self._deadline is None:
+            self._deadline = now + self._service.settings.drain_timeout
+            self._service.lifecycle.drain()
+        elif now < self._deadline:
+            self._deadline = now
+        else:
+            logging.getLogger("uvicorn.error").disabled = True  # what is torn down now leaves tracebacks there
             self.should_exit = self.force_exit = True
-            return
-        self._deadline = time.monotonic() + self._service.settings.drain_timeout
-        self._service.lifecycle.drain()
 
     async def on_tick(self, counter: int) -> bool:
         if counter % TICKS_PER_SWEEP == 0:
             self._connections.sweep(self.server_state.connections, time.monotonic())
         if self._deadline is not None and not self.should_exit:
-            overdue = time.monotonic() >= self._deadline
-            if overdue:
-                await self._service.async_engine.close()
-            self.should_exit = overdue or self._service.lifecycle.num_active == 0
+            if time.monotonic() >= self._deadline and self._closing is None:
+                self._closing = asyncio.create_task(self._service.async_engine.close())
+            is_closed = self._closing is not None and self._closing.done()
+            self.should_exit = is_closed or self._service.lifecycle.num_active == 0
         return await super().on_tick(counter)

@@ -36,7 +36,11 @@ logger = logging.getLogger("phloem.server")
 
 
 class Service:
-    """Everything an endpoint needs."""
+    """Everything an endpoint needs.
+
+    Attributes:
+        reported_at: when the last report of the cache was made.
+    """
 
     def __init__(self, async_engine: AsyncEngine, settings: ServerSettings, version: str) -> None:
         self.async_engine = async_engine
@@ -55,7 +59,7 @@ class Service:
         self._workers: ThreadPoolExecutor | None = None
         self._reporting = asyncio.Lock()
         self._report: dict[str, Any] | None = None
-        self._reported_at = 0.0
+        self.reported_at = 0.0
 
     def open(self) -> None:
         """Starts the workers and takes requests."""
@@ -106,9 +110,9 @@ class Service:
     async def cache_report(self, seconds: float = REPORT_SECONDS) -> dict[str, Any]:
         """The engine's report, at most so many seconds old: the replay costs one, so one at a time is made."""
         async with self._reporting:
-            if self._report is None or time.monotonic() - self._reported_at > seconds:
+            if self._report is None or time.monotonic() - self.reported_at > seconds:
                 found = await self.on_worker(self.engine.cache_report, shows_tree=self.settings.admin)
-                self._report, self._reported_at = found.as_data(), time.monotonic()
+                self._report, self.reported_at = found.as_data(), time.monotonic()
             return self._report
 
     # -- work --------------------------------------------------------------------------------------------------

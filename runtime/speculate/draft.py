@@ -221,7 +221,7 @@ def _take(request: Request, draft: list[int]) -> list[int]:
         request.token_ids.append(token_id)
         request.output.push(token_id)
         if request.notes is not None:
-            request.notes.append(TokenNote("jumped", None))
+            request.notes.append(TokenNote("forced", None))
         if request.thought is not None:
             request.thought.push(token_id)
         request.usage.completion_tokens += 1

@@ -16,7 +16,6 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 FOLDERS = {"bench/results": "figures.md", "examples/notebooks": "program.md"}
 _FENCES = re.compile(r"^(```|~~~).*?^\1", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"(\]\()([^)\s#]+)(#[^)\s]*)?(\))")
-_OWN = re.compile(r"^(\.\./)*(docs/images/|images/)")
 
 
 class LinkFault(Exception):

@@ -245,6 +245,15 @@ def test_draw_shows_sizes_ages_and_leases() -> None:
     assert "├─ 1 block · 61 s  <2>" in tree.draw(label=lambda token_ids: f"<{token_ids[0]}>")
 
 
+def test_siblings_are_drawn_from_a_little_before_they_differ() -> None:
+    tree = RadixTree(16)
+    for block, last in enumerate((15, 16, 17)):
+        tree.insert(pack([*range(14), last, 99]), [block], "")
+    assert "├─ 1 block · 0 s  [10, 11, 12, 13, 15, 99]".replace("[", "[…, ") in tree.draw().replace("61 s", "0 s")
+    drawn = [line.split("  ")[-1] for line in tree.draw().splitlines()[1:]]
+    assert len(set(drawn)) == 3
+
+
 def test_a_namespace_may_be_any_text() -> None:
     tree = RadixTree(1)
     for block, namespace in enumerate(("", "a\0b", "a", "é" * 40, "\ud800", "\ud800\udc00", "\U00010000")):

@@ -178,7 +178,7 @@ class MadeUp:
             "ttft_ms": {"p50": 84.0 + 20 * wave, "p95": 310.0, "p99": 702.0, "n": 412},
             "inter_token_ms": {"p50": 13.1 + wave, "p95": 31.0, "p99": 58.0, "n": 61022},
             "pool": {"num_blocks": 8192, "free": 1310, "leased": 2204, "cached": 4678, "pinned": 250},
-            "tiers": [{"name": "host", "bytes": 3 << 30, "num_blocks": 4096}, {"name": "folder", "bytes": 41 << 30}],
+            "tiers": [{"name": "host", "bytes": 3 << 30}, {"name": "folder", "bytes": 41 << 30}],
             "preemptions": 3,
             "hit_rate": 0.617,
             "evictions": 18204,
@@ -187,6 +187,7 @@ class MadeUp:
             "generated_tokens": 812_220,
             "jumped_tokens": 60_114,
             "what_if": {
+                "seconds_ago": 12.5,
                 "sizes": [
                     {"num_blocks": 4096, "hit_rate": 0.402},
                     {"num_blocks": 8192, "hit_rate": 0.617},

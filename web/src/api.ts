@@ -49,17 +49,19 @@ function remedyOf(status: number, code: string | null, retryAfter: string | null
   const wait = retryAfter ? ` Try again in ${retryAfter} s.` : " Try again in a moment.";
   switch (true) {
     case status === 0:
-      return "Check that the server runs and that this page can reach it, then try again.";
+      return "Check that the server runs and that this page can reach it.";
     case status === 401:
       return "Enter the server's API key.";
     case code === "context_length_exceeded":
-      return "Shorten the conversation or the documents, or lower the most tokens of the answer.";
+      return ""; // the message says it
     case code === "constraint_too_large":
       return "Simplify the schema or pattern, or start the server with larger limits.";
     case status === 400:
       return "Change what the message names, then send again.";
-    case status === 404:
+    case status === 404 && code === "model_not_found":
       return "Choose a model that the server has.";
+    case status === 404:
+      return "Load the page again: what it asked for is gone, or not on this server.";
     case status === 413:
       return "Attach less, or start the server with a larger --max-body-bytes.";
     case status === 429:
@@ -76,7 +78,8 @@ export function errorOfBody(status: number, body: unknown, retryAfter: string | 
   const error = (body as { error?: Record<string, unknown> } | null)?.error ?? {};
   const text = (name: string) => (typeof error[name] === "string" ? (error[name] as string) : null);
   const code = text("code");
-  const message = text("message") ?? `The server answered with status ${status}.`;
+  const said = status === 401 ? "This server wants an API key." : text("message"); // its own is for programs
+  const message = said ?? `The server answered with status ${status}.`;
   const remedy = text("remedy") ?? remedyOf(status, code, retryAfter);
   return new ApiError(status, message, remedy, text("param"), text("pointer"), code, text("part"), text("reason"));
 }
@@ -115,8 +118,9 @@ export class Api {
     return this.json("page/about", signal);
   }
 
+  /** This moment; with `?what_if` the server also finds out now and then what other pools would bring. */
   now(signal?: AbortSignal): Promise<Now> {
-    return this.json("page/now", signal);
+    return this.json("page/now?what_if", signal);
   }
 
   async requests(signal?: AbortSignal): Promise<RequestRow[]> {
@@ -229,8 +233,10 @@ export function treeOf(bytes: ArrayBuffer): Tree {
       return [name, new Int32Array(bytes, start, header.num_nodes)];
     }),
   ) as Partial<Record<string, Int32Array>>;
-  for (const name of TREE_COLUMNS) {
-    columns[name] ??= new Int32Array(header.num_nodes);
+  const missing = TREE_COLUMNS.filter((name) => !columns[name]);
+  if (missing.length > 0) {
+    const remedy = "Load the page again, since the server may have been started in another version.";
+    throw new ApiError(0, `The server's tree has no column ${missing.join(", ")}.`, remedy);
   }
   return { header, columns: columns as Tree["columns"] };
 }

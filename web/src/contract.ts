@@ -32,7 +32,7 @@ export interface Now {
   ttft_ms: Percentiles;
   inter_token_ms: Percentiles;
   pool: { num_blocks: number; free: number; leased: number; cached: number; pinned: number };
-  tiers: { name: string; bytes: number; num_blocks?: number }[];
+  tiers: { name: string; bytes: number }[];
   preemptions: number;
   hit_rate: number;
   evictions: number;
@@ -41,6 +41,7 @@ export interface Now {
   generated_tokens: number;
   jumped_tokens: number;
   what_if: {
+    seconds_ago: number;
     sizes: { num_blocks: number; hit_rate: number }[];
     policies: { name: string; hit_rate: number }[];
   } | null;

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .session import Session
 
 SHOWN_CHARS = 40  # of a message, where messages are listed
+LOADED_CHARS = 300  # of the last two messages of a conversation that is loaded
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,8 @@ def _schema(session: Session, argument: str) -> None:
         spec = json_schema(text, extra_keys="never") if argument else None
         _constrain(session, spec, _name_of(text, argument))
     except ConstraintError as error:
-        raise ConfigError(f"/schema {argument if not is_text else ''}: {error}".replace(" :", ":", 1)) from error
+        name = "/schema" if is_text else f"/schema {argument}"
+        raise ConfigError(f"{name}: {error}") from error
 
 
 def _name_of(schema: str, argument: str) -> str:
@@ -128,6 +130,9 @@ def _load(session: Session, argument: str) -> None:
     session.conversation.begin_again(messages, system)
     waits = "; the last message has no answer yet" if session.draft else ""
     session.view.note(f"{len(messages)} messages from {argument}, in place of what was here{waits}")
+    for message in messages[-2:]:
+        text = " ".join(message["content"].split())
+        session.view.note(f"{message['role']}: {text if len(text) <= LOADED_CHARS else f'{text[:LOADED_CHARS]}…'}")
 
 
 def _retry(session: Session, _: str) -> None:
@@ -174,6 +179,7 @@ def _explain(session: Session, _: str) -> None:
 def _reset(session: Session, _: str) -> None:
     session.conversation.begin_again(system=session.conversation.system)
     session.num_kept = None
+    session.view.note("the messages are forgotten; system prompt and constraint stay")
 
 
 def _exit(session: Session, _: str) -> None:

@@ -20,10 +20,13 @@ ROLES = ("system", "user", "assistant")
 
 
 def text_of(path: str, command: str) -> str:
-    """A file's text; ConfigError that names it. A dash is a name like others."""
+    """A file's text; errors name it. A dash is a name like others; a pipe, which may never end, is no file."""
     if "\n" in path:
         raise ConfigError(f"{command} {path.splitlines()[0][:80]!r}: a file's name is one line")
-    return read_text(os.path.abspath(os.path.expanduser(path)), command)
+    place = os.path.abspath(os.path.expanduser(path))
+    if path_fault(place) is None and os.path.exists(place) and not os.path.isfile(place):
+        raise ConfigError(f"{command} {path}: not a file")
+    return read_text(place, command)
 
 
 def save(path: str, model: str, messages: Sequence[Message]) -> Path:

@@ -28,6 +28,7 @@ from .commands import COMMANDS, SHOWN_CHARS
 from .session import Session
 
 MAX_KEPT_CHARS = 10_000
+HINTS = "· Alt-Enter: new line · /help"  # the end of the line below, which is always in sight
 STYLE = Style.from_dict({"bottom-toolbar": "noreverse fg:ansibrightblack", "prompt": "bold ansicyan"})
 
 
@@ -75,8 +76,9 @@ class InputLine:
             facts.append(session.constrained_by)
         if session.num_kept is not None:
             facts.append("editing: Ctrl-C leaves the conversation as it is")
-        width = self._prompts.output.get_size().columns
-        return " " + " · ".join([*facts, "Alt-Enter: new line", "/help"])[: width - 2]
+        room = self._prompts.output.get_size().columns - len(HINTS) - 3
+        known = " · ".join(facts)
+        return f" {known if len(known) <= room else known[: max(0, room - 1)] + '…'} {HINTS}"
 
 
 def _end(session: Session) -> int:

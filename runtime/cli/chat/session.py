@@ -63,7 +63,7 @@ class Session:
             with closing(conversation.ask(text, self.num_kept)) as pieces:
                 has_ended = self.view.answer(pieces, is_literal=is_literal)
         except RequestError as error:
-            self.view.error(str(error))
+            self.view.error(str(error) + ("; chat --max-tokens N sets it" if error.param == "max_tokens" else ""))
             self.draft = text
             return
         if conversation.last is before:

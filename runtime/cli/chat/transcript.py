@@ -119,6 +119,7 @@ class GrowingText:
         self._console = console
         self._form = form
         self._rest = ""
+        self._new: list[str] = []  # what has come since the last frame
         self._gap = ""  # before what comes next: nothing before the first part
         self._due_at = 0.0
         self._live = Live(console=console, auto_refresh=False, transient=True, redirect_stdout=False)
@@ -129,10 +130,11 @@ class GrowingText:
 
     def push(self, text: str) -> None:
         """Adds text, and shows it if the last frame is old enough."""
-        self._rest += visible(text)
+        self._new.append(visible(text))
         begin = time.monotonic()
         if begin < self._due_at:
             return
+        self._take()
         if finished := self._form.finished(self._rest):
             self._rest = self._rest[sum(map(len, finished)) :]
             self._live.update(Text(""))
@@ -145,14 +147,18 @@ class GrowingText:
 
     def __exit__(self, *_: object) -> None:
         self._live.stop()
+        self._take()
         self._print(self._form.parts(self._rest))
+
+    def _take(self) -> None:
+        self._rest += "".join(self._new)
+        self._new.clear()
 
     def _print(self, parts: list[str]) -> None:
         for part in parts:
-            if part.strip() or not self._form.gap:
-                self._console.print(self._gap, end="")
-                self._console.print(Constrain(self._form.render(part), MAX_COLUMNS))
-                self._gap = self._form.gap
+            self._console.print(self._gap, end="")
+            self._console.print(Constrain(self._form.render(part), MAX_COLUMNS))
+            self._gap = self._form.gap
 
 
 class Block:

@@ -8,7 +8,8 @@
                    │
                  frame    drawn by rich, for a terminal of any size from 80x24 on
 
-The server computes nothing for it but what those routes always answer. rich is imported when the command runs.
+The tree costs a server up to a second of a worker each time it is asked for; all else is counted anyway. rich is
+imported when the command runs.
 """
 
 from .command import top as top

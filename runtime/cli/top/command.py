@@ -40,12 +40,13 @@ def top(
     poller = Poller(RunningServer(url, api_key, "URL", TIMEOUT))
     history = History(poller.poll())
     from rich.console import Console
+    from rich.text import Text
 
     console = Console(highlight=False)
     if once:
         time.sleep(interval)
         history.add(poller.poll())
-        console.print(_frame(history, poller, url, (console.width, 50), ""), crop=True)
+        console.print(_frame(history, poller, url, (console.width, 50), Text()), crop=True)
         return
     watch(history, poller, url, interval, console)
 
@@ -53,24 +54,25 @@ def top(
 def watch(history: History, poller: Poller, url: str, interval: float, console: Console) -> None:
     """Draws until `q`. A server that does not answer is asked again."""
     from rich.live import Live
+    from rich.text import Text
 
-    fault = ""
+    foot = quits = Text("q quits", "dim")
     with keys(by_line=False), Live(console=console, auto_refresh=False, screen=True) as live:
         while True:
-            live.update(_frame(history, poller, url, console.size, fault), refresh=True)
+            live.update(_frame(history, poller, url, console.size, foot), refresh=True)
             if _quits(interval):
                 return
             try:
                 history.add(poller.poll())
-                fault = ""
+                foot = quits
             except ConfigError as error:
-                fault = str(error)
+                foot = Text(f"the server does not answer: {error}", "bold red")
 
 
-def _frame(history: History, poller: Poller, url: str, size: tuple[int, int], fault: str) -> Text:
+def _frame(history: History, poller: Poller, url: str, size: tuple[int, int], foot: Text) -> Text:
     from .frame import frame
 
-    return frame(history, poller.about, url, poller.num_seats, size[0], size[1], fault)
+    return frame(history, poller.about, url, poller.num_seats, size[0], size[1], foot)
 
 
 def _quits(seconds: float) -> bool:

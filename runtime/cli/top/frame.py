@@ -16,7 +16,7 @@ MAX_COLUMNS = 120
 SPARKS = " ▁▂▃▄▅▆▇█"
 # parts of the pool, as they fill its bar: name, mark, style
 PARTS = (
-    ("held", "█", "magenta"),
+    ("being written", "█", "magenta"),
     ("leased", "▓", "blue"),
     ("pinned", "▚", "yellow"),
     ("cached", "▒", "green"),
@@ -24,21 +24,17 @@ PARTS = (
 )
 
 
-def frame(history: History, about: str, url: str, num_seats: int, columns: int, lines: int, fault: str = "") -> Text:
-    """The whole picture; what does not fit into `lines` is left out of its lower half.
-
-    fault: why the last poll failed; "": it did not.
-    """
+def frame(history: History, about: str, url: str, num_seats: int, columns: int, lines: int, foot: Text) -> Text:
+    """The whole picture; what does not fit into `lines` is left out of its lower half. foot: its last line."""
     width = max(40, min(columns, MAX_COLUMNS))
     top = [_title(about, url, width), Text(), *_pool(history.last, width), *_queue(history.last, num_seats, width)]
     top += [Text(), *_rates(history, width), Text(), *_latencies(history), Text()]
-    footer = Text(f"the server does not answer: {fault}" if fault else "q quits", "bold red" if fault else "dim")
     rest = max(0, lines - len(top) - 2)
     shown = [*top, *_details(history.last, rest, width)][: max(1, lines - 1)]
-    for line in (*shown, footer):
+    for line in (*shown, foot):
         line.no_wrap = True
         line.truncate(width, overflow="ellipsis")
-    return Text("\n").join([*shown, footer])
+    return Text("\n").join([*shown, foot])
 
 
 def _title(about: str, url: str, width: int) -> Text:
@@ -58,8 +54,8 @@ def pool_parts(sample: Sample) -> dict[str, int]:
     protected = max(0, cached - evictable)
     pinned = min(numbers["num_pinned_blocks"], protected)
     free = numbers["num_free_blocks"]
-    held = max(0, numbers["num_blocks"] - free - cached)
-    return {"held": held, "leased": protected - pinned, "pinned": pinned, "cached": evictable, "free": free}
+    written = max(0, numbers["num_blocks"] - free - cached)
+    return {"being written": written, "leased": protected - pinned, "pinned": pinned, "cached": evictable, "free": free}
 
 
 def _pool(sample: Sample, width: int) -> list[Text]:
@@ -129,16 +125,18 @@ def _details(sample: Sample, num_lines: int, width: int) -> list[Text]:
         found = [_row("tree", ("not shown (servers with --enable-admin show it)", "dim"))]
     else:
         found = [_row("tree", (f"{'blocks':>9}   with all below, the largest", "dim"))]
-        for branch in _largest(sample.branches, room - 1):
+        for branch in largest(sample.branches, room - 1):
             text = (visible(branch.text), "green")
-            age = (f"  used {visible(branch.note)} ago", "dim")
-            found.append(_row("", f"{branch.num_blocks:>9,}   {'  ' * branch.depth}", text, age))
+            age, *holds = visible(branch.note).split(" · ")
+            note = ("  " + " · ".join([f"used {age} ago", *holds]), "dim")
+            margin = "  " * (branch.depth - 1) + "└ " if branch.depth else ""
+            found.append(_row("", f"{branch.num_blocks:>9,}   {margin}", text, note))
     if misses:
         found += [_row("last misses"), *misses]
     return found[:num_lines]
 
 
-def _largest(branches: Sequence[Branch], most: int) -> list[Branch]:
+def largest(branches: Sequence[Branch], most: int) -> list[Branch]:
     """The largest, in the order of the tree. Nothing is larger than what it is below, so no parent is missing."""
     order = sorted(range(len(branches)), key=lambda index: (-branches[index].num_blocks, index))
     return [branches[index] for index in sorted(order[: max(0, most)])]

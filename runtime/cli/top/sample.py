@@ -1,8 +1,9 @@
 """One poll of a server, as plain values. Knows no terminal.
 
 `/statistics` and `/metrics` are asked for each time. `/cache` may make the server compute for a second, so the tree is
-asked for every `TREE_SECONDS` only, and no more once the server has said that it does not show it; misses are on
-`/page/now`, which not every server has.
+asked for every `TREE_SECONDS` only, and no more once the server has said that it does not show it. Misses are on
+`/page/now`, which not every server has: where it is not answered, it is asked for again after that time. What a server
+says once is asked anew after it did not answer, and when its counters have fallen: it may be another one.
 """
 
 from __future__ import annotations
@@ -64,7 +65,8 @@ class Histogram:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A node of the tree with what is below it: blocks of all of it, depth under the root, age and text of the node."""
+    """A node of the tree with what is below it: blocks of all of it, depth under the root; note: when the node was used
+    last, and what holds it; its text."""
 
     num_blocks: int
     depth: int
@@ -104,18 +106,40 @@ class Poller:
 
     def __init__(self, server: RunningServer) -> None:
         self._server = server
-        self._tree_at = float("-inf")
-        self._branches: Sequence[Branch] | None = None
-        self._shows_tree = self._tells_misses = True
-        info = server.json("/server_info")
+        self._num_prompt_tokens = 0.0
+        self._is_known = False  # whether what it says once was asked of the server that answers now
+        self._meet()
+
+    def poll(self) -> Sample:
+        """Asks now; raises as the constructor does."""
+        if not self._is_known:
+            self._meet()
+        self._is_known = False  # unless all of this is answered
+        numbers = self._numbers()
+        if numbers["prompt_tokens"] < self._num_prompt_tokens:
+            self._meet()
+        self._num_prompt_tokens = numbers["prompt_tokens"]
+        try:
+            histograms = read_histograms(self._server.text("/metrics"))
+        except ValueError as error:
+            raise ConfigError(f"{self._server.url}/metrics: {OTHER}") from error
+        sample = Sample(time.monotonic(), numbers, histograms, self._tree(), self._misses())
+        self._is_known = True
+        return sample
+
+    def _meet(self) -> None:
+        """Asks for what a server says once, and forgets what another one may have said."""
+        info = self._server.json("/server_info")
         try:
             self.about = f"{info['served_model_name']} · phloem {info['version']}"
             self.num_seats = int(count(info["max_running_requests"]))
         except (KeyError, TypeError, ValueError) as error:
-            raise ConfigError(f"{server.url}/server_info: {OTHER}") from error
+            raise ConfigError(f"{self._server.url}/server_info: {OTHER}") from error
+        self._tree_at = self._no_misses_at = float("-inf")
+        self._branches: Sequence[Branch] | None = None
+        self._shows_tree = self._is_known = True
 
-    def poll(self) -> Sample:
-        """Asks now; raises as the constructor does."""
+    def _numbers(self) -> dict[str, float]:
         found = self._server.json("/statistics")
         try:
             numbers = {name: count(value) for name, value in found.items() if isinstance(value, int | float)}
@@ -123,11 +147,7 @@ class Poller:
                 raise ValueError
         except (AttributeError, KeyError, ValueError) as error:
             raise ConfigError(f"{self._server.url}/statistics: {OTHER}") from error
-        try:
-            histograms = read_histograms(self._server.text("/metrics"))
-        except ValueError as error:
-            raise ConfigError(f"{self._server.url}/metrics: {OTHER}") from error
-        return Sample(time.monotonic(), numbers, histograms, self._tree(), self._misses())
+        return numbers
 
     def _tree(self) -> Sequence[Branch] | None:
         if self._shows_tree and time.monotonic() - self._tree_at >= TREE_SECONDS:
@@ -139,13 +159,13 @@ class Poller:
         return self._branches
 
     def _misses(self) -> Sequence[str] | None:
-        if not self._tells_misses:
+        if time.monotonic() - self._no_misses_at < TREE_SECONDS:
             return None
         try:
             found: Any = self._server.json("/page/now")
             return [f"{count(miss['seconds_ago']):.0f} s ago: {miss['sentence']}" for miss in found["misses"]]
         except (ConfigError, KeyError, TypeError, ValueError):
-            self._tells_misses = False
+            self._no_misses_at = time.monotonic()
             return None
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from ....errors import ModelError
 from ....kernels.grouped import Grouped
 from ..config import ModelConfig
-from ..part import Axis, count, stored, taken
+from ..part import Axis, Part, count, stored, taken
 from ..weights import TORCH_TYPES
 from .families import tensor_names
 from .file import GgufFile, TensorInfo
@@ -35,8 +35,9 @@ class GgufCheckpoint:
         self._family = family_of(file)
         self._head_dim = config.head_dim
         num_experts = 0 if config.experts is None else config.experts.num_experts
-        self._names = tensor_names(config.architecture, config.num_layers, num_experts)
+        self._names = tensor_names(self._family, config.options, config.num_layers, num_experts)
         self._read = set(ROPE_TENSORS)
+        self._end = config.num_layers  # layers from there on predict tokens beyond the next
 
     def __contains__(self, name: str) -> bool:
         return self._info(name) is not None
@@ -52,12 +53,12 @@ class GgufCheckpoint:
     ) -> Tensor:
         """As `Checkpoint.read_stacked` does; numbers in few bits are widened."""
         # all are known to be there before room for them is made
-        parts = [self._raw(name, list(map(stored, (axis, *tail)))) for name, axis in zip(names, rows, strict=True)]
+        parts = [self._raw(name, axis, list(map(stored, tail))) for name, axis in zip(names, rows, strict=True)]
         shape = (sum(map(count, rows)), *map(count, tail))
         stacked = torch.empty(shape, dtype=dtype or self.dtype, device=device)
         start = 0
         for (info, raw), axis in zip(parts, rows, strict=True):
-            axes = (axis, *tail)
+            axes = (count(axis), *tail)
             if info.type.dtype is not None:
                 part = raw.view(TORCH_TYPES[info.type.dtype])
             else:
@@ -80,9 +81,9 @@ class GgufCheckpoint:
         """As `read_stacked`, on the CPU, of tensors that `are_bf16`, as they are."""
         parts = []
         for name, axis in zip(names, rows, strict=True):
-            shape = list(map(stored, (axis, *tail)))
-            whole = self._raw(name, shape)[1].view(torch.bfloat16).view(shape)
-            parts.append(taken(whole, (axis, *tail)))
+            shape = list(map(stored, tail))
+            whole = self._raw(name, axis, shape)[1].view(torch.bfloat16).view(-1, *shape)
+            parts.append(taken(whole, (len(whole), *tail)))
         return torch.cat(parts)
 
     def has_form(self, module: str) -> bool:
@@ -90,14 +91,19 @@ class GgufCheckpoint:
         info = self._info(f"{module}.weight")
         return info is not None and info.type.form is not None
 
-    def read_grouped(self, module: str, num_outputs: int, num_inputs: int, device: torch.device) -> Grouped:
-        """The matrix `[num_outputs, num_inputs]` of a linear map that has a form.
+    def read_grouped(self, module: str, outputs: Part, inputs: Part, device: torch.device) -> Grouped:
+        """A part, one range of each axis, of the matrix of a linear map that has a form.
 
         Raises:
             ModelError: it has another shape, or a scale that is no number.
         """
-        info, raw = self._raw(f"{module}.weight", [num_outputs, num_inputs])
-        found = grouped(info.type, raw.to(device))
+        info, raw = self._raw(f"{module}.weight", outputs, [inputs.size])
+        columns = inputs.within(info.type.block_size)
+        blocks = raw.view(len(raw), -1, info.type.block_bytes)
+        own = columns.per(info.type.block_size).of(blocks, 1).flatten(1)
+        found = grouped(info.type, own.contiguous().to(device))
+        if columns.count > inputs.count:
+            found = found.columns(inputs.first - columns.first, inputs.first - columns.first + inputs.count)
         if not found.scales.isfinite().all() or not (found.offsets is None or found.offsets.isfinite().all()):
             raise ModelError(f"{self.file.place(info.name)}: has a scale that is no number; download it again")
         return found
@@ -107,13 +113,16 @@ class GgufCheckpoint:
 
     def unread(self, ignored: Iterable[str]) -> list[str]:
         """Tensors of the file that were never read."""
-        return sorted(self.file.tensors.keys() - self._read)
+        unread = self.file.tensors.keys() - self._read
+        return sorted(name for name in unread if not name.startswith("blk.") or int(name.split(".")[1]) < self._end)
 
     def place(self, name: str) -> str:
         info = self._info(name)
         return self.file.place(name if info is None else info.name)
 
     def _found(self, name: str) -> tuple[str, int | None]:
+        if name in self._names:
+            return self._names[name]
         module, _, what = name.rpartition(".")
         there, index = self._names.get(module, (module, None))
         return f"{there}.{what}", index
@@ -121,22 +130,24 @@ class GgufCheckpoint:
     def _info(self, name: str) -> TensorInfo | None:
         return self.file.tensors.get(self._found(name)[0])
 
-    def _raw(self, name: str, shape: list[int]) -> tuple[TensorInfo, Tensor]:
-        """What is known of a tensor, and its rows as bytes `[shape[0], .]`, in our order."""
+    def _raw(self, name: str, rows: Axis, tail: list[int]) -> tuple[TensorInfo, Tensor]:
+        """What is known of a tensor of shape `[rows, *tail]`, and these rows of it as bytes, in our order."""
+        shape = [stored(rows), *tail]
         there, index = self._found(name)
         info = self.file.tensors.get(there)
         if info is None:
             raise ModelError(f"{self.file.path}: tensor {there!r} of shape {shape} is missing")
         found = list(info.shape if index is None else info.shape[1:])
-        if found != shape and [1, *found] != shape:
+        if [size for size in found if size != 1] != [size for size in shape if size != 1]:
             raise ModelError(f"{self.file.place(there)}: expected shape {shape}, found {found}; are its keys its own?")
         self._read.add(there)
         raw = self.file.raw(info)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning)  # nor is it written
-            rows = torch.from_numpy(raw if index is None else raw[index])
-        rows = rows.reshape(shape[0], -1)
-        return info, rows[self._order(shape[0])] if self._is_permuted(there) else rows
+            whole = torch.from_numpy(raw if index is None else raw[index]).reshape(shape[0], -1)
+        if self._is_permuted(there):
+            return info, whole[taken(self._order(shape[0]), [rows])]
+        return info, taken(whole, [rows])
 
     def _is_permuted(self, there: str) -> bool:
         return self._family.is_permuted and there.split(".")[-2] in ("attn_q", "attn_k")

@@ -1,8 +1,8 @@
 """What the server does at this moment: queue, rates, percentiles, pool, and what other pools would bring.
 
 Percentiles are exact over the latest values (see `RecentValues`). What other pools would bring may cost a second of a
-worker: it is made anew while someone asks, after `WHAT_IF_SECONDS` or `SHARE` times as long as it took, whichever is
-later, and is not waited for.
+worker: it is found anew only for those who ask for it, at most every `WHAT_IF_SECONDS` and `SHARE` times as long as it
+took, and is not waited for. So what is answered may be old; its age is said.
 """
 
 from __future__ import annotations
@@ -35,13 +35,14 @@ class Now:
         self._requests = requests
         service.metrics.recent |= {TTFT: RecentValues(), GAPS: RecentValues()}
         self._output, self._prompt = Throughput(), Throughput()
-        self._what_if: dict[str, Any] | None = None
+        self._what_if: tuple[dict[str, Any], float] | None = None  # and when it was found
         self._asking: asyncio.Task[None] | None = None
         self._due_at = 0.0
 
-    def as_data(self) -> dict[str, Any]:
-        """For JSON."""
-        self._ask_what_if()
+    def as_data(self, *, asks_what_if: bool) -> dict[str, Any]:
+        """For JSON. asks_what_if: what other pools would bring is found anew, if it is time."""
+        if asks_what_if:
+            self._ask_what_if()
         service = self._service
         found = service.async_engine.statistics()
         recent = service.metrics.recent
@@ -74,9 +75,15 @@ class Now:
             "cached_tokens": found.cached_tokens,
             "generated_tokens": found.completion_tokens,
             "jumped_tokens": found.jumped_tokens,
-            "what_if": self._what_if,
+            "what_if": self._what_if_now(),
             "misses": self._requests.misses(MAX_MISSES),
         }
+
+    def _what_if_now(self) -> dict[str, Any] | None:
+        if self._what_if is None:
+            return None
+        found, found_at = self._what_if
+        return {"seconds_ago": round(time.monotonic() - found_at, 3), **found}
 
     def _ask_what_if(self) -> None:
         if time.monotonic() >= self._due_at and (self._asking is None or self._asking.done()):
@@ -93,7 +100,7 @@ class Now:
             now = time.monotonic()
             self._due_at = now + max(WHAT_IF_SECONDS, SHARE * (now - asked_at))
         entries, policy = report["what_if"], report["eviction_policy"]
-        self._what_if = {
+        found = {
             "sizes": [
                 {"num_blocks": entry["num_blocks"], "hit_rate": round(entry["hit_rate"], 4)}
                 for entry in entries
@@ -105,6 +112,7 @@ class Now:
                 if entry["share"] == 1.0
             ],
         }
+        self._what_if = found, self._service.reported_at
 
 
 def _percentiles(values: RecentValues) -> dict[str, float | int | None]:

@@ -1,8 +1,8 @@
 """The requests under way and the last that ended: where their time went, how they were cached, how they ended.
 
 It reads what each request's record has gathered (`request_record`); of one that has ended the record goes, and plain
-values stay. No text of a prompt is in them, but for operators that of the explanation of a miss. Kept is what asked the
-engine, and what was refused before it did.
+values stay. No text of a prompt is in them, except with admin rights that of the explanation of a miss. Kept is what
+asked the engine, and what was refused before it did.
 """
 
 from __future__ import annotations

@@ -32,8 +32,8 @@ def page_router(service: Service, requests: RecentRequests) -> APIRouter:
         return json_response(_about(service))
 
     @router.get("/page/now")
-    async def page_now() -> Response:
-        return json_response(now.as_data())
+    async def page_now(request: Request) -> Response:
+        return json_response(now.as_data(asks_what_if="what_if" in request.query_params))
 
     @router.get("/page/tree")
     async def page_tree(request: Request) -> Response:

@@ -23,7 +23,6 @@ CONTENT_POLICY = (
 )
 HEADERS = {
     "Content-Security-Policy": CONTENT_POLICY,
-    "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",
 }

@@ -7,7 +7,7 @@
 
 A snapshot serves again until it is `SHARE` times as old as it took to make, so that however many look at the tree, the
 step thread spends at most one part in `SHARE` on them. Namespaces are named "default", "salt 1", "adapter sql": what
-they are made of is never sent. Text is sent to operators only.
+they are made of is never sent. Text is sent with `--enable-admin` only.
 """
 
 from __future__ import annotations

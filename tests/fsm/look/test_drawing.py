@@ -19,6 +19,7 @@ from phloem.fsm.look.exploring import explore
 from phloem.fsm.look.folding import fold
 from phloem.fsm.look.labels import columns, label, legend_of
 from phloem.fsm.look.layout import RADIUS, Box, layout
+from phloem.fsm.look.picture_key import picture_key
 from phloem.fsm.look.rules import entries, is_recursive, rule_graphs
 from phloem.fsm.look.svg import Picture, picture
 from phloem.fsm.look.terminal import draw
@@ -304,6 +305,13 @@ def test_forced_text_has_one_colour_whatever_its_length() -> None:
     titles = ["".join(element.itertext()) for element in root.iter(f"{SVG}title")]
     assert f"', {text}'" in titles
     assert len({element.get("fill") for element in root.iter(f"{SVG}tspan")}) == 1
+
+
+def test_the_key_of_a_picture_has_what_is_in_it() -> None:
+    for pattern, texts in (("abc", {"forced: nothing to decide"}), ("ab|cd", {"forced: nothing to decide", "chosen"})):
+        graph = fold(explore(COMPILER.regex(pattern).automaton, "automaton"))
+        always = {"start", "may end here", "a dead end, not allowed"}
+        assert {entry.text for entry in picture_key([graph])} == texts | always
 
 
 def test_classes_of_every_script_have_their_names() -> None:

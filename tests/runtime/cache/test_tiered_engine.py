@@ -34,8 +34,8 @@ def test_what_was_evicted_is_read_back_and_counted(checkpoint: Path, tmp_path: P
 
 def test_clients_are_told_what_was_loaded() -> None:
     usage = Usage(prompt_tokens=41, cached_tokens=40, loaded_tokens=24)
-    assert usage_body([[usage]])["prompt_tokens_details"] == {"cached_tokens": 40, "loaded_tokens": 24}
-    assert usage_body([[Usage(prompt_tokens=41)]])["prompt_tokens_details"] == {"cached_tokens": 0}
+    assert usage_body([[usage]], [False])["prompt_tokens_details"] == {"cached_tokens": 40, "loaded_tokens": 24}
+    assert usage_body([[Usage(prompt_tokens=41)]], [False])["prompt_tokens_details"] == {"cached_tokens": 0}
 
 
 def test_a_prefix_outlives_the_process(checkpoint: Path, tmp_path: Path) -> None:

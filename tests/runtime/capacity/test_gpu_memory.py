@@ -10,7 +10,7 @@ import torch
 
 from phloem.errors import ConfigError
 from phloem.runtime.capacity.gpu_memory import gpu_memory
-from phloem.runtime.cli.plan import _check_device, _here
+from phloem.runtime.cli.plan import _device_of, _here
 
 
 class Driver:
@@ -40,8 +40,8 @@ def test_the_driver_is_asked(monkeypatch: pytest.MonkeyPatch, fails: str) -> Non
     monkeypatch.setattr(ctypes, "CDLL", lambda name: Driver([5 << 30, 3 << 40], fails))
     assert gpu_memory() == ([] if fails else [5 << 30, 3 << 40])
     if not fails:
-        assert [_here(name)[0] for name in ("auto", "cuda", "cuda:1")] == [5 << 30, 5 << 30, 3 << 40]
-        assert _here("cpu")[2]
+        assert [_here(name).memory_bytes for name in ("auto", "cuda", "cuda:1")] == [5 << 30, 5 << 30, 3 << 40]
+        assert _here("cpu").is_cpu
         with pytest.raises(ConfigError, match=r"there is no 'cuda:2'; 2 GPUs found"):
             _here("cuda:2")
 
@@ -52,7 +52,7 @@ def test_without_a_driver_there_is_no_gpu(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(ctypes, "CDLL", missing)
     assert gpu_memory() == []
-    assert _here("auto")[2]
+    assert _here("auto").is_cpu
     with pytest.raises(ConfigError, match="0 GPUs found"):
         _here("cuda")
 
@@ -60,7 +60,7 @@ def test_without_a_driver_there_is_no_gpu(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize("name", ["", "tpu", "cuda:", "cuda:-1", "cuda:x", "auto:0", "mps"])
 def test_what_is_no_device_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match="is not a device"):
-        _check_device(name)
+        _device_of(name, "none", None)
 
 
 @pytest.mark.gpu

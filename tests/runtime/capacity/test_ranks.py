@@ -9,7 +9,7 @@ import torch
 
 from phloem.errors import ConfigError
 from phloem.runtime.capacity.planner import plan, table
-from phloem.runtime.capacity.speed import DEVICES, foretell
+from phloem.runtime.capacity.speed import DEVICES, estimate
 from phloem.runtime.models import Decoder, ModelConfig
 from phloem.runtime.parallel.ranks import Ranks
 
@@ -56,7 +56,7 @@ def test_ranks_share_keys_and_work(tmp_path: Path) -> None:
     one, two = (plan(config, pool_bytes=1 << 20, num_ranks=number) for number in (1, NUM_RANKS))
     assert two.kv_bytes_per_token * NUM_RANKS == one.kv_bytes_per_token
     assert two.num_blocks == one.num_blocks * NUM_RANKS
-    slow, fast = (foretell(config, each, DEVICES["h100"], context_len=64, num_requests=[1]) for each in (one, two))
+    slow, fast = (estimate(config, each, DEVICES["h100"], context_len=64, num_requests=[1]) for each in (one, two))
     assert fast.prompt_tokens_per_second == pytest.approx(NUM_RANKS * slow.prompt_tokens_per_second)
     assert slow.steps[0].seconds / NUM_RANKS <= fast.steps[0].seconds < slow.steps[0].seconds
 

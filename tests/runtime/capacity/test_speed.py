@@ -1,4 +1,4 @@
-"""What is foretold is the arithmetic of a roofline, counted here once more by other means."""
+"""What is estimated is the arithmetic of a roofline, counted here once more by other means."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from phloem.errors import ConfigError
 from phloem.runtime.capacity.planner import plan
-from phloem.runtime.capacity.speed import DEVICES, foretell, table, weight_bytes_read
+from phloem.runtime.capacity.speed import BANDWIDTH_SHARE, DEVICES, estimate, table, weight_bytes_read
 from phloem.runtime.models import Decoder, ModelConfig
 
 from ..models.decoder_cases import CASES
@@ -31,18 +31,18 @@ def test_llama_8b_on_an_h100_by_hand(tmp_path: Path) -> None:
         vocab_size=128256,
     )
     capacity = plan(config, device_memory_bytes=H100.memory_bytes)
-    speed = foretell(config, capacity, H100, context_len=4096, num_requests=[1, 64, 4096])
+    speed = estimate(config, capacity, H100, context_len=4096, num_requests=[1, 64, 4096])
     few, some, many = speed.steps
     read = 2 * (8.03e9 - 128256 * 4096)  # all matrices but the embedding, in bf16
     assert few.seconds == pytest.approx((read + 4096 * 131072) / (0.8 * 3350e9), rel=1e-3)
     assert some.seconds == pytest.approx((read + 64 * 4096 * 131072) / (0.8 * 3350e9), rel=1e-3)
-    assert few.held_by == some.held_by == many.held_by == "memory"
+    assert few.limited_by == some.limited_by == many.limited_by == "memory"
     layers = 6.98e9  # numbers of all layers, each of which a token meets once
     assert speed.prompt_tokens_per_second == pytest.approx(
         0.5 * 989e12 / (2 * (layers + 2048 * 2 * 32 * 4096)), rel=1e-2
     )
-    short = foretell(config, capacity, H100, context_len=16, num_requests=[4096]).steps[0]
-    assert short.held_by == "operations"
+    short = estimate(config, capacity, H100, context_len=16, num_requests=[4096]).steps[0]
+    assert short.limited_by == "operations"
     assert "NVIDIA H100 SXM" in table(speed)
 
 
@@ -83,10 +83,26 @@ def test_layers_with_a_window_read_no_more_keys_than_that(tmp_path: Path) -> Non
     capacity = plan(config, pool_bytes=1 << 20)
     for context_len, is_less in ((1, False), (config.max_position_embeddings, True)):
         seconds = [
-            foretell(each, capacity, H100, context_len=context_len, num_requests=[9]).steps[0].seconds
+            estimate(each, capacity, H100, context_len=context_len, num_requests=[9]).steps[0].seconds
             for each in (config, open_layers)
         ]
         assert (seconds[0] < seconds[1]) == is_less
+
+
+def test_each_request_reads_its_keys_and_reads_and_writes_its_state(tmp_path: Path) -> None:
+    save_random_model(tmp_path, *CASES["lfm2"])
+    config = ModelConfig.from_folder(tmp_path)
+    capacity = plan(config, pool_bytes=1 << 20)
+    device = replace(H100, operations=1e30)
+    one, two = estimate(config, capacity, device, context_len=50, num_requests=[1, 2]).steps
+    read = (two.seconds - one.seconds) * device.bandwidth * BANDWIDTH_SHARE
+    assert capacity.state_bytes and read == pytest.approx(50 * capacity.kv_bytes_per_token + 2 * capacity.state_bytes)
+
+
+def test_devices_have_numbers_of_devices() -> None:
+    for device in DEVICES.values():
+        assert 100 < device.operations / device.bandwidth < 450, "operations for each byte that is read"
+        assert 20 < device.memory_bytes / 2**30 < 200 and 0.01 < device.memory_bytes / device.bandwidth < 0.1
 
 
 @pytest.mark.parametrize(("context_len", "num_requests", "bandwidth"), [(0, [1], 1.0), (1, [0], 1.0), (1, [1], 0.0)])
@@ -98,4 +114,4 @@ def test_what_is_not_positive_is_refused(
     device = replace(H100, bandwidth=bandwidth)
     with pytest.raises(ConfigError, match="must be positive"):
         capacity = plan(config, pool_bytes=1 << 20)
-        foretell(config, capacity, device, context_len=context_len, num_requests=num_requests)
+        estimate(config, capacity, device, context_len=context_len, num_requests=num_requests)

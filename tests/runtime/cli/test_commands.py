@@ -181,11 +181,13 @@ def test_plan_answers_from_the_config_alone(shell: Shell) -> None:
     assert [(row["context_len"], row["num_sharing_requests"]) for row in capacity["lengths"]] == [(128, None)]
     assert shell("plan", "--device", "cpu", "--kv-dtype", "auto") == 0
     assert "one CPU, computing in float32, matrices published in bfloat16 kept so" in shell.out
+    assert shell("plan", "--memory", "1GiB", "--quantise", "int4", "--kv-memory-share", "0.5") == 0
+    assert "one CPU, computing in float32, matrices rounded to int4" in shell.out and "2 KiB (2 ×" in shell.out
     assert shell("plan", "--gpu", "H100", "--context", "256", "--json") == 0
     speed = json.loads(shell.out)["speed"]
     assert speed["device"] == "NVIDIA H100 SXM" and {step["context_len"] for step in speed["steps"]} == {256}
     assert shell("plan", "--memory", "8GiB", "--bandwidth", "300", "--tflops", "121") == 0
-    assert "foretold for this device: 80% of 300 GB/s" in shell.out and "16,199" not in shell.out
+    assert "estimate for this device: 80% of 300 GB/s" in shell.out and "16,199" not in shell.out
     assert shell("plan", "--help") == 0
     assert "auto|fp8|int8|int4" in re.sub(r"\s", "", shell.out)
 
@@ -201,6 +203,8 @@ def test_plan_answers_from_the_config_alone(shell: Shell) -> None:
         ),
         (["--memory", "80"], "'80' is 80 bytes; do you mean 80GiB?"),
         (["--gpu", "h1"], "'h1' is not one of a100,"),
+        (["--gpu", "h100", "--quantise", "int4"], "--quantise int4: weights are rounded on a CPU only"),
+        (["--memory", "8GiB", "--kv-memory-share", "1.5"], "kv_memory_share: 1.5 is out of range"),
         (["--memory", "8GiB", "--bandwidth", "300"], "--bandwidth and --tflops go together"),
         (["--gpu", "l4", "--bandwidth", "300", "--tflops", "1"], "exclude each other"),
         (["--memory", "8GiB", "--bandwidth", "nan", "--tflops", "1"], "must be positive"),

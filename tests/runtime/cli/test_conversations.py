@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -132,6 +133,38 @@ def test_other_files_are_refused_by_name(tmp_path: Path, text: str, words: str) 
     with pytest.raises(ConfigError, match="it is there, and no conversation"):
         files.save(str(file), "nano", [{"role": "user", "content": "a"}])
     assert file.read_text() == text
+
+
+def test_what_begins_anew_forgets_what_it_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    session = plain_session(ScriptedEngine(REPLY))
+    (tmp_path / "a.json").write_text(json.dumps(_said("Hello", "Good day.")))
+    for line in ("/reset", "/system", "/system Be brief.", f"/load {tmp_path / 'a.json'}"):
+        for message in ("one", "two"):
+            take(session, message)
+        take(session, "/edit 1")
+        session.draft = ""
+        capsys.readouterr()
+        take(session, line)
+        assert len(capsys.readouterr().err.splitlines()) == (3 if line.startswith("/load") else 1)
+        assert session.num_kept is None and session.conversation.last is None
+        assert session.conversation.system == ("Be brief." if line == "/system Be brief." else None)
+        take(session, "/explain")
+        assert "no answer yet" in capsys.readouterr().err
+    take(session, "/edit")
+    take(session, "/retry")
+    assert session.draft == "" and session.num_kept is None
+
+
+def test_an_empty_answer_is_an_answer() -> None:
+    session = plain_session(ScriptedEngine([""]))
+    take(session, "Hello")
+    assert session.conversation.messages == _said("Hello", "")
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ConfigError, match=r"/load .*pipe: not a file"):
+        files.load(str(tmp_path / "pipe"))
 
 
 @pytest.mark.parametrize("path", ["", "nowhere/a.json", "a\0b", "-", "a\nb", "."])

@@ -77,9 +77,9 @@ def test_the_history_stays_and_is_the_users_own(tmp_path: Path, monkeypatch: pyt
     assert file == tmp_path / "phloem" / "chat_history"
     monkeypatch.setattr(input_line, "MAX_KEPT_CHARS", 9)
     long = "0123456789"
-    assert typed(f"a{ALT_ENTER}b{ENTER}{long}{ENTER}", file) == ["a\nb", long]
+    assert typed(f"a{ALT_ENTER}b{ENTER}{long}{ENTER}{long[:9]}{ENTER}", file) == ["a\nb", long, long[:9]]
     assert file.stat().st_mode & 0o077 == 0 and file.parent.stat().st_mode & 0o077 == 0
-    assert list(history_in(file).load_history_strings()) == ["a\nb"]
+    assert list(history_in(file).load_history_strings()) == [long[:9], "a\nb"]
     (tmp_path / "file").write_text("")
     assert isinstance(history_in(tmp_path / "file" / "history"), InMemoryHistory)
     monkeypatch.setenv("XDG_STATE_HOME", "relative")
@@ -109,6 +109,8 @@ def test_the_help_fits_eighty_columns(capsys: pytest.CaptureFixture[str]) -> Non
     take(plain_session(ScriptedEngine(REPLY)), "/help")
     shown = capsys.readouterr().err
     assert all(len(line) <= 80 for line in shown.splitlines()) and all(name in shown for name in COMMANDS)
+    documented = (Path(__file__).resolve().parents[3] / "docs" / "terminal.md").read_text(encoding="utf-8")
+    assert all(re.search(rf"^\| .*`{name}[ `]", documented, re.MULTILINE) for name in COMMANDS)
 
 
 # -- rendering -----------------------------------------------------------------------------------------------------
@@ -159,6 +161,7 @@ def test_literal_text_is_shown_as_it_stands() -> None:
     text = '{"a": "*b*",\n\n  "c": "`d`"}\n'
     assert rendered(list(text), literal=True) == text
     assert "*b*" not in rendered(["*b*"])
+    assert rendered(["\n\n", " \n"]) == "", "nothing is there"
 
 
 def test_controls_of_a_model_are_shown_and_not_obeyed() -> None:

@@ -19,12 +19,14 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client import Histogram as Recorded
 from rich.console import Console
+from rich.text import Text
 
 from phloem.errors import ConfigError
 from phloem.radix import RadixTree, pack
 from phloem.runtime.cli.running_server import RunningServer
+from phloem.runtime.cli.top import sample
 from phloem.runtime.cli.top.command import watch
-from phloem.runtime.cli.top.frame import frame, pool_parts
+from phloem.runtime.cli.top.frame import frame, largest, pool_parts
 from phloem.runtime.cli.top.history import WINDOW_SECONDS, History
 from phloem.runtime.cli.top.sample import (
     BETWEEN_TOKENS,
@@ -41,6 +43,7 @@ from phloem.runtime.program.backends import http_call
 
 BOUNDS = (0.01, 0.1, 1.0)
 SECONDS = st.lists(st.floats(0.0, 0.99), min_size=1, max_size=30)
+INFO = {"served_model_name": "nano", "version": "1", "max_running_requests": 256}
 NUMBERS = dict.fromkeys(NEEDED, 0) | {"num_blocks": 100, "num_free_blocks": 100, "block_size": 16}
 
 
@@ -91,8 +94,8 @@ def test_rates_and_growth_are_those_of_the_window() -> None:
     assert history.rate("prompt_tokens") == 1.0
 
 
-@given(st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=12), min_size=1, max_size=8))
-def test_branches_have_the_blocks_of_all_that_is_below(prompts: list[list[int]]) -> None:
+@given(st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=12), min_size=1, max_size=8), st.integers(0, 9))
+def test_branches_have_the_blocks_of_all_that_is_below(prompts: list[list[int]], most: int) -> None:
     tree = RadixTree(block_size=1)
     num_blocks = 0
     for prompt in prompts:
@@ -107,6 +110,11 @@ def test_branches_have_the_blocks_of_all_that_is_below(prompts: list[list[int]])
                 break
             below += [other.num_blocks] if other.depth == branch.depth + 1 else []
         assert branch.num_blocks > sum(below)
+    shown = largest(branches, most)
+    sizes = sorted((branch.num_blocks for branch in branches), reverse=True)
+    assert sorted((branch.num_blocks for branch in shown), reverse=True) == sizes[:most]
+    depths = [branch.depth for branch in shown]
+    assert all(depth <= above + 1 for above, depth in zip([-1, *depths], depths, strict=False)), "none without parent"
 
 
 @given(
@@ -117,24 +125,23 @@ def test_branches_have_the_blocks_of_all_that_is_below(prompts: list[list[int]])
     st.sampled_from(["", "it has gone"]),
 )
 def test_a_frame_fits(columns: int, lines: int, numbers: dict[str, int], num_branches: int, fault: str) -> None:
-    branches = [Branch(9, depth % 3, "3 s", "'a\x1b[2J'") for depth in range(num_branches)]
+    branches = [Branch(9, depth % 3, "3 s · 1 lease", "'a\x1b[2J'") for depth in range(num_branches)]
     last = Sample(1.0, numbers, read_histograms(_metrics([0.5])), branches or None, ["3 s ago: it was evicted"])
     history = History(_sample(0.0))
     history.add(last)
-    shown = frame(history, "nano · phloem 1", "http://127.0.0.1:8000", 256, columns, lines, fault).plain
+    shown = frame(history, "nano · phloem 1", "http://127.0.0.1:8000", 256, columns, lines, Text(fault)).plain
     assert len(shown.split("\n")) <= lines and all(len(line) <= columns for line in shown.split("\n"))
-    assert "\x1b" not in shown and (fault or "q quits") in shown
+    assert "\x1b" not in shown and shown.endswith(fault) and "lease ago" not in shown
 
 
-@given(st.integers(0, 50), st.integers(0, 50), st.integers(0, 50), st.integers(0, 50))
-def test_the_parts_of_the_pool_add_up(free: int, evictable: int, protected: int, held: int) -> None:
-    cached, num_blocks = evictable + protected, free + evictable + protected + held
-    found = pool_parts(
-        _sample(
-            0.0, num_blocks=num_blocks, num_free_blocks=free, num_cached_blocks=cached, num_evictable_blocks=evictable
-        )
-    )
-    assert sum(found.values()) == num_blocks and found["held"] == held and found["cached"] == evictable
+@given(st.lists(st.integers(0, 50), min_size=5, max_size=5))
+def test_the_parts_of_the_pool_add_up(blocks: list[int]) -> None:
+    free, evictable, protected, written, pinned = blocks
+    cached, num_blocks = evictable + protected, free + evictable + protected + written
+    numbers = {"num_blocks": num_blocks, "num_free_blocks": free, "num_cached_blocks": cached}
+    found = pool_parts(_sample(0.0, **numbers, num_evictable_blocks=evictable, num_pinned_blocks=pinned))
+    assert sum(found.values()) == num_blocks and found["being written"] == written and found["cached"] == evictable
+    assert found["pinned"] == min(pinned, protected) and found["leased"] >= 0
 
 
 class ScriptedServer:
@@ -146,14 +153,14 @@ class ScriptedServer:
         self.asked: list[str] = []
         self.metrics = _metrics([0.5])
         self.answers: dict[str, Any] = {
-            "/server_info": {"served_model_name": "nano", "version": "1", "max_running_requests": 256},
+            "/server_info": INFO,
             "/statistics": NUMBERS,
             "/cache": {"tree": "namespace ''\n└─ 1,002 blocks · 3 s  'Hello'"},
         } | {f"/{name}": value for name, value in answers.items()}
 
     def json(self, path: str) -> Any:
         self.asked.append(path)
-        if path not in self.answers:
+        if self.answers.get(path) is None:
             raise ConfigError(f"{path}: answered 404")
         return self.answers[path]
 
@@ -174,6 +181,25 @@ def test_a_poll_asks_for_no_more_than_it_needs() -> None:
     samples = [poller.poll() for _ in range(3)]
     assert samples[-1].branches is None and samples[-1].misses == ["3 s ago: Gone."]
     assert server.asked.count("/cache") == 1 and server.asked.count("/page/now") == 3
+
+
+def test_what_a_server_refused_once_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = ScriptedServer(cache={"tree": None}, **{"page/now": None})
+    poller = Poller(server)  # type: ignore[arg-type]
+    assert poller.poll().misses is None
+    monkeypatch.setattr(sample, "TREE_SECONDS", 0.0)
+    server.answers["/page/now"] = {"misses": []}
+    assert poller.poll().misses == [] and server.asked.count("/cache") == 1, "it does not show its tree"
+    server.answers |= {"/cache": {"tree": "└─ 1 block · 3 s"}, "/server_info": INFO | {"max_running_requests": 8}}
+    server.answers["/statistics"] = NUMBERS | {"prompt_tokens": 9}
+    assert poller.poll().branches is None and poller.num_seats == 256
+    server.answers["/statistics"] = NUMBERS | {"prompt_tokens": 5}  # another server: it has counted less
+    assert poller.poll().branches == [Branch(1, 0, "3 s", "")] and poller.num_seats == 8
+    server.answers["/statistics"] = None
+    with pytest.raises(ConfigError, match="404"):
+        poller.poll()
+    server.answers |= {"/statistics": NUMBERS | {"prompt_tokens": 99}, "/server_info": INFO}
+    assert poller.poll().branches and poller.num_seats == 256, "it did not answer, and may be another one"
 
 
 @pytest.mark.parametrize(
@@ -210,7 +236,7 @@ def test_whatever_a_server_answers_is_shown_or_refused(
         history.add(poller.poll())
     except ConfigError:
         return
-    assert "\x1b" not in frame(history, poller.about, "http://127.0.0.1:8000", poller.num_seats, 80, 24).plain
+    assert "\x1b" not in frame(history, poller.about, "http://127.0.0.1:8000", poller.num_seats, 80, 24, Text()).plain
 
 
 def test_a_key_does_not_follow_a_redirect_and_an_answer_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from .decoder_shapes import (
     HUNYUAN,
     LATENT,
     LLAMA3,
+    LLAMA4,
     OLMOE,
     QWEN2_MOE,
     QWEN3_MOE,
@@ -221,7 +222,21 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
             "num_hidden_layers": 2,
         },
     ),
+    "llama4": ("Llama4ForCausalLM", LLAMA4),
+    "llama4-dense-layers": (
+        "Llama4ForCausalLM",
+        {
+            **LLAMA4,
+            "interleave_moe_layer_step": 2,
+            "num_experts_per_tok": 2,
+            "no_rope_layer_interval": 2,
+            "use_qk_norm": False,
+            "attn_temperature_tuning": False,
+            "attention_bias": True,
+        },
+    ),
     "cohere": ("CohereForCausalLM", {"tie_word_embeddings": True}),
+    "cohere-norms-of-heads": ("CohereForCausalLM", {"tie_word_embeddings": True, "use_qk_norm": True}),
     "cohere-biases": ("CohereForCausalLM", {"attention_bias": True, "logit_scale": 0.3}),
     "cohere2": ("Cohere2ForCausalLM", {**ALTERNATING, "head_dim": 16, "sliding_window_pattern": 2}),
     "starcoder2": ("Starcoder2ForCausalLM", {"sliding_window": 9}),
@@ -267,6 +282,48 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         {"num_key_value_heads": None, "hidden_size": 96, "use_parallel_residual": False, "attention_bias": False},
     ),
     "stablelm": ("StableLmForCausalLM", {"use_qkv_bias": True, "hidden_size": 96}),
+    "stablelm-side-by-side-norms-of-heads": (
+        "StableLmForCausalLM",
+        {"hidden_size": 96, "use_parallel_residual": True, "qk_layernorm": True},
+    ),
+    "phi3.5-moe": (
+        "PhimoeForCausalLM",
+        {
+            "attention_bias": True,
+            "lm_head_bias": True,
+            "router_jitter_noise": 0.3,
+            "num_local_experts": 6,
+            "intermediate_size": 24,
+            "sliding_window": 11,
+        },
+    ),
+    "phi3.5-moe-longrope": (
+        "PhimoeForCausalLM",
+        {
+            "num_local_experts": 4,
+            "intermediate_size": 24,
+            "rope_parameters": {**longrope(256), "short_mscale": 1.2, "long_mscale": 1.2},
+            "original_max_position_embeddings": 256,
+        },
+    ),
+    "falcon-7b": ("FalconForCausalLM", {"num_key_value_heads": 1}),
+    "falcon-40b": (
+        "FalconForCausalLM",
+        {"hidden_size": 96, "new_decoder_architecture": True, "num_kv_heads": 2, "bias": True, "ffn_hidden_size": 80},
+    ),
+    "falcon-11b": (
+        "FalconForCausalLM",
+        {
+            "new_decoder_architecture": True,
+            "num_kv_heads": 3,
+            "num_key_value_heads": 3,
+            "num_ln_in_parallel_attn": 1,
+        },
+    ),
+    "falcon-in-turn": (
+        "FalconForCausalLM",
+        {"multi_query": False, "num_key_value_heads": 6, "parallel_attn": False, "tie_word_embeddings": True},
+    ),
     "helium": ("HeliumForCausalLM", {"head_dim": 8}),
     "ministral": ("MinistralForCausalLM", {"head_dim": 16, "sliding_window": 9}),
     "ministral3": (

@@ -103,6 +103,15 @@ GLM4_MOE = {
     "topk_group": 1,
     "head_dim": 16,
 }
+LLAMA4 = {
+    "head_dim": 16,
+    "num_hidden_layers": 4,
+    "attention_chunk_size": 16,
+    "floor_scale": 16,
+    "num_local_experts": 5,
+    "intermediate_size": 32,
+    "intermediate_size_mlp": 40,
+}
 HUNYUAN = {"head_dim": 16, "pad_token_id": 0, "eod_token_id": 3}
 GRANITE = {
     "embedding_multiplier": 3.0,

@@ -46,6 +46,13 @@ KINDS: dict[str, tuple[str, str, dict[str, int], dict[str, float], dict[str, Any
         {},
         {"target_modules": ["q_proj", "v_proj", "c_fc", "c_proj"]},
     ),
+    "query, key and value of one head after another": (
+        "gpt-neox",
+        r".*\.(query_key_value|dense|dense_h_to_4h|dense_4h_to_h)",
+        {},
+        {},
+        {"target_modules": ["query_key_value", "dense", "dense_h_to_4h", "dense_4h_to_h"]},
+    ),
     "norms after rope": ("hunyuan-dense", EVERY, {}, {}, {"target_modules": ALL}),
     "olmo3": ("olmo3", EVERY, {}, {}, {"target_modules": ALL}),
     "queries and values": ("llama-gqa", QV, {}, {}, {}),

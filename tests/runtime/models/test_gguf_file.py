@@ -23,6 +23,7 @@ from phloem.runtime.models import Decoder, ModelConfig, resolve_model
 from phloem.runtime.models.generation_config import sampling_defaults
 from phloem.runtime.models.gguf.checkpoint import GgufCheckpoint
 from phloem.runtime.models.gguf.file import GgufFile
+from phloem.runtime.models.part import as_part
 from phloem.runtime.offload.fingerprint import fingerprint_of
 from phloem.runtime.tokenizer.tokenizer import Tokenizer
 
@@ -228,7 +229,7 @@ def test_a_scale_that_is_no_number_is_refused(tmp_path: Path, content: bytes) ->
     path.write_bytes(content[:start] + b"\0\x7e" + content[start + 2 :])
     checkpoint = GgufCheckpoint(GgufFile(path), ModelConfig.from_folder(path), torch.float32)
     with pytest.raises(ModelError, match=r"blk.0.attn_q.weight: has a scale that is no number"):
-        checkpoint.read_grouped("model.layers.0.self_attn.q_proj", 32, 32, torch.device("cpu"))
+        checkpoint.read_grouped("model.layers.0.self_attn.q_proj", as_part(32), as_part(32), torch.device("cpu"))
 
 
 STRING, NUMBERS, STRINGS = (

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from phloem.runtime.parallel.rank_processes import LEFT, RankProcesses
+from phloem.runtime.parallel.ranks import Ranks
 from phloem.runtime.parallel.started_process import RankProcess
 
 
@@ -50,7 +51,7 @@ def answer(line: socket.socket) -> None:
 def test_ranks_that_are_well_are_not_named(code: int, monkeypatch: pytest.MonkeyPatch) -> None:
     ranks = object.__new__(RankProcesses)
     ranks._timeout, ranks._is_closing, ranks._lost = 60.0, False, None
-    ranks._device, ranks._group, ranks.serves_engine = torch.device("cpu"), None, True
+    ranks._device, ranks.ranks, ranks.serves_engine = torch.device("cpu"), Ranks(), True
     ranks._blaming, ranks._answers = threading.RLock(), threading.Condition()
     lost = threading.Event()
     ranks.on_lost = lost.set

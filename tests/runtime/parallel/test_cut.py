@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +17,19 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 import phloem as ph
-from phloem.kernels import Grouped
+from phloem.kernels import Grouped, ops, pack_grouped
 from phloem.runtime.device import find_device
 from phloem.runtime.models import ModelConfig
+from phloem.runtime.models.architectures import ARCHITECTURES
 from phloem.runtime.models.cut import Cut
 from phloem.runtime.models.part import Part, joined, taken
+from phloem.runtime.models.partial_linear import partial_linear, with_room
 from phloem.runtime.parallel.message import Channel, Message
 from phloem.runtime.parallel.process_group import check_backend, join
 from phloem.runtime.parallel.ranks import Ranks
+
+from ..models.decoder_cases import CASES
+from .cut_cases import BY_FOUR, BY_TWO, SHARED, cut_kinds, kinds
 
 VALUES: dict[str, Any] = {
     "architectures": ["Qwen2MoeForCausalLM"],
@@ -62,6 +68,17 @@ def test_the_parts_of_all_ranks_are_the_whole_once(size: int, tmp_path: Path) ->
         assert (q.count, k.count, v.count) == (64 // size, 8 * max(1, 2 // size), 8 * max(1, 2 // size))
         assert cut.config.qkv_size == q.count + k.count + v.count
         assert cut.kv_heads.first == cut.heads.first * 2 // 8  # the heads that its queries meet
+
+
+def test_every_kind_of_layer_is_run_over_ranks() -> None:
+    """What the rows that are run leave out is named with a row that has it."""
+    run = {kind for name in (*BY_TWO, *BY_FOUR) for kind in cut_kinds(ARCHITECTURES[CASES[name][0]])}
+    left_out = {
+        kind: name for name, (architecture, _) in CASES.items() for kind in cut_kinds(ARCHITECTURES[architecture]) - run
+    }
+    assert not left_out, "add a row to BY_TWO or BY_FOUR; or to SHARED, if each rank has all of it"
+    known = {name for options in ARCHITECTURES.values() for name, _ in kinds(options)}
+    assert known.issuperset(name for names in SHARED.values() for name in names)
 
 
 @given(st.data())
@@ -112,26 +129,55 @@ def test_messages_come_as_they_were_sent(sent: list[tuple[dict[str, Any], dict[s
 
 
 def test_sums_of_ranks_do_not_depend_on_other_rows(tmp_path: Path) -> None:
-    """Rows alone and together, of three ranks, which are threads: an all-reduce would fail this."""
-    found: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+    """Rows alone and together: an all-reduce would fail this."""
 
-    def run(rank: int) -> None:
-        ranks = Ranks(rank, 3, join(str(tmp_path / "meeting"), rank, 3, torch.device("cpu"), 20.0))
-        rows = torch.randn(8, 96, generator=torch.Generator().manual_seed(rank))
-        found[rank] = ranks.sum(rows.clone()), torch.cat([ranks.sum(row[None]) for row in rows])
+    def run(ranks: Ranks) -> tuple[torch.Tensor, torch.Tensor]:
+        rows = torch.randn(8, 96, generator=torch.Generator().manual_seed(ranks.rank))
         assert torch.equal(ranks.share(rows.clone()), torch.randn(8, 96, generator=torch.Generator().manual_seed(0)))
-        assert float(ranks.hand_out(torch.arange(3.0)[:, None])) == rank
-        assert [len(part) for part in ranks.collect(rows)] == ([8] * 3 if rank == 0 else [])
+        assert float(ranks.hand_out(torch.arange(3.0)[:, None])) == ranks.rank
+        assert [len(part) for part in ranks.collect(rows)] == ([8] * 3 if ranks.rank == 0 else [])
+        return ranks.sum(rows.clone()), torch.cat([ranks.sum(row[None]) for row in rows])
 
-    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(3)]
+    found = on_ranks(3, tmp_path, run)
+    for together, alone in found:
+        assert torch.equal(together, alone)
+        assert torch.equal(together, found[0][0])
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_rows_are_rounded_by_the_step_of_the_whole_row(size: int, tmp_path: Path) -> None:
+    """Whole numbers of steps on all ranks are those of one rank, so the results differ by the order of a sum alone."""
+    generator = torch.Generator().manual_seed(size)
+    numbers = torch.randint(-127, 128, (24, 64), generator=generator, dtype=torch.int8)
+    weight = Grouped("int8", numbers, torch.rand(24, 1, generator=generator), input_step=0.0)
+    x = torch.randn(9, 64, generator=generator) * torch.logspace(-3, 3, 64)
+    x[3] = 0.0
+    x[4, 1] = torch.nan
+
+    def run(ranks: Ranks) -> torch.Tensor:
+        own = Part(64, ((64 // size * ranks.rank, 64 // size * (ranks.rank + 1)),))
+        part = pack_grouped(with_room(weight.columns(*own.ranges[0]), ranks))
+        return ranks.sum(partial_linear(own.of(x, 1), part, ranks))
+
+    expected = ops.linear(x, pack_grouped(weight))
+    for found in on_ranks(size, tmp_path, run):
+        torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-5, equal_nan=True)
+
+
+def on_ranks(size: int, folder: Path, run: Callable[[Ranks], Any]) -> list[Any]:
+    """What each of several ranks, which are threads, makes."""
+    found: dict[int, Any] = {}
+
+    def work(rank: int) -> None:
+        path = str(folder / "meeting")
+        found[rank] = run(Ranks(rank, size, join(path, rank, size, torch.device("cpu"), 20.0)))
+
+    threads = [threading.Thread(target=work, args=(rank,)) for rank in range(size)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(found) == 3
-    for together, alone in found.values():
-        assert torch.equal(together, alone)
-        assert torch.equal(together, found[0][0])
+    return [found[rank] for rank in range(size)]
 
 
 def test_more_ranks_than_gpus_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

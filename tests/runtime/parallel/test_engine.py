@@ -7,10 +7,11 @@ that one worker of a parallel run starts them.
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -21,41 +22,22 @@ import torch
 import phloem as ph
 from phloem.runtime.config import EngineConfig
 from phloem.runtime.engine.engine import Engine
+from phloem.runtime.execute import adapters
 from phloem.runtime.execute.loading import load
+from phloem.runtime.models import Adapter
 from phloem.runtime.parallel.message import Message
 from phloem.runtime.parallel.rank_processes import RankProcesses
+from phloem.runtime.parallel.ranks import Ranks
 from phloem.runtime.parallel.started_process import CODE
 
 from ..fakes import expect_short_answers
 from ..models.decoder_cases import CASES
 from ..models.oracle import random_ids, save_random_model
-from ..models.saved_adapters import ALL, save_adapter
+from ..models.saved_adapters import FILE, save_adapter
+from .cut_cases import BY_FOUR, BY_TWO, EIGHT_HEADS
 
 CPU = torch.device("cpu")
 CLOSE = 1e-4  # of log-probabilities in float32, which ranks sum in another order
-BY_TWO = [
-    "llama-biases",
-    "gemma2",
-    "olmo2-biases",  # norms over the heads of all ranks
-    "glm",
-    "gpt-neox",  # query, key and value of one head after another
-    "phi3-partial-window",
-    "apertus",
-    "youtu-whole-queries",
-    "deepseek-v3",
-    "qwen2-moe",  # seven experts, and a shared one
-    "gpt-oss",
-    "granite-moe-shared",
-    "lfm2-biases-attention-last",
-    "qwen3-next",
-    "granite-hybrid",  # one group of keys, and a norm over it, of all ranks
-]
-EIGHT_HEADS = {"num_attention_heads": 8, "hidden_size": 64}
-BY_FOUR: dict[str, dict[str, Any]] = {
-    "llama-gqa": EIGHT_HEADS,  # each KV head is on two ranks
-    "minimax-m2": EIGHT_HEADS,  # and its norm counts it once; six experts
-    "youtu": {**EIGHT_HEADS, "num_key_value_heads": 8},
-}
 
 
 @pytest.fixture(scope="module")
@@ -141,6 +123,54 @@ def test_all_that_a_request_may_ask_for(processes: dict[int, RankProcesses]) -> 
     assert float((results[0][1] - results[1][1]).abs().max()) < CLOSE
 
 
+@pytest.mark.parametrize(("size", "places"), [(2, (0, 1, 5, 99)), (4, (3,))])
+def test_a_fault_of_rank_0_costs_one_request(
+    size: int,
+    places: Sequence[int],
+    processes: dict[int, RankProcesses],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """places: the operation with the other ranks before which it comes, of six; or it comes after all of them."""
+    save_random_model(tmp_path, *CASES["llama-gqa"][:1], EIGHT_HEADS)
+    with engine_of(tmp_path, processes[size], lookup_drafts=False) as engine:
+        ranks, prompts = processes[size].ranks, [[5, 6], [7, 8, 9], [10]]
+        whole = [one.token_ids for one in engine.generate(prompts, greedy(8))]
+        for at in places:
+            engine.flush_cache()
+            with monkeypatch.context() as patch:
+                patch.setattr(engine.core._runner, "_launch", broken(engine.core._runner, ranks, at))
+                streams = [engine.submit(prompt, greedy(8)) for prompt in prompts]
+                with pytest.raises(ph.RequestError, match="no such number"):
+                    streams[1].result()
+                assert [streams[index].result().token_ids for index in (0, 2)] == [whole[0], whole[2]]
+            assert engine.generate(prompts[1], greedy(8)).token_ids == whole[1]
+
+
+def broken(runner: Any, ranks: Ranks, at: int) -> Any:
+    """A forward that fails before an operation, or after all, where the token 7 is in the batch."""
+    launch = runner._launch
+
+    def launched(batch: Any, *more: Any) -> Any:
+        if 7 not in batch.token_ids:
+            return launch(batch, *more)
+        first, begin = ranks.num_operations, ranks._run
+
+        def run(*given: Any) -> None:
+            if ranks.num_operations == first + at:
+                raise ValueError("no such number")
+            begin(*given)
+
+        try:
+            ranks._run = run  # type: ignore[method-assign]
+            launch(batch, *more)
+        finally:
+            del ranks._run
+        raise ValueError("no such number")
+
+    return launched
+
+
 def test_a_draft_model_is_on_rank_0_alone(processes: dict[int, RankProcesses]) -> None:
     with engine_of("nano", processes[2], speculative_model="nano", lookup_drafts=False) as engine:
         drafted = engine.generate("The river", greedy(40))
@@ -162,10 +192,13 @@ def test_tiers_hold_the_parts_of_all_ranks(processes: dict[int, RankProcesses], 
         assert alone.generate(prompt, greedy(8)).usage.cached_tokens == 0
 
 
-def test_adapters_are_cut_as_the_maps_that_they_add_to(processes: dict[int, RankProcesses], tmp_path: Path) -> None:
-    model = save_random_model(tmp_path / "model", *CASES["glm"])
+@pytest.mark.parametrize("name", ["glm", "gpt-neox"])
+def test_adapters_are_cut_as_the_maps_that_they_add_to(
+    name: str, processes: dict[int, RankProcesses], tmp_path: Path
+) -> None:
+    model = save_random_model(tmp_path / "model", *CASES[name])
     folders = [
-        save_adapter(tmp_path / str(seed), model, r"model\.layers\..*_proj", {}, seed=seed, target_modules=ALL)
+        save_adapter(tmp_path / str(seed), model, r".*\.layers\..*", {}, seed=seed, target_modules="all-linear")
         for seed in range(2)
     ]
     results = []
@@ -177,6 +210,41 @@ def test_adapters_are_cut_as_the_maps_that_they_add_to(processes: dict[int, Rank
     assert_close(results[1], results[0])
     assert results[1][0] == results[1][3]
     assert results[1][0] != results[1][1] != results[1][2]
+
+
+def test_an_adapter_that_another_rank_finds_changed_is_refused_on_all(
+    processes: dict[int, RankProcesses], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = save_random_model(tmp_path / "model", *CASES["llama-gqa"])
+    folders = [
+        save_adapter(tmp_path / str(seed), model, r"model\.layers\..*[qv]_proj", {}, seed=seed) for seed in range(2)
+    ]
+    read = adapters.read_adapter
+
+    def changing(name: str, folder: Path, *more: Any) -> Adapter:
+        adapter = read(name, folder, *more)
+        shutil.copy(folders[1] / FILE, folder / FILE)
+        return adapter
+
+    with engine_of(tmp_path / "model", processes[2], adapters={"kept": str(folders[1])}) as engine:
+        expected = engine.generate([1, 2], greedy(4), adapter="kept").token_ids
+        running = engine.submit([5, 6], greedy(60))
+        with monkeypatch.context() as patch:
+            patch.setattr(adapters, "read_adapter", changing)
+            with pytest.raises(
+                ph.ConfigError, match=rf"rank 1: adapters: new: {folders[0]} has changed.*load it again"
+            ):
+                engine.load_adapter("new", folders[0])
+        with pytest.raises(ph.RequestError, match="'new' is not loaded; there are: kept"):
+            engine.generate([1, 2], greedy(4), adapter="new")
+        assert running.result().finish_reason == "length"
+        for name in (
+            "new",
+            "again",
+        ):  # the same content as the other name's, which the ranks keep when one is let go of
+            engine.load_adapter(name, folders[0])
+            engine.unload_adapter(name)
+        assert engine.generate([1, 2], greedy(4), adapter="kept").token_ids == expected
 
 
 def test_each_rank_has_its_part_of_weights_and_keys(processes: dict[int, RankProcesses]) -> None:

@@ -30,6 +30,7 @@ def test_every_route_but_those_of_health_asks_for_the_key() -> None:
     assert len(found) >= 10
     for method, path in [*found, ("GET", "/openapi.json"), ("GET", "/nowhere"), ("DELETE", "/v1/models")]:
         answer = asked.request(method, path)
+        assert answer.headers["x-content-type-options"] == "nosniff"
         assert (answer.status == 200) == (path in ("/health", "/health_generate", "/ready")), path
         if answer.status != 200:
             kind = "authentication_error" if path.startswith("/v1/messages") else "invalid_request_error"

@@ -119,13 +119,17 @@ def test_a_full_queue_asks_to_come_back(nano: LoadedModel) -> None:
         served.settle()
 
 
-def test_a_stream_that_outlasts_the_drain_ends_with_an_error(nano: LoadedModel) -> None:
-    with serving(nano, num_blocks=512, device="cpu", drain_timeout=0.2) as served, served.client() as client:
+@pytest.mark.parametrize(("seconds", "num_signals"), [(0.2, 1), (600.0, 2)])
+def test_a_stream_that_outlasts_the_drain_ends_with_an_error(
+    nano: LoadedModel, seconds: float, num_signals: int
+) -> None:
+    with serving(nano, num_blocks=512, device="cpu", drain_timeout=seconds) as served, served.client() as client:
         stream = client.completions.create(
             model="nano", prompt="Hi", max_tokens=4000, stream=True, extra_body={"ignore_eos": True}
         )
         next(iter(stream))
-        served.terminate()
+        for _ in range(num_signals):
+            served.terminate()
         with pytest.raises(openai.APIError, match="shutting down"):
             list(stream)
     assert not served.async_engine.is_alive

@@ -26,6 +26,12 @@ LINE = re.compile(
 )
 
 
+def test_a_value_forges_no_field() -> None:
+    record = RequestRecord()
+    record.fail("c", "a seconds=9\nb")
+    assert record.line().startswith(r"code=c param=a\x20seconds\x3d9\nb seconds=")
+
+
 @pytest.fixture(autouse=True)
 def log(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
     with caplog.at_level(logging.INFO, logger="phloem.server"):

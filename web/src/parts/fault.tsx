@@ -20,7 +20,7 @@ export function Fault({ error, onRetry }: { error: Problem; onRetry?: () => void
           </>
         )}
       </p>
-      <p class="fault-remedy">{error.remedy}</p>
+      {error.remedy && <p class="fault-remedy">{error.remedy}</p>}
       {onRetry && (
         <button type="button" onClick={onRetry}>
           Try again

@@ -3,6 +3,7 @@
 import { useEffect, useMemo, useState } from "preact/hooks";
 import type { ConstraintKind, ConstraintQuestion } from "../contract.ts";
 import type { ViewProps } from "../view.ts";
+import { choicesOf } from "./chat/request.ts";
 import { type Answered, useAnswer } from "./constraint/answer.ts";
 import { EXAMPLES, FIRST } from "./constraint/examples.ts";
 import { Enforced, Findings } from "./constraint/findings.tsx";
@@ -75,7 +76,7 @@ export function ConstraintView({ api, about, announce }: ViewProps) {
             mark={refusedRange(answered, draft.source)}
             isInvalid={error?.status === 400}
             describedBy="refusal"
-            placeholder="Paste a JSON Schema, a regex, a grammar in EBNF or Lark, or an array of choices."
+            placeholder="Paste a JSON Schema, a regex, a grammar in EBNF or Lark, or choices, one on each line."
             onValue={(source) => change({ source })}
           />
           <div id="refusal">{error && <Refusal error={error} />}</div>
@@ -137,10 +138,9 @@ function keptDraft(): Draft {
 
 function questionOf({ source, text, options }: Draft, kind: ConstraintKind): ConstraintQuestion | null {
   if (source.trim() === "") return null;
-  const isPattern = kind === "regex";
   return {
     kind,
-    source: isPattern ? source.replace(/\n$/, "") : source,
+    source: kind === "regex" ? source.replace(/\n$/, "") : kind === "choice" ? choicesOf(source) : source,
     text: text === "" ? null : text,
     ...(kind === "json_schema" ? options : {}),
   };
@@ -156,7 +156,7 @@ function leftRange({ answer, question }: Answered, text: string): Range | null {
 
 /** What the server has refused in the constraint. */
 function refusedRange({ error, question }: Answered, source: string): Range | null {
-  const isOfThis = question !== null && String(question.source).trimEnd() === source.trimEnd();
+  const isOfThis = typeof question?.source === "string" && question.source.trimEnd() === source.trimEnd();
   return error && isOfThis ? rangeOfError(source, error.pointer, error.message) : null;
 }
 

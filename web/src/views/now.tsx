@@ -52,7 +52,7 @@ export function NowView({ api, history }: ViewProps) {
 
 function summary(now: Now): string {
   const computed = `${counted(now.prompt_tokens, "prompt token")}, ${count(now.cached_tokens)} of them from the cache`;
-  const jumped = now.jumped_tokens > 0 ? `, ${count(now.jumped_tokens)} of them forced or drafted` : "";
+  const jumped = now.jumped_tokens > 0 ? `, ${count(now.jumped_tokens)} of them without a step of their own` : "";
   return `Since the start: ${computed}; ${counted(now.generated_tokens, "token")} written${jumped}.`;
 }
 
@@ -125,7 +125,7 @@ function tilesOf(now: Now): Tile[] {
     },
     {
       title: "Hit rate",
-      value: percent(now.hit_rate),
+      value: now.prompt_tokens > 0 ? percent(now.hit_rate) : "–",
       note: "of prompt tokens came from the cache",
       lines: [
         ["hitRate", "hit rate"],

@@ -18,14 +18,14 @@ export interface Mark {
 }
 
 const GAP_SHARE = 0.04;
-const MARK_SPACING = 0.14;
-const MARK_STEP = 0.2;
+const MARKED = [0, 0.2, 0.4, 0.6, 0.8];
+const NEAR = 0.03;
 
 export class TimeAxis {
   private readonly pieces: Piece[] = [];
   /** True if some time was shortened. */
   readonly isShortened: boolean;
-  /** The times that are marked, first to last: where work began after a gap, and in long stretches others. */
+  /** The times that are marked, first to last, all over the axis: where work began, if that is near, or any others. */
   readonly marks: readonly Mark[];
 
   constructor(spans: Span[]) {
@@ -63,21 +63,24 @@ export class TimeAxis {
   }
 
   private chosenMarks(): Mark[] {
-    const begun = this.pieces.map(({ start, from }) => ({ place: from, time: start }));
-    const between = this.pieces.flatMap(({ start, end, from, to }) => {
-      const steps = Math.floor((to - from) / MARK_STEP);
-      return Array.from({ length: steps }, (_, step) => {
-        const place = from + (step + 1) * MARK_STEP;
-        return { place, time: start + share(place, from, to) * (end - start) };
-      });
+    return MARKED.map((place) => {
+      const near = this.pieces.find(({ from }) => Math.abs(from - place) <= NEAR);
+      return near ? { place: near.from, time: near.start } : { place, time: this.timeAt(place) };
     });
-    const marks: Mark[] = [];
-    for (const mark of [...begun, ...between]) {
-      if (mark.place < 0.95 && marks.every(({ place }) => Math.abs(place - mark.place) >= MARK_SPACING)) {
-        marks.push(mark);
+  }
+
+  private timeAt(place: number): number {
+    let before: Piece | null = null;
+    for (const piece of this.pieces) {
+      if (place < piece.from) {
+        return before ? before.end + share(place, before.to, piece.from) * (piece.start - before.end) : piece.start;
       }
+      if (place <= piece.to) {
+        return piece.start + share(place, piece.from, piece.to) * (piece.end - piece.start);
+      }
+      before = piece;
     }
-    return marks.sort((one, other) => one.place - other.place);
+    return before?.end ?? 0;
   }
 }
 

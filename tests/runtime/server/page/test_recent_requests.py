@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from array import array
 from typing import Any
 
@@ -35,7 +36,7 @@ def test_the_parts_of_a_request_add_up_to_its_seconds(shows_text: bool) -> None:
     call = EngineCall(array("i", [1, 2, 3]), SamplingParams(n=2), None, options, compiled=((10.0, 12.0),))
     record.begin([call])
     assert options == {"request_id": "req_1", "explain_cache": True}
-    usages = [Usage(3, 2, admitted_at=12.5, queue_seconds=0.5, cache_explanation=MISS) for _ in range(2)]
+    usages = [Usage(3, 2, admitted_at=at, queue_seconds=at - 12, cache_explanation=MISS) for at in (12.5, 13.5)]
     for at, index, reason in (
         (14.0, 0, None),
         (15.0, 1, None),
@@ -65,6 +66,24 @@ def test_a_request_under_way_is_as_far_as_it_has_come() -> None:
     [found] = recent.as_data()["requests"]
     assert found["is_running"] and found["status"] is None and found["ended_seconds_ago"] is None
     assert found["queue_ms"] > 0 and found["prefill_ms"] is None and found["decode_ms"] is None
+    record.push(0, Delta("req_1", 0, "a", (1,), None, Usage(1, admitted_at=0.0)))
+    [found] = recent.as_data()["requests"]
+    assert found["decode_ms"] > 1000 * time.monotonic() - 60_000, "it goes on, though no token has come since"
+    record.end()
+    assert recent.as_data()["requests"] == [], "its answer is sent; what became of it is not known yet"
+
+
+def test_the_latest_misses_come_first() -> None:
+    recent = RecentRequests("m", shows_text=False)
+    for number in range(4):
+        record = RequestRecord()
+        recent.begin(str(number), "/v1/completions", record)
+        calls = [EngineCall([1], SamplingParams(), None, RequestOptions()) for _ in range(2)]
+        record.begin(calls)
+        assert [call.options.get("request_id") for call in calls] == [str(number), f"{number}-1"], "one id for each"
+        record.push(0, Delta(str(number), 0, "a", (1,), FinishReason.STOP, Usage(3, cache_explanation=MISS)))
+        recent.end(str(number), "/v1/completions", 200, is_read_only=False)
+    assert [miss["request_id"] for miss in recent.misses(2)] == ["3", "2"]
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -72,7 +91,7 @@ def test_requests_are_listed_newest_first_with_how_they_ended(stream: bool) -> N
     asked = client(page=True)
     first = asked.post("/v1/chat/completions", {**HI, "n": 2, "stream": stream})
     asked.post("/v1/completions", {"prompt": "Hi", "regex": "("})
-    for path in ("/v1/models", "/page/requests", "/nowhere"):
+    for path in ("/v1/models", "/v1/models/none", "/page/requests", "/nowhere"):
         asked.get(path)
     refused, answered = listed(asked)
     assert (refused["route"], refused["status"], refused["error"]) == ("/v1/completions", 400, "invalid_regex")

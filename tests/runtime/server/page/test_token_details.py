@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from phloem.runtime.config import EngineConfig
-from phloem.runtime.constrain.spec import ConstraintSpec, json_schema
+from phloem.runtime.constrain.spec import ConstraintSpec, json_schema, regex
 from phloem.runtime.engine.engine_core import EngineCore
 from phloem.runtime.execute.loading import LoadedModel
 from phloem.runtime.request import Delta, SamplingParams, TokenNote
+from phloem.runtime.sample.token_notes import decisions
 
 from ..wire import Client
 
@@ -65,16 +66,16 @@ def check(core: EngineCore, spec: ConstraintSpec | None, deltas: list[Delta]) ->
     saved = [place for place, note in enumerate(notes) if note.how != "sampled"]
     assert saved == sorted(deltas[-1].usage.jumped_at)
     if spec is None:
-        assert all(note.num_allowed is None and note.how != "jumped" for note in notes)
+        assert all(note.num_allowed is None and note.how != "forced" for note in notes)
         return
     cursor = core.request_factory.compile(spec).cursor()
     for place, (token_id, note) in enumerate(zip(token_ids, notes, strict=True)):
         bits = np.unpackbits(cursor.row_within(MAX_TOKENS - place).view(np.uint8)).sum()
         assert note.num_allowed in (None, bits)
-        assert note.num_allowed is not None or (note.how == "jumped" and core.config.jump == "canonical")
+        assert note.num_allowed is not None or (note.how == "forced" and core.config.jump == "canonical")
         if note.how != "sampled":
             token = cursor.caches.vocabulary.tokens[token_id]
-            assert (note.how == "jumped") is (bool(token) and cursor.forced_bytes().startswith(token))
+            assert (note.how == "forced") is (bool(token) and cursor.forced_bytes().startswith(token))
         assert cursor.advance(token_id)
 
 
@@ -100,7 +101,17 @@ def test_notes_are_right_and_change_nothing(nano: LoadedModel, settings: dict[st
         check(core, spec, deltas)
         assert said(deltas)[0] == said(plain[key])[0] and not said(plain[key])[1]
     kinds = {note.how for deltas in noted.values() for note in said(deltas)[1]}
-    assert "sampled" in kinds and ("jumped" in kinds) is (constrained and settings.get("jump") != "off")
+    assert "sampled" in kinds and ("forced" in kinds) is (constrained and settings.get("jump") != "off")
+
+
+def test_a_token_without_text_is_not_forced_text(nano: LoadedModel) -> None:
+    core = EngineCore(EngineConfig(device="cpu", num_blocks=16), nano)
+    cursor = core.request_factory.compile(regex("a")).cursor()
+    vocabulary = cursor.caches.vocabulary
+    assert cursor.advance(vocabulary.tokens.index(b"a"))
+    row = cursor.row_within(9)
+    [end] = [token for token in nano.tokenizer.eos_ids if row[token // 32] >> token % 32 & 1][:1]
+    assert decisions(cursor, [end], [row, row])[0][1] is False
 
 
 def test_each_output_has_its_own(nano: LoadedModel) -> None:
@@ -149,7 +160,7 @@ def test_chats_say_it_of_each_token(page: Client, stream: bool) -> None:
         assert [one["id"] for one in details] == token_ids and token_ids
         texts = [choice["delta"].get("content", "") if stream else choice["message"]["content"] for choice in choices]
         assert "".join(one["text"] for one in details).startswith("".join(texts))
-        assert {one["how"] for one in details} <= {"sampled", "jumped", "drafted"}
+        assert {one["how"] for one in details} <= {"sampled", "forced", "foreseen"}
         assert all(one["allowed"] >= 1 for one in details)
     plain = page.chat("Ada, born 1815", **fields, **constraint)
     bodies = [body for body in plain.events() if isinstance(body, dict)] if stream else [plain.json()]

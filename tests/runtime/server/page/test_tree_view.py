@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
 
 from phloem.runtime.engine.async_engine import AsyncEngine
 from phloem.runtime.request import SamplingParams
-from phloem.runtime.server.page.tree_view import sentence
+from phloem.runtime.server import ServerSettings
+from phloem.runtime.server.page import tree_view
+from phloem.runtime.server.page.tree_view import TreeView, sentence
 from phloem.runtime.server.prepare import namespace_of
+from phloem.runtime.server.service import Service
 
 from ..loopback import until
 from ..wire import Client
@@ -107,3 +115,40 @@ def test_no_text_of_a_prompt_leaves_without_admin(page: Client, page_engine: Asy
         nodes = [page.get(f"/page/tree/{number}").json() for number in columns["id"][:20]]
         others = [page.get(path).json() for path in ("/page/now", "/page/requests", "/page/about")]
     assert secret not in json.dumps([head, nodes, others])
+
+
+def test_a_node_has_its_own_text_and_its_longest_pin(
+    page: Client, operators_page: Client, page_engine: AsyncEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin = "Of all the prompts in the world these two begin in one way, and then"
+    texts = [f"{begin} the first of them goes on like this.", f"{begin} the other one goes on like that."]
+    for text in texts:
+        page.complete(text, max_tokens=1)
+    _, columns = decoded(page.get("/page/tree").body)
+    parents = dict(zip(columns["id"], columns["parent"], strict=True))
+    shown = {number: operators_page.get(f"/page/tree/{number}").json()["text"] for number in parents}
+    paths = []
+    for number in parents.keys() - set(parents.values()):
+        path = ""
+        while number != -1:
+            path, number = shown[number] + path, parents[number]
+        paths.append(path)
+    assert set(texts) <= set(paths)
+
+    engine = page_engine.engine
+    view = TreeView(Service(page_engine, ServerSettings(page=True), "1"))
+    state = page_engine.call(lambda: engine.core.monitor.tree_state(1000)).result()
+    number = columns["id"][-1]
+    pinned = replace(state, pins=((number, 50.0), (number, 90.0), (number, 10.0)))
+    described = view._described(pinned, number, None, 5.0)
+    assert described is not None and described["pinned_seconds"] == 85.0
+
+    monkeypatch.setattr(tree_view, "MAX_NAMES", 2)
+    first = view._labels(["a", "b", "c"])
+    assert view._labels(["c", "a"]) == [first[2], first[0]] and len(view._names) == 2, "others are forgotten"
+    assert tree_view.shown(2**31 + 5) == tree_view.shown(5) == 5
+
+    monkeypatch.setattr(view, "_read", lambda: (state, 2.0))
+    begin_at = time.monotonic()
+    asyncio.run(view._seen())
+    assert view._good_until >= begin_at + tree_view.SHARE * 2.0, "a small part of the time at most is spent on it"

@@ -1,6 +1,6 @@
 // The view Chat: conversations at the side, the one that is shown, and the next message.
 
-import { useMemo, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { useStore } from "../../store.ts";
 import type { ViewProps } from "../../view.ts";
 import { Composer } from "./composer.tsx";
@@ -15,8 +15,19 @@ import "./composer.css";
 
 export function ChatView({ api, about, chats }: ViewProps) {
   const [showsSidebar, setShowsSidebar] = useState(false);
+  const opener = useRef<HTMLButtonElement>(null);
   const settings = useMemo(() => new TokenSettingsStore(), []);
   useStore(chats.changes);
+  useEffect(() => {
+    const close = (event: KeyboardEvent) => {
+      if (event.key === "Escape" && showsSidebar) {
+        setShowsSidebar(false);
+        opener.current?.focus();
+      }
+    };
+    window.addEventListener("keydown", close);
+    return () => window.removeEventListener("keydown", close);
+  }, [showsSidebar]);
   if (!about.has_text) {
     return <p class="empty">This checkpoint has no tokenizer, so there is no text to chat in. The other views work.</p>;
   }
@@ -29,6 +40,7 @@ export function ChatView({ api, about, chats }: ViewProps) {
       <div class="chat-main">
         <div class={`chat-head${chats.current.numTurns === 0 ? " is-empty" : ""}`}>
           <button
+            ref={opener}
             type="button"
             class="sidebar-button"
             aria-expanded={showsSidebar}

@@ -125,8 +125,18 @@ export class ChatStore {
 
   private ask(parent: string, text: string, documents: UserTurn["documents"]): void {
     const turn: Omit<UserTurn, "id"> = { role: "user", parent, text, documents };
-    this.current.title ||= titleFrom(text || documents[0]?.name || "");
+    this.current.title ||= this.freeTitle(titleFrom(text || documents[0]?.name || ""));
     this.reply(addTurn<UserTurn>(this.current, turn).id);
+  }
+
+  /** The title, with a number if another conversation has it. */
+  private freeTitle(title: string): string {
+    const titles = new Set(this.conversations.map((conversation) => conversation.title));
+    let free = title;
+    for (let number = 2; free && titles.has(free); number += 1) {
+      free = `${title} (${number})`;
+    }
+    return free;
   }
 
   private reply(parent: string): void {

@@ -51,7 +51,7 @@ export function addChunk(reply: Reply, chunk: Chunk): boolean {
 
 /** How the tokens of all answers came about. */
 export function countsOf(reply: Reply): Record<How, number> {
-  const counts = { sampled: 0, jumped: 0, drafted: 0 };
+  const counts = { sampled: 0, forced: 0, foreseen: 0 };
   for (const { tokens } of reply.answers) {
     for (const { how } of tokens) {
       counts[how] += 1;

@@ -5,7 +5,7 @@ import type { About } from "../../contract.ts";
 import { prefersTouch } from "../../theme.ts";
 import type { ChatStore } from "./chat_store.ts";
 import { type Conversation, pathOf, type Reply, SAMPLING } from "./conversation.ts";
-import { FormatPanel, SettingsPanel, ToolsPanel } from "./panels.tsx";
+import { FormatPanel, NUMBERS, SettingsPanel, ToolsPanel } from "./panels.tsx";
 import { askedOf, faultOfFormat, faultOfNumber, readTools } from "./request.ts";
 
 const MAX_FILE_BYTES = 1_000_000;
@@ -39,6 +39,7 @@ export function Composer({ chats, about }: { chats: ChatStore; about: About }) {
     }
   }, [conversation.draft, conversation.id]);
   useEffect(() => {
+    setRefused("");
     if (!prefersTouch()) {
       field.current?.focus({ preventScroll: true });
     }
@@ -67,6 +68,7 @@ export function Composer({ chats, about }: { chats: ChatStore; about: About }) {
       onSubmit={(event) => {
         event.preventDefault();
         if (canSend) {
+          setRefused("");
           chats.send();
         }
       }}
@@ -131,7 +133,9 @@ export function Composer({ chats, about }: { chats: ChatStore; about: About }) {
 }
 
 function formatLabel({ format }: Conversation): string {
-  return { none: "Format", json_schema: "JSON Schema", regex: "Regex" }[format.kind];
+  return { none: "Format", json_schema: "JSON Schema", regex: "Regex", grammar: "Grammar", choice: "Choice" }[
+    format.kind
+  ];
 }
 
 /** Why a message cannot be sent, or null. */
@@ -142,16 +146,17 @@ function blockerOf(conversation: Conversation): string | null {
   if (readTools(conversation.tools).fault) {
     return "The tools are not complete.";
   }
-  const isBad = SAMPLING.some((name) => faultOfNumber(name, conversation.sampling[name]) !== null);
-  return isBad ? "A setting is out of range." : null;
+  const bad = SAMPLING.find((name) => faultOfNumber(name, conversation.sampling[name]) !== null);
+  return bad ? `${NUMBERS[bad].label}: enter ${faultOfNumber(bad, conversation.sampling[bad])}.` : null;
 }
 
 /** What the server refused of the format and the tools, as long as they are as they were. */
 function problemsOf(conversation: Conversation, reply: Reply | null) {
   const asked = askedOf(conversation);
   const problem = reply?.problem?.status === 400 ? reply.problem : null;
-  const isOf = (names: string[]) => problem !== null && names.includes(problem.param ?? "");
-  const isFormat = isOf(["response_format", "regex"]) && reply?.asked.format === asked.format && asked.format !== "";
+  const isOf = (names: string[]) => problem !== null && names.includes((problem.param ?? "").split(".")[0] ?? "");
+  const isFormat =
+    isOf(["response_format", "structured_outputs"]) && reply?.asked.format === asked.format && asked.format !== "";
   return {
     format: isFormat ? problem : null,
     tools: isOf(["tools"]) && reply?.asked.tools === asked.tools ? problem : null,

@@ -4,7 +4,7 @@
 
 import type { Problem } from "../../api.ts";
 
-export type How = "sampled" | "jumped" | "drafted";
+export type How = "sampled" | "forced" | "foreseen";
 
 export interface AnswerToken {
   text: string;
@@ -93,7 +93,8 @@ export type Turn = UserTurn | ToolsTurn | Reply;
 
 export const SAMPLING = ["temperature", "top_p", "max_tokens", "seed", "n"] as const;
 export type SamplingName = (typeof SAMPLING)[number];
-export type FormatKind = "none" | "json_schema" | "regex";
+export const FORMATS = ["none", "json_schema", "regex", "grammar", "choice"] as const;
+export type FormatKind = (typeof FORMATS)[number];
 
 export interface Conversation {
   id: string;
@@ -103,30 +104,35 @@ export interface Conversation {
   system: string;
   /** As typed; "" is the server's default. */
   sampling: Record<SamplingName, string>;
-  format: { kind: FormatKind; json_schema: string; regex: string };
+  format: { kind: FormatKind } & Record<Exclude<FormatKind, "none">, string>;
   tools: string;
   draft: string;
   documents: TextDocument[];
   turns: Record<string, Turn>;
   chosen: Record<string, string>;
   numTurns: number;
+  /** Its settings are those of an example, and not for the next conversation. */
+  isExample: boolean;
 }
 
-export function newConversation(before: Conversation | null): Conversation {
+/** An empty one, with the settings of the one before unless those were an example's. */
+export function newConversation(last: Conversation | null): Conversation {
+  const before = last?.isExample ? null : last;
   return {
     id: crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}`,
     title: "",
     changedAt: Date.now(),
-    model: before?.model ?? null,
+    model: last?.model ?? null,
     system: before?.system ?? "",
     sampling: before ? { ...before.sampling } : { temperature: "", top_p: "", max_tokens: "", seed: "", n: "1" },
-    format: { kind: "none", json_schema: before?.format.json_schema ?? "", regex: before?.format.regex ?? "" },
+    format: { json_schema: "", regex: "", grammar: "", choice: "", ...before?.format, kind: "none" },
     tools: "",
     draft: "",
     documents: [],
     turns: {},
     chosen: {},
     numTurns: 0,
+    isExample: false,
   };
 }
 

@@ -4,12 +4,12 @@ import { count } from "../../format.ts";
 import { keep, kept } from "../../storage.ts";
 import { Store, useStore } from "../../store.ts";
 
-export type Kind = "cached" | "jumped" | "drafted" | "sampled";
+export type Kind = "cached" | "forced" | "foreseen" | "sampled";
 
 export const KINDS: Record<Kind, string> = {
   cached: "Its keys and values were in the prefix cache, so it was not computed again.",
-  jumped: "The constraint left only this text, so it needed no step of its own.",
-  drafted: "It was proposed before the model was asked, and the model agreed.",
+  forced: "The constraint left only this text, so it needed no step of its own.",
+  foreseen: "A draft proposed it, and the model agreed, so it needed no step of its own.",
   sampled: "The model chose it in a step of its own.",
 };
 
@@ -21,7 +21,7 @@ export interface TokenSettings {
   coloured: Record<Kind, boolean>;
 }
 
-const FIRST: TokenSettings = { isOn: false, coloured: { cached: true, jumped: true, drafted: true, sampled: true } };
+const FIRST: TokenSettings = { isOn: false, coloured: { cached: true, forced: true, foreseen: true, sampled: true } };
 
 export class TokenSettingsStore extends Store<TokenSettings> {
   constructor() {
@@ -55,12 +55,20 @@ export function colouring({ coloured }: TokenSettings): string {
     .replace(/^(?=.)/, "show-");
 }
 
+interface LegendProps {
+  settings: TokenSettingsStore;
+  counts: Partial<Record<Kind, number>>;
+  /** What the counts are of, if that is not plain. */
+  of: string;
+}
+
 /** One button per kind, with how many tokens are of it. */
-export function Legend({ settings, counts }: { settings: TokenSettingsStore; counts: Partial<Record<Kind, number>> }) {
+export function Legend({ settings, counts, of }: LegendProps) {
   const { coloured } = useStore(settings);
   return (
     <fieldset class="kind-legend">
       <legend class="out-of-sight">Colours of tokens</legend>
+      {of && <span class="hint">{of}</span>}
       {(Object.keys(counts) as Kind[]).map((kind) => (
         <button
           key={kind}

@@ -11,10 +11,11 @@ export function Measures({ reply }: { reply: Reply }) {
   }
   const cached = usage.prompt_tokens_details?.cached_tokens ?? 0;
   const loaded = usage.prompt_tokens_details?.loaded_tokens ?? 0;
-  const { jumped, drafted, sampled } = counts ?? { jumped: 0, drafted: 0, sampled: usage.completion_tokens };
+  const { forced, foreseen, sampled } = counts ?? { forced: 0, foreseen: 0, sampled: usage.completion_tokens };
   const parts = [
-    jumped > 0 ? `${count(jumped)} jumped` : null,
-    drafted > 0 ? `${count(drafted)} drafted` : null,
+    reply.answers.length > 1 ? `${count(reply.answers.length)} answers together:` : null,
+    forced > 0 ? `${count(forced)} forced` : null,
+    foreseen > 0 ? `${count(foreseen)} foreseen` : null,
     `${count(sampled)} sampled`,
     firstTokenMs === null ? null : `first token in ${duration(firstTokenMs)}`,
     totalMs ? `${count(Math.round((1000 * usage.completion_tokens) / totalMs))} tokens/s` : null,

@@ -8,7 +8,7 @@ import type { ChatStore } from "./chat_store.ts";
 import type { FormatKind, SamplingName } from "./conversation.ts";
 import { faultOfFormat, faultOfNumber, readTools } from "./request.ts";
 
-const NUMBERS: Record<SamplingName, { label: string; hint: string }> = {
+export const NUMBERS: Record<SamplingName, { label: string; hint: string }> = {
   temperature: { label: "Temperature", hint: "0 takes the likeliest token" },
   top_p: { label: "Top p", hint: "Share of probability that is sampled from" },
   max_tokens: { label: "Most tokens", hint: "Of one answer" },
@@ -81,11 +81,17 @@ const KINDS: Record<FormatKind, string> = {
   none: "Free text",
   json_schema: "JSON Schema",
   regex: "Regular expression",
+  grammar: "Grammar",
+  choice: "Choice",
 };
 const PLACEHOLDERS = {
+  grammar: 'root ::= "The answer is " [0-9]+ "."',
+  choice: "yes\nno\nperhaps",
   json_schema: '{"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}',
   regex: "\\d{4}-\\d\\d-\\d\\d",
 };
+
+const HINTS = { json_schema: "", regex: "", grammar: "In EBNF or Lark.", choice: "One on each line." };
 
 export function FormatPanel({ chats, problem }: { chats: ChatStore; problem: Problem | null }) {
   const { format } = chats.current;
@@ -123,7 +129,9 @@ export function FormatPanel({ chats, problem }: { chats: ChatStore; problem: Pro
           }}
         />
       )}
-      {kind !== "none" && <p class="hint wide">The answer will match this, whatever the model would have said.</p>}
+      {kind !== "none" && (
+        <p class="hint wide">{HINTS[kind]} The answer will match this, whatever the model would have said.</p>
+      )}
     </div>
   );
 }

@@ -31,7 +31,13 @@ export function ReplyTurn({ chats, reply, settings, isLast }: ReplyProps) {
       {reply.problem && <Fault error={reply.problem} onRetry={() => chats.retry(reply)} />}
       {reply.state === "stopped" && <p class="hint">Stopped.</p>}
       {!isStreaming && <Measures reply={reply} />}
-      {hasTokens && (isOn || showsPrompt) && <Legend settings={settings} counts={legendOf(reply, isOn, showsPrompt)} />}
+      {hasTokens && (isOn || showsPrompt) && (
+        <Legend
+          settings={settings}
+          counts={legendOf(reply, isOn, showsPrompt)}
+          of={isOn && reply.answers.length > 1 ? `${reply.answers.length} answers together:` : ""}
+        />
+      )}
       {showsPrompt && <Prompt reply={reply} settings={settings} />}
       <div class="actions">
         {isStreaming ? (
@@ -108,8 +114,8 @@ function Answers({ chats, reply, settings, isLast }: ReplyProps) {
 /** The kinds that are in sight, and how many tokens are of each. */
 function legendOf(reply: Reply, hasTokens: boolean, hasPrompt: boolean): Partial<Record<Kind, number>> {
   const cached = reply.usage?.prompt_tokens_details?.cached_tokens ?? 0;
-  const { jumped, drafted, sampled } = countsOf(reply);
-  return { ...(hasPrompt ? { cached } : {}), ...(hasTokens ? { jumped, drafted, sampled } : {}) };
+  const { forced, foreseen, sampled } = countsOf(reply);
+  return { ...(hasPrompt ? { cached } : {}), ...(hasTokens ? { forced, foreseen, sampled } : {}) };
 }
 
 function Prompt({ reply, settings }: { reply: Reply; settings: TokenSettingsStore }) {

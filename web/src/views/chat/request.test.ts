@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { addChunk } from "./chunks.ts";
 import {
   addTurn,
   branchesAt,
@@ -14,7 +15,7 @@ import {
   type ToolsTurn,
   type UserTurn,
 } from "./conversation.ts";
-import { chatBody, faultOfFormat, faultOfNumber, readJson, readTools } from "./request.ts";
+import { chatBody, choicesOf, faultOfFormat, faultOfNumber, formatOf, readJson, readTools } from "./request.ts";
 
 function talk() {
   const conversation = newConversation(null);
@@ -85,11 +86,45 @@ test("documents, calls, results and settings are in the body", () => {
   assert.deepEqual(tools, [{ type: "function", function: { name: "f" } }]);
 });
 
+test("each format is a field of the request", () => {
+  const format = { ...newConversation(null).format, regex: "a+", grammar: "root ::= a", choice: "yes\n no \n\n" };
+  assert.deepEqual(formatOf(format), {});
+  assert.deepEqual(formatOf({ ...format, kind: "regex" }), { structured_outputs: { regex: "a+" } });
+  assert.deepEqual(formatOf({ ...format, kind: "grammar" }), { structured_outputs: { grammar: "root ::= a" } });
+  assert.deepEqual(formatOf({ ...format, kind: "choice" }), { structured_outputs: { choice: ["yes", " no "] } });
+  assert.deepEqual(choicesOf('["a", "b\\n"]'), ["a", "b\n"]);
+  assert.deepEqual(choicesOf('["a", 1]'), ['["a", 1]'], "no choices in JSON, so a line");
+});
+
+test("what an example set is not for the next conversation, what was typed is", () => {
+  const conversation = newConversation(null);
+  Object.assign(conversation, { system: "s", model: "m" });
+  conversation.format.regex = "a";
+  conversation.format.kind = "regex";
+  const next = newConversation(conversation);
+  assert.deepEqual([next.system, next.format.regex, next.format.kind, next.model], ["s", "a", "none", "m"]);
+  const other = newConversation({ ...conversation, isExample: true });
+  assert.deepEqual([other.system, other.format.regex, other.model, other.isExample], ["", "", "m", false]);
+});
+
+test("a call of a tool comes in parts", () => {
+  const { conversation, answer } = talk();
+  const reply = answer("", "");
+  const call = (id: string | undefined, name: string, part: string) => ({
+    choices: [
+      { index: 0, delta: { tool_calls: [{ index: 0, ...(id ? { id } : {}), function: { name, arguments: part } }] } },
+    ],
+  });
+  for (const chunk of [call("1", "wea", '{"ci'), call(undefined, "ther", 'ty":1}')]) assert.ok(addChunk(reply, chunk));
+  assert.deepEqual(reply.answers[0]?.calls, [{ id: "1", name: "weather", arguments: '{"city":1}' }]);
+  assert.ok(!addChunk(reply, { choices: [] }) && conversation.numTurns === 1);
+});
+
 test("what is typed is checked", () => {
   assert.match(readJson('{\n"a" 1}').fault ?? "", /line 2, column 5/);
   assert.equal(readTools("").fault, null);
   assert.match(readTools("[{}]").fault ?? "", /"name"/);
-  const format = { kind: "json_schema", json_schema: "{", regex: "" } as const;
+  const format = { ...newConversation(null).format, kind: "json_schema", json_schema: "{" } as const;
   assert.match(faultOfFormat(format) ?? "", /Not JSON yet/);
   assert.equal(faultOfFormat({ ...format, kind: "regex", regex: "a" }), null);
   assert.equal(faultOfNumber("n", "9"), "from 1 to 8");

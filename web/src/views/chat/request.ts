@@ -2,7 +2,6 @@
 
 import {
   type Conversation,
-  type FormatKind,
   keyAfter,
   SAMPLING,
   type SamplingName,
@@ -46,9 +45,25 @@ export function faultOfFormat(format: Conversation["format"]): string | null {
   }
   const source = format[format.kind];
   if (!source.trim()) {
-    return format.kind === "regex" ? "Enter a pattern." : "Enter a JSON Schema.";
+    return EMPTY[format.kind];
   }
   return format.kind === "json_schema" ? readJson(source).fault : null;
+}
+
+const EMPTY = {
+  json_schema: "Enter a JSON Schema.",
+  regex: "Enter a pattern.",
+  grammar: "Enter a grammar.",
+  choice: "Enter a choice.",
+};
+
+/** The choices of a text: one a line, or a JSON array of them. */
+export function choicesOf(source: string): string[] {
+  const read = readJson(source);
+  if (Array.isArray(read.value) && read.value.every((each) => typeof each === "string")) {
+    return read.value;
+  }
+  return source.split("\n").filter((line) => line.trim() !== "");
 }
 
 /** The tools as the API takes them: an array of them, of functions without their wrapper, or a single one. */
@@ -111,7 +126,7 @@ export function chatBody(conversation: Conversation, path: Turn[]): Record<strin
     ...(conversation.model ? { model: conversation.model } : {}),
     messages: messagesOf(conversation, path),
     ...samplingOf(conversation),
-    ...formatOf(format.kind, format.json_schema, format.regex),
+    ...formatOf(format),
     ...(tools?.length ? { tools } : {}),
     stream: true,
     stream_options: { include_usage: true },
@@ -128,14 +143,21 @@ export function samplingOf({ sampling }: Conversation): Record<string, number> {
   return Object.fromEntries(given.map((name) => [name, Number(sampling[name])]));
 }
 
-export function formatOf(kind: FormatKind, schema: string, regex: string): Record<string, unknown> {
-  if (kind === "regex") {
-    return { regex };
+export function formatOf(format: Conversation["format"]): Record<string, unknown> {
+  switch (format.kind) {
+    case "none":
+      return {};
+    case "regex":
+      return { structured_outputs: { regex: format.regex } };
+    case "grammar":
+      return { structured_outputs: { grammar: format.grammar } };
+    case "choice":
+      return { structured_outputs: { choice: choicesOf(format.choice) } };
+    case "json_schema": {
+      const schema = readJson(format.json_schema).value;
+      return { response_format: { type: "json_schema", json_schema: { name: "answer", schema } } };
+    }
   }
-  if (kind === "none") {
-    return {};
-  }
-  return { response_format: { type: "json_schema", json_schema: { name: "answer", schema: readJson(schema).value } } };
 }
 
 function messagesOf(conversation: Conversation, path: Turn[]): Message[] {

@@ -82,7 +82,12 @@ function Title({ conversation, onTitle }: { conversation: Conversation; onTitle:
         value={title}
         onInput={(event) => setTitle(event.currentTarget.value)}
         onBlur={() => onTitle(title)}
-        onKeyDown={(event) => event.key === "Escape" && onTitle("")}
+        onKeyDown={(event) => {
+          if (event.key === "Escape") {
+            event.stopPropagation(); // the list stays open
+            onTitle("");
+          }
+        }}
       />
     </form>
   );

@@ -13,6 +13,8 @@ function talk() {
 test("what was stored is what is read", () => {
   const { made } = talk();
   deepEqual(conversationOf(JSON.stringify(made)), made);
+  const { isExample: _, ...older } = { ...made, format: { kind: "none", json_schema: "{}", regex: "" } };
+  deepEqual(conversationOf(JSON.stringify(older)), { ...made, format: { ...made.format, json_schema: "{}" } });
 });
 
 test("anything else is left alone", () => {

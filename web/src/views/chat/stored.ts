@@ -1,7 +1,7 @@
 // A conversation out of the browser's storage, where another page of this origin, or another version, may have left
 // anything: it is taken whole if it has the shape of one, and else left alone.
 
-import { type Conversation, newConversation, SAMPLING, type Turn } from "./conversation.ts";
+import { type Conversation, FORMATS, newConversation, SAMPLING, type Turn } from "./conversation.ts";
 
 type Fields = Record<string, unknown>;
 
@@ -15,7 +15,9 @@ export function conversationOf(text: string): Conversation | null {
   if (!isFields(found)) {
     return null;
   }
-  const filled = { ...newConversation(null), ...found } as Fields;
+  const empty = newConversation(null);
+  const format = isFields(found.format) ? { ...empty.format, ...found.format } : found.format;
+  const filled = { ...empty, ...found, format } as Fields;
   return isConversation(filled) ? (filled as unknown as Conversation) : null;
 }
 
@@ -29,8 +31,9 @@ function isConversation(value: Fields): boolean {
     isFields(sampling) &&
     has(sampling, "string", ...SAMPLING) &&
     isFields(format) &&
-    has(format, "string", "json_schema", "regex") &&
-    ["none", "json_schema", "regex"].includes(format.kind as string) &&
+    has(format, "string", ...FORMATS.filter((kind) => kind !== "none")) &&
+    (FORMATS as readonly unknown[]).includes(format.kind) &&
+    typeof value.isExample === "boolean" &&
     isList(documents, "name", "text") &&
     isFields(turns) &&
     Object.entries(turns).every(([id, turn]) => isTurn(turn, id)) &&

@@ -75,6 +75,7 @@ export function Welcome({ chats, model }: { chats: ChatStore; model: string }) {
               type="button"
               onClick={() => {
                 chats.current.format.kind = "none";
+                chats.current.isExample = true;
                 set(chats.current);
                 chats.changed();
                 document.querySelector<HTMLElement>(".composer .message")?.focus();

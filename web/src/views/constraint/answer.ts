@@ -26,7 +26,7 @@ export function useAnswer(api: Api, question: ConstraintQuestion | null): Answer
     }
     const abort = new AbortController();
     const timer = window.setTimeout(async () => {
-      const isSame = (before: Answered) => before.question?.source === wanted.source;
+      const isSame = (before: Answered) => String(before.question?.source) === String(wanted.source);
       setAnswered((before) => ({ ...before, error: isSame(before) ? before.error : null, isAsking: true }));
       try {
         const answer = await api.constraint(wanted, abort.signal);

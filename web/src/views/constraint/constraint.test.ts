@@ -16,6 +16,8 @@ test("the kind of every example, and of other forms, is guessed", () => {
   assert.equal(guessKind('start: "(" start ")" | /[0-9]+/'), "grammar");
   assert.equal(guessKind("[a-z]+:[0-9]{2}"), "regex");
   assert.equal(guessKind("\\d+"), "regex");
+  assert.equal(guessKind("yes\nno\nnot yet\n"), "choice");
+  assert.equal(guessKind("yes"), "regex");
 });
 
 test("code points are found in UTF-16", () => {

@@ -10,7 +10,10 @@ export const KINDS: [ConstraintKind, string][] = [
   ["structural_tag", "Structural tag"],
 ];
 
-/** JSON objects are schemas or structural tags, arrays of strings are choices; rules make a grammar; else a regex. */
+/**
+ * JSON objects are schemas or structural tags; arrays of strings, and several lines of plain words, are choices; rules
+ * make a grammar; else a regex.
+ */
 export function guessKind(source: string): ConstraintKind {
   const text = source.trim();
   if (text === "") return "json_schema";
@@ -23,6 +26,7 @@ export function guessKind(source: string): ConstraintKind {
     return isTag && !("type" in value && value.type === "object") ? "structural_tag" : "json_schema";
   }
   if (text === "true" || text === "false" || /^\{\s*("|$)/.test(text)) return "json_schema";
+  if (/^[\w ,'-]+(\n[\w ,'-]+)+$/.test(text)) return "choice";
   if (/::=/.test(text) || /^\s*[?!]*[A-Za-z_]\w*(\.\d+)?\s*:\s*\S/m.test(text)) return "grammar";
   return "regex";
 }

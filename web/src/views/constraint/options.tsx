@@ -27,11 +27,11 @@ const CHOICES: { name: keyof QuestionOptions; label: string; values: [string, st
   },
   {
     name: "whitespace",
-    label: "White space",
+    label: "Whitespace",
     values: [
-      ["compact", "none"],
-      ["spaced", "spaces"],
-      ["flexible", "any"],
+      ["compact", "compact: none"],
+      ["spaced", "spaced: after , and :"],
+      ["flexible", "flexible: any"],
     ],
   },
 ];

@@ -50,7 +50,7 @@ const ATTRIBUTES = new Set([
   "y1",
   "y2",
 ]);
-const FORBIDDEN_VALUE = /url\s*\(|javascript:|expression|[<>]/i;
+const FORBIDDEN_VALUE = /url\s*\(|javascript:|expression|[<>\\]/i; // a backslash may spell any of these
 
 /** The picture as a new element, or null if it is none. */
 export function safeSvg(document: string): SVGSVGElement | null {

@@ -7,7 +7,10 @@ const REASONS: Record<string, string> = {
   never_seen: "never seen",
   evicted: "evicted",
   block_rounding: "block rounding",
+  no_state: "no state of recurrent layers",
+  no_window: "window let go",
   other_namespace: "other namespace",
+  disabled: "no prefix cache",
   complete: "complete",
 };
 

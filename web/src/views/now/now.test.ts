@@ -54,6 +54,7 @@ test("the parts of the pool add up to it", () => {
 test("one sentence says which change would help most", () => {
   const said = (twice: number, cost: number, optimum: number) => {
     const whatIf: WhatIf = {
+      seconds_ago: 3,
       sizes: [
         { num_blocks: 50, hit_rate: 0.3 },
         { num_blocks: 100, hit_rate: 0.4 },
@@ -73,8 +74,12 @@ test("one sentence says which change would help most", () => {
     said(0.42, 0.46, 0.5),
     /^Another policy .*cost would bring 6\.0 points more than lru, twice the memory 2\.0 points\.$/,
   );
+  assert.match(
+    said(0.5, 0.44, 0.6),
+    /^More memory would help: .* 10\.0 points, and --eviction-policy cost 4\.0 points\.$/,
+  );
   assert.match(said(0.4, 0.4, 0.4), /large enough.*: neither more memory nor another policy/);
   assert.match(said(0.41, 0.4, 0.42), /bring 1\.0 point, and even the best policy 2\.0 points\.$/);
   assert.match(said(0.41, 0.4, 0.5), /large enough.* bring 1\.0 point, another policy nothing\.$/);
-  assert.match(whatIfSentence({ sizes: [], policies: [] }, 100), /^No request has been recorded/);
+  assert.match(whatIfSentence({ seconds_ago: 0, sizes: [], policies: [] }, 100), /^No request has been recorded/);
 });

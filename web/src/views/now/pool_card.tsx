@@ -30,7 +30,6 @@ export function PoolCard({ now }: { now: Now }) {
             {now.tiers.map((tier) => (
               <li key={tier.name}>
                 {tier.name} <strong>{bytes(tier.bytes)}</strong>
-                {tier.num_blocks !== undefined && <span class="hint"> {counted(tier.num_blocks, "block")}</span>}
               </li>
             ))}
           </ul>

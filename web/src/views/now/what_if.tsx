@@ -1,7 +1,7 @@
 // What the hit rate would have been with other sizes of the pool and other policies: a curve, bars and a sentence.
 
 import type { Now } from "../../contract.ts";
-import { count, percent } from "../../format.ts";
+import { count, duration, percent } from "../../format.ts";
 import { OPTIMUM, sizeInUse, type WhatIf, whatIfSentence } from "./what_if_sentence.ts";
 
 export function WhatIfCard({ now }: { now: Now }) {
@@ -14,7 +14,9 @@ export function WhatIfCard({ now }: { now: Now }) {
           <p>{withOptions(whatIfSentence(whatIf, pool.num_blocks))}</p>
           <Curve sizes={whatIf.sizes} inUse={sizeInUse(whatIf.sizes, pool.num_blocks)} />
           <Policies policies={whatIf.policies} />
-          <p class="hint">The last requests, played again one by one from an empty cache.</p>
+          <p class="hint">
+            The last requests, played again one by one from an empty cache, {duration(1000 * whatIf.seconds_ago)} ago.
+          </p>
         </>
       ) : (
         <p class="hint">

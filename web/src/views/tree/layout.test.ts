@@ -9,7 +9,7 @@ import { GLIDE_MS, keyOf, Markers } from "./markers.ts";
 import { type Direction, neighbour } from "./neighbours.ts";
 import { classify, legend, swatches } from "./palette.ts";
 import { randomFrom, randomTree } from "./random_tree.ts";
-import { describePlace, describeTree } from "./sentences.ts";
+import { describePlace, describeProgress, describeTree } from "./sentences.ts";
 import { anchorOf, restore, Viewport } from "./viewport.ts";
 
 const ROWS = 12;
@@ -149,6 +149,34 @@ test("classes follow age, hits and namespace, and each has a word and a colour",
   );
 });
 
+test("the word of a class has the number in it", () => {
+  const layout = layoutOf(2, 30);
+  const words = legend(swatches("hits", [], false)).map((entry) => entry.label);
+  const classes = new Uint8Array(layout.size);
+  for (let hits = 0; hits < 80; hits += 1) {
+    layout.tree.columns.hits.fill(hits);
+    classify(layout, "hits", 0, classes);
+    const [from, to] = words[classes[1]!]!.split(/–| or more/);
+    assert.ok(Number(from) <= hits && hits <= (to === undefined ? Number(from) : to === "" ? 1e9 : Number(to)));
+  }
+});
+
+test("what fills the width has two of its ancestors above it", () => {
+  const layout = layoutOf(2, 400);
+  const view = new Viewport();
+  for (let place = 0; place < layout.size; place += 1) {
+    view.fit(layout, place, 1);
+    assert.equal(view.top, Math.max(0, layout.depth[place]! - 2));
+  }
+});
+
+test("a tree without a column is refused by its name", () => {
+  const bytes = randomTree(1, 3);
+  const text = new TextDecoder().decode(bytes);
+  const without = new TextEncoder().encode(text.replace('"rank"', '"rnak"'));
+  assert.throws(() => treeOf(without.buffer as ArrayBuffer), /no column rank/);
+});
+
 test("markers glide from node to node, and stand still where motion is reduced", () => {
   const at = (node: number): TreeRequest => ({
     request_id: "r1",
@@ -184,5 +212,21 @@ test("nodes and trees are described in words", () => {
   const layout = layoutOf(2, 30);
   assert.match(describePlace(layout, 0, 0), /^The whole cache: 30 nodes, [\d,]+ blocks, 3 first nodes\.$/);
   assert.match(describePlace(layout, 1, 0), /^Node \d+, level 1, \d+ blocks?, [\d,]+ tokens, .*used .* ago, .*\.$/);
+  layout.tree.columns.pinned.fill(1);
+  assert.match(describePlace(layout, 1, 0), /, pinned/);
+  const request = {
+    request_id: "r",
+    index: 0,
+    node: 1,
+    num_prompt_tokens: 10,
+    num_computed_tokens: 4,
+    num_output_tokens: 3,
+  };
+  assert.equal(describeProgress({ ...request, phase: "prefill", num_tokens: 10 }), "4 of 10 prompt tokens computed");
+  assert.equal(describeProgress({ ...request, phase: "waiting", num_tokens: 10 }), "waits with a prompt of 10 tokens");
+  assert.equal(
+    describeProgress({ ...request, phase: "decode", num_tokens: 13 }),
+    "3 tokens written after a prompt of 10",
+  );
   assert.match(describeTree(layout.tree), /^30 nodes · [\d,]+ of 100,000 blocks$/);
 });

@@ -38,7 +38,8 @@ export function LegendBar({ colourBy, namespaces }: { colourBy: ColourBy; namesp
         </li>
       </ul>
       <p class="hint">
-        Width and number: blocks. Wheel or pinch zooms, drag moves, a click chooses, a second click fills the width.
+        Width: blocks of a bar and all below it; number: its own. Wheel or pinch zooms, drag moves, a click chooses, a
+        second click fills the width.
       </p>
     </div>
   );

@@ -1,4 +1,4 @@
-// One node in detail: its text (for operators), what holds it, and whether it would be evicted next.
+// One node in detail: its text (with admin rights), what holds it, and whether it would be evicted next.
 
 import { useEffect, useState } from "preact/hooks";
 import { type Api, type ApiError, asApiError, isAborted } from "../../api.ts";
@@ -112,7 +112,8 @@ function Text({ node, isAdmin, hasText }: { node: TreeNode; isAdmin: boolean; ha
     if (isAdmin || !hasText) return null;
     return (
       <p class="hint">
-        Its text may be private, so it is shown to operators only: start the server with <code>--enable-admin</code>.
+        Its text may be private, so it is shown with admin rights only: start the server with{" "}
+        <code>--enable-admin</code>.
       </p>
     );
   }

@@ -52,6 +52,9 @@ export function encode(header: TreeHeader, rows: number[][]): ArrayBuffer {
   new DataView(bytes).setUint32(0, head.length, true);
   new Uint8Array(bytes).set(head, 4);
   rows.forEach((row, column) => {
+    if (row.length !== header.num_nodes) {
+      throw new RangeError(`column ${header.columns[column]} has ${row.length} values`);
+    }
     new Int32Array(bytes, 4 + head.length + 4 * header.num_nodes * column, header.num_nodes).set(row);
   });
   return bytes;

@@ -1,5 +1,6 @@
 // The tree view: the prefix tree as an icicle or as a table, the requests that move through it, and one node in detail.
 
+import type { ComponentChildren } from "preact";
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
 import { Fault } from "../../parts/fault.tsx";
 import { usePolling } from "../../polling.ts";
@@ -24,42 +25,42 @@ type Form = "icicle" | "table";
 
 export function TreeView({ api, about, announce }: ViewProps) {
   const { layout, takenAt, error } = useLayout(api);
-  const [form, setForm] = useState<Form>("icicle");
-  const [colourBy, setColourBy] = useState<ColourBy>("age");
-  const [path, setPath] = useState<number[]>([]); // ids down to the chosen node
-  const [wanted, setWanted] = useState<{ place: number } | null>(null);
-  const [requestKey, setRequestKey] = useState("");
-
-  const chosen = layout ? deepest(layout, path) : 0;
-  const choose = useCallback(
-    (place: number) => layout && setPath(pathTo(layout, place).map((at) => idAt(layout, at))),
-    [layout],
-  );
-  const enter = useCallback(
-    (place: number) => {
-      choose(place);
-      setWanted({ place });
-    },
-    [choose],
-  );
-  const show = (shown: Form) => {
-    setForm(shown);
-    setWanted(null); // an icicle that comes back does not go there again
-  };
-  const chosenId = layout ? idAt(layout, chosen) : -1;
-  // said once for each node, not for each new tree
-  useEffect(() => {
-    if (layout && path.length > 0) {
-      announce(describePlace(layout, chosen, performance.now() - takenAt));
-    }
-  }, [chosenId]);
-
   if (!layout) {
     return error ? <Fault error={error} /> : <p class="empty">The tree is being read …</p>;
   }
   if (layout.size === 1) {
     return <Empty model={about.model} hasChat={about.has_chat} requests={layout.tree.header.requests.length} />;
   }
+  return (
+    <Tree api={api} about={about} announce={announce} layout={layout} takenAt={takenAt}>
+      {error && <Fault error={error} />}
+    </Tree>
+  );
+}
+
+interface TreeProps extends Pick<ViewProps, "api" | "about" | "announce"> {
+  layout: Layout;
+  /** When the server was asked, on the page's clock. */
+  takenAt: number;
+  children: ComponentChildren;
+}
+
+function Tree({ api, about, announce, layout, takenAt, children }: TreeProps) {
+  const [form, setForm] = useState<Form>("icicle");
+  const [colourBy, setColourBy] = useState<ColourBy>("age");
+  const [requestKey, setRequestKey] = useState("");
+  const [wanted, setWanted] = useState<{ place: number } | null>(null);
+  const { chosen, choose } = useChosen(layout, takenAt, announce);
+  const enter = (place: number) => {
+    choose(place);
+    setWanted({ place });
+  };
+  const show = (shown: Form) => {
+    setForm(shown);
+    setWanted(null); // an icicle that comes back does not go there again
+  };
+  const { requests, namespaces } = layout.tree.header;
+  const icicle = { layout, takenAt, colourBy, chosen, wanted, requestKey, onChoose: choose };
   return (
     <div class="tree-page">
       <div class="tree-head">
@@ -68,24 +69,16 @@ export function TreeView({ api, about, announce }: ViewProps) {
         <Choice<Form> legend="Shown as" value={form} onChoose={show} options={FORMS} />
         <Choice<ColourBy> legend="Colour" value={colourBy} onChoose={setColourBy} options={COLOURS} />
       </div>
-      {error && <Fault error={error} />}
+      {children}
       <PathBar layout={layout} place={chosen} onEnter={enter} />
       <div class="tree-main">
         <section class="tree-stage" aria-label="Nodes">
           {form === "icicle" ? (
-            <Icicle
-              layout={layout}
-              takenAt={takenAt}
-              colourBy={colourBy}
-              chosen={chosen}
-              wanted={wanted}
-              requestKey={requestKey}
-              onChoose={choose}
-            />
+            <Icicle {...icicle} />
           ) : (
             <NodeTable layout={layout} place={chosen} takenAt={takenAt} onChoose={choose} />
           )}
-          {form === "icicle" && <LegendBar colourBy={colourBy} namespaces={layout.tree.header.namespaces} />}
+          {form === "icicle" && <LegendBar colourBy={colourBy} namespaces={namespaces} />}
         </section>
         <aside class="tree-side">
           <NodePanel
@@ -96,11 +89,26 @@ export function TreeView({ api, about, announce }: ViewProps) {
             onChoose={enter}
             onRequest={setRequestKey}
           />
-          <RequestList requests={layout.tree.header.requests} chosen={requestKey} onChoose={setRequestKey} />
+          <RequestList requests={requests} chosen={requestKey} onChoose={setRequestKey} />
         </aside>
       </div>
     </div>
   );
+}
+
+/** The chosen place: while its node is gone, that of the nearest of its ancestors that is left. */
+function useChosen(layout: Layout, takenAt: number, announce: ViewProps["announce"]) {
+  const [path, setPath] = useState<number[]>([]); // ids down to the chosen node
+  const chosen = deepest(layout, path);
+  const choose = useCallback((place: number) => setPath(pathTo(layout, place).map((at) => idAt(layout, at))), [layout]);
+  const chosenId = idAt(layout, chosen);
+  // said once for each node, not for each new tree
+  useEffect(() => {
+    if (path.length > 0) {
+      announce(describePlace(layout, chosen, performance.now() - takenAt));
+    }
+  }, [chosenId]);
+  return { chosen, choose };
 }
 
 const FORMS: [Form, string][] = [
