@@ -97,6 +97,30 @@ class Cut:
         """Columns of the output projection."""
         return self.by_head(self.whole.attended_size // self.whole.num_heads)
 
+    @property
+    def projected(self) -> dict[str, Part]:
+        """Rows of a recurrent layer's first projections, by the names of their tensors."""
+        whole = self.whole_recurrent
+        keys = whole.key_heads * whole.key_dim
+        if whole.options.kind == "short_conv":
+            return {"in_proj": joined(self.sections(whole.channels) * 3)}
+        x, heads = self.sections(whole.attended_size, whole.heads)
+        if whole.options.kind == "state_space":
+            return {"in_proj": joined([x, self.state_channels, heads])}
+        if whole.options.is_fused:
+            rows, rates = self.sections(2 * (keys + whole.attended_size), 2 * whole.heads)
+            return {"in_proj_qkvz": rows, "in_proj_ba": rates}
+        return {"in_proj_qkv": self.state_channels, "in_proj_z": x, "in_proj_b": heads, "in_proj_a": heads}
+
+    @property
+    def state_channels(self) -> Part:
+        """Channels of the convolution of a layer with heads: queries, keys and values, or x, B and C."""
+        whole = self.whole_recurrent
+        (x,), keys = self.sections(whole.attended_size), whole.key_heads * whole.key_dim
+        if whole.options.kind == "state_space":
+            return joined([x, self.groups(keys), self.groups(keys)])
+        return joined([*self.sections(keys, keys), x])
+
     def sections(self, *sizes: int) -> list[Part]:
         """Sections of an axis of a recurrent layer, each by its heads or channels, of which all ranks have as many."""
         return [self._even(size) for size in sizes]

@@ -26,6 +26,7 @@ from .state_space import StateSpaceWeights, read_state_space
 Mixer = (
     ShortConvWeights | DeltaNetWeights | StateSpaceWeights | SelectiveScanWeights | KimiDeltaWeights | LightningWeights
 )
+Adapted = ShortConvWeights | DeltaNetWeights | StateSpaceWeights  # whose projections adapters may add to
 WeightPart = Tensor | LayerNorm | LinearWeight | LinearWeights
 READ_MIXER: dict[str, Callable[[Reader, str, RecurrentConfig], Mixer]] = {
     "short_conv": read_short_conv,

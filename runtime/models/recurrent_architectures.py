@@ -118,6 +118,7 @@ _NEMOTRON_H = replace(
 )
 _MAMBA2 = replace(
     _LLAMA,
+    backbone="backbone",
     names=_MIXER,
     one_part=True,
     has_positions=False,

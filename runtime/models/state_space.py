@@ -19,9 +19,10 @@ from ...kernels import Gate, LinearWeight, ops
 from ...kernels.recurrent import convolve, scan_states
 from ...kernels.state_rounds import StateRounds
 from ..parallel.ranks import Ranks
-from .part import Axis, Part, joined
+from .part import Axis, Part
 from .reader import Reader
 from .recurrent_config import RecurrentConfig
+from .step import Adapt
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +44,16 @@ class StateSpaceWeights:
     gate_factor: float
     step_factor: float
 
-    def mix(self, normed: Tensor, states: tuple[Tensor, ...], plan: StateRounds) -> Tensor:
+    def mix(self, normed: Tensor, states: tuple[Tensor, ...], plan: StateRounds, adapt: Adapt | None = None) -> Tensor:
         """Hidden states `[T, C]` -> `[T, heads · value_dim]`; changes states: the convolution's, and the heads'."""
         config, num_rows = self.config, len(normed)
         size, keys = config.attended_size, config.key_heads * config.key_dim
         if self.factor != 1.0:
             normed = normed * self.factor
-        gate, made, steps = torch.split(ops.linear(normed, self.into), [size, config.channels, config.heads], dim=1)
+        projected = ops.linear(normed, self.into)
+        if adapt is not None:
+            adapt(projected)
+        gate, made, steps = torch.split(projected, [size, config.channels, config.heads], dim=1)
         gate = gate if self.gate_factor == 1.0 else gate * self.gate_factor
         steps = steps if self.step_factor == 1.0 else steps * self.step_factor
         mixed = convolve(made, self.taps, self.bias, states[0], plan, silu=True)
@@ -88,9 +92,7 @@ def read_state_space(reader: Reader, base: str, config: RecurrentConfig) -> Stat
     """The tensors below `base`; raises ModelError."""
     hidden, cut, whole = reader.config.hidden_size, reader.cut, reader.cut.whole_recurrent
     x, heads = cut.sections(whole.attended_size, whole.heads)
-    keys = cut.groups(whole.key_heads * whole.key_dim)
-    channels = joined([x, keys, keys])
-    rows = joined([x, channels, heads])
+    channels, rows, keys = cut.state_channels, cut.projected, cut.groups(whole.key_heads * whole.key_dim)
 
     def numbers(name: str, size: Axis) -> Tensor:
         return reader.tensor([f"{base}{name}"], [size], []).float()
@@ -103,7 +105,7 @@ def read_state_space(reader: Reader, base: str, config: RecurrentConfig) -> Stat
         )[:, None]
     return StateSpaceWeights(
         config,
-        into=reader.linear(base, ("in_proj",), [rows], hidden, config.has_bias),
+        into=reader.linear(base, tuple(rows), [*rows.values()], hidden, config.has_bias),
         taps=taps.T.contiguous(),
         bias=numbers("conv1d.bias", channels) if config.has_conv_bias else None,
         rate=numbers("A_log", heads).exp(),
