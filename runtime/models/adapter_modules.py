@@ -45,6 +45,14 @@ def named_folder(folder: str | Path) -> Path:
     return Path(folder)
 
 
+def adapts_mixer(model: ModelConfig, index: int) -> bool:
+    """Whether a layer's recurrent mixer takes what adapters add: in place of attention, and of these kinds."""
+    recurrent = model.recurrent if model.is_recurrent(index) else None
+    if recurrent is None or model.layers[index].attends:
+        return False
+    return recurrent.options.kind in ("short_conv", "delta", "state_space")
+
+
 def adapted_places(model: ModelConfig, index: int) -> dict[str, list[Module]]:
     """The modules at each of `kernels.PLACES` of a layer, those that an adapter may add to.
 
@@ -61,13 +69,19 @@ def adapted_places(model: ModelConfig, index: int) -> dict[str, list[Module]]:
         "gate_up": (names.gate_up if has_mlp else (), gate_up_rows, hidden),
         "down": ((names.down,) if has_mlp else (), [hidden], inner),
     }
-    if model.recurrent is not None and model.is_recurrent(index):
-        base, rows = model.recurrent.options.base, Cut(model, ALONE).projected
-        parts_of["qkv"] = tuple(f"{base}{name}" for name in rows), [part.size for part in rows.values()], hidden
-        parts_of["o"] = (f"{base}out_proj",), [hidden], model.recurrent.attended_size
+    layer = model.layers[index]
+    if not layer.attends:
+        parts_of["qkv"], parts_of["o"] = ((), [], hidden), ((), [], hidden)
+    if not layer.has_mlp:
+        parts_of["gate_up"], parts_of["down"] = ((), [], hidden), ((), [], inner)
+    if adapts_mixer(model, index):
+        assert model.recurrent is not None
+        options, rows = model.recurrent.options, Cut(model, ALONE).projected
+        parts_of["qkv"] = tuple(f"{options.base}{name}" for name in rows), [part.size for part in rows.values()], hidden
+        parts_of["o"] = (f"{options.base}{options.out}",), [hidden], model.recurrent.attended_size
     return {
         place: [
-            Module(f"{model.options.backbone}.layers.{index}.{part}", num_outputs, num_inputs)
+            Module(f"{model.options.backbone}.{model.options.layers}.{index}.{part}", num_outputs, num_inputs)
             for part, num_outputs in zip(parts, rows, strict=False)
         ]
         for place, (parts, rows, num_inputs) in parts_of.items()
