@@ -93,6 +93,11 @@ def allocate_states(config: EngineConfig, loaded: LoadedModel) -> RecurrentState
 
 
 def _refuse(config: EngineConfig, loaded: LoadedModel) -> None:
+    if config.has_tiers and not loaded.decoder.config.num_kv_layers:
+        raise ConfigError(
+            f"{loaded.decoder.config.architecture} has no layers with keys, of which tiers below the pool keep blocks; "
+            "leave host_memory_bytes, disk_cache and shared_cache out"
+        )
     if config.has_tiers and loaded.processes is not None:
         raise ConfigError(
             f"tensor_parallel_size: {loaded.decoder.config.architecture} has layers that keep a state, of which each "

@@ -26,6 +26,9 @@ class Sees(Protocol):
     def window(self) -> int: ...
 
     @property
+    def attends(self) -> bool: ...
+
+    @property
     def in_chunks(self) -> bool: ...
 
 
@@ -50,14 +53,15 @@ class LayerGroups:
         """longest: tokens of a sequence, at most."""
         narrow = [layer.window if layer.window < longest else 0 for layer in layers]
         in_chunks = any(narrow) and any(layer.in_chunks for layer in layers)
-        return LayerGroups(max(narrow), not all(narrow), in_chunks, has_states)
+        sees_all = any(layer.attends and not window for layer, window in zip(layers, narrow, strict=True))
+        return LayerGroups(max(narrow), sees_all, in_chunks, has_states)
 
     def check_budget(self, sampling: SamplingParams) -> None:
         """Raises RequestError: the model does not go with a `kv_budget`, or not with that one or its policy."""
         if sampling.kv_budget is None or not (self.window or self.has_states):
             return
         if not self.sees_all or self.in_chunks:
-            text = "all layers of this model have a window, behind which no key is kept in any case"
+            text = "no layer of this model sees all tokens by their keys, so there is nothing to drop"
             if self.in_chunks:
                 text = "this model has layers that see chunks of the context, which are not found once keys are dropped"
             raise RequestError(f"kv_budget: {text}; leave it out", param="kv_budget")

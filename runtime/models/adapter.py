@@ -26,7 +26,7 @@ from ...errors import ModelError
 from ...kernels import PLACES, LoraLayers, LoraPart, LoraWeight, pack_lora
 from ..parallel.ranks import ALONE
 from .adapter_config import AdapterConfig
-from .adapter_modules import Module, adapted_places, has_adapted_mixer, named_folder
+from .adapter_modules import Module, adapted_places, adapts_mixer, named_folder
 from .config import ModelConfig
 from .cut import Cut
 from .delta_net import projected_order
@@ -133,7 +133,7 @@ class _Place:
 def _places(cut: Cut, index: int) -> dict[str, _Place]:
     """Those of a layer, at each of `kernels.PLACES`."""
     hidden, config = cut.whole.hidden_size, cut.config
-    recurrent = config.recurrent if has_adapted_mixer(config, index) else None
+    recurrent = config.recurrent if adapts_mixer(cut.whole, index) else None
     if recurrent is None:
         order = None if config.latent is not None else qkv_order(config, torch.device("cpu"))
         first, attended = _Place(cut.qkv, hidden, order), cut.attended

@@ -35,7 +35,7 @@ from .experts import ExpertRules, mixture
 from .gateless import bend
 from .head_norms import norm_own, norm_whole
 from .latent import queries_and_latents, values
-from .layer_weights import Adapted, LayerWeights, WeightPart, parts_of, read_layer
+from .layer_weights import AdaptedMixer, LayerWeights, WeightPart, parts_of, read_layer
 from .norms import Norm, add_norm, apply_norm, read_norm
 from .partial_linear import adapted_linear, partial_linear
 from .reader import Reader
@@ -311,12 +311,12 @@ class Decoder:
                 mixed.append(attended if gate is None else attended * ops.sigmoid(gate))
         if weights.recurrent is not None:
             assert recurrent is not None
-            mixer, step = weights.recurrent, (recurrent.states[index], recurrent.rounds)
-            if lora is not None and not spec.attends and isinstance(mixer, Adapted):
-                add = partial(ops.add_lora, x=normed, plan=lora, layer=index, place=AT_QKV)
-                mixed.append(mixer.mix(normed, *step, add))
+            step = (normed, recurrent.states[index], recurrent.rounds)
+            if lora is not None and isinstance(weights.recurrent, AdaptedMixer):
+                adapt = partial(ops.add_lora, x=normed, plan=lora, layer=index, place=AT_QKV)
+                mixed.append(weights.recurrent.mix(*step, adapt))
             else:
-                mixed.append(mixer.mix(normed, *step))
+                mixed.append(weights.recurrent.mix(*step))
         return mixed
 
     def _add_up(self, index: int, mixed: list[Tensor], lora: LoraPlan | None) -> Tensor:

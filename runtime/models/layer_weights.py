@@ -28,6 +28,7 @@ Mixer = (
 )
 Adapted = ShortConvWeights | DeltaNetWeights | StateSpaceWeights  # whose projections adapters may add to
 WeightPart = Tensor | LayerNorm | LinearWeight | LinearWeights
+AdaptedMixer = ShortConvWeights | DeltaNetWeights | StateSpaceWeights  # to which adapters may add; see `adapts_mixer`
 READ_MIXER: dict[str, Callable[[Reader, str, RecurrentConfig], Mixer]] = {
     "short_conv": read_short_conv,
     "delta": read_delta_net,

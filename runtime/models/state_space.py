@@ -48,9 +48,8 @@ class StateSpaceWeights:
         """Hidden states `[T, C]` -> `[T, heads · value_dim]`; changes states: the convolution's, and the heads'."""
         config, num_rows = self.config, len(normed)
         size, keys = config.attended_size, config.key_heads * config.key_dim
-        if self.factor != 1.0:
-            normed = normed * self.factor
-        projected = ops.linear(normed, self.into)
+        scaled = normed if self.factor == 1.0 else normed * self.factor
+        projected = ops.linear(scaled, self.into)
         if adapt is not None:
             adapt(projected)
         gate, made, steps = torch.split(projected, [size, config.channels, config.heads], dim=1)
@@ -92,7 +91,7 @@ def read_state_space(reader: Reader, base: str, config: RecurrentConfig) -> Stat
     """The tensors below `base`; raises ModelError."""
     hidden, cut, whole = reader.config.hidden_size, reader.cut, reader.cut.whole_recurrent
     x, heads = cut.sections(whole.attended_size, whole.heads)
-    channels, rows, keys = cut.state_channels, cut.projected, cut.groups(whole.key_heads * whole.key_dim)
+    keys, channels, rows = cut.groups(whole.key_heads * whole.key_dim), cut.state_channels, cut.projected
 
     def numbers(name: str, size: Axis) -> Tensor:
         return reader.tensor([f"{base}{name}"], [size], []).float()

@@ -90,7 +90,7 @@ def test_keys_without_what_else_is_needed_are_not_read(
     engine.close()
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(st.data())
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_part_that_is_read_is_that_of_the_tokens_before(kind: str, checkpoint: Path, data: st.DataObject) -> None:

@@ -258,7 +258,7 @@ def test_what_cannot_be_is_refused() -> None:
         SamplingParams(kv_policy="best")
     windows = FakeModelConfig(layers=(LayerConfig(window=100, rope=0),))
     engine = fake_engine(decoder=FakeDecoder(windows))
-    with pytest.raises(RequestError, match="kv_budget: all layers of this model have a window"):
+    with pytest.raises(RequestError, match="kv_budget: no layer of this model sees all tokens"):
         engine.add([1, 2], SamplingParams(kv_budget=64))
     wide = fake_engine(decoder=FakeDecoder(windows), max_model_len=100)
     assert wide.add([1, 2], SamplingParams(kv_budget=64))

@@ -164,7 +164,7 @@ def test_windows_stay_whole_and_states_go_on(kind: str, tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # transformers' own
         model = save_confident_model(tmp_path, class_name, {"num_key_value_heads": 2, **options}, "eager")
-    prompt, params, said = some_prompt(170), params_of(100, "sinks", max_tokens=70), []
+    prompt, params, said = some_prompt(170), params_of(100, "sinks", max_tokens=40), []
     # windows have slots of their own in the first, and in the second there are too few blocks for that
     for more in ({"max_batch_tokens": 90, "num_blocks": 128}, {"prefix_cache": False, "num_blocks": 64}):
         with ph.Engine(str(tmp_path), device="cpu", check_invariants=True, **more) as engine:
