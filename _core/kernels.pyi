@@ -57,10 +57,13 @@ def attend(
     team: Team, num_threads: int, lists: Lists, q: int, q_token: int, q_head: int, k: int, v: int, block_stride: int,
     head_stride: int, slot_stride: int, block_size: int, stored: int, k_scales: int, v_scales: int, out: int,
     num_tokens: int, num_heads: int, num_kv_heads: int, head_dim: int, window: int, in_chunks: bool, sinks: int,
-    scale: float, soft_cap: float, /,
+    scale: float, soft_cap: float, runs: int, num_runs: int, mass: int, /,
 ) -> None:  # fmt: skip
     """Attention of a step over paged KV; stored: 0: fp32, 1: int8, 2: fp8. window, soft_cap 0: none;
-    in_chunks: the window is the chunk that a token is in."""
+    in_chunks: the window is the chunk that a token is in.
+
+    runs, mass: as `LayerMass.runs` and `sums`.
+    """
 
 def norm_rows(
     x: int, residual: int, total: int, weight: int, out: int, num_rows: int, width: int, x_stride: int,

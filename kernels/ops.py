@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from .attention_mass import LayerMass
 from .automata import Automata
 from .cpu import elementwise as cpu_elementwise
 from .cpu import lora as cpu_lora
@@ -259,11 +260,12 @@ def attention(
     sinks: Tensor | None = None,
     k_scales: Tensor | None = None,
     v_scales: Tensor | None = None,
+    mass: LayerMass | None = None,
 ) -> Tensor:
     """Causal attention of a ragged batch over its paged KV, as planned: q `[T, H, D]` -> `[T, H, D]`.
 
     fp32 on the CPU: a row's bits depend on its query, position and keys alone, never on the batch, the
-    chunking, a cache hit or the sharing of prefixes.
+    chunking, a cache hit or the sharing of prefixes. mass: see `reference.attention`.
     """
     if plan.cuda_work is not None:
         from .triton.attention import cuda_attention
@@ -280,6 +282,7 @@ def attention(
             sinks=sinks,
             k_scales=k_scales,
             v_scales=v_scales,
+            mass=mass,
         )
     is_known = is_plain(q) and k_cache.stride() == v_cache.stride()
     if k_scales is not None and v_scales is not None:
@@ -299,6 +302,7 @@ def attention(
             sinks=sinks,
             k_scales=k_scales,
             v_scales=v_scales,
+            mass=mass,
         )
     return reference.attention(
         q,
@@ -312,6 +316,7 @@ def attention(
         sinks=sinks,
         k_scales=k_scales,
         v_scales=v_scales,
+        mass=mass,
     )
 
 
@@ -324,7 +329,9 @@ def write_latents(latents: Tensor, cache: Tensor, slots: Tensor) -> None:
     return reference.write_latents(latents, cache, slots)
 
 
-def latent_attention(q: Tensor, cache: Tensor, plan: AttentionPlan, *, scale: float, rank: int) -> Tensor:
+def latent_attention(
+    q: Tensor, cache: Tensor, plan: AttentionPlan, *, scale: float, rank: int, mass: LayerMass | None = None
+) -> Tensor:
     """Causal attention over latents, whose first `rank` numbers are the values: q `[T, H, W]` -> `[T, H, rank]`.
 
     cache `[num_blocks, block_size, W]`, dense; planned with one KV head and head_dim W. On a GPU rank and W - rank are
@@ -333,7 +340,7 @@ def latent_attention(q: Tensor, cache: Tensor, plan: AttentionPlan, *, scale: fl
     if plan.cuda_work is not None:
         from .triton import latent as triton_latent
 
-        return triton_latent.latent_attention(plan.cuda_work, q, cache, scale=scale, rank=rank)
+        return triton_latent.latent_attention(plan.cuda_work, q, cache, scale=scale, rank=rank, mass=mass)
     if plan.cpu_work is not None and is_plain(q, cache):
         stored = cache[:, None]
         out = cpu_attention(
@@ -348,9 +355,10 @@ def latent_attention(q: Tensor, cache: Tensor, plan: AttentionPlan, *, scale: fl
             sinks=None,
             k_scales=None,
             v_scales=None,
+            mass=mass,
         )
         return out[..., :rank]
-    return reference.latent_attention(q, cache, plan, scale=scale, rank=rank)
+    return reference.latent_attention(q, cache, plan, scale=scale, rank=rank, mass=mass)
 
 
 def sample(

@@ -24,6 +24,7 @@ MOST_BLOCKS = (1 << 31) - 2  # block ids are int32
 MOST_THREADS = 4096
 MOST_RANKS = 1024
 LONGEST_TTL = 366 * 86_400.0  # seconds
+MTP = "mtp"  # as a draft model: the model's own layers
 TARGET_STEP_SECONDS = {"cpu": 0.1, "cuda": 0.05}
 
 
@@ -151,9 +152,10 @@ class EngineConfig:
             model would have chosen (output identical to "off"); "canonical": take it unseen; "off": sample every token.
         lookup_drafts: draft what followed the same tokens before, where that pays: in the prompt, in the output, in the
             prefix tree, in a request's `prediction`. The output is the same with and without.
-        speculative_model: a smaller checkpoint of the same vocabulary (folder, GGUF file or hub id) that drafts what
-            constraint and look-ups leave open, where that pays; None: none. The output is the same with and without.
-            Its keys and values lie in the same blocks, so the pool has fewer of them in the same memory.
+        speculative_model: a smaller checkpoint of the same vocabulary (folder, GGUF file or hub id), or "mtp", the
+            model's own layer for multi-token prediction. It drafts what constraint and look-ups leave open, where that
+            pays; None: none. The output is the same with and without. Its keys and values lie in the same blocks, so
+            the pool has fewer of them in the same memory.
         max_draft_tokens: longest draft in tokens.
         max_compile_seconds: CPU time that compiling one constraint may take; None: only its work is bounded, by
             counting it. Constraints are compiled on the thread that brings the request, never on the one that steps.
@@ -275,7 +277,9 @@ class EngineConfig:
         True, "Draft what followed the same tokens earlier in the prompt or the output, where that pays."
     )
     speculative_model: str | None = setting(
-        None, "A smaller model of the same vocabulary that drafts, where that pays: folder, GGUF file or hub id."
+        None,
+        "A smaller model of the same vocabulary that drafts, where that pays: folder, GGUF file or hub id; or mtp: the "
+        "model's own layer for multi-token prediction.",
     )
     max_draft_tokens: int = setting(
         64, "Longest run of tokens that is drafted and verified in one step.", "--speculative-num-draft-tokens"

@@ -1,19 +1,21 @@
 """Drafts by a model: tokens per second with and without a draft model, and how many of its tokens are right.
 
-    OMP_NUM_THREADS=1 python bench/studies/model_drafts.py [--draft FOLDER] [--minutes 16] [--rounds 3]
+    OMP_NUM_THREADS=1 python bench/studies/model_drafts.py [--draft FOLDER] [--mtp FOLDER] [--minutes 38] [--rounds 3]
 
-First two models that were taught the same texts: the bundled one, and one of a third of its size (2 layers of width
-128), which `scripts/train_nano.py` trains for `--minutes` unless `--draft` names the result of an earlier run. They
+First two models that were taught the same texts: the bundled one, and one of a seventh of its size (2 layers of width
+64), which `scripts/train_nano.py` trains for `--minutes` unless `--draft` names the result of an earlier run. They
 extract JSON from documents that neither has seen, freely and under the schema, greedily and sampled, without look-ups,
-and with them.
+and with them. With `--mtp` the same by the bundled model's own layer, which `train_mtp.py` has taught it.
 
 Then a model of SmolLM-135M's shape and a draft model of a fifteenth of its size, both random and *taught* the pages and
 modules of `lookup_drafts.py`: they compute everything, and then the logit of the token that the text goes on with is
 raised above all others. The draft model is taught a given share of the tokens, and something else for the others. So
 acceptance is what is set, and the costs are real.
 
-Times are CPU seconds on one thread, from the first token on; medians of the rounds, sides in turns. Text is the same on
-both sides (checked). "off" is a draft model that is hardly ever right: what it costs to find that out.
+"x" is speed with by speed without; "drafted" tokens are by those written; "right" are accepted by drafted; "a step" are
+tokens of a request by its steps, 1 without drafts. Times are CPU seconds on one thread, from the first token on;
+medians of the rounds, sides in turns. Text is the same on both sides (checked). "off" is a draft model that is hardly
+ever right: what it costs to find that out.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ from lookup_drafts import RAISED, Run, Teacher, in_turns  # noqa: E402
 from nano_text import SYSTEM_PROMPT, documents  # noqa: E402
 from taught_texts import Text, make_texts, train_tokenizer  # noqa: E402
 
-SMALL = {"num_layers": 2, "hidden_size": 128, "intermediate_size": 128, "num_heads": 4, "num_kv_heads": 2}
+SMALL = {"num_layers": 2, "hidden_size": 64, "intermediate_size": 128, "num_heads": 2, "num_kv_heads": 1}
 DRAFT_SHAPE = {"num_hidden_layers": 4, "hidden_size": 192, "intermediate_size": 512, "num_attention_heads": 3}
 KINDS = ("code", "prose")
 NUM_DOCUMENTS = 32
@@ -98,13 +100,14 @@ def compare(name: str, engines: dict[str, ph.Engine], asked: list[Asked], batch:
     right = f"{done.num_accepted / done.num_drafted:.0%}" if done.num_drafted else "-"
     print(
         f"{name:40}{batch:>6}{rates['with']:>8.1f}{rates['without']:>9.1f}{rates['with'] / rates['without']:>7.2f}"
-        f"{done.num_drafted / done.num_tokens:>9.0%}{right:>7}",
+        f"{done.num_drafted / done.num_tokens:>9.0%}{right:>7}"
+        f"{done.num_tokens / (done.num_tokens - done.num_accepted):>8.2f}",
         flush=True,
     )
 
 
 def head(title: str) -> None:
-    print(f"\n{title}\n{'':40}{'batch':>6}{'with':>8}{'without':>9}{'x':>7}{'drafted':>9}{'right':>7}")
+    print(f"\n{title}\n{'':40}{'batch':>6}{'with':>8}{'without':>9}{'x':>7}{'drafted':>9}{'right':>7}{'a step':>8}")
 
 
 # ------------------------------------------------------------------ the bundled model
@@ -128,11 +131,15 @@ def extractions(tokenizer: Any, temperature: float, constrained: bool) -> list[A
     return asked
 
 
-def compare_nano(draft: Path, rounds: int) -> None:
-    loaded = load(EngineConfig(device="cpu", num_threads=1, speculative_model=str(draft)))
+def compare_nano(model: Path | None, draft: str, rounds: int) -> None:
+    """model: the bundled one with a layer of its own, for the draft model "mtp"."""
+    loaded = load(
+        EngineConfig("nano" if model is None else str(model), device="cpu", num_threads=1, speculative_model=draft)
+    )
     assert loaded.draft_decoder is not None
     shares = [loaded.draft_decoder.num_weight_bytes, loaded.decoder.num_weight_bytes]
-    head(f"The bundled model, and one of {shares[0] / shares[1]:.0%} of its size taught the same; decode tok/s")
+    drafter = f"one of {shares[0] / shares[1]:.0%} of its size" if model is None else "a layer of its own"
+    head(f"The bundled model, and {drafter} taught the same; decode tok/s")
     for lookups in (False, True):
         config = EngineConfig(device="cpu", lookup_drafts=lookups, jump="verified" if lookups else "off")
         sides = {"with": loaded, "without": replace(loaded, draft_decoder=None)}
@@ -222,7 +229,10 @@ def compare_taught(rounds: int, num_tokens: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--draft", type=Path, help="folder of a model that was trained before")
-    parser.add_argument("--minutes", type=float, default=16.0, help="of training it, where there is none")
+    parser.add_argument(
+        "--mtp", type=Path, help="folder of the bundled model with a layer that `train_mtp.py` has taught"
+    )
+    parser.add_argument("--minutes", type=float, default=38.0, help="of training it, where there is none")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--tokens", type=int, default=96, help="of a taught answer")
     parser.add_argument("--skip-nano", action="store_true")
@@ -237,7 +247,9 @@ def main() -> None:
             if draft is None:
                 draft = Path(name)
                 train_small(draft, options.minutes)
-            compare_nano(draft, options.rounds)
+            compare_nano(None, str(draft), options.rounds)
+    if options.mtp is not None:
+        compare_nano(options.mtp, "mtp", options.rounds)
     if not options.skip_taught:
         compare_taught(options.rounds, options.tokens)
 

@@ -43,7 +43,7 @@ void attend(Team* team, int64_t num_threads, const Lists& lists, int64_t q, int6
             int64_t v, int64_t block_stride, int64_t head_stride, int64_t slot_stride, int64_t block_size,
             int64_t stored, int64_t k_scales, int64_t v_scales, int64_t out, int64_t num_tokens, int64_t num_heads,
             int64_t num_kv_heads, int64_t head_dim, int64_t window, bool in_chunks, int64_t sinks, double scale,
-            double soft_cap) {
+            double soft_cap, int64_t runs, int64_t num_runs, int64_t mass) {
   constexpr float LOG2_E = 1.4426950408889634f;
   AttentionStep step = lists.step();
   step.q = at<float>(q), step.q_token = q_token, step.q_head = q_head;
@@ -53,6 +53,7 @@ void attend(Team* team, int64_t num_threads, const Lists& lists, int64_t q, int6
   step.out = at<float>(out), step.num_tokens = num_tokens, step.num_heads = num_heads, step.num_kv_heads = num_kv_heads;
   step.head_dim = head_dim, step.window = window, step.in_chunks = in_chunks;
   step.scale = (float)scale * LOG2_E, step.soft_cap = (float)soft_cap * LOG2_E;
+  step.runs = at<MassRun>(runs), step.num_runs = num_runs, step.mass = at<float>(mass);
   const int64_t work = 2 * lists.num_pairs * num_heads * head_dim;
   run_unlocked(work, [&] { loops().attend(Lease(team, work >= WORTH_SHARING ? num_threads : 1), step); });
 }

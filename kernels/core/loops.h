@@ -42,6 +42,11 @@ struct LoraStep {
 // How keys and values are stored (`kv_format.py`); int4 has words in place of fp32 scales, and strides count bytes.
 enum Stored : int64_t { FP32_KV, INT8_KV, FP8_KV, INT4_KV };
 
+// Rows of one request whose attention is summed; as in `attention_mass.py`.
+struct MassRun {
+  int64_t row_begin, row_end, num_keys, offset;
+};
+
 // Attention of one layer over paged KV: what of the step, what of the layer.
 struct AttentionStep {
   const int32_t *chain_starts, *items, *rows, *positions, *tables;  // as in `CpuWork`; tables [B, table_width]
@@ -56,6 +61,9 @@ struct AttentionStep {
   bool in_chunks;         // the window is the chunk of this many keys that a row is in
   const float* sinks;     // [num_heads]; null: none
   float scale, soft_cap;  // both times log2(e); soft_cap 0: none
+  const MassRun* runs;    // of which the weights are added to mass
+  int64_t num_runs;
+  float* mass;
 };
 
 // RMS norm of rows of `width`, a multiple of 8: out = x / rms(x) * weight, x being x + residual -> total if there is

@@ -148,6 +148,8 @@ class BlockSupply:
         wanted = len(tokens) // (4 * block_size) - start
         blocks = self.allocate(min(wanted, self.num_available_blocks)) or []
         self._kv_cache.write_blocks(blocks, rows[start - first : start - first + len(blocks)])
+        if self._draft_kv is not None:
+            self._draft_kv.lose(blocks)
         rest = tokens[4 * match.num_tokens : 4 * (match.num_tokens + len(blocks) * block_size)]
         self._followers.entered(blocks, rest, namespace, above[-1] if above else None, is_loaded=True)
         if blocks:

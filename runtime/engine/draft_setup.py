@@ -10,6 +10,7 @@ from ..config import TARGET_STEP_SECONDS, EngineConfig
 from ..execute.draft_kv import DraftKV
 from ..execute.loading import LoadedModel
 from ..execute.model_runner import ModelRunner
+from ..execute.mtp_runner import MtpRunner
 from ..execute.prefill_cost import PrefillCost
 from ..sample.sampler import Sampler
 from ..schedule.recompute_cost import recompute_cost
@@ -43,8 +44,9 @@ def _make_model_drafter(
         return None
     device, model = loaded.device, decoder.config
     eos_ids = tuple(loaded.tokenizer.eos_ids)
+    make_runner = MtpRunner if decoder.takes_hidden else ModelRunner
     return ModelDrafter(
-        ModelRunner(decoder, kv.kv_cache, device, deterministic=config.deterministic),
+        make_runner(decoder, kv.kv_cache, device, deterministic=config.deterministic),
         Sampler(model.vocab_size, eos_ids, device),
         kv,
         PrefillCost(recompute_cost(model, config.block_size), config.block_size),

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from ..kv_compress.budget import counts_from
 from ..request import Request
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ class Batch:
     """All extends of a step and their layout.
 
     Attributes:
-        token_ids, positions, slots: `[T]` int64; positions are counted from their request's `first_row`; slot =
+        token_ids, positions, slots: `[T]` int64; positions are rows of the rotary tables (`first_row_now`); slot =
             block · block_size + offset, of the token's place.
         query_starts: `[B + 1]` int32; extend b owns rows `[query_starts[b], query_starts[b + 1])`.
         context_lens: `[B]` int32, keys of each request after this step's write: positions less what was dropped.
@@ -124,6 +125,11 @@ class Batch:
     state_rounds: tuple[IntArray, ...] = ()
     hidden_rows: IntArray = field(default_factory=lambda: np.empty(0, np.int64))
     windowed: Batch | None = None
+
+    @property
+    def counts_attention(self) -> bool:
+        """Whether a request of it counts the attention that its keys receive."""
+        return any(counts_from(extend.request) is not None for extend in self.extends)
 
     def count_jumped(self) -> int:
         """Drafted tokens that were right so far, of all its requests."""
@@ -173,7 +179,7 @@ class Batch:
         places = positions - num_dropped[owner]
         slots = block_tables[owner, places // block_size].astype(np.int64) * block_size + places % block_size
         unread = np.array([extend.unread for extend in extends], np.int64)
-        first_rows = np.array([extend.request.first_row for extend in extends], np.int64)
+        first_rows = np.array([extend.request.first_row_now for extend in extends], np.int64)
         return Batch(
             extends,
             np.array(token_ids, np.int64),

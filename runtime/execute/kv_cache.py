@@ -12,13 +12,13 @@ Outside of the pool a block is a row of bytes: the layers of the first stack, th
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ...kernels import bytes_per_head, is_quantised, scale_type, send, stored_dim
+from ...kernels import bytes_per_head, is_quantised, quantise_heads, scale_type, send, stored_dim, widen_heads
 from ..device import on_device
 
 ALIGNMENT = 64  # bytes, as torch has it: a line of the processor's caches
@@ -31,6 +31,7 @@ class KVCache:
         keys, values: one tensor per layer, `[num_blocks, num_kv_heads, block_size, head_dim]`; no values with one part.
         key_scales, value_scales: one tensor per layer, fp32 (of int4 int32) `[num_blocks, num_kv_heads, block_size]`;
             None where keys and values are stored as they are.
+        hidden: hidden states by slot, which are kept for drafts (`DraftKV`); None: they are not.
     """
 
     def __init__(
@@ -49,15 +50,16 @@ class KVCache:
         shape = (num_layers, num_blocks, num_kv_heads, block_size, stored_dim(head_dim, dtype))
         self.block_size = block_size
         self.num_blocks = num_blocks
-        self._stacks = [_zeros(shape, dtype, device) for _ in range(num_parts)]
+        self._stacks = [zeros(shape, dtype, device) for _ in range(num_parts)]
         self.keys = list(self._stacks[0])
         self.values = list(self._stacks[1]) if num_parts > 1 else []
         self.key_scales: list[Tensor] | list[None] = [None] * num_layers
         self.value_scales: list[Tensor] | list[None] = [None] * num_layers
         if is_quantised(dtype):
-            scales = [_zeros(shape[:4], scale_type(dtype), device) for _ in range(2)]
+            scales = [zeros(shape[:4], scale_type(dtype), device) for _ in range(2)]
             self.key_scales, self.value_scales = (list(stack) for stack in scales)
             self._stacks += scales
+        self.hidden: Tensor | None = None
 
     def copy_block(self, source: int, target: int) -> None:
         """Copies one block in all layers, with a launch for each stack; ordered like all on the stream.
@@ -96,6 +98,22 @@ class KVCache:
             index = self._index(blocks, torch.arange(kept[0].shape[2], device=device))
             for stack, part in zip(self._numbers(), kept, strict=True):
                 stack[index] = part
+
+    def change_keys(self, kept: list[Tensor], first: int, change: Callable[[int, Tensor], Tensor]) -> None:
+        """Replaces keys that `gather` has copied, from place `first` on, by what change(layer, keys) makes of them.
+
+        It is given fp32 `[num_kv_heads, n, head_dim]`, and what it returns is rounded to what the cache holds.
+        """
+        dtype = self.keys[0].dtype
+        with on_device(self.keys[0].device):
+            for layer, own in enumerate(kept[0].view(dtype)[:, :, first:]):
+                if not is_quantised(dtype):
+                    own.copy_(change(layer, own.float()))
+                    continue
+                scales = kept[2][layer, :, first:]
+                stored, new_scales = quantise_heads(change(layer, widen_heads(own, scales)), dtype)
+                own.view(torch.int8).copy_(stored.view(torch.int8))
+                scales.copy_(new_scales)
 
     def _index(self, blocks: Sequence[int], places: Tensor) -> tuple[Tensor, ...]:
         """Of a stack: layer, block, head and offset of each place."""
@@ -161,7 +179,7 @@ class KVCache:
         return num_parts * num_layers * num_kv_heads * block_size * bytes_per_head(head_dim, dtype)
 
 
-def _zeros(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+def zeros(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
     """Zeros. On the CPU they take up memory where they are first written: `torch.zeros` writes them all at once."""
     if device.type != "cpu":
         return torch.zeros(shape, dtype=dtype, device=device)

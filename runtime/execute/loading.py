@@ -9,16 +9,19 @@ import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
+from itertools import zip_longest
 from pathlib import Path
 
 import torch
 
 from ...errors import ConfigError, ModelError
 from ...kernels import FP8, INT4, use_threads
-from ..config import EngineConfig
+from ..config import MTP, EngineConfig
 from ..device import find_device
 from ..models import Adapter, Decoder, ModelConfig, resolve_model
 from ..models.cut import Cut
+from ..models.fitted_vocabulary import FittedVocabulary
+from ..models.mtp import MtpDecoder
 from ..models.vector_rules import VectorRules
 from ..models.weights import TORCH_TYPES
 from ..parallel.message import Message
@@ -31,6 +34,7 @@ logger = logging.getLogger("phloem.loading")
 TORCH_THREADS = torch.get_num_threads()  # as it is set before anything is loaded
 # A model whose weights fit the second-level cache is computed faster by one core than by several in step.
 ONE_THREAD_BYTES = 32 << 20
+DraftDecoder = Decoder | FittedVocabulary
 KV_DTYPES = {"fp8": FP8, "int8": torch.int8, "int4": INT4}
 
 
@@ -50,7 +54,7 @@ class LoadedModel:
     adapters: Mapping[str, Adapter] = field(default_factory=dict)
     generates: bool = True
     vectors: VectorRules = VectorRules()
-    draft_decoder: Decoder | None = None
+    draft_decoder: DraftDecoder | None = None
     switches_at: int | None = None
     cut: Cut | None = None
     processes: RankProcesses | None = None
@@ -86,7 +90,7 @@ def load(
     folder = resolve_model(config.model)
     model = ModelConfig.from_folder(folder)
     vectors = VectorRules.from_folder(folder)
-    draft = _draft_config(config, model)
+    draft = _draft_config(config, folder, model)
     if size == 1:
         part = load_part(config, device, ALONE, report)
     else:
@@ -190,46 +194,73 @@ def _check_adapters(own: Mapping[str, Adapter], found: Mapping[str, str]) -> Non
             raise ConfigError(f"adapters: {name}: {adapter.folder} changed while the ranks read it; start again")
 
 
-def _draft_config(config: EngineConfig, model: ModelConfig) -> ModelConfig | None:
-    """What the draft model is, if there is to be one.
+def _draft_config(config: EngineConfig, folder: Path, model: ModelConfig) -> ModelConfig | None:
+    """What the draft model is, if there is to be one: the model itself, for its MTP layer.
 
     Raises:
-        ConfigError: it has another number of token ids, or one of the two has recurrent layers, whose states cannot be
-            taken back token by token.
+        ConfigError: one of the two has recurrent layers, whose states cannot be taken back token by token; or there is
+            no MTP layer, or it would have to be cut for several ranks.
     """
     name = config.speculative_model
     if name is None:
         return None
     try:
-        draft = ModelConfig.from_folder(resolve_model(name))
+        draft = model if name == MTP else ModelConfig.from_folder(resolve_model(name))
     except ModelError as error:
         raise ConfigError(f"speculative_model: {error}") from error
     for one, which in ((model, "the model"), (draft, name)):
         if one.recurrent is not None:
             raise ConfigError(f"speculative_model: {which} has recurrent layers, with which no drafts go; leave it out")
-    if draft.vocab_size != model.vocab_size:
+    if name == MTP and not model.num_mtp_layers:
         raise ConfigError(
-            f"speculative_model: {name} has {draft.vocab_size} token ids, the model has {model.vocab_size}; take a "
-            "smaller model of the same family whose embedding has as many rows"
+            f'speculative_model: "{MTP}": {folder} names no layers for multi-token prediction '
+            "(num_nextn_predict_layers in config.json); take a smaller model of the same vocabulary, or leave it out"
+        )
+    if name == MTP and config.tensor_parallel_size > 1:
+        raise ConfigError(
+            f'speculative_model: "{MTP}" is not cut for several ranks; use tensor_parallel_size=1, or leave it out'
         )
     draft.check_kv_type(config.kv_dtype)
     return draft
 
 
-def _load_draft(config: EngineConfig, loaded: LoadedModel, draft: ModelConfig) -> Decoder:
+def _load_draft(config: EngineConfig, loaded: LoadedModel, draft: ModelConfig) -> DraftDecoder:
     """The draft model, in the types of the model.
 
     Raises:
-        ConfigError: its tokens are others.
+        ConfigError: its tokens are others, or the checkpoint lacks its MTP layer.
     """
-    assert config.speculative_model is not None
-    folder = resolve_model(config.speculative_model)
-    tokens, its = (_spellings(one, draft.vocab_size) for one in (loaded.tokenizer, Tokenizer.from_folder(folder)))
-    first = next((index for index, pair in enumerate(zip(tokens, its, strict=True)) if pair[0] != pair[1]), None)
-    if first is not None:
+    name = config.speculative_model
+    assert name is not None
+    decoder = _load_mtp(config, loaded) if name == MTP else _load_other(config, loaded, name, draft)
+    if not (loaded.generates and decoder.generates):
+        which = name if loaded.generates else "the model"
+        raise ConfigError(f"speculative_model: {which} makes vectors and no text; leave it out")
+    return decoder
+
+
+def _load_mtp(config: EngineConfig, loaded: LoadedModel) -> Decoder:
+    assert loaded.folder is not None
+    deterministic, quantise = config.deterministic, config.quantise
+    try:
+        return MtpDecoder.of(loaded.decoder, loaded.folder, deterministic=deterministic, quantise=quantise)
+    except ModelError as error:
+        raise ConfigError(f"speculative_model: {error}; take the checkpoint as it was published") from error
+
+
+def _load_other(config: EngineConfig, loaded: LoadedModel, name: str, draft: ModelConfig) -> DraftDecoder:
+    folder, vocab_size = resolve_model(name), loaded.decoder.config.vocab_size
+    tokens, its = _spellings(loaded.tokenizer), _spellings(Tokenizer.from_folder(folder))
+    for token_id, (one, other) in enumerate(zip_longest(tokens, its, fillvalue=b"")):
+        if one != other:
+            raise ConfigError(
+                f"speculative_model: {name} has another vocabulary: token {token_id} is {other!r}, the model's is "
+                f"{one!r}; take a smaller model of the same family"
+            )
+    if draft.vocab_size != vocab_size and not tokens:
         raise ConfigError(
-            f"speculative_model: {config.speculative_model} has another vocabulary: token {first} is {its[first]!r}, "
-            f"the model's is {tokens[first]!r}; take a smaller model of the same family"
+            f"speculative_model: {name} has {draft.vocab_size} token ids, the model has {vocab_size}, and no tokenizer "
+            "says which of them are tokens; put the tokenizer's files into both folders"
         )
     decoder = Decoder.from_folder(
         folder,
@@ -239,16 +270,16 @@ def _load_draft(config: EngineConfig, loaded: LoadedModel, draft: ModelConfig) -
         deterministic=config.deterministic,
         quantise=config.quantise,
     )
-    if not (loaded.generates and decoder.generates):
-        which = config.speculative_model if loaded.generates else "the model"
-        raise ConfigError(f"speculative_model: {which} makes vectors and no text; leave it out")
-    return decoder
+    return decoder if draft.vocab_size == vocab_size else FittedVocabulary(decoder, vocab_size, len(tokens))
 
 
-def _spellings(tokenizer: Tokenizer, vocab_size: int) -> list[bytes | str]:
-    """Of each token id; of special tokens their names."""
+def _spellings(tokenizer: Tokenizer) -> list[bytes | str]:
+    """Of each token id, without those at the end that are no tokens; of special tokens their names."""
     names = {token_id: text for text, token_id in tokenizer.special_ids.items()}
-    return [names.get(token_id, tokenizer.token_bytes(token_id)) for token_id in range(vocab_size)]
+    found = [names.get(token_id, tokenizer.token_bytes(token_id)) for token_id in range(tokenizer.vocab_size)]
+    while found and not found[-1]:
+        found.pop()
+    return found
 
 
 def _dtype(name: str, model: ModelConfig, device: torch.device) -> torch.dtype:

@@ -26,7 +26,8 @@ def allocate_pool(config: EngineConfig, loaded: LoadedModel, num_states: int = 0
     many states of recurrent layers.
     """
     model, draft = loaded.decoder.config, loaded.draft_decoder
-    sizes = pool_size(config, model, loaded.kv_dtype, loaded.device, None if draft is None else draft.config)
+    kept = draft.config.hidden_size * draft.dtype.itemsize if draft is not None and draft.takes_hidden else 0
+    sizes = pool_size(config, model, loaded.kv_dtype, loaded.device, None if draft is None else draft.config, kept)
     if loaded.processes is None:
         return pool_tensors(config, loaded, *sizes)
     processes, cut = loaded.processes, loaded.cut
@@ -63,12 +64,16 @@ def pool_tensors(
     return WindowKV(pool, windowed, has_window)
 
 
-def allocate_draft_kv(config: EngineConfig, loaded: LoadedModel, num_blocks: int) -> DraftKV | None:
-    """KV tensors of the draft model, for each block of the pool; None without one."""
-    if loaded.draft_decoder is None:
+def allocate_draft_kv(config: EngineConfig, loaded: LoadedModel, model_kv: KVCache | WindowKV) -> DraftKV | None:
+    """KV tensors of the draft model, for each block of the model's, and what MTP layers need; None without one."""
+    decoder = loaded.draft_decoder
+    if decoder is None:
         return None
-    draft = loaded.draft_decoder.config
-    return DraftKV(_tensors(config, loaded, draft, draft.num_kv_layers, num_blocks, KVCache))
+    draft = decoder.config
+    kv = DraftKV(_tensors(config, loaded, draft, draft.num_kv_layers, model_kv.num_blocks, KVCache))
+    if decoder.takes_hidden:
+        kv.keep_hidden(model_kv, draft.hidden_size, decoder.dtype)
+    return kv
 
 
 def _tensors(
@@ -97,9 +102,10 @@ def pool_size(
     dtype: torch.dtype,
     device: torch.device,
     draft: ModelConfig | None = None,
+    hidden_bytes: int = 0,
 ) -> KVSizes:
     """KV blocks, as set, or what the memory set aside for the pool holds of the model and of its draft model; and slots
-    of layers with a window.
+    of layers with a window. hidden_bytes: of what else is kept of each token.
 
     Raises:
         ConfigError: the memory does not hold a single block.
@@ -111,7 +117,7 @@ def pool_size(
     slot_bytes = _block_bytes(config, model, num_windowed, dtype)
     block_bytes = _block_bytes(config, model, model.num_kv_layers - num_windowed, dtype)
     if draft is not None:
-        block_bytes += _block_bytes(config, draft, draft.num_kv_layers, dtype)
+        block_bytes += _block_bytes(config, draft, draft.num_kv_layers, dtype) + hidden_bytes * config.block_size
     token_bytes = block_bytes + slot_bytes
     memory = config.kv_memory_bytes
     if memory is None:

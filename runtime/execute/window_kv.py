@@ -37,3 +37,4 @@ class WindowKV:
         self.values: list[Tensor] = [cache.values[at] for cache, at in of]
         self.key_scales: list[Tensor] | list[None] = [cache.key_scales[at] for cache, at in of]  # type: ignore[assignment]
         self.value_scales: list[Tensor] | list[None] = [cache.value_scales[at] for cache, at in of]  # type: ignore[assignment]
+        self.hidden: Tensor | None = None  # as `KVCache` has it

@@ -86,7 +86,10 @@ class Architecture:
         projection_bias: True, False, or the key that says whether it has a bias.
         scales_queries: queries at far positions are scaled up, by `llama_4_scaling_beta` (Ministral 3), or by
             `attn_scale` in layers without positions (Llama 4).
-        rows_by_head: a fused projection makes query, key and value of one head after another (GPT-NeoX).
+        rows_by_head: a fused projection makes the queries of a KV head, its key and its value, and then those of the
+            next (GPT-NeoX, Falcon).
+        layers: name of the list of layers.
+        adapts: puts a configuration into the words of the others, and chooses options by it.
         final_norm: name of the last norm, next to the layers.
         width_key: key of `config.json` for the MLP's width.
         positions_key: key that says "rope" where there is one; "": there is.
@@ -145,6 +148,8 @@ class Architecture:
     projection_bias: bool | str = False
     scales_queries: bool = False
     rows_by_head: bool = False
+    layers: str = "layers"
+    adapts: Callable[[Fields, Architecture], tuple[Fields, Architecture]] | None = None
     final_norm: str = "norm"
     width_key: str = "intermediate_size"
     positions_key: str = ""

@@ -24,6 +24,7 @@ from .architecture import (
     turned_layers,
 )
 from .experts_config import ExpertNames, ExpertOptions
+from .falcon import adapt_falcon
 from .recurrent_architectures import RECURRENT
 from .recurrent_config import RecurrentOptions
 
@@ -150,6 +151,28 @@ _NEOX = replace(
     projection="embed_out",
     final_norm="final_layer_norm",
     rows_by_head=True,
+)
+_FALCON = replace(
+    _LLAMA,
+    names=LayerNames(
+        qkv=("self_attention.query_key_value",),
+        o="self_attention.dense",
+        gate_up=("mlp.dense_h_to_4h",),
+        down="mlp.dense_4h_to_h",
+    ),
+    qkv_bias="bias",
+    o_bias="bias",
+    mlp_bias="bias",
+    norm="layer",
+    gateless=True,
+    tied=True,
+    eps_key="layer_norm_epsilon",
+    embedding="word_embeddings",
+    final_norm="ln_f",
+    layers="h",
+    rows_by_head=True,
+    refused=(("alibi", "biases by distance (ALiBi) are missing here"),),
+    adapts=adapt_falcon,
 )
 _STABLELM = replace(
     _LLAMA,
@@ -295,6 +318,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "NemotronForCausalLM": _NEMOTRON,  # Nemotron-4, Minitron
     "PhiForCausalLM": _PHI,  # Phi-1, Phi-1.5, Phi-2
     "GPTNeoXForCausalLM": _NEOX,  # Pythia
+    "FalconForCausalLM": _FALCON,
     "StableLmForCausalLM": _STABLELM,
     "HeliumForCausalLM": replace(_LLAMA, o_bias=False, interleaved=True),
     "MinistralForCausalLM": replace(_LLAMA, qkv_bias=False, o_bias=False, sliding=all_layers),

@@ -68,6 +68,7 @@ class ModelConfig:
         recurrent: of layers that keep a state; None: all keep keys and values.
         factors: on activations.
         weight_format: of linear maps that are; None: they are in `dtype`, or experts in MXFP4.
+        num_mtp_layers: layers beyond the model's own that predict more tokens (`mtp.py`).
     """
 
     architecture: str
@@ -104,6 +105,7 @@ class ModelConfig:
     recurrent: RecurrentConfig | None = None
     factors: Factors = Factors()
     weight_format: WeightFormat | Forms | None = None
+    num_mtp_layers: int = 0
 
     @property
     def num_layers(self) -> int:
@@ -190,6 +192,8 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...], *, in_gguf: bo
     outer = fields
     architecture, fields = named_architecture(outer)
     options = ARCHITECTURES[architecture].of(fields)
+    if options.adapts is not None:
+        fields, options = options.adapts(fields, options)
     options = file_options(options) if in_gguf else options
     fields = spelled_out(fields, options)
     is_mxfp4, weight_format = _is_mxfp4(fields, options), read_weight_format(fields)
@@ -200,6 +204,7 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...], *, in_gguf: bo
             f"({single}) are read in MXFP4 and in plain numbers; use the original weights"
         )
     num_layers = fields.integer("num_hidden_layers", at_most=MOST_LAYERS)
+    num_mtp_layers = fields.integer("num_nextn_predict_layers", 0, at_least=0, at_most=MOST_LAYERS)
     hidden_size = fields.integer("hidden_size", at_most=MOST_WIDTH)
     recurrent = read_recurrent(fields, options, num_layers, hidden_size)
     parts = parts_of_layers(fields, options, recurrent, num_layers)
@@ -269,18 +274,18 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...], *, in_gguf: bo
         dtype=_dtype(fields, "bfloat16" if is_mxfp4 or weight_format is not None else "float32"),
         curve=_curve(fields) if options.gateless else None,
         query_growth=growth,
-        left_aside=_left_aside(fields, options, num_layers) + (OTHER_PARTS if fields is not outer else ()),
+        left_aside=_left_aside(options, num_layers, num_mtp_layers) + (OTHER_PARTS if fields is not outer else ()),
         recurrent=recurrent,
         factors=factors,
         weight_format=weight_format,
+        num_mtp_layers=num_mtp_layers,
     )
 
 
-def _left_aside(fields: Fields, options: Architecture, num_layers: int) -> tuple[str, ...]:
+def _left_aside(options: Architecture, num_layers: int, num_mtp_layers: int) -> tuple[str, ...]:
     """Layers that predict tokens beyond the next (GLM-4.5, DeepSeek-V3; ERNIE 4.5), and masks (GPT-NeoX)."""
-    num_drafts = fields.integer("num_nextn_predict_layers", 0, at_least=0, at_most=MOST_LAYERS)
     masks = (".attention.bias", ".attention.masked_bias") if options.rows_by_head else ()
-    return (*(f"layers.{num_layers + index}." for index in range(num_drafts)), "mtp.", "mtp_", *masks)
+    return (*(f"layers.{num_layers + index}." for index in range(num_mtp_layers)), "mtp.", "mtp_", *masks)
 
 
 def _heads(fields: Fields, hidden_size: int, num_heads: int) -> tuple[int, int]:

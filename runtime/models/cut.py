@@ -80,7 +80,7 @@ class Cut:
         config = self.whole
         kv = _times(self.kv_heads, config.head_dim)
         if config.options.rows_by_head:
-            return [self.by_head(3 * config.head_dim)]
+            return [self._rows_by_head(config.num_heads // config.num_kv_heads, config.head_dim)]
         queries = self.by_head(config.head_dim * (1 + config.options.gated_attention))
         parts = [queries, kv, kv]
         return parts if len(config.options.names.qkv) == 3 else [joined(parts)]
@@ -121,6 +121,16 @@ class Cut:
     def _experts(self, number: int) -> Part:
         rank, size = self.ranks.rank, self.ranks.size
         return Part(number, ((number * rank // size, number * (rank + 1) // size),))
+
+    def _rows_by_head(self, group: int, dim: int) -> Part:
+        """Of each of this rank's KV heads, after each other: its queries that are on this rank, its key, its value."""
+        heads, ((first, end),) = [], self.heads.ranges
+        for begin, stop in self.kv_heads.ranges:
+            for kv_head in range(begin, stop):
+                start, own = kv_head * (group + 2), kv_head * group
+                heads.append((start + max(first, own) - own, start + min(end, own + group) - own))
+                heads.append((start + group, start + group + 2))
+        return _times(Part((group + 2) * self.kv_heads.size, tuple(heads)), dim)
 
     def _recurrent(self, whole: RecurrentConfig) -> RecurrentConfig:
         size = self.ranks.size

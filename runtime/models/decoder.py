@@ -24,25 +24,25 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ...kernels import PLACES, Gate, LinearWeight, LinearWeights, LoraPlan, ops
+from ...kernels import PLACES, Gate, LinearWeight, LoraPlan, ops
 from ...kernels.linear_weight import Quantise
 from ..parallel.ranks import ALONE, Ranks
+from .checkpoints import open_weights, prefix_of
 from .config import ModelConfig
 from .cut import Cut
 from .experts import ExpertRules, mixture
 from .gateless import bend
 from .head_norms import norm_own, norm_whole
 from .latent import queries_and_latents, values
-from .layer_weights import LayerWeights, read_layer
-from .norms import LayerNorm, Norm, add_norm, apply_norm, read_norm
+from .layer_weights import LayerWeights, WeightPart, parts_of, read_layer
+from .norms import Norm, add_norm, apply_norm, read_norm, scaled
 from .partial_linear import adapted_linear, partial_linear
-from .reader import Reader, open_weights
+from .reader import Reader
 from .rope import query_scales, rope_table, table_by_length
 from .step import AdaptedRows, KVTensors, StateStep, WindowStep
 from .vocabulary import all_logits, embed, read_projection
 from .weights import TORCH_TYPES
 
-PREFIXES = ("", "model.", "model.language_model.", "language_model.model.", "gpt_neox.", "backbone.")
 AT_QKV, AT_O, AT_GATE_UP, AT_DOWN = range(len(PLACES))
 ROW_TILE = 256  # about where a product on a GPU stops being bound by reading the weights
 
@@ -55,8 +55,12 @@ class Decoder:
         cut: which part of the whole model that is.
         device, dtype: of weights and activations.
         max_positions: every position of a step must be below it.
+        rope_tables: of `config.ropes`, see `rope_table`.
         generates: whether there is a projection to the vocabulary, without which there are hidden states and no logits.
+        takes_hidden: whether `forward` takes hidden states besides tokens (`MtpDecoder`).
     """
+
+    takes_hidden = False
 
     def __init__(
         self,
@@ -80,7 +84,7 @@ class Decoder:
         self._final_norm = final_norm
         self._lm_head = lm_head
         self.generates = lm_head is not None
-        self._rope_tables = [rope_table(rope, max_positions).to(self.device) for rope in config.ropes]
+        self.rope_tables = [rope_table(rope, max_positions).to(self.device) for rope in config.ropes]
         growth, self._query_scales = config.query_growth, torch.empty(0)
         if growth is not None:
             self._query_scales = query_scales(growth, max_positions).to(self.device, self.dtype)
@@ -119,13 +123,12 @@ class Decoder:
         cut = Cut(ModelConfig.from_folder(folder), ranks)
         config = cut.config
         with open_weights(folder, cut.whole, dtype or TORCH_TYPES[config.dtype]) as checkpoint:
-            options = config.options
-            prefix = next((each for each in PREFIXES if f"{each}{options.embedding}.weight" in checkpoint), "model.")
+            options, prefix = config.options, prefix_of(checkpoint, config)
             reader = Reader(cut, checkpoint, prefix, device, ROW_TILE if deterministic else 0, quantise)
             embedding = reader.linear(prefix, (options.embedding,), [cut.vocab], config.hidden_size, False)
             layers = []
             for index in range(config.num_layers):
-                layers.append(read_layer(reader, f"{prefix}layers.{index}.", index))
+                layers.append(read_layer(reader, f"{prefix}{options.layers}.{index}.", index))
                 if report is not None:
                     report(index + 1, config.num_layers)
             final_norm = read_norm(reader, f"{prefix}{options.final_norm}", config.width_scale)
@@ -151,25 +154,18 @@ class Decoder:
         if len(found) != 1 or self.config.query_growth is not None:
             return None
         (switches_at,) = found
-        self._rope_tables = [table_by_length(rope, self.max_positions, switches_at).to(self.device) for rope in ropes]
+        self.rope_tables = [table_by_length(rope, self.max_positions, switches_at).to(self.device) for rope in ropes]
         return switches_at
 
     @property
     def num_weight_bytes(self) -> int:
         """Bytes of all weights on the device, the tied embedding counted once."""
-        parts: dict[int, Tensor | LayerNorm | LinearWeight | LinearWeights] = {
-            id(part): part for part in (self._embedding, self._lm_head, self._final_norm) if part is not None
-        }
+        own = (self._embedding, self._lm_head, self._final_norm)
+        parts: list[WeightPart] = [part for part in own if part is not None]
         for _, layer in self._layers:
-            for weights in (layer, layer.latent, layer.experts, layer.recurrent):
-                if weights is not None:
-                    found = [getattr(weights, name) for name in weights.__slots__]
-                    parts |= {
-                        id(part): part
-                        for part in found
-                        if isinstance(part, (Tensor, LayerNorm, LinearWeight, LinearWeights))
-                    }
-        return sum(part.nbytes if isinstance(part, Tensor) else part.num_bytes for part in parts.values())
+            parts += parts_of(layer)
+        sizes = {id(part): part.nbytes if isinstance(part, Tensor) else part.num_bytes for part in parts}
+        return sum(sizes.values())
 
     @torch.inference_mode()
     def forward(
@@ -199,11 +195,7 @@ class Decoder:
         if hidden.shape[0] == 0:
             return torch.empty((0, self.config.vocab_size), dtype=torch.float32, device=self.device)
         assert self._lm_head is not None
-        logits = all_logits(ops.linear(hidden, self._lm_head), self._ranks, self.cut.vocab)
-        cap = self.config.logits_soft_cap
-        if cap:
-            return cap * torch.tanh(logits.float() / cap)
-        return logits if logits.is_cuda else logits.float()  # a GPU's sampler widens them as it reads them
+        return all_logits(ops.linear(hidden, self._lm_head), self._ranks, self.cut.vocab, self.config.logits_soft_cap)
 
     @torch.inference_mode()
     def hidden_states(
@@ -227,17 +219,37 @@ class Decoder:
         index and queries `[T, H, head_dim]`, before they meet the keys. recurrent: the states, of a model with such
         layers. windowed: for layers with a window, in place of plan and slots; None: they have none of their own.
         """
-        x = _scaled(embed(token_ids, self._embedding, self._ranks, self.cut.vocab), self._embedding_scale)
+        x = scaled(embed(token_ids, self._embedding, self._ranks, self.cut.vocab), self._embedding_scale)
+        kept = kv_cache.hidden
+        step = (positions, kv_cache, plan, slots, rows if kept is None else None)
+        states = self._through_layers(x, *step, adapted, watch, recurrent, windowed)
+        if kept is not None:
+            kept[slots] = states
+        return states if kept is None or rows is None else states[rows]
+
+    def _through_layers(
+        self,
+        x: Tensor,
+        positions: Tensor,
+        kv_cache: KVTensors,
+        plan: ops.AttentionPlan,
+        slots: Tensor,
+        rows: Tensor | None,
+        adapted: AdaptedRows | None,
+        watch: Callable[[int, Tensor], None] | None,
+        recurrent: StateStep | None,
+        windowed: WindowStep | None,
+    ) -> Tensor:
+        """As `hidden_states`, of what goes into the first layer, `[T, hidden_size]`."""
         eps = self.config.rms_norm_eps
         normed, residual = apply_norm(x, self._layers[0][1].input_norm, eps), x
-        last, scale = len(self._layers) - 1, self.config.residual_scale
-        factors = self.config.factors
+        last, scale, factors = len(self._layers) - 1, self.config.residual_scale, self.config.factors
         lora = adapted.every if adapted is not None else None
         is_parallel = bool(self.config.options.parallel)
         none_wanted = rows is not None and rows.shape[0] == 0
         for index, (spec, weights) in enumerate(self._layers):
             own = windowed if windowed is not None and spec.window else WindowStep(plan, slots)
-            stops = index == last and none_wanted
+            stops = index == last and none_wanted and plan.mass is None
             mixed = self._mix(index, normed, positions, kv_cache, own, lora, watch, recurrent, stops)
             if stops:
                 return normed[:0]
@@ -249,7 +261,7 @@ class Decoder:
                 x = self._ranks.sum(self._add_up(index, mixed, lora))
                 if weights.post_attention_norm is not None:
                     x = apply_norm(x, weights.post_attention_norm, eps)
-                x = _scaled(x, scale * factors.adds[spec.attends])
+                x = scaled(x, scale * factors.adds[spec.attends])
                 if is_parallel:
                     norm = weights.mlp_norm
                     normed = normed if norm is None else apply_norm(residual, norm, eps)
@@ -262,7 +274,7 @@ class Decoder:
                 x = self._ranks.sum(self._mlp(index, normed, slots if rows is None else None, lora))
                 if weights.post_mlp_norm is not None:
                     x = apply_norm(x, weights.post_mlp_norm, eps)
-                x = _scaled(x, scale * factors.adds[2])
+                x = scaled(x, scale * factors.adds[2])
             following = self._final_norm if index == last else self._layers[index + 1][1].input_norm
             normed, residual = add_norm(x, residual, following, eps)
         return normed
@@ -284,7 +296,7 @@ class Decoder:
         spec, weights = self._layers[index]
         mixed = []
         if spec.attends:
-            source = _scaled(normed, self.config.factors.attention_in)
+            source = scaled(normed, self.config.factors.attention_in)
             q, gate = self._write_kv(index, source, positions, kv_cache, own.slots, lora)
             if watch is not None:
                 watch(index, q)
@@ -320,7 +332,7 @@ class Decoder:
         kept = self._kv_index[index]
         keys, latent = kv_cache.keys[kept], self.config.latent
         if latent is not None and layer.latent is not None:
-            table = self._rope_tables[spec.rope] if spec.rope >= 0 else None
+            table = self.rope_tables[spec.rope] if spec.rope >= 0 else None
             q, latents = queries_and_latents(normed, layer.latent, latent, positions, table)
             ops.write_latents(latents, keys[:, 0], slots)
             return q, None
@@ -339,7 +351,7 @@ class Decoder:
                 q, k = norm_own(q, layer.q_norm, eps), norm_own(k, layer.k_norm, eps)
             else:
                 norms = layer.q_norm, layer.k_norm
-        cos_sin = self._rope_tables[spec.rope] if spec.rope >= 0 else None
+        cos_sin = self.rope_tables[spec.rope] if spec.rope >= 0 else None
         if config.options.norms_after_rope and norms is not None:
             if cos_sin is not None:
                 ops.apply_rope(q, k, positions, cos_sin)
@@ -353,12 +365,11 @@ class Decoder:
 
     def _attend(self, index: int, q: Tensor, kv_cache: KVTensors, plan: ops.AttentionPlan) -> Tensor:
         """Values of all heads side by side, `[T, attended_size]`."""
-        spec, layer = self._layers[index]
-        kept, config = self._kv_index[index], self.config
-        keys = kv_cache.keys[kept]
+        (spec, layer), kept, config = self._layers[index], self._kv_index[index], self.config
+        keys, mass = kv_cache.keys[kept], None if plan.mass is None else plan.mass.layer(kept)
         if config.latent is not None and layer.latent is not None:
             scale, rank = config.attention_scale, config.latent.rank
-            return values(ops.latent_attention(q, keys[:, 0], plan, scale=scale, rank=rank), layer.latent)
+            return values(ops.latent_attention(q, keys[:, 0], plan, scale=scale, rank=rank, mass=mass), layer.latent)
         return ops.attention(
             q,
             keys,
@@ -371,6 +382,7 @@ class Decoder:
             sinks=layer.sinks,
             k_scales=kv_cache.key_scales[kept],
             v_scales=kv_cache.value_scales[kept],
+            mass=mass,
         ).flatten(1)
 
     def _mlp(self, index: int, normed: Tensor, slots: Tensor | None, lora: LoraPlan | None) -> Tensor:
@@ -385,8 +397,4 @@ class Decoder:
         if factors.gate != 1.0:
             gate_up[:, : gate_up.shape[1] // 2] *= factors.gate
         inner = ops.gated(gate_up, self._gate) if curve is None else bend(gate_up, curve, weights.curve)
-        return _scaled(adapted_linear(inner, weights.down, lora, index, AT_DOWN, self._ranks), factors.down)
-
-
-def _scaled(x: Tensor, factor: float) -> Tensor:
-    return x if factor == 1.0 else x * factor
+        return scaled(adapted_linear(inner, weights.down, lora, index, AT_DOWN, self._ranks), factors.down)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from ...kernels import LinearWeight
+from ...kernels import LinearWeight, LinearWeights
 from .delta_net import DeltaNetWeights, read_delta_net
 from .experts import ExpertsWeights, read_experts
 from .gateless import read_curve
@@ -15,7 +15,7 @@ from .head_norms import read_head_norms
 from .kimi_delta import KimiDeltaWeights, read_kimi_delta
 from .latent import LatentWeights, read_latent_weights
 from .lightning import LightningWeights, read_lightning
-from .norms import Norm, read_norm
+from .norms import LayerNorm, Norm, read_norm
 from .pair_order import qkv_order
 from .reader import Reader
 from .recurrent_config import RecurrentConfig
@@ -26,6 +26,7 @@ from .state_space import StateSpaceWeights, read_state_space
 Mixer = (
     ShortConvWeights | DeltaNetWeights | StateSpaceWeights | SelectiveScanWeights | KimiDeltaWeights | LightningWeights
 )
+WeightPart = Tensor | LayerNorm | LinearWeight | LinearWeights
 READ_MIXER: dict[str, Callable[[Reader, str, RecurrentConfig], Mixer]] = {
     "short_conv": read_short_conv,
     "delta": read_delta_net,
@@ -55,6 +56,13 @@ class LayerWeights:
     recurrent: Mixer | None = None  # in place of attention, or beside it
     beside: LinearWeight | None = None  # what `o` is to attention, where a recurrent mixer stands beside it
     curve: Tensor | None = None  # learned numbers of the activation
+
+
+def parts_of(layer: LayerWeights) -> list[WeightPart]:
+    """All weights of a layer."""
+    groups = [group for group in (layer, layer.latent, layer.experts, layer.recurrent) if group is not None]
+    found = [getattr(group, name) for group in groups for name in group.__slots__]
+    return [part for part in found if isinstance(part, WeightPart)]
 
 
 def _read_mixer(reader: Reader, base: str, index: int, recurrent: RecurrentConfig | None) -> tuple[Mixer, LinearWeight]:

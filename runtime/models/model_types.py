@@ -15,6 +15,7 @@ BY_MODEL_TYPE: dict[str, str] = {
     "ernie4_5": "Ernie4_5ForCausalLM",
     "ernie4_5_moe": "Ernie4_5_MoeForCausalLM",
     "exaone4": "Exaone4ForCausalLM",
+    "falcon": "FalconForCausalLM",
     "falcon_h1": "FalconH1ForCausalLM",
     "falcon_mamba": "FalconMambaForCausalLM",
     "gemma": "GemmaForCausalLM",

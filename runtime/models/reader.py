@@ -6,9 +6,7 @@ Knows no architecture: which tensors there are, the decoder's parts say.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -29,14 +27,12 @@ from ...kernels import (
 from ...kernels.grouped import stack
 from ...kernels.linear_weight import Quantise
 from .architecture import LayerNames
-from .config import ModelConfig
 from .cut import Cut
 from .gguf.checkpoint import GgufCheckpoint
-from .gguf.file import GgufFile, is_gguf
 from .part import Axis, Part, as_part, count
 from .partial_linear import with_room
 from .published import is_published, read_published
-from .weights import STORED_DTYPES, Checkpoint, open_checkpoint
+from .weights import STORED_DTYPES, Checkpoint
 
 # most activations are left as they are, and keys and values are kept as the engine's settings say
 ACTIVATION_SCALES = [*(f".{which}_scale" for which in ("input", "output", "q", "k", "v")), ".input_zero_point"]
@@ -231,25 +227,16 @@ class Reader:
         """Where a tensor is, for messages."""
         return self._checkpoint.place(name)
 
-    def refuse_unread(self) -> None:
-        """An overlooked tensor would make a model that runs and answers nonsense."""
+    def refuse_unread(self, base: str = "") -> None:
+        """An overlooked tensor would make a model that runs and answers nonsense. base: what its name begins with."""
         ignored = ["rotary_emb.", *self.config.left_aside]
         if self.config.tie_word_embeddings:
             ignored.append(f"{self.config.options.projection}.weight")
         if self.config.weight_format is not None:
             ignored += ACTIVATION_SCALES
-        unread = self._checkpoint.unread(ignored)
+        unread = [name for name in self._checkpoint.unread(ignored) if name.startswith(base)]
         if unread:
             raise ModelError(
                 f"{self._checkpoint.place(unread[0])}: {len(unread)} tensors have no place in "
                 f"{self.config.architecture} as config.json describes it; is config.json its own?"
             )
-
-
-def open_weights(
-    path: Path, config: ModelConfig, dtype: torch.dtype
-) -> AbstractContextManager[Checkpoint] | AbstractContextManager[GgufCheckpoint]:
-    """A checkpoint folder, or a GGUF file, whose tensors are read in `dtype`. Raises ModelError: it cannot be read."""
-    if is_gguf(path):
-        return nullcontext(GgufCheckpoint(GgufFile(path), config, dtype))
-    return open_checkpoint(path, dtype)

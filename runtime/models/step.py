@@ -18,13 +18,15 @@ from ...kernels.state_rounds import StateRounds
 class KVTensors(Protocol):
     """One tensor per layer, `[num_blocks, num_kv_heads, block_size, head_dim]`, and its scales if it is quantised.
 
-    Latents are in `keys`; there are no values then.
+    Latents are in `keys`; there are no values then. `hidden`: where a decoder puts the hidden states of all tokens, by
+    slot, for a layer that predicts from them (`mtp.py`); None: nowhere.
     """
 
     keys: list[Tensor]
     values: list[Tensor]
     key_scales: list[Tensor] | list[None]
     value_scales: list[Tensor] | list[None]
+    hidden: Tensor | None
 
 
 @dataclass(frozen=True, slots=True)

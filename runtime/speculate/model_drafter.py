@@ -13,6 +13,9 @@ sampled. Nothing depends on that but how often drafts are right: the model decid
 The draft model's KV lies in the request's blocks (`DraftKV`). What is missing of it is computed first, in chunks that
 take no longer than a step should.
 
+The model's own MTP layer drafts in the same way, but it needs the model's hidden states (`models/mtp.py`). So it drafts
+only where nothing else is drafted, and computes the KV of drafted tokens again once the model has verified them.
+
 A drafted token costs its place in the verifying step and a forward of the draft model; if it is right it saves its
 request's share of a step. Both are measured, and how often drafted tokens are right is learnt
 (`acceptance_rates.MODEL`). A draft goes on while its next token is expected to save more than it costs. None is made
@@ -202,6 +205,8 @@ class ModelDrafter:
         guess, draft, limit = request.guess, request.draft, self._limit(request)
         if limit <= 0 or len(draft) != (len(guess.token_ids) if guess is not None else 0):
             return None  # a look-up says more, or the draft was cut
+        if self._kv.keeps_hidden and (draft or not self._kv.has_hidden(request.blocks)):
+            return None
         assert request.rates is not None
         chances = request.rates.chances()
         chance = math.prod(chances[kind] for kind in guess.evidence) if guess is not None else 1.0
@@ -288,7 +293,7 @@ class ModelDrafter:
         if num_added:
             request.draft = turn.shadow.token_ids[num_known:].tolist()
             request.guess = Guess(request.draft, [*guess.evidence, *[MODEL] * num_added])
-        if turn.num_computed > num_known:
+        if turn.num_computed > num_known and not self._kv.keeps_hidden:
             self._drafted[request] = turn
 
     def settle(self, request: Request, num_new: int) -> None:

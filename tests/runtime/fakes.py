@@ -82,7 +82,10 @@ class FakeDecoder:
     """Writes each token id into its KV slot, reads its context back through the block table, and answers from that.
 
     A block that was freed, shared or copied wrongly changes the context it reads, and so the answer.
+    Its hidden state is the token with its position (`hidden_of`).
     """
+
+    takes_hidden = False
 
     def __init__(self, config: FakeModelConfig | None = None) -> None:
         self.config = config or FakeModelConfig()
@@ -100,6 +103,8 @@ class FakeDecoder:
         memory = kv_cache.keys[0].view(-1)
         memory[slots] = token_ids.to(memory.dtype)
         kv_cache.values[0].view(-1)[slots] = positions.to(memory.dtype)
+        if kv_cache.hidden is not None and not self.takes_hidden:
+            kv_cache.hidden[slots, 0] = hidden_of(token_ids, positions)
         wanted = range(len(token_ids)) if logits_rows is None else logits_rows.tolist()
         rows = []
         for row in wanted:
@@ -118,6 +123,41 @@ class FakeDecoder:
         slots = torch.from_numpy(blocks * kv_cache.block_size + at % kv_cache.block_size)
         assert kv_cache.values[0].view(-1)[slots].tolist() == at.tolist(), "KV of another position was read"
         return [int(token) for token in kv_cache.keys[0].view(-1)[slots]]
+
+
+def hidden_of(token_ids: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+    """Of no token but one: zero is the state before the first."""
+    return (positions * VOCAB_SIZE + token_ids + 1).to(torch.float64)
+
+
+class FakeMtpDecoder(FakeDecoder):
+    """Believes what the fake model believes, and refuses states that are not those of the tokens before."""
+
+    takes_hidden = True
+
+    def forward(  # type: ignore[override]
+        self,
+        token_ids: torch.Tensor,
+        positions: torch.Tensor,
+        kv_cache: KVCache,
+        plan: AttentionPlan,
+        slots: torch.Tensor,
+        logits_rows: torch.Tensor,
+        *,
+        before: torch.Tensor,
+    ) -> torch.Tensor:
+        logits = super().forward(token_ids, positions, kv_cache, plan, slots, logits_rows)
+        assert kv_cache.hidden is not None
+        found = kv_cache.hidden[before, 0]
+        for row, position in enumerate(positions.tolist()):
+            request = int(np.searchsorted(plan.query_starts, row, side="right")) - 1
+            expected = 0.0
+            if position:
+                last = torch.tensor(self._read(kv_cache, plan, request, position)[-1])
+                expected = float(hidden_of(last, torch.tensor(position - 1)))
+            assert found[row] == expected, "the state of another token was taken"
+        kv_cache.hidden[slots[logits_rows], 0] = hidden_of(token_ids, positions)[logits_rows]
+        return logits
 
 
 class BlankDecoder(FakeDecoder):

@@ -76,7 +76,7 @@ FAMILIES: dict[str, Family] = {
     "olmo2": Family("Olmo2ForCausalLM", windowed="Olmo3ForCausalLM", window_pattern=4),
     "olmoe": Family("", "OlmoeForCausalLM", normalises=False),
     "glm4": Family("Glm4ForCausalLM"),
-    "glm4moe": Family("", "Glm4MoeForCausalLM", mlp_norm=_LATER_NORM),
+    "glm4moe": Family("", "Glm4MoeForCausalLM", normalises=False, mlp_norm=_LATER_NORM),
     "command-r": Family("CohereForCausalLM", keys=("logit_scale",)),
     "cohere2": Family("Cohere2ForCausalLM", window_pattern=4, keys=("logit_scale",)),
     "starcoder2": Family("Starcoder2ForCausalLM", activation="gelu_new"),
@@ -95,7 +95,7 @@ FAMILIES: dict[str, Family] = {
     "deepseek2": Family(
         "YoutuForCausalLM", "DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM", normalises=False, keys=_LATENT
     ),
-    "dots1": Family("", "Dots1ForCausalLM"),
+    "dots1": Family("", "Dots1ForCausalLM", normalises=False),
     "minimax-m2": Family("", "MiniMaxM2ForCausalLM"),
     "llama4": Family("", "Llama4ForCausalLM", normalises=False),
     "gpt-oss": Family("", "GptOssForCausalLM", window_pattern=2, mlp_norm=_LATER_NORM, cuts_yarn=False),

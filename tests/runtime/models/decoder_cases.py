@@ -385,6 +385,24 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
             "original_max_position_embeddings": 256,
         },
     ),
+    "falcon-7b": ("FalconForCausalLM", {"num_key_value_heads": 1}),
+    "falcon-40b": (
+        "FalconForCausalLM",
+        {"hidden_size": 96, "new_decoder_architecture": True, "num_kv_heads": 2, "bias": True, "ffn_hidden_size": 80},
+    ),
+    "falcon-11b": (
+        "FalconForCausalLM",
+        {
+            "new_decoder_architecture": True,
+            "num_kv_heads": 3,
+            "num_key_value_heads": 3,
+            "num_ln_in_parallel_attn": 1,
+        },
+    ),
+    "falcon-in-turn": (
+        "FalconForCausalLM",
+        {"multi_query": False, "num_key_value_heads": 6, "parallel_attn": False, "tie_word_embeddings": True},
+    ),
     "helium": ("HeliumForCausalLM", {"head_dim": 8}),
     "ministral": ("MinistralForCausalLM", {"head_dim": 16, "sliding_window": 9}),
     "ministral3": (

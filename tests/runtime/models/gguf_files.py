@@ -87,8 +87,9 @@ def write_model(
     kind: of all matrices, but where a part of a name in `others` has one of its own; routers are F32. keys: adds what
     differs from the keys that every model has.
     """
+    num_layers = model.config.num_hidden_layers
     # made anew each time: the package's maps of some families spoil those of others
-    names = gguf.get_tensor_name_map(next(one for one, its in gguf.MODEL_ARCH_NAMES.items() if its == arch), 8)
+    names = gguf.get_tensor_name_map(next(one for one, its in gguf.MODEL_ARCH_NAMES.items() if its == arch), num_layers)
     writer = gguf.GGUFWriter(path, arch)
     add_keys(writer, model.config, arch)
     if keys is not None:

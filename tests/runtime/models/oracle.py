@@ -109,7 +109,7 @@ class PagedRun:
         self.keys = [torch.full(shape, 1e4, dtype=decoder.dtype) for _ in range(config.num_kv_layers)]
         self.values = [torch.full(shape, 1e4, dtype=decoder.dtype) for _ in range(config.num_kv_layers)]
         self.key_scales = self.value_scales = [None] * config.num_kv_layers
-        self.states = None
+        self.states = self.hidden = None
         if config.recurrent is not None:
             self.states = RecurrentStates(config, 2 * num_sequences, torch.device("cpu"))
             for tensor in chain.from_iterable(self.states.layers):

@@ -38,6 +38,8 @@ OFTEN_RUN = [
     "gemma",
     "gemma2",
     "gemma3_text",
+    "gemma3n_text",
+    "gemma4_text",
     "glm",
     "glm4",
     "glm4_moe",
@@ -74,7 +76,7 @@ OFTEN_RUN = [
     "stablelm",
     "starcoder2",
 ]
-NOT_LOADED = {"bitnet", "falcon", "gpt2", "opt"}
+NOT_LOADED = {"bitnet", "gemma3n_text", "gemma4_text", "gpt2", "opt"}
 
 
 def _mapping() -> dict[str, str]:

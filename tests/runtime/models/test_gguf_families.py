@@ -125,11 +125,14 @@ MODELS: dict[str, tuple[str, str, dict[str, Any], str, Any]] = {
         {**WIDE, "rope_parameters": dict.fromkeys(("full_attention", "sliding_attention"), PLAIN)},
         "F16", _window(9),
     ),
-    "olmoe": ("olmoe", "olmoe", EXPERTS, "Q8_0", _experts(6, 2)),
+    "olmoe": ("olmoe", "olmoe", {**EXPERTS, "num_key_value_heads": 4}, "Q8_0", _experts(6, 2)),
     "glm4": ("glm4", "glm4", {**WIDE, "attention_bias": True}, "F16", _turned(4)),
     "glm4.5": (
         "glm4moe", "glm4.5", INNER, "Q8_0",
-        _all(_turned(8), _nextn, _grouped(8, 2, leading_dense_block_count=1, expert_shared_count=1)),
+        _all(
+            _turned(8), _nextn,
+            _grouped(8, 2, leading_dense_block_count=1, expert_shared_count=1, expert_weights_norm=True),
+        ),
     ),
     "cohere": ("command-r", "cohere", WIDE, "F16", _logit_scale(0.0625)),
     "cohere2": (
@@ -143,7 +146,8 @@ MODELS: dict[str, tuple[str, str, dict[str, Any], str, Any]] = {
     "ernie4.5": ("ernie4_5", "ernie4.5", WIDE, "Q8_0", None),
     "ernie4.5, experts": (
         "ernie4_5-moe", "ernie4.5-moe", {**INNER, "moe_layer_end_index": -1}, "Q8_0",
-        _experts(6, 2, leading_dense_block_count=1, interleave_moe_layer_step=1, expert_shared_count=2),
+        _experts(6, 2, leading_dense_block_count=1, interleave_moe_layer_step=1, expert_shared_count=2,
+                 expert_shared_feed_forward_length=64),
     ),
     "hunyuan": ("hunyuan-dense", "hunyuan-dense", WIDE, "Q8_0", None),
     "hunyuan, experts": ("hunyuan-moe", "hunyuan-moe", EXPERTS, "Q8_0", _experts(5, 2)),
@@ -152,7 +156,8 @@ MODELS: dict[str, tuple[str, str, dict[str, Any], str, Any]] = {
     "phi2": ("phi2", "phi", {**WIDE, "num_key_value_heads": 4}, "Q8_0", _turned(8)),
     "stablelm": ("stablelm", "stablelm", WIDE, "Q8_0", _turned(4)),
     "dots1": (
-        "dots1", "dots1", {**INNER, "sliding_window": None, "use_sliding_window": False}, "Q8_0",
+        "dots1", "dots1",
+        {**INNER, "num_key_value_heads": 4, "sliding_window": None, "use_sliding_window": False}, "Q8_0",
         _grouped(8, 2, leading_dense_block_count=1, expert_shared_count=1, expert_weights_norm=False),
     ),
     "minimax-m2": ("minimax-m2", "minimax-m2", EXPERTS, "Q8_0", _all(_turned(8), _grouped(6, 2))),

@@ -11,7 +11,7 @@ import torch
 from phloem.runtime.constrain.spec import ConstraintSpec, json_schema, regex
 from phloem.runtime.request import SamplingParams
 
-from ..fakes import EOS, FakeDecoder, fake_engine, logits_after
+from ..fakes import EOS, FakeDecoder, FakeMtpDecoder, fake_engine, logits_after
 from ..stepped import SteppedEngine
 from ..traffic import Said, listen
 
@@ -64,7 +64,13 @@ class ConfusedDecoder(FakeDecoder):
         return super().forward(*args)
 
 
-DRAFTERS = {"same": FakeDecoder, "noisy": NoisyDecoder, "other": OtherDecoder, "confused": ConfusedDecoder}
+DRAFTERS = {
+    "same": FakeDecoder,
+    "noisy": NoisyDecoder,
+    "other": OtherDecoder,
+    "confused": ConfusedDecoder,
+    "mtp": FakeMtpDecoder,
+}
 
 
 def engine_with(drafter: str | None, *, length: int = 0, **settings: Any) -> SteppedEngine:

@@ -65,8 +65,9 @@ def test_all_laws_say_the_same_together(drafter: str, jump: str) -> None:
 @given(st.data())
 def test_arrivals_aborts_and_forks_at_any_step_change_nothing(data: st.DataObject) -> None:
     """Over a pool that may be too small for all, so that some are preempted; in turn, and now and then ahead."""
+    drafter = data.draw(st.sampled_from(sorted(DRAFTERS)))
     engine = engine_with(
-        data.draw(st.sampled_from(sorted(DRAFTERS))),
+        drafter,
         length=data.draw(st.sampled_from([0, 1, 7])),
         jump=data.draw(st.sampled_from(["off", "verified"])),
         lookup_drafts=data.draw(st.booleans()),
@@ -86,19 +87,25 @@ def test_arrivals_aborts_and_forks_at_any_step_change_nothing(data: st.DataObjec
         st.integers(0, 3),
     ).filter(is_possible)
     check_traffic(data, engine, requests, ask, lambda one: params_of(one[1], one[3], one[4]), truth)
+    assert drafter == "confused" or not engine._stepper._drafter.model.num_failed
 
 
-@pytest.mark.parametrize("rules", [{}, {"allowed_token_ids": range(30, 70), "presence_penalty": 0.5}])
-@pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_all_that_a_model_drafts_of_itself_is_right(temperature: float, rules: dict[str, Any]) -> None:
+RULES = {"allowed_token_ids": range(30, 70), "presence_penalty": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("drafter", "temperature", "rules"),
+    [("same", 0.0, {}), ("same", 1.0, {}), ("same", 0.0, RULES), ("same", 1.0, RULES), ("mtp", 1.0, RULES)],
+)
+def test_all_that_a_model_drafts_of_itself_is_right(drafter: str, temperature: float, rules: dict[str, Any]) -> None:
     """Greedy and sampled, through hits, chunks, forks and preemptions: its KV is that of the tokens."""
-    engine = engine_with("same", length=3, lookup_drafts=False, jump="off", max_batch_tokens=24, num_blocks=60)
+    engine = engine_with(drafter, length=3, lookup_drafts=False, jump="off", max_batch_tokens=24, num_blocks=60)
     expect_short_answers(engine)
     params = SamplingParams(max_tokens=60, temperature=temperature, seed=3, ignore_eos=True, n=2, stop=NEVER, **rules)
     for _ in range(2):
         engine.generate([list(prompt) for prompt in PROMPTS], params)
     statistics = engine.statistics()
-    assert statistics.num_preemptions > 0
+    assert statistics.num_preemptions > 0 and not engine._stepper._drafter.model.num_failed
     assert statistics.drafted_tokens == statistics.jumped_tokens > statistics.completion_tokens / 2
 
 
