@@ -22,7 +22,7 @@ def embed(token_ids: Tensor, embedding: LinearWeight, ranks: Ranks, own: Part) -
 
 
 def all_logits(logits: Tensor, ranks: Ranks, own: Part, cap: float) -> Tensor:
-    """Rank 0's are of the whole vocabulary; the last ranks have fewer tokens, and fill theirs up. cap: 0: there is none.
+    """Rank 0's are of the whole vocabulary; the last ranks have fewer tokens, and fill theirs up. cap 0: there is none.
 
     fp32, or without a cap on a GPU as they are, where the sampler widens them as it reads them.
     """
