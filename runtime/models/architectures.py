@@ -169,6 +169,7 @@ _FALCON = replace(
     eps_key="layer_norm_epsilon",
     embedding="word_embeddings",
     final_norm="ln_f",
+    backbone="transformer",
     layers="h",
     rows_by_head=True,
     refused=(("alibi", "biases by distance (ALiBi) are missing here"),),
