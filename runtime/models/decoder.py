@@ -36,7 +36,7 @@ from .gateless import bend
 from .head_norms import norm_own, norm_whole
 from .latent import queries_and_latents, values
 from .layer_weights import AdaptedMixer, LayerWeights, WeightPart, parts_of, read_layer
-from .norms import Norm, add_norm, apply_norm, read_norm
+from .norms import Norm, add_norm, apply_norm, read_norm, scaled
 from .partial_linear import adapted_linear, partial_linear
 from .reader import Reader
 from .rope import query_scales, rope_table, table_by_length
@@ -196,11 +196,7 @@ class Decoder:
         if hidden.shape[0] == 0:
             return torch.empty((0, self.config.vocab_size), dtype=torch.float32, device=self.device)
         assert self._lm_head is not None
-        logits = all_logits(ops.linear(hidden, self._lm_head), self._ranks, self.cut.vocab)
-        cap = self.config.logits_soft_cap
-        if cap:
-            return cap * torch.tanh(logits.float() / cap)
-        return logits if logits.is_cuda else logits.float()  # a GPU's sampler widens them as it reads them
+        return all_logits(ops.linear(hidden, self._lm_head), self._ranks, self.cut.vocab, self.config.logits_soft_cap)
 
     @torch.inference_mode()
     def hidden_states(
@@ -224,7 +220,7 @@ class Decoder:
         index and queries `[T, H, head_dim]`, before they meet the keys. recurrent: the states, of a model with such
         layers. windowed: for layers with a window, in place of plan and slots; None: they have none of their own.
         """
-        x = _scaled(embed(token_ids, self._embedding, self._ranks, self.cut.vocab), self._embedding_scale)
+        x = scaled(embed(token_ids, self._embedding, self._ranks, self.cut.vocab), self._embedding_scale)
         kept = kv_cache.hidden
         step = (positions, kv_cache, plan, slots, rows if kept is None else None)
         states = self._through_layers(x, *step, adapted, watch, recurrent, windowed)
@@ -248,8 +244,7 @@ class Decoder:
         """As `hidden_states`, of what goes into the first layer, `[T, hidden_size]`."""
         eps = self.config.rms_norm_eps
         normed, residual = apply_norm(x, self._layers[0][1].input_norm, eps), x
-        last, scale = len(self._layers) - 1, self.config.residual_scale
-        factors = self.config.factors
+        last, scale, factors = len(self._layers) - 1, self.config.residual_scale, self.config.factors
         lora = adapted.every if adapted is not None else None
         is_parallel = bool(self.config.options.parallel)
         none_wanted = rows is not None and rows.shape[0] == 0
@@ -267,7 +262,7 @@ class Decoder:
                 x = self._ranks.sum(self._add_up(index, mixed, lora))
                 if weights.post_attention_norm is not None:
                     x = apply_norm(x, weights.post_attention_norm, eps)
-                x = _scaled(x, scale * factors.adds[spec.attends])
+                x = scaled(x, scale * factors.adds[spec.attends])
                 if is_parallel:
                     norm = weights.mlp_norm
                     normed = normed if norm is None else apply_norm(residual, norm, eps)
@@ -280,7 +275,7 @@ class Decoder:
                 x = self._ranks.sum(self._mlp(index, normed, slots if rows is None else None, lora))
                 if weights.post_mlp_norm is not None:
                     x = apply_norm(x, weights.post_mlp_norm, eps)
-                x = _scaled(x, scale * factors.adds[2])
+                x = scaled(x, scale * factors.adds[2])
             following = self._final_norm if index == last else self._layers[index + 1][1].input_norm
             normed, residual = add_norm(x, residual, following, eps)
         return normed
@@ -302,7 +297,7 @@ class Decoder:
         spec, weights = self._layers[index]
         mixed = []
         if spec.attends:
-            source = _scaled(normed, self.config.factors.attention_in)
+            source = scaled(normed, self.config.factors.attention_in)
             q, gate = self._write_kv(index, source, positions, kv_cache, own.slots, lora)
             if watch is not None:
                 watch(index, q)
@@ -408,8 +403,4 @@ class Decoder:
         if factors.gate != 1.0:
             gate_up[:, : gate_up.shape[1] // 2] *= factors.gate
         inner = ops.gated(gate_up, self._gate) if curve is None else bend(gate_up, curve, weights.curve)
-        return _scaled(adapted_linear(inner, weights.down, lora, index, AT_DOWN, self._ranks), factors.down)
-
-
-def _scaled(x: Tensor, factor: float) -> Tensor:
-    return x if factor == 1.0 else x * factor
+        return scaled(adapted_linear(inner, weights.down, lora, index, AT_DOWN, self._ranks), factors.down)

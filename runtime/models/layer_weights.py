@@ -26,7 +26,6 @@ from .state_space import StateSpaceWeights, read_state_space
 Mixer = (
     ShortConvWeights | DeltaNetWeights | StateSpaceWeights | SelectiveScanWeights | KimiDeltaWeights | LightningWeights
 )
-Adapted = ShortConvWeights | DeltaNetWeights | StateSpaceWeights  # whose projections adapters may add to
 WeightPart = Tensor | LayerNorm | LinearWeight | LinearWeights
 AdaptedMixer = ShortConvWeights | DeltaNetWeights | StateSpaceWeights  # to which adapters may add; see `adapts_mixer`
 READ_MIXER: dict[str, Callable[[Reader, str, RecurrentConfig], Mixer]] = {

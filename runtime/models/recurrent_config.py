@@ -18,7 +18,6 @@ Kind = Literal["short_conv", "delta", "state_space", "selective_scan", "kimi_del
 Norms = Literal["none", "weights", "plain"]
 Norm = Literal["after gate", "before gate", "none"]
 MOST_TAPS, MOST_STATE_HEADS, MOST_STATE = 64, 1 << 12, 1 << 10
-ADAPTED_KINDS: tuple[Kind, ...] = ("short_conv", "delta", "state_space")  # whose projections adapters may add to
 ATTENTION = ("full_attention", "attention")  # entries of `layer_types`
 
 

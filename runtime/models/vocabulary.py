@@ -21,12 +21,17 @@ def embed(token_ids: Tensor, embedding: LinearWeight, ranks: Ranks, own: Part) -
     return ranks.sum(rows.masked_fill(~is_own[:, None], 0.0))
 
 
-def all_logits(logits: Tensor, ranks: Ranks, own: Part) -> Tensor:
-    """Rank 0's are of the whole vocabulary; the last ranks have fewer tokens, and fill theirs up."""
-    if ranks.size == 1:
-        return logits
-    parts = ranks.collect(F.pad(logits, (0, -(-own.size // ranks.size) - own.count)))
-    return torch.cat(parts, 1)[:, : own.size].contiguous() if parts else logits
+def all_logits(logits: Tensor, ranks: Ranks, own: Part, cap: float) -> Tensor:
+    """Rank 0's are of the whole vocabulary; the last ranks have fewer tokens, and fill theirs up. cap 0: there is none.
+
+    fp32, or without a cap on a GPU as they are, where the sampler widens them as it reads them.
+    """
+    if ranks.size > 1:
+        parts = ranks.collect(F.pad(logits, (0, -(-own.size // ranks.size) - own.count)))
+        logits = torch.cat(parts, 1)[:, : own.size].contiguous() if parts else logits
+    if cap:
+        return cap * torch.tanh(logits.float() / cap)
+    return logits if logits.is_cuda else logits.float()
 
 
 def read_projection(reader: Reader, embedding: LinearWeight) -> LinearWeight:
