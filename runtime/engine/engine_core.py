@@ -133,7 +133,7 @@ class EngineCore:
             has_windows=any(0 < layer.window < self.max_model_len for layer in model.layers),
             has_states=states is not None,
             has_logits=loaded.generates,
-            has_ranks=config.tensor_parallel_size > 1,
+            is_on_gpu=loaded.device.type == "cuda",
             turns_keys=loaded.switches_at is None and can_turn_back(model),
         )
         self._rope_switch = RopeSwitch(loaded.switches_at)

@@ -45,7 +45,7 @@ class RequestFactory:
         has_windows: whether some layers see the latest tokens only.
         has_states: whether some layers keep a state instead of keys and values.
         has_logits: whether there are any; else nothing is generated.
-        has_ranks: whether several processes compute the model.
+        is_on_gpu: whether the model is.
         turns_keys: whether keys can be turned to other positions (`models.rope.can_turn_back`).
     """
 
@@ -62,7 +62,7 @@ class RequestFactory:
         has_windows: bool = False,
         has_states: bool = False,
         has_logits: bool = True,
-        has_ranks: bool = False,
+        is_on_gpu: bool = False,
         turns_keys: bool = False,
     ) -> None:
         self._tokenizer = tokenizer
@@ -76,7 +76,8 @@ class RequestFactory:
         self._has_windows = has_windows
         self._has_states = has_states
         self._has_logits = has_logits
-        self._has_ranks = has_ranks
+        self._has_ranks = config.tensor_parallel_size > 1
+        self._counts_attention = not self._has_ranks and not (config.deterministic and is_on_gpu)
         self._turns_keys = turns_keys
         self._random = random.Random(config.seed if config.seed is not None else secrets.randbits(64))
         self._ids = itertools.count()
@@ -161,10 +162,10 @@ class RequestFactory:
                 "leave kv_budget out",
                 param="kv_budget",
             )
-        if sampling.kv_budget is not None and sampling.kv_policy == "h2o" and self._has_ranks:
+        if sampling.kv_budget is not None and sampling.kv_policy == "h2o" and not self._counts_attention:
             raise RequestError(
-                "kv_policy: 'h2o' is not counted across the processes of a model that is cut (tensor_parallel_size); "
-                "use 'snapkv' or 'sinks'",
+                "kv_policy: 'h2o' is counted neither by several processes (tensor_parallel_size) nor by deterministic "
+                "steps on a GPU; use 'snapkv' or 'sinks'",
                 param="kv_policy",
             )
         if sampling.beyond_context and (self._has_ranks or not self._turns_keys):

@@ -280,6 +280,7 @@ class ModelRunner:
             deterministic=self._deterministic,
             itemsize=self._decoder.dtype.itemsize,
             quantised=is_quantised(self._kv_cache.keys[0].dtype),
+            counts_mass=batch.counts_attention,
             buffers=buffers,
             num_tokens=num_tokens,
         )
