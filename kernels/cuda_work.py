@@ -64,6 +64,7 @@ def plan_cuda_work(
     device: torch.device,
     itemsize: int = 2,
     quantised: bool = False,
+    seen: bool = False,
     costs: SharingCosts = SHARING_COSTS,
     buffers: WorkBuffers | None = None,
     num_tokens: int = 0,
@@ -72,7 +73,7 @@ def plan_cuda_work(
 
     buffers: where to put the list; None: new memory. num_tokens: the least number of tokens to lay it out for.
     """
-    classes = np.array(tile_classes(head_dim, deterministic, itemsize, quantised), np.int32)
+    classes = np.array(tile_classes(head_dim, deterministic, itemsize, quantised, seen), np.int32)
     items, rows, positions, slots, is_cut, num_slots = core.plan_cuda_work(
         query_starts,
         context_lens,

@@ -41,11 +41,16 @@ class SharingCosts:
 SHARING_COSTS = SharingCosts(partial=4.0, launch_bytes=4e6)
 
 
-def tile_classes(head_dim: int, deterministic: bool, itemsize: int = 2, quantised: bool = False) -> tuple[int, ...]:
+def tile_classes(
+    head_dim: int, deterministic: bool, itemsize: int = 2, quantised: bool = False, seen: bool = False
+) -> tuple[int, ...]:
     """The tile classes that fit registers and shared memory everywhere; itemsize: bytes of a number of the queries.
 
-    deterministic: one, hence one MMA instruction for all steps.
+    deterministic: one, hence one MMA instruction for all steps. seen: scores are left behind, for which wide tiles have
+    no registers; no deterministic step does that.
     """
+    if seen and not deterministic:
+        return (16, 32)
     if head_dim > 256:  # latents
         return (16,) if deterministic else (16, 32)
     if head_dim > 128 or (itemsize == 4 and (head_dim > 64 or quantised)):
@@ -66,7 +71,7 @@ def attention_config(
     num_stages 5 gives two buffers each of K and V in flight: Triton spends stages on the block-table load
     inside the loop, so that 2 to 4 give a single buffer and no overlap at all (7 would give three). folds: a second
     sum is kept, of the splits so far. quantised: keys and values of one byte, which are widened in registers. seen:
-    scores are left behind, which takes registers, and no other arithmetic in the class of deterministic steps.
+    scores are left behind, which takes registers.
 
     Left to itself (max_registers None) the compiler takes what it likes, or spills a few words where that makes room
     for one more program on a multiprocessor; 168 registers a thread are what three programs of four warps find there.

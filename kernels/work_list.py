@@ -56,6 +56,7 @@ def plan_attention(
     deterministic: bool = False,
     itemsize: int = 2,
     quantised: bool = False,
+    counts_mass: bool = False,
     costs: SharingCosts = SHARING_COSTS,
     buffers: WorkBuffers | None = None,
     num_tokens: int = 0,
@@ -69,6 +70,7 @@ def plan_attention(
 
     itemsize: bytes of a number of the queries; quantised: keys and values have one byte. fp32 takes smaller tiles on a
     GPU, and over one byte the smallest.
+    counts_mass: the attention that keys receive will be summed (`AttentionPlan.mass`).
     costs: what decides on a GPU whether sharing saves time.
     buffers: lay the work list for Triton out in them, over that of the step before, so that a captured graph finds it;
     num_tokens: the least number of tokens to lay it out for. Neither changes any result.
@@ -100,6 +102,7 @@ def plan_attention(
             device=device,
             itemsize=itemsize,
             quantised=quantised,
+            seen=counts_mass,
             costs=costs,
             buffers=buffers,
             num_tokens=num_tokens,

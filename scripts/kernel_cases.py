@@ -63,7 +63,7 @@ def attention_cases(subset: bool) -> Iterator[Case]:
         if stored == "int4":
             kept |= {name: "*i32" for name in ("k_scales_ptr", "v_scales_ptr")}
         itemsize = 4 if element == "fp32" else 2
-        for block_rows in tile_classes(head_dim, False, itemsize, stored != element):
+        for block_rows in tile_classes(head_dim, False, itemsize, stored != element, seen):
             for folds in (False, True):
                 wanted = ((16, False), (64, True)) if stored == element and not seen else ((16, False),)
                 if (subset and (block_rows, folds) not in wanted) or (folds and not folds_splits(block_rows, head_dim)):

@@ -32,6 +32,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -183,7 +184,12 @@ def read(engine: ph.Engine, prompt: list[int], following: list[int], setting: Se
             logits.append(engine.core._runner.forward(Batch.from_extends([extend], cache.block_size)).clone())
             request.num_computed_tokens = extend.end
             if extend.end == next_compaction(request):
-                cache.compact(request, places_kept(request, engine.core._runner.score_keys))
+                runner, turn = engine.core._runner, None
+                places = places_kept(request, runner.score_keys)
+                if request.sampling.beyond_context:
+                    num_positions = extend.end - request.num_dropped_tokens - places.shape[-1]
+                    turn = partial(runner.turn_back, first=NUM_SINKS, num_positions=num_positions)
+                cache.compact(request, places, turn)
     finally:
         cache.release(request)
     return torch.cat(logits)

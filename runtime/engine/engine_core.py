@@ -129,7 +129,7 @@ class EngineCore:
             vocab_size=model.vocab_size,
             groups=LayerGroups.of(model.layers, self.max_model_len, has_states=states is not None),
             has_logits=loaded.generates,
-            has_ranks=config.tensor_parallel_size > 1,
+            is_on_gpu=loaded.device.type == "cuda",
             turns_keys=loaded.switches_at is None and can_turn_back(model),
         )
         self._rope_switch = RopeSwitch(loaded.switches_at)

@@ -45,7 +45,7 @@ class RequestFactory:
         vocab_size: width of the logits; token ids must lie below it.
         groups: of layers, of which some may see the latest tokens only or keep a state.
         has_logits: whether there are any; else nothing is generated.
-        has_ranks: whether several processes compute the model.
+        is_on_gpu: whether the model is.
         turns_keys: whether keys can be turned to other positions (`models.rope.can_turn_back`).
     """
 
@@ -61,7 +61,7 @@ class RequestFactory:
         vocab_size: int,
         groups: LayerGroups,
         has_logits: bool = True,
-        has_ranks: bool = False,
+        is_on_gpu: bool = False,
         turns_keys: bool = False,
     ) -> None:
         self._tokenizer = tokenizer
@@ -74,7 +74,8 @@ class RequestFactory:
         self._token_ids = TokenIds(tokenizer, vocab_size)
         self._groups = groups
         self._has_logits = has_logits
-        self._has_ranks = has_ranks
+        self._has_ranks = config.tensor_parallel_size > 1
+        self._counts_attention = not self._has_ranks and not (config.deterministic and is_on_gpu)
         self._turns_keys = turns_keys
         self._random = random.Random(config.seed if config.seed is not None else secrets.randbits(64))
         self._ids = itertools.count()
@@ -149,10 +150,10 @@ class RequestFactory:
             raise RequestError(f"n: {sampling.n} outputs do not fit a queue of {limit} requests", param="n")
         check_options(options)
         self._groups.check_budget(sampling)
-        if sampling.kv_budget is not None and sampling.kv_policy == "h2o" and self._has_ranks:
+        if sampling.kv_budget is not None and sampling.kv_policy == "h2o" and not self._counts_attention:
             raise RequestError(
-                "kv_policy: 'h2o' is not counted across the processes of a model that is cut (tensor_parallel_size); "
-                "use 'snapkv' or 'sinks'",
+                "kv_policy: 'h2o' is counted neither by several processes (tensor_parallel_size) nor by deterministic "
+                "steps on a GPU; use 'snapkv' or 'sinks'",
                 param="kv_policy",
             )
         if sampling.beyond_context and (self._has_ranks or not self._turns_keys):

@@ -280,6 +280,7 @@ class ModelRunner:
             deterministic=self._deterministic,
             itemsize=self._decoder.dtype.itemsize,
             quantised=any(is_quantised(keys.dtype) for keys in self._kv_cache.keys[:1]),
+            counts_mass=batch.counts_attention,
             buffers=buffers,
             num_tokens=num_tokens,
         )
