@@ -620,3 +620,8 @@ def rule_product(
 
     The arrays are those of `LexedNodes`, the functions those of `Terminals`; what these raise is passed on.
     """
+
+# ---------------------------------------------------------------- objects: core/weigh.cpp
+
+def weigh(value: object, array_type: type) -> int:
+    """See `weight_of`."""

@@ -56,10 +56,14 @@ def add_loras(
 def attend(
     team: Team, num_threads: int, lists: Lists, q: int, q_token: int, q_head: int, k: int, v: int, block_stride: int,
     head_stride: int, slot_stride: int, block_size: int, stored: int, k_scales: int, v_scales: int, out: int,
-    num_tokens: int, num_heads: int, num_kv_heads: int, head_dim: int, window: int, sinks: int, scale: float,
-    soft_cap: float, /,
+    num_tokens: int, num_heads: int, num_kv_heads: int, head_dim: int, window: int, in_chunks: bool, sinks: int,
+    scale: float, soft_cap: float, runs: int, num_runs: int, mass: int, /,
 ) -> None:  # fmt: skip
-    """Attention of a step over paged KV; stored: 0: fp32, 1: int8, 2: fp8. window, soft_cap 0: none."""
+    """Attention of a step over paged KV; stored: 0: fp32, 1: int8, 2: fp8. window, soft_cap 0: none;
+    in_chunks: the window is the chunk that a token is in.
+
+    runs, mass: as `LayerMass.runs` and `sums`.
+    """
 
 def norm_rows(
     x: int, residual: int, total: int, weight: int, out: int, num_rows: int, width: int, x_stride: int,
@@ -98,6 +102,27 @@ def convolve(
 ) -> None:
     """See `Convolution` in `kernels/core/loops.h`; bias 0: none."""
 
+def advance_channels(
+    team: Team,
+    num_threads: int,
+    x: int,
+    a: int,
+    b: int,
+    c: int,
+    rate: int,
+    step_bias: int,
+    skip: int,
+    states: int,
+    out: int,
+    segments: int,
+    num_segments: int,
+    num_rows: int,
+    x_stride: int,
+    a_stride: int,
+    bc_stride: int,
+    channels: int,
+    state_dim: int,
+) -> None: ...
 def advance_heads(
     team: Team,
     num_threads: int,
@@ -118,11 +143,13 @@ def advance_heads(
     num_rows: int,
     qk_stride: int,
     v_stride: int,
-    ab_stride: int,
+    a_stride: int,
+    b_stride: int,
     heads: int,
     key_heads: int,
     key_dim: int,
     value_dim: int,
+    by_key: bool,
     /,
 ) -> None:
     """See `HeadStates` in `kernels/core/loops.h`; b 0: a state space, which alone has a skip."""

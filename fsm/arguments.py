@@ -27,6 +27,11 @@ def whole_number(name: str, value: object, what: str) -> int:
     raise TypeError(f"{name}: give {what}, not {type(value).__name__}")
 
 
+def token_count(name: str, value: object) -> int:
+    """A number of tokens as an int, which it mostly is already. TypeError: it is none."""
+    return value if type(value) is int else whole_number(name, value, "a number of tokens")
+
+
 def check_at_least(name: str, value: object, least: int, what: str) -> None:
     """TypeError, or ConfigError for a number below the least one."""
     check_type(name, value, int, what)

@@ -20,7 +20,7 @@ from typing import Self
 import numpy as np
 
 from ..errors import ConstraintTooLarge
-from .arguments import whole_number
+from .arguments import token_count, whole_number
 from .automaton.automaton import END
 from .automaton.limits import ENDLESS, LAST_WORK, TOO_MUCH_WORK, OutOfWork
 from .automaton_handover import EARLY, NEVER_HANDED_OVER, Renewable, hand_over_early, retry_in_renewed
@@ -123,6 +123,7 @@ class Cursor:
     @retry_in_renewed
     def is_within(self, limit: int) -> bool:
         """Whether `limit >= min_tokens_to_accept()`, which is cheaper if there are many."""
+        limit = token_count("limit", limit)
         if self.state == FINISHED:
             return True
         return self.caches.bounds.is_within(self.state, self._written, self._typed, limit)
@@ -162,6 +163,7 @@ class Cursor:
         As long as `min_tokens_to_accept() <= remaining` holds before, it is not empty and it holds after any allowed
         token with `remaining - 1`: so a text begun with enough budget always ends complete.
         """
+        remaining = token_count("remaining", remaining)
         row = self._rows.get(self._steps.state)
         if row is not None and self._written is None and self.caches.bounds.is_free(row, None, remaining):
             row.is_recent = True  # nearly always: the budget is far, and the row is known
@@ -180,6 +182,7 @@ class Cursor:
 
     def row_soon(self, remaining: int, work: int) -> Ints | None:
         """`row_within`, or None if that takes more than `work` to find out (`Automaton.allow`): ask again."""
+        remaining, work = token_count("remaining", remaining), whole_number("work", work, "an amount of work")
         row = self._rows.get(self._steps.state)
         if row is not None and self._written is None and self.caches.bounds.is_free(row, None, remaining):
             row.is_recent = True  # nearly always
@@ -243,6 +246,7 @@ class Cursor:
 
         Canonical tokens may be more than the fewest that spell the same bytes.
         """
+        remaining = token_count("remaining", remaining)
         if self.state == FINISHED or not self.caches.drafts.run(self.state).data:
             return []  # nearly always
         draft = self.draft()[: max(remaining, 0)]
@@ -269,6 +273,7 @@ class Cursor:
             floor: the guess ends before the first token up to which all are right less likely than that.
             looks: whether forced text is looked for also in states where it is not known yet, which costs far more.
         """
+        remaining, limit = token_count("remaining", remaining), token_count("limit", limit)
         guesses = self.caches.guesses
         guess = guesses.find(self.state, self._habits, self._trail, remaining, limit, chances, floor, looks=looks)
         if self._repeats is None or not guess.token_ids:
@@ -276,11 +281,8 @@ class Cursor:
         return guess.until(self.count_allowed(guess.token_ids, remaining))  # what repeats no key
 
     def count_allowed(self, token_ids: Sequence[int], remaining: int) -> int:
-        """How many of some tokens, one after the other, are allowed and leave enough of `remaining` tokens.
-
-        Perhaps fewer, if there is no room to find out.
-        """
-        ahead, index = self.fork(), 0
+        """How many of some tokens are allowed and leave enough of `remaining`; perhaps fewer, if there is no room."""
+        ahead, index, remaining = self.fork(), 0, token_count("remaining", remaining)
         with suppress(ConstraintTooLarge):
             for token_id in token_ids:
                 if not ahead.advance(token_id) or not ahead.is_within(remaining - index - 1):
@@ -290,11 +292,11 @@ class Cursor:
 
     def last_tokens(self, count: int) -> list[int]:
         """The last `count` tokens taken, or all if there are fewer."""
-        return self._trail.last_tokens(count)
+        return self._trail.last_tokens(token_count("count", count))
 
     def remember(self, count: int) -> None:
         """Makes habits of the last `count` tokens taken (since a fork), for this constraint and cohort."""
-        self._habits.learn_last(self._trail, self.caches.automaton.start, count)
+        self._habits.learn_last(self._trail, self.caches.automaton.start, token_count("count", count))
 
     # ---------------------------------------------------------------- moving
 
@@ -362,11 +364,11 @@ class Cursor:
 
     def rollback(self, num_tokens: int) -> None:
         """Takes back the last `num_tokens` tokens (EOS counts as one). O(num_tokens). ValueError: there are fewer."""
-        num_tokens = whole_number("num_tokens", num_tokens, "a number of tokens")
-        if not 0 <= num_tokens <= len(self._trail):
-            raise ValueError(f"cannot take back {num_tokens} of {len(self._trail)} tokens")
-        if num_tokens:
-            self._trail.cut(num_tokens)
+        count = token_count("num_tokens", num_tokens)
+        if not 0 <= count <= len(self._trail):
+            raise ValueError(f"cannot take back {count} of {len(self._trail)} tokens")
+        if count:
+            self._trail.cut(count)
             if self._written is not None:
                 self._take_up(since(self._written, len(self._trail)))
             self._steps = self._moves.steps(self._trail.last_state(self.caches.automaton.start))

@@ -12,15 +12,16 @@ costs; a miss walks once through its result to measure it.
 from __future__ import annotations
 
 import functools
-import itertools
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
 
+from .._core import fsm as core
+
 Result = TypeVar("Result")
 MAX_BYTES = 8 << 20  # of one function: tens of ordinary constraints, and two dozen functions keep 200 MB at the most
-OBJECT_BYTES = 64  # of any object, roughly
+OBJECT_BYTES = 64  # of any object, roughly; as in `core/weigh.cpp`
 
 
 def remembered(
@@ -58,43 +59,4 @@ def weight_of(value: object) -> int:
 
     What others hold as well is counted, too; classes, functions and modules are not.
     """
-    total, seen, pending = 0, set[int](), [value]
-    while pending:
-        one = pending.pop()
-        kind: Any = type(one)
-        slots = _slots(kind)
-        if slots is None or id(one) in seen:
-            continue
-        seen.add(id(one))
-        total += OBJECT_BYTES
-        if slots:
-            pending += [getattr(one, name, None) for name in slots]
-        elif kind in _COLLECTIONS:
-            parts: Collection[Any] = one if kind is not dict else (*one, *one.values())  # type: ignore[assignment, misc, attr-defined]
-            while (kinds := set(map(type, parts))) == {tuple}:  # intervals: thousands, without a turn for each
-                total += OBJECT_BYTES * len(parts)
-                parts = list(itertools.chain.from_iterable(parts))
-            if kinds <= {int}:
-                total += OBJECT_BYTES * len(parts)
-            else:
-                pending.extend(parts)
-        elif isinstance(one, np.ndarray):
-            total += one.nbytes
-        elif isinstance(one, str | bytes):
-            total += len(one)
-    return total
-
-
-_COLLECTIONS = (tuple, list, dict, set, frozenset)
-_PLAIN = (*_COLLECTIONS, np.ndarray, str, bytes, int, float)
-
-
-@functools.cache
-def _slots(kind: type) -> tuple[str, ...] | None:
-    """The attributes of such an object that lead on, none of plain ones; None: it is not counted."""
-    if kind in _PLAIN:
-        return ()
-    if kind is type(None) or issubclass(kind, type) or "__call__" in dir(kind):
-        return None
-    slots = (name for base in kind.__mro__ for name in getattr(base, "__slots__", ()))
-    return (*slots, "__dict__")
+    return core.weigh(value, np.ndarray)

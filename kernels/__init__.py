@@ -3,6 +3,7 @@
 if "." not in __name__:  # Python was started in the repository
     raise ImportError("kernels is a part of the package phloem: import phloem.kernels")
 
+from .attention_mass import AttentionMass, plan_mass
 from .automata import Automata, lay_out_automata
 from .cpu.threads import use_threads
 from .cuda_work import num_programs_at_once
@@ -48,6 +49,7 @@ from .ops import (
     write_latents,
 )
 from .plain.ops import gather_kv
+from .plain.rounding import quantise_heads, widen_heads
 from .transfer import send
 from .work_buffers import WorkBuffers
 
@@ -57,6 +59,7 @@ __all__ = [
     "MXFP4_BLOCK",
     "PLACES",
     "SPLIT_SIZE",
+    "AttentionMass",
     "AttentionPlan",
     "Automata",
     "ExpertChoice",
@@ -103,6 +106,8 @@ __all__ = [
     "place_heads",
     "plan_attention",
     "plan_lora",
+    "plan_mass",
+    "quantise_heads",
     "rms_norm",
     "sample",
     "scale_type",
@@ -110,6 +115,7 @@ __all__ = [
     "send",
     "stored_dim",
     "use_threads",
+    "widen_heads",
     "widen_mxfp4",
     "write_kv",
     "write_latents",

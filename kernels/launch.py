@@ -59,13 +59,14 @@ def folds_splits(block_rows: int, head_dim: int) -> bool:
 
 
 def attention_config(
-    block_rows: int, folds: bool, head_dim: int, itemsize: int, quantised: bool = False
+    block_rows: int, folds: bool, head_dim: int, itemsize: int, quantised: bool = False, seen: bool = False
 ) -> AttentionConfig:
     """How to launch a tile class.
 
     num_stages 5 gives two buffers each of K and V in flight: Triton spends stages on the block-table load
     inside the loop, so that 2 to 4 give a single buffer and no overlap at all (7 would give three). folds: a second
-    sum is kept, of the splits so far. quantised: keys and values of one byte, which are widened in registers.
+    sum is kept, of the splits so far. quantised: keys and values of one byte, which are widened in registers. seen:
+    scores are left behind, which takes registers, and no other arithmetic in the class of deterministic steps.
 
     Left to itself (max_registers None) the compiler takes what it likes, or spills a few words where that makes room
     for one more program on a multiprocessor; 168 registers a thread are what three programs of four warps find there.
@@ -76,13 +77,13 @@ def attention_config(
         if block_rows == 16 and head_dim <= 64 and not folds and not quantised:
             registers = 80  # three programs of eight warps; the compiler alone would spill to fit a fourth
         return AttentionConfig(block_rows, 16 if head_dim > 64 else 32, num_warps, 5, registers)
-    is_one_of_three = block_rows == 16 and head_dim <= 128
+    is_one_of_three = block_rows == 16 and head_dim <= 128 and not seen
     if quantised:
         num_warps = 8 if block_rows * head_dim >= 32 * 96 else 4
         return AttentionConfig(block_rows, 32, num_warps, 5, 168 if is_one_of_three else most_registers(num_warps))
     block_keys = 32 if head_dim > 128 or block_rows * head_dim > 64 * 128 else 64
-    num_warps = 4 if block_rows * head_dim <= 32 * 128 else 8
-    if block_rows == 16 and head_dim <= 64:  # four programs; some compilers would spill to fit a fifth
+    num_warps = 4 if block_rows * head_dim <= (16 if seen else 32) * 128 else 8
+    if block_rows == 16 and head_dim <= 64 and not seen:  # four programs; some compilers would spill to fit a fifth
         return AttentionConfig(block_rows, block_keys, num_warps, 5, 128)
     return AttentionConfig(block_rows, block_keys, num_warps, 5, 168 if is_one_of_three else most_registers(num_warps))
 

@@ -105,21 +105,30 @@ def pack_linears(
 
 
 def pack_grouped_each(
-    weights: Sequence[Grouped], dtype: torch.dtype, row_tile: int = 0, *, rounds_inputs: bool = False
+    weights: Sequence[Grouped],
+    dtype: torch.dtype,
+    row_tile: int = 0,
+    *,
+    bias: Tensor | None = None,
+    rounds_inputs: bool = False,
 ) -> LinearWeights | None:
     """Weights of few bits, one per map, as `pack_grouped` lays them out; None: the device's kernel cannot read them.
+
+    bias: `[num_maps, N]`.
 
     On a GPU all have one form, and none an order of inputs: a row would have to be put in order for each map. Inputs
     are left as they are there, also where an `input_step` would round them.
     """
     if weights[0].numbers.device.type == "cpu":
-        packed = [pack_grouped(weight, dtype=dtype, rounds_inputs=rounds_inputs) for weight in weights]
+        biases = [None] * len(weights) if bias is None else list(bias)
+        maps = zip(weights, biases, strict=True)
+        packed = [pack_grouped(weight, own, dtype=dtype, rounds_inputs=rounds_inputs) for weight, own in maps]
         return LinearWeights(tuple(packed), None)
     whole = stack(weights)
     if whole is None or whole.order is not None:
         return None
     stored, groups = device_grouped.lay_out(replace(whole, input_step=None), dtype)
-    return LinearWeights((), stored.view(len(weights), -1, stored.shape[1]), row_tile, groups=groups)
+    return LinearWeights((), stored.view(len(weights), -1, stored.shape[1]), row_tile, bias, groups=groups)
 
 
 def keep_mxfp4(blocks: Tensor, scales: Tensor, bias: Tensor | None = None, *, row_tile: int = 0) -> LinearWeights:

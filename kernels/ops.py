@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from .attention_mass import LayerMass
 from .automata import Automata
 from .cpu import elementwise as cpu_elementwise
 from .cpu import lora as cpu_lora
@@ -178,7 +179,9 @@ def apply_rope(q: Tensor, k: Tensor, positions: Tensor, cos_sin: Tensor) -> None
 
 
 def gated(gate_up: Tensor, gate: Gate = SILU) -> Tensor:
-    """gate_up `[T, 2F]` = gate | up -> `[T, F]`, by a formula of `gate.py`."""
+    """gate_up `[T, 2F]` = gate | up -> `[T, F]`, by a formula of `gate.py`; without a gate `[T, F]` -> `[T, F]`."""
+    if gate.kind == "relu2":
+        return reference.gated(gate_up, gate)
     if gate_up.is_cuda:
         from .triton import gate as triton_gate
 
@@ -252,15 +255,17 @@ def attention(
     *,
     scale: float,
     window: int = 0,
+    in_chunks: bool = False,
     soft_cap: float = 0.0,
     sinks: Tensor | None = None,
     k_scales: Tensor | None = None,
     v_scales: Tensor | None = None,
+    mass: LayerMass | None = None,
 ) -> Tensor:
     """Causal attention of a ragged batch over its paged KV, as planned: q `[T, H, D]` -> `[T, H, D]`.
 
     fp32 on the CPU: a row's bits depend on its query, position and keys alone, never on the batch, the
-    chunking, a cache hit or the sharing of prefixes.
+    chunking, a cache hit or the sharing of prefixes. mass: see `reference.attention`.
     """
     if plan.cuda_work is not None:
         from .triton.attention import cuda_attention
@@ -272,10 +277,12 @@ def attention(
             v_cache,
             scale=scale,
             window=window,
+            in_chunks=in_chunks,
             soft_cap=soft_cap,
             sinks=sinks,
             k_scales=k_scales,
             v_scales=v_scales,
+            mass=mass,
         )
     is_known = is_plain(q) and k_cache.stride() == v_cache.stride()
     if k_scales is not None and v_scales is not None:
@@ -290,10 +297,12 @@ def attention(
             v_cache,
             scale=scale,
             window=window,
+            in_chunks=in_chunks,
             soft_cap=soft_cap,
             sinks=sinks,
             k_scales=k_scales,
             v_scales=v_scales,
+            mass=mass,
         )
     return reference.attention(
         q,
@@ -302,10 +311,12 @@ def attention(
         plan,
         scale=scale,
         window=window,
+        in_chunks=in_chunks,
         soft_cap=soft_cap,
         sinks=sinks,
         k_scales=k_scales,
         v_scales=v_scales,
+        mass=mass,
     )
 
 
@@ -318,7 +329,9 @@ def write_latents(latents: Tensor, cache: Tensor, slots: Tensor) -> None:
     return reference.write_latents(latents, cache, slots)
 
 
-def latent_attention(q: Tensor, cache: Tensor, plan: AttentionPlan, *, scale: float, rank: int) -> Tensor:
+def latent_attention(
+    q: Tensor, cache: Tensor, plan: AttentionPlan, *, scale: float, rank: int, mass: LayerMass | None = None
+) -> Tensor:
     """Causal attention over latents, whose first `rank` numbers are the values: q `[T, H, W]` -> `[T, H, rank]`.
 
     cache `[num_blocks, block_size, W]`, dense; planned with one KV head and head_dim W. On a GPU rank and W - rank are
@@ -327,7 +340,7 @@ def latent_attention(q: Tensor, cache: Tensor, plan: AttentionPlan, *, scale: fl
     if plan.cuda_work is not None:
         from .triton import latent as triton_latent
 
-        return triton_latent.latent_attention(plan.cuda_work, q, cache, scale=scale, rank=rank)
+        return triton_latent.latent_attention(plan.cuda_work, q, cache, scale=scale, rank=rank, mass=mass)
     if plan.cpu_work is not None and is_plain(q, cache):
         stored = cache[:, None]
         out = cpu_attention(
@@ -337,13 +350,15 @@ def latent_attention(q: Tensor, cache: Tensor, plan: AttentionPlan, *, scale: fl
             stored,
             scale=scale,
             window=0,
+            in_chunks=False,
             soft_cap=0.0,
             sinks=None,
             k_scales=None,
             v_scales=None,
+            mass=mass,
         )
         return out[..., :rank]
-    return reference.latent_attention(q, cache, plan, scale=scale, rank=rank)
+    return reference.latent_attention(q, cache, plan, scale=scale, rank=rank, mass=mass)
 
 
 def sample(

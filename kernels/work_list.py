@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from .attention_mass import AttentionMass
 from .cpu.work import CpuWork, plan_cpu_work
 from .cuda_work import num_programs_at_once, plan_cuda_work
 from .launch import SHARING_COSTS, SharingCosts
@@ -30,6 +31,7 @@ class AttentionPlan:
     device: torch.device
     cpu_work: CpuWork | None  # the items, if the device is the CPU
     cuda_work: CudaWork | None  # the items, if it is a GPU: already there
+    mass: AttentionMass | None = None  # what attention adds to besides its values
 
     @property
     def num_requests(self) -> int:

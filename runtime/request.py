@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ..fsm import Cursor, Guess
     from ..radix import Explanation, Node
     from .cache.cache_explanation import CacheExplanation
+    from .kv_compress.received import Received
     from .models import Adapter
     from .readout import Pooling, Readout, Rows
     from .sample.output_text import OutputText, StopGuard
@@ -122,6 +123,7 @@ class Usage:
         accepted_prediction_tokens, rejected_prediction_tokens: those of them that were drafted from the request's
             prediction, and what became of them.
         pinned_tokens: prompt tokens that were pinned on its behalf.
+        dropped_tokens: tokens of prompt and output whose keys and values it has dropped (`kv_budget`).
         num_steps: engine steps in which this request took part.
         num_preemptions: how often it gave its blocks back before it was done.
         cache_explanation: why no more of the prompt was cached, if that was asked for.
@@ -139,6 +141,7 @@ class Usage:
     accepted_prediction_tokens: int = 0
     rejected_prediction_tokens: int = 0
     pinned_tokens: int = 0
+    dropped_tokens: int = 0
     num_steps: int = 0
     num_preemptions: int = 0
     cache_explanation: CacheExplanation | None = None
@@ -271,6 +274,7 @@ class Request:
         namespace: of everything that is kept of it: the caller's, and the adapter's content (`scoped`).
         num_computed_tokens: tokens whose KV was written.
         num_dropped_tokens: of those, whose KV is not kept.
+        received: how much attention its keys have received; None: it is not counted, or not yet.
         blocks: int32, ids of the blocks that hold [0, num_computed_tokens) and what the next step writes; the first
             `lease.num_tokens / block_size` belong to the tree. A step copies them as they are into its block table.
         draft: tokens proposed to follow token_ids; dropped freely.
@@ -306,6 +310,7 @@ class Request:
     phase: Phase = Phase.WAITING
     num_computed_tokens: int = 0
     num_dropped_tokens: int = 0
+    received: Received | None = None
     blocks: array[int] = field(default_factory=lambda: array("i"))
     lease: Lease | None = None
     draft: list[int] = field(default_factory=list)
@@ -339,6 +344,12 @@ class Request:
     @property
     def num_tokens(self) -> int:
         return len(self.token_ids)
+
+    @property
+    def first_row_now(self) -> int:
+        """Of the rotary tables, that of position 0: `first_row`, and before it if positions are counted among what is
+        kept."""
+        return self.first_row - (self.num_dropped_tokens if self.sampling.beyond_context else 0)
 
     @property
     def num_output_tokens(self) -> int:

@@ -15,7 +15,7 @@ MAX_LOGPROBS = 20
 MAX_STOP_STRINGS = 16
 LEAST_KV_BUDGET = 64
 LEAST_ABOVE_ZERO = 1e-30  # of top_p and repetition_penalty: float32 has it, its inverse and a logit divided by it
-KV_POLICIES = ("snapkv", "sinks")
+KV_POLICIES = ("snapkv", "sinks", "h2o")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,10 @@ class SamplingParams:
         n: how many outputs; they share the prompt's blocks.
         kv_budget: None, or how many tokens' keys and values are kept while it generates, at least 64: whenever there
             are a quarter more (or 64), the others are dropped. The prompt is computed and cached whole before that.
-        kv_policy: which are kept: "snapkv", what the last of them look at, or "sinks", the first four and the last.
+        kv_policy: which are kept: "snapkv", what the last of them look at; "sinks", the first four and the last; "h2o",
+            those that received most attention since the end of the prompt, as half of the budget, and the last.
+        beyond_context: go on past the model's context, up to `max_tokens`: positions are counted within what is kept,
+            by the policy "sinks" and within a `kv_budget`.
     """
 
     max_tokens: int | None = 128
@@ -71,6 +74,7 @@ class SamplingParams:
     n: int = 1
     kv_budget: int | None = None
     kv_policy: str = "snapkv"
+    beyond_context: bool = False
 
     def __post_init__(self) -> None:
         if isinstance(self.stop, str):
@@ -84,7 +88,7 @@ class SamplingParams:
         if not isinstance(self.logit_bias, Mapping):
             kind = type(self.logit_bias).__name__
             raise RequestError(f"logit_bias: expected a dict of token ids and numbers, got {kind}", param="logit_bias")
-        for name in ("include_stop_str_in_output", "ignore_eos"):
+        for name in ("include_stop_str_in_output", "ignore_eos", "beyond_context"):
             if not isinstance(getattr(self, name), bool):
                 raise RequestError(f"{name}: expected True or False, got {getattr(self, name)!r}", param=name)
         _check_integer("max_tokens", self.max_tokens, 0, None, optional=True)
@@ -102,8 +106,10 @@ class SamplingParams:
         _check_integer("n", self.n, 1, 128)
         _check_integer("kv_budget", self.kv_budget, LEAST_KV_BUDGET, None, optional=True)
         if not isinstance(self.kv_policy, str) or self.kv_policy not in KV_POLICIES:
-            known = " or ".join(map(repr, KV_POLICIES))
-            raise RequestError(f"kv_policy: {self.kv_policy!r} is not known; it must be {known}", param="kv_policy")
+            known = ", ".join(map(repr, KV_POLICIES))
+            raise RequestError(f"kv_policy: {self.kv_policy!r} is not known; it is one of {known}", param="kv_policy")
+        if self.beyond_context:
+            _check_beyond_context(self.kv_budget, self.kv_policy, self.max_tokens)
         if len(self.stop) > MAX_STOP_STRINGS:
             raise RequestError(f"stop: {len(self.stop)} strings; at most {MAX_STOP_STRINGS}", param="stop")
         if any(not isinstance(text, str) or not text for text in self.stop):
@@ -138,6 +144,15 @@ class SamplingParams:
     def edits_logits(self) -> bool:
         """Whether logits are changed before sampling: penalties or biases."""
         return self.penalises or bool(self.logit_bias)
+
+
+def _check_beyond_context(kv_budget: int | None, kv_policy: str, max_tokens: int | None) -> None:
+    if kv_budget is None or kv_policy != "sinks":
+        text = "beyond_context: positions are counted within what is kept of the first tokens and the last"
+        raise RequestError(f"{text}; add a kv_budget and kv_policy='sinks'", param="beyond_context")
+    if max_tokens is None:
+        text = "max_tokens: with beyond_context the context does not end the output; say how many tokens there may be"
+        raise RequestError(text, param="max_tokens")
 
 
 def _as_tuple(name: str, value: Any) -> tuple[Any, ...]:

@@ -13,6 +13,7 @@ from typing import Any
 from kernel_case import FIRST_FP8, Case, argument_types
 from product_cases import expert_cases, grouped_cases, int8_cases, linear_cases, lora_cases, mxfp4_cases
 
+SEEN_TYPES = {"seen_ptr": "*fp32", "seen_places_ptr": "*i32"}
 POINTERS = {"int8": "*i8", "int4": "*u8"}
 
 
@@ -52,20 +53,22 @@ def attention_cases(subset: bool) -> Iterator[Case]:
             name: "*i32" for name in ("items_ptr", "launch_ptr", "rows_ptr", "positions_ptr", "slots_ptr", "tables_ptr")
         },
         **{name: "fp32" for name in ("scale", "soft_cap")},
+        **SEEN_TYPES,
     }
-    for element, stored, group, head_dim, block_size, window, cap, sinks in (
-        (shapes[0], *shapes[2:4]) if subset else shapes
-    ):
+    counted = ([*shapes[0], True], [*shapes[6], True], [*shapes[1], True])  # attention that keys receive is counted
+    chosen = (shapes[0], *shapes[2:4]) if subset else shapes
+    every = [*([*shape, False] for shape in chosen), *counted[: 1 if subset else None]]
+    for element, stored, group, head_dim, block_size, window, cap, sinks, seen in every:
         kept = {name: POINTERS.get(stored, f"*{stored}") for name in ("k_ptr", "v_ptr")}
         if stored == "int4":
             kept |= {name: "*i32" for name in ("k_scales_ptr", "v_scales_ptr")}
         itemsize = 4 if element == "fp32" else 2
         for block_rows in tile_classes(head_dim, False, itemsize, stored != element):
             for folds in (False, True):
-                wanted = ((16, False), (64, True)) if stored == element else ((16, False),)
+                wanted = ((16, False), (64, True)) if stored == element and not seen else ((16, False),)
                 if (subset and (block_rows, folds) not in wanted) or (folds and not folds_splits(block_rows, head_dim)):
                     continue
-                config = attention_config(block_rows, folds, head_dim, itemsize, stored != element)
+                config = attention_config(block_rows, folds, head_dim, itemsize, stored != element, seen)
                 padded = 1 << (head_dim - 1).bit_length()
                 constants = {
                     "GROUP": group,
@@ -81,11 +84,13 @@ def attention_cases(subset: bool) -> Iterator[Case]:
                     "HAS_WINDOW": window,
                     "HAS_CAP": cap,
                     "HAS_SINKS": sinks,
+                    "SEEN": seen,
                     "STAGES": config.num_stages,
                 }
                 walk = "folds" if folds else "one sum"
                 kind = element if stored == element else f"{element} KV {stored}"
-                options = "".join(o for o, on in ((" window", window), (" cap", cap), (" sinks", sinks)) if on)
+                named = ((" window", window), (" cap", cap), (" sinks", sinks), (" counted", seen))
+                options = "".join(option for option, is_on in named if is_on)
                 yield Case(
                     f"attention {kind} G{group} D{head_dim} page{block_size} rows{block_rows} {walk}{options}",
                     attend_items,
@@ -109,9 +114,12 @@ def latent_cases(subset: bool) -> Iterator[Case]:
         **{name: "*fp32" for name in ("sums_ptr", "tops_ptr")},
         **{name: "*i32" for name in ("items_ptr", "launch_ptr", "rows_ptr", "positions_ptr", "tables_ptr")},
         "scale": "fp32",
+        **SEEN_TYPES,
     }
+    pages = (("bf16", 16), ("fp16", 64), ("bf16", 1))
     widths = {"RANK": rank, "ROTARY": rotary}
-    for element, block_size in (("bf16", 16),) if subset else (("bf16", 16), ("fp16", 64), ("bf16", 1)):
+    shapes = [("bf16", 16, False)] if subset else [(e, n, s) for e, n in pages for s in (False, True)]
+    for element, block_size, seen in shapes:
         for block_rows in tile_classes(rank + rotary, deterministic=False):
             for folds in (False, True):
                 if folds and not folds_splits(block_rows, rank + rotary):
@@ -126,9 +134,10 @@ def latent_cases(subset: bool) -> Iterator[Case]:
                     "BLOCK_SIZE": block_size,
                     "SPLIT": SPLIT_SIZE,
                     "FOLDS": folds,
+                    "SEEN": seen,
                     "STAGES": config.num_stages,
                 }
-                walk = "folds" if folds else "one sum"
+                walk = ("folds" if folds else "one sum") + (" counted" if seen else "")
                 yield Case(
                     f"latents {element} {rank}+{rotary} page{block_size} rows{block_rows} {walk}",
                     attend_latents,
@@ -253,7 +262,14 @@ def other_cases(subset: bool) -> Iterator[Case]:
 
 
 def recurrent_cases(subset: bool) -> Iterator[Case]:
-    from phloem.kernels.triton.recurrent import CHANNELS, ROWS, convolve_rows, step_heads, values_of
+    from phloem.kernels.triton.recurrent import (
+        CHANNELS,
+        ROWS,
+        convolve_rows,
+        step_channels,
+        step_heads,
+        values_of,
+    )
 
     fixed = {"weight_ptr": "*fp32", "bias_ptr": "*fp32", "states_ptr": "*fp32", "segments_ptr": "*i64"}
     for element, width, silu in [("bf16", 4, True), ("bf16", 3, False), ("fp32", 4, True)][: 1 if subset else 3]:
@@ -262,12 +278,24 @@ def recurrent_cases(subset: bool) -> Iterator[Case]:
         yield Case(f"convolution {element} of {width}", convolve_rows, types, constants)
     fixed |= {"rate_ptr": "*fp32", "step_bias_ptr": "*fp32", "skip_ptr": "*fp32"}
     fixed |= {"q_scale": "fp32", "least": "fp32", "most": "fp32"}
-    for element, key_dim, is_delta in [("bf16", 128, True), ("bf16", 128, False), ("fp32", 256, False)]:
+    delta, by_key, space = (True, False), (True, True), (False, False)
+    for element, key_dim, (is_delta, has_rates) in [
+        ("bf16", 128, delta),
+        ("bf16", 128, by_key),
+        ("bf16", 128, space),
+        ("fp32", 256, space),
+    ]:
         if subset and element == "fp32":
             continue
-        constants = {"IS_DELTA": is_delta, "KEYS": key_dim, "VALUES": values_of(key_dim)}
+        constants = {"IS_DELTA": is_delta, "BY_KEY": has_rates, "KEYS": key_dim, "VALUES": values_of(key_dim)}
         types = argument_types(step_heads, element, fixed, constants)
-        yield Case(f"{'delta rule' if is_delta else 'state space'} {element} D{key_dim}", step_heads, types, constants)
+        name = "delta rule, by key" if has_rates else "delta rule" if is_delta else "state space"
+        yield Case(f"{name} {element} D{key_dim}", step_heads, types, constants)
+
+    for element in ["bf16", "fp32"][: 1 if subset else 2]:
+        constants = {"STATE": 16, "CHANNELS": CHANNELS}
+        types = argument_types(step_channels, element, fixed, constants)
+        yield Case(f"selective scan {element} S16", step_channels, types, constants)
 
 
 def all_cases(subset: bool) -> list[Case]:

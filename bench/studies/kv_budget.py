@@ -43,8 +43,9 @@ from cpu_decode import SMOLLM_135M, machine
 
 import phloem as ph
 from phloem.runtime.execute.batch import Batch, Extend
-from phloem.runtime.kv_compress.budget import next_compaction
-from phloem.runtime.kv_compress.policy import NUM_SINKS, WINDOW, places_kept
+from phloem.runtime.kv_compress.budget import WINDOW, next_compaction
+from phloem.runtime.kv_compress.policy import NUM_SINKS, places_kept
+from phloem.runtime.sampling_params import KV_POLICIES
 from phloem.runtime.schedule.share import share
 
 MODULES = (
@@ -71,8 +72,10 @@ class Setting:
         )
 
 
-def settings_of(budgets: list[int]) -> list[Setting]:
-    return [Setting(), *(Setting(budget, policy) for policy in ("snapkv", "sinks") for budget in budgets)]
+def settings_of(budgets: list[int], side: str = "phloem") -> list[Setting]:
+    """Those that a side has: kvpress counts attention only where it is written out, which costs more."""
+    policies = [policy for policy in KV_POLICIES if side == "phloem" or policy != "h2o"]
+    return [Setting(), *(Setting(budget, policy) for policy in policies for budget in budgets)]
 
 
 # -- speed -------------------------------------------------------------------------------------------------------------
@@ -123,7 +126,8 @@ def compare_speed(engine: ph.Engine, args: argparse.Namespace, peer: Peer | None
             for number in range(args.rounds + 1):
                 for setting, spent in spents.items():
                     run_engine(engine, prompts[:batch], setting, args.tokens, Spent([], []) if number == 0 else spent)
-                    if peer is not None and batch == number == 1 and length <= args.peer_length:
+                    is_theirs = batch == number == 1 and length <= args.peer_length and setting.policy != "h2o"
+                    if peer is not None and is_theirs:
                         theirs[setting].append(peer.rate(prompts[0], setting, args.tokens // 2))
             plain = statistics.median(spents[Setting()].rate)
             for setting, spent in spents.items():
@@ -205,7 +209,7 @@ def compare_likelihood(tokenizer: Any, readers: dict[str, Reader], length: int, 
         for side, reader in readers.items():
             if side != "phloem" and (index >= args.peer_texts or length > args.peer_length):
                 continue
-            for setting in settings_of(args.budgets):
+            for setting in settings_of(args.budgets, side):
                 scores = reader(prompt, following, setting).log_softmax(-1)
                 loss, best = -float(scores[range(len(wanted)), wanted].mean()), scores.argmax(-1)
                 if setting.budget is None:
@@ -232,7 +236,7 @@ def compare_needles(tokenizer: Any, readers: dict[str, Reader], length: int, arg
         for side, reader in readers.items():
             if side != "phloem" and (index >= args.peer_texts or length > args.peer_length):
                 continue
-            for setting in settings_of(args.budgets):
+            for setting in settings_of(args.budgets, side):
                 best = reader(prompt, following, setting).argmax(-1)
                 found.setdefault((side, setting), []).append(bool((best == wanted).all()))
     print(f"\nNeedles in {length} tokens: numbers found of those hidden")

@@ -1,16 +1,16 @@
 """Tensor parallelism on the CPU: is it right everywhere, what is said between ranks, and what becomes of lost ones?
 
-    python bench/studies/tensor_parallel.py [models] [formats] [order] [fuzz] [traffic] [kills] [--kills 20]
+    python bench/studies/tensor_parallel.py [models] [formats] [order] [traffic] [kills] [--kills 20]
 
 models    every architecture of the tests' table, with 2 and with 4 ranks: the largest difference of a log-probability
           from one rank's, the greedy tokens, and whether a token has the same bits in one chunk and token by token
 formats   the same of weights in few bits, GGUF files, MXFP4, and of rounding while loading
 order     whether a row's bits depend on its neighbours, with gloo's all-reduce and with sums in the order of ranks
-fuzz      arrivals, forks, aborts, pins and flushes at random steps in small pools: does each say what it says alone
 traffic   operations and bytes of a step, next to Megatron-LM's arithmetic (arXiv 1909.08053, section 3)
 kills     ranks that are killed at random moments: how long until callers know, and is any process left
 
-Ranks are threads of this process in the first three, and processes in the others. Takes a quarter of an hour.
+Ranks are threads of this process in the first three, and processes in the others; `fuzz_ranks.py` runs random traffic.
+Takes a quarter of an hour.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -38,14 +37,8 @@ from runtime.models.oracle import PagedRun, random_ids, save_random_model
 
 import phloem as ph
 from phloem.errors import ConfigError
-from phloem.radix import PinBudgetExceeded
-from phloem.runtime.config import EngineConfig
-from phloem.runtime.engine.engine import Engine
-from phloem.runtime.engine.engine_core import EngineCore
-from phloem.runtime.execute.loading import load
 from phloem.runtime.models import Decoder
 from phloem.runtime.parallel.process_group import join
-from phloem.runtime.parallel.rank_processes import RankProcesses
 from phloem.runtime.parallel.ranks import Ranks
 from runtime.models import test_gguf_models as gguf_models
 from runtime.models import test_int8_inputs as int8_inputs
@@ -55,7 +48,7 @@ from runtime.models.published import FORMATS, publish
 
 CPU = torch.device("cpu")
 NUM_TOKENS, NUM_GREEDY = 40, 64
-PARTS = ("models", "formats", "order", "fuzz", "traffic", "kills")
+PARTS = ("models", "formats", "order", "traffic", "kills")
 
 
 class Group:
@@ -213,90 +206,6 @@ def order() -> None:
         print(f"  {size} ranks: numbers of 64 · 512 that differ alone and in a batch: {said}", flush=True)
 
 
-def fuzz(rounds: int = 12) -> None:
-    """On the bundled model with two ranks; what each request says alone is computed by one rank."""
-    loaded = load(EngineConfig("nano", device="cpu"))
-    processes = RankProcesses(2, CPU, 30.0, outlives_engine=True)
-    alone = Engine.from_loaded(EngineConfig("nano", device="cpu", prefix_cache=False, lookup_drafts=False), loaded)
-    source, num_requests, num_preempted, num_other = random.Random(7), 0, 0, 0
-    for _ in range(rounds):
-        config = EngineConfig(
-            "nano",
-            device="cpu",
-            tensor_parallel_size=2,
-            block_size=source.choice([1, 4, 16]),
-            num_blocks=None,
-            kv_memory_bytes=source.choice([170, 250, 2000]) * 1024,
-            max_batch_tokens=source.choice([8, 33, 512]),
-            run_ahead=source.random() < 0.5,
-            check_invariants=True,
-            jump=source.choice(["verified", "off"]),
-            max_model_len=160,
-        )
-        core = EngineCore(config, load(config, None, processes))
-        asked: dict[str, tuple[list[int], ph.SamplingParams, Any]] = {}
-        said: dict[str, list[int]] = {}
-        ended: set[str] = set()
-
-        def step(core: EngineCore = core, said: dict[str, list[int]] = said, ended: set[str] = ended) -> None:
-            for delta in core.step():
-                said.setdefault(delta.request_id, []).extend(delta.token_ids)
-                if delta.finish_reason is not None:
-                    ended.add(delta.request_id)
-
-        ends_at_once = ph.SamplingParams(max_tokens=100, stop_token_ids=tuple(range(core.tokenizer.vocab_size)))
-        for token in range(32):  # so that the engine takes in more than it can hold if the next ones go on
-            core.add([token], ends_at_once)
-        while core.has_work:
-            core.step()
-        for _ in range(90):
-            what = source.choice(["add", "add", "add", "step", "step", "step", "fork", "abort", "flush", "pin"])
-            open_ids = [name for name in asked if name not in ended]
-            if what == "add":
-                prompt = [*range(20, 20 + source.choice([3, 17, 40])), source.randrange(20, 600)]
-                temperature, seed = source.choice([0.0, 1.0]), source.randrange(3)
-                length = source.randrange(2, 40)
-                params = ph.SamplingParams(
-                    max_tokens=length, temperature=temperature, seed=seed, ignore_eos=True, stop="never said"
-                )
-                spec = source.choice([None, None, ph.regex("[a-z ]{5,30}")])
-                try:
-                    asked[core.add(prompt, params, spec)] = (prompt, params, spec)
-                except ph.RequestError:
-                    continue
-            elif what == "step":
-                step()
-            elif what == "flush":
-                core.flush_cache()
-            elif what == "pin":
-                core.end_expired_pins()
-                with suppress(PinBudgetExceeded):
-                    core.pin(list(range(20, 37)), 0.01, "")
-            elif open_ids:
-                name = source.choice(open_ids)
-                if what == "abort":
-                    core.abort(name)
-                    del asked[name]
-                else:
-                    (child,) = core.fork(name, sampling=asked[name][1])
-                    asked[child] = asked[name]
-        while core.has_work:
-            step()
-        num_preempted += core.statistics().num_preemptions
-        core.close()
-        for name, (prompt, params, spec) in asked.items():
-            num_requests += 1
-            expected = alone.generate(prompt, params, spec).token_ids
-            num_other += tuple(said[name]) != expected
-    alone.close()
-    processes.close()
-    print(
-        f"  {rounds} engines of two ranks, {num_requests} requests, {num_preempted} preemptions: {num_other} said "
-        "other tokens than with one rank",
-        flush=True,
-    )
-
-
 def traffic() -> None:
     """One request that decodes: the bundled model on two ranks, a random one of eight heads on four."""
     folder = eight_heads()
@@ -386,7 +295,7 @@ def main() -> None:
         if part == "kills":
             kills(options.kills)
         else:
-            {"models": models, "formats": formats, "order": order, "fuzz": fuzz, "traffic": traffic}[part]()
+            {"models": models, "formats": formats, "order": order, "traffic": traffic}[part]()
 
 
 if __name__ == "__main__":

@@ -10,5 +10,6 @@ void bind_automaton(nanobind::module_& module);
 void bind_masks(nanobind::module_& module);
 void bind_keys(nanobind::module_& module);
 void bind_grammars(nanobind::module_& module);
+void bind_objects(nanobind::module_& module);
 
 }  // namespace phloem::fsm

@@ -13,6 +13,8 @@ namespace {
 using IntArray = Array<int32_t>;
 using IntTable = Array2<int32_t>;
 
+constexpr int64_t MAX_RULES = 1 << 20;
+
 std::vector<int32_t> vector_of(const IntArray& array) { return {array.data(), array.data() + array.shape(0)}; }
 
 // Nodes come after those inside of them, and that of a rule that is a terminal after what is ignored after its body.
@@ -63,6 +65,7 @@ nb::object rule_product(IntArray kinds, IntTable parts, IntArray options, IntArr
                         nb::callable seen_by, nb::callable check_time, int64_t max_rules, int64_t max_news) {
   LexedNodes nodes = nodes_of(kinds, parts, options, firsts, nullable, bodies);
   check_index("start", start, static_cast<int64_t>(bodies.shape(0)));
+  check_number("max_rules", max_rules, 0, MAX_RULES);
   Terminals terminals{
       [&](int32_t node, int32_t before) { return nb::cast<std::vector<int32_t>>(left_by(node, before)); },
       [&](int32_t first, int32_t before) { return nb::cast<bool>(is_harmless(first, before)); },

@@ -10,4 +10,5 @@ void add_fsm(nanobind::module_& module) {
   phloem::fsm::bind_masks(fsm);
   phloem::fsm::bind_keys(fsm);
   phloem::fsm::bind_grammars(fsm);
+  phloem::fsm::bind_objects(fsm);
 }

@@ -16,6 +16,7 @@ from ..compile_time import CompileTime
 from ..network.expression import Alternation, Expression, Literal, Repeat, Sequence
 
 Parts = tuple[Expression, ...]
+_NESTED = frozenset((Sequence, Repeat, Alternation))
 
 
 def factored(rules: Mapping[str, Expression], compile_time: CompileTime) -> dict[str, Expression]:
@@ -48,7 +49,7 @@ class _Factoring:
     def made(self, expression: Sequence | Repeat | Alternation) -> Expression:
         if isinstance(expression, Sequence):
             parts = self.time.over(expression.parts, name="grammar, its rules")
-            return Sequence(tuple(map(self.factored, parts)))
+            return Sequence(tuple([self.factored(part) if type(part) in _NESTED else part for part in parts]))
         if isinstance(expression, Repeat):
             return Repeat(self.factored(expression.item), expression.minimum, expression.maximum)
         if all(isinstance(option, Literal) for option in expression.options):
@@ -82,7 +83,8 @@ class _Factoring:
         if len(group) > 1:
             distinct = list({tuple(map(self.number, option)): option for option in group}.values())
         if len(distinct) == 1:
-            parts = tuple(map(self.factored, self.time.over(distinct[0], name="grammar, its rules")))
+            some = self.time.over(distinct[0], name="grammar, its rules")
+            parts = tuple([self.factored(part) if type(part) in _NESTED else part for part in some])
             return parts[0] if len(parts) == 1 else Sequence(parts)
         length = 1
         while (
@@ -98,6 +100,8 @@ def _parts(expression: Expression) -> Parts:
     """An expression as a sequence, flat."""
     if not isinstance(expression, Sequence):
         return (expression,)
+    if Sequence not in map(type, expression.parts):
+        return expression.parts
     flat: list[Expression] = []
     for part in expression.parts:
         flat.extend(_parts(part))

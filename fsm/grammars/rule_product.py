@@ -103,8 +103,8 @@ class _Nodes:
         if maximum == 0 or item == EMPTY:
             return EMPTY
         first = self.first_sets[self.firsts[item]]
-        parts = (item, minimum, -1 if maximum is None else maximum)
-        return self._add(REPEAT, parts, parts, first, minimum == 0 or self.nullable[item])
+        bounds = (item, minimum, -1 if maximum is None else maximum)
+        return self._add(REPEAT, bounds, bounds, first, minimum == 0 or self.nullable[item])
 
     def _named(self, name: str) -> int:
         found = self._numbers.get(name)

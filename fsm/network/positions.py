@@ -54,7 +54,6 @@ MAX_SHORTEST = 1 << 27  # bytes
 MAX_TURNS = 1 << 30
 UNROLL_UP_TO = 3  # repetitions; beyond that a counter on the stack is smaller
 TRIE_FROM = 4  # literals in one alternation; beyond that common beginnings are shared
-LONG_ROW = 3  # plain parts; what such a sequence becomes is kept for the next time
 NOT_PLAIN = -1
 
 Parts = tuple[Expression, ...]
@@ -89,7 +88,6 @@ class Positions:
         self.firsts: list[int] = []
         self.pending_rules = [grammar.start]
         self.sets = SetBuilder()
-        self.rows: dict[int, tuple[Sequence, list[int], list[int], list[bytes]]] = {}  # by identity: what they became
         self.tasks: list[Any] = []  # pairs of operand and verb
         self.results: list[int] = []
         if grammar.common is not None:
@@ -208,29 +206,13 @@ class Positions:
             kinds.append(K_TEXT)
             self.arg.append(self.text_index(part))
         elif type(part) is Sequence and _SIMPLE.issuperset(map(type, part.parts)):
-            return self.place_row(part, end)
+            for inner in reversed(part.parts):
+                end = self.place(inner, end)
+            return end
         else:
             return NOT_PLAIN
         self.next_node.append(end)
         return len(kinds) - 1
-
-    def place_row(self, row: Sequence, end: int) -> int:
-        """The first node of a sequence of plain parts; a long one, such as a keyword, is looked through only once."""
-        first, first_literal = len(self.kind), len(self.literals)
-        known = self.rows.get(id(row))
-        if known is None:
-            for part in reversed(row.parts):
-                end = self.place(part, end)
-            if len(row.parts) >= LONG_ROW:
-                self.rows[id(row)] = row, self.kind[first:], self.arg[first:], self.literals[first_literal:]
-            return end
-        _, kinds, args, literals = known
-        self.kind += kinds
-        self.arg += args
-        self.literals += literals
-        self.next_node.append(end)
-        self.next_node += range(first, len(self.kind) - 1)
-        return len(self.kind) - 1
 
     def text_index(self, part: Embed) -> int:
         """The number of a text automaton, which is kept once for texts, for keys and for items."""

@@ -33,6 +33,12 @@ struct State {
   float top, sum;
 };
 
+// Of a row whose attention is summed: its scores [num_heads, width], width in whole registers; null: of no run.
+struct Seen {
+  float* scores;
+  int64_t width;
+};
+
 // Memory of one thread.
 struct Workspace {
   Workspace(int64_t head_dim, bool is_widened)
@@ -50,7 +56,9 @@ struct Workspace {
   // of the rows of a pack: output, state, position, and the first and the end key that it sees of the tile
   float* outs[MAX_PACK];
   State* states[MAX_PACK];
+  float* seen[MAX_PACK];  // where its scores are kept, null: nowhere
   int position[MAX_PACK], begin[MAX_PACK], end[MAX_PACK];
+  int64_t tile;  // its first key
   // of a tile: where its keys lie, and the addresses of what is wanted next, its values and the next tile's keys
   int64_t offsets[TILE];
   const char* ahead[2 * TILE];
@@ -70,6 +78,9 @@ void find_top(Workspace& w, int r, float soft_cap) {
   if (soft_cap > 0) cap_scores(scores, soft_cap);
   if (w.begin[r] > 0 || w.end[r] < TILE) {
     for (int n = 0; n < TILE; n += 8) store8(scores + n, keep(load8(scores + n), w.begin[r] - n, w.end[r] - n));
+  }
+  if (w.seen[r]) {
+    for (int n = w.begin[r] / 8 * 8; n < w.end[r]; n += 8) store8(w.seen[r] + w.tile + n, load8(scores + n));
   }
   F8 best = load8(scores);
   for (int n = 8; n < TILE; n += 8) best = larger(load8(scores + n), best);
@@ -202,11 +213,17 @@ void widen(const AttentionStep& s, const int32_t* table, int64_t head, int64_t f
   }
 }
 
+// The first key that a row at a position sees.
+int64_t first_key(const AttentionStep& s, int64_t position) {
+  if (s.window == 0) return 0;
+  return s.in_chunks ? position / s.window * s.window : larger_of<int64_t>(0, position - s.window + 1);
+}
+
 // Which keys of a tile the rows of a pack see.
 void see_keys(const AttentionStep& s, Workspace& w, int count, int64_t tile, int num_keys) {
   for (int r = 0; r < count; r++) {
     const int64_t position = w.position[r] - tile;
-    const int64_t begin = s.window > 0 ? larger_of<int64_t>(0, position - s.window + 1) : 0;
+    const int64_t begin = larger_of<int64_t>(0, first_key(s, w.position[r]) - tile);
     const int64_t end = smaller_of<int64_t>(num_keys, position + 1);
     w.begin[r] = begin < end ? begin : TILE, w.end[r] = begin < end ? end : 0;
   }
@@ -219,14 +236,14 @@ void pass_keys(const AttentionStep& s, Workspace& w, int count, int64_t head, in
   for (int r = 1; r < count; r++) {
     oldest = smaller_of<int64_t>(oldest, w.position[r]), newest = larger_of<int64_t>(newest, w.position[r]);
   }
-  if (s.window > 0) key_begin = larger_of(key_begin, (oldest - s.window + 1) / TILE * TILE);
+  key_begin = larger_of(key_begin, first_key(s, oldest) / TILE * TILE);
   key_end = smaller_of(key_end, newest + 1);
   bool was_full = false;
   for (int64_t tile = key_begin; tile < key_end; tile += TILE) {
     const int num_keys = smaller_of<int64_t>(TILE, key_end - tile);
-    const bool is_full = tile + TILE <= oldest + 1 && (s.window == 0 || tile > newest - s.window);
+    const bool is_full = tile + TILE <= oldest + 1 && tile >= first_key(s, newest);
     if (!(is_full && was_full)) see_keys(s, w, count, tile, num_keys);
-    was_full = is_full;
+    was_full = is_full, w.tile = tile;
     locate_keys(s, table, head, tile, num_keys, w.offsets);
     if (s.stored == FP32_KV) {
       const bool has_next = tile + 2 * TILE <= key_end;
@@ -270,8 +287,8 @@ void close_rows(const AttentionStep& s, const State* states, const int32_t* rows
   }
 }
 
-// An item for one KV head.
-void run_item(const AttentionStep& s, State* states, Workspace& w, int64_t index, int64_t head) {
+// An item for one KV head; seen: by token, null if no attention is summed.
+void run_item(const AttentionStep& s, State* states, const Seen* seen, Workspace& w, int64_t index, int64_t head) {
   const int32_t* item = s.items + NUM_COLUMNS * index;
   const int64_t group = s.num_heads / s.num_kv_heads, row_begin = item[ROW_BEGIN], num_rows = item[ROW_END] - row_begin;
   const int32_t* rows = s.rows + row_begin;
@@ -287,6 +304,7 @@ void run_item(const AttentionStep& s, State* states, Workspace& w, int64_t index
       const int64_t o = rows[row] * s.num_heads + h;
       w.outs[r] = s.out + o * s.head_dim;
       w.states[r] = states + o;
+      w.seen[r] = seen && seen[rows[row]].scores ? seen[rows[row]].scores + h * seen[rows[row]].width : nullptr;
       w.position[r] = s.positions[row_begin + row];
     }
     pass_keys(s, w, count, head, item[KEY_BEGIN], item[KEY_END], s.tables + item[TABLE_ROW] * s.table_width);
@@ -297,34 +315,80 @@ void run_item(const AttentionStep& s, State* states, Workspace& w, int64_t index
 struct Job {
   const AttentionStep& step;
   State* states;
+  const Seen* seen;
   int64_t num_tasks;
 };
 
 // A run of chains and KV heads.
 void run_task(const void* job, int64_t index) {
-  const auto& [s, states, num_tasks] = *(const Job*)job;
+  const auto& [s, states, seen, num_tasks] = *(const Job*)job;
   Workspace w(s.head_dim, s.stored != FP32_KV);
   const int64_t num_pairs = s.num_chains * s.num_kv_heads;
   for (int64_t pair = num_pairs * index / num_tasks; pair < num_pairs * (index + 1) / num_tasks; pair++) {
     const int64_t chain = pair / s.num_kv_heads;
     for (int64_t i = s.chain_starts[chain]; i < s.chain_starts[chain + 1]; i++) {
-      run_item(s, states, w, i, pair % s.num_kv_heads);
+      run_item(s, states, seen, w, i, pair % s.num_kv_heads);
     }
   }
+}
+
+void attend_all(const Lease& team, const AttentionStep& s, State* states, const Seen* seen) {
+  if (team) {
+    const Job job{s, states, seen, smaller_of<int64_t>(MAX_TASKS, s.num_chains * s.num_kv_heads)};
+    return team.share(run_task, &job, job.num_tasks);
+  }
+  Workspace w(s.head_dim, s.stored != FP32_KV);
+  for (int64_t i = 0; i < s.chain_starts[s.num_chains]; i++) {
+    for (int64_t head = 0; head < s.num_kv_heads; head++) run_item(s, states, seen, w, i, head);
+  }
+}
+
+int64_t whole_lanes(int64_t num_keys) { return (num_keys + 7) / 8 * 8; }
+
+// A run's weights, for one KV head: each row's heads are summed, then rows are added in order.
+void add_mass(const void* job, int64_t index) {
+  const auto& [s, states, seen, num_tasks] = *(const Job*)job;
+  const MassRun& run = s.runs[index / s.num_kv_heads];
+  const int64_t head = index % s.num_kv_heads, group = s.num_heads / s.num_kv_heads, width = whole_lanes(run.num_keys);
+  float* mass = s.mass + run.offset + head * width;
+  for (int64_t row = run.row_begin; row < run.row_end; row++) {
+    const int64_t end = run.num_keys - (run.row_end - row) + 1, begin = first_key(s, end - 1);
+    for (int64_t n = begin / 8 * 8; n < end; n += 8) {
+      F8 given = splat8(0.0f);
+      for (int64_t h = head * group; h < (head + 1) * group; h++) {
+        const State& state = states[row * s.num_heads + h];
+        const F8 scores = keep(load8(seen[row].scores + h * width + n), begin - n, end - n);
+        given += exp2(scores - splat8(state.top)) / splat8(state.sum);
+      }
+      store8(mass + n, load8(mass + n) + given);
+    }
+  }
+}
+
+// Gives each row of a run memory for its scores; returns how much that is.
+int64_t place_scores(const AttentionStep& s, Seen* seen, float* scores) {
+  int64_t size = 0;
+  for (const MassRun* run = s.runs; run < s.runs + s.num_runs; run++) {
+    const int64_t width = whole_lanes(run->num_keys);
+    for (int64_t row = run->row_begin; row < run->row_end; row++, size += s.num_heads * width) {
+      if (seen) seen[row] = {scores + size, width};
+    }
+  }
+  return size;
 }
 
 }  // namespace
 
 void attend(const Lease& team, const AttentionStep& s) {
   Scratch<State> states(s.num_tokens * s.num_heads);
-  if (team) {
-    const Job job{s, states.at, smaller_of<int64_t>(MAX_TASKS, s.num_chains * s.num_kv_heads)};
-    return team.share(run_task, &job, job.num_tasks);
-  }
-  Workspace w(s.head_dim, s.stored != FP32_KV);
-  for (int64_t i = 0; i < s.chain_starts[s.num_chains]; i++) {
-    for (int64_t head = 0; head < s.num_kv_heads; head++) run_item(s, states.at, w, i, head);
-  }
+  if (!s.num_runs) return attend_all(team, s, states.at, nullptr);
+  Scratch<float> scores(place_scores(s, nullptr, nullptr));
+  Scratch<Seen> seen(s.num_tokens);
+  memset(seen.at, 0, s.num_tokens * sizeof(Seen));
+  place_scores(s, seen.at, scores.at);
+  attend_all(team, s, states.at, seen.at);
+  const Job job{s, states.at, seen.at, s.num_runs * s.num_kv_heads};
+  team.share(add_mass, &job, job.num_tasks);
 }
 
 }  // namespace phloem::kernels::PHLOEM_LEVEL

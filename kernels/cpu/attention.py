@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ..._core import kernels as core
+from ..attention_mass import LayerMass
 from ..kv_format import FP8, INT4
 from .threads import ONE_TEAM, num_cpu_threads
 from .work import CpuWork
@@ -27,10 +28,12 @@ def cpu_attention(
     *,
     scale: float,
     window: int,
+    in_chunks: bool,
     soft_cap: float,
     sinks: Tensor | None,
     k_scales: Tensor | None,
     v_scales: Tensor | None,
+    mass: LayerMass | None = None,
 ) -> Tensor:
     """`attention` for fp32 q on the CPU; q `[T, H, D]` may be a view with any strides but a dense last axis.
 
@@ -64,8 +67,12 @@ def cpu_attention(
         num_kv_heads,
         head_dim,
         window,
+        in_chunks,
         0 if sink_logits is None else sink_logits.data_ptr(),
         scale,
         soft_cap,
+        0 if mass is None else mass.runs.ctypes.data,
+        0 if mass is None else len(mass.runs),
+        0 if mass is None else mass.sums.data_ptr(),
     )
     return out

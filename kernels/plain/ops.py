@@ -20,6 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ..attention_mass import LayerMass
 from ..automata import Automata
 from ..expert_choice import ExpertChoice
 from ..gate import SILU, Gate
@@ -208,7 +209,9 @@ def apply_rope(q: Tensor, k: Tensor, positions: Tensor, cos_sin: Tensor) -> None
 
 
 def gated(gate_up: Tensor, gate: Gate = SILU) -> Tensor:
-    """gate_up `[T, 2F]` = gate | up -> `[T, F]`, by a formula of `gate.py`."""
+    """gate_up `[T, 2F]` = gate | up -> `[T, F]`, by a formula of `gate.py`; without a gate `[T, F]` -> `[T, F]`."""
+    if gate.kind == "relu2":
+        return torch.relu(gate_up).square()
     x, up = gate_up.float().chunk(2, -1)
     if gate.kind == "clamped":
         x, up = x.clamp(max=gate.limit), up.clamp(-gate.limit, gate.limit) + 1
@@ -291,19 +294,22 @@ def attention(
     *,
     scale: float,
     window: int = 0,
+    in_chunks: bool = False,
     soft_cap: float = 0.0,
     sinks: Tensor | None = None,
     k_scales: Tensor | None = None,
     v_scales: Tensor | None = None,
+    mass: LayerMass | None = None,
 ) -> Tensor:
     """Causal attention of a ragged batch over its paged KV. q `[T, H, D]` -> `[T, H, D]` of q.dtype.
 
-    window > 0: a row at position p sees keys `> p - window`. soft_cap > 0: scores become
-    `soft_cap * tanh(scores / soft_cap)` (Gemma 2). sinks `[H]`: one more logit per head that takes part in
-    the softmax and carries no value (gpt-oss). k_scales, v_scales: those that `write_kv` filled, where the caches are
-    int8, fp8 or int4.
+    window > 0: a row at position p sees keys `> p - window`, or with in_chunks those of its chunk, `>= p - p % window`
+    (Llama 4). soft_cap > 0: scores become `soft_cap * tanh(scores / soft_cap)` (Gemma 2). sinks `[H]`: one more logit
+    per head that takes part in the softmax and carries no value (gpt-oss). k_scales, v_scales: those that `write_kv`
+    filled, where the caches are int8, fp8 or int4. mass: the attention that rows of its runs pay to keys is added to
+    its sums.
     """
-    options = (scale, window, soft_cap, sinks, k_scales, v_scales)
+    options = (scale, window, soft_cap, sinks, k_scales, v_scales, in_chunks, mass)
     return attention_in(torch.float32, q, k_cache, v_cache, plan, *options).to(q.dtype)
 
 
@@ -319,6 +325,8 @@ def attention_in(
     sinks: Tensor | None,
     k_scales: Tensor | None = None,
     v_scales: Tensor | None = None,
+    in_chunks: bool = False,
+    mass: LayerMass | None = None,
 ) -> Tensor:
     """`attention` computed and returned in `dtype` (float64 serves as the yardstick in tests)."""
     out = torch.zeros(q.shape, dtype=dtype, device=q.device)
@@ -336,13 +344,18 @@ def attention_in(
             scores = soft_cap * torch.tanh(scores / soft_cap)
         row = torch.arange(num_keys - (end - begin), num_keys, device=q.device)[:, None]
         key = torch.arange(num_keys, device=q.device)[None, :]
-        visible = (key <= row) & (key > row - window) if window > 0 else key <= row
+        visible = key <= row
+        if window > 0:
+            visible &= key >= (row // window * window if in_chunks else row - window + 1)
         scores = scores.masked_fill(~visible, -math.inf)
         if sinks is not None:
             sink = sinks.to(dtype)[:, None, None].expand(-1, end - begin, 1)
             scores = torch.cat([scores, sink], dim=-1)
         p = torch.softmax(scores, -1)[..., :num_keys]
         out[begin:end] = torch.einsum("htn,nhd->thd", p, v)
+        for index, (first, last, num_seen, _) in enumerate([] if mass is None else mass.runs.tolist()):
+            if mass is not None and begin <= first < end:
+                mass.add(index, p[:, first - begin : last - begin, :num_seen].float())
     return out
 
 
@@ -352,14 +365,17 @@ def write_latents(latents: Tensor, cache: Tensor, slots: Tensor) -> None:
     cache[slots[kept] // cache.shape[1], slots[kept] % cache.shape[1]] = latents[kept].to(cache.dtype)
 
 
-def latent_attention(q: Tensor, cache: Tensor, plan: AttentionPlan, *, scale: float, rank: int) -> Tensor:
+def latent_attention(
+    q: Tensor, cache: Tensor, plan: AttentionPlan, *, scale: float, rank: int, mass: LayerMass | None = None
+) -> Tensor:
     """Causal attention over latents: q `[T, H, W]`, cache `[num_blocks, block_size, W]` -> `[T, H, rank]`.
 
     All heads see the same keys, the stored vectors; their first `rank` numbers are the values (MLA with absorbed
     projections, arXiv 2405.04434). The plan is one of a single KV head, head_dim W.
     """
     stored = cache[:, None]
-    return attention_in(torch.float32, q, stored, stored, plan, scale, 0, 0.0, None)[..., :rank].to(q.dtype)
+    options = (scale, 0, 0.0, None, None, None, False, mass)
+    return attention_in(torch.float32, q, stored, stored, plan, *options)[..., :rank].to(q.dtype)
 
 
 def advance_states(

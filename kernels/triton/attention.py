@@ -25,11 +25,12 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from ..attention_mass import LayerMass, SeenScores
 from ..kv_format import INT4
 from ..launch import SPLIT_SIZE, attention_config
 from ..work_buffers import CudaWork
-from .items import look_up_rows, num_turns, store_rows, take_item
-from .merge import add_scores, fold, merge_partials
+from .items import look_up_rows, num_turns, store_rows, store_scores, take_item
+from .merge import add_scores, first_key, fold, merge_partials
 
 LOG2_E = 1.4426950408889634
 
@@ -69,6 +70,8 @@ def attend_items(
     positions_ptr: tl.tensor,  # [T] int32, by token
     slots_ptr: tl.tensor,  # [T, 2] int32: first slot of a token, slots from split to split
     tables_ptr: tl.tensor,  # int32: what the block tables' places in items count from
+    seen_ptr: tl.tensor,  # scores that are left behind, and their places `[T, 2]`; written if SEEN
+    seen_places_ptr: tl.tensor,
     q_token: tl.tensor,
     q_head: tl.tensor,
     kv_block: tl.tensor,
@@ -90,8 +93,10 @@ def attend_items(
     QUANTISED: tl.constexpr,  # int8, fp8 or int4 keys and values
     IN_PAIRS: tl.constexpr,  # int4
     HAS_WINDOW: tl.constexpr,
+    IN_CHUNKS: tl.constexpr,
     HAS_CAP: tl.constexpr,
     HAS_SINKS: tl.constexpr,
+    SEEN: tl.constexpr,  # some rows' attention is summed
     STAGES: tl.constexpr,
 ) -> None:
     for turn in range(num_turns(launch_ptr)):
@@ -112,7 +117,8 @@ def attend_items(
                 q_sum = tl.sum(q.to(tl.float32), 1) * scale
 
             if HAS_WINDOW:  # blocks that no row can see are skipped; they would add exactly nothing
-                oldest = tl.min(tl.where(in_rows, position, 2147483647), 0) - window + 1
+                edge = first_key(position, window, IN_CHUNKS)
+                oldest = tl.min(tl.where(in_rows, edge, 2147483647), 0)
                 key_begin = tl.maximum(key_begin, tl.maximum(oldest, 0) // BLOCK_KEYS * BLOCK_KEYS)
 
             folded_top = tl.full([BLOCK_ROWS], float("-inf"), tl.float32)
@@ -172,8 +178,10 @@ def attend_items(
                     scores = soft_cap * (1.0 - 2.0 / (e + 1.0))
                 visible = (n[None, :] < key_end) & (n[None, :] <= position[:, None])
                 if HAS_WINDOW:
-                    visible = visible & (n[None, :] > position[:, None] - window)
+                    visible = visible & (n[None, :] >= edge[:, None])
                 scores = tl.where(visible, scores, float("-inf"))
+                if SEEN:
+                    store_scores(item, rows_ptr, seen_ptr, seen_places_ptr, n, scores, GROUP)
 
                 weights, decay, top, total = add_scores(scores, top, total)
                 acc = acc * decay[:, None]
@@ -207,19 +215,23 @@ def cuda_attention(
     sinks: Tensor | None,
     k_scales: Tensor | None = None,
     v_scales: Tensor | None = None,
+    in_chunks: bool = False,
+    mass: LayerMass | None = None,
 ) -> Tensor:
     """`attention` on the device of `work`; q `[T, H, D]` may be a view with a dense last axis, scales are dense.
 
     One launch per tile class in the step (one for a step that only decodes), and one to merge if any request was
     cut. If the work has fixed buffers, nothing here depends on the step but its signature, and nothing but the result
-    is allocated.
+    is allocated. With `mass` something is, and in no graph.
     """
     num_tokens, num_heads, head_dim = q.shape
     _, num_kv_heads, block_size, _ = k_cache.shape
     out = torch.empty((num_tokens, num_heads, head_dim), dtype=q.dtype, device=q.device)
     sums, tops = work.partial_results(head_dim)
+    seen = None if mass is None else SeenScores(mass, num_tokens, num_heads)
     for launch in work.launches:
-        config = attention_config(launch.block_rows, launch.folds, head_dim, q.element_size(), k_scales is not None)
+        options = (q.element_size(), k_scales is not None, seen is not None)
+        config = attention_config(launch.block_rows, launch.folds, head_dim, *options)
         attend_items[(work.num_programs or launch.num_items,)](
             q,
             k_cache,
@@ -236,6 +248,8 @@ def cuda_attention(
             work.positions,
             work.slots,
             work.buffer,
+            seen.scores if seen is not None else q,
+            seen.places if seen is not None else q,
             q.stride(0),
             q.stride(1),
             k_cache.stride(0),
@@ -257,8 +271,10 @@ def cuda_attention(
             QUANTISED=k_scales is not None,
             IN_PAIRS=k_cache.dtype == INT4,
             HAS_WINDOW=window > 0,
+            IN_CHUNKS=in_chunks,
             HAS_CAP=soft_cap > 0,
             HAS_SINKS=sinks is not None,
+            SEEN=seen is not None,
             STAGES=config.num_stages,
             num_warps=config.num_warps,
             num_stages=config.num_stages,
@@ -266,5 +282,7 @@ def cuda_attention(
             enable_fp_fusion=True,
         )
     if work.num_merged:
-        merge_partials(work, sums, tops, out, sinks, window)
+        merge_partials(work, sums, tops, out, sinks, window, in_chunks)
+    if mass is not None and seen is not None:
+        seen.add_to(mass, 1 / LOG2_E, sinks)
     return out

@@ -42,6 +42,27 @@ def look_up_rows(
 
 
 @triton.jit  # type: ignore[untyped-decorator]  # triton has no types
+def store_scores(
+    item: tl.tensor,
+    rows_ptr: tl.tensor,  # [T] int32: token of a row
+    seen_ptr: tl.tensor,  # fp32, see `attention_mass.SeenScores`
+    places_ptr: tl.tensor,  # [T, 2] int32
+    n: tl.tensor,
+    scores: tl.tensor,
+    group: tl.tensor,
+) -> None:
+    """Leaves scores `[rows, keys]` of keys n behind, where the rows are of a run and see the keys.
+
+    The rows are looked up again, for the reason that `store_rows` has.
+    """
+    token, head, in_rows = look_up_rows(item, rows_ptr, group, scores.shape[0], ".ca")
+    begin = tl.load(places_ptr + 2 * token, mask=in_rows, other=-1, cache_modifier=".ca")
+    at = begin + head * tl.load(places_ptr + 2 * token + 1, mask=in_rows, other=0, cache_modifier=".ca")
+    is_seen = (begin >= 0)[:, None] & (scores > float("-inf"))
+    tl.store(seen_ptr + (at[:, None] + n[None, :]), scores, mask=is_seen)
+
+
+@triton.jit  # type: ignore[untyped-decorator]  # triton has no types
 def store_rows(
     item: tl.tensor,
     rows_ptr: tl.tensor,  # [T] int32: token of a row

@@ -18,10 +18,11 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from ..attention_mass import LayerMass, SeenScores
 from ..launch import SPLIT_SIZE, latent_config
 from ..work_buffers import CudaWork
 from .attention import LOG2_E
-from .items import look_up_rows, num_turns, store_rows, take_item
+from .items import look_up_rows, num_turns, store_rows, store_scores, take_item
 from .merge import add_scores, fold, merge_partials
 
 
@@ -38,6 +39,8 @@ def attend_latents(
     positions_ptr: tl.tensor,  # [T] int32, by token
     slots_ptr: tl.tensor,  # [T, 2] int32
     tables_ptr: tl.tensor,  # int32
+    seen_ptr: tl.tensor,  # scores that are left behind, and their places `[T, 2]`; written if SEEN
+    seen_places_ptr: tl.tensor,
     q_token: tl.tensor,
     q_head: tl.tensor,
     num_heads: tl.tensor,
@@ -49,6 +52,7 @@ def attend_latents(
     BLOCK_SIZE: tl.constexpr,
     SPLIT: tl.constexpr,
     FOLDS: tl.constexpr,
+    SEEN: tl.constexpr,  # some rows' attention is summed
     STAGES: tl.constexpr,
 ) -> None:
     d = tl.arange(0, RANK)
@@ -85,6 +89,8 @@ def attend_latents(
                 scores = tl.dot(q_rotary, tl.trans(rotary), scores, input_precision="ieee") * scale
                 visible = (n[None, :] < key_end) & (n[None, :] <= position[:, None])
                 scores = tl.where(visible, scores, float("-inf"))
+                if SEEN:
+                    store_scores(item, rows_ptr, seen_ptr, seen_places_ptr, n, scores, num_heads)
                 weights, decay, top, total = add_scores(scores, top, total)
                 acc = tl.dot(weights.to(latents.dtype), latents, acc * decay[:, None], input_precision="ieee")
                 if FOLDS and (start + BLOCK_KEYS) % SPLIT == 0:
@@ -123,11 +129,14 @@ def write_latents(latents: Tensor, cache: Tensor, slots: Tensor) -> None:
         scatter_latents[(num_tokens,)](latents, cache, slots, latents.stride(0), WIDTH=width, BLOCK=block, num_warps=4)
 
 
-def latent_attention(work: CudaWork, q: Tensor, cache: Tensor, *, scale: float, rank: int) -> Tensor:
+def latent_attention(
+    work: CudaWork, q: Tensor, cache: Tensor, *, scale: float, rank: int, mass: LayerMass | None = None
+) -> Tensor:
     """`ops.latent_attention` on the device of `work`; q may be a view with a dense last axis, the cache is dense."""
     num_tokens, num_heads, width = q.shape
     out = torch.empty((num_tokens, num_heads, rank), dtype=q.dtype, device=q.device)
     sums, tops = work.partial_results(rank)
+    seen = None if mass is None else SeenScores(mass, num_tokens, num_heads)
     for launch in work.launches:
         config = latent_config(launch.block_rows, q.element_size())
         attend_latents[(work.num_programs or launch.num_items,)](
@@ -142,6 +151,8 @@ def latent_attention(work: CudaWork, q: Tensor, cache: Tensor, *, scale: float, 
             work.positions,
             work.slots,
             work.buffer,
+            seen.scores if seen is not None else q,
+            seen.places if seen is not None else q,
             q.stride(0),
             q.stride(1),
             num_heads,
@@ -153,6 +164,7 @@ def latent_attention(work: CudaWork, q: Tensor, cache: Tensor, *, scale: float, 
             BLOCK_SIZE=cache.shape[1],
             SPLIT=SPLIT_SIZE,
             FOLDS=launch.folds,
+            SEEN=seen is not None,
             STAGES=config.num_stages,
             num_warps=config.num_warps,
             num_stages=config.num_stages,
@@ -161,4 +173,6 @@ def latent_attention(work: CudaWork, q: Tensor, cache: Tensor, *, scale: float, 
         )
     if work.num_merged:
         merge_partials(work, sums, tops, out, None, 0)
+    if mass is not None and seen is not None:
+        seen.add_to(mass, 1 / LOG2_E, None)
     return out

@@ -15,6 +15,12 @@ from ..work_buffers import MERGE_ENTRY, CudaWork
 
 
 @triton.jit  # type: ignore[untyped-decorator]  # triton has no types
+def first_key(position: tl.tensor, window: tl.tensor, IN_CHUNKS: tl.constexpr) -> tl.tensor:
+    """The first key that the row at a position sees through a window, or in its chunk; may be negative."""
+    return position // window * window if IN_CHUNKS else position - window + 1
+
+
+@triton.jit  # type: ignore[untyped-decorator]  # triton has no types
 def add_scores(scores: tl.tensor, top: tl.tensor, total: tl.tensor) -> tl.tensor:
     """A step of online softmax (arXiv 1805.02867), in base 2: scores `[rows, keys]`, maximum and sum so far `[rows]` ->
     weights of the keys, by what earlier sums shrink, maximum, sum."""
@@ -63,6 +69,7 @@ def merge_rows(
     BLOCK_DIM: tl.constexpr,
     SPLIT: tl.constexpr,
     HAS_WINDOW: tl.constexpr,
+    IN_CHUNKS: tl.constexpr,
     HAS_SINKS: tl.constexpr,
 ) -> None:
     index = tl.program_id(0)
@@ -82,7 +89,7 @@ def merge_rows(
             total += 1.0
         first = 0
         if HAS_WINDOW:
-            first = tl.maximum(position - window + 1, 0) // SPLIT
+            first = tl.maximum(first_key(position, window, IN_CHUNKS), 0) // SPLIT
         # a split's loads are few: unrolled, those of several are under way together, and folded in the same order
         for split in tl.range(first, position // SPLIT + 1, loop_unroll_factor=16 if BLOCK_DIM <= 128 else 4):
             at = slot + split * next_split
@@ -95,7 +102,9 @@ def merge_rows(
         tl.store(out_ptr + out_offset + d, out.to(out_ptr.dtype.element_ty), mask=in_head)
 
 
-def merge_partials(work: CudaWork, sums: Tensor, tops: Tensor, out: Tensor, sinks: Tensor | None, window: int) -> None:
+def merge_partials(
+    work: CudaWork, sums: Tensor, tops: Tensor, out: Tensor, sinks: Tensor | None, window: int, in_chunks: bool = False
+) -> None:
     """Fold the partials of every cut row into out `[T, H, D]`."""
     _, num_heads, head_dim = out.shape
     merge_rows[(work.num_merge_programs, num_heads)](
@@ -113,6 +122,7 @@ def merge_partials(work: CudaWork, sums: Tensor, tops: Tensor, out: Tensor, sink
         BLOCK_DIM=triton.next_power_of_2(head_dim),
         SPLIT=SPLIT_SIZE,
         HAS_WINDOW=window > 0,
+        IN_CHUNKS=in_chunks,
         HAS_SINKS=sinks is not None,
         num_warps=1 if head_dim <= 128 else 2,
         enable_fp_fusion=True,

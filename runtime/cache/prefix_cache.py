@@ -197,7 +197,9 @@ class PrefixCache:
     def lay_out(self, extends: list[Extend]) -> Batch:
         """The batch of a step whose blocks are reserved."""
         batch, windows = Batch.from_extends(extends, self.block_size), self.windows
-        return batch if windows is None else see_windows(batch, windows.slot_of, windows.window, self.block_size)
+        if windows is None:
+            return batch
+        return see_windows(batch, windows.slot_of, windows.window, self.block_size, in_chunks=windows.in_chunks)
 
     def settle(self, extend: Extend) -> None:
         """After a step has moved a request on: without the state there it goes back to where there is one; what is
@@ -222,6 +224,7 @@ class PrefixCache:
         """
         assert not child.blocks and child.lease is None
         child.num_dropped_tokens = parent.num_dropped_tokens
+        child.received = None if parent.received is None else parent.received.fork()
         if parent in self._kept:
             self._kept[child] = self._kept[parent]
         self.commit(parent)
@@ -242,19 +245,22 @@ class PrefixCache:
             self.states.fork(parent, child)
         return True
 
-    def compact(self, request: Request, places: Tensor) -> None:
+    def compact(self, request: Request, places: Tensor, change: Callable[[list[Tensor]], None] | None = None) -> None:
         """Keeps the KV of some places, in blocks of the request's own; what it held goes into the tree, or is free.
 
         What is kept waits outside of the pool until there are blocks for it, which the next `reserve` finds at the
         latest: so no more is ever needed at once than the prompt, or the budget, whichever is larger.
 
-        places: as `KVCache.gather` has them, rising.
+        places: as `KVCache.gather` has them, rising. change: what is done to the copy, in place; None: nothing.
         """
         kept = self._kv_cache.gather(request.blocks, places)
-        num_computed_tokens = request.num_computed_tokens
+        if change is not None:
+            change(kept)
+        num_computed_tokens, received = request.num_computed_tokens, request.received
         self.release(request)
         self._kept[request] = kept
-        request.num_dropped_tokens = num_computed_tokens - places.shape[-1]
+        request.received = None if received is None else received.keep(places)
+        request.num_dropped_tokens = request.usage.dropped_tokens = num_computed_tokens - places.shape[-1]
         request.num_computed_tokens = num_computed_tokens
         self.reserve(request, num_computed_tokens)
 
@@ -389,3 +395,4 @@ def _hold_nothing(request: Request) -> None:
     request.lease = None
     request.blocks = array("i")
     request.num_computed_tokens = request.num_dropped_tokens = 0
+    request.received = None

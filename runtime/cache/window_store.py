@@ -50,6 +50,7 @@ class WindowStore:
 
     Args:
         window: tokens, the own one among them, that the layer with the widest window sees.
+        in_chunks: a token sees those of its chunk of so many, which are among its window.
         max_batch_tokens: that a step may compute, if there are slots for as many.
         keeps: whether windows outlive their requests.
 
@@ -58,10 +59,19 @@ class WindowStore:
     """
 
     def __init__(
-        self, num_slots: int, num_blocks: int, block_size: int, window: int, *, max_batch_tokens: int, keeps: bool
+        self,
+        num_slots: int,
+        num_blocks: int,
+        block_size: int,
+        window: int,
+        *,
+        in_chunks: bool = False,
+        max_batch_tokens: int,
+        keeps: bool,
     ) -> None:
         self.num_slots = num_slots
         self.window = window
+        self.in_chunks = in_chunks
         self.slot_of: npt.NDArray[np.int32] = np.full(num_blocks, NONE, np.int32)
         self._block_size = block_size
         self._max_batch_tokens = max_batch_tokens

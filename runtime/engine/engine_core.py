@@ -33,6 +33,7 @@ from ..execute.recurrent_states import allocate_states
 from ..execute.runner_setup import make_adapters, make_runner
 from ..execute.warmup_batches import WarmupBatches
 from ..execute.window_kv import WindowKV
+from ..models.rope import can_turn_back
 from ..parallel.ranks import RankLost
 from ..request import Delta, Phase, Request, RequestOptions, SamplingParams
 from ..sample.sampler import Sampler
@@ -85,7 +86,10 @@ class EngineCore:
         states = allocate_states(config, loaded)
         kv_cache = allocate_pool(config, loaded, 0 if states is None else states.num_slots)
         pool = kv_cache.pool if isinstance(kv_cache, WindowKV) else kv_cache
-        windows = window_store(config, window_of(config, model), kv_cache) if isinstance(kv_cache, WindowKV) else None
+        windows = None
+        if isinstance(kv_cache, WindowKV):
+            in_chunks = any(layer.in_chunks for layer in model.layers)
+            windows = window_store(config, window_of(config, model), kv_cache, in_chunks=in_chunks)
         draft_kv = allocate_draft_kv(config, loaded, kv_cache)
         self.block_cost = recompute_cost(model, config.block_size)
         prefill = PrefillCost(self.block_cost, config.block_size)
@@ -129,6 +133,8 @@ class EngineCore:
             has_windows=any(0 < layer.window < self.max_model_len for layer in model.layers),
             has_states=states is not None,
             has_logits=loaded.generates,
+            has_ranks=config.tensor_parallel_size > 1,
+            turns_keys=loaded.switches_at is None and can_turn_back(model),
         )
         self._rope_switch = RopeSwitch(loaded.switches_at)
         self._scheduler = Scheduler(

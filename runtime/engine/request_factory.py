@@ -45,6 +45,8 @@ class RequestFactory:
         has_windows: whether some layers see the latest tokens only.
         has_states: whether some layers keep a state instead of keys and values.
         has_logits: whether there are any; else nothing is generated.
+        has_ranks: whether several processes compute the model.
+        turns_keys: whether keys can be turned to other positions (`models.rope.can_turn_back`).
     """
 
     def __init__(
@@ -60,6 +62,8 @@ class RequestFactory:
         has_windows: bool = False,
         has_states: bool = False,
         has_logits: bool = True,
+        has_ranks: bool = False,
+        turns_keys: bool = False,
     ) -> None:
         self._tokenizer = tokenizer
         self._compiler = compiler
@@ -72,6 +76,8 @@ class RequestFactory:
         self._has_windows = has_windows
         self._has_states = has_states
         self._has_logits = has_logits
+        self._has_ranks = has_ranks
+        self._turns_keys = turns_keys
         self._random = random.Random(config.seed if config.seed is not None else secrets.randbits(64))
         self._ids = itertools.count()
 
@@ -155,6 +161,16 @@ class RequestFactory:
                 "leave kv_budget out",
                 param="kv_budget",
             )
+        if sampling.kv_budget is not None and sampling.kv_policy == "h2o" and self._has_ranks:
+            raise RequestError(
+                "kv_policy: 'h2o' is not counted across the processes of a model that is cut (tensor_parallel_size); "
+                "use 'snapkv' or 'sinks'",
+                param="kv_policy",
+            )
+        if sampling.beyond_context and (self._has_ranks or not self._turns_keys):
+            why = "the processes of a model that is cut (tensor_parallel_size)" if self._has_ranks else "this model"
+            text = f"beyond_context: the cached keys of {why} cannot be turned to other positions"
+            raise RequestError(f"{text}; leave it out", param="beyond_context")
         if not self._tokenizer.has_text:
             _refuse_texts(sampling)
         self._check_bias(sampling)
@@ -301,7 +317,11 @@ class RequestFactory:
         pool_len, kv_budget = self._pool_len, sampling.kv_budget
         if kv_budget is not None and max(prompt_len, full_at(kv_budget)) <= pool_len:
             pool_len = self._max_model_len  # however much it says, it never holds more than that
-        room = min(self._max_model_len, pool_len) - prompt_len
+        limit = min(self._max_model_len, pool_len)
+        if sampling.beyond_context and kv_budget is not None and full_at(kv_budget) > limit:
+            text = f"kv_budget: up to {full_at(kv_budget)} tokens are held at once, and there is room for {limit}"
+            raise RequestError(f"{text}; lower it", param="kv_budget")
+        room = limit - prompt_len
         if room < (0 if sampling.max_tokens == 0 else 1):
             place = "the model's context" if self._max_model_len <= pool_len else "the KV pool"
             answer = "" if sampling.max_tokens == 0 else " with room for an answer"
@@ -310,7 +330,9 @@ class RequestFactory:
                 " prompt",
                 param="prompt",
             )
-        return room if sampling.max_tokens is None else min(sampling.max_tokens, room)
+        if sampling.max_tokens is None:
+            return room
+        return sampling.max_tokens if sampling.beyond_context else min(sampling.max_tokens, room)
 
 
 def _check_types(sampling: object, constraint: object) -> None:
@@ -333,13 +355,17 @@ def _check_budget(constraint: Constraint, max_tokens: int) -> None:
 
 def _fork_sampling(parents: SamplingParams, own: SamplingParams | None) -> SamplingParams:
     """The parameters of a fork, which may have its `own`; the KV budget is its parent's, whose KV it goes on with."""
-    if own is None or (own.kv_budget, own.kv_policy) == (parents.kv_budget, parents.kv_policy):
+    if own is None or _keeps(own) == _keeps(parents):
         return own or parents
     if own.kv_budget is not None:
         its = "none" if parents.kv_budget is None else f"{parents.kv_budget} by {parents.kv_policy!r}"
         text = f"kv_budget: a fork goes on with the budget of its parent, which is {its}; leave it out"
         raise RequestError(text, param="kv_budget")
-    return replace(own, kv_budget=parents.kv_budget, kv_policy=parents.kv_policy)
+    return replace(own, **_keeps(parents))
+
+
+def _keeps(sampling: SamplingParams) -> dict[str, Any]:
+    return {name: getattr(sampling, name) for name in ("kv_budget", "kv_policy", "beyond_context")}
 
 
 def _fork_seed(seed: int, number: int) -> int:

@@ -18,6 +18,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import TypeVar
 
 from ...errors import RequestError
@@ -27,7 +28,7 @@ from ..execute.batch import Batch, Extend
 from ..execute.model_runner import ModelRunner
 from ..execute.prefill_cost import PrefillCost
 from ..kv_compress.budget import next_compaction
-from ..kv_compress.policy import places_kept
+from ..kv_compress.policy import NUM_SINKS, places_kept
 from ..request import Delta, FinishReason, Phase, Request
 from ..sample.sampler import Sampler
 from ..sample.sampler_output import SamplerOutput, cause_of
@@ -322,6 +323,8 @@ class Stepper:
         num_new = num_tokens - first_output
         # The KV of accepted drafts is written; of the last token it is not.
         request.num_computed_tokens = num_tokens - 1 if num_new else num_tokens
+        if request.received is not None:
+            request.received.settle(request.num_computed_tokens)
         self._prefix_cache.settle(extend)
         if num_new > 1:
             request.usage.jumped_tokens += num_new - 1
@@ -354,7 +357,11 @@ class Stepper:
         for request in [extend.request for extend in batch.extends]:
             self._scheduler.current = request
             if request.num_computed_tokens == next_compaction(request) and request.phase is Phase.RUNNING:
-                self._prefix_cache.compact(request, places_kept(request, self._runner.score_keys))
+                places, turn = places_kept(request, self._runner.score_keys), None
+                if request.sampling.beyond_context:
+                    num_positions = request.num_computed_tokens - request.num_dropped_tokens - places.shape[-1]
+                    turn = partial(self._runner.turn_back, first=NUM_SINKS, num_positions=num_positions)
+                self._prefix_cache.compact(request, places, turn)
 
     def _fail(self, request: Request, error: RequestError) -> None:
         self._scheduler.current, self._is_committing = request, True  # between end and delta it must not get lost

@@ -8,10 +8,10 @@ from ..config import EngineConfig
 from ..execute.window_kv import WindowKV
 
 
-def window_store(config: EngineConfig, window: int, kv: WindowKV) -> WindowStore:
+def window_store(config: EngineConfig, window: int, kv: WindowKV, *, in_chunks: bool) -> WindowStore:
     """Which blocks have slots."""
     sizes = (kv.num_slots, kv.num_blocks, config.block_size, window)
-    return WindowStore(*sizes, max_batch_tokens=config.max_batch_tokens, keeps=config.prefix_cache)
+    return WindowStore(*sizes, in_chunks=in_chunks, max_batch_tokens=config.max_batch_tokens, keeps=config.prefix_cache)
 
 
 def state_store(config: EngineConfig, num_slots: int) -> StateStore:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from ..kv_compress.budget import counts_from
 from ..request import Request
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ class Batch:
     """All extends of a step and their layout.
 
     Attributes:
-        token_ids, positions, slots: `[T]` int64; positions are counted from their request's `first_row`; slot =
+        token_ids, positions, slots: `[T]` int64; positions are rows of the rotary tables (`first_row_now`); slot =
             block · block_size + offset, of the token's place.
         query_starts: `[B + 1]` int32; extend b owns rows `[query_starts[b], query_starts[b + 1])`.
         context_lens: `[B]` int32, keys of each request after this step's write: positions less what was dropped.
@@ -104,6 +105,7 @@ class Batch:
         hidden_rows: int64, rows whose hidden states are wanted instead, as `num_wanted` of their extends says.
         windowed: the same step as layers with a window see it, whose `slots`, `context_lens` and `block_tables` begin
             shortly before the window and name slots of theirs; None: all layers find their keys alike.
+        counts_attention: whether a request counts the attention that its keys receive.
         unread: `[T]` int64, `Extend.unread` of each token; None: all tokens are known. The ids of others are 0.
         adapters: whose rows they are, in their order; rows of the model alone are in none.
         state_rounds: `[S, 4]` each, the segments of `kernels.state_rounds`; empty: the model has no states, or
@@ -124,6 +126,7 @@ class Batch:
     state_rounds: tuple[IntArray, ...] = ()
     hidden_rows: IntArray = field(default_factory=lambda: np.empty(0, np.int64))
     windowed: Batch | None = None
+    counts_attention: bool = False
 
     def count_jumped(self) -> int:
         """Drafted tokens that were right so far, of all its requests."""
@@ -173,7 +176,7 @@ class Batch:
         places = positions - num_dropped[owner]
         slots = block_tables[owner, places // block_size].astype(np.int64) * block_size + places % block_size
         unread = np.array([extend.unread for extend in extends], np.int64)
-        first_rows = np.array([extend.request.first_row for extend in extends], np.int64)
+        first_rows = np.array([extend.request.first_row_now for extend in extends], np.int64)
         return Batch(
             extends,
             np.array(token_ids, np.int64),
@@ -188,6 +191,7 @@ class Batch:
             _adapter_rows(extends, query_starts) if has_adapters else (),
             _state_rounds(extends, query_starts),
             np.array(hidden, np.int64),
+            counts_attention=any(counts_from(extend.request) is not None for extend in extends),
         )
 
 

@@ -12,13 +12,13 @@ Outside of the pool a block is a row of bytes: the layers of the first stack, th
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ...kernels import bytes_per_head, is_quantised, scale_type, send, stored_dim
+from ...kernels import bytes_per_head, is_quantised, quantise_heads, scale_type, send, stored_dim, widen_heads
 from ..device import on_device
 
 ALIGNMENT = 64  # bytes, as torch has it: a line of the processor's caches
@@ -86,18 +86,34 @@ class KVCache:
         places: int64 `[n]` or `[num_layers, num_kv_heads, n]`: where in `blocks`, laid end to end, they lie. One tensor
         for each stack, `[num_layers, num_kv_heads, n, …]`; ordered like all on the stream.
         """
-        device = self.keys[0].device
+        device = self._stacks[0].device
         with on_device(device):
             index = self._index(blocks, places if places.device == device else send(places.numpy(), device))
             return [stack[index] for stack in self._numbers()]
 
     def scatter(self, blocks: Sequence[int], kept: list[Tensor]) -> None:
         """What `gather` has copied, into the first places of other blocks; ordered like all on the stream."""
-        device = self.keys[0].device
+        device = self._stacks[0].device
         with on_device(device):
             index = self._index(blocks, torch.arange(kept[0].shape[2], device=device))
             for stack, part in zip(self._numbers(), kept, strict=True):
                 stack[index] = part
+
+    def change_keys(self, kept: list[Tensor], first: int, change: Callable[[int, Tensor], Tensor]) -> None:
+        """Replaces keys that `gather` has copied, from place `first` on, by what change(layer, keys) makes of them.
+
+        It is given fp32 `[num_kv_heads, n, head_dim]`, and what it returns is rounded to what the cache holds.
+        """
+        dtype = self.keys[0].dtype
+        with on_device(self.keys[0].device):
+            for layer, own in enumerate(kept[0].view(dtype)[:, :, first:]):
+                if not is_quantised(dtype):
+                    own.copy_(change(layer, own.float()))
+                    continue
+                scales = kept[2][layer, :, first:]
+                stored, new_scales = quantise_heads(change(layer, widen_heads(own, scales)), dtype)
+                own.view(torch.int8).copy_(stored.view(torch.int8))
+                scales.copy_(new_scales)
 
     def _index(self, blocks: Sequence[int], places: Tensor) -> tuple[Tensor, ...]:
         """Of a stack: layer, block, head and offset of each place."""
@@ -116,7 +132,7 @@ class KVCache:
 
         On the CPU some fifty microseconds for a block of 700 KB: what computing it takes is a thousand times that.
         """
-        device = self.keys[0].device
+        device = self._stacks[0].device
         rows = torch.empty(len(blocks), self.row_bytes, dtype=torch.uint8, device=device)
         if device.type == "cuda":
             with on_device(device):

@@ -118,7 +118,7 @@ def load(
     tokenizer = Tokenizer.from_folder(folder)
     if not tokenizer.has_text:
         logger.warning(
-            "%s: no tokenizer.json and no tokenizer.model: token ids go in and come out, and no text", folder
+            "%s: no tokenizer.json, tokenizer.model or tekken.json: token ids go in and come out, and no text", folder
         )
     loaded = LoadedModel(
         part.decoder,

@@ -33,10 +33,12 @@ from ...kernels import (
 from ...kernels.state_rounds import ZEROS, plan_states
 from ..device import on_device
 from ..models import AdaptedRows, Adapter, ModelConfig
+from ..models.rope import turn_back
 from ..models.step import KVTensors, StateStep, WindowStep
 from .batch import NOWHERE, AdapterRows, Batch
 from .cuda_graphs import CudaGraphs, Recorder, fill_in
 from .kv_cache import KVCache
+from .received_step import ReceivedStep
 from .recurrent_states import SCRATCH, RecurrentStates
 from .warmup_batches import WarmupBatches
 from .window_kv import WindowKV
@@ -49,6 +51,7 @@ class DecoderLike(Protocol):
 
     config: ModelConfig
     dtype: torch.dtype
+    rope_tables: list[Tensor]
 
     def forward(
         self,
@@ -205,9 +208,19 @@ class ModelRunner:
             self._compute(batch, watch=watch)
             return torch.stack(scores)
 
+    @torch.inference_mode()
+    def turn_back(self, kept: list[Tensor], first: int, num_positions: int) -> None:
+        """Turns keys that `KVCache.gather` has copied, from place `first` on, to positions that are so much smaller."""
+        assert isinstance(self._kv_cache, KVCache)
+        layers, tables = self._decoder.config.layers, self._decoder.rope_tables
+        self._kv_cache.change_keys(
+            kept, first, lambda layer, keys: turn_back(keys, tables[layers[layer].rope], num_positions)
+        )
+
     def _compute(self, batch: Batch, decided: Tensor | None = None, watch: Watch | None = None) -> Tensor:
         with on_device(self._device):
-            if self._graphs is not None and watch is None and self._graphs.fits(batch):
+            is_plain = watch is None and not batch.counts_attention
+            if self._graphs is not None and is_plain and self._graphs.fits(batch):
                 return self._graphs.forward(batch, decided)
             return self._launch(batch, decided, watch, self._decoder.forward)
 
@@ -218,11 +231,19 @@ class ModelRunner:
         token_ids, positions, slots, rows = (send(column, self._device) for column in columns)
         if batch.unread is not None:
             fill_in(token_ids, send(batch.unread, self._device), decided, self._decoder.config.vocab_size)
-        step = (token_ids, positions, self._kv_cache, self._plan(batch), slots, rows)
+        plan, received = self._plan(batch), None
+        if batch.counts_attention:
+            num_layers, num_kv_heads = len(self._kv_cache.keys), self._kv_cache.keys[0].shape[1]
+            received = ReceivedStep.of(batch, num_layers=num_layers, num_kv_heads=num_kv_heads, device=self._device)
+            plan = replace(plan, mass=None if received is None else received.mass)
+        step = (token_ids, positions, self._kv_cache, plan, slots, rows)
         few: dict[str, Any] = {"adapted": self._adapted(batch), "watch": watch, "recurrent": self._state_step(batch)}
         if batch.windowed is not None:
             few["windowed"] = WindowStep(self._plan(batch.windowed), send(batch.windowed.slots, self._device))
-        return compute(*step, **{name: one for name, one in few.items() if one is not None})  # hardly a step has them
+        out = compute(*step, **{name: one for name, one in few.items() if one is not None})  # hardly a step has them
+        if received is not None:
+            received.keep()
+        return out
 
     def _state_step(self, batch: Batch) -> StateStep | None:
         if self._states is None:
@@ -258,7 +279,7 @@ class ModelRunner:
             device=self._device,
             deterministic=self._deterministic,
             itemsize=self._decoder.dtype.itemsize,
-            quantised=is_quantised(self._kv_cache.keys[0].dtype),
+            quantised=any(is_quantised(keys.dtype) for keys in self._kv_cache.keys[:1]),
             buffers=buffers,
             num_tokens=num_tokens,
         )

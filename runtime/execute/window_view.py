@@ -25,17 +25,21 @@ GRID = SPLIT_SIZE  # a multiple of the tiles on every device
 EMPTY = 0  # a slot of zeros, which no block has
 
 
-def see_windows(batch: Batch, slot_of: npt.NDArray[np.int32], window: int, block_size: int) -> Batch:
+def see_windows(
+    batch: Batch, slot_of: npt.NDArray[np.int32], window: int, block_size: int, *, in_chunks: bool = False
+) -> Batch:
     """The batch with its `windowed`.
 
     Args:
         slot_of: int32 `[num_blocks]`, at least 1, or negative where a block has none.
         window: tokens that a row sees, its own among them.
+        in_chunks: it sees those of its chunk of so many instead, and tables begin with a chunk.
     """
     lens, tables = batch.context_lens.astype(np.int64), batch.block_tables
     starts = lens - np.diff(batch.query_starts)
-    grid = math.lcm(GRID, block_size)
-    first = np.maximum(starts - window + 1, 0) // grid * (grid // block_size)
+    grid = math.lcm(GRID, block_size, window if in_chunks else 1)
+    oldest = starts if in_chunks else np.maximum(starts - window + 1, 0)
+    first = oldest // grid * (grid // block_size)
     num_blocks = -(-lens // block_size) - first
     index = first[:, None] + np.arange(num_blocks.max())
     is_there = index < (first + num_blocks)[:, None]

@@ -21,6 +21,7 @@ from __future__ import annotations
 from ..request import Request
 
 LEAST_SLACK = 64  # tokens between two compactions
+WINDOW = 32  # tokens at the end of what there is whose attention decides what is kept
 
 
 def first_compaction(request: Request) -> int | None:
@@ -33,6 +34,27 @@ def next_compaction(request: Request) -> int | None:
     """The position at which the request is compacted next, before that token is computed; None: there is none."""
     budget, num_dropped = request.sampling.kv_budget, request.num_dropped_tokens
     return num_dropped + full_at(budget) if budget is not None and num_dropped else first_compaction(request)
+
+
+def counts_from(request: Request) -> int | None:
+    """From which position on it counts the attention that its keys receive (`received`); None: it does not."""
+    sampling = request.sampling
+    if sampling.kv_policy != "h2o" or sampling.kv_budget is None or request.readout is not None:
+        return None
+    return max(0, request.num_prompt_tokens - WINDOW)
+
+
+def most_at_once(request: Request, start: int) -> int | None:
+    """How many tokens a step may compute of it from position `start` on, drafts included; None: there is no limit.
+
+    Where attention is counted, each row's is in memory for a moment.
+    """
+    position, counted = next_compaction(request), counts_from(request)
+    if position is None:
+        return None
+    if counted is not None:
+        position = min(position, max(start, counted) + WINDOW)
+    return position - start
 
 
 def most_kept(request: Request) -> int | None:

@@ -49,10 +49,13 @@ class Architecture:
         whole_norms: that norm is one over all query heads together, and one over all key heads.
         has_sinks: every head has one more logit, learned, that takes part in the softmax and carries no value.
         norms_after_rope: that norm comes after RoPE (Hunyuan).
+        own_norms: that norm is a LayerNorm of each head with weights of its own.
+        weightless_norms: that norm has no weights, and layers without positions have none (Llama 4).
         refused: keys of `config.json` whose features are missing here, and what these are.
         norm: of hidden states: RMSNorm, or LayerNorm with a bias or without one.
         parallel: attention and MLP take the same input, or its own norm each, and are added together; or the key that
             says.
+        shares_norm: where attention and MLP are side by side, both take what one norm makes (StableLM).
         pre_norms: a norm before attention and before the MLP (OLMo 2 has none).
         sandwich_norms: a norm after attention and after the MLP, before the residual sum.
         norm_offset: added to every norm weight (Gemma stores w - 1).
@@ -61,10 +64,12 @@ class Architecture:
         width_scale: the last hidden state is divided by `hidden_size / dim_model_base`.
         multipliers: `attention_multiplier`, `residual_multiplier` and `logits_scaling` are read (Granite).
         gelu: the gate is GELU (tanh form) whatever `hidden_act` says; otherwise it must say silu.
-        logit_scale: logits are multiplied by the key of that name (Cohere).
+        logit_scale: key of a factor on logits (Cohere); "": there is none.
         gateless: the MLP is `down(activation(up(x)))`, with the activation that `hidden_act` names (`gateless.py`).
         tied: what an absent `tie_word_embeddings` means.
         sliding: which layers have a window when the configuration names one but lists no `layer_types`.
+        in_chunks: a window is a chunk of `attention_chunk_size` tokens, from whose beginning on a token sees (Llama 4).
+        unturned_every: every n-th layer has no positions where `no_rope_layers` does not list them; 0: all have.
         unturned: where `sliding_window` is named, layers without a window have no positions either.
         is_latent: multi-head latent attention.
         interleaved: the two elements of a rotary pair stand side by side; with latents, if `rope_interleave` is absent.
@@ -79,12 +84,22 @@ class Architecture:
         embedding: name of the embedding, next to the layers.
         projection: name of the projection to the vocabulary.
         projection_bias: True, False, or the key that says whether it has a bias.
-        scales_queries: queries at far positions are scaled up, by `llama_4_scaling_beta` (Ministral 3).
-        rows_by_head: a fused projection makes query, key and value of one head after another (GPT-NeoX).
+        scales_queries: queries at far positions are scaled up, by `llama_4_scaling_beta` (Ministral 3), or by
+            `attn_scale` in layers without positions (Llama 4).
+        rows_by_head: a fused projection makes the queries of a KV head, its key and its value, and then those of the
+            next (GPT-NeoX, Falcon).
+        layers: name of the list of layers.
+        adapts: puts a configuration into the words of the others, and chooses options by it.
         final_norm: name of the last norm, next to the layers.
         width_key: key of `config.json` for the MLP's width.
         positions_key: key that says "rope" where there is one; "": there is.
         experts_key: key of the number of experts, where that may be 0 and there are MLPs then; "": there are always.
+        mlp_moved: where MLPs may be instead of below "mlp."; "": nowhere (Kimi Linear, as transformers saves it).
+        keeps_normed: what attention and MLP add to is their normed input, times a factor of `Factors` (MiniMax).
+        aliases: keys of `config.json` that stand for others here.
+        one_part: each layer is attention, a recurrent layer, an MLP or experts, with one norm (Nemotron-H, Mamba).
+        factors: activations are multiplied by what `Factors` reads (Falcon-H1).
+        has_positions: attention has positions.
         adjusts_width: the MLP's width is what an MLP without a gate would have (LFM2).
     """
 
@@ -97,9 +112,12 @@ class Architecture:
     whole_norms: bool = False
     has_sinks: bool = False
     norms_after_rope: bool = False
+    own_norms: bool = False
+    weightless_norms: bool = False
     refused: tuple[tuple[str, str], ...] = ()
     norm: NormKind = "rms"
     parallel: bool | str = False
+    shares_norm: bool = False
     pre_norms: bool = True
     sandwich_norms: bool = False
     norm_offset: float = 0.0
@@ -108,10 +126,12 @@ class Architecture:
     width_scale: bool = False
     multipliers: bool = False
     gelu: bool = False
-    logit_scale: bool = False
+    logit_scale: str = ""
     gateless: bool = False
     tied: bool = False
     sliding: WindowRule | None = None
+    in_chunks: bool = False
+    unturned_every: int = 0
     unturned: bool = False
     is_latent: bool = False
     interleaved: bool = False
@@ -128,11 +148,19 @@ class Architecture:
     projection_bias: bool | str = False
     scales_queries: bool = False
     rows_by_head: bool = False
+    layers: str = "layers"
+    adapts: Callable[[Fields, Architecture], tuple[Fields, Architecture]] | None = None
     final_norm: str = "norm"
     width_key: str = "intermediate_size"
     positions_key: str = ""
     experts_key: str = ""
     adjusts_width: bool = False
+    aliases: tuple[tuple[str, str], ...] = ()
+    mlp_moved: str = ""
+    keeps_normed: bool = False
+    one_part: bool = False
+    factors: bool = False
+    has_positions: bool = True
 
     @property
     def num_norms(self) -> int:
@@ -152,16 +180,29 @@ class Architecture:
         def said(option: bool | str) -> bool:
             return fields.boolean(option, self.biased) if isinstance(option, str) else option
 
+        parallel = said(self.parallel)
         return replace(
             self,
+            names=replace(self.names, mlp_norm="") if parallel and self.shares_norm else self.names,
             qk_norm=said(self.qk_norm),
-            parallel=said(self.parallel),
+            parallel=parallel,
             projection_bias=said(self.projection_bias),
         )
 
 
 def all_layers(fields: Fields, num_layers: int) -> list[bool]:
     return [True] * num_layers
+
+
+def turned_layers(fields: Fields, num_layers: int, every: int = 4) -> list[bool]:
+    """Layers with positions: those that are listed, or all but every n-th (0: all). SmolLM3, Llama 4."""
+    keeps = fields.values.get("no_rope_layers")
+    if not keeps:
+        every = fields.integer("no_rope_layer_interval", every) if every else 0
+        return [not every or (index + 1) % every != 0 for index in range(num_layers)]
+    if not isinstance(keeps, list) or len(keeps) != num_layers or any(keep not in (0, 1) for keep in keeps):
+        raise fields.odd("no_rope_layers", f"{num_layers} entries, each 1 (positions) or 0 (none)")
+    return [bool(keep) for keep in keeps]
 
 
 def if_enabled(fields: Fields, num_layers: int) -> list[bool]:

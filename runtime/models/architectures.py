@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from . import mixtures
 from .architecture import (
     Architecture,
     LayerNames,
@@ -20,8 +21,11 @@ from .architecture import (
     every_other_if_enabled,
     from_max_window_layers,
     if_enabled,
+    turned_layers,
 )
 from .experts_config import ExpertNames, ExpertOptions
+from .falcon import adapt_falcon
+from .recurrent_architectures import RECURRENT
 from .recurrent_config import RecurrentOptions
 
 _LLAMA = Architecture()
@@ -67,39 +71,6 @@ _GLM4 = replace(
     sandwich_norms=True,
 )
 
-_MIXTRAL = ExpertNames(
-    router="block_sparse_moe.gate", expert="block_sparse_moe.experts.{}", gate="w1", up="w3", down="w2"
-)
-
-_LFM2 = replace(
-    _LLAMA,
-    names=LayerNames(
-        input_norm="operator_norm",
-        q_norm="self_attn.q_layernorm",
-        k_norm="self_attn.k_layernorm",
-        o="self_attn.out_proj",
-        mlp_norm="ffn_norm",
-        gate_up=("feed_forward.w1", "feed_forward.w3"),
-        down="feed_forward.w2",
-    ),
-    qkv_bias=False,
-    o_bias=False,
-    qk_norm=True,
-    tied=True,
-    recurrent=RecurrentOptions("short_conv", "conv.", ("conv",)),
-    eps_key="norm_eps",
-    final_norm="embedding_norm",
-    adjusts_width=True,
-)
-_QWEN35_RECURRENT = RecurrentOptions("delta", "linear_attn.", ("linear_attention",))
-_QWEN35 = replace(
-    _LLAMA,
-    qk_norm=True,
-    norm_offset=1.0,
-    partial_rotary=0.25,
-    recurrent=_QWEN35_RECURRENT,
-    gated_attention=True,
-)
 
 _GRANITE = replace(_LLAMA, scale_embedding="embedding_multiplier", multipliers=True)
 
@@ -110,9 +81,10 @@ _COHERE = replace(
     parallel=True,
     interleaved=True,
     tied=True,
-    logit_scale=True,
+    logit_scale="logit_scale",
     eps_key="layer_norm_eps",
-    refused=(("use_qk_norm", "norms of queries and keys over each head apart are missing here"),),
+    qk_norm="use_qk_norm",
+    own_norms=True,
 )
 _STARCODER2 = replace(
     _LLAMA,
@@ -180,6 +152,29 @@ _NEOX = replace(
     final_norm="final_layer_norm",
     rows_by_head=True,
 )
+_FALCON = replace(
+    _LLAMA,
+    names=LayerNames(
+        qkv=("self_attention.query_key_value",),
+        o="self_attention.dense",
+        gate_up=("mlp.dense_h_to_4h",),
+        down="mlp.dense_4h_to_h",
+    ),
+    qkv_bias="bias",
+    o_bias="bias",
+    mlp_bias="bias",
+    norm="layer",
+    gateless=True,
+    tied=True,
+    eps_key="layer_norm_epsilon",
+    embedding="word_embeddings",
+    final_norm="ln_f",
+    backbone="transformer",
+    layers="h",
+    rows_by_head=True,
+    refused=(("alibi", "biases by distance (ALiBi) are missing here"),),
+    adapts=adapt_falcon,
+)
 _STABLELM = replace(
     _LLAMA,
     qkv_bias="use_qkv_bias",
@@ -187,10 +182,11 @@ _STABLELM = replace(
     norm="layer",
     partial_rotary=0.25,
     eps_key="layer_norm_eps",
-    refused=(
-        ("qk_layernorm", "LayerNorms of queries and keys are missing here"),
-        ("use_parallel_residual", "attention and MLP one after the other are run, not side by side"),
-    ),
+    names=LayerNames(q_norm="self_attn.q_layernorm.norms.{}", k_norm="self_attn.k_layernorm.norms.{}"),
+    qk_norm="qk_layernorm",
+    own_norms=True,
+    parallel="use_parallel_residual",
+    shares_norm=True,
 )
 _NEMOTRON = replace(
     _LLAMA,
@@ -202,13 +198,12 @@ _NEMOTRON = replace(
     eps_key="norm_eps",
 )
 
-_DEEPSEEK_V3 = ExpertOptions(scoring="sigmoid", normalises=True, has_bias=True, counts_top=2)
 _GLM4_MOE = replace(
     _LLAMA,
     o_bias=False,
     qk_norm="use_qk_norm",
     partial_rotary=0.5,
-    experts=_DEEPSEEK_V3,
+    experts=mixtures.DEEPSEEK_V3,
 )
 _MINIMAX_M2 = replace(
     _LLAMA,
@@ -217,72 +212,45 @@ _MINIMAX_M2 = replace(
     qk_norm=True,
     whole_norms=True,
     experts=ExpertOptions(
-        replace(_MIXTRAL, bias="block_sparse_moe.e_score_correction_bias"),
+        replace(mixtures.MIXTRAL_NAMES, bias="block_sparse_moe.e_score_correction_bias"),
         scoring="sigmoid",
         normalises=True,
         has_bias=True,
     ),
 )
-_ERNIE_MOE = ExpertOptions(
-    ExpertNames(bias="mlp.moe_statics.e_score_correction_bias"),
-    normalises=True,
-    has_bias=True,
-    bias_in_row=True,
-    aliases=(
-        ("moe_num_experts", "num_experts"),
-        ("moe_k", "num_experts_per_tok"),
-        ("moe_num_shared_experts", "n_shared_experts"),
-        ("moe_layer_start_index", "first_k_dense_replace"),
-        ("moe_layer_interval", "decoder_sparse_step"),
-    ),
-)
-_HUNYUAN_MOE = ExpertOptions(
-    ExpertNames(router="mlp.gate.wg", shared="mlp.shared_mlp"),
-    normalises=True,
-    aliases=(
-        ("num_experts", "num_experts"),
-        ("moe_topk", "num_experts_per_tok"),
-        ("intermediate_size", "moe_intermediate_size"),
-        ("intermediate_size", "shared_expert_intermediate_size"),
-    ),
-)
-_GRANITE_MOE = ExpertOptions(
-    ExpertNames(
-        router="block_sparse_moe.router.layer",
-        fused="block_sparse_moe",
-        gate="input_linear",
-        up="",
-        down="output_linear",
-        shared="shared_mlp",
-    ),
-    normalises=True,
-    aliases=(("shared_intermediate_size", "shared_expert_intermediate_size"),),
-)
 _GRANITE_HYBRID = replace(
     _GRANITE,
     names=LayerNames(gate_up=("shared_mlp.input_linear",), down="shared_mlp.output_linear"),
     recurrent=RecurrentOptions("state_space", "mamba.", ("mamba", "linear_attention")),
-    experts=_GRANITE_MOE,
+    experts=mixtures.GRANITE,
     width_key="shared_intermediate_size",
     positions_key="position_embedding_type",
     experts_key="num_local_experts",
 )
 
-_QWEN2_MOE = ExpertNames(shared="mlp.shared_expert", shared_gate="mlp.shared_expert_gate")
-_GPT_OSS = ExpertOptions(
-    ExpertNames(router="mlp.router", stacked="mlp.experts"),
-    normalises=True,
-    alternates=True,
-    linear_biases=True,
-    clamps=(1.702, 7.0),
+_LLAMA4 = replace(
+    _LLAMA,
+    names=LayerNames(gate_up=("feed_forward.gate_proj", "feed_forward.up_proj"), down="feed_forward.down_proj"),
+    mlp_bias=False,
+    qk_norm="use_qk_norm",
+    norms_after_rope=True,
+    weightless_norms=True,
+    interleaved=True,
+    sliding=turned_layers,
+    in_chunks=True,
+    unturned_every=4,
+    scales_queries=True,
+    width_key="intermediate_size_mlp",
+    experts=mixtures.LLAMA4,
 )
 
 ARCHITECTURES: dict[str, Architecture] = {
+    **RECURRENT,
     "LlamaForCausalLM": _LLAMA,  # Llama 2 and 3, SmolLM and SmolLM2, TinyLlama, Yi …
     "MistralForCausalLM": replace(_LLAMA, qkv_bias=False, o_bias=False, sliding=all_layers),
     "Qwen2ForCausalLM": replace(_LLAMA, qkv_bias=True, o_bias=False, sliding=if_enabled),
     "Qwen3ForCausalLM": replace(_LLAMA, qk_norm=True, sliding=if_enabled),
-    "SmolLM3ForCausalLM": replace(_LLAMA, tied=True, sliding=if_enabled),
+    "SmolLM3ForCausalLM": replace(_LLAMA, tied=True, sliding=if_enabled, unturned_every=4),
     "Phi3ForCausalLM": _PHI3,  # Phi-3, Phi-4, Phi-4-mini
     "GemmaForCausalLM": _GEMMA,
     "Gemma2ForCausalLM": _GEMMA2,
@@ -297,7 +265,18 @@ ARCHITECTURES: dict[str, Architecture] = {
         _LLAMA, tied=True, is_latent=True, scale_embedding="scale_emb", depth_scale=True, width_scale=True
     ),
     "MixtralForCausalLM": replace(
-        _LLAMA, qkv_bias=False, o_bias=False, sliding=all_layers, experts=ExpertOptions(_MIXTRAL, normalises=True)
+        _LLAMA,
+        qkv_bias=False,
+        o_bias=False,
+        sliding=all_layers,
+        experts=ExpertOptions(mixtures.MIXTRAL_NAMES, normalises=True),
+    ),
+    "PhimoeForCausalLM": replace(  # Phi-3.5-MoE
+        _LLAMA,
+        norm="layer",
+        sliding=all_layers,
+        projection_bias="lm_head_bias",
+        experts=ExpertOptions(mixtures.MIXTRAL_NAMES, mixes_near=True),
     ),
     "Qwen3MoeForCausalLM": replace(_LLAMA, qk_norm=True, sliding=if_enabled, experts=ExpertOptions()),
     "DeepseekV2ForCausalLM": replace(_LLAMA, is_latent=True, interleaved=True, experts=ExpertOptions()),
@@ -305,7 +284,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         _LLAMA,
         is_latent=True,
         interleaved=True,
-        experts=_DEEPSEEK_V3,
+        experts=mixtures.DEEPSEEK_V3,
     ),
     "Qwen2MoeForCausalLM": replace(
         _LLAMA,
@@ -313,16 +292,8 @@ ARCHITECTURES: dict[str, Architecture] = {
         o_bias=False,
         biased=True,
         sliding=every_other_if_enabled,
-        experts=ExpertOptions(_QWEN2_MOE),
+        experts=ExpertOptions(mixtures.QWEN2_NAMES),
     ),
-    "Lfm2ForCausalLM": _LFM2,
-    "Qwen3NextForCausalLM": replace(
-        _QWEN35,
-        recurrent=replace(_QWEN35_RECURRENT, is_fused=True),
-        experts=ExpertOptions(_QWEN2_MOE, normalises=True),
-    ),
-    "Qwen3_5ForCausalLM": _QWEN35,
-    "Qwen3_5MoeForCausalLM": replace(_QWEN35, experts=ExpertOptions(_QWEN2_MOE, normalises=True)),
     "OlmoeForCausalLM": replace(
         _LLAMA,
         qk_norm=True,
@@ -330,7 +301,8 @@ ARCHITECTURES: dict[str, Architecture] = {
         refused=(("clip_qkv", "queries, keys and values are not clipped here"),),
         experts=ExpertOptions(),
     ),
-    "GptOssForCausalLM": replace(_LLAMA, biased=True, has_sinks=True, sliding=every_other, experts=_GPT_OSS),
+    "GptOssForCausalLM": replace(_LLAMA, biased=True, has_sinks=True, sliding=every_other, experts=mixtures.GPT_OSS),
+    "Llama4ForCausalLM": _LLAMA4,  # Llama 4 Scout, Maverick
     "CohereForCausalLM": _COHERE,  # Command R
     "Cohere2ForCausalLM": replace(
         _COHERE, sliding=all_but_every_fourth_or_nth, unturned=True
@@ -339,21 +311,24 @@ ARCHITECTURES: dict[str, Architecture] = {
     "Exaone4ForCausalLM": _EXAONE4,
     "SeedOssForCausalLM": replace(_LLAMA, biased=True, o_bias="attention_out_bias"),
     "Ernie4_5ForCausalLM": _ERNIE,
-    "Ernie4_5_MoeForCausalLM": replace(_ERNIE, experts=_ERNIE_MOE),
+    "Ernie4_5_MoeForCausalLM": replace(_ERNIE, experts=mixtures.ERNIE),
     "HunYuanDenseV1ForCausalLM": _HUNYUAN,
-    "HunYuanMoEV1ForCausalLM": replace(_HUNYUAN, experts=_HUNYUAN_MOE),
+    "HunYuanMoEV1ForCausalLM": replace(_HUNYUAN, experts=mixtures.HUNYUAN),
     "ApertusForCausalLM": _APERTUS,
     "ArceeForCausalLM": replace(_LLAMA, names=LayerNames(gate_up=_GATELESS), gateless=True),
     "NemotronForCausalLM": _NEMOTRON,  # Nemotron-4, Minitron
     "PhiForCausalLM": _PHI,  # Phi-1, Phi-1.5, Phi-2
     "GPTNeoXForCausalLM": _NEOX,  # Pythia
+    "FalconForCausalLM": _FALCON,
     "StableLmForCausalLM": _STABLELM,
     "HeliumForCausalLM": replace(_LLAMA, o_bias=False, interleaved=True),
     "MinistralForCausalLM": replace(_LLAMA, qkv_bias=False, o_bias=False, sliding=all_layers),
     "Ministral3ForCausalLM": replace(_LLAMA, qkv_bias=False, o_bias=False, sliding=all_layers, scales_queries=True),
     "Glm4MoeForCausalLM": _GLM4_MOE,  # GLM-4.5, GLM-4.6
-    "Glm4MoeLiteForCausalLM": replace(_LLAMA, is_latent=True, interleaved=True, experts=_DEEPSEEK_V3),  # GLM-4.7-Flash
-    "SolarOpenForCausalLM": replace(_LLAMA, o_bias=False, experts=_DEEPSEEK_V3),
+    "Glm4MoeLiteForCausalLM": replace(
+        _LLAMA, is_latent=True, interleaved=True, experts=mixtures.DEEPSEEK_V3
+    ),  # GLM-4.7-Flash
+    "SolarOpenForCausalLM": replace(_LLAMA, o_bias=False, experts=mixtures.DEEPSEEK_V3),
     "CwmForCausalLM": replace(_LLAMA, qkv_bias=False, o_bias=False, sliding=all_but_first_of_four),
     "VaultGemmaForCausalLM": replace(
         _GEMMA, names=LayerNames(mlp_norm="pre_feedforward_layernorm"), sliding=every_other
@@ -361,10 +336,10 @@ ARCHITECTURES: dict[str, Architecture] = {
     "Jais2ForCausalLM": replace(
         _NEMOTRON, norm_offset=0.0, partial_rotary=1.0, biased=True, mlp_bias="mlp_bias", eps_key="layer_norm_eps"
     ),
-    "Dots1ForCausalLM": replace(_LLAMA, qk_norm=True, sliding=from_max_window_layers, experts=_DEEPSEEK_V3),
+    "Dots1ForCausalLM": replace(_LLAMA, qk_norm=True, sliding=from_max_window_layers, experts=mixtures.DEEPSEEK_V3),
     "MiniMaxM2ForCausalLM": _MINIMAX_M2,
-    "GraniteMoeForCausalLM": replace(_GRANITE, experts=_GRANITE_MOE),
-    "GraniteMoeSharedForCausalLM": replace(_GRANITE, experts=_GRANITE_MOE),
+    "GraniteMoeForCausalLM": replace(_GRANITE, experts=mixtures.GRANITE),
+    "GraniteMoeSharedForCausalLM": replace(_GRANITE, experts=mixtures.GRANITE),
     "Qwen3VLMoeForConditionalGeneration": replace(
         _LLAMA, qk_norm=True, experts=ExpertOptions(ExpertNames(stacked="mlp.experts"), normalises=True)
     ),

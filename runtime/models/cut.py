@@ -44,7 +44,8 @@ class Cut:
         each = -(-whole.vocab_size // ranks.size)
         begin = min(each * ranks.rank, whole.vocab_size)
         self.vocab = Part(whole.vocab_size, ((begin, min(begin + each, whole.vocab_size)),))
-        self.heads = self._even(whole.num_heads)
+        attends = whole.num_kv_layers > 0
+        self.heads = self._even(whole.num_heads) if attends else Part(1, ((0, 1),))
         self.kv_heads = self._kv_heads(whole.num_kv_heads)
         self.inner = self._even(whole.intermediate_size)
         experts, recurrent = whole.experts, whole.recurrent
@@ -79,7 +80,7 @@ class Cut:
         config = self.whole
         kv = _times(self.kv_heads, config.head_dim)
         if config.options.rows_by_head:
-            return [self.by_head(3 * config.head_dim)]
+            return [self._rows_by_head(config.num_heads // config.num_kv_heads, config.head_dim)]
         queries = self.by_head(config.head_dim * (1 + config.options.gated_attention))
         parts = [queries, kv, kv]
         return parts if len(config.options.names.qkv) == 3 else [joined(parts)]
@@ -121,10 +122,22 @@ class Cut:
         rank, size = self.ranks.rank, self.ranks.size
         return Part(number, ((number * rank // size, number * (rank + 1) // size),))
 
+    def _rows_by_head(self, group: int, dim: int) -> Part:
+        """Of each of this rank's KV heads, after each other: its queries that are on this rank, its key, its value."""
+        heads, ((first, end),) = [], self.heads.ranges
+        for begin, stop in self.kv_heads.ranges:
+            for kv_head in range(begin, stop):
+                start, own = kv_head * (group + 2), kv_head * group
+                heads.append((start + max(first, own) - own, start + min(end, own + group) - own))
+                heads.append((start + group, start + group + 2))
+        return _times(Part((group + 2) * self.kv_heads.size, tuple(heads)), dim)
+
     def _recurrent(self, whole: RecurrentConfig) -> RecurrentConfig:
         size = self.ranks.size
         if whole.options.kind == "short_conv":
             return replace(whole, channels=whole.channels // size)
+        if whole.options.kind == "selective_scan":
+            return replace(whole, channels=whole.channels // size, value_dim=whole.value_dim // size)
         heads, key_heads = whole.heads // size, max(1, whole.key_heads // size)
         num_keys = 2 * key_heads * whole.key_dim
         return replace(whole, channels=num_keys + heads * whole.value_dim, heads=heads, key_heads=key_heads)
@@ -144,13 +157,14 @@ def _refuse(model: ModelConfig, size: int) -> None:
         if number % size:
             raise ConfigError(f"tensor_parallel_size: {size} does not divide the model's {what} ({number}); {fewer}")
 
-    must_divide(model.num_heads, "attention heads")
-    if model.num_kv_heads % size and size % model.num_kv_heads:
+    if model.num_kv_layers:
+        must_divide(model.num_heads, "attention heads")
+    if model.num_kv_layers and model.num_kv_heads % size and size % model.num_kv_heads:
         raise ConfigError(
             f"tensor_parallel_size: {size} neither divides the model's KV heads ({model.num_kv_heads}) nor is a "
             "multiple of them; take a number that does or is, or 1"
         )
-    if any(model.experts_of(index) is None for index in range(model.num_layers)):
+    if any(layer.has_mlp and model.experts_of(index) is None for index, layer in enumerate(model.layers)):
         must_divide(model.intermediate_size, "intermediate size")
     if -(-model.vocab_size // size) * (size - 1) >= model.vocab_size:  # the last one would have none
         raise ConfigError(f"tensor_parallel_size: {size} leaves ranks without a token of {model.vocab_size}; {fewer}")
@@ -162,8 +176,8 @@ def _refuse(model: ModelConfig, size: int) -> None:
                 "fewer ranks"
             )
     recurrent = model.recurrent
-    if recurrent is not None and recurrent.options.kind == "short_conv":
-        must_divide(recurrent.channels, "channels of short convolutions")
+    if recurrent is not None and recurrent.options.kind in ("short_conv", "selective_scan"):
+        must_divide(recurrent.channels, "channels of recurrent layers")
     elif recurrent is not None:
         must_divide(recurrent.heads, "heads of recurrent layers")
         if recurrent.key_heads != 1 or recurrent.options.kind == "delta":

@@ -24,6 +24,7 @@ class FittedVocabulary:
     def __init__(self, decoder: Decoder, vocab_size: int, num_tokens: int) -> None:
         self.config = replace(decoder.config, vocab_size=vocab_size)
         self.dtype = decoder.dtype
+        self.rope_tables = decoder.rope_tables
         self.generates = decoder.generates
         self._decoder = decoder
         self._num_tokens = num_tokens

@@ -69,15 +69,21 @@ def read_latent_weights(reader: Reader, base: str, latent: LatentConfig) -> Late
     order = torch.cat([torch.arange(num_first, device=keys.device) if rank else queries, keys])
     query_up = reader.weight([f"{base}q_b_proj"], [cut.by_head(latent.query_dim)], rank)[queries] if rank else None
     # absorbed, a projection meets its outputs as inputs, which have no groups
-    up = reader.wide([f"{base}kv_b_proj"], [cut.by_head(latent.plain_dim + latent.value_dim)], latent.rank)
-    up = up.view(num_heads, -1, latent.rank)
+    key_up, value_up = f"{base}k_b_proj.weight", f"{base}v_b_proj.weight"  # GGUF files have them apart
+    if reader.has(key_up):
+        keys_up = reader.numbers([key_up], [cut.heads], [latent.rank, latent.plain_dim])
+        values_up = reader.numbers([value_up], [cut.heads], [latent.value_dim, latent.rank])
+    else:
+        up = reader.wide([f"{base}kv_b_proj"], [cut.by_head(latent.plain_dim + latent.value_dim)], latent.rank)
+        up = up.view(num_heads, -1, latent.rank)
+        keys_up, values_up = up[:, : latent.plain_dim].transpose(1, 2), up[:, latent.plain_dim :]
     return LatentWeights(
         down=reader.packed(matrix[order], None if bias is None else bias[order]),
         query_norm=reader.norm(f"{base}q_a_layernorm.weight", rank) if rank else None,
         query_up=None if query_up is None else reader.packed(query_up),
         norm=reader.norm(f"{base}kv_a_layernorm.weight", latent.rank),
-        key_up=reader.packed_each(up[:, : latent.plain_dim].transpose(1, 2)),
-        value_up=reader.packed_each(up[:, latent.plain_dim :]),
+        key_up=reader.packed_each(keys_up),
+        value_up=reader.packed_each(values_up),
     )
 
 
@@ -90,7 +96,7 @@ def _halves(rows: Tensor, latent: LatentConfig) -> Tensor:
 
 
 def queries_and_latents(
-    normed: Tensor, weights: LatentWeights, latent: LatentConfig, positions: Tensor, rope_table: Tensor
+    normed: Tensor, weights: LatentWeights, latent: LatentConfig, positions: Tensor, rope_table: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """Queries `[T, H, rank + rotary_dim]` and what the cache keeps, `[T, rank + rotary_dim]`, of hidden `[T, C]`."""
     down = ops.linear(normed, weights.down)
@@ -100,7 +106,8 @@ def queries_and_latents(
     heads = queries.reshape(len(down), -1, latent.query_dim)
     q = torch.cat([ops.linear_heads(heads[..., : latent.plain_dim], weights.key_up), heads[..., latent.plain_dim :]], 2)
     kept = torch.cat([ops.rms_norm(own[:, : latent.rank], weights.norm, NORM_EPS), own[:, latent.rank :]], 1)
-    ops.apply_rope(q[..., latent.rank :], kept[:, None, latent.rank :], positions, rope_table)
+    if rope_table is not None:
+        ops.apply_rope(q[..., latent.rank :], kept[:, None, latent.rank :], positions, rope_table)
     return q, kept
 
 

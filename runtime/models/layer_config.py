@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .architecture import Architecture
+from .architecture import Architecture, turned_layers
 from .json_file import Fields
 from .rope_config import RopeConfig
 
@@ -16,26 +16,43 @@ class LayerConfig:
     Attributes:
         window: a query sees this many keys, itself included; 0: all.
         rope: index into `ModelConfig.ropes`; -1: the layer has no positions (NoPE).
+        in_chunks: the window is a chunk, from whose beginning on a query sees, instead of the last keys.
+        grows: queries are multiplied as `ModelConfig.query_growth` says.
+        attends: it keeps keys and values.
+        has_mlp: an MLP, or experts.
     """
 
     window: int
     rope: int
+    in_chunks: bool = False
+    grows: bool = False
+    attends: bool = True
+    has_mlp: bool = True
 
 
-_KINDS = ("sliding_attention", "full_attention")
+@dataclass(frozen=True, slots=True)
+class QueryGrowth:
+    """A query at position p is multiplied by `1 + share · log(1 + ⌊(p + offset) / step⌋)`."""
+
+    share: float
+    step: int
+    offset: int = 0
 
 
 def read_windows(fields: Fields, options: Architecture, num_layers: int) -> list[int]:
-    window = fields.integer("sliding_window", 0, at_least=0)
+    window = fields.integer("attention_chunk_size" if options.in_chunks else "sliding_window", 0, at_least=0)
+    seen = "chunked_attention" if options.in_chunks else "sliding_attention"
     if options.sliding is None or not window:
         return [0] * num_layers
     kinds = fields.values.get("layer_types")
     if kinds is None:
         slides = options.sliding(fields, num_layers)
-    elif isinstance(kinds, list) and len(kinds) == num_layers and all(kind in _KINDS for kind in kinds):
-        slides = [kind == "sliding_attention" for kind in kinds]
+    elif (
+        isinstance(kinds, list) and len(kinds) == num_layers and all(kind in (seen, "full_attention") for kind in kinds)
+    ):
+        slides = [kind == seen for kind in kinds]
     else:
-        raise fields.odd("layer_types", f'{num_layers} entries of "full_attention" or "sliding_attention"')
+        raise fields.odd("layer_types", f'{num_layers} entries of "full_attention" or "{seen}"')
     return [window if layer_slides else 0 for layer_slides in slides]
 
 
@@ -43,6 +60,8 @@ def read_ropes(
     fields: Fields, options: Architecture, windows: list[int], head_dim: int, max_positions: int
 ) -> tuple[tuple[RopeConfig, ...], list[int]]:
     """The distinct ropes, and for every layer which one it uses (-1: none)."""
+    if not options.has_positions:
+        return (), [-1] * len(windows)
     parameters = rope_section(fields)
     per_type = any(isinstance(value, dict) for value in parameters.values.values())
 
@@ -70,12 +89,24 @@ def read_ropes(
         used = used if positions == "rope" else [-1] * len(used)
     if options.unturned and "sliding_window" in fields:
         used = [rope if window else -1 for rope, window in zip(used, windows, strict=True)]
-    keeps = fields.values.get("no_rope_layers")
-    if keeps is not None:
-        if not isinstance(keeps, list) or len(keeps) != len(windows) or any(keep not in (0, 1) for keep in keeps):
-            raise fields.odd("no_rope_layers", f"{len(windows)} entries, each 1 (positions) or 0 (none)")
-        used = [rope if keep else -1 for rope, keep in zip(used, keeps, strict=True)]
-    return tuple(ropes), used
+    turned = turned_layers(fields, len(windows), options.unturned_every)
+    return tuple(ropes), [rope if turns else -1 for rope, turns in zip(used, turned, strict=True)]
+
+
+def read_growth(
+    fields: Fields, options: Architecture, ropes: tuple[RopeConfig, ...], rope_of_layer: list[int]
+) -> tuple[QueryGrowth | None, list[bool]]:
+    """How queries grow with the position, and in which layers; None: in none."""
+    num_layers = len(rope_of_layer)
+    if not options.scales_queries:
+        return None, [False] * num_layers
+    if options.in_chunks:
+        if not fields.values.get("attn_temperature_tuning", True):  # published as 4, too
+            return None, [False] * num_layers
+        growth = QueryGrowth(fields.number("attn_scale", 0.1), fields.integer("floor_scale", 8192), 1)
+        return growth, [rope < 0 for rope in rope_of_layer]
+    share = rope_section(fields).number("llama_4_scaling_beta", 0.0, above=-1.0)
+    return (QueryGrowth(share, ropes[0].original_max_positions) if share else None), [share != 0.0] * num_layers
 
 
 def _partial_rotary(fields: Fields, options: Architecture, head_dim: int) -> float:

@@ -26,14 +26,16 @@ def head_order(config: ModelConfig) -> Tensor | None:
 def qkv_order(config: ModelConfig, device: torch.device) -> Tensor | None:
     """The same for the rows of queries, keys and values together, and of gates, which come last: `[qkv_size]`.
 
-    A gate is stored after the query of its head; GPT-NeoX stores query, key and value of one head after another.
+    A gate is stored after the query of its head; GPT-NeoX and Falcon store the rows of a KV head together.
     """
     order, rows = head_order(config), torch.arange(config.qkv_size).view(-1, config.head_dim)
     if config.options.gated_attention:
         queries, rest = rows[: 2 * config.num_heads], rows[2 * config.num_heads :]
         rows = torch.cat([queries[::2], rest, queries[1::2]])
     elif config.options.rows_by_head:
-        rows = rows.view(config.num_heads, 3, config.head_dim).transpose(0, 1).reshape(-1, config.head_dim)
+        by_kv_head = rows.view(config.num_kv_heads, -1, config.head_dim)
+        parts = by_kv_head[:, :-2].flatten(0, 1), by_kv_head[:, -2], by_kv_head[:, -1]
+        rows = torch.cat(parts)
     elif order is None:
         return None
     turned = config.num_heads + config.num_kv_heads

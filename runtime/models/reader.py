@@ -6,6 +6,7 @@ Knows no architecture: which tensors there are, the decoder's parts say.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -25,6 +26,7 @@ from ...kernels import (
 )
 from ...kernels.grouped import stack
 from ...kernels.linear_weight import Quantise
+from .architecture import LayerNames
 from .cut import Cut
 from .gguf.checkpoint import GgufCheckpoint
 from .part import Axis, Part, as_part, count
@@ -61,6 +63,14 @@ class Reader:
         self._checkpoint = checkpoint
         self._row_tile = row_tile
         self._quantise = quantise
+
+    def placed(self, base: str, names: LayerNames) -> LayerNames:
+        """The names of a layer's MLP where they are: below `options.mlp_moved`, if they are not below "mlp."."""
+        moved = self.config.options.mlp_moved
+        if not moved or f"{base}{names.down}.weight" in self._checkpoint:
+            return names
+        first, down = (tuple(name.replace("mlp.", moved, 1) for name in each) for each in (names.gate_up, [names.down]))
+        return replace(names, gate_up=first, down=down[0])
 
     def norm(self, name: str, size: Axis) -> Tensor:
         """fp32, with Gemma's offset added."""
@@ -137,6 +147,10 @@ class Reader:
         assert isinstance(self._checkpoint, Checkpoint)
         return self._checkpoint.read_kept(name, [], STORED_DTYPES, device=self.device).float()
 
+    def has(self, name: str) -> bool:
+        """Whether there is a tensor of this name."""
+        return name in self._checkpoint
+
     def has_shape(self, name: str, shape: list[int]) -> bool:
         """Whether a tensor has this shape, unread; not if it is missing, or in a GGUF file."""
         found = self._checkpoint
@@ -165,22 +179,26 @@ class Reader:
     def packed_each(self, weight: Tensor, bias: Tensor | None = None) -> LinearWeights:
         return pack_linears(weight, bias, dtype=self.dtype, row_tile=self._row_tile, quantise=self._quantise)
 
-    def weights(self, modules: Sequence[str], rows: Sequence[Axis], columns: Axis, num_maps: int) -> LinearWeights:
+    def weights(
+        self, modules: Sequence[str], rows: Sequence[Axis], columns: Axis, num_maps: int, has_bias: bool
+    ) -> LinearWeights:
         """Several linear maps of one shape, each the stack of as many of the modules."""
-        each = len(modules) // num_maps
+        each, bias = len(modules) // num_maps, None
+        if has_bias:
+            bias = self.tensor([f"{module}.bias" for module in modules], rows, []).view(num_maps, -1)
         if not any(self._is_published(module) for module in modules):
             stacked = self.numbers([f"{module}.weight" for module in modules], rows, [columns])
-            return self.packed_each(stacked.view(num_maps, -1, count(columns)))
+            return self.packed_each(stacked.view(num_maps, -1, count(columns)), bias)
         starts = range(0, len(modules), each)
         maps = [self.weight(modules[start : start + each], rows[start : start + each], columns) for start in starts]
         grouped = [matrix for matrix in maps if isinstance(matrix, Grouped)]
         if len(grouped) == num_maps:
             rounds = self._quantise != "none"
-            kept = pack_grouped_each(grouped, self.dtype, self._row_tile, rounds_inputs=rounds)
+            kept = pack_grouped_each(grouped, self.dtype, self._row_tile, bias=bias, rounds_inputs=rounds)
             if kept is not None:
                 return kept
         wide = [matrix.widen(self.dtype) if isinstance(matrix, Grouped) else matrix for matrix in maps]
-        return self.packed_each(torch.stack([matrix.to(self.dtype) for matrix in wide]))
+        return self.packed_each(torch.stack([matrix.to(self.dtype) for matrix in wide]), bias)
 
     def bytes(self, name: str, shape: Sequence[Axis]) -> Tensor:
         """A tensor of plain bytes."""

@@ -14,12 +14,17 @@ rule from the Llama 3.1 report, 2407.21783.
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from ...errors import ModelError
+from .layer_config import QueryGrowth
 from .rope_config import RopeConfig
+
+if TYPE_CHECKING:
+    from .config import ModelConfig
 
 MOST_NUMBERS = 1 << 30  # of a table; it takes 4 GiB
 
@@ -64,9 +69,34 @@ def rope_table(rope: RopeConfig, max_positions: int) -> Tensor:
         raise ModelError(f"{said} does not fit the memory; set max_model_len ({str(error)[:80]})") from None
 
 
+def query_scales(growth: QueryGrowth, max_positions: int) -> Tensor:
+    """`[max_positions]` fp32: what a query at each position is multiplied by."""
+    turns = (torch.arange(max_positions) + growth.offset) // growth.step
+    return 1 + growth.share * torch.log(1.0 + turns)
+
+
 def table_by_length(rope: RopeConfig, max_positions: int, switches_at: int) -> Tensor:
     """`rope_table` of sequences of up to `switches_at` tokens, and below it that of longer ones."""
     return torch.cat([rope_table(rope, switches_at), rope_table(rope, max_positions)])
+
+
+def can_turn_back(config: ModelConfig) -> bool:
+    """Whether keys as they are cached can be turned to another position: all of them are turned by their position, as
+    the last thing that is done to them, and nothing else of a step depends on it."""
+    if not config.ropes or config.latent is not None or any(layer.rope < 0 for layer in config.layers):
+        return False
+    return not config.options.norms_after_rope and not config.query_growth
+
+
+def turn_back(keys: Tensor, table: Tensor, num_positions: int) -> Tensor:
+    """Keys `[..., head_dim]` fp32 that were turned by their positions, as if these were so much smaller.
+
+    table: of `rope_table`; its factor stays on the keys.
+    """
+    half = table.shape[-1] // 2
+    cos, sin = (part / table[0, :half] for part in (table[num_positions, :half], table[num_positions, half:]))
+    low, high, rest = keys[..., :half], keys[..., half : 2 * half], keys[..., 2 * half :]
+    return torch.cat([low * cos + high * sin, high * cos - low * sin, rest], -1)
 
 
 def _llama3(rope: RopeConfig, plain: Tensor) -> Tensor:

@@ -81,6 +81,10 @@ class RopeConfig:
             for key, values in (("short_factor", short), ("long_factor", long)):
                 if len(values) != rotary_dim // 2 or min(values) <= 0:
                     raise scaling.odd(key, f"{rotary_dim // 2} positive numbers (half of the rotary part of a head)")
+            if "short_mscale" in scaling and "attention_factor" not in scaling:  # Phi-3.5-MoE
+                if scaling.number("long_mscale") != scaling.number("short_mscale"):
+                    raise scaling.odd("long_mscale", "the same number as short_mscale")
+                scaling = Fields({**scaling.values, "attention_factor": scaling.values["short_mscale"]}, scaling.place)
         else:
             default_factor, short, long = (1.0 if kind == "default" else None), (), ()
         return RopeConfig(

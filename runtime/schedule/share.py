@@ -6,7 +6,7 @@ Knows one request at a time; it knows no blocks and no other requests.
 from __future__ import annotations
 
 from ..execute.batch import Extend
-from ..kv_compress.budget import next_compaction
+from ..kv_compress.budget import most_at_once
 from ..request import Request
 
 MOST_SCORED = 512  # tokens of a prompt in one step whose log-probabilities are wanted: each takes a row of logits
@@ -16,9 +16,9 @@ def share(request: Request, budget: int) -> Extend | None:
     """What the request needs next, its draft included, within `budget` tokens; None if there is no room."""
     is_scored = scores_prompt(request)
     num_tokens = min(request.num_uncomputed_tokens, budget, MOST_SCORED if is_scored else budget)
-    compacted_at = next_compaction(request)
-    if compacted_at is not None:
-        budget = min(budget, compacted_at - request.num_computed_tokens)
+    most = most_at_once(request, request.num_computed_tokens)
+    if most is not None:
+        budget = min(budget, most)
         num_tokens = min(num_tokens, budget)
     if num_tokens <= 0:
         return None
@@ -44,9 +44,9 @@ def share_after(extend: Extend, span: slice, budget: int) -> Extend | None:
         span: which of the step's tokens are decided for the extend.
     """
     request, start = extend.request, extend.end
-    compacted_at = next_compaction(request)
-    if compacted_at is not None:
-        budget = min(budget, compacted_at - start)
+    most = most_at_once(request, start)
+    if most is not None:
+        budget = min(budget, most)
     if start < request.num_tokens:
         num_tokens = min(request.num_tokens - start, budget)
         return Extend(request, start, num_tokens, [], request.num_tokens - 1) if num_tokens > 0 else None

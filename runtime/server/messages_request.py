@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, ValidationInfo, field_validator, model_validator
 
-from .fields import Content, Schema, StopStrings, check_one_answer, fault, refuse
+from .fields import Content, Resources, Schema, StopStrings, check_one_answer, fault, refuse
 from .protocol import Body, ChatRequest, FunctionCall, FunctionTool, Generation, Message, ResponseFormat, Tool, ToolCall
 from .tool_choice import ToolChoice
 
@@ -149,6 +149,7 @@ class ContextManagement(Body):
 class OutputFormat(Body):
     type: Literal["json_schema"]
     schema_: Schema = Field(alias="schema")
+    resources: Resources | None = None
 
 
 class OutputConfig(Body):
@@ -206,7 +207,7 @@ class CountRequest(Generation):
         wanted = self.output_config.format or self.output_format
         if wanted is not None:
             chat.response_format = ResponseFormat.model_construct(
-                type="json_schema", schema_=wanted.schema_, extra_keys="never"
+                type="json_schema", schema_=wanted.schema_, extra_keys="never", resources=wanted.resources
             )
         return chat
 

@@ -56,7 +56,12 @@ def for_prompt(call: EngineCall) -> EngineCall:
     """The same prompt, and one token of an answer that is not read."""
     most = call.sampling.max_tokens
     sampling = replace(
-        call.sampling, max_tokens=1 if most is None else min(1, most), min_tokens=0, kv_budget=None, ignore_eos=True
+        call.sampling,
+        max_tokens=1 if most is None else min(1, most),
+        min_tokens=0,
+        ignore_eos=True,
+        kv_budget=None,
+        beyond_context=False,
     )
     options = call.options.copy()
     for name in OF_ANSWERS:

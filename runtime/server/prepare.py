@@ -98,7 +98,7 @@ def prepare_chat(
     if wanted is not None and reading.spec is not None and reading.spec is not spec:
         wanted = _compiled(engine, replace(wanted, spec=reading.spec))
     budget = body.max_completion_tokens if body.max_completion_tokens is not None else body.max_tokens
-    check_length(engine, len(chat.token_ids), budget, "messages")
+    check_length(engine, len(chat.token_ids), None if body.beyond_context else budget, "messages")
     logprobs = (body.top_logprobs or 0) if body.logprobs else None
     sampling = _sampling(body, budget, logprobs, engine)
     call = _call(chat.token_ids, sampling, wanted, body, api_key, adapter)
@@ -131,7 +131,7 @@ def prepare_completions(
     calls = []
     for prompt in body.prompt:
         prompt_ids = prompt_tokens(engine, body, prompt)
-        check_length(engine, len(prompt_ids), body.max_tokens, "prompt")
+        check_length(engine, len(prompt_ids), None if body.beyond_context else body.max_tokens, "prompt")
         scored_from = max(1, body.logprob_start_len or 0) if body.scores_prompt and len(prompt_ids) > 1 else None
         sampling = _sampling(body, body.max_tokens, body.logprobs, engine, prompt_logprobs_from=scored_from)
         calls.append(_call(prompt_ids, sampling, wanted, body, api_key, adapter))
@@ -296,6 +296,7 @@ def _sampling(
             n=body.n,
             kv_budget=body.kv_budget,
             kv_policy=body.kv_policy,
+            beyond_context=body.beyond_context,
         )
     except RequestError as error:
         raise api_error(error) from error

@@ -161,7 +161,8 @@ class Generation(Body):
     allowed_token_ids: list[int] | None = Field(None, min_length=1)
     bad_words: list[BadWord] = Field([], max_length=MAX_BAD_WORDS)
     kv_budget: int | None = Field(None, ge=LEAST_KV_BUDGET)
-    kv_policy: Literal["snapkv", "sinks"] = "snapkv"
+    kv_policy: Literal["snapkv", "sinks", "h2o"] = "snapkv"
+    beyond_context: bool = False
     return_token_ids: bool = False
     return_tokens_as_token_ids: bool = False
     stream: bool = False

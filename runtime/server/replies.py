@@ -134,6 +134,7 @@ def usage_body(
             total.jumped_tokens += usage.jumped_tokens
             total.accepted_prediction_tokens += usage.accepted_prediction_tokens
             total.rejected_prediction_tokens += usage.rejected_prediction_tokens
+            total.dropped_tokens += usage.dropped_tokens
     return {
         "prompt_tokens": total.prompt_tokens,
         "completion_tokens": total.completion_tokens,
@@ -150,6 +151,7 @@ def usage_body(
             "sampled_tokens": total.sampled_tokens,
             "accepted_prediction_tokens": total.accepted_prediction_tokens,
             "rejected_prediction_tokens": total.rejected_prediction_tokens,
+            **drop_details(total),
         },
     }
 
@@ -159,6 +161,11 @@ def pin_details(usage: Usage) -> dict[str, int]:
     tier below the pool, if any."""
     counts = {"loaded_tokens": usage.loaded_tokens, "pinned_tokens": usage.pinned_tokens}
     return {name: count for name, count in counts.items() if count}
+
+
+def drop_details(usage: Usage) -> dict[str, int]:
+    """How many tokens' keys and values were dropped (`kv_budget`), if any."""
+    return {"dropped_tokens": usage.dropped_tokens} if usage.dropped_tokens else {}
 
 
 def cache_details(prompts: Sequence[CacheExplanation | None]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
-from .fields import Content, Schema, check_one_answer, fault, refuse
+from .fields import Content, Resources, Schema, check_one_answer, fault, refuse
 from .protocol import (
     Body,
     ChatRequest,
@@ -131,6 +131,7 @@ class TextFormat(Body):
     name: str = ""
     strict: bool = False
     schema_: Schema | None = Field(default=None, alias="schema")
+    resources: Resources | None = None
 
 
 class TextOptions(Body):
@@ -185,10 +186,10 @@ class ResponsesRequest(Generation):
             chat_template_kwargs=self.chat_template_kwargs,
             **{name: getattr(self, name) for name in Generation.model_fields},
         )
-        if wanted.type != "text":
+        if wanted.type != "text" or wanted.resources:
             extra_keys = "never" if wanted.strict else None
             chat.response_format = ResponseFormat.model_construct(
-                type=wanted.type, schema_=wanted.schema_, extra_keys=extra_keys
+                type=wanted.type, schema_=wanted.schema_, extra_keys=extra_keys, resources=wanted.resources
             )
         return chat
 

@@ -23,7 +23,7 @@ from .errors import json_response
 from .formats.events import Event, Finish
 from .formats.reasoning_tokens import ReasoningTokens
 from .prepare import PreparedChat
-from .replies import cache_details, explains, pin_details
+from .replies import cache_details, drop_details, explains, pin_details
 from .response_items import ResponseItems
 from .response_request import RENAMED, ResponsesRequest
 from .service import Service
@@ -137,6 +137,7 @@ def _usage(usage: Usage, caches: bool, explains_cache: bool, reasoning_tokens: i
             "jumped_tokens": usage.jumped_tokens,
             "drafted_tokens": usage.drafted_tokens,
             "sampled_tokens": usage.sampled_tokens,
+            **drop_details(usage),
         },
         "total_tokens": usage.total_tokens,
     }

@@ -49,13 +49,15 @@ class Cut:
 
     Attributes:
         pattern: of a piece; "": GPT-2's own.
-        single_digits: digits stand alone before the pattern looks.
+        first: patterns of pieces that stand alone before the pattern looks, in this order.
+        single_digits: digits do.
         ignores_merges: a piece that is a token is that token, whatever merges would make of it.
         adds_bos: what an absent `add_bos_token` means.
         is_normalised: to NFC.
     """
 
     pattern: str = ""
+    first: tuple[str, ...] = ()
     single_digits: bool = False
     ignores_merges: bool = False
     adds_bos: bool = False
@@ -65,22 +67,45 @@ class Cut:
 _GPT_2, _SMOLLM = Cut(), Cut(single_digits=True)
 _LLAMA_3 = Cut(_CL100K, ignores_merges=True, adds_bos=True)
 _QWEN = Cut(_QWEN2, is_normalised=True)
+_GPT_4O = Cut(_cased(f"{_CONTRACTIONS}?", r"\p{N}{1,3}"))
+_HAN = "[一-龥ࠀ-一가-퟿]+"
+_SIGN = r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~]"
+_DEEPSEEK_3 = Cut(
+    rf"{_SIGN}[A-Za-z]+|[^\r\n\p{{L}}\p{{P}}\p{{S}}]?[\p{{L}}\p{{M}}]+| ?[\p{{P}}\p{{S}}]+[\r\n]*"
+    r"|\s*[\r\n]+|\s+(?!\S)|\s+",
+    first=(r"\p{N}{1,3}", "[一-龥぀-ゟ゠-ヿ]+"),
+)
 CUTS: dict[str, Cut] = {
     "gpt-2": _GPT_2,
     "phi-2": _GPT_2,
     "olmo": _GPT_2,
+    "exaone4": _GPT_2,
+    "granite-docling": _GPT_2,
     "smollm": _SMOLLM,
     "starcoder": _SMOLLM,
     "refact": _SMOLLM,
+    "command-r": Cut(single_digits=True, is_normalised=True),
     "llama-bpe": _LLAMA_3,
     "llama3": _LLAMA_3,
     "llama-v3": _LLAMA_3,
     "falcon3": _LLAMA_3,
+    "pixtral": _LLAMA_3,
+    "lfm2": _LLAMA_3,
     "dbrx": Cut(_CL100K),  # Phi-4
     "smaug-bpe": Cut(_CL100K),
+    "glm4": Cut(_CL100K),
+    "chatglm-bpe": Cut(_CL100K),
     "qwen2": _QWEN,
     "deepseek-r1-qwen": _QWEN,
-    "gpt-4o": Cut(_cased(f"{_CONTRACTIONS}?", r"\p{N}{1,3}")),  # Phi-4-mini
+    "stablelm2": Cut(_QWEN2),
+    "hunyuan": Cut(_QWEN2),
+    "seed-coder": Cut(_QWEN2.replace(r"\p{N}]+[\r\n]*", r"\p{N}\r\n]+")),
+    "deepseek-coder": Cut(r"\p{N}", first=(r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", _HAN)),
+    "deepseek-v3": _DEEPSEEK_3,
+    "hunyuan-dense": _DEEPSEEK_3,
+    "gpt-4o": _GPT_4O,  # Phi-4-mini, gpt-oss
+    "llama4": _GPT_4O,
+    "minimax-m2": _GPT_4O,
     "tekken": Cut(_cased("", r"\p{N}"), ignores_merges=True, adds_bos=True),  # Mistral NeMo and later
 }
 
@@ -181,8 +206,9 @@ def _byte_level(file: GgufFile, tokens: list[str], cut: Cut) -> dict[str, Any]:
         if types[index] in (CONTROL, _USER_DEFINED)
     ]
     parts: list[dict[str, Any]] = [{"type": "Digits", "individual_digits": True}] if cut.single_digits else []
-    if cut.pattern:
-        parts.append({"type": "Split", "pattern": {"Regex": cut.pattern}, "behavior": "Isolated", "invert": False})
+    for pattern in (*cut.first, cut.pattern):
+        if pattern:
+            parts.append({"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False})
     byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
     parts.append({**byte_level, "use_regex": not cut.pattern})
     return {

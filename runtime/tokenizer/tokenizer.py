@@ -29,6 +29,7 @@ from .chat_template import ChatTemplate
 from .detokenizer import Detokenizer
 from .no_tokenizer import NoTokenizer, refuse_text
 from .sentencepiece_model import SentencePieceModel
+from .tekken import NAMES, tekken_spec
 from .tokenizer_json import MAX_TOKENS, TokenizerJson
 
 if TYPE_CHECKING:
@@ -84,7 +85,8 @@ class Tokenizer:
 
     @staticmethod
     def from_folder(path: str | Path) -> Tokenizer:
-        """Reads `tokenizer.json`, or else `tokenizer.model`, and the files next to it that name special tokens.
+        """Reads `tokenizer.json`, or else `tokenizer.model`, or `tekken.json`, and the files next to it that name
+        special tokens.
 
         Where there is neither, but a `config.json` that says how many tokens there are, `has_text` is False.
 
@@ -104,10 +106,14 @@ class Tokenizer:
         elif (folder / "tokenizer.model").exists():
             content = read_bytes(folder / "tokenizer.model")
             backend = SentencePieceModel(content, folder / "tokenizer.model", _added_tokens(folder, settings))
+        elif (folder / "tekken.json").exists():
+            spec = tekken_spec(Fields(read_json_object(folder / "tekken.json"), str(folder / "tekken.json")))
+            backend = TokenizerJson(spec, folder / "tekken.json")
+            settings = Fields({**NAMES, **settings.values}, settings.place)
         elif "vocab_size" in files["config.json"]:
             backend = NoTokenizer(files["config.json"].integer("vocab_size", at_most=MAX_TOKENS))
         else:
-            raise ModelError(f"{folder}: has neither tokenizer.json nor tokenizer.model")
+            raise ModelError(f"{folder}: has neither tokenizer.json nor tokenizer.model nor tekken.json")
         ids = backend.special_ids
         bos_id = _named_id(settings, "bos_token", ids, getattr(backend, "bos_id", -1))
         eos_ids = {_named_id(settings, "eos_token", ids, getattr(backend, "eos_id", -1))}

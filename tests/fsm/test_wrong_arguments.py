@@ -4,6 +4,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -108,3 +109,25 @@ ARGUMENTS: list[tuple[Callable[[], object], type[Exception], str]] = [
 def test_a_wrong_argument_is_refused_by_its_name(call: Callable[[], object], error: type[Exception], name: str) -> None:
     with pytest.raises(error, match=name):
         call()
+
+
+@pytest.mark.parametrize("wrong", [None, "3", 2.5, True, [3]])
+def test_numbers_of_tokens_that_are_none_are_refused_by_name(wrong: object) -> None:
+    cursor = COMPILER.regex("a{3,9}").cursor()
+    calls: dict[str, list[Callable[[Any], object]]] = {
+        "limit": [cursor.is_within, lambda limit: cursor.guess_within(9, limit)],
+        "remaining": [
+            cursor.row_within,
+            cursor.draft_within,
+            lambda remaining: cursor.row_soon(remaining, 9),
+            lambda remaining: cursor.guess_within(remaining, 9),
+            lambda remaining: cursor.count_allowed([97], remaining),
+        ],
+        "count": [cursor.last_tokens, cursor.remember],
+        "work": [lambda work: cursor.row_soon(9, work)],
+        "num_tokens": [cursor.rollback],
+    }
+    for name, several in calls.items():
+        for call in several:
+            with pytest.raises(TypeError, match=f"{name}: give .*, not {type(wrong).__name__}"):
+                call(wrong)

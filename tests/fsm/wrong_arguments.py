@@ -66,6 +66,7 @@ def _compiled() -> list[object]:
     found.append(compiler.regex(r"(a|é|\d){2,40}x"))
     found.append(compiler.choice(["one", "two", "twelve"]))
     found.append(compiler.grammar('root ::= "a" root "b" | [0-9]+'))
+    found.append(compiler.grammar('start: (A B~3..5 | B~0..2 "cc")~2..3\nA: /a+b?/\nB: /b+c?/\n%ignore / /'))
     return found
 
 

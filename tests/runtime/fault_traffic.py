@@ -297,10 +297,10 @@ def budgets(watch: Watch, _: Path) -> Run:
     clock = Clock()
     engine = fake_engine(clock, KeepingDecoder(), num_blocks=160, max_batch_tokens=64, check_invariants=False)
     run = Run(engine, watch, clock)
-    for policy in ("snapkv", "sinks"):
+    for policy in ("snapkv", "sinks", "h2o"):
         run.add(policy, [*range(1, 127)], 9, kv_budget=64, kv_policy=policy, stop=())
     run.step(4)
-    run.fork("snapkv", "child")
+    run.fork("h2o", "child")
     return run
 
 

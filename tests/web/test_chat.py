@@ -115,6 +115,57 @@ def test_formats(open_page: Opener) -> None:
     assert re.search(r"^\d{4}-\d\d$", send(page, "When?").locator(".formatted").inner_text())
 
 
+@pytest.mark.parametrize(
+    ("kind", "source", "pattern"),
+    [("Choice", "yes\nno, not\n", "yes|no, not"), ("Grammar", 'root ::= "It is " [0-9] "."', r"It is \d\.")],
+)
+def test_answers_by_a_choice_or_a_grammar(open_page: Opener, kind: str, source: str, pattern: str) -> None:
+    page = open_page()
+    page.locator(".composer-bar").get_by_role("button", name="Format").click()
+    page.get_by_label(kind, exact=True).check()
+    page.get_by_role("textbox", name=kind).fill(source)
+    assert re.fullmatch(pattern, send(page, "Is it?").locator(".formatted").inner_text())
+
+
+def test_an_example_is_for_its_own_conversation(open_page: Opener) -> None:
+    page = open_page()
+    page.get_by_role("button", name="An answer by a pattern").click()
+    page.keyboard.press("Enter")
+    finished(page)
+    titles = page.get_by_role("navigation", name="Conversations")
+    for title in ("How much is the chair?", "How much is the chair? (2)"):
+        assert titles.get_by_role("button", name=title, exact=True).count() == 1
+        titles.get_by_role("button", name="New conversation").first.click()
+        page.locator(".composer-bar").get_by_role("button", name="Settings").click()
+        assert page.locator(".panel").get_by_label("System prompt").input_value() == ""
+        page.locator(".composer-bar").get_by_role("button", name="Settings").click()
+        if title.endswith("?"):
+            send(page, "How much is the chair?")
+
+
+@pytest.mark.parametrize("height", [360, 700])
+def test_send_is_in_sight_on_a_phone(open_page: Opener, height: int) -> None:
+    page = open_page(width=375, height=height)
+    page.locator(".composer-bar").get_by_role("button", name="Settings").click()
+    page.get_by_label("Text files", exact=True).set_input_files(
+        [
+            {"name": "a.txt", "mimeType": "text/plain", "buffer": b"Ann is a baker."},
+            {"name": "b.dat", "mimeType": "application/octet-stream", "buffer": b"\0"},
+        ]
+    )
+    page.get_by_text("b.dat is not a text file in UTF-8.").wait_for()
+    page.get_by_label("Message", exact=True).fill("one\ntwo\nthree")
+    box = page.locator(".composer").get_by_role("button", name="Send").bounding_box()
+    assert box["y"] + box["height"] <= height and box["x"] + box["width"] <= 375
+    page.get_by_role("button", name="Conversations").click()
+    page.get_by_role("navigation", name="Conversations").wait_for()
+    page.keyboard.press("Escape")
+    page.get_by_role("navigation", name="Conversations").wait_for(state="hidden")
+    page.locator(".composer").get_by_role("button", name="Send").click()
+    finished(page)
+    assert page.get_by_text("b.dat is not").count() == 0
+
+
 def test_answers_side_by_side_and_one_that_is_stopped(open_page: Opener) -> None:
     page = open_page()
     set_field(page, "Settings", "Answers", "2")

@@ -156,10 +156,9 @@ class GrowingText:
 
     def _print(self, parts: list[str]) -> None:
         for part in parts:
-            if part.strip() or not self._form.gap:
-                self._console.print(self._gap, end="")
-                self._console.print(Constrain(self._form.render(part), MAX_COLUMNS))
-                self._gap = self._form.gap
+            self._console.print(self._gap, end="")
+            self._console.print(Constrain(self._form.render(part), MAX_COLUMNS))
+            self._gap = self._form.gap
 
 
 class Block:

@@ -107,6 +107,7 @@ class Poller:
     def __init__(self, server: RunningServer) -> None:
         self._server = server
         self._num_prompt_tokens = 0.0
+        self._is_known = False  # whether what it says once was asked of the server that answers now
         self._meet()
 
     def poll(self) -> Sample:

@@ -35,8 +35,9 @@ class GgufCheckpoint:
         self._family = family_of(file)
         self._head_dim = config.head_dim
         num_experts = 0 if config.experts is None else config.experts.num_experts
-        self._names = tensor_names(config.architecture, config.num_layers, num_experts)
+        self._names = tensor_names(self._family, config.options, config.num_layers, num_experts)
         self._read = set(ROPE_TENSORS)
+        self._end = config.num_layers  # layers from there on predict tokens beyond the next
 
     def __contains__(self, name: str) -> bool:
         return self._info(name) is not None
@@ -112,13 +113,16 @@ class GgufCheckpoint:
 
     def unread(self, ignored: Iterable[str]) -> list[str]:
         """Tensors of the file that were never read."""
-        return sorted(self.file.tensors.keys() - self._read)
+        unread = self.file.tensors.keys() - self._read
+        return sorted(name for name in unread if not name.startswith("blk.") or int(name.split(".")[1]) < self._end)
 
     def place(self, name: str) -> str:
         info = self._info(name)
         return self.file.place(name if info is None else info.name)
 
     def _found(self, name: str) -> tuple[str, int | None]:
+        if name in self._names:
+            return self._names[name]
         module, _, what = name.rpartition(".")
         there, index = self._names.get(module, (module, None))
         return f"{there}.{what}", index
@@ -134,7 +138,7 @@ class GgufCheckpoint:
         if info is None:
             raise ModelError(f"{self.file.path}: tensor {there!r} of shape {shape} is missing")
         found = list(info.shape if index is None else info.shape[1:])
-        if found != shape and [1, *found] != shape:
+        if [size for size in found if size != 1] != [size for size in shape if size != 1]:
             raise ModelError(f"{self.file.place(there)}: expected shape {shape}, found {found}; are its keys its own?")
         self._read.add(there)
         raw = self.file.raw(info)

@@ -6,10 +6,9 @@ parts of ours, so that the reader asks for what it knows and finds it here (`ten
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..architecture import Architecture
-from ..architectures import ARCHITECTURES
 from ..experts_config import ExpertNames
 from .file import GgufFile
 from .tensor_types import Forms
@@ -20,23 +19,44 @@ class Family:
     """One `general.architecture`.
 
     Attributes:
-        architecture: of ours, a key of `ARCHITECTURES`; mixture: of those that have experts, "": none may.
+        architecture: of ours, a key of `ARCHITECTURES`; mixture: of those that have experts, "": none may;
+            balanced: of those whose choice of experts has a bias, "": the same.
+        windowed: of those that have windows, "": the same.
         is_permuted: rows of queries and keys are stored in pairs that turn together, next to each other.
         window_pattern: every n-th layer has no window (0: all have one); None: a window is refused.
         normalises: the shares of a token's experts are divided by their sum.
         unturned_every: every n-th layer has no rope; 0: all have one.
         wide_layers: in models of this number of layers queries are scaled by the hidden size over the heads, not by
             their own.
+        mlp_norm: name of the norm before the MLP; final_norm: of the last one.
+        cuts_yarn: the pairs between which YaRN mixes are whole ones.
+        activation: of an MLP without a gate, as `hidden_act` would name it.
+        keys: that are read for it, besides those of all.
     """
 
     architecture: str
     mixture: str = ""
+    balanced: str = ""
+    windowed: str = ""
     is_permuted: bool = False
     window_pattern: int | None = None
     normalises: bool = True
     wide_layers: int = 0
     unturned_every: int = 0
+    mlp_norm: str = "ffn_norm"
+    final_norm: str = "output_norm"
+    cuts_yarn: bool = True
+    activation: str = ""
+    keys: tuple[str, ...] = ()
 
+
+_MULTIPLIERS = ("attention.scale", "embedding_scale", "residual_scale", "logit_scale")
+_RECURRENT = {"short_conv": "shortconv."}  # before the names of a recurrent layer's tensors
+_LATENT = (
+    "attention.q_lora_rank", "attention.kv_lora_rank", "attention.key_length_mla", "attention.value_length_mla",
+    "rope.scaling.yarn_log_multiplier",
+)  # fmt: skip
+_LATER_NORM = "post_attention_norm"
 
 FAMILIES: dict[str, Family] = {
     # Llama 1 to 3, Mistral, Mixtral, SmolLM and SmolLM2, TinyLlama, Yi …
@@ -46,22 +66,67 @@ FAMILIES: dict[str, Family] = {
     "qwen3": Family("Qwen3ForCausalLM"),
     "qwen3moe": Family("", "Qwen3MoeForCausalLM"),
     "smollm3": Family("SmolLM3ForCausalLM", is_permuted=True, unturned_every=4),
+    "phi2": Family("PhiForCausalLM", activation="gelu_new"),
     "phi3": Family("Phi3ForCausalLM", window_pattern=0),
     "gemma": Family("GemmaForCausalLM"),
     "gemma2": Family("Gemma2ForCausalLM", window_pattern=2, wide_layers=46),  # the one of 27 billion
     "gemma3": Family("Gemma3ForCausalLM", window_pattern=6, wide_layers=62),
+    "granite": Family("GraniteForCausalLM", is_permuted=True, keys=_MULTIPLIERS),
+    "granitemoe": Family("", "GraniteMoeSharedForCausalLM", is_permuted=True, keys=_MULTIPLIERS),
+    "olmo2": Family("Olmo2ForCausalLM", windowed="Olmo3ForCausalLM", window_pattern=4),
+    "olmoe": Family("", "OlmoeForCausalLM", normalises=False),
+    "glm4": Family("Glm4ForCausalLM"),
+    "glm4moe": Family("", "Glm4MoeForCausalLM", normalises=False, mlp_norm=_LATER_NORM),
+    "command-r": Family("CohereForCausalLM", keys=("logit_scale",)),
+    "cohere2": Family("Cohere2ForCausalLM", window_pattern=4, keys=("logit_scale",)),
+    "starcoder2": Family("Starcoder2ForCausalLM", activation="gelu_new"),
+    "exaone4": Family("Exaone4ForCausalLM", window_pattern=4),
+    "seed_oss": Family("SeedOssForCausalLM", mlp_norm=_LATER_NORM),
+    "ernie4_5": Family("Ernie4_5ForCausalLM"),
+    "ernie4_5-moe": Family("", "Ernie4_5_MoeForCausalLM"),
+    "hunyuan-dense": Family("HunYuanDenseV1ForCausalLM"),
+    "hunyuan-moe": Family("", "HunYuanMoEV1ForCausalLM"),
+    "arcee": Family("ArceeForCausalLM", is_permuted=True, activation="relu2"),
+    "nemotron": Family("NemotronForCausalLM", activation="relu2"),
+    "stablelm": Family("StableLmForCausalLM"),
+    # the first name was a mistake of llama.cpp's, and stayed
+    "lfm2": Family("Lfm2ForCausalLM", final_norm="token_embd_norm", keys=("shortconv.l_cache",)),
+    # DeepSeek-V2 and V3, Moonlight, GLM-4.7-Flash; Youtu-LLM
+    "deepseek2": Family(
+        "YoutuForCausalLM", "DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM", normalises=False, keys=_LATENT
+    ),
+    "dots1": Family("", "Dots1ForCausalLM", normalises=False),
+    "minimax-m2": Family("", "MiniMaxM2ForCausalLM"),
+    "llama4": Family("", "Llama4ForCausalLM", normalises=False),
+    "gpt-oss": Family("", "GptOssForCausalLM", window_pattern=2, mlp_norm=_LATER_NORM, cuts_yarn=False),
 }
 
 
-def tensor_names(architecture: str, num_layers: int, num_experts: int) -> dict[str, tuple[str, int | None]]:
-    """Our name of every module -> its name in the file, and which matrix of that tensor it is (None: all of it)."""
-    options = ARCHITECTURES[architecture]
+def file_options(options: Architecture) -> Architecture:
+    """The options as a file has them: norms with their offset added, experts side by side in three tensors."""
+    experts = options.experts
+    if experts is not None:
+        plain = ExpertNames()
+        names = replace(
+            experts.names, expert=plain.expert, gate=plain.gate, up=plain.up, down=plain.down, stacked="", fused=""
+        )
+        experts = replace(experts, names=names, aliases=(), alternates=False)
+    return replace(options, norm_offset=0.0, experts=experts)
+
+
+def tensor_names(
+    family: Family, options: Architecture, num_layers: int, num_experts: int
+) -> dict[str, tuple[str, int | None]]:
+    """Our name of every module -> its name in the file, and which matrix of that tensor it is (None: all of it).
+
+    Tensors that are no weight or bias of a module are in it too, both names in full.
+    """
     names: dict[str, tuple[str, int | None]] = {
-        "model.embed_tokens": ("token_embd", None),
-        "model.norm": ("output_norm", None),
-        "lm_head": ("output", None),
+        f"model.{options.embedding}": ("token_embd", None),
+        f"model.{options.final_norm}": (family.final_norm, None),
+        options.projection: ("output", None),
     }
-    below = _layer_names(options)
+    below = _layer_names(family, options)
     for index in range(num_layers):
         base, there = f"model.layers.{index}.", f"blk.{index}."
         names |= {f"{base}{ours}": (f"{there}{theirs}", None) for ours, theirs in below.items()}
@@ -75,10 +140,10 @@ def tensor_names(architecture: str, num_layers: int, num_experts: int) -> dict[s
     return names
 
 
-def module_forms(file: GgufFile, architecture: str, num_layers: int, num_experts: int) -> Forms:
-    """What the file's matrices of few bits are kept as."""
+def module_forms(file: GgufFile, names: dict[str, tuple[str, int | None]]) -> Forms:
+    """What the file's matrices of few bits are kept as, by the names that `tensor_names` has."""
     found, wide = {}, set()
-    for module, (there, _) in tensor_names(architecture, num_layers, num_experts).items():
+    for module, (there, _) in names.items():
         info = file.tensors.get(f"{there}.weight")
         if info is not None and info.type.form is not None:
             found[module] = info.type.form
@@ -87,24 +152,32 @@ def module_forms(file: GgufFile, architecture: str, num_layers: int, num_experts
     return Forms(found, frozenset(wide))
 
 
-def _layer_names(options: Architecture) -> dict[str, str]:
+def _layer_names(family: Family, options: Architecture) -> dict[str, str]:
     names = options.names
-    found = {names.input_norm: "attn_norm", names.o: "attn_output", names.down: "ffn_down"}
+    found = {names.o: "attn_output", names.down: "ffn_down", names.sinks: "attn_sinks.weight"}
     found |= {names.q_norm: "attn_q_norm", names.k_norm: "attn_k_norm"}
     separate = ("attn_q", "attn_k", "attn_v")
     found |= dict(zip(names.qkv, separate if len(names.qkv) == 3 else ("attn_qkv",), strict=True))
     found |= dict(zip(names.gate_up, ("ffn_gate", "ffn_up") if len(names.gate_up) == 2 else ("ffn_up",), strict=True))
+    if options.is_latent:
+        parts = {"q_proj": "q", "q_a_proj": "q_a", "q_a_layernorm": "q_a_norm", "q_b_proj": "q_b"}
+        parts |= {"kv_a_proj_with_mqa": "kv_a_mqa", "kv_a_layernorm": "kv_a_norm", "kv_b_proj": "kv_b"}
+        parts |= {"k_b_proj": "k_b", "v_b_proj": "v_b"}
+        found |= {f"self_attn.{ours}": f"attn_{theirs}" for ours, theirs in parts.items()}
+    if options.pre_norms:
+        found |= {names.input_norm: "attn_norm", names.mlp_norm: family.mlp_norm}
+    if options.recurrent is not None:
+        base, there = options.recurrent.base, _RECURRENT[options.recurrent.kind]
+        found |= {f"{base}{name}": f"{there}{name}" for name in ("conv", "in_proj", "out_proj")}
     if options.sandwich_norms:
         found |= {names.post_attention_norm: "post_attention_norm", names.post_mlp_norm: "post_ffw_norm"}
-    return found | {names.mlp_norm: "ffn_norm"}
+    return {ours: theirs for ours, theirs in found.items() if ours}
 
 
 def _mixture(names: ExpertNames) -> dict[str, str]:
-    found = {names.router: "ffn_gate_inp"}
-    if names.shared_gate:
-        found[names.shared_gate] = "ffn_gate_inp_shexp"
-        found |= {f"{names.shared}.{ours}": f"{theirs}_shexp" for ours, theirs in _parts(names).items()}
-    return found
+    found = {names.router: "ffn_gate_inp", names.bias: "exp_probs_b.bias"}
+    found |= {f"{names.shared}.{ours}": f"{theirs}_shexp" for ours, theirs in _parts(names).items()}
+    return found | ({names.shared_gate: "ffn_gate_inp_shexp"} if names.shared_gate else {})
 
 
 def _parts(names: ExpertNames) -> dict[str, str]:

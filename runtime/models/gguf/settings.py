@@ -1,9 +1,10 @@
 """What a GGUF file's keys say of a model, in the words of a `config.json`.
 
 Every key of the architecture is read, or known to change nothing, or refused by name: a setting that is overlooked
-makes a model that runs and answers nonsense. Four things are not written in the file and are known of the
-architecture, as llama.cpp has them in its code: which layers have a window (Gemma 2 and 3, Phi-3) or no rope (SmolLM3),
-the rope of layers with a window (Gemma 3), and how queries are scaled in the largest Gemma 2 and 3.
+makes a model that runs and answers nonsense. Some things are not written in the file and are known of the architecture,
+as llama.cpp has them in its code: which layers have a window (Gemma 2 and 3, Phi-3 …) or no rope (SmolLM3), the rope of
+layers with a window (Gemma 3), the chunks of Llama 4, how queries are scaled in the largest Gemma 2 and 3, and the
+activation of MLPs without a gate.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from typing import Any
 import numpy as np
 
 from ....errors import ModelError
+from ..architecture import Architecture
+from ..architectures import ARCHITECTURES
 from ..json_file import Fields
 from .families import FAMILIES, Family
 from .file import GgufFile
@@ -27,7 +30,9 @@ _READ = {
     "rope.freq_base_swa", "rope.scaling.type", "rope.scaling.factor", "rope.scaling.attn_factor",
     "rope.scaling.original_context_length", "rope.scaling.yarn_beta_fast", "rope.scaling.yarn_beta_slow",
     "rope.scale_linear", "expert_count", "expert_used_count", "expert_feed_forward_length",
-    "expert_shared_feed_forward_length", "expert_weights_norm",
+    "expert_shared_feed_forward_length", "expert_weights_norm", "expert_weights_scale", "expert_gating_func",
+    "expert_group_count", "expert_group_used_count", "leading_dense_block_count", "interleave_moe_layer_step",
+    "nextn_predict_layers", "attention.layer_norm_epsilon",
 }  # fmt: skip
 # with any of these values a key changes nothing; None: with all
 _NEUTRAL: dict[str, tuple[object, ...] | None] = {
@@ -41,14 +46,7 @@ _NEUTRAL: dict[str, tuple[object, ...] | None] = {
     "attention.scale": (0.0,),
     "attention.clamp_kqv": (0.0,),
     "attention.max_alibi_bias": (0.0,),
-    "expert_weights_scale": (0.0, 1.0),
-    "expert_gating_func": (0, 1),  # the architecture's own, and softmax
-    "expert_group_count": (0, 1),
-    "expert_group_used_count": (0, 1),
-    "expert_shared_count": (0,),
-    "leading_dense_block_count": (0,),
-    "nextn_predict_layers": (0,),
-    "interleave_moe_layer_step": (0, 1),
+    "expert_shared_count": None,  # the width of their tensors counts
     "moe_every_n_layers": (0, 1),
     "pooling_type": None,
     "rope.scaling.yarn_log_multiplier": (0.0,),
@@ -73,19 +71,25 @@ def config_values(file: GgufFile) -> dict[str, Any]:
     Raises:
         ModelError: a key is missing, odd, or one whose meaning is not known here.
     """
-    family, fields = family_of(file), _of_architecture(file)
-    layers, hidden = fields.integer("block_count"), fields.integer("embedding_length")
+    family = family_of(file)
+    fields = _of_architecture(file, family)
+    hidden = fields.integer("embedding_length")
+    layers = fields.integer("block_count") - fields.integer("nextn_predict_layers", 0, at_least=0)
     fields.integer("context_length", at_most=MOST_POSITIONS)
-    if layers > len(file.tensors):
-        raise fields.odd("block_count", f"at most one for each of {len(file.tensors)} tensors")
+    if not 0 < layers <= len(file.tensors):
+        raise fields.odd("block_count", f"1 to one for each of {len(file.tensors)} tensors")
+    architecture = _architecture(file, fields, family)
+    options = ARCHITECTURES[architecture]
     num_heads = _of_all_layers(fields, "attention.head_count")
     head_dim = fields.integer("attention.key_length", hidden // num_heads)
-    if fields.integer("attention.value_length", head_dim) != head_dim:
+    if not options.is_latent and fields.integer("attention.value_length", head_dim) != head_dim:
         raise fields.odd("attention.value_length", f"attention.key_length ({head_dim})")
     embedding = file.tensors.get("token_embd.weight")
     if embedding is None or len(embedding.shape) != 2:
         raise ModelError(f"{file.path}: tensor 'token_embd.weight' of two dimensions is missing; download it again")
+    eps = "attention.layer_norm_rms_epsilon" if options.norm == "rms" else "attention.layer_norm_epsilon"
     values: dict[str, Any] = {
+        "architectures": [architecture],
         "hidden_size": hidden,
         "num_hidden_layers": layers,
         "num_attention_heads": num_heads,
@@ -93,18 +97,23 @@ def config_values(file: GgufFile) -> dict[str, Any]:
         "head_dim": head_dim,
         "vocab_size": embedding.shape[0],
         "max_position_embeddings": fields.integer("context_length"),
-        "rms_norm_eps": fields.number("attention.layer_norm_rms_epsilon"),
+        options.eps_key: fields.number(eps),
         "tie_word_embeddings": "output.weight" not in file.tensors,
-        "attention_bias": "blk.0.attn_q.bias" in file.tensors,
-        "qkv_bias": "blk.0.attn_q.bias" in file.tensors,
-        "mlp_bias": "blk.0.ffn_gate.bias" in file.tensors,
         "attn_logit_softcapping": fields.number("attn_logit_softcapping", 0.0, above=-1.0),
         "final_logit_softcapping": fields.number("final_logit_softcapping", 0.0, above=-1.0),
         "dtype": _dtype(file),
-        **_rope(file, fields, family, head_dim),
+        **_parts_that_are_there(file, options),
+        **_factors_of(fields, options),
+        **(_latent(fields, head_dim) if options.is_latent else {}),
+        **_rope(file, fields, family, fields.integer("rope.dimension_count") if options.is_latent else head_dim),
         **_windows(fields, family, layers),
-        **_mlp(file, fields, family),
+        **_mlp(file, fields, family, options),
+        **_recurrent(file, fields, options, layers),
     }
+    if options.in_chunks:  # Llama 4; the one of 128 experts has no norms of heads
+        values |= {"attention_chunk_size": 8192, "use_qk_norm": fields.integer("expert_count") != 128}
+    if family.activation:
+        values["hidden_act"] = family.activation
     if family.wide_layers == layers:
         values["query_pre_attn_scalar"] = hidden / num_heads
     if family.unturned_every:
@@ -112,7 +121,44 @@ def config_values(file: GgufFile) -> dict[str, Any]:
     return values
 
 
-def _of_architecture(file: GgufFile) -> Fields:
+def _architecture(file: GgufFile, fields: Fields, family: Family) -> str:
+    if fields.integer("expert_count", 0, at_least=0):
+        if not family.mixture:
+            raise fields.odd("expert_count", "0")
+        has_bias = any(name.endswith("exp_probs_b.bias") for name in file.tensors)
+        return family.balanced if family.balanced and has_bias else family.mixture
+    if not family.architecture:
+        raise fields.odd("expert_count", "an integer of at least 1")
+    return family.windowed if family.windowed and "attention.sliding_window" in fields else family.architecture
+
+
+def _parts_that_are_there(file: GgufFile, options: Architecture) -> dict[str, bool]:
+    """What a `config.json` says of biases and norms of heads, by the tensors that there are."""
+    names = options.names
+    projection = "attn_q" if len(names.qkv) == 3 else "attn_qkv"
+    parts = [(options.qkv_bias, f"{projection}.bias"), (options.o_bias, "attn_output.bias")]
+    parts += [(options.mlp_bias, "ffn_up.bias"), (options.qk_norm, "attn_q_norm.weight")]
+    found: dict[str, bool] = {}
+    for option, name in parts:
+        if isinstance(option, str):
+            found.setdefault(option, f"blk.0.{name}" in file.tensors)
+    return found
+
+
+def _factors_of(fields: Fields, options: Architecture) -> dict[str, float]:
+    """Granite's and Cohere's factors; 0 stands for none."""
+    names = {"logit_scale": "logit_scale"} if options.logit_scale else {}
+    if options.multipliers:
+        names = {
+            "attention.scale": "attention_multiplier",
+            "embedding_scale": "embedding_multiplier",
+            "residual_scale": "residual_multiplier",
+            "logit_scale": "logits_scaling",
+        }
+    return {ours: fields.number(theirs) for theirs, ours in names.items() if fields.values.get(theirs)}
+
+
+def _of_architecture(file: GgufFile, family: Family) -> Fields:
     """The keys of the architecture, without its name, every one of them known."""
     arch = file.fields().text("general.architecture")
     prefix = f"{arch}."
@@ -123,7 +169,7 @@ def _of_architecture(file: GgufFile) -> Fields:
     }
     for key, value in values.items():
         neutral = _NEUTRAL.get(key, ())
-        if key not in _READ and neutral is not None and value not in neutral:
+        if key not in _READ and key not in family.keys and neutral is not None and value not in neutral:
             raise ModelError(f"{file.path}: {prefix}{key}: {repr(value)[:80]} is not supported")
     num_parts = file.fields().integer("split.count", 1, at_least=0)
     if num_parts > 1:
@@ -131,38 +177,78 @@ def _of_architecture(file: GgufFile) -> Fields:
     return Fields(values, f"{file.path}: {arch}")
 
 
+def _latent(fields: Fields, head_dim: int) -> dict[str, Any]:
+    """Widths of latent attention; in files whose heads are as wide as the latents, those of heads are said apart."""
+    rotary, query = fields.integer("rope.dimension_count"), fields.integer("attention.key_length_mla", head_dim)
+    if query <= rotary:
+        raise fields.odd("rope.dimension_count", f"less than a query head has, {query}")
+    value = fields.integer("attention.value_length", head_dim)
+    return {
+        "kv_lora_rank": fields.integer("attention.kv_lora_rank"),
+        "q_lora_rank": fields.integer("attention.q_lora_rank", 0, at_least=0),
+        "qk_rope_head_dim": rotary,
+        "qk_nope_head_dim": query - rotary,
+        "v_head_dim": fields.integer("attention.value_length_mla", value),
+    }
+
+
+def _recurrent(file: GgufFile, fields: Fields, options: Architecture, num_layers: int) -> dict[str, Any]:
+    """Layers without heads of keys and values are recurrent ones (LFM2)."""
+    if options.recurrent is None:
+        return {}
+    heads = fields.values.get("attention.head_count_kv")
+    if not isinstance(heads, list) or len(heads) != num_layers:
+        raise fields.odd("attention.head_count_kv", f"{num_layers} numbers")
+    return {
+        "layer_types": ["full_attention" if each else options.recurrent.names[0] for each in heads],
+        "conv_L_cache": fields.integer("shortconv.l_cache"),
+        "conv_bias": any(name.endswith("shortconv.in_proj.bias") for name in file.tensors),
+        "block_auto_adjust_ff_dim": False,
+    }
+
+
 def _of_all_layers(fields: Fields, key: str, default: int | None = None) -> int:
-    """An integer that some files write once for each layer."""
+    """An integer that some files write once for each layer, 0 for those to which it does not apply."""
     value = fields.values.get(key)
     if isinstance(value, list):
+        value = [each for each in value if each != 0]
         if not value or any(each != value[0] for each in value):
             raise fields.odd(key, "the same number for all layers")
         fields = Fields({key: value[0]}, fields.place)
     return fields.integer(key, default)
 
 
-def _mlp(file: GgufFile, fields: Fields, family: Family) -> dict[str, Any]:
+def _mlp(file: GgufFile, fields: Fields, family: Family, options: Architecture) -> dict[str, Any]:
     num_experts = fields.integer("expert_count", 0, at_least=0)
-    stacked = file.tensors.get("blk.0.ffn_gate_exps.weight")
-    if num_experts and (stacked is None or stacked.shape[0] != num_experts):
+    if not num_experts or options.experts is None:
+        return {options.width_key: fields.integer("feed_forward_length")}
+    inner = fields.integer("feed_forward_length", 1, at_least=0) or 1
+    num_dense = fields.integer("leading_dense_block_count", 0, at_least=0)
+    step = fields.integer("interleave_moe_layer_step", 1, at_least=0) or 1
+    first = f"blk.{-(-(num_dense + 1) // step) * step - 1}."
+    stacked = file.tensors.get(f"{first}ffn_gate_exps.weight")
+    if stacked is None or stacked.shape[0] != num_experts:
         found = "nothing" if stacked is None else str(list(stacked.shape))
-        raise fields.odd("expert_count", f"that of blk.0.ffn_gate_exps.weight ({found})")
-    architecture = family.mixture if num_experts else family.architecture
-    if not architecture:
-        raise fields.odd("expert_count", "0" if num_experts else "an integer of at least 1")
-    inner = fields.integer("feed_forward_length", 1 if num_experts else None, at_least=int(not num_experts)) or 1
-    values: dict[str, Any] = {"architectures": [architecture], "intermediate_size": inner}
-    if num_experts:
-        values |= {
-            "num_experts": num_experts,
-            "num_experts_per_tok": fields.integer("expert_used_count"),
-            "moe_intermediate_size": fields.integer("expert_feed_forward_length", inner),
-            "norm_topk_prob": fields.boolean("expert_weights_norm", family.normalises),
-        }
-        shared = file.tensors.get("blk.0.ffn_gate_shexp.weight")
-        if shared is not None:
-            width = fields.integer("expert_shared_feed_forward_length", shared.shape[0])
-            values["shared_expert_intermediate_size"] = width
+        raise fields.odd("expert_count", f"that of {first}ffn_gate_exps.weight ({found})")
+    scoring = fields.integer("expert_gating_func", 0, at_least=0)  # 0: the architecture's own
+    if scoring not in (0, 1 + (options.experts.scoring == "sigmoid")):
+        raise fields.odd("expert_gating_func", f"that of {options.experts.scoring}")
+    values: dict[str, Any] = {
+        options.width_key: inner,
+        "num_experts": num_experts,
+        "num_experts_per_tok": fields.integer("expert_used_count"),
+        "moe_intermediate_size": fields.integer("expert_feed_forward_length", inner),
+        "norm_topk_prob": fields.boolean("expert_weights_norm", family.normalises),
+        "routed_scaling_factor": fields.number("expert_weights_scale", 1.0, above=-1.0) or 1.0,
+        "n_group": fields.integer("expert_group_count", 1, at_least=0) or 1,
+        "topk_group": fields.integer("expert_group_used_count", 1, at_least=0) or 1,
+        "first_k_dense_replace": num_dense,
+        "decoder_sparse_step": step,
+    }
+    shared = file.tensors.get(f"{first}ffn_gate_shexp.weight")
+    if shared is not None:
+        width = fields.integer("expert_shared_feed_forward_length", shared.shape[0])
+        values["shared_expert_intermediate_size"] = width
     return values
 
 
@@ -197,6 +283,8 @@ def _rope(file: GgufFile, fields: Fields, family: Family, head_dim: int) -> dict
     if "rope.freq_base_swa" in fields:
         values["rope_local_base_freq"] = fields.number("rope.freq_base_swa")
     scaling = _rope_scaling(file, fields, turned)
+    if scaling.get("rope_type") == "yarn":
+        scaling["truncate"] = family.cuts_yarn
     return values | ({"rope_scaling": scaling} if scaling else {})
 
 
@@ -219,6 +307,9 @@ def _rope_scaling(file: GgufFile, fields: Fields, turned: int) -> dict[str, Any]
     factor = fields.number("rope.scaling.factor", fields.number("rope.scale_linear", 1.0))
     if kind == "yarn":
         scaling = {"rope_type": "yarn", "factor": factor, "original_max_position_embeddings": original}
+        if "rope.scaling.yarn_log_multiplier" in fields:  # a tenth, as llama.cpp has it
+            weight = 10 * fields.number("rope.scaling.yarn_log_multiplier")
+            scaling |= {"mscale": weight, "mscale_all_dim": weight}
         for key in ("beta_fast", "beta_slow"):
             if f"rope.scaling.yarn_{key}" in fields:
                 scaling[key] = fields.number(f"rope.scaling.yarn_{key}")

@@ -45,6 +45,7 @@ ERRORS: Mapping[str, type[RequestError]] = {
 SENT = (  # fields of SamplingParams that the server knows by the same name
     *("min_tokens", "temperature", "top_k", "top_p", "min_p", "seed", "include_stop_str_in_output", "ignore_eos"),
     *("presence_penalty", "frequency_penalty", "repetition_penalty", "n", "kv_budget", "kv_policy", "logprobs"),
+    "beyond_context",
 )
 TOKEN_NAME = "token_id:"
 QUESTION_SECONDS = 60.0  # most that the tokenizer may be silent for
@@ -115,7 +116,7 @@ class RuntimeEndpoint:
         body = self._body(namespace, adapter) | {name: getattr(sampling, name) for name in SENT}
         body |= {
             "prompt": list(prompt),
-            "max_tokens": min(wanted, room) if room > 0 else wanted,
+            "max_tokens": min(wanted, room) if room > 0 and not sampling.beyond_context else wanted,
             "stop": list(sampling.stop),
             "stop_token_ids": list(sampling.stop_token_ids),
             "return_token_ids": True,
@@ -278,6 +279,7 @@ class CompletionReader:
         if len(self._usages) == 1:
             self._usages[0].drafted_tokens = output["drafted_tokens"]
             self._usages[0].jumped_tokens = output["jumped_tokens"]
+            self._usages[0].dropped_tokens = output.get("dropped_tokens", 0)
 
 
 def _token_id(name: str) -> int:

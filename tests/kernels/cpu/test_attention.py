@@ -32,6 +32,7 @@ SHAPES = {
 OPTIONS: dict[str, dict[str, Any]] = {
     "plain": {},
     "window": {"window": 37},
+    "chunks": {"window": 37, "in_chunks": True},
     "soft cap": {"soft_cap": 2.0},
     "sinks": {"sinks": True},
     "all": {"window": 20, "soft_cap": 5.0, "sinks": True},

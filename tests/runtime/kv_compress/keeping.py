@@ -10,9 +10,11 @@ import numpy as np
 import torch
 
 from phloem.kernels import AttentionPlan
+from phloem.kernels.plain import ops as reference
 from phloem.runtime.engine.engine import Engine
 from phloem.runtime.execute.kv_cache import KVCache
-from phloem.runtime.kv_compress.policy import NUM_SINKS, POOL_WIDTH, WINDOW
+from phloem.runtime.kv_compress.budget import WINDOW
+from phloem.runtime.kv_compress.policy import NUM_SINKS, POOL_WIDTH
 from phloem.runtime.sampling_params import SamplingParams
 
 from ..fakes import FakeDecoder, FakeModelConfig, fake_engine, logits_after
@@ -42,7 +44,11 @@ class KeepingDecoder(FakeDecoder):
         watch: Callable[[int, torch.Tensor], None] | None = None,
     ) -> torch.Tensor:
         if watch is None:
-            return super().forward(token_ids + positions / FINE, positions, kv_cache, plan, slots, logits_rows)
+            logits = super().forward(token_ids + positions / FINE, positions, kv_cache, plan, slots, logits_rows)
+            if plan.mass is not None:
+                q, mass = token_ids.view(-1, 1, 1).float() - MIDDLE, plan.mass.layer(0)
+                reference.attention(q, kv_cache.keys[0], kv_cache.values[0], plan, scale=SCALE, mass=mass)
+            return logits
         assert (slots < 0).all()
         found = self._read(kv_cache, plan, 0, int(plan.context_lens[0]))[-2 * len(token_ids) :]
         assert found == [number for pair in zip(token_ids.tolist(), positions.tolist(), strict=True) for number in pair]
@@ -76,18 +82,36 @@ def kept_by_sinks(held: list[Token], budget: int) -> list[Token]:
     return held[:NUM_SINKS] + held[len(held) - budget + NUM_SINKS :]
 
 
+def kept_by_h2o(held: list[Token], received: list[float], budget: int) -> tuple[list[Token], list[float]]:
+    order = sorted(range(len(held) - budget // 2), key=lambda at: (-received[at], at))
+    kept = [*sorted(order[: budget - budget // 2]), *range(len(held) - budget // 2, len(held))]
+    return [held[at] for at in kept], [received[at] for at in kept]
+
+
+def attention_of_last(held: list[Token]) -> np.ndarray:
+    keys, query = np.array([token + position / FINE for token, position in held]), held[-1][0] - MIDDLE
+    weights: np.ndarray = np.exp(keys * query * SCALE)
+    return weights / weights.sum()
+
+
 KEPT = {"snapkv": kept_by_snapkv, "sinks": kept_by_sinks}
 
 
 @cache
 def truth(prompt: tuple[int, ...], num_tokens: int, kv_budget: int | None, kv_policy: str) -> tuple[int, ...]:
     """The likeliest tokens, one by one."""
-    token_ids, held = list(prompt), []
+    token_ids, held, received = list(prompt), list[Token](), list[float]()
     full = None if kv_budget is None else kv_budget + max(64, kv_budget // 4)
     for position in range(len(prompt) + num_tokens - 1):
         if full is not None and kv_budget is not None and position >= len(prompt) and len(held) >= full:
-            held = KEPT[kv_policy](held, kv_budget)
+            if kv_policy == "h2o":
+                held, received = kept_by_h2o(held, received, kv_budget)
+            else:
+                held = KEPT[kv_policy](held, kv_budget)
         held.append((token_ids[position], position))
+        received.append(0.0)
+        if kv_policy == "h2o" and position >= len(prompt) - WINDOW:
+            received = [one + more for one, more in zip(received, attention_of_last(held), strict=True)]
         if position + 1 >= len(prompt):
             seen = [number for pair in held for number in pair]
             token_ids.append(int(np.argmax(logits_after(seen).astype(np.float32))))

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from phloem.errors import RequestError
 from phloem.runtime.constrain.spec import regex
 from phloem.runtime.engine.engine import Engine
+from phloem.runtime.kv_compress.budget import WINDOW
 from phloem.runtime.kv_compress.policy import POLICIES
 from phloem.runtime.models.config import LayerConfig
 from phloem.runtime.sampling_params import KV_POLICIES, SamplingParams
@@ -39,6 +40,9 @@ def test_the_policies_are_those_that_a_request_may_name() -> None:
         (16, 90, 64, "sinks"),
         (1, 40, 64, "snapkv"),
         (16, 300, 300, "snapkv"),
+        (16, 300, 64, "h2o"),
+        (1, 90, 80, "h2o"),
+        (16, 20, 64, "h2o"),
     ],
 )
 def test_kept_tokens_alone_decide(policy: str, prompt_len: int, budget: int, block_size: int) -> None:
@@ -47,7 +51,7 @@ def test_kept_tokens_alone_decide(policy: str, prompt_len: int, budget: int, blo
     for _ in range(2):  # cold, then warm
         completion = engine.generate(list(prompt), params_of(budget, policy))
         assert completion.token_ids == truth(prompt, 150, budget, policy)
-    assert completion.usage.cached_tokens == prompt_len - 1
+    assert completion.usage.cached_tokens == max(0, prompt_len - (WINDOW if policy == "h2o" else 1))
     assert (completion.token_ids == truth(prompt, 150, None, policy)) == (prompt_len + 150 <= budget * 5 // 4)
     assert engine.statistics().num_held_blocks == 0
 
@@ -105,7 +109,7 @@ def _listen(engine: Engine, said: dict[str, list[int]]) -> None:
         said.setdefault(delta.request_id, []).extend(delta.token_ids)
 
 
-@pytest.mark.parametrize(("policy", "chunk"), [("snapkv", 7), ("sinks", 4096)])
+@pytest.mark.parametrize(("policy", "chunk"), [("snapkv", 7), ("sinks", 4096), ("h2o", 7)])
 def test_preempted_requests_go_on_as_if_nothing_had_happened(policy: str, chunk: int) -> None:
     """In the prompt, after it, and after each of several compactions; with and without their prefix in the tree."""
     engine = keeping_engine(num_blocks=200, max_batch_tokens=chunk)
@@ -222,36 +226,36 @@ def test_forced_text_and_drafts_do_not_cross_a_compaction(jump: str) -> None:
     for lookups in (False, True):
         engine = keeping_engine(num_blocks=400, jump=jump, lookup_drafts=lookups)
         for _ in range(2):
-            completion = engine.generate(list(prompt_of(140)), params_of(64, "sinks", 400), pattern)
+            completion = engine.generate(list(prompt_of(140)), params_of(64, "h2o", 400), pattern)
             outputs.add(completion.text)
     slow = keeping_engine(num_blocks=400, jump="off", lookup_drafts=False, prefix_cache=False)
-    assert outputs == {slow.generate(list(prompt_of(140)), params_of(64, "sinks", 400), pattern).text}
+    assert outputs == {slow.generate(list(prompt_of(140)), params_of(64, "h2o", 400), pattern).text}
 
 
 def test_outputs_and_forks_keep_the_budget() -> None:
     engine = keeping_engine(num_blocks=800)
     prompt = prompt_of(200)
-    for completion in engine.generate(list(prompt), params_of(64, "snapkv", n=3)):
-        assert completion.token_ids == truth(prompt, 150, 64, "snapkv")
-    parent = engine.add(list(prompt), params_of(64, "snapkv"))
+    for completion in engine.generate(list(prompt), params_of(64, "h2o", n=3)):
+        assert completion.token_ids == truth(prompt, 150, 64, "h2o")
+    parent = engine.add(list(prompt), params_of(64, "h2o"))
     engine.step()
-    (child,) = engine.fork(parent, 1, params_of(64, "snapkv"))
-    for other in (params_of(65, "snapkv"), params_of(64, "sinks")):
+    (child,) = engine.fork(parent, 1, params_of(64, "h2o"))
+    for other in (params_of(65, "h2o"), params_of(64, "sinks")):
         with pytest.raises(
-            RequestError, match="kv_budget: a fork goes on with the budget of its parent, which is 64 by 'snapkv'"
+            RequestError, match="kv_budget: a fork goes on with the budget of its parent, which is 64 by 'h2o'"
         ):
             engine.fork(parent, 1, other)
     said: dict[str, list[int]] = {}
     while engine.has_work:
         _listen(engine, said)
-    assert tuple(said[child]) == truth(prompt, 150, 64, "snapkv")
+    assert tuple(said[child]) == truth(prompt, 150, 64, "h2o")
 
 
 def test_what_cannot_be_is_refused() -> None:
     with pytest.raises(RequestError, match="kv_budget: 63 is out of range; it must be at least 64"):
         SamplingParams(kv_budget=63)
-    with pytest.raises(RequestError, match="kv_policy: 'h2o' is not known; it must be 'snapkv' or 'sinks'"):
-        SamplingParams(kv_policy="h2o")
+    with pytest.raises(RequestError, match="kv_policy: 'best' is not known; it is one of 'snapkv', 'sinks', 'h2o'"):
+        SamplingParams(kv_policy="best")
     windows = FakeModelConfig(layers=(LayerConfig(window=100, rope=0),))
     engine = fake_engine(decoder=FakeDecoder(windows))
     with pytest.raises(RequestError, match="kv_budget: this model has layers with a sliding window"):

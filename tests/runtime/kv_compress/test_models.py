@@ -21,7 +21,9 @@ from hypothesis import strategies as st
 
 import phloem as ph
 from phloem.runtime.execute.kv_cache import KVCache
-from phloem.runtime.kv_compress.policy import NUM_SINKS, POOL_WIDTH, WINDOW
+from phloem.runtime.kv_compress.budget import WINDOW
+from phloem.runtime.kv_compress.policy import NUM_SINKS, POOL_WIDTH
+from phloem.runtime.sampling_params import KV_POLICIES
 
 from ..models.oracle import assert_likeliest
 from ..models.test_parity import LATENTS, save_confident_model
@@ -48,11 +50,14 @@ class Twin:
         from transformers import DynamicCache
 
         cache, token_ids, rows, start = DynamicCache(), list(prompt), [], 0
+        self.received: list[torch.Tensor] = []  # by layer, [num_choices, n]
         full = max(self.kv_budget + 64, self.kv_budget * 5 // 4)
         for token in answer:
             if start and cache.get_seq_length() >= full:
                 self._compact(cache, token_ids[:start])
-            rows.append(self._forward(cache, token_ids[start:], start).logits[0, -1])
+            found = self._forward(cache, token_ids[start:], start)
+            self._count(found.attentions, len(prompt) - WINDOW - start)
+            rows.append(found.logits[0, -1])
             start = len(token_ids)
             token_ids.append(token)
         return torch.stack(rows)
@@ -63,14 +68,27 @@ class Twin:
         # the cache by its place, after ids, mask and positions: transformers renames it to `cache`
         return self.model(ids, None, positions, cache, use_cache=True, output_attentions=True)
 
+    def _by_choice(self, weights: torch.Tensor) -> torch.Tensor:
+        """Attention `[1, heads, rows, n]`, summed over rows, then over heads that choose together."""
+        return weights[0].sum(1).view(self.num_choices, -1, weights.shape[-1]).sum(1)
+
+    def _count(self, attentions: Any, first_row: int) -> None:
+        for layer, weights in enumerate(attentions):
+            given = self._by_choice(weights[:, :, max(0, first_row) :])
+            if layer < len(self.received):
+                given[:, : self.received[layer].shape[1]] += self.received[layer]
+            self.received[layer : layer + 1] = [given]
+
     def _compact(self, cache: Any, token_ids: list[int]) -> None:
         num_keys = cache.get_seq_length()
         looking = copy.deepcopy(cache)
         looking.crop(-WINDOW)
         seen = self._forward(looking, token_ids[-WINDOW:], len(token_ids) - WINDOW).attentions
-        for layer, weights in zip(cache.layers, seen, strict=True):
-            groups = weights[0].sum(1).view(self.num_choices, -1, num_keys).sum(1)  # over rows, then over heads
+        for number, (layer, weights) in enumerate(zip(cache.layers, seen, strict=True)):
+            groups = self.received[number] if self.kv_policy == "h2o" else self._by_choice(weights)
+            assert groups.shape[1] == num_keys
             kept = [self._choose(group.tolist()) for group in groups]
+            self.received[number] = self.received[number].gather(1, torch.tensor(kept))
             per_choice = layer.keys.shape[1] // self.num_choices
             index = torch.tensor(kept).repeat_interleave(per_choice, 0)[None, :, :, None]
             layer.keys = layer.keys.gather(2, index.expand(-1, -1, -1, layer.keys.shape[-1]))
@@ -80,13 +98,14 @@ class Twin:
         num_keys = len(scores)
         if self.kv_policy == "sinks":
             return [*range(NUM_SINKS), *range(num_keys - self.kv_budget + NUM_SINKS, num_keys)]
-        others, reach = scores[: num_keys - WINDOW], POOL_WIDTH // 2
+        num_last, reach = (self.kv_budget // 2, 0) if self.kv_policy == "h2o" else (WINDOW, POOL_WIDTH // 2)
+        others = scores[: num_keys - num_last]
         around = [max(others[max(0, at - reach) : at + reach + 1]) for at in range(len(others))]
         order = sorted(range(len(others)), key=lambda at: (-around[at], at))
-        best, rest = order[: self.kv_budget - WINDOW], order[self.kv_budget - WINDOW :]
+        best, rest = order[: self.kv_budget - num_last], order[self.kv_budget - num_last :]
         lead = around[best[-1]] - around[rest[0]]  # none: both stand next to the same key
         assert lead == 0 or lead > 1e-5, "rounding could choose another key: take another prompt"
-        return [*sorted(best), *range(num_keys - WINDOW, num_keys)]
+        return [*sorted(best), *range(num_keys - num_last, num_keys)]
 
 
 @pytest.fixture(scope="module", params=SHAPES.values(), ids=SHAPES)
@@ -110,7 +129,7 @@ def params_of(kv_budget: int | None, kv_policy: str = "snapkv", **more: Any) -> 
     return ph.SamplingParams(kv_budget=kv_budget, kv_policy=kv_policy, **more)
 
 
-@pytest.mark.parametrize("policy", ["snapkv", "sinks"])
+@pytest.mark.parametrize("policy", ["snapkv", "sinks", "h2o"])
 def test_tokens_are_those_of_transformers_with_the_same_keys_gone(
     published: tuple[Path, Any, int], policy: str
 ) -> None:
@@ -118,7 +137,7 @@ def test_tokens_are_those_of_transformers_with_the_same_keys_gone(
     prompt = some_prompt(200)
     with ph.Engine(str(folder), device="cpu", check_invariants=True, num_blocks=64, max_batch_tokens=90) as engine:
         whole = engine.generate(prompt, params_of(None)).token_ids
-        budget = 64 if policy == "snapkv" else 100
+        budget = 100 if policy == "sinks" else 64
         completion = engine.generate(prompt, params_of(budget, policy))
     answer = list(completion.token_ids)
     assert len(answer) == LENGTH
@@ -144,9 +163,7 @@ def _said(completion: ph.Completion) -> list[tuple[int, float]]:
 @settings(deadline=None, max_examples=6)
 @given(
     st.lists(
-        st.tuples(
-            st.integers(1, 260), st.integers(1, 2), st.sampled_from([64, 80]), st.sampled_from(["snapkv", "sinks"])
-        ),
+        st.tuples(st.integers(1, 260), st.integers(1, 2), st.sampled_from([64, 80]), st.sampled_from(KV_POLICIES)),
         min_size=1,
         max_size=4,
     ),
@@ -184,7 +201,7 @@ SCHEMA = {
 }
 
 
-@pytest.mark.parametrize("policy", ["snapkv", "sinks"])
+@pytest.mark.parametrize("policy", ["snapkv", "h2o"])
 def test_constraints_drafts_and_look_ups_change_nothing(policy: str) -> None:
     texts = set()
     for options in ({"jump": "off", "lookup_drafts": False}, {"jump": "verified"}, {"run_ahead": True}):

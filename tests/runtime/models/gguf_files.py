@@ -27,6 +27,12 @@ _SIZES = {
 FEW_BITS = tuple(_HALVES)
 PLAIN = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 
+# families whose names are known here; those of others are looked up in the package
+KNOWN = ("llama", "smollm3", "qwen2", "qwen2moe", "qwen3", "qwen3moe", "phi3", "gemma", "gemma2", "gemma3")
+_PUBLISHED = {
+    "e_score_correction_bias$": "e_score_correction.bias", "sinks$": "sinks.weight",
+    "block_sparse_moe.router.weight": "block_sparse_moe.router.layer.weight", "mlp.gate.moe_statics": "mlp.moe_statics",
+}  # fmt: skip
 _BELOW = {
     "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm",
     "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
@@ -81,22 +87,42 @@ def write_model(
     kind: of all matrices, but where a part of a name in `others` has one of its own; routers are F32. keys: adds what
     differs from the keys that every model has.
     """
+    num_layers = model.config.num_hidden_layers
+    # made anew each time: the package's maps of some families spoil those of others
+    names = gguf.get_tensor_name_map(next(one for one, its in gguf.MODEL_ARCH_NAMES.items() if its == arch), num_layers)
     writer = gguf.GGUFWriter(path, arch)
     add_keys(writer, model.config, arch)
     if keys is not None:
         keys(writer)
     rng = np.random.default_rng(3)
-    for name, parameter in model.named_parameters():
-        there = file_name(name, arch)
-        if parameter.dim() == 3:
-            _write_stack(writer, name, parameter, kind, others or {}, rng)
+    biases = [(name, buffer) for name, buffer in model.named_buffers() if name.endswith("e_score_correction_bias")]
+    for name, parameter in [*model.named_parameters(), *biases]:
+        if "conv.conv" in name:
+            _add_plain(writer, named_by_package(name, names), parameter.detach()[:, 0].numpy(), "F32")
             continue
+        if name.endswith("kv_b_proj.weight"):
+            _write_latents(writer, name.split(".")[2], parameter.detach(), model.config, kind)
+            continue
+        if parameter.dim() == 3 or re.search(r"\.experts\.|\.shared_mlp\.(in|out)put_linear", name):
+            _write_stack(
+                writer,
+                name,
+                parameter,
+                kind,
+                others or {},
+                rng,
+                alternates=arch == "gpt-oss",
+                inputs_first=arch in ("gpt-oss", "llama4"),
+            )
+            continue
+        there = file_name(name, arch) if arch in KNOWN else named_by_package(name, names)
         own = next((found for part, found in (others or {}).items() if part in there), kind)
-        own = "F32" if parameter.dim() == 1 or "ffn_gate_inp" in there else own
+        own = "F32" if parameter.dim() == 1 or "ffn_gate_inp" in there or "exp_probs_b" in there else own
         heads = _paired_heads(model.config, arch, there)
         if "ffn_gate_inp" in there:  # F32, but from checkpoints in bf16
             _set(parameter, parameter.detach().bfloat16().float().numpy())
-        _write(writer, there, parameter, own, heads, rng, is_folded="gemma" in arch and "norm" in there)
+        is_folded = ("gemma" in arch or arch == "nemotron") and there.endswith("norm.weight")
+        _write(writer, there, parameter, own, heads, rng, is_folded=is_folded)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -128,23 +154,53 @@ def _add_plain(writer: Any, there: str, rows: np.ndarray[Any, Any], kind: str) -
         writer.add_tensor(there, rows.astype({"F32": np.float32, "F16": np.float16}[kind]))
 
 
+def _write_latents(writer: Any, index: str, parameter: Any, config: Any, kind: str) -> None:
+    """The projection from latents to keys, turned round, and that to values, head by head; kind: a plain one."""
+    parameter.copy_(parameter.to(PLAIN[kind]))
+    heads = parameter.view(config.num_attention_heads, -1, config.kv_lora_rank).numpy()
+    keys, values = np.split(heads, [config.qk_nope_head_dim], axis=1)
+    _add_plain(writer, f"blk.{index}.attn_k_b.weight", np.ascontiguousarray(keys.swapaxes(1, 2)), kind)
+    _add_plain(writer, f"blk.{index}.attn_v_b.weight", np.ascontiguousarray(values), kind)
+
+
 def _write_stack(
-    writer: Any, name: str, parameter: Any, kind: str, others: dict[str, str], rng: np.random.Generator
+    writer: Any,
+    name: str,
+    parameter: Any,
+    kind: str,
+    others: dict[str, str],
+    rng: np.random.Generator,
+    *,
+    alternates: bool,
+    inputs_first: bool,
 ) -> None:
-    """All experts of a layer: transformers has gate and up in one tensor."""
-    index = name.split(".")[2]
-    names = ("ffn_gate_exps", "ffn_up_exps") if name.endswith("gate_up_proj") else ("ffn_down_exps",)
-    parts = parameter.detach().chunk(len(names), 1)
+    """All experts of a layer: transformers has gate and up in one tensor; alternates: their outputs do."""
+    index, is_bias, is_gate_up = name.split(".")[2], name.endswith("_bias"), "gate_up_proj" in name or "input_" in name
+    names = ("ffn_gate_exps", "ffn_up_exps") if is_gate_up else ("ffn_down_exps",)
+    if ".shared_mlp." in name:
+        names = tuple(one.replace("_exps", "_shexp") for one in names)
+    rows = parameter.detach() if is_bias or not inputs_first else parameter.detach().transpose(1, 2)
+    parts = (rows[:, ::2], rows[:, 1::2]) if alternates and is_gate_up else rows.chunk(len(names), rows.dim() - 2)
     for there, part in zip(names, parts, strict=True):
-        own = next((found for key, found in others.items() if key in there), kind)
+        own = "F32" if is_bias else next((found for key, found in others.items() if key in there), kind)
+        there = f"blk.{index}.{there}.{'bias' if is_bias else 'weight'}"
         rows = part.contiguous().clone()
-        _write(writer, f"blk.{index}.{there}.weight", rows, own, 0, rng, is_folded=False)
+        _write(writer, there, rows, own, 0, rng, is_folded=False)
         part.copy_(rows)
 
 
 def _set(parameter: Any, found: np.ndarray[Any, Any]) -> None:
     with torch.no_grad():
         parameter.copy_(torch.from_numpy(np.array(found)).view(parameter.shape))
+
+
+def named_by_package(name: str, names: gguf.TensorNameMap) -> str:
+    """What the converter calls a tensor that transformers has under this name."""
+    for ours, theirs in _PUBLISHED.items():
+        name = re.sub(ours, theirs, name)
+    found = names.get_name(name, (".weight", ".bias"))
+    assert found is not None, name
+    return str(found)
 
 
 def file_name(name: str, arch: str) -> str:
@@ -159,7 +215,7 @@ def file_name(name: str, arch: str) -> str:
 
 def _paired_heads(config: Any, arch: str, there: str) -> int:
     """Heads of rows that llama.cpp turns in pairs; 0: it does not."""
-    if arch not in ("llama", "smollm3"):
+    if arch not in ("llama", "smollm3", "granite", "granitemoe", "arcee"):
         return 0
     if ".attn_q." in there:
         return int(config.num_attention_heads)
@@ -173,7 +229,12 @@ def add_keys(writer: Any, config: Any, arch: str) -> None:
     writer.add_feed_forward_length(config.intermediate_size)
     writer.add_head_count(config.num_attention_heads)
     writer.add_head_count_kv(config.num_key_value_heads)
-    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    for name in ("rms_norm_eps", "norm_eps"):
+        if hasattr(config, name):
+            writer.add_layer_norm_rms_eps(getattr(config, name))
+    for name in ("layer_norm_eps", "layer_norm_epsilon", "norm_epsilon", "norm_eps"):
+        if hasattr(config, name):
+            writer.add_layer_norm_eps(getattr(config, name))
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     writer.add_key_length(head_dim)
     writer.add_value_length(head_dim)

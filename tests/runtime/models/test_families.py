@@ -38,6 +38,8 @@ OFTEN_RUN = [
     "gemma",
     "gemma2",
     "gemma3_text",
+    "gemma3n_text",
+    "gemma4_text",
     "glm",
     "glm4",
     "glm4_moe",
@@ -74,7 +76,7 @@ OFTEN_RUN = [
     "stablelm",
     "starcoder2",
 ]
-NOT_LOADED = {"bitnet", "falcon", "falcon_h1", "gpt2", "llama4_text", "mamba", "opt", "phimoe"}
+NOT_LOADED = {"bitnet", "gemma3n_text", "gemma4_text", "gpt2", "opt"}
 
 
 def _mapping() -> dict[str, str]:
@@ -135,7 +137,7 @@ def test_every_architecture_is_compared_with_transformers() -> None:
         ("LlamaForCausalLMEagle3", "llama", "LlamaForCausalLM"),
         ("EagleLlamaForCausalLM", "llama", "LlamaForCausalLM"),
         ("BertForMaskedLM", "bert", None),
-        ("MllamaForConditionalGeneration", "mllama", "LlamaForCausalLM"),
+        ("MllamaForConditionalGeneration", "mllama", "Llama4ForCausalLM"),
         ("T5ForConditionalGeneration", "t5", None),
     ],
 )

@@ -17,15 +17,24 @@ BY_TWO = [
     "glm",
     "phi",  # a projection to the vocabulary with a bias
     "gpt-neox",  # query, key and value of one head after another
+    "falcon-40b",  # the queries of a KV head, its key and its value together
+    "stablelm-side-by-side-norms-of-heads",
     "phi3-partial-window",
     "apertus",
     "youtu-whole-queries",
     "deepseek-v3",
     "qwen2-moe",  # seven experts, and a shared one
     "gpt-oss",
+    "llama4-dense-layers",
     "granite-moe-shared",
     "lfm2-biases-attention-last",
     "qwen3-next",
+    "falcon-h1",  # attention beside a state space
+    "nemotron-h",
+    "mamba2-tied-biases",  # no attention
+    "kimi-linear",
+    "minimax",
+    "jamba",  # what is chosen from the channels of all ranks
     "granite-hybrid",  # one group of keys, and a norm over it, of all ranks
 ]
 EIGHT_HEADS = {"num_attention_heads": 8, "hidden_size": 64}
@@ -57,8 +66,13 @@ SHARED = {
         "norms_after_rope",
         "scales_queries",
     ),
-    "of the choice of experts, which each rank makes for all": ("experts.bias_in_row", "experts.counts_top"),
-    "names, and what is refused": ("refused", "experts.aliases", "recurrent.names"),
+    "of the choice of experts, which each rank makes for all": (
+        "experts.bias_in_row",
+        "experts.counts_top",
+        "experts.mixes_near",
+    ),
+    "names, and what is refused": ("refused", "aliases", "experts.aliases", "recurrent.names", "recurrent.others"),
+    "of what a selective scan chooses, of which all ranks have the sum": ("recurrent.norms",),
 }
 
 

@@ -122,7 +122,7 @@ def test_null_fields_are_fields_not_given() -> None:
         ({"temperature": 0.5, "top_p": 0.9, "top_k": 5, "seed": 7, "presence_penalty": 1.0}, {}),
         ({"stop": ["x"], "logit_bias": {"65": 3}}, {"stop": ("x",), "logit_bias": {65: 3.0}}),
         ({"allowed_token_ids": [97, 98], "bad_words": ["ab"]}, {"allowed_token_ids": (97, 98), "bad_words": ("ab",)}),
-        ({"kv_budget": 64, "kv_policy": "sinks"}, {}),
+        ({"kv_budget": 64, "kv_policy": "sinks", "beyond_context": True, "max_tokens": 10**6}, {}),
     ],
     ids=lambda value: "+".join(value),
 )
@@ -242,6 +242,7 @@ def test_every_spelling_of_a_schema_has_the_servers_default(path: str, fields: d
 
 DOCUMENTS = {"http://a.test/x": SCHEMA}
 REFERRING = {"$ref": "http://a.test/x#"}
+REFERRING_FORMAT = {"type": "json_schema", "schema": REFERRING, "resources": DOCUMENTS}
 
 
 @pytest.mark.parametrize(
@@ -256,6 +257,26 @@ REFERRING = {"$ref": "http://a.test/x#"}
 def test_a_request_brings_the_documents_that_its_schema_refers_to(fields: dict[str, Any]) -> None:
     asked = client()
     assert asked.chat(**fields).status == 200
+    assert json.loads(asked.engine.calls[-1]["constraint"].resources) == DOCUMENTS
+
+
+@pytest.mark.parametrize(
+    ("path", "fields"),
+    [
+        ("/v1/responses", {"input": "Hi", "text": {"format": REFERRING_FORMAT}}),
+        (
+            "/v1/messages",
+            {
+                "messages": [{"role": "user", "content": "Hi"}],
+                "max_tokens": 9,
+                "output_config": {"format": REFERRING_FORMAT},
+            },
+        ),
+    ],
+)
+def test_requests_in_other_formats_bring_them_as_well(path: str, fields: dict[str, Any]) -> None:
+    asked = client()
+    assert asked.post(path, fields).status == 200
     assert json.loads(asked.engine.calls[-1]["constraint"].resources) == DOCUMENTS
 
 

@@ -1,0 +1,128 @@
+"""Tiny GGUF files of the families in llama.cpp and in transformers: are the logits the same, so are the files right?
+
+    python bench/studies/gguf_families.py
+
+The tests write a file and its transformers model (`tests/runtime/models/test_gguf_families.py`) and compare phloem with
+the model. A fault that the writer shares with phloem would not show there; here llama.cpp reads the same files, all in
+fp32. Where it cannot take a test's shape (it knows some of a model by its number of layers), the shape differs.
+
+Needs `llama_cpp_py_sync` for the declarations and `xllamacpp` for the library, of the same build of llama.cpp.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class LlamaCpp:
+    """All logits of a short text, on one thread, without a flash kernel, keys and values in fp32."""
+
+    def __init__(self) -> None:
+        import xllamacpp
+        from llama_cpp_py_sync._cffi_bindings import get_ffi
+
+        self._ffi = get_ffi()
+        (path,) = Path(xllamacpp.__path__[0]).glob("*.so")
+        self._lib = self._ffi.dlopen(str(path))
+        self._silent = self._ffi.callback("void(enum ggml_log_level, const char *, void *)", lambda *_: None)
+        self._lib.llama_log_set(self._silent, self._ffi.NULL)
+        self._lib.llama_backend_init()
+
+    def logits(self, path: Path, token_ids: list[int], vocab_size: int) -> np.ndarray[Any, Any] | None:
+        """`[T, vocab_size]`; None: it does not take the file."""
+        lib, count = self._lib, len(token_ids)
+        model = lib.llama_model_load_from_file(str(path).encode(), lib.llama_model_default_params())
+        if model == self._ffi.NULL:
+            return None
+        params = lib.llama_context_default_params()
+        params.n_ctx = params.n_batch = params.n_ubatch = 64
+        params.n_threads = params.n_threads_batch = 1
+        params.type_k = params.type_v = params.flash_attn_type = 0
+        context, batch = lib.llama_init_from_model(model, params), lib.llama_batch_init(count, 0, 1)
+        batch.n_tokens = count
+        for index, token in enumerate(token_ids):
+            batch.token[index], batch.pos[index], batch.logits[index] = token, index, 1
+            batch.n_seq_id[index], batch.seq_id[index][0] = 1, 0
+        failed = lib.llama_decode(context, batch)
+        rows = [lib.llama_get_logits_ith(context, index) for index in range(count)]
+        found = [np.frombuffer(self._ffi.buffer(row, 4 * vocab_size), np.float32).copy() for row in rows]
+        lib.llama_batch_free(batch)
+        lib.llama_free(context)
+        lib.llama_model_free(model)
+        return None if failed else np.stack(found)
+
+
+def changed(families: Any, yarn: dict[str, Any]) -> dict[str, Any]:
+    """The tests' cases, in shapes that llama.cpp takes."""
+    join, experts, grouped, latent = families._all, families._experts, families._grouped, families._latent
+    cases = dict(families.MODELS)
+
+    def without_latent_queries(writer: Any) -> None:
+        writer.add_expert_feed_forward_length(80)
+        writer.add_leading_dense_block_count(2)
+        writer.add_expert_shared_count(0)
+
+    shared = {"leading_dense_block_count": 1, "expert_shared_count": 1}
+    keys = join(families._turned(8), grouped(8, 2, **shared, expert_weights_norm=True))
+    cases["glm4.5"] = ("glm4moe", "glm4.5", families.INNER, "", keys)
+    keys = join(latent(24), experts(8, 2, 24, leading_dense_block_count=1, expert_shared_count=2))
+    cases["deepseek-v2"] = ("deepseek2", "deepseek-v2", {"q_lora_rank": 24}, "", keys)
+    cases["youtu"] = (*cases["youtu"][:4], join(latent(24), without_latent_queries))
+    cases["exaone4"] = ("exaone4", "exaone4", {**families.WIDE, "num_hidden_layers": 64}, "", families._window(9))
+    # it rounds YaRN's bounds to whole pairs, which the published models do not
+    options = {**cases["gpt-oss"][2], "rope_parameters": {**yarn, "truncate": True}}
+    cases["gpt-oss"] = ("gpt-oss", "gpt-oss", options, "", cases["gpt-oss"][4])
+    return cases
+
+
+def compare(name: str, case: Any, folder: Path, peer: LlamaCpp, oracle: Any, write: Callable[..., None]) -> str:
+    arch, base, differs, _, keys = case
+    class_name, options = base
+    model, path = oracle.save_random_model(folder, class_name, {**options, **differs}), folder / "model.gguf"
+
+    def all_keys(writer: Any) -> None:
+        writer.add_tokenizer_model("no_vocab")
+        if keys is not None:
+            keys(writer)
+
+    with torch.no_grad():
+        write(path, model, arch, "F32", keys=all_keys)
+    token_ids = oracle.random_ids(40)
+    expected, bound = (each.numpy() for each in oracle.Oracle(folder, model).logits_and_bound(token_ids))
+    found = peer.logits(path, token_ids, expected.shape[1])
+    if found is None:
+        return f"{name:<22}{arch:<16}is not taken"
+    off = np.abs(found - expected)
+    same = (found.argmax(1) == expected.argmax(1)).mean()
+    numbers = f"{off.max():>10.1e}{np.abs(expected).max():>10.1f}{(off / bound).max():>12.2g}{same:>10.0%}"
+    return f"{name:<22}{arch:<16}{numbers}"
+
+
+def main() -> None:
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
+    with tempfile.TemporaryDirectory() as root:  # the checkout's own root must not be imported from
+        (Path(root) / "tests").symlink_to(ROOT / "tests")
+        sys.path.insert(0, root)
+        from tests.runtime.models import decoder_cases, decoder_shapes, gguf_files, oracle, test_gguf_families
+
+        peer = LlamaCpp()
+        print(f"{'':<22}{'file':<16}{'farthest':>10}{'largest':>10}{'of rounding':>12}{'same top':>10}")
+        for name, case in changed(test_gguf_families, decoder_shapes.YARN).items():
+            folder = Path(root) / name
+            folder.mkdir()
+            full = (case[0], decoder_cases.CASES[case[1]], *case[2:])
+            print(compare(name, full, folder, peer, oracle, gguf_files.write_model), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,199 @@
+"""GGUF files of families whose tensors are named by the `gguf` package: against transformers on the same numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import pytest
+import torch
+
+from phloem.runtime.capacity.planner import plan
+from phloem.runtime.models import Decoder
+
+from .decoder_cases import CASES
+from .decoder_shapes import LATENT, YARN
+from .gguf_files import write_model
+from .oracle import Oracle, PagedRun, random_ids, save_random_model
+
+PLAIN = {"rope_type": "default", "rope_theta": 1e4}
+WIDE = {"hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 4}
+EXPERTS = {**WIDE, "intermediate_size": 32}
+INNER = {**WIDE, "moe_intermediate_size": 32}
+
+
+def _granite(writer: Any) -> None:
+    writer.add_embedding_scale(3.0)
+    writer.add_attention_scale(0.2)
+    writer.add_residual_scale(0.4)
+    writer.add_logit_scale(6.0)
+
+
+def _turned(dims: int) -> Any:
+    return lambda writer: writer.add_rope_dimension_count(dims)
+
+
+def _experts(count: int, used: int, inner: int = 32, **more: Any) -> Any:
+    def add(writer: Any) -> None:
+        writer.add_expert_count(count)
+        writer.add_expert_used_count(used)
+        writer.add_expert_feed_forward_length(inner)
+        for name, value in more.items():
+            getattr(writer, f"add_{name}")(value)
+
+    return add
+
+
+def _grouped(count: int, used: int, inner: int = 32, **more: Any) -> Any:
+    return _experts(count, used, inner, expert_gating_func=gguf.ExpertGatingFuncType.SIGMOID, **more)
+
+
+def _dense_width(writer: Any) -> None:
+    writer.add_feed_forward_length(96)
+
+
+def _lfm2(writer: Any) -> None:
+    writer.add_feed_forward_length(64)  # as `Lfm2MLP` works it out
+    writer.add_shortconv_l_cache(3)
+    writer.add_head_count_kv([0, 2, 0, 0])
+
+
+def _latent(query_rank: int) -> Any:
+    """One head, as wide as the latents; those of queries and values are said apart."""
+
+    def add(writer: Any) -> None:
+        writer.add_head_count_kv(1)
+        if query_rank:
+            writer.add_q_lora_rank(query_rank)
+        writer.add_kv_lora_rank(LATENT["kv_lora_rank"])
+        writer.add_key_length(LATENT["kv_lora_rank"] + LATENT["qk_rope_head_dim"])
+        writer.add_value_length(LATENT["kv_lora_rank"])
+        writer.add_key_length_mla(LATENT["qk_nope_head_dim"] + LATENT["qk_rope_head_dim"])
+        writer.add_value_length_mla(LATENT["v_head_dim"])
+        writer.add_rope_dimension_count(LATENT["qk_rope_head_dim"])
+
+    return add
+
+
+def _yarn_of_latents(writer: Any) -> None:
+    _yarn(writer)
+    writer.add_rope_scaling_yarn_log_mul(0.07)
+
+
+def _nextn(writer: Any) -> None:
+    """A layer more, which predicts the token after the next."""
+    writer.add_block_count(3)
+    writer.add_nextn_predict_layers(1)
+    writer.add_tensor("blk.2.nextn.eh_proj.weight", np.zeros((64, 128), np.float32))
+
+
+def _all(*added: Any) -> Any:
+    def add(writer: Any) -> None:
+        for one in added:
+            one(writer)
+
+    return add
+
+
+def _logit_scale(value: float) -> Any:
+    return lambda writer: writer.add_logit_scale(value)
+
+
+def _window(size: int) -> Any:
+    return lambda writer: writer.add_sliding_window(size)
+
+
+def _yarn(writer: Any) -> None:
+    writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+    writer.add_rope_scaling_factor(4.0)
+    writer.add_rope_scaling_orig_ctx_len(64)
+
+
+# name: (architecture in the file, the case, what differs from it, type, keys)
+MODELS: dict[str, tuple[str, str, dict[str, Any], str, Any]] = {
+    "granite": ("granite", "granite", WIDE, "Q8_0", _granite),
+    "granite, experts": ("granitemoe", "granite-moe", EXPERTS, "Q4_0", _all(_granite, _experts(5, 2))),
+    "granite, shared": (
+        "granitemoe", "granite-moe-shared", {**EXPERTS, "shared_intermediate_size": 64}, "Q5_0",
+        _all(_granite, _experts(5, 2, expert_shared_feed_forward_length=64)),
+    ),
+    "olmo2": ("olmo2", "olmo2", WIDE, "Q8_0", None),
+    "olmo3": (
+        "olmo2", "olmo3",
+        {**WIDE, "rope_parameters": dict.fromkeys(("full_attention", "sliding_attention"), PLAIN)},
+        "F16", _window(9),
+    ),
+    "olmoe": ("olmoe", "olmoe", {**EXPERTS, "num_key_value_heads": 4}, "Q8_0", _experts(6, 2)),
+    "glm4": ("glm4", "glm4", {**WIDE, "attention_bias": True}, "F16", _turned(4)),
+    "glm4.5": (
+        "glm4moe", "glm4.5", INNER, "Q8_0",
+        _all(
+            _turned(8), _nextn,
+            _grouped(8, 2, leading_dense_block_count=1, expert_shared_count=1, expert_weights_norm=True),
+        ),
+    ),
+    "cohere": ("command-r", "cohere", WIDE, "F16", _logit_scale(0.0625)),
+    "cohere2": (
+        "cohere2", "cohere2", {**WIDE, "tie_word_embeddings": True, "sliding_window_pattern": 4}, "Q8_0",
+        _all(_logit_scale(0.0625), _window(9)),
+    ),
+    "starcoder2": ("starcoder2", "starcoder2", {**WIDE, "sliding_window": None}, "Q8_0", None),
+    "exaone4": ("exaone4", "exaone4", WIDE, "Q8_0", _window(9)),
+    "exaone4, no windows": ("exaone4", "exaone4-no-windows", WIDE, "F16", None),
+    "seed-oss": ("seed_oss", "seed-oss", WIDE, "Q8_0", None),
+    "ernie4.5": ("ernie4_5", "ernie4.5", WIDE, "Q8_0", None),
+    "ernie4.5, experts": (
+        "ernie4_5-moe", "ernie4.5-moe", {**INNER, "moe_layer_end_index": -1}, "Q8_0",
+        _experts(6, 2, leading_dense_block_count=1, interleave_moe_layer_step=1, expert_shared_count=2,
+                 expert_shared_feed_forward_length=64),
+    ),
+    "hunyuan": ("hunyuan-dense", "hunyuan-dense", WIDE, "Q8_0", None),
+    "hunyuan, experts": ("hunyuan-moe", "hunyuan-moe", EXPERTS, "Q8_0", _experts(5, 2)),
+    "arcee": ("arcee", "arcee", {**WIDE, "mlp_bias": False}, "Q8_0", None),
+    "nemotron": ("nemotron", "nemotron", WIDE, "Q8_0", _turned(8)),
+    "phi2": ("phi2", "phi", {**WIDE, "num_key_value_heads": 4}, "Q8_0", _turned(8)),
+    "stablelm": ("stablelm", "stablelm", WIDE, "Q8_0", _turned(4)),
+    "dots1": (
+        "dots1", "dots1",
+        {**INNER, "num_key_value_heads": 4, "sliding_window": None, "use_sliding_window": False}, "Q8_0",
+        _grouped(8, 2, leading_dense_block_count=1, expert_shared_count=1, expert_weights_norm=False),
+    ),
+    "minimax-m2": ("minimax-m2", "minimax-m2", EXPERTS, "Q8_0", _all(_turned(8), _grouped(6, 2))),
+    "deepseek-v2": (
+        "deepseek2", "deepseek-v2", {}, "BF16",
+        _all(_latent(0), _experts(8, 2, 24, leading_dense_block_count=1, expert_shared_count=2)),
+    ),
+    "deepseek-v3": (
+        "deepseek2", "deepseek-v3",
+        {"routed_scaling_factor": 2.5, "rope_parameters": {**YARN, "mscale": 0.7, "mscale_all_dim": 0.7}}, "BF16",
+        _all(
+            _latent(24), _yarn_of_latents,
+            _grouped(8, 2, 24, leading_dense_block_count=1, expert_shared_count=1, expert_group_count=4,
+                     expert_group_used_count=2, expert_weights_scale=2.5, expert_weights_norm=True),
+        ),
+    ),
+    "youtu": ("deepseek2", "youtu", {"tie_word_embeddings": True}, "F16", _latent(24)),
+    "lfm2": ("lfm2", "lfm2", WIDE, "Q8_0", _lfm2),
+    "llama4": (
+        "llama4", "llama4", {**EXPERTS, "intermediate_size_mlp": 96, "attention_chunk_size": 8192, "floor_scale": 8192},
+        "Q8_0", _all(_dense_width, _experts(5, 1, interleave_moe_layer_step=1)),
+    ),
+    "gpt-oss": ("gpt-oss", "gpt-oss", {"swiglu_limit": 7.0}, "MXFP4", _all(_window(9), _yarn, _experts(6, 3))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_logits_equal_those_of_transformers(name: str, tmp_path: Path) -> None:
+    arch, case, differs, kind, keys = MODELS[name]
+    class_name, options = CASES[case]
+    model, path = save_random_model(tmp_path, class_name, {**options, **differs}), tmp_path / "model.gguf"
+    with torch.no_grad():
+        write_model(path, model, arch, kind, keys=keys)
+    decoder, token_ids = Decoder.from_folder(path, dtype=torch.float32, max_positions=128), random_ids(40)
+    run = PagedRun(decoder)
+    found = torch.cat([run.extend({0: chunk}) for chunk in (token_ids[:29], token_ids[29:])])
+    Oracle(tmp_path, model).assert_logits(found, token_ids)
+    capacity = plan(decoder.config, pool_bytes=1 << 20, on_cpu=True, weight_dtype="float32")
+    assert capacity.weight_bytes == decoder.num_weight_bytes
