@@ -46,7 +46,7 @@ def main() -> None:
     asked = parser.parse_args().cases
     print(f"{'checkpoint':<40}{'off':>10}{'of rounding':>13}{'greedy':>11}{'bf16':>8}")
     for name, (architecture, _) in CASES.items():
-        if name in asked or not asked and ARCHITECTURES[architecture].recurrent is not None:
+        if name in asked or (not asked and ARCHITECTURES[architecture].recurrent is not None):
             with tempfile.TemporaryDirectory() as folder:
                 print(row(name, Path(folder)), flush=True)
     print("off: as a share of the largest logit")
