@@ -17,6 +17,7 @@ BY_TWO = [
     "glm",
     "phi",  # a projection to the vocabulary with a bias
     "gpt-neox",  # query, key and value of one head after another
+    "falcon-40b",  # the same of each KV head and its queries
     "stablelm-side-by-side-norms-of-heads",
     "phi3-partial-window",
     "apertus",
