@@ -2,7 +2,7 @@
 
     OMP_NUM_THREADS=1 python bench/studies/beyond_context.py --model FOLDER [--context 1024] [--tokens 6000] [--texts 3]
 
-Modules of Python's library are read on after their first 512 tokens, over three caches: all keys, in the
+Modules of Python's library are read on after their first 256 tokens, over three caches: all keys, in the
 model's own context; the first four and the last of them, in a context of --context tokens (`beyond_context`); and the
 same keys, turned by the positions at which they were computed, which the model's own context must hold (`sinks` alone).
 Then text is written past --context: CPU milliseconds per token and keys that are held, 500 tokens at a time.
@@ -25,7 +25,7 @@ from kv_budget import Setting, read, texts
 
 import phloem as ph
 
-FIRST, PART = 512, 500  # tokens of prompts, and of a part of what follows
+FIRST, PART = 256, 500  # tokens of prompts, and of a part of what follows
 
 
 class Beyond(Setting):

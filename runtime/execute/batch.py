@@ -105,6 +105,7 @@ class Batch:
         hidden_rows: int64, rows whose hidden states are wanted instead, as `num_wanted` of their extends says.
         windowed: the same step as layers with a window see it, whose `slots`, `context_lens` and `block_tables` begin
             shortly before the window and name slots of theirs; None: all layers find their keys alike.
+        counts_attention: whether a request counts the attention that its keys receive.
         unread: `[T]` int64, `Extend.unread` of each token; None: all tokens are known. The ids of others are 0.
         adapters: whose rows they are, in their order; rows of the model alone are in none.
         state_rounds: `[S, 4]` each, the segments of `kernels.state_rounds`; empty: the model has no states, or
@@ -125,11 +126,7 @@ class Batch:
     state_rounds: tuple[IntArray, ...] = ()
     hidden_rows: IntArray = field(default_factory=lambda: np.empty(0, np.int64))
     windowed: Batch | None = None
-
-    @property
-    def counts_attention(self) -> bool:
-        """Whether a request of it counts the attention that its keys receive."""
-        return any(counts_from(extend.request) is not None for extend in self.extends)
+    counts_attention: bool = False
 
     def count_jumped(self) -> int:
         """Drafted tokens that were right so far, of all its requests."""
@@ -194,6 +191,7 @@ class Batch:
             _adapter_rows(extends, query_starts) if has_adapters else (),
             _state_rounds(extends, query_starts),
             np.array(hidden, np.int64),
+            counts_attention=any(counts_from(extend.request) is not None for extend in extends),
         )
 
 

@@ -59,7 +59,7 @@ def adapted_places(model: ModelConfig, index: int) -> dict[str, list[Module]]:
     found: dict[str, list[Module]] = {}
     for place, (parts, rows, num_inputs) in parts_of.items():
         found[place] = [
-            Module(f"{model.options.backbone}.layers.{index}.{part}", num_outputs, num_inputs)
+            Module(f"{model.options.backbone}.{model.options.layers}.{index}.{part}", num_outputs, num_inputs)
             for part, num_outputs in zip(parts, rows, strict=False)
         ]
     return found

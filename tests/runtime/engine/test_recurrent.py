@@ -13,9 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phloem.errors import ConfigError, RequestError
+from phloem.runtime.capacity.planner import plan, table
+from phloem.runtime.capacity.window_memory import EMPTY_BLOCKS
 from phloem.runtime.config import EngineConfig
 from phloem.runtime.engine.engine import Engine
 from phloem.runtime.execute.loading import LoadedModel, load
+from phloem.runtime.models import ModelConfig
 from phloem.runtime.models.architectures import ARCHITECTURES
 from phloem.runtime.request import SamplingParams
 
@@ -26,7 +29,10 @@ from ..recurrent_fake import RecurrentFakeDecoder
 from ..traffic import check_traffic
 from .test_run_ahead import ALL_PARAMS, PROMPTS, ask, params_of, truth
 
-HYBRIDS = [name for name, (kind, _) in CASES.items() if ARCHITECTURES[kind].recurrent is not None]
+# one case of each arrangement: the decoder's own tests go through all of them
+AS_OTHERS = {"BambaForCausalLM", "FalconMambaForCausalLM", "Lfm2MoeForCausalLM", "Qwen3_5MoeForCausalLM"}
+RECURRENT = {kind for kind, options in ARCHITECTURES.items() if options.recurrent is not None} - AS_OTHERS
+HYBRIDS = list({kind: name for name, (kind, _) in CASES.items() if kind in RECURRENT}.values())
 GREEDY = SamplingParams(max_tokens=9, temperature=0.0)
 
 
@@ -121,6 +127,15 @@ def hybrid(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 @pytest.fixture
 def loaded(hybrid: tuple[Path, Oracle]) -> LoadedModel:
     return load(EngineConfig(model=str(hybrid[0]), device="cpu"))
+
+
+def test_without_attention_blocks_hold_nothing_and_states_are_found_by_them(tmp_path: Path) -> None:
+    save_random_model(tmp_path, *CASES["mamba2"])
+    config = EngineConfig(model=str(tmp_path), device="cpu", state_interval=0)
+    with Engine.from_loaded(config, load(config)) as engine:
+        assert engine.statistics().num_blocks == EMPTY_BLOCKS
+        assert [cached_tokens(engine, list(range(23))) for _ in range(2)] == [0, 22]
+    assert "KV per token  0 B" in table(plan(ModelConfig.from_folder(tmp_path), pool_bytes=1 << 20))
 
 
 def test_a_hit_says_what_a_miss_says_and_transformers_too(hybrid: tuple[Path, Oracle], loaded: LoadedModel) -> None:
