@@ -343,21 +343,7 @@ def latent_attention(
         return triton_latent.latent_attention(plan.cuda_work, q, cache, scale=scale, rank=rank, mass=mass)
     if plan.cpu_work is not None and is_plain(q, cache):
         stored = cache[:, None]
-        out = cpu_attention(
-            plan.cpu_work,
-            q,
-            stored,
-            stored,
-            scale=scale,
-            window=0,
-            in_chunks=False,
-            soft_cap=0.0,
-            sinks=None,
-            k_scales=None,
-            v_scales=None,
-            mass=mass,
-        )
-        return out[..., :rank]
+        return cpu_attention(plan.cpu_work, q, stored, stored, scale=scale, mass=mass)[..., :rank]
     return reference.latent_attention(q, cache, plan, scale=scale, rank=rank, mass=mass)
 
 

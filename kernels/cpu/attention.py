@@ -27,12 +27,12 @@ def cpu_attention(
     v_cache: Tensor,
     *,
     scale: float,
-    window: int,
-    in_chunks: bool,
-    soft_cap: float,
-    sinks: Tensor | None,
-    k_scales: Tensor | None,
-    v_scales: Tensor | None,
+    window: int = 0,
+    in_chunks: bool = False,
+    soft_cap: float = 0.0,
+    sinks: Tensor | None = None,
+    k_scales: Tensor | None = None,
+    v_scales: Tensor | None = None,
     mass: LayerMass | None = None,
 ) -> Tensor:
     """`attention` for fp32 q on the CPU; q `[T, H, D]` may be a view with any strides but a dense last axis.

@@ -35,7 +35,7 @@ from .experts import ExpertRules, mixture
 from .gateless import bend
 from .head_norms import norm_own, norm_whole
 from .latent import queries_and_latents, values
-from .layer_weights import AdaptedMixer, LayerWeights, WeightPart, parts_of, read_layer
+from .layer_weights import AdaptedMixer, LayerWeights, num_bytes, read_layer
 from .norms import Norm, add_norm, apply_norm, read_norm, scaled
 from .partial_linear import adapted_linear, partial_linear
 from .reader import Reader
@@ -162,11 +162,7 @@ class Decoder:
     def num_weight_bytes(self) -> int:
         """Bytes of all weights on the device, the tied embedding counted once."""
         own = (self._embedding, self._lm_head, self._final_norm)
-        parts: list[WeightPart] = [part for part in own if part is not None]
-        for _, layer in self._layers:
-            parts += parts_of(layer)
-        sizes = {id(part): part.nbytes if isinstance(part, Tensor) else part.num_bytes for part in parts}
-        return sum(sizes.values())
+        return num_bytes([part for part in own if part is not None], [layer for _, layer in self._layers])
 
     @torch.inference_mode()
     def forward(
@@ -246,7 +242,6 @@ class Decoder:
         normed, residual = apply_norm(x, self._layers[0][1].input_norm, eps), x
         last, scale, factors = len(self._layers) - 1, self.config.residual_scale, self.config.factors
         lora = adapted.every if adapted is not None else None
-        is_parallel = bool(self.config.options.parallel)
         none_wanted = rows is not None and rows.shape[0] == 0
         for index, (spec, weights) in enumerate(self._layers):
             own = windowed if windowed is not None and spec.window else WindowStep(plan, slots)
@@ -263,7 +258,7 @@ class Decoder:
                 if weights.post_attention_norm is not None:
                     x = apply_norm(x, weights.post_attention_norm, eps)
                 x = scaled(x, scale * factors.adds[spec.attends])
-                if is_parallel:
+                if self.config.options.parallel:
                     norm = weights.mlp_norm
                     normed = normed if norm is None else apply_norm(residual, norm, eps)
                     residual = x + residual
@@ -304,10 +299,9 @@ class Decoder:
             if not stops:
                 attended = self._attend(index, q, kv_cache, own.plan)
                 mixed.append(attended if gate is None else attended * ops.sigmoid(gate))
-        if weights.recurrent is not None:
-            assert recurrent is not None
+        if weights.recurrent is not None and recurrent is not None:
             step = (normed, recurrent.states[index], recurrent.rounds)
-            if lora is not None and isinstance(weights.recurrent, AdaptedMixer):
+            if lora is not None and not spec.attends and isinstance(weights.recurrent, AdaptedMixer):
                 adapt = partial(ops.add_lora, x=normed, plan=lora, layer=index, place=AT_QKV)
                 mixed.append(weights.recurrent.mix(*step, adapt))
             else:

@@ -59,11 +59,12 @@ class LayerWeights:
     curve: Tensor | None = None  # learned numbers of the activation
 
 
-def parts_of(layer: LayerWeights) -> list[WeightPart]:
-    """All weights of a layer."""
-    groups = [group for group in (layer, layer.latent, layer.experts, layer.recurrent) if group is not None]
-    found = [getattr(group, name) for group in groups for name in group.__slots__]
-    return [part for part in found if isinstance(part, WeightPart)]
+def num_bytes(own: list[WeightPart], layers: list[LayerWeights]) -> int:
+    """Of the weights of a model, its own and those of its layers; of what is shared once."""
+    groups = [group for layer in layers for group in (layer, layer.latent, layer.experts, layer.recurrent)]
+    found = [getattr(group, name) for group in groups if group is not None for name in group.__slots__]
+    parts = [*own, *(part for part in found if isinstance(part, WeightPart))]
+    return sum({id(part): part.nbytes if isinstance(part, Tensor) else part.num_bytes for part in parts}.values())
 
 
 def _read_mixer(reader: Reader, base: str, index: int, recurrent: RecurrentConfig | None) -> tuple[Mixer, LinearWeight]:

@@ -29,6 +29,13 @@ EVERY = r".*\.(" + "|".join(ALL) + ")"
 KINDS: dict[str, tuple[str, str, dict[str, int], dict[str, float], dict[str, Any]]] = {
     "glm4": ("glm4", EVERY, {}, {}, {"target_modules": ALL}),
     "attention and MLP side by side": ("cohere", EVERY, {}, {}, {"target_modules": ALL}),
+    "attention beside a recurrent mixer": (
+        "falcon-h1",
+        r".*self_attn\.[qkvo]_proj",
+        {},
+        {},
+        {"target_modules": ["q_proj", "k_proj", "v_proj", "o_proj"]},
+    ),
     "short convolutions": ("lfm2", r".*(_proj|w1|w2|w3)", {}, {}, {"target_modules": "all-linear"}),
     "fused delta rule, gated attention": ("qwen3-next", STATEFUL, {}, {}, {"target_modules": STATEFUL}),
     "delta rule": ("qwen3.5", r".*_(proj|qkv|z|b|a)", {}, {}, {"target_modules": "all-linear"}),
