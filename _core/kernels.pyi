@@ -102,6 +102,27 @@ def convolve(
 ) -> None:
     """See `Convolution` in `kernels/core/loops.h`; bias 0: none."""
 
+def advance_channels(
+    team: Team,
+    num_threads: int,
+    x: int,
+    a: int,
+    b: int,
+    c: int,
+    rate: int,
+    step_bias: int,
+    skip: int,
+    states: int,
+    out: int,
+    segments: int,
+    num_segments: int,
+    num_rows: int,
+    x_stride: int,
+    a_stride: int,
+    bc_stride: int,
+    channels: int,
+    state_dim: int,
+) -> None: ...
 def advance_heads(
     team: Team,
     num_threads: int,
@@ -122,11 +143,13 @@ def advance_heads(
     num_rows: int,
     qk_stride: int,
     v_stride: int,
-    ab_stride: int,
+    a_stride: int,
+    b_stride: int,
     heads: int,
     key_heads: int,
     key_dim: int,
     value_dim: int,
+    by_key: bool,
     /,
 ) -> None:
     """See `HeadStates` in `kernels/core/loops.h`; b 0: a state space, which alone has a skip."""

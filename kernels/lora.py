@@ -29,7 +29,7 @@ from .linear_weight import PANEL, LinearWeight, pack_linear
 from .transfer import send
 
 PLACES = ("qkv", "o", "gate_up", "down")
-MAX_PARTS = 3
+MAX_PARTS = 4
 TILE_ROWS = 16  # rows of a GPU's program
 RANK_STEP = 16  # ranks are filled up to a multiple of it there
 # columns of a table: addresses, sizes; then for each part its own

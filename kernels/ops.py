@@ -179,7 +179,9 @@ def apply_rope(q: Tensor, k: Tensor, positions: Tensor, cos_sin: Tensor) -> None
 
 
 def gated(gate_up: Tensor, gate: Gate = SILU) -> Tensor:
-    """gate_up `[T, 2F]` = gate | up -> `[T, F]`, by a formula of `gate.py`."""
+    """gate_up `[T, 2F]` = gate | up -> `[T, F]`, by a formula of `gate.py`; without a gate `[T, F]` -> `[T, F]`."""
+    if gate.kind == "relu2":
+        return reference.gated(gate_up, gate)
     if gate_up.is_cuda:
         from .triton import gate as triton_gate
 

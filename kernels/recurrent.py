@@ -42,7 +42,8 @@ def apply_delta_rule(
 ) -> Tensor:
     """The gated delta rule: q, k `[T, Hk, Dk]`, v `[T, H, Dv]` -> `[T, H, Dv]`; changes states `[N, H, Dk, Dv]`.
 
-    a, b `[T, H]` say how much is forgotten and learnt; rate, step_bias `[H]` fp32. See `reference.apply_delta_rule`.
+    a, b `[T, H]` say how much is forgotten and learnt; rate, step_bias `[H]` fp32. a `[T, H, Dk]` and step_bias
+    `[H, Dk]` say it of each key. See `reference.apply_delta_rule`.
     """
     if q.is_cuda:
         from .triton import recurrent as triton_recurrent
@@ -77,3 +78,28 @@ def scan_states(
     if q.shape[2] % 8 == 0 and v.shape[2] % 8 == 0:
         return cpu_recurrent.scan_states(q, k, v, a, rate, step_bias, skip, limits, states, plan)
     return reference.scan_states(q, k, v, a, rate, step_bias, skip, limits, states, plan)
+
+
+def scan_channels(
+    x: Tensor,
+    a: Tensor,
+    b: Tensor,
+    c: Tensor,
+    rate: Tensor,
+    step_bias: Tensor,
+    skip: Tensor,
+    states: Tensor,
+    plan: StateRounds,
+) -> Tensor:
+    """A selective state space of each channel by itself: x `[T, C]` -> `[T, C]`; changes states `[N, S, C]`.
+
+    a `[T, C]`: steps before their softplus; b, c `[T, S]`; rate `[S, C]`, step_bias, skip `[C]` fp32. See
+    `reference.scan_channels`.
+    """
+    if x.is_cuda:
+        from .triton import recurrent as triton_recurrent
+
+        return triton_recurrent.scan_channels(x, a, b, c, rate, step_bias, skip, states, plan)
+    if x.shape[1] % 8 == 0:
+        return cpu_recurrent.scan_channels(x, a, b, c, rate, step_bias, skip, states, plan)
+    return reference.scan_channels(x, a, b, c, rate, step_bias, skip, states, plan)

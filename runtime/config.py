@@ -106,7 +106,8 @@ class EngineConfig:
         kv_memory_share: which part of what is free on a GPU, once the weights are there, becomes the KV pool; the rest
             is for activations, graphs and neighbours.
         state_memory_bytes: memory for the states of recurrent layers (LFM2, Qwen3-Next …): two for each running
-            request, and those that are kept with the prefix cache; None: as for the pool, at most half of it on a GPU.
+            request (three with tiers below the pool), and those that are kept with the prefix cache; None: as for the
+            pool, at most half of it on a GPU.
         state_interval: of a prompt, a state is kept every n tokens, besides its end and where prompts part; 0: no
             others.
         max_model_len: most tokens of prompt and output together; None: what the model was made for.
@@ -364,6 +365,11 @@ class EngineConfig:
         check_choices(self)
         if self.block_size & (self.block_size - 1):
             raise ConfigError(f"block_size: {self.block_size} is not a power of two; use 1, 16, 32 or 64")
+
+    @property
+    def has_tiers(self) -> bool:
+        """Whether anything keeps KV below the pool."""
+        return self.host_memory_bytes > 0 or self.disk_cache is not None or self.shared_cache is not None
 
     @staticmethod
     def field_names() -> tuple[str, ...]:

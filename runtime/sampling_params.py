@@ -47,7 +47,8 @@ class SamplingParams:
         kv_budget: None, or how many tokens' keys and values are kept while it generates, at least 64: whenever there
             are a quarter more (or 64), the others are dropped. The prompt is computed and cached whole before that.
         kv_policy: which are kept: "snapkv", what the last of them look at; "sinks", the first four and the last; "h2o",
-            those that received most attention since the end of the prompt, as half of the budget, and the last.
+            those that received most attention since the end of the prompt, as half of the budget, and the last. Models
+            with windows or recurrent layers take "sinks", and a budget of a window and four tokens at least.
         beyond_context: go on past the model's context, up to `max_tokens`: positions are counted within what is kept,
             by the policy "sinks" and within a `kv_budget`.
     """

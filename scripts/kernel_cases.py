@@ -262,7 +262,14 @@ def other_cases(subset: bool) -> Iterator[Case]:
 
 
 def recurrent_cases(subset: bool) -> Iterator[Case]:
-    from phloem.kernels.triton.recurrent import CHANNELS, ROWS, convolve_rows, step_heads, values_of
+    from phloem.kernels.triton.recurrent import (
+        CHANNELS,
+        ROWS,
+        convolve_rows,
+        step_channels,
+        step_heads,
+        values_of,
+    )
 
     fixed = {"weight_ptr": "*fp32", "bias_ptr": "*fp32", "states_ptr": "*fp32", "segments_ptr": "*i64"}
     for element, width, silu in [("bf16", 4, True), ("bf16", 3, False), ("fp32", 4, True)][: 1 if subset else 3]:
@@ -271,12 +278,24 @@ def recurrent_cases(subset: bool) -> Iterator[Case]:
         yield Case(f"convolution {element} of {width}", convolve_rows, types, constants)
     fixed |= {"rate_ptr": "*fp32", "step_bias_ptr": "*fp32", "skip_ptr": "*fp32"}
     fixed |= {"q_scale": "fp32", "least": "fp32", "most": "fp32"}
-    for element, key_dim, is_delta in [("bf16", 128, True), ("bf16", 128, False), ("fp32", 256, False)]:
+    delta, by_key, space = (True, False), (True, True), (False, False)
+    for element, key_dim, (is_delta, has_rates) in [
+        ("bf16", 128, delta),
+        ("bf16", 128, by_key),
+        ("bf16", 128, space),
+        ("fp32", 256, space),
+    ]:
         if subset and element == "fp32":
             continue
-        constants = {"IS_DELTA": is_delta, "KEYS": key_dim, "VALUES": values_of(key_dim)}
+        constants = {"IS_DELTA": is_delta, "BY_KEY": has_rates, "KEYS": key_dim, "VALUES": values_of(key_dim)}
         types = argument_types(step_heads, element, fixed, constants)
-        yield Case(f"{'delta rule' if is_delta else 'state space'} {element} D{key_dim}", step_heads, types, constants)
+        name = "delta rule, by key" if has_rates else "delta rule" if is_delta else "state space"
+        yield Case(f"{name} {element} D{key_dim}", step_heads, types, constants)
+
+    for element in ["bf16", "fp32"][: 1 if subset else 2]:
+        constants = {"STATE": 16, "CHANNELS": CHANNELS}
+        types = argument_types(step_channels, element, fixed, constants)
+        yield Case(f"selective scan {element} S16", step_channels, types, constants)
 
 
 def all_cases(subset: bool) -> list[Case]:

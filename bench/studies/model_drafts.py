@@ -47,7 +47,6 @@ from taught_texts import Text, make_texts, train_tokenizer  # noqa: E402
 SMALL = {"num_layers": 2, "hidden_size": 64, "intermediate_size": 128, "num_heads": 2, "num_kv_heads": 1}
 DRAFT_SHAPE = {"num_hidden_layers": 4, "hidden_size": 192, "intermediate_size": 512, "num_attention_heads": 3}
 KINDS = ("code", "prose")
-NUM_DOCUMENTS = 32
 
 
 @dataclass(frozen=True)
@@ -120,18 +119,25 @@ def train_small(folder: Path, minutes: float) -> None:
     subprocess.run(command, check=True)
 
 
-def extractions(tokenizer: Any, temperature: float, constrained: bool) -> list[Asked]:
+def extractions(tokenizer: Any, num_documents: int, temperature: float, constrained: bool) -> list[Asked]:
     system = {"role": "system", "content": SYSTEM_PROMPT}
     params = ph.SamplingParams(max_tokens=192, temperature=temperature, seed=5)
     asked = []
-    for document in documents(seed=77, count=NUM_DOCUMENTS):
+    for document in documents(seed=77, count=num_documents):
         question = f"{document.text}\n\nExtract the {document.kind.name} as JSON."
         prompt = tokenizer.apply_chat_template([system, {"role": "user", "content": question}])
         asked.append(Asked(prompt, params, ph.json_schema(document.kind.schema) if constrained else None))
     return asked
 
 
-def compare_nano(model: Path | None, draft: str, rounds: int) -> None:
+def draft_all(engine: ph.Engine, length: int) -> None:
+    """From now on all drafts of the engine's draft model have that length, whether they pay or not."""
+    model: Any = engine.core._stepper._drafter.model
+    model._best_length = lambda request, chance, limit: max(0, min(limit, length))
+    model._pays = lambda *asked: True
+
+
+def compare_nano(model: Path | None, draft: str, rounds: int, num_documents: int, length: int) -> None:
     """model: the bundled one with a layer of its own, for the draft model "mtp"."""
     loaded = load(
         EngineConfig("nano" if model is None else str(model), device="cpu", num_threads=1, speculative_model=draft)
@@ -139,7 +145,10 @@ def compare_nano(model: Path | None, draft: str, rounds: int) -> None:
     assert loaded.draft_decoder is not None
     shares = [loaded.draft_decoder.num_weight_bytes, loaded.decoder.num_weight_bytes]
     drafter = f"one of {shares[0] / shares[1]:.0%} of its size" if model is None else "a layer of its own"
-    head(f"The bundled model, and {drafter} taught the same; decode tok/s")
+    how = f", drafts of {length} whether they pay or not" if length else ""
+    head(f"The bundled model, and {drafter} taught the same{how}; decode tok/s")
+    with ph.Engine.from_loaded(EngineConfig(device="cpu", lookup_drafts=False), loaded) as engine:
+        run(engine, extractions(loaded.tokenizer, 1, 0.0, False), 1)  # what a process does for the first time is slow
     for lookups in (False, True):
         config = EngineConfig(device="cpu", lookup_drafts=lookups, jump="verified" if lookups else "off")
         sides = {"with": loaded, "without": replace(loaded, draft_decoder=None)}
@@ -149,7 +158,9 @@ def compare_nano(model: Path | None, draft: str, rounds: int) -> None:
                     engines = {side: ph.Engine.from_loaded(config, one) for side, one in sides.items()}
                     for engine in engines.values():  # nothing of an answer is known in the next round
                         engine.prefix_cache.continuation = lambda request: []  # type: ignore[method-assign]
-                    asked = extractions(loaded.tokenizer, temperature, constrained)
+                    if length:
+                        draft_all(engines["with"], length)
+                    asked = extractions(loaded.tokenizer, num_documents, temperature, constrained)
                     others = "beside other drafts" if lookups else "alone"
                     name = f"{'schema' if constrained else 'free'}, temperature {temperature:g}, {others}"
                     compare(name, engines, asked, batch, rounds)
@@ -234,6 +245,8 @@ def main() -> None:
     )
     parser.add_argument("--minutes", type=float, default=38.0, help="of training it, where there is none")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--documents", type=int, default=32)
+    parser.add_argument("--length", type=int, default=0, help="of all drafts of the bundled model; 0: as it pays")
     parser.add_argument("--tokens", type=int, default=96, help="of a taught answer")
     parser.add_argument("--skip-nano", action="store_true")
     parser.add_argument("--skip-taught", action="store_true")
@@ -247,9 +260,9 @@ def main() -> None:
             if draft is None:
                 draft = Path(name)
                 train_small(draft, options.minutes)
-            compare_nano(None, str(draft), options.rounds)
+            compare_nano(None, str(draft), options.rounds, options.documents, options.length)
     if options.mtp is not None:
-        compare_nano(options.mtp, "mtp", options.rounds)
+        compare_nano(options.mtp, "mtp", options.rounds, options.documents, options.length)
     if not options.skip_taught:
         compare_taught(options.rounds, options.tokens)
 

@@ -90,10 +90,14 @@ Product product(const Pairing& both, Pair start, Alive alive, int64_t max_states
   Table table(2, num_common);
   states.add(start);
   for (int32_t state = 1; state < static_cast<int32_t>(states.pairs.size()); ++state) {
+    const Pair here = states.pairs[state];
+    Pair previous{0, 0};  // neighbouring classes mostly lead to the same state
+    int32_t target = 0;
     for (size_t common = 0; common < num_common; ++common) {
-      const Pair following = after(both, states.pairs[state], common);
+      const Pair following = after(both, here, common);
       if (is_dead(following, alive)) continue;
-      int32_t target = states.find(following);
+      if (following != previous) target = states.find(following);
+      previous = following;
       if (target < 0) {
         if (static_cast<int64_t>(states.pairs.size()) >= max_states) return {Table(0, num_common), {}};
         target = states.add(following);

@@ -104,7 +104,7 @@ class Lexemes:
         self.has_obligations = bool(made)
 
     def _lay_out(self, name: str, terminal: Terminal) -> None:
-        """The automaton of a terminal over the common alphabet."""
+        """The automaton of a terminal over the common alphabet; that of keywords is made when it is needed."""
         self._time.check("", f"grammar, terminal {name}")
         num_states = sum(map(len, terminal.keywords)) or terminal.dfa.num_states
         self._num_cells += num_states * self.alphabet.num_classes
@@ -118,9 +118,6 @@ class Lexemes:
             self._tables[name] = terminal.dfa.table[:, classes].tolist()
             self._accepting[name] = terminal.dfa.accepting.tolist()
             self._starts[name] = terminal.dfa.start_state
-            return
-        self._tables[name], self._accepting[name] = self._trie(name, terminal.keywords)
-        self._starts[name] = 1
 
     def _trie(self, name: str, keywords: tuple[tuple[str, ...], ...]) -> tuple[list[list[int]], list[bool]]:
         """Keywords as one automaton; a state is the keywords that are still possible, and how far they are read."""
@@ -205,10 +202,17 @@ class Lexemes:
         if found is None:
             firsts = self._firsts.get(name)
             if firsts is None:
-                row = self._tables[name][self._starts[name]]
-                firsts = self._firsts[name] = [class_id for class_id, target in enumerate(row) if target]
+                firsts = self._firsts[name] = self._first_classes(name)
             found = self._after_first[name, before] = tuple([self._moved(before, class_id) for class_id in firsts])
         return found
+
+    def _first_classes(self, name: str) -> list[int]:
+        """The classes of the characters that a terminal may begin with."""
+        keywords = self.terminals[name].keywords
+        if keywords:
+            return sorted({class_id for keyword in keywords for class_id in self._classes_of[keyword[0]]})
+        row = self._tables[name][self._starts[name]]
+        return [class_id for class_id, target in enumerate(row) if target]
 
     def expression(self, name: str, before: Obligations, leaves: frozenset[Obligations] | None) -> Expression:
         """The texts of a terminal that break no obligation and leave one of `leaves` (None: anything)."""
@@ -236,9 +240,13 @@ class Lexemes:
         found = self._products.get((name, before))
         if found is not None:
             return found
-        table, accepting = self._tables[name], self._accepting[name]
         self._time.check("", f"grammar, terminal {name}")
-        if self.terminals[name].keywords and not before:
+        keywords = self.terminals[name].keywords
+        if keywords and name not in self._tables:
+            self._tables[name], self._accepting[name] = self._trie(name, keywords)
+            self._starts[name] = 1
+        table, accepting = self._tables[name], self._accepting[name]
+        if keywords and not before:
             found = self._products[name, before] = _Combined(table, [NONE if ends else None for ends in accepting])
             return found
         start = (self._starts[name], before)

@@ -71,6 +71,7 @@ def lexed(
         ConstraintTooLarge: too many combinations of rules and obligations, or the time is over.
     """
     rules, terminals = _with_choices(rules, terminals, compile_time)
+    rules = with_filled_turns(rules, compile_time)
     used = {name for body in rules.values() for name in rule_names(body)}
     known = {name: terminal for name, terminal in terminals.items() if name in used}
     spaced = dict(rules)
@@ -91,7 +92,6 @@ def lexed(
         spaced.update({rule.name: Sequence((end, Rule(name))) for name, rule in after.items()})
         spacing = Spacing({rule.name: name for name, rule in after.items()}, tuple(between), end.maximum is None)
         known.update(between)
-    spaced = with_filled_turns(spaced, compile_time)
     whole = f"{start}, whole"
     spaced[whole] = sequence(Rule(start), end)
     adjacency = Adjacency(spaced, compile_time)

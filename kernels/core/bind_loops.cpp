@@ -113,15 +113,28 @@ void convolve(Team* team, int64_t num_threads, int64_t x, int64_t weight, int64_
 void advance_heads(Team* team, int64_t num_threads, int64_t q, int64_t k, int64_t v, int64_t a, int64_t b, int64_t rate,
                    int64_t step_bias, int64_t skip, double least, double most, int64_t states, int64_t out,
                    int64_t segments, int64_t num_segments, int64_t num_rows, int64_t qk_stride, int64_t v_stride,
-                   int64_t ab_stride, int64_t heads, int64_t key_heads, int64_t key_dim, int64_t value_dim) {
+                   int64_t a_stride, int64_t b_stride, int64_t heads, int64_t key_heads, int64_t key_dim,
+                   int64_t value_dim, bool by_key) {
   const HeadStates job{at<float>(q),    at<float>(k),         at<float>(v),      at<float>(a),
                        at<float>(b),    at<float>(rate),      at<float>(step_bias), at<float>(skip),
                        (float)least,    (float)most,          at<float>(states), at<float>(out),
                        at<int64_t>(segments), num_segments,   qk_stride,         v_stride,
-                       ab_stride,       heads,                key_heads,         key_dim,
-                       value_dim};
+                       a_stride,        b_stride,             heads,             key_heads,
+                       key_dim,         value_dim,            by_key};
   const int64_t work = 3 * num_rows * heads * key_dim * value_dim;
   run_unlocked(work, [&] { loops().advance_heads(Lease(team, work >= WORTH_SHARING ? num_threads : 1), job); });
+}
+
+void advance_channels(Team* team, int64_t num_threads, int64_t x, int64_t a, int64_t b, int64_t c, int64_t rate,
+                      int64_t step_bias, int64_t skip, int64_t states, int64_t out, int64_t segments,
+                      int64_t num_segments, int64_t num_rows, int64_t x_stride, int64_t a_stride, int64_t bc_stride,
+                      int64_t channels, int64_t state_dim) {
+  const ChannelStates job{at<float>(x),         at<float>(a),      at<float>(b),      at<float>(c),
+                          at<float>(rate),      at<float>(step_bias), at<float>(skip), at<float>(states),
+                          at<float>(out),       at<int64_t>(segments), num_segments,  x_stride,
+                          a_stride,             bc_stride,         channels,          state_dim};
+  const int64_t work = num_rows * channels * (4 * state_dim + 16);
+  run_unlocked(work, [&] { loops().advance_channels(Lease(team, work >= WORTH_SHARING ? num_threads : 1), job); });
 }
 
 void edit_rows(int64_t logits, int64_t num_rows, int64_t vocab_size, int64_t counts, int64_t biases, int64_t count_rows,
@@ -215,6 +228,7 @@ void add_loops(nb::module_& module) {
   module.def("gate_rows", gate_rows);
   module.def("convolve", convolve);
   module.def("advance_heads", advance_heads);
+  module.def("advance_channels", advance_channels);
   module.def("edit_rows", edit_rows);
   module.def("sample_rows", sample_rows);
   module.def("report_rows", report_rows);

@@ -18,6 +18,7 @@ void scatter_heads(const Scatter& scatter);
 void gate_rows(const Gate& gate);
 void convolve(const Lease& team, const Convolution& convolution);
 void advance_heads(const Lease& team, const HeadStates& heads);
+void advance_channels(const Lease& team, const ChannelStates& channels);
 void edit_rows(const Edits& edits);
 void sample_rows(const Sampling& sampling);
 void report_rows(const Report& report);

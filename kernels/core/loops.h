@@ -124,16 +124,31 @@ struct Convolution {
 // The gated delta rule (Yang et al., arXiv 2412.06464, equation 10), if there is a b; q and k have length 1 then, and q
 // is divided by sqrt(key_dim) too:
 //     S = exp(-rate * d) S;   S = S + k (x) sigmoid(b) (v - S^T k);   out = S^T q
+// If the decay is of each key (Kimi Delta Attention: arXiv 2510.26692), a and step_bias have a number for each, and
+// exp(-rate * d) is a diagonal matrix.
 // A selective state space (Mamba 2: Dao and Gu, arXiv 2405.21060), else:
 //     S = exp(-rate * d) S + k (x) d v;   out = S^T q + skip v
 struct HeadStates {
   const float *q, *k, *v;  // [num_rows, key_heads, key_dim] twice, [num_rows, heads, value_dim]
-  const float *a, *b;      // [num_rows, heads]; b null: a state space
-  const float *rate, *step_bias, *skip;  // [heads]; skip of a state space alone
+  const float *a, *b;      // [num_rows, heads], or a [num_rows, heads, key_dim]; b null: a state space
+  const float *rate, *step_bias, *skip;  // [heads], but for a step_bias of each key; skip of a state space alone
   float least, most;                     // of d
   float *states, *out;     // [slots, heads, key_dim, value_dim]; [num_rows, heads, value_dim], dense
   const int64_t* segments;
-  int64_t num_segments, qk_stride, v_stride, ab_stride, heads, key_heads, key_dim, value_dim;  // dims: multiples of 8
+  int64_t num_segments, qk_stride, v_stride, a_stride, b_stride;
+  int64_t heads, key_heads, key_dim, value_dim;  // dims: multiples of 8
+  bool by_key;
+};
+
+// A selective state space of each channel by itself (Mamba: Gu and Dao, arXiv 2312.00752), with
+// d = softplus(a + step_bias):
+//     S[n] = exp(-rate[n] * d) S[n] + b[n] d x;   out = sum over n of c[n] S[n] + skip x
+struct ChannelStates {
+  const float *x, *a, *b, *c;            // [num_rows, channels] twice, [num_rows, state_dim] twice
+  const float *rate, *step_bias, *skip;  // [state_dim, channels], [channels] twice
+  float *states, *out;                   // [slots, state_dim, channels]; [num_rows, channels], dense
+  const int64_t* segments;
+  int64_t num_segments, x_stride, a_stride, bc_stride, channels, state_dim;  // channels: a multiple of 8
 };
 
 // Penalties and biases of `LogitEdits`, added in place to logits [num_rows, vocab_size].
@@ -187,6 +202,7 @@ struct Loops {
   void (*gate_rows)(const Gate&);
   void (*convolve)(const Lease&, const Convolution&);
   void (*advance_heads)(const Lease&, const HeadStates&);
+  void (*advance_channels)(const Lease&, const ChannelStates&);
   void (*edit_rows)(const Edits&);
   void (*sample_rows)(const Sampling&);
   void (*report_rows)(const Report&);

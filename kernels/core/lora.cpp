@@ -14,7 +14,7 @@ namespace phloem::kernels::PHLOEM_LEVEL {
 namespace {
 
 constexpr int64_t BLOCK_ROWS = 128;
-constexpr int NUM_PLACES = 4, MAX_PARTS = 3;
+constexpr int NUM_PLACES = 4, MAX_PARTS = 4;
 
 // Columns of an adapter's table, as `lora.py` lays them out.
 struct Part {

@@ -65,9 +65,9 @@ float softplus(float x) { return x > 20.0f ? x : log1pf(expf(x)); }
 
 // One token of one head.
 struct Token {
-  const float *q, *k, *v;
+  const float *q, *k, *decays, *v;  // decays: of each key
   float *out;
-  float decay, learnt, skip;
+  float learnt, skip;
 };
 
 // Its step, for COUNT vectors of its value from d on: changes the state, and writes the output.
@@ -80,19 +80,19 @@ template <int COUNT>
     for (int64_t i = 0; i < job.key_dim; i++) {
 #pragma GCC unroll 4
       for (int s = 0; s < COUNT; s++) {
-        change[s] = fma(splat8(token.k[i]), load8(state + i * job.value_dim + d + 8 * s), change[s]);
+        change[s] = fma(splat8(token.k[i] * token.decays[i]), load8(state + i * job.value_dim + d + 8 * s), change[s]);
       }
     }
   }
 #pragma GCC unroll 4
   for (int s = 0; s < COUNT; s++) {
-    change[s] = (load8(token.v + d + 8 * s) - change[s] * splat8(token.decay)) * splat8(token.learnt);
+    change[s] = (load8(token.v + d + 8 * s) - change[s]) * splat8(token.learnt);
   }
   for (int64_t i = 0; i < job.key_dim; i++) {
 #pragma GCC unroll 4
     for (int s = 0; s < COUNT; s++) {
       float* place = state + i * job.value_dim + d + 8 * s;
-      const F8 changed = fma(splat8(token.k[i]), change[s], load8(place) * splat8(token.decay));
+      const F8 changed = fma(splat8(token.k[i]), change[s], load8(place) * splat8(token.decays[i]));
       store8(place, changed);
       read[s] = fma(splat8(token.q[i]), changed, read[s]);
     }
@@ -115,9 +115,9 @@ void advance_head(const void* given, int64_t index) {
   } else if (segment.read != segment.write) {
     memcpy(state, job.states + (segment.read * job.heads + head) * size, size * sizeof(float));
   }
-  Scratch<float> scratch(2 * job.key_dim);
-  float *q = scratch.at, *k = scratch.at + job.key_dim;
-  Token token{q, k, nullptr, nullptr, 0.0f, 0.0f, job.skip ? job.skip[head] : 0.0f};
+  Scratch<float> scratch(3 * job.key_dim);
+  float *q = scratch.at, *k = q + job.key_dim, *decays = k + job.key_dim;
+  Token token{q, k, decays, nullptr, nullptr, 0.0f, job.skip ? job.skip[head] : 0.0f};
   for (int64_t row = segment.begin; row < segment.end; row++) {
     const float* query = job.q + row * job.qk_stride + key_head * job.key_dim;
     const float* key = job.k + row * job.qk_stride + key_head * job.key_dim;
@@ -127,17 +127,57 @@ void advance_head(const void* given, int64_t index) {
       store8(q + i, load8(query + i) * q_scale);
       store8(k + i, load8(key + i) * k_scale);
     }
-    const int64_t place = row * job.ab_stride + head;
-    const float step = softplus(job.a[place] + job.step_bias[head]);
-    const float taken = larger_of(job.least, smaller_of(step, job.most));
-    token.decay = expf(-job.rate[head] * taken);
-    token.learnt = job.b ? 1.0f / (1.0f + expf(-job.b[place])) : taken;
+    const int64_t num_rates = job.by_key ? job.key_dim : 1;
+    const float *a = job.a + row * job.a_stride + head * num_rates, *bias = job.step_bias + head * num_rates;
+    float taken = 0.0f;
+    for (int64_t i = 0; i < num_rates; i++) {
+      taken = larger_of(job.least, smaller_of(softplus(a[i] + bias[i]), job.most));
+      decays[i] = expf(-job.rate[head] * taken);
+    }
+    for (int64_t i = num_rates; i < job.key_dim; i++) decays[i] = decays[0];
+    token.learnt = job.b ? 1.0f / (1.0f + expf(-job.b[row * job.b_stride + head])) : taken;
     token.v = job.v + row * job.v_stride + head * job.value_dim;
     token.out = job.out + (row * job.heads + head) * job.value_dim;
     int64_t d = 0;
     for (; d + 8 * STRIPS <= job.value_dim; d += 8 * STRIPS) step_values<STRIPS>(job, state, token, d);
     for (; d < job.value_dim; d += 8) step_values<1>(job, state, token, d);
   }
+}
+
+constexpr float LOG2_E = 1.44269504088896341f;
+
+// One vector of channels, from the first row of a segment to its last.
+void advance_strip(const ChannelStates& job, const Segment& segment, int64_t first) {
+  const int64_t size = job.state_dim * job.channels;
+  float* state = job.states + segment.write * size + first;
+  const float* before = segment.read < 0 ? nullptr : job.states + segment.read * size + first;
+  for (int64_t n = 0; n < job.state_dim; n++) {
+    store8(state + n * job.channels, before ? load8(before + n * job.channels) : splat8(0.0f));
+  }
+  for (int64_t row = segment.begin; row < segment.end; row++) {
+    const float *b = job.b + row * job.bc_stride, *c = job.c + row * job.bc_stride;
+    alignas(32) float steps[8];
+    for (int i = 0; i < 8; i++) steps[i] = softplus(job.a[row * job.a_stride + first + i] + job.step_bias[first + i]);
+    const F8 step = load8(steps), x = load8(job.x + row * job.x_stride + first);
+    const F8 given = step * x, turn = step * splat8(-LOG2_E);
+    F8 out = load8(job.skip + first) * x;
+    for (int64_t n = 0; n < job.state_dim; n++) {
+      float* place = state + n * job.channels;
+      const F8 kept = load8(place) * exp2(load8(job.rate + n * job.channels + first) * turn);
+      const F8 changed = fma(splat8(b[n]), given, kept);
+      store8(place, changed);
+      out = fma(splat8(c[n]), changed, out);
+    }
+    store8(job.out + row * job.channels + first, out);
+  }
+}
+
+void advance_tile(const void* given, int64_t index) {
+  const ChannelStates& job = *(const ChannelStates*)given;
+  const int64_t tiles = (job.channels + CHANNELS - 1) / CHANNELS;
+  const Segment segment = segment_of(job.segments, index / tiles);
+  const int64_t first = index % tiles * CHANNELS, last = smaller_of(first + CHANNELS, job.channels);
+  for (int64_t c = first; c < last; c += 8) advance_strip(job, segment, c);
 }
 
 }  // namespace
@@ -148,6 +188,10 @@ void convolve(const Lease& team, const Convolution& job) {
 
 void advance_heads(const Lease& team, const HeadStates& job) {
   team.share(advance_head, &job, job.num_segments * job.heads);
+}
+
+void advance_channels(const Lease& team, const ChannelStates& job) {
+  team.share(advance_tile, &job, job.num_segments * ((job.channels + CHANNELS - 1) / CHANNELS));
 }
 
 }  // namespace phloem::kernels::PHLOEM_LEVEL

@@ -57,6 +57,33 @@ def scan_states(
     return _advance(q, k, v, a, None, rate, step_bias, skip, limits, states, plan)
 
 
+def scan_channels(
+    x: Tensor,
+    a: Tensor,
+    b: Tensor,
+    c: Tensor,
+    rate: Tensor,
+    step_bias: Tensor,
+    skip: Tensor,
+    states: Tensor,
+    plan: StateRounds,
+) -> Tensor:
+    inputs, steps, keys, queries = (_rows(each) for each in (x, a, b, c))
+    if keys.stride(0) != queries.stride(0):
+        keys, queries = keys.contiguous(), queries.contiguous()
+    num_rows, channels = inputs.shape
+    out = torch.empty(num_rows, channels)
+    given = (inputs.data_ptr(), steps.data_ptr(), keys.data_ptr(), queries.data_ptr())
+    constants, places = (rate.data_ptr(), step_bias.data_ptr(), skip.data_ptr()), (states.data_ptr(), out.data_ptr())
+    strides = (inputs.stride(0), steps.stride(0), keys.stride(0))
+    for segments in plan.rounds:
+        rows = (segments.data_ptr(), len(segments), num_rows)
+        core.advance_channels(
+            ONE_TEAM, num_cpu_threads(), *given, *constants, *places, *rows, *strides, channels, rate.shape[0]
+        )
+    return out.to(x.dtype)
+
+
 def _advance(
     q: Tensor,
     k: Tensor,
@@ -73,22 +100,30 @@ def _advance(
     num_rows, heads, value_dim = v.shape
     _, key_heads, key_dim = q.shape
     queries, keys, values = (_rows(x.flatten(1)) for x in (q, k, v))
-    forgets = _rows(a)
+    forgets = _rows(a.flatten(1))
     learns = forgets if b is None else _rows(b)
     if queries.stride(0) != keys.stride(0):
         queries, keys = queries.contiguous(), keys.contiguous()
-    if forgets.stride(0) != learns.stride(0):
-        forgets, learns = forgets.contiguous(), learns.contiguous()
     out = torch.empty(num_rows, heads, value_dim)
     learns_at, skip_at = (0 if b is None else learns.data_ptr()), (0 if skip is None else skip.data_ptr())
     inputs = (queries.data_ptr(), keys.data_ptr(), values.data_ptr(), forgets.data_ptr(), learns_at)
     constants, places = (rate.data_ptr(), step_bias.data_ptr(), skip_at), (states.data_ptr(), out.data_ptr())
-    strides = (queries.stride(0), values.stride(0), forgets.stride(0))
-    shape = (heads, key_heads, key_dim, value_dim)
+    strides = (queries.stride(0), values.stride(0), forgets.stride(0), learns.stride(0))
+    shape, by_key = (heads, key_heads, key_dim, value_dim), a.dim() == 3
     for segments in plan.rounds:
         rows = (segments.data_ptr(), len(segments), num_rows)
         core.advance_heads(
-            ONE_TEAM, num_cpu_threads(), *inputs, *constants, limits[0], limits[1], *places, *rows, *strides, *shape
+            ONE_TEAM,
+            num_cpu_threads(),
+            *inputs,
+            *constants,
+            limits[0],
+            limits[1],
+            *places,
+            *rows,
+            *strides,
+            *shape,
+            by_key,
         )
     return out.to(v.dtype)
 

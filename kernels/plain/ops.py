@@ -209,7 +209,9 @@ def apply_rope(q: Tensor, k: Tensor, positions: Tensor, cos_sin: Tensor) -> None
 
 
 def gated(gate_up: Tensor, gate: Gate = SILU) -> Tensor:
-    """gate_up `[T, 2F]` = gate | up -> `[T, F]`, by a formula of `gate.py`."""
+    """gate_up `[T, 2F]` = gate | up -> `[T, F]`, by a formula of `gate.py`; without a gate `[T, F]` -> `[T, F]`."""
+    if gate.kind == "relu2":
+        return torch.relu(gate_up).square()
     x, up = gate_up.float().chunk(2, -1)
     if gate.kind == "clamped":
         x, up = x.clamp(max=gate.limit), up.clamp(-gate.limit, gate.limit) + 1

@@ -50,6 +50,8 @@ def apply_delta_rule(
 
     `S = exp(-rate * softplus(a + step_bias)) S`, `S = S + k (x) sigmoid(b) (v - S^T k)`, `out = S^T q`.
 
+    `a [T, H, Dk]` with a step_bias `[H, Dk]` makes a decay of each key (Kimi Delta Attention, arXiv 2510.26692).
+
     Queries and keys have length 1 (a millionth is added to the square), queries over sqrt(Dk) too; a key head serves
     H / Hk value heads that stand next to each other.
     """
@@ -57,13 +59,13 @@ def apply_delta_rule(
     repeats = v.shape[1] // q.shape[1]
     queries, keys = (_of_length_one(x.float()).repeat_interleave(repeats, 1) for x in (q, k))
     queries = queries / q.shape[2] ** 0.5
-    decay = torch.exp(-rate * F.softplus(a.float() + step_bias))
+    decay = torch.exp(-rate.view(-1, 1) * F.softplus(a.float() + step_bias).view(len(a), len(rate), -1))
     learnt = torch.sigmoid(b.float())
     for segments in plan.rounds:
         for begin, end, read, write in segments.tolist():
             state = states[read].clone() if read >= 0 else torch.zeros_like(states[0])
             for t in range(begin, end):
-                state = state * decay[t, :, None, None]
+                state = state * decay[t, :, :, None]
                 found = torch.einsum("hkv,hk->hv", state, keys[t])
                 change = (v[t].float() - found) * learnt[t, :, None]
                 state = state + keys[t][:, :, None] * change[:, None, :]
@@ -102,6 +104,34 @@ def scan_states(
                 change = value * steps[t, :, None]
                 state = state * decay[t, :, None, None] + keys[t][:, :, None] * change[:, None, :]
                 out[t] = (torch.einsum("hkv,hk->hv", state, queries[t]) + skip[:, None] * value).to(v.dtype)
+            states[write] = state
+    return out
+
+
+def scan_channels(
+    x: Tensor,
+    a: Tensor,
+    b: Tensor,
+    c: Tensor,
+    rate: Tensor,
+    step_bias: Tensor,
+    skip: Tensor,
+    states: Tensor,
+    plan: StateRounds,
+) -> Tensor:
+    """Mamba (Gu and Dao, arXiv 2312.00752): for each token and channel, with d = softplus(a + step_bias),
+
+    `S[n] = exp(-rate[n] * d) S[n] + b[n] d x`, `out = sum over n of c[n] S[n] + skip x`.
+    """
+    out = torch.empty_like(x)
+    steps, inputs = F.softplus(a.float() + step_bias), x.float()
+    for segments in plan.rounds:
+        for begin, end, read, write in segments.tolist():
+            state = states[read].clone() if read >= 0 else torch.zeros_like(states[0])
+            for t in range(begin, end):
+                given = b[t].float()[:, None] * (steps[t] * inputs[t])
+                state = state * torch.exp(-rate * steps[t]) + given
+                out[t] = (c[t].float() @ state + skip * inputs[t]).to(x.dtype)
             states[write] = state
     return out
 

@@ -20,6 +20,7 @@ from ..device_grouped import span_of
 from ..gate import Gate
 from ..launch import ExpertsConfig, experts_config, grouped_experts_config, most_registers, mxfp4_config
 from ..linear_weights import LinearWeights
+from ..plain import ops as reference
 from .gate import gated
 from .grouped import multiply_grouped_tiles
 from .mxfp4 import multiply_mxfp4_tiles
@@ -166,7 +167,8 @@ def mix_experts(
         )
 
     multiply(x, gate_up, inner, in_order=True)
-    multiply(gated(inner, gate), down, results, in_order=False)
+    made = reference.gated(inner, gate) if gate.kind == "relu2" else gated(inner, gate)
+    multiply(made, down, results, in_order=False)
     sum_choices[(num_tokens, triton.cdiv(hidden, SUM_BLOCK))](
         results, shares, out, hidden, NUM_CHOSEN=num_chosen, COLUMNS=SUM_BLOCK, num_warps=4, enable_fp_fusion=False
     )

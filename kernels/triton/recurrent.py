@@ -105,6 +105,7 @@ def step_heads(
     least: tl.tensor,
     most: tl.tensor,
     IS_DELTA: tl.constexpr,
+    BY_KEY: tl.constexpr,
     KEYS: tl.constexpr,
     VALUES: tl.constexpr,
 ) -> None:
@@ -120,16 +121,24 @@ def step_heads(
     place = i[:, None] * value_dim + d[None, :]
     source = (read * heads + head) * key_dim * value_dim + place  # negative without a state
     state = tl.load(states_ptr + source, mask=inside & (source >= 0), other=0.0)
-    rate, step_bias = tl.load(rate_ptr + head), tl.load(step_bias_ptr + head)
+    rate = tl.load(rate_ptr + head)
+    if BY_KEY:
+        step_bias = tl.load(step_bias_ptr + head * key_dim + i, mask=has_i, other=0.0)
+    else:
+        step_bias = tl.load(step_bias_ptr + head)
     key_head = head // repeats
     for row in range(begin, end):
         q = tl.load(q_ptr + row * q_stride + key_head * key_dim + i, mask=has_i, other=0.0).to(tl.float32)
         k = tl.load(k_ptr + row * k_stride + key_head * key_dim + i, mask=has_i, other=0.0).to(tl.float32)
         v = tl.load(v_ptr + row * v_stride + head * value_dim + d, mask=has_d, other=0.0).to(tl.float32)
-        given = tl.load(a_ptr + row * a_stride + head).to(tl.float32) + step_bias
+        if BY_KEY:
+            given = tl.load(a_ptr + row * a_stride + head * key_dim + i, mask=has_i, other=0.0).to(tl.float32)
+        else:
+            given = tl.load(a_ptr + row * a_stride + head).to(tl.float32)
+        given += step_bias
         softplus = tl.where(given > 20.0, given, tl.log(1.0 + tl.exp(tl.minimum(given, 20.0))))
         taken = tl.maximum(tl.minimum(softplus, most), least)
-        state = state * tl.exp(-rate * taken)
+        state = state * tl.exp(-rate * taken)[:, None] if BY_KEY else state * tl.exp(-rate * taken)
         if IS_DELTA:
             q = q * tl.rsqrt(tl.sum(q * q, 0) + 1e-6) * q_scale
             k = k * tl.rsqrt(tl.sum(k * k, 0) + 1e-6)
@@ -143,6 +152,54 @@ def step_heads(
             out += tl.load(skip_ptr + head) * v
         tl.store(out_ptr + (row * heads + head) * value_dim + d, out.to(out_ptr.dtype.element_ty), mask=has_d)
     tl.store(states_ptr + (write * heads + head) * key_dim * value_dim + place, state, mask=inside)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def step_channels(
+    x_ptr: tl.tensor,
+    a_ptr: tl.tensor,
+    b_ptr: tl.tensor,
+    c_ptr: tl.tensor,
+    rate_ptr: tl.tensor,
+    step_bias_ptr: tl.tensor,
+    skip_ptr: tl.tensor,
+    states_ptr: tl.tensor,
+    out_ptr: tl.tensor,
+    segments_ptr: tl.tensor,
+    x_stride: tl.tensor,
+    a_stride: tl.tensor,
+    b_stride: tl.tensor,
+    c_stride: tl.tensor,
+    channels: tl.tensor,
+    state_dim: tl.tensor,
+    STATE: tl.constexpr,
+    CHANNELS: tl.constexpr,
+) -> None:
+    segment = tl.program_id(0).to(tl.int64)
+    begin = tl.load(segments_ptr + 4 * segment)
+    end = tl.load(segments_ptr + 4 * segment + 1)
+    read = tl.load(segments_ptr + 4 * segment + 2)
+    write = tl.load(segments_ptr + 4 * segment + 3)
+    n = tl.arange(0, STATE)
+    channel = tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)
+    has_n, fits = n < state_dim, channel < channels
+    inside = has_n[:, None] & fits[None, :]
+    place = n[:, None] * channels + channel[None, :]
+    source = read * state_dim * channels + place  # negative without a state
+    state = tl.load(states_ptr + source, mask=inside & (source >= 0), other=0.0)
+    rate = tl.load(rate_ptr + place, mask=inside, other=0.0)
+    step_bias = tl.load(step_bias_ptr + channel, mask=fits, other=0.0)
+    skip = tl.load(skip_ptr + channel, mask=fits, other=0.0)
+    for row in range(begin, end):
+        x = tl.load(x_ptr + row * x_stride + channel, mask=fits, other=0.0).to(tl.float32)
+        given = tl.load(a_ptr + row * a_stride + channel, mask=fits, other=0.0).to(tl.float32) + step_bias
+        b = tl.load(b_ptr + row * b_stride + n, mask=has_n, other=0.0).to(tl.float32)
+        c = tl.load(c_ptr + row * c_stride + n, mask=has_n, other=0.0).to(tl.float32)
+        step = tl.where(given > 20.0, given, tl.log(1.0 + tl.exp(tl.minimum(given, 20.0))))
+        state = state * tl.exp(-rate * step[None, :]) + b[:, None] * (step * x)[None, :]
+        out = tl.sum(state * c[:, None], 0) + skip * x
+        tl.store(out_ptr + row * channels + channel, out.to(out_ptr.dtype.element_ty), mask=fits)
+    tl.store(states_ptr + write * state_dim * channels + place, state, mask=inside)
 
 
 def convolve(
@@ -199,6 +256,40 @@ def scan_states(
     return _step(q, k, v, a, None, rate, step_bias, skip, limits, states, plan)
 
 
+def scan_channels(
+    x: Tensor,
+    a: Tensor,
+    b: Tensor,
+    c: Tensor,
+    rate: Tensor,
+    step_bias: Tensor,
+    skip: Tensor,
+    states: Tensor,
+    plan: StateRounds,
+) -> Tensor:
+    channels, (state_dim, _) = x.shape[1], rate.shape
+    out = torch.empty_like(x, memory_format=torch.contiguous_format)
+    for segments in plan.rounds:
+        step_channels[(len(segments), triton.cdiv(channels, CHANNELS))](
+            x,
+            a,
+            b,
+            c,
+            rate,
+            step_bias,
+            skip,
+            states,
+            out,
+            segments,
+            *(each.stride(0) for each in (x, a, b, c)),
+            channels,
+            state_dim,
+            STATE=triton.next_power_of_2(state_dim),
+            CHANNELS=CHANNELS,
+        )
+    return out
+
+
 def _step(
     q: Tensor,
     k: Tensor,
@@ -216,13 +307,14 @@ def _step(
     key_heads, key_dim = q.shape[1:]
     out = torch.empty(num_rows, heads, value_dim, dtype=v.dtype, device=v.device)
     rows = [x.flatten(1) for x in (q, k, v)]
-    learns = a if b is None else b
+    forgets = a.flatten(1)
+    learns = forgets if b is None else b
     keys = triton.next_power_of_2(key_dim)
     values = values_of(keys)
     for segments in plan.rounds:
         step_heads[(len(segments), heads, triton.cdiv(value_dim, values))](
             *rows,
-            a,
+            forgets,
             learns,
             rate,
             step_bias,
@@ -230,7 +322,7 @@ def _step(
             states,
             out,
             segments,
-            *(x.stride(0) for x in (*rows, a, learns)),
+            *(x.stride(0) for x in (*rows, forgets, learns)),
             heads,
             heads // key_heads,
             key_dim,
@@ -238,6 +330,7 @@ def _step(
             key_dim**-0.5,
             *limits,
             IS_DELTA=b is not None,
+            BY_KEY=a.dim() == 3,
             KEYS=keys,
             VALUES=values,
         )

@@ -9,7 +9,7 @@ Knows blocks and the tree; it knows no request. Cost: O(blocks) per call.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from torch import Tensor
 
@@ -18,9 +18,10 @@ from ..execute.draft_kv import DraftKV
 from ..execute.kv_cache import KVCache
 from ..request import Lease
 from .followers import Followers
+from .lower_parts import LowerParts
 from .prompt_scores import PromptScores
-from .state_store import StateStore
-from .window_store import NONE, WindowStore
+from .slot_books import SlotBooks
+from .window_store import NONE
 
 logger = logging.getLogger("phloem")
 
@@ -33,6 +34,7 @@ class BlockSupply:
 
     Attributes:
         scores: log-probabilities of prompts.
+        parts: what goes to the tiers with blocks, and comes back; None: nothing.
     """
 
     def __init__(
@@ -42,10 +44,9 @@ class BlockSupply:
         make_tree: Callable[[], RadixTree],
         kv_cache: KVCache,
         followers: Followers | None,
-        states: StateStore | None,
-        windows: WindowStore | None,
-        window_kv: KVCache | None,
+        slots: SlotBooks,
         draft_kv: DraftKV | None,
+        parts: LowerParts | None,
     ) -> None:
         self.pool = pool
         self.tree = make_tree()
@@ -54,10 +55,11 @@ class BlockSupply:
         self._num_evicted_before = 0  # by trees that were given up
         self._kv_cache = kv_cache
         self._followers = followers
-        self._states = states
-        self._windows = windows
-        self._window_kv = window_kv
+        self._states = slots.states
+        self._windows = slots.windows
+        self._window_kv = slots.window_kv
         self._draft_kv = draft_kv
+        self.parts = parts
         self._count_needed: Callable[[str, bytes], int] | None = None
 
     def spare_what(self, count_needed: Callable[[str, bytes], int]) -> None:
@@ -83,6 +85,8 @@ class BlockSupply:
             evicted = self.tree.evict(short, spare=self._count_needed)
             if self._followers is not None:
                 self._followers.leaving(evicted)
+            if self.parts is not None:
+                self.parts.evicted(evicted)
             self.free(evicted)
         blocks = self.pool.allocate(num_blocks)
         self.scores.forget(blocks)
@@ -99,6 +103,13 @@ class BlockSupply:
             self._states.forget(blocks)
         if self._windows is not None:
             self._windows.forget(blocks)
+        if self.parts is not None:
+            self.parts.forget(blocks)
+
+    def parts_entered(self) -> None:
+        """What was kept of blocks that are in the tree now may go to tiers."""
+        if self.parts is not None:
+            self.parts.entered()
 
     def slot_of(self, block: int) -> int:
         """Where layers with a window have a block; -1: nowhere."""
@@ -130,12 +141,13 @@ class BlockSupply:
             for source, target in zip(blocks, unpack(self.tree.packed_blocks(lease.node)), strict=False):
                 self._windows.merge(source, target)
 
-    def adopt(self, namespace: str, tokens: bytes, first: int, rows: Tensor) -> int:
+    def adopt(self, namespace: str, tokens: bytes, first: int, rows: Tensor | None, parts: Mapping[int, Tensor]) -> int:
         """Puts KV into the tree that was read from a tier; returns how many blocks. Evicts for it if it must.
 
         Args:
             tokens: packed, whole blocks from the root on.
             first: index of the block that the first of `rows` is. If the tree has lost what is before it: nothing.
+            rows: None: the tree had all blocks. parts: by the index of their block, what else was read.
         """
         assert self._followers is not None
         block_size = self.pool.block_size
@@ -147,13 +159,16 @@ class BlockSupply:
         self.tree.lease(match.node)
         wanted = len(tokens) // (4 * block_size) - start
         blocks = self.allocate(min(wanted, self.num_available_blocks)) or []
-        self._kv_cache.write_blocks(blocks, rows[start - first : start - first + len(blocks)])
+        if rows is not None:
+            self._kv_cache.write_blocks(blocks, rows[start - first : start - first + len(blocks)])
         if self._draft_kv is not None:
             self._draft_kv.lose(blocks)
         rest = tokens[4 * match.num_tokens : 4 * (match.num_tokens + len(blocks) * block_size)]
         self._followers.entered(blocks, rest, namespace, above[-1] if above else None, is_loaded=True)
         if blocks:
             self.tree.insert(rest, blocks, namespace, after=match.node)
+        if self.parts is not None:
+            self.parts.adopt([*above, *blocks], parts)
         self.tree.release(match.node)
         return len(blocks)
 

@@ -32,8 +32,10 @@ class CacheExplanation:
             "evicted": they were here, and went `seconds_since_eviction` ago.
             "other_namespace": they are here, but in a namespace that this request may not read (salt, key).
             "block_rounding": part of the next block agrees, but there was no room to copy it.
-        "no_state": keys and values agree further, but recurrent layers need a state too, and none is kept after this.
-            "no_window": keys and values agree further, but layers with a window need more of those before.
+            "no_state": keys and values agree further, in the pool or in a tier below it, but recurrent layers need a
+            state too, and none is kept after this.
+            "no_window": keys and values agree further, in one or the other, but layers with a window need more of those
+            before.
         "disabled": the engine runs without a prefix cache.
         num_cached_tokens: prompt tokens that were not computed.
         num_agreeing_tokens: how far the cache agreed with the prompt; at least `num_cached_tokens`.

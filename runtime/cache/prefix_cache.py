@@ -17,6 +17,7 @@ import time
 from array import array
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 
 from torch import Tensor
@@ -26,17 +27,18 @@ from ..execute.batch import Batch, Extend
 from ..execute.draft_kv import DraftKV
 from ..execute.kv_cache import KVCache
 from ..execute.window_view import see_windows
+from ..offload.parts import Look
 from ..request import Lease, Request
 from .audit import audit_blocks
 from .block_supply import BlockSupply
 from .cache_explanation import WhyShorter
 from .donor import Donor
 from .followers import Followers
+from .kept_keys import KeptKeys
 from .match_limit import match_limit
 from .request_scores import keep_scores, recall_scores
 from .resuming import find_donor, lease_to_state, lease_to_window, take_lease
-from .state_store import StateStore
-from .window_store import WindowStore
+from .slot_books import SlotBooks
 
 
 class PrefixCache:
@@ -57,20 +59,17 @@ class PrefixCache:
         explain_namespaces: bool = False,
         max_pinned_blocks: int = 0,
         followers: Followers | None = None,
-        states: StateStore | None = None,
-        windows: WindowStore | None = None,
-        window_kv: KVCache | None = None,
+        slots: SlotBooks,
         draft_kv: DraftKV | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """
         Args:
-            states: of a model with recurrent layers, whose cached prefixes can be used from a state on.
-            windows, window_kv: of a model with windows, which blocks have slots, and the tensors of these slots.
+            slots: what groups of layers need besides the keys of all tokens.
             draft_kv: KV of a draft model in the same blocks, which goes where theirs goes.
         """
-        self.states = states
-        self.windows = windows
+        self.states = slots.states
+        self.windows = slots.windows
         self.block_size = block_size
         self.enabled = enabled
         self.followers = followers
@@ -88,13 +87,11 @@ class PrefixCache:
             ),
             kv_cache=kv_cache,
             followers=followers,
-            states=states,
-            windows=windows,
-            window_kv=window_kv,
+            slots=slots,
             draft_kv=draft_kv,
+            parts=None if followers is None else slots.lower_parts(followers),
         )
-        self._kv_cache = kv_cache
-        self._kept: dict[Request, list[Tensor]] = {}  # of those compacted, until there are blocks for it
+        self._kept = KeptKeys(kv_cache, slots)
         self._explain_namespaces = explain_namespaces
 
     @property
@@ -116,7 +113,9 @@ class PrefixCache:
         if not self.enabled:
             return None
         tokens = pack(request.token_ids[: match_limit(request)])
-        return self.tree.explain(tokens, request.namespace, elsewhere_too=self._explain_namespaces)
+        found = self.tree.explain(tokens, request.namespace, elsewhere_too=self._explain_namespaces)
+        unusable = 0 if self.tiers is None else self.tiers.loads.num_unusable(request)
+        return replace(found, num_agreeing_tokens=max(found.num_agreeing_tokens, unusable))
 
     def lease(self, request: Request, running: Iterable[Request] = ()) -> Donor | None:
         """Gives a request the longest cached prefix of whole blocks, and evicts nothing.
@@ -157,10 +156,13 @@ class PrefixCache:
         elif self.states is not None:  # the state is that after the donor's tokens
             self.release(request, keep=False)
 
-    def look(self, request: Request) -> tuple[bytes, int]:
-        """What a request might not have to compute, packed, and how many of its tokens are cached. Changes nothing."""
+    def look(self, request: Request) -> Look:
+        """What a request might not have to compute, and what of it is here. Changes nothing that a lease would find."""
         tokens = pack(request.token_ids[: match_limit(request)])
-        return tokens, self.tree.peek(tokens, request.namespace)
+        if self.supply.parts is not None:
+            return self.supply.parts.look(tokens, self.tree.match(tokens, request.namespace))
+        num_cached = self.tree.peek(tokens, request.namespace)
+        return Look(tokens, num_cached, num_cached)
 
     def reserve(self, request: Request, num_tokens: int) -> bool:
         """Makes room for the KV of tokens `[0, num_tokens)`, evicting if it must.
@@ -177,8 +179,7 @@ class PrefixCache:
             request.blocks.extend(blocks)
             if self.windows is not None:
                 self.windows.hold(request)
-        if self._kept and request in self._kept:
-            self._kv_cache.scatter(request.blocks, self._kept.pop(request))
+        self._kept.copy_in(request)
         return True
 
     def fits_windows(self, own: Iterable[int]) -> bool:
@@ -225,8 +226,7 @@ class PrefixCache:
         assert not child.blocks and child.lease is None
         child.num_dropped_tokens = parent.num_dropped_tokens
         child.received = None if parent.received is None else parent.received.fork()
-        if parent in self._kept:
-            self._kept[child] = self._kept[parent]
+        self._kept.fork(parent, child)
         self.commit(parent)
         if parent.lease is not None:
             self.tree.lease(parent.lease.node)
@@ -253,12 +253,12 @@ class PrefixCache:
 
         places: as `KVCache.gather` has them, rising. change: what is done to the copy, in place; None: nothing.
         """
-        kept = self._kv_cache.gather(request.blocks, places)
+        kept = self._kept.copy_out(request, places)
         if change is not None:
-            change(kept)
+            change(kept.full)
         num_computed_tokens, received = request.num_computed_tokens, request.received
         self.release(request)
-        self._kept[request] = kept
+        self._kept.keep(request, kept)
         request.received = None if received is None else received.keep(places)
         request.num_dropped_tokens = request.usage.dropped_tokens = num_computed_tokens - places.shape[-1]
         request.num_computed_tokens = num_computed_tokens
@@ -284,6 +284,7 @@ class PrefixCache:
             self.supply.merge_slots(request.blocks, request.lease)
             request.blocks[:num_blocks] = array("i", kept)
             self.supply.free(duplicates)
+        self.supply.parts_entered()
 
     def release(self, request: Request, *, keep: bool = True) -> None:
         """Takes everything back: computed KV goes into the tree (`keep`), the rest is freed, the lease ends.
@@ -303,6 +304,7 @@ class PrefixCache:
                 self.supply.merge(request.blocks, kept, request.num_computed_tokens)
             if duplicates:
                 self.supply.merge_slots(request.blocks, request.lease)
+            self.supply.parts_entered()
             self.supply.free(duplicates)
         if self.states is not None:
             self.states.end(request)
@@ -313,7 +315,7 @@ class PrefixCache:
         if request.lease is not None:
             self.tree.release(request.lease.node)
         _hold_nothing(request)
-        self._kept.pop(request, None)
+        self._kept.forget(request)
 
     def reclaim(self, requests: Collection[Request]) -> int:
         """After a fault: takes back all that `requests`, or anything else, may hold, and all that was left half done.
@@ -358,10 +360,8 @@ class PrefixCache:
         return inserted.duplicates
 
     def flush(self, *, pinned: bool = False) -> int:
-        """Evicts everything that no request holds, `pinned` or not; returns the number of blocks freed.
-
-        Host memory below the pool is emptied too; what is on a disk stays there.
-        """
+        """Evicts everything that no request holds, `pinned` or not, and empties host memory below the pool, but no
+        disk; returns the number of blocks freed."""
         return self.supply.flush(pinned=pinned)
 
     def end_step(self) -> None:

@@ -13,7 +13,8 @@ A request that finds the keys of n tokens resumes at the last state before n and
 * where a request found more keys than it could resume at (a branch of the tree: the next one resumes there),
 * of a prompt but for its last token (the same prompt again: the last token is always computed, for its logits),
 * every `interval` tokens of a prompt,
-* of all that a request has computed when it ends or is preempted.
+* of all that a request has computed when it ends or is preempted,
+* with tiers below the pool, which have whole blocks, at the last end of a block before each of the last two.
 
 If slots run short the state with the lowest rank goes: GreedyDual-Size-Frequency (Cherkasova, 1998) over the tokens
 that would have to be computed again without it, times how often it was asked for; all states have one size. Those
@@ -32,62 +33,11 @@ holds the state at `num_computed_tokens`. Cost: O(points) per step, and O(states
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Sequence
 
+from ...radix import Match
 from ..request import Request
-
-NONE = -1  # the slot of a request before its first token: all zeros
-
-
-@dataclass(slots=True, eq=False)
-class KeptState:
-    """A state that belongs to a block.
-
-    Attributes:
-        num_tokens: from the root on.
-        before: the last one on its path when it was kept.
-        num_uses: requests that have resumed there, or are known to want to; 0: only kept because there is room.
-        floor: the highest rank that had been evicted when it was last used.
-        is_end: a request ended here, and none has resumed here yet.
-        is_kept: it was not given up.
-    """
-
-    slot: int
-    num_tokens: int
-    before: KeptState | None
-    num_uses: int
-    floor: float
-    is_end: bool
-    is_kept: bool = True
-
-    def rank(self) -> float:
-        """What would have to be computed without it, in tokens, times its uses, plus the floor when last used.
-
-        `before` is moved on to the last state that was not given up.
-        """
-        before = self.before
-        while before is not None and not before.is_kept:
-            before = before.before
-        self.before = before
-        return self.floor + self.num_uses * (self.num_tokens - (0 if before is None else before.num_tokens))
-
-
-@dataclass(frozen=True, slots=True)
-class ResumePoint:
-    """A state: after `num_tokens` tokens, of which the last is in `block`."""
-
-    num_tokens: int
-    block: int
-    slot: int
-
-
-@dataclass(frozen=True, slots=True)
-class StatePoint:
-    """Where a step writes the state after `num_tokens` tokens of a request."""
-
-    num_tokens: int
-    slot: int
+from .kept_state import NONE, KeptState, ResumePoint, StatePoint
 
 
 class StateStore:
@@ -96,13 +46,22 @@ class StateStore:
     Args:
         interval: tokens; 0: no states within prompts but at branches.
         keeps: whether states outlive their requests.
+        at_blocks: whether states at the ends of blocks are of use where those after them are not.
+
+    Attributes:
+        on_leave: called with a block at whose end a state is that is about to be written over; None: that is of no
+            interest, nor is which are kept.
     """
 
-    def __init__(self, num_slots: int, block_size: int, *, interval: int, keeps: bool) -> None:
+    def __init__(self, num_slots: int, block_size: int, *, interval: int, keeps: bool, at_blocks: bool = False) -> None:
         self.num_slots = num_slots
         self._block_size = block_size
         self._interval = interval
         self._keeps = keeps
+        self._at_blocks = at_blocks and keeps
+        self.on_leave: Callable[[int], None] | None = None
+        self._fresh: list[int] = []  # blocks at whose ends states were kept since that was last asked for
+        self._at_block: dict[Request, StatePoint] = {}  # the last at the end of a block
         self._free = list(range(num_slots - 1, -1, -1))
         self._holders = [0] * num_slots
         self._kept: dict[int, dict[int, KeptState]] = {}  # by block, by number of its tokens
@@ -152,9 +111,21 @@ class StateStore:
         if parent in self._current:
             self._hold(child, self._current[parent])
 
+    def lend(self, request: Request) -> StatePoint | None:
+        """The request's state, which is kept until `take_back`, though the request ends meanwhile."""
+        point = self._current.get(request)
+        if point is not None:
+            self._holders[point.slot] += 1
+        return point
+
+    def take_back(self, request: Request, point: StatePoint) -> None:
+        """The request goes on from the state that it has lent."""
+        self._current[request] = point
+
     def end(self, request: Request) -> None:
         """The request holds nothing any more."""
         self._leave(request)
+        self._leave_block(request)
         for point in self._planned.pop(request, []):
             self._drop(point.slot)
         self._branch.pop(request, None)
@@ -188,15 +159,22 @@ class StateStore:
         return found
 
     def _points(self, request: Request, known: int, end: int) -> list[int]:
-        start, num_prompt, points = request.num_computed_tokens, request.num_prompt_tokens, set()
-        if end > known:
-            points.add(known)  # a draft that is refused falls back to it
-        if self._keeps and not request.is_probe:
-            points |= {self._branch.get(request, 0), num_prompt - 1}
-            if self._interval:
-                first = (start // self._interval + 1) * self._interval
-                points |= set(range(first, min(known, num_prompt) + 1, self._interval))
+        """After which tokens before the end of a step a state is written besides: in order."""
+        start = request.num_computed_tokens
+        points = {known} | self._wanted(request, start, min(known, request.num_prompt_tokens))
         return sorted(number for number in points if start < number <= known and number != end)
+
+    def _wanted(self, request: Request, start: int, end: int) -> set[int]:
+        """After which tokens of a prompt, of those in (start, end], a state is kept for others."""
+        if not self._keeps or request.is_probe:
+            return set()
+        last = request.num_prompt_tokens - 1
+        points = {self._branch.get(request, 0), last}
+        if self._at_blocks:
+            points.add(last // self._block_size * self._block_size)
+        if self._interval:
+            points |= set(range((start // self._interval + 1) * self._interval, end + 1, self._interval))
+        return {point for point in points if start < point <= end}
 
     def settle(self, request: Request, start: int) -> None:
         """After a step: the request is where the last of its states is that is not beyond `num_computed_tokens`.
@@ -211,13 +189,18 @@ class StateStore:
             request.num_computed_tokens = start
             return
         self._leave(request)
+        ends = [point for point in reached if self._at_blocks and point.num_tokens % self._block_size == 0]
+        if ends:
+            self._leave_block(request)
+            self._at_block[request] = ends[-1]
+            self._holders[ends[-1].slot] += 1
         self._current[request] = reached[-1]
         request.num_computed_tokens = reached[-1].num_tokens
+        wanted = self._wanted(request, start, request.num_prompt_tokens)
+        for point in reached:
+            if point.num_tokens in wanted:
+                self._keep(request, point, int(point.num_tokens == self._branch.get(request)))
         for point in reached[:-1]:
-            is_wanted = point.num_tokens <= request.num_prompt_tokens
-            if is_wanted and self._keeps and not request.is_probe:
-                num_uses = int(point.num_tokens == self._branch.get(request))
-                self._keep(request, point, num_uses)
             self._drop(point.slot)
 
     def keep_last(self, request: Request) -> None:
@@ -226,6 +209,8 @@ class StateStore:
         if current is None or not self._keeps or request.is_probe:
             return
         self._keep(request, current, 1, is_end=True)
+        if request in self._at_block:
+            self._keep(request, self._at_block[request], 0)
         last = self._resumed.pop(request, None)
         if last is not None and last.num_uses <= 2 and last.num_tokens < request.num_computed_tokens:
             last.num_uses = 0
@@ -243,6 +228,8 @@ class StateStore:
         """Both blocks hold the same tokens, as far as both are filled: `target` takes over what it does not have."""
         if source == target or source not in self._kept:
             return
+        if self.on_leave is not None:
+            self._fresh.append(target)
         kept = self._kept.setdefault(target, {})
         for number, state in self._kept.pop(source).items():
             if number in kept:
@@ -253,6 +240,7 @@ class StateStore:
     def reclaim(self, blocks: Collection[int]) -> None:
         """After a fault: no request holds anything, and states stay with these blocks alone."""
         self._current.clear()
+        self._at_block.clear()
         self._planned.clear()
         self._branch.clear()
         self._resumed.clear()
@@ -274,13 +262,49 @@ class StateStore:
                 assert number == (state.num_tokens - 1) % self._block_size + 1, "a state that is filed at another token"
                 assert state.is_kept, "a state that was given up"
         held = Counter(state.slot for states in self._kept.values() for state in states.values())
-        held.update(point.slot for point in self._current.values())
+        held.update(point.slot for point in (*self._current.values(), *self._at_block.values()))
         held.update(point.slot for points in self._planned.values() for point in points)
         assert [held[slot] for slot in range(self.num_slots)] == self._holders, "a state's holders are miscounted"
         assert sorted(self._free) == [slot for slot in range(self.num_slots) if not held[slot]], "a state is lost"
         for request in requests:
             point = self._current.get(request, StatePoint(0, NONE))
             assert point.num_tokens == request.num_computed_tokens, f"request {request.request_id}: not at its state"
+
+    # -- what tiers have (`lower_parts`) -----------------------------------------------------------------------
+
+    def needed(self, num_blocks: int) -> range:
+        """Blocks whose states a request needs to go on after so many."""
+        return range(num_blocks - 1, num_blocks)
+
+    def resumable(self, match: Match) -> int:
+        """After how many tokens of a match a request can go on."""
+        point = self.find(match.blocks, match.partial_block, match.num_partial_tokens)
+        return 0 if point is None else point.num_tokens
+
+    def there(self, blocks: Sequence[int]) -> list[int]:
+        """Indices of those blocks at whose ends states are."""
+        return [index for index, block in enumerate(blocks) if self.part_of(block) != NONE]
+
+    def part_of(self, block: int) -> int:
+        """The slot of the state at the end of a block; -1: there is none."""
+        state = self._kept.get(block, {}).get(self._block_size)
+        return NONE if state is None else state.slot
+
+    def take_kept(self) -> list[int]:
+        """Blocks at whose ends states have been kept since the last call."""
+        fresh, self._fresh = self._fresh, []
+        return fresh
+
+    def adopt_part(self, blocks: Sequence[int], index: int) -> int:
+        """A slot for the state at the end of a block on a path of the tree; -1: it has one, or there is no room."""
+        if self.part_of(blocks[index]) != NONE or not (self._free or self._evict()):
+            return NONE
+        num_tokens = (index + 1) * self._block_size
+        before = self._last_before(blocks, num_tokens)
+        slot = self._take()
+        kept = KeptState(slot, num_tokens, before, 1, self._floor, is_end=False)
+        self._kept.setdefault(blocks[index], {})[self._block_size] = kept
+        return slot
 
     # -- slots -------------------------------------------------------------------------------------------------
 
@@ -290,14 +314,16 @@ class StateStore:
         number = (num_tokens - 1) % self._block_size + 1
         if number not in self._kept.get(block, {}):
             self._holders[slot] += 1
-            before = self._last_before(request, num_tokens)
+            before = self._last_before(request.blocks, num_tokens)
             kept = KeptState(slot, num_tokens, before, num_uses, self._floor, is_end)
             self._kept.setdefault(block, {})[number] = kept
+            if self.on_leave is not None:
+                self._fresh.append(block)
 
-    def _last_before(self, request: Request, num_tokens: int) -> KeptState | None:
-        """Where a request that needs a state would resume without it."""
+    def _last_before(self, blocks: Sequence[int], num_tokens: int) -> KeptState | None:
+        """Where a request with these blocks that needs a state would resume without it."""
         for index in range((num_tokens - 1) // self._block_size, -1, -1):
-            states = self._kept.get(request.blocks[index], {})
+            states = self._kept.get(blocks[index], {})
             earlier = [state for state in states.values() if state.num_tokens < num_tokens]
             if earlier:
                 return max(earlier, key=lambda state: state.num_tokens)
@@ -309,6 +335,11 @@ class StateStore:
 
     def _leave(self, request: Request) -> None:
         point = self._current.pop(request, None)
+        if point is not None:
+            self._drop(point.slot)
+
+    def _leave_block(self, request: Request) -> None:
+        point = self._at_block.pop(request, None)
         if point is not None:
             self._drop(point.slot)
 
@@ -332,6 +363,8 @@ class StateStore:
             return False
         rank, block, number = min(found)
         self._floor = max(self._floor, rank)
+        if number == self._block_size and self.on_leave is not None:
+            self.on_leave(block)
         self._give_up(self._kept[block].pop(number))
         if not self._kept[block]:
             del self._kept[block]

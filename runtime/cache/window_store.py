@@ -33,16 +33,22 @@ holds all its blocks from the first one in its window on. Cost: O(blocks) where 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
+from ...radix import Match
 from ..capacity.window_memory import chunk_blocks, most_blocks, room_for_windows
 from ..execute.window_view import EMPTY
 from ..request import Request
 
 NONE = -1  # of a block without a slot
+
+
+def _place(request: Request) -> int:
+    """Where in its blocks the request's next token has its keys."""
+    return request.num_computed_tokens - request.num_dropped_tokens
 
 
 class WindowStore:
@@ -56,6 +62,8 @@ class WindowStore:
 
     Attributes:
         slot_of: int32 `[num_blocks]`; -1: the block has none.
+        on_leave: called with a block in the window of a resume point whose slot is about to be taken; None: it is of no
+            interest, nor is which have come there.
     """
 
     def __init__(
@@ -76,6 +84,8 @@ class WindowStore:
         self._block_size = block_size
         self._max_batch_tokens = max_batch_tokens
         self._keeps = keeps
+        self.on_leave: Callable[[int], None] | None = None
+        self._fresh: list[int] = []  # blocks that came into the window of a resume point since that was last asked for
         self._free = list(range(num_slots - 1, EMPTY, -1))
         self._holders: npt.NDArray[np.int32] = np.zeros(num_blocks, np.int32)
         self._is_kept = bytearray(num_blocks)  # whether a block is in the window of a resume point
@@ -147,12 +157,12 @@ class WindowStore:
 
     def has_room(self, request: Request, num_blocks: int) -> bool:
         """Whether there are slots for all blocks that the request needs, had it `num_blocks`."""
-        first = max(len(request.blocks), self.first_block(request.num_computed_tokens))
+        first = max(len(request.blocks), self.first_block(_place(request)))
         return num_blocks - first <= len(self._free) + len(self._passed) + len(self._kept)
 
     def hold(self, request: Request) -> None:
         """Holds the request's blocks from its window on; those that are new get slots."""
-        first = self.first_block(request.num_computed_tokens)
+        first = self.first_block(_place(request))
         begin, end = self._held.get(request, (first, first))
         for block in request.blocks[end:]:
             if self.slot_of[block] == NONE:
@@ -172,7 +182,7 @@ class WindowStore:
             self._mark(request, point)
             points.discard(point)
         begin, end = self._held[request]
-        first = max(begin, min(end, self.first_block(request.num_computed_tokens)))
+        first = max(begin, min(end, self.first_block(_place(request))))
         for block in request.blocks[begin:first]:
             self._let_go(block)
         self._held[request] = first, end
@@ -217,6 +227,8 @@ class WindowStore:
         begin, end = self._held[request]
         first = self.first_block(point // self._block_size * self._block_size)
         for block in request.blocks[max(begin, first) : min(end, -(-point // self._block_size))]:
+            if not self._is_kept[block] and self.on_leave is not None:
+                self._fresh.append(block)
             self._is_kept[block] = True
 
     # -- blocks ------------------------------------------------------------------------------------------------
@@ -241,6 +253,8 @@ class WindowStore:
         else:
             self._free.append(slot)
         self._is_kept[target] |= is_kept
+        if is_kept and self.on_leave is not None:
+            self._fresh.append(target)
         if is_end:
             self._ends.add(target)
         self._holders[target] += holders + 1
@@ -280,7 +294,7 @@ class WindowStore:
         for request in requests:
             if request.blocks:
                 begin, end = self._held[request]
-                assert begin <= self.first_block(request.num_computed_tokens), "a request does not hold its window"
+                assert begin <= self.first_block(_place(request)), "a request does not hold its window"
                 assert end == len(request.blocks), "a request does not hold its last blocks"
                 held.update(request.blocks[begin:end])
         assert held == +Counter(dict(enumerate(self._holders.tolist()))), "a block's holders are miscounted"
@@ -288,6 +302,40 @@ class WindowStore:
         assert self._passed.keys() == {one for one in slotted if not held[one] and not self._is_kept[one]}
         assert self._kept.keys() == {one for one in slotted if not held[one] and self._is_kept[one]}
         assert self._ends <= set(slotted), "the end of a request has no slot"
+
+    # -- what tiers have (`lower_parts`) -----------------------------------------------------------------------
+
+    def needed(self, num_blocks: int) -> range:
+        """Blocks that need slots for a request to go on after so many."""
+        return range(self.first_block(num_blocks * self._block_size), num_blocks)
+
+    def resumable(self, match: Match) -> int:
+        """After how many tokens of a match a request can go on."""
+        return self.find(match.blocks)
+
+    def there(self, blocks: Sequence[int]) -> list[int]:
+        """Indices of those blocks that have slots."""
+        found: list[int] = np.flatnonzero(self.slot_of[np.asarray(blocks, np.int64)] != NONE).tolist()
+        return found
+
+    def part_of(self, block: int) -> int:
+        """The slot of a block in the window of a resume point; -1: it is in none, or has no slot."""
+        return int(self.slot_of[block]) if self._is_kept[block] else NONE
+
+    def take_kept(self) -> list[int]:
+        """Blocks that have come into the window of a resume point since the last call."""
+        fresh, self._fresh = self._fresh, []
+        return fresh
+
+    def adopt_part(self, blocks: Sequence[int], index: int) -> int:
+        """A slot for a block on a path of the tree; -1: it has one, or none can be taken."""
+        block = blocks[index]
+        if self.slot_of[block] != NONE or not (self._free or self._passed or self._kept):
+            return NONE
+        self.slot_of[block] = slot = self._take()
+        self._is_kept[block] = True
+        self._kept[block] = None
+        return slot
 
     # -- slots -------------------------------------------------------------------------------------------------
 
@@ -301,6 +349,8 @@ class WindowStore:
         if self._free:
             return self._free.pop()
         block = next(iter(self._passed or self._kept))
+        if self._is_kept[block] and self.on_leave is not None:
+            self.on_leave(block)
         slot = int(self.slot_of[block])
         self._lose_slot(block)
         return slot

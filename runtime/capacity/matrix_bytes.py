@@ -128,6 +128,16 @@ def _matrices(config: ModelConfig) -> Iterator[tuple[int, int, tuple[str, ...]]]
         yield config.vocab_size, config.hidden_size, modules
 
 
+# below a recurrent layer's base; of fused or stacked ones the base alone
+OF_TWO = ("in_proj", "out_proj")
+RECURRENT_PARTS = {
+    "delta": ("",) * 3,
+    "kimi_delta": ("",) * 6,
+    "selective_scan": ("in_proj", "x_proj", "dt_proj", "out_proj"),
+    "lightning": ("qkv_proj", "output_gate", "out_proj"),
+}
+
+
 def _layer_matrices(config: ModelConfig, index: int) -> Iterator[tuple[int, int, tuple[str, ...]]]:
     hidden, inner, names = config.hidden_size, config.intermediate_size, config.options.names
     base, latent, experts = f"model.layers.{index}.", config.latent, config.experts_of(index)
@@ -135,12 +145,13 @@ def _layer_matrices(config: ModelConfig, index: int) -> Iterator[tuple[int, int,
     def below(*found: str) -> tuple[str, ...]:
         return tuple(f"{base}{name}" for name in found)
 
-    recurrent = config.recurrent if config.is_recurrent(index) else None
-    if recurrent is not None:
-        base_name, is_delta = recurrent.options.base, recurrent.options.kind == "delta"
-        parts = ("", "", "") if is_delta else ("in_proj", "out_proj")
-        for (outputs, inputs), part in zip(recurrent.shapes(hidden), parts, strict=True):
-            yield outputs, inputs, below(f"{base_name}{part}")
+    layer = config.layers[index]
+    if config.recurrent is not None and config.is_recurrent(index):
+        options, shapes = config.recurrent.options, config.recurrent.shapes(hidden)
+        for (outputs, inputs), part in zip(shapes, RECURRENT_PARTS.get(options.kind, OF_TWO), strict=True):
+            yield outputs, inputs, below(f"{options.base}{part}")
+    if not layer.attends:
+        pass
     elif latent is None:
         yield config.qkv_size, hidden, below(*names.qkv)
     else:
@@ -151,8 +162,10 @@ def _layer_matrices(config: ModelConfig, index: int) -> Iterator[tuple[int, int,
             yield query_size, rank, below("self_attn.q_b_proj")
         yield config.num_heads * latent.rank, latent.plain_dim, ()
         yield config.num_heads * latent.value_dim, latent.rank, ()
-    if recurrent is None:
+    if layer.attends:
         yield hidden, config.attended_size, below(names.o)
+    if not layer.has_mlp:
+        return
     if experts is None:
         yield config.gate_up_size, hidden, below(*names.gate_up)
         yield hidden, inner, below(names.down)
@@ -160,10 +173,15 @@ def _layer_matrices(config: ModelConfig, index: int) -> Iterator[tuple[int, int,
     of = experts.options.names
     places = [of.expert.format(number) for number in range(experts.num_experts)]
     widths = [experts.inner_size] * experts.num_experts
+    outers = [experts.latent_size or hidden] * experts.num_experts
     if experts.is_mxfp4:
-        places, widths = [], []
+        places, widths, outers = [], [], []
     if experts.shared_size:
-        places, widths = [*places, of.shared], [*widths, experts.shared_size]
-    for place, width in zip(places, widths, strict=True):
-        yield 2 * width, hidden, below(*of.gate_up(f"{place}."))
-        yield hidden, width, below(f"{place}.{of.down}")
+        places, widths, outers = [*places, of.shared], [*widths, experts.shared_size], [*outers, hidden]
+    for place, width, outer in zip(places, widths, outers, strict=True):
+        named = of.of_shared if place == of.shared else of
+        yield experts.num_firsts * width, outer, below(*named.gate_up(f"{place}."))
+        yield outer, width, below(f"{place}.{named.down}")
+    if experts.latent_size:
+        yield experts.latent_size, hidden, below(*of.latents[:1])
+        yield hidden, experts.latent_size, below(*of.latents[1:])

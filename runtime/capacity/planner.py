@@ -256,11 +256,11 @@ def count_outputs(config: ModelConfig) -> tuple[int, int]:
     num_head_biases = config.qkv_size * config.qkv_bias
     if config.latent is not None:
         num_head_biases = config.latent.num_biases(config.num_heads)
-    num_mlps, experts = config.num_layers, config.experts
+    num_mlps, experts = sum(layer.has_mlp for layer in config.layers), config.experts
     biases = config.num_kv_layers * (num_head_biases + hidden * config.o_bias)
     biases += config.vocab_size * bool(config.options.projection_bias)
-    if config.recurrent is not None and config.recurrent.has_bias:
-        biases += sum(config.recurrent.layers) * (config.recurrent.num_biases + hidden)
+    if config.recurrent is not None:
+        biases += sum(config.recurrent.layers) * config.recurrent.num_biases(hidden)
     if experts is not None:
         num_mlps -= sum(experts.has_experts)
         num_biases = experts.num_experts * (2 * experts.inner_size + hidden) * experts.options.linear_biases
@@ -303,14 +303,17 @@ def _matrices(config: ModelConfig) -> Iterator[tuple[int, int]]:
 def layer_matrices(config: ModelConfig, index: int, num_experts: int) -> list[tuple[int, int]]:
     """(Outputs, inputs) of the matrices of one layer but its router, with `num_experts` of its experts."""
     hidden, inner, experts = config.hidden_size, config.intermediate_size, config.experts_of(index)
-    heads = [(config.qkv_size, hidden)]
-    if config.latent is not None:
-        heads = config.latent.shapes(hidden, config.num_heads)
-    mixer = [*heads, (hidden, config.attended_size)]
+    found, layer = [], config.layers[index]
+    if layer.attends:
+        latent = config.latent
+        found = [(config.qkv_size, hidden)] if latent is None else latent.shapes(hidden, config.num_heads)
+        found.append((hidden, config.attended_size))
     if config.recurrent is not None and config.is_recurrent(index):
-        mixer = config.recurrent.shapes(hidden)
-    mlp = [(config.gate_up_size, hidden), (hidden, inner)] if experts is None else experts.shapes(hidden, num_experts)
-    return [*mixer, *mlp]
+        found += config.recurrent.shapes(hidden)
+    if layer.has_mlp:
+        mlp = [(config.gate_up_size, hidden), (hidden, inner)]
+        found += mlp if experts is None else experts.shapes(hidden, num_experts)
+    return found
 
 
 def table(capacity: CapacityPlan) -> str:
@@ -337,8 +340,10 @@ def table(capacity: CapacityPlan) -> str:
         ("memory", "not given" if capacity.memory_bytes is None else _bytes(capacity.memory_bytes)),
         ("KV pool", f"{_bytes(capacity.pool_bytes)} = {capacity.num_blocks:,} blocks of {capacity.block_size} tokens"),
         ("tokens", f"{capacity.num_tokens:,}"),
-        ("below it", f"{(1 << 30) // capacity.kv_bytes_per_token:,} tokens in each GiB of host memory or disk"),
     ]
+    if capacity.kv_bytes_per_token:
+        num_tokens = (1 << 30) // capacity.kv_bytes_per_token
+        facts.append(("below it", f"{num_tokens:,} tokens in each GiB of host memory or disk"))
     lines = [f"{name:<14}{value}" for name, value in facts]
     if capacity.num_blocks == 0:
         return "\n".join([*lines, "", _shortage(capacity)])

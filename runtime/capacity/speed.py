@@ -178,11 +178,7 @@ def _operations(config: ModelConfig, context_len: int) -> float:
 
 def _visible(config: ModelConfig, context_len: int) -> list[int]:
     """Keys that a token sees, of each layer that has keys."""
-    return [
-        min(context_len, layer.window) if layer.window else context_len
-        for index, layer in enumerate(config.layers)
-        if config.recurrent is None or not config.is_recurrent(index)
-    ]
+    return [min(context_len, layer.window) if layer.window else context_len for layer in config.layers if layer.attends]
 
 
 def table(speed: SpeedPlan) -> str:

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from ..models import ModelConfig
 
 BLOCKS_PER_SLOT = 4
+EMPTY_BLOCKS = 1 << 16  # of a model without attention, whose blocks hold nothing: 2^20 tokens in blocks of 16
 CHUNK_SHARE = 4  # the tokens of a step take at most one of so many parts of all slots
 LEAST_WINDOWS = 4  # that there are slots for; otherwise all keys are kept
 
@@ -64,6 +65,8 @@ def share_memory(memory: int, block_bytes: int, slot_bytes: int, window: int, bl
         if num_slots >= _least(window, block_size):
             num_left = (memory - num_slots * slot_bytes) // block_bytes if block_bytes else BLOCKS_PER_SLOT * num_slots
             return KVSizes(num_left, num_slots)
+    if not block_bytes + slot_bytes:
+        return KVSizes(EMPTY_BLOCKS, 0)
     return KVSizes(memory // (block_bytes + slot_bytes), 0)
 
 

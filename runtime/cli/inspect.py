@@ -134,9 +134,11 @@ def _checkpoint(model: str) -> str:
     config = ModelConfig.from_folder(folder)
     tokenizer = Tokenizer.from_folder(folder)
     per_layer = config.num_kv_parts * config.num_kv_heads * config.head_dim
-    kv_bytes = per_layer * config.num_layers * BYTES[config.dtype]
+    kv_bytes = per_layer * config.num_kv_layers * BYTES[config.dtype]
     heads = f"{config.num_heads} query, {config.num_kv_heads} KV, head dim {config.head_dim}"
-    if config.latent is not None:
+    if not config.num_kv_layers:
+        heads = "none: no layer attends"
+    elif config.latent is not None:
         heads = (
             f"{config.num_heads}, over latents of {config.latent.rank} and rotary keys of {config.latent.rotary_dim}"
         )

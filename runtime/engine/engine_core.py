@@ -23,16 +23,17 @@ from ...fsm import Compiler, Limits
 from ...radix import Pin
 from ..cache.prefix_cache import PrefixCache
 from ..cache.traffic_record import TrafficRecord
-from ..capacity.state_memory import most_running
+from ..capacity.state_memory import most_running, needed_each
 from ..config import TARGET_STEP_SECONDS, EngineConfig
 from ..constrain.spec import ConstraintSpec
 from ..execute.loading import LoadedModel
-from ..execute.pool import allocate_draft_kv, allocate_pool, window_of
+from ..execute.pool import allocate_draft_kv, allocate_pool
 from ..execute.prefill_cost import PrefillCost
 from ..execute.recurrent_states import allocate_states
 from ..execute.runner_setup import make_adapters, make_runner
 from ..execute.warmup_batches import WarmupBatches
 from ..execute.window_kv import WindowKV
+from ..kv_compress.fit import LayerGroups
 from ..models.rope import can_turn_back
 from ..parallel.ranks import RankLost
 from ..request import Delta, Phase, Request, RequestOptions, SamplingParams
@@ -46,7 +47,7 @@ from .monitor import Monitor
 from .request_factory import RequestFactory
 from .statistics import EngineStatistics, Totals
 from .stepper import Stepper
-from .store_setup import state_store, window_store
+from .store_setup import slot_books
 from .tier_setup import make_followers
 from .token_ids import Prompt
 from .vectors import Vectors
@@ -86,10 +87,8 @@ class EngineCore:
         states = allocate_states(config, loaded)
         kv_cache = allocate_pool(config, loaded, 0 if states is None else states.num_slots)
         pool = kv_cache.pool if isinstance(kv_cache, WindowKV) else kv_cache
-        windows = None
-        if isinstance(kv_cache, WindowKV):
-            in_chunks = any(layer.in_chunks for layer in model.layers)
-            windows = window_store(config, window_of(config, model), kv_cache, in_chunks=in_chunks)
+        slots = slot_books(config, model, kv_cache, states)
+        windows = slots.windows
         draft_kv = allocate_draft_kv(config, loaded, kv_cache)
         self.block_cost = recompute_cost(model, config.block_size)
         prefill = PrefillCost(self.block_cost, config.block_size)
@@ -115,10 +114,8 @@ class EngineCore:
             max_pinned_blocks=(
                 kv_cache.num_blocks // 4 if config.max_pinned_blocks is None else config.max_pinned_blocks
             ),
-            followers=make_followers(config, loaded, pool, prefill, self.adapters),
-            states=None if states is None else state_store(config, states.num_slots),
-            windows=windows,
-            window_kv=kv_cache.windowed if isinstance(kv_cache, WindowKV) else None,
+            followers=make_followers(config, loaded, pool, prefill, self.adapters, slots.rules),
+            slots=slots,
             draft_kv=draft_kv,
             clock=clock,
         )
@@ -130,8 +127,7 @@ class EngineCore:
             max_model_len=self.max_model_len,
             pool_len=kv_cache.num_blocks * config.block_size,
             vocab_size=model.vocab_size,
-            has_windows=any(0 < layer.window < self.max_model_len for layer in model.layers),
-            has_states=states is not None,
+            groups=LayerGroups.of(model.layers, self.max_model_len, has_states=states is not None),
             has_logits=loaded.generates,
             is_on_gpu=loaded.device.type == "cuda",
             turns_keys=loaded.switches_at is None and can_turn_back(model),
@@ -145,7 +141,7 @@ class EngineCore:
             max_running_requests=(
                 config.max_running_requests
                 if states is None
-                else min(config.max_running_requests, most_running(states.num_slots))
+                else min(config.max_running_requests, most_running(states.num_slots, needed_each(config.has_tiers)))
             ),
             max_overtakes=config.max_overtakes,
             max_wait_seconds=config.max_wait_seconds,

@@ -22,6 +22,7 @@ from ..constrain.compiling import compile_spec
 from ..constrain.spec import ConstraintSpec
 from ..execute.adapters import Adapters
 from ..kv_compress.budget import full_at
+from ..kv_compress.fit import LayerGroups
 from ..models import scoped
 from ..option_types import check_option, check_options
 from ..request import Request, RequestOptions, SamplingParams, TokenLogprob, TokenNote
@@ -42,8 +43,7 @@ class RequestFactory:
         max_model_len: longest sequence the model may see.
         pool_len: tokens that the whole KV pool holds.
         vocab_size: width of the logits; token ids must lie below it.
-        has_windows: whether some layers see the latest tokens only.
-        has_states: whether some layers keep a state instead of keys and values.
+        groups: of layers, of which some may see the latest tokens only or keep a state.
         has_logits: whether there are any; else nothing is generated.
         is_on_gpu: whether the model is.
         turns_keys: whether keys can be turned to other positions (`models.rope.can_turn_back`).
@@ -59,8 +59,7 @@ class RequestFactory:
         max_model_len: int,
         pool_len: int,
         vocab_size: int,
-        has_windows: bool = False,
-        has_states: bool = False,
+        groups: LayerGroups,
         has_logits: bool = True,
         is_on_gpu: bool = False,
         turns_keys: bool = False,
@@ -73,8 +72,7 @@ class RequestFactory:
         self._pool_len = pool_len
         self._vocab_size = vocab_size
         self._token_ids = TokenIds(tokenizer, vocab_size)
-        self._has_windows = has_windows
-        self._has_states = has_states
+        self._groups = groups
         self._has_logits = has_logits
         self._has_ranks = config.tensor_parallel_size > 1
         self._counts_attention = not self._has_ranks and not (config.deterministic and is_on_gpu)
@@ -151,17 +149,7 @@ class RequestFactory:
             limit = self._max_waiting_requests
             raise RequestError(f"n: {sampling.n} outputs do not fit a queue of {limit} requests", param="n")
         check_options(options)
-        if sampling.kv_budget is not None and self._has_states:
-            raise RequestError(
-                "kv_budget: this model has layers that keep a state of all tokens, dropped keys or not; leave it out",
-                param="kv_budget",
-            )
-        if sampling.kv_budget is not None and self._has_windows:
-            raise RequestError(
-                "kv_budget: this model has layers with a sliding window, which cannot be found once keys are dropped; "
-                "leave kv_budget out",
-                param="kv_budget",
-            )
+        self._groups.check_budget(sampling)
         if sampling.kv_budget is not None and sampling.kv_policy == "h2o" and not self._counts_attention:
             raise RequestError(
                 "kv_policy: 'h2o' is counted neither by several processes (tensor_parallel_size) nor by deterministic "

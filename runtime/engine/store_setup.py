@@ -2,18 +2,39 @@
 
 from __future__ import annotations
 
+from ..cache.slot_books import SlotBooks
 from ..cache.state_store import StateStore
 from ..cache.window_store import WindowStore
 from ..config import EngineConfig
+from ..execute.kv_cache import KVCache
+from ..execute.pool import window_of
+from ..execute.recurrent_states import RecurrentStates
 from ..execute.window_kv import WindowKV
+from ..models import ModelConfig
 
 
-def window_store(config: EngineConfig, window: int, kv: WindowKV, *, in_chunks: bool) -> WindowStore:
-    """Which blocks have slots."""
-    sizes = (kv.num_slots, kv.num_blocks, config.block_size, window)
-    return WindowStore(*sizes, in_chunks=in_chunks, max_batch_tokens=config.max_batch_tokens, keeps=config.prefix_cache)
-
-
-def state_store(config: EngineConfig, num_slots: int) -> StateStore:
-    """Which states are whose."""
-    return StateStore(num_slots, config.block_size, interval=config.state_interval, keeps=config.prefix_cache)
+def slot_books(
+    config: EngineConfig, model: ModelConfig, kv_cache: KVCache | WindowKV, tensors: RecurrentStates | None
+) -> SlotBooks:
+    """Whose the slots of these tensors are."""
+    states, windows = None, None
+    if tensors is not None:
+        states = StateStore(
+            tensors.num_slots,
+            config.block_size,
+            interval=config.state_interval,
+            keeps=config.prefix_cache,
+            at_blocks=config.has_tiers,
+        )
+    if not isinstance(kv_cache, WindowKV):
+        return SlotBooks(states, windows, tensors)
+    windows = WindowStore(
+        kv_cache.num_slots,
+        kv_cache.num_blocks,
+        config.block_size,
+        window_of(config, model),
+        in_chunks=any(layer.in_chunks for layer in model.layers),
+        max_batch_tokens=config.max_batch_tokens,
+        keeps=config.prefix_cache,
+    )
+    return SlotBooks(states, windows, tensors, kv_cache.windowed)

@@ -23,6 +23,7 @@ from ..offload.device_copy import DeviceCopy
 from ..offload.fingerprint import fingerprint_of
 from ..offload.load_cost import LoadCost
 from ..offload.lower_tiers import LowerTiers
+from ..offload.parts import PartRules
 from ..offload.stores import open_store
 from ..offload.tier import Changed, ignore_changes
 from ..path_fault import path_fault
@@ -34,25 +35,30 @@ IN_THIS_PROCESS = bytes(32)  # what is in memory is gone before any weight can c
 
 
 def make_followers(
-    config: EngineConfig, loaded: LoadedModel, kv_cache: KVCache, prefill: PrefillCost, adapters: Adapters
+    config: EngineConfig,
+    loaded: LoadedModel,
+    kv_cache: KVCache,
+    prefill: PrefillCost,
+    adapters: Adapters,
+    rules: PartRules | None = None,
 ) -> Followers | None:
-    """What of the settings follows the tree; None if they ask for nothing.
+    """What of the settings follows the tree; None if they ask for nothing. rules: of parts that tiers take.
 
     Raises:
         ConfigError: the folder cannot be used or trusted (`open_folder`), a budget does not hold a block, or events
             cannot be published where they should be.
     """
-    has_tiers = config.disk_cache is not None or config.shared_cache is not None or config.host_memory_bytes > 0
-    events = make_events(config, adapters, has_tiers=has_tiers)
-    if not has_tiers and events is None:
+    events = make_events(config, adapters, has_tiers=config.has_tiers)
+    if not config.has_tiers and events is None:
         return None
     tiers, fingerprint = _make_tiers(config, loaded, kv_cache.block_bytes, events)
     keys = BlockKeys(fingerprint, config.block_size, kv_cache.num_blocks)
     if not tiers:
         return Followers(keys, None, events)
-    cost = LoadCost(prefill, config.block_size, always=config.role == "decode")
+    cost = LoadCost(prefill, always=config.role == "decode")
     waits = config.role == "prefill"
-    return Followers(keys, LowerTiers(kv_cache, DeviceCopy(loaded.device), keys, cost, tiers, waits=waits), events)
+    lower = LowerTiers(kv_cache, DeviceCopy(loaded.device), keys, cost, tiers, rules=rules, waits=waits)
+    return Followers(keys, lower, events)
 
 
 def _make_tiers(

@@ -34,8 +34,6 @@ def load_adapter(
     """
     if not isinstance(name, str) or not name:
         raise ConfigError(f"adapters: {name!r} is no name for an adapter; give it one by which requests can choose it")
-    if model.recurrent is not None:
-        raise ConfigError(f"adapters: {name}: {model.architecture} has recurrent layers, for which there are none yet")
     try:
         return read_adapter(name, folder, model, device, dtype, cut)
     except (torch.OutOfMemoryError, MemoryError) as error:

@@ -86,14 +86,14 @@ class KVCache:
         places: int64 `[n]` or `[num_layers, num_kv_heads, n]`: where in `blocks`, laid end to end, they lie. One tensor
         for each stack, `[num_layers, num_kv_heads, n, …]`; ordered like all on the stream.
         """
-        device = self.keys[0].device
+        device = self._stacks[0].device
         with on_device(device):
             index = self._index(blocks, places if places.device == device else send(places.numpy(), device))
             return [stack[index] for stack in self._numbers()]
 
     def scatter(self, blocks: Sequence[int], kept: list[Tensor]) -> None:
         """What `gather` has copied, into the first places of other blocks; ordered like all on the stream."""
-        device = self.keys[0].device
+        device = self._stacks[0].device
         with on_device(device):
             index = self._index(blocks, torch.arange(kept[0].shape[2], device=device))
             for stack, part in zip(self._numbers(), kept, strict=True):
@@ -132,7 +132,7 @@ class KVCache:
 
         On the CPU some fifty microseconds for a block of 700 KB: what computing it takes is a thousand times that.
         """
-        device = self.keys[0].device
+        device = self._stacks[0].device
         rows = torch.empty(len(blocks), self.row_bytes, dtype=torch.uint8, device=device)
         if device.type == "cuda":
             with on_device(device):

@@ -279,7 +279,7 @@ class ModelRunner:
             device=self._device,
             deterministic=self._deterministic,
             itemsize=self._decoder.dtype.itemsize,
-            quantised=is_quantised(self._kv_cache.keys[0].dtype),
+            quantised=any(is_quantised(keys.dtype) for keys in self._kv_cache.keys[:1]),
             counts_mass=batch.counts_attention,
             buffers=buffers,
             num_tokens=num_tokens,

@@ -143,11 +143,10 @@ def pool_size(
 
 
 def window_of(config: EngineConfig, model: ModelConfig) -> int:
-    """The widest window of a model whose keys behind it make room; 0: all keys are kept, as with tiers below the pool,
-    which take blocks of all layers."""
+    """The widest window of a model whose keys behind it make room; 0: all keys are kept, as with tiers below the pool
+    where all layers have one: a tier has rows of the size of a block in the other layers."""
     longest = min(config.max_model_len or model.max_position_embeddings, model.max_position_embeddings)
-    has_tiers = config.host_memory_bytes > 0 or config.disk_cache is not None or config.shared_cache is not None
-    return 0 if has_tiers else widest_window(model, longest)
+    return 0 if config.has_tiers and all(layer.window for layer in model.layers) else widest_window(model, longest)
 
 
 def _block_bytes(config: EngineConfig, model: ModelConfig, num_layers: int, dtype: torch.dtype) -> int:

@@ -7,12 +7,13 @@ Warm-up batches, which come before all requests, write slot 0. Memory: `num_slot
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from ...errors import ConfigError
-from ..capacity.state_memory import most_running, num_states
+from ..capacity.state_memory import most_running, needed_each, num_states
 from ..config import CPU_POOL_BYTES, EngineConfig
 from ..models import ModelConfig
 from .loading import LoadedModel
@@ -38,6 +39,27 @@ class RecurrentStates:
             for is_recurrent in model.recurrent.layers
         ]
 
+    @property
+    def block_bytes(self) -> int:
+        """Bytes of a state outside of its slot."""
+        return sum(tensor[:1].nbytes for tensor in self._tensors)
+
+    @property
+    def _tensors(self) -> list[Tensor]:
+        return [tensor for layer in self.layers for tensor in layer]
+
+    def read_blocks(self, slots: Sequence[int]) -> Tensor:
+        """A copy of some states, uint8 `[n, block_bytes]` on their device; ordered like all on the stream."""
+        rows = [torch.cat([tensor[slot].flatten() for tensor in self._tensors]) for slot in slots]
+        return torch.stack(rows).view(torch.uint8)
+
+    def write_blocks(self, slots: Sequence[int], rows: Tensor) -> None:
+        """What `read_blocks` has copied, into slots; ordered like all on the stream."""
+        for slot, row in zip(slots, rows.view(torch.float32), strict=True):
+            parts = torch.split(row, [tensor[0].numel() for tensor in self._tensors])
+            for tensor, part in zip(self._tensors, parts, strict=True):
+                tensor[slot] = part.view(tensor.shape[1:])
+
 
 def allocate_states(config: EngineConfig, loaded: LoadedModel) -> RecurrentStates | None:
     """As many states as the settings or the memory allow; None: the model has no recurrent layers.
@@ -48,36 +70,37 @@ def allocate_states(config: EngineConfig, loaded: LoadedModel) -> RecurrentState
     model, device = loaded.decoder.config, loaded.device
     if model.recurrent is None:
         return None
-    _refuse(config, model)
+    _refuse(config, loaded)
     state_bytes, running = model.recurrent.num_state_bytes, config.max_running_requests
     free = None
     if device.type == "cuda":
         free = torch.cuda.mem_get_info(device)[0] * config.kv_memory_share
-    num_slots = num_states(state_bytes, running, config.state_memory_bytes, free=free, least=CPU_POOL_BYTES)
-    if num_slots < 2:
+    each = needed_each(config.has_tiers)
+    num_slots = num_states(state_bytes, running, config.state_memory_bytes, each=each, free=free, least=CPU_POOL_BYTES)
+    if num_slots < each:
+        number = "two" if each == 2 else "three"
         raise ConfigError(
-            f"state_memory_bytes: the memory does not hold the two states of one request, of {state_bytes} bytes each; "
-            "raise it"
+            f"state_memory_bytes: the memory does not hold the {number} states of one request, of {state_bytes} bytes "
+            "each; raise it"
         )
-    if most_running(num_slots) < running:
+    if most_running(num_slots, each) < running:
         logger.warning(
             "states of recurrent layers take %d MB each: at most %d requests run at a time (state_memory_bytes)",
             state_bytes >> 20,
-            most_running(num_slots),
+            most_running(num_slots, each),
         )
     return RecurrentStates(model, num_slots, device)
 
 
-def _refuse(config: EngineConfig, model: ModelConfig) -> None:
-    asked = {
-        "host_memory_bytes": config.host_memory_bytes > 0,
-        "disk_cache": config.disk_cache is not None,
-        "shared_cache": config.shared_cache is not None,
-        "adapters": bool(config.adapters),
-    }
-    for name, is_asked in asked.items():
-        if is_asked:
-            raise ConfigError(
-                f"{name}: {model.architecture} has layers that keep a state instead of keys and values, for which "
-                f"there is no {'adapter' if name == 'adapters' else 'tier below the pool'} yet; leave it out"
-            )
+def _refuse(config: EngineConfig, loaded: LoadedModel) -> None:
+    if config.has_tiers and not loaded.decoder.config.num_kv_layers:
+        raise ConfigError(
+            f"{loaded.decoder.config.architecture} has no layers with keys, of which tiers below the pool keep blocks; "
+            "leave host_memory_bytes, disk_cache and shared_cache out"
+        )
+    if config.has_tiers and loaded.processes is not None:
+        raise ConfigError(
+            f"tensor_parallel_size: {loaded.decoder.config.architecture} has layers that keep a state, of which each "
+            "rank has a part, and tiers below the pool take whole ones; leave host_memory_bytes, disk_cache and "
+            "shared_cache out, or use one rank"
+        )

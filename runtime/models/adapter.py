@@ -26,9 +26,10 @@ from ...errors import ModelError
 from ...kernels import PLACES, LoraLayers, LoraPart, LoraWeight, pack_lora
 from ..parallel.ranks import ALONE
 from .adapter_config import AdapterConfig
-from .adapter_modules import Module, adapted_places, named_folder
+from .adapter_modules import Module, adapted_places, adapts_mixer, named_folder
 from .config import ModelConfig
 from .cut import Cut
+from .delta_net import projected_order
 from .pair_order import qkv_order
 from .part import Axis, count, taken
 from .weights import STORED_DTYPES, Checkpoint, open_file
@@ -99,14 +100,12 @@ def read_adapter(
     if not path.is_file():
         raise ModelError(f"{path}: there is no such file; only safetensors are opened (save_pretrained writes them)")
     digest, cut = hashlib.sha256(), cut or Cut(model, ALONE)
-    axes, orders = _axes(cut), {"qkv": qkv_order(cut.config, torch.device("cpu"))}
     with open_file(path, torch.float32) as checkpoint:
         layers = [
-            [
-                _read_place(checkpoint, config, places[place], axes[place], orders.get(place), digest, device, dtype)
-                for place in PLACES
-            ]
-            for places in (adapted_places(model, index) for index in range(model.num_layers))
+            [_read_place(checkpoint, config, modules[name], places[name], digest, device, dtype) for name in PLACES]
+            for modules, places in (
+                (adapted_places(model, index), _places(cut, index)) for index in range(model.num_layers)
+            )
         ]
         for unread in checkpoint.unread(()):
             raise ModelError(f"{checkpoint.place(unread)}: {_why_not(unread, config, model)}")
@@ -117,18 +116,51 @@ def read_adapter(
     return Adapter(name, folder, digest.hexdigest(), LoraLayers(layers, device))
 
 
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """One linear map of the decoder, as a rank has it.
+
+    Attributes:
+        rows: its outputs, by module. columns: its inputs.
+        order: which of the outputs, as they are stored, becomes which; None: they stand so.
+    """
+
+    rows: Sequence[Axis]
+    columns: Axis
+    order: Tensor | None = None
+
+
+def _places(cut: Cut, index: int) -> dict[str, _Place]:
+    """Those of a layer, at each of `kernels.PLACES`."""
+    hidden, config = cut.whole.hidden_size, cut.config
+    recurrent = config.recurrent if adapts_mixer(cut.whole, index) else None
+    if recurrent is None:
+        order = None if config.latent is not None else qkv_order(config, torch.device("cpu"))
+        first, attended = _Place(cut.qkv, hidden, order), cut.attended
+    else:
+        order = projected_order(recurrent) if recurrent.options.kind == "delta" else None
+        first = _Place([*cut.projected.values()], hidden, order)
+        (attended,) = cut.sections(cut.whole_recurrent.attended_size)
+    return {
+        "qkv": first,
+        "o": _Place([hidden], attended),
+        "gate_up": _Place(cut.gate_up, hidden),
+        "down": _Place([hidden], cut.inner),
+    }
+
+
 def _read_place(
     checkpoint: Checkpoint,
     config: AdapterConfig,
     modules: list[Module],
-    axes: tuple[Sequence[Axis], Axis],
-    order: Tensor | None,
+    place: _Place,
     digest: Any,
     device: torch.device,
     dtype: torch.dtype,
 ) -> LoraWeight | None:
-    parts, first_output, (rows, columns) = [], 0, axes
-    for module, axis in zip(modules, rows, strict=False):
+    parts: list[LoraPart] = []
+    first_output = 0
+    for module, axis in zip(modules, place.rows, strict=False):
         if config.has(module.name):
             rank, scale = config.rank_of(module.name), config.scale_of(module.name)
             down = _read(checkpoint, f"{module.name}.lora_A.weight", [rank, module.num_inputs], "rank, inputs")
@@ -136,23 +168,21 @@ def _read_place(
             digest.update(json.dumps([module.name, scale, [*down.shape], str(down.dtype), str(up.dtype)]).encode())
             for tensor in (down, up):
                 digest.update(tensor.contiguous().view(torch.uint8).numpy())
-            up, down = taken(up, [axis]), taken(down, [rank, columns])
-            if order is not None:  # which keeps the outputs of a module together
-                up = up[order[first_output : first_output + len(up)] - first_output]
-            parts.append(LoraPart(down, up, scale, first_output))
+            up, down = taken(up, [axis]), taken(down, [rank, place.columns])
+            parts += [LoraPart(down, rows, scale, first) for first, rows in _runs(up, first_output, place.order)]
         first_output += count(axis)
+    parts.sort(key=lambda part: part.first_output)
     return pack_lora(parts, device, dtype) if parts else None
 
 
-def _axes(cut: Cut) -> dict[str, tuple[Sequence[Axis], Axis]]:
-    """Outputs of each module and inputs of all of them, at each of `kernels.PLACES`, as a rank has them."""
-    hidden = cut.whole.hidden_size
-    return {
-        "qkv": (cut.qkv, hidden),
-        "o": ([hidden], cut.attended),
-        "gate_up": (cut.gate_up, hidden),
-        "down": ([hidden], cut.inner),
-    }
+def _runs(up: Tensor, first: int, order: Tensor | None) -> list[tuple[int, Tensor]]:
+    """A module's B, whose rows are stored from row `first` of the linear map on, as runs of rows that the decoder has
+    next to each other, each with the first of its outputs. Queries and their gates are two."""
+    if order is None:
+        return [(first, up)]
+    outputs, rows = torch.argsort(order)[first : first + len(up)].sort()
+    ends = [*(torch.nonzero(outputs.diff() > 1).flatten() + 1).tolist(), len(up)]
+    return [(int(outputs[begin]), up[rows[begin:end]]) for begin, end in zip([0, *ends], ends, strict=False)]
 
 
 def _read(checkpoint: Checkpoint, name: str, shape: list[int], axes: str) -> Tensor:

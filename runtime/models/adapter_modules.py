@@ -9,14 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...errors import ModelError
+from ..parallel.ranks import ALONE
 from ..path_fault import path_fault
 from .adapter_config import AdapterConfig
 from .config import ModelConfig
+from .cut import Cut
 
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """A linear map of a checkpoint as a part of one of the decoder's."""
+    """A linear map of a checkpoint, which is one of the decoder's, or some of the outputs of one."""
 
     name: str
     num_outputs: int
@@ -43,12 +45,23 @@ def named_folder(folder: str | Path) -> Path:
     return Path(folder)
 
 
+def adapts_mixer(model: ModelConfig, index: int) -> bool:
+    """Whether a layer's recurrent mixer takes what adapters add: in place of attention, and of these kinds."""
+    recurrent = model.recurrent if model.is_recurrent(index) else None
+    if recurrent is None or model.layers[index].attends:
+        return False
+    return recurrent.options.kind in ("short_conv", "delta", "state_space")
+
+
 def adapted_places(model: ModelConfig, index: int) -> dict[str, list[Module]]:
-    """The modules at each of `kernels.PLACES` of a layer, those that an adapter may add to."""
+    """The modules at each of `kernels.PLACES` of a layer, those that an adapter may add to.
+
+    A recurrent layer makes all that it makes of hidden states where others make queries, keys and values.
+    """
     names, hidden, inner = model.options.names, model.hidden_size, model.intermediate_size
     has_heads, has_mlp = model.latent is None, model.experts_of(index) is None
     kv_size = model.num_kv_heads * model.head_dim
-    qkv_rows = [model.num_heads * model.head_dim, kv_size, kv_size] if len(names.qkv) == 3 else [model.qkv_size]
+    qkv_rows = [model.qkv_size - 2 * kv_size, kv_size, kv_size] if len(names.qkv) == 3 else [model.qkv_size]
     gate_up_rows = [model.gate_up_size // len(names.gate_up)] * len(names.gate_up)
     parts_of: dict[str, tuple[tuple[str, ...], list[int], int]] = {
         "qkv": (names.qkv if has_heads else (), qkv_rows, hidden),
@@ -56,10 +69,20 @@ def adapted_places(model: ModelConfig, index: int) -> dict[str, list[Module]]:
         "gate_up": (names.gate_up if has_mlp else (), gate_up_rows, hidden),
         "down": ((names.down,) if has_mlp else (), [hidden], inner),
     }
-    found: dict[str, list[Module]] = {}
-    for place, (parts, rows, num_inputs) in parts_of.items():
-        found[place] = [
-            Module(f"{model.options.backbone}.layers.{index}.{part}", num_outputs, num_inputs)
+    layer = model.layers[index]
+    if not layer.attends:
+        parts_of["qkv"], parts_of["o"] = ((), [], hidden), ((), [], hidden)
+    if not layer.has_mlp:
+        parts_of["gate_up"], parts_of["down"] = ((), [], hidden), ((), [], inner)
+    if adapts_mixer(model, index):
+        assert model.recurrent is not None
+        options, rows = model.recurrent.options, Cut(model, ALONE).projected
+        parts_of["qkv"] = tuple(f"{options.base}{name}" for name in rows), [part.size for part in rows.values()], hidden
+        parts_of["o"] = (f"{options.base}{options.out}",), [hidden], model.recurrent.attended_size
+    return {
+        place: [
+            Module(f"{model.options.backbone}.{model.options.layers}.{index}.{part}", num_outputs, num_inputs)
             for part, num_outputs in zip(parts, rows, strict=False)
         ]
-    return found
+        for place, (parts, rows, num_inputs) in parts_of.items()
+    }

@@ -64,7 +64,7 @@ class Architecture:
         width_scale: the last hidden state is divided by `hidden_size / dim_model_base`.
         multipliers: `attention_multiplier`, `residual_multiplier` and `logits_scaling` are read (Granite).
         gelu: the gate is GELU (tanh form) whatever `hidden_act` says; otherwise it must say silu.
-        logit_scale: logits are multiplied by the key of that name (Cohere).
+        logit_scale: key of a factor on logits (Cohere); "": there is none.
         gateless: the MLP is `down(activation(up(x)))`, with the activation that `hidden_act` names (`gateless.py`).
         tied: what an absent `tie_word_embeddings` means.
         sliding: which layers have a window when the configuration names one but lists no `layer_types`.
@@ -94,6 +94,12 @@ class Architecture:
         width_key: key of `config.json` for the MLP's width.
         positions_key: key that says "rope" where there is one; "": there is.
         experts_key: key of the number of experts, where that may be 0 and there are MLPs then; "": there are always.
+        mlp_moved: where MLPs may be instead of below "mlp."; "": nowhere (Kimi Linear, as transformers saves it).
+        keeps_normed: what attention and MLP add to is their normed input, times a factor of `Factors` (MiniMax).
+        aliases: keys of `config.json` that stand for others here.
+        one_part: each layer is attention, a recurrent layer, an MLP or experts, with one norm (Nemotron-H, Mamba).
+        factors: activations are multiplied by what `Factors` reads (Falcon-H1).
+        has_positions: attention has positions.
         adjusts_width: the MLP's width is what an MLP without a gate would have (LFM2).
     """
 
@@ -120,7 +126,7 @@ class Architecture:
     width_scale: bool = False
     multipliers: bool = False
     gelu: bool = False
-    logit_scale: bool = False
+    logit_scale: str = ""
     gateless: bool = False
     tied: bool = False
     sliding: WindowRule | None = None
@@ -149,6 +155,12 @@ class Architecture:
     positions_key: str = ""
     experts_key: str = ""
     adjusts_width: bool = False
+    aliases: tuple[tuple[str, str], ...] = ()
+    mlp_moved: str = ""
+    keeps_normed: bool = False
+    one_part: bool = False
+    factors: bool = False
+    has_positions: bool = True
 
     @property
     def num_norms(self) -> int:

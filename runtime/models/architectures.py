@@ -25,6 +25,7 @@ from .architecture import (
 )
 from .experts_config import ExpertNames, ExpertOptions
 from .falcon import adapt_falcon
+from .recurrent_architectures import RECURRENT
 from .recurrent_config import RecurrentOptions
 
 _LLAMA = Architecture()
@@ -71,36 +72,6 @@ _GLM4 = replace(
 )
 
 
-_LFM2 = replace(
-    _LLAMA,
-    names=LayerNames(
-        input_norm="operator_norm",
-        q_norm="self_attn.q_layernorm",
-        k_norm="self_attn.k_layernorm",
-        o="self_attn.out_proj",
-        mlp_norm="ffn_norm",
-        gate_up=("feed_forward.w1", "feed_forward.w3"),
-        down="feed_forward.w2",
-    ),
-    qkv_bias=False,
-    o_bias=False,
-    qk_norm=True,
-    tied=True,
-    recurrent=RecurrentOptions("short_conv", "conv.", ("conv",)),
-    eps_key="norm_eps",
-    final_norm="embedding_norm",
-    adjusts_width=True,
-)
-_QWEN35_RECURRENT = RecurrentOptions("delta", "linear_attn.", ("linear_attention",))
-_QWEN35 = replace(
-    _LLAMA,
-    qk_norm=True,
-    norm_offset=1.0,
-    partial_rotary=0.25,
-    recurrent=_QWEN35_RECURRENT,
-    gated_attention=True,
-)
-
 _GRANITE = replace(_LLAMA, scale_embedding="embedding_multiplier", multipliers=True)
 
 _COHERE = replace(
@@ -110,7 +81,7 @@ _COHERE = replace(
     parallel=True,
     interleaved=True,
     tied=True,
-    logit_scale=True,
+    logit_scale="logit_scale",
     eps_key="layer_norm_eps",
     qk_norm="use_qk_norm",
     own_norms=True,
@@ -198,6 +169,7 @@ _FALCON = replace(
     eps_key="layer_norm_epsilon",
     embedding="word_embeddings",
     final_norm="ln_f",
+    backbone="transformer",
     layers="h",
     rows_by_head=True,
     refused=(("alibi", "biases by distance (ALiBi) are missing here"),),
@@ -273,6 +245,7 @@ _LLAMA4 = replace(
 )
 
 ARCHITECTURES: dict[str, Architecture] = {
+    **RECURRENT,
     "LlamaForCausalLM": _LLAMA,  # Llama 2 and 3, SmolLM and SmolLM2, TinyLlama, Yi …
     "MistralForCausalLM": replace(_LLAMA, qkv_bias=False, o_bias=False, sliding=all_layers),
     "Qwen2ForCausalLM": replace(_LLAMA, qkv_bias=True, o_bias=False, sliding=if_enabled),
@@ -321,14 +294,6 @@ ARCHITECTURES: dict[str, Architecture] = {
         sliding=every_other_if_enabled,
         experts=ExpertOptions(mixtures.QWEN2_NAMES),
     ),
-    "Lfm2ForCausalLM": _LFM2,
-    "Qwen3NextForCausalLM": replace(
-        _QWEN35,
-        recurrent=replace(_QWEN35_RECURRENT, is_fused=True),
-        experts=ExpertOptions(mixtures.QWEN2_NAMES, normalises=True),
-    ),
-    "Qwen3_5ForCausalLM": _QWEN35,
-    "Qwen3_5MoeForCausalLM": replace(_QWEN35, experts=ExpertOptions(mixtures.QWEN2_NAMES, normalises=True)),
     "OlmoeForCausalLM": replace(
         _LLAMA,
         qk_norm=True,

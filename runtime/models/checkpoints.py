@@ -12,14 +12,8 @@ from .gguf.checkpoint import GgufCheckpoint
 from .gguf.file import GgufFile, is_gguf
 from .weights import Checkpoint, open_checkpoint
 
-PREFIXES = (
-    "",
-    "model.",
-    "model.language_model.",
-    "language_model.model.",
-    "gpt_neox.",
-    "transformer.",
-)  # of all but the projection
+# of all but the projection
+PREFIXES = ("", "model.", "model.language_model.", "language_model.model.", "gpt_neox.", "backbone.", "transformer.")
 
 
 def open_weights(

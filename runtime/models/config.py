@@ -17,6 +17,7 @@ from ..number_types import BYTES, KV_BITS, NumberType
 from .architecture import Architecture, Curve
 from .architectures import ARCHITECTURES
 from .experts_config import ExpertsConfig
+from .factors import Factors
 from .gguf.families import file_options, module_forms, tensor_names
 from .gguf.file import GgufFile, is_gguf
 from .gguf.settings import MOST_POSITIONS, config_values, family_of
@@ -25,13 +26,15 @@ from .gguf.tensor_types import Forms
 from .json_file import MOST_WIDTH, Fields, read_json_object
 from .latent_config import LatentConfig, attention_scale
 from .layer_config import LayerConfig, QueryGrowth, read_growth, read_ropes, read_windows, rope_section
+from .layer_kinds import MOST_LAYERS, mlp_width, parts_of_layers, read_recurrent, spelled_out
 from .named_architecture import OTHER_PARTS, named_architecture
 from .recurrent_config import RecurrentConfig
 from .rope_config import RopeConfig
 from .weight_format import WeightFormat, read_weight_format
 
 Activation = Literal["silu", "gelu_tanh"]
-MOST_LAYERS, MOST_HEADS, MOST_TOKENS = 1 << 12, 1 << 12, 1 << 24
+MOST_HEADS, MOST_TOKENS = 1 << 12, 1 << 24
+ENDLESS = 1 << 20  # tokens that are served of a model without attention, whose files name no context
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,7 @@ class ModelConfig:
         query_growth: how queries grow with the position, in the layers that say so; None: they do not.
         left_aside: parts of names of tensors that are no part of the decoder.
         recurrent: of layers that keep a state; None: all keep keys and values.
+        factors: on activations.
         weight_format: of linear maps that are; None: they are in `dtype`, or experts in MXFP4.
         num_mtp_layers: layers beyond the model's own that predict more tokens (`mtp.py`).
     """
@@ -99,6 +103,7 @@ class ModelConfig:
     query_growth: QueryGrowth | None = None
     left_aside: tuple[str, ...] = ()
     recurrent: RecurrentConfig | None = None
+    factors: Factors = Factors()
     weight_format: WeightFormat | Forms | None = None
     num_mtp_layers: int = 0
 
@@ -107,13 +112,13 @@ class ModelConfig:
         return len(self.layers)
 
     def is_recurrent(self, index: int) -> bool:
-        """Whether a layer keeps a state instead of keys and values."""
+        """Whether a layer keeps a state."""
         return self.recurrent is not None and self.recurrent.layers[index]
 
     @property
     def num_kv_layers(self) -> int:
         """Layers that keep keys and values."""
-        return self.num_layers - (0 if self.recurrent is None else sum(self.recurrent.layers))
+        return sum(layer.attends for layer in self.layers)
 
     def experts_of(self, index: int) -> ExpertsConfig | None:
         """The mixture in place of a layer's MLP; None: it has an MLP."""
@@ -190,6 +195,7 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...], *, in_gguf: bo
     if options.adapts is not None:
         fields, options = options.adapts(fields, options)
     options = file_options(options) if in_gguf else options
+    fields = spelled_out(fields, options)
     is_mxfp4, weight_format = _is_mxfp4(fields, options), read_weight_format(fields)
     single = "" if options.experts is None else options.experts.names.stacked or options.experts.names.fused
     if weight_format is not None and single:
@@ -200,14 +206,20 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...], *, in_gguf: bo
     num_layers = fields.integer("num_hidden_layers", at_most=MOST_LAYERS)
     num_mtp_layers = fields.integer("num_nextn_predict_layers", 0, at_least=0, at_most=MOST_LAYERS)
     hidden_size = fields.integer("hidden_size", at_most=MOST_WIDTH)
-    num_heads = fields.integer("num_attention_heads", at_most=MOST_HEADS)
+    recurrent = read_recurrent(fields, options, num_layers, hidden_size)
+    parts = parts_of_layers(fields, options, recurrent, num_layers)
+    attends = any(has for has, _ in parts)
+    num_heads = fields.integer("num_attention_heads", None if attends else 1, at_most=MOST_HEADS)
     latent = _latent(fields, options, hidden_size // num_heads)
-    num_kv_heads, head_dim = _heads(fields, hidden_size, num_heads) if latent is None else (1, latent.width)
-    max_positions = fields.integer("max_position_embeddings", at_most=MOST_POSITIONS)
+    num_kv_heads, head_dim = 1, 8 if latent is None else latent.width
+    if latent is None and attends:
+        num_kv_heads, head_dim = _heads(fields, hidden_size, num_heads)
+    longest = None if attends else ENDLESS
+    max_positions = fields.integer("max_position_embeddings", longest, at_most=MOST_POSITIONS)
     windows = read_windows(fields, options, num_layers)
     rotary_dim = head_dim if latent is None else latent.rotary_dim
     ropes, rope_of_layer = read_ropes(fields, options, windows, rotary_dim, max_positions)
-    growth, grow = read_growth(fields, options, ropes[0], rope_of_layer)
+    growth, grow = read_growth(fields, options, ropes, rope_of_layer)
     if options.multipliers:
         scale = fields.number("attention_multiplier", 1.0)
     elif latent is None:
@@ -217,14 +229,16 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...], *, in_gguf: bo
     vocab_size, activation = fields.integer("vocab_size", at_most=MOST_TOKENS), _activation(fields, options)
     experts = None
     has_experts = not options.experts_key or fields.integer(options.experts_key, 0, at_least=0) > 0
+    kinds = fields.values.get("mlp_layer_types")
+    has_experts = has_experts and (not isinstance(kinds, list) or "sparse" in kinds)
     if options.experts is not None and has_experts:
         experts = ExpertsConfig.from_fields(fields, options.experts, num_layers, is_mxfp4=is_mxfp4)
-    recurrent = None
-    if options.recurrent is not None:
-        recurrent = RecurrentConfig.from_fields(fields, options.recurrent, num_layers, hidden_size)
-        if all(recurrent.layers):
-            raise fields.odd("layer_types", "at least one layer that attends")
-        recurrent = recurrent if any(recurrent.layers) else None
+        if options.experts.gateless and _curve(fields) != "relu2":
+            raise fields.odd("hidden_act", "relu2")
+    factors = Factors.of_normed(fields) if options.keeps_normed else Factors()
+    if options.factors:
+        factors = Factors.from_fields(fields)
+        scale *= fields.number("key_multiplier", 1.0)
     return ModelConfig(
         architecture=architecture,
         options=options,
@@ -233,8 +247,10 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...], *, in_gguf: bo
         num_heads=num_heads,
         num_kv_heads=num_kv_heads,
         head_dim=head_dim,
-        intermediate_size=_intermediate_size(fields, options, experts),
-        layers=tuple(map(LayerConfig, windows, rope_of_layer, [options.in_chunks] * num_layers, grow)),
+        intermediate_size=mlp_width(fields, options, experts, parts),
+        layers=tuple(
+            map(LayerConfig, windows, rope_of_layer, [options.in_chunks] * num_layers, grow, *zip(*parts, strict=True))
+        ),
         latent=latent,
         experts=experts,
         ropes=ropes,
@@ -260,25 +276,10 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...], *, in_gguf: bo
         query_growth=growth,
         left_aside=_left_aside(options, num_layers, num_mtp_layers) + (OTHER_PARTS if fields is not outer else ()),
         recurrent=recurrent,
+        factors=factors,
         weight_format=weight_format,
         num_mtp_layers=num_mtp_layers,
     )
-
-
-def _intermediate_size(fields: Fields, options: Architecture, experts: ExpertsConfig | None) -> int:
-    """0 where all layers have experts and none is named."""
-    key = "block_ff_dim" if "block_ff_dim" in fields else options.width_key
-    if key not in fields and experts is not None and all(experts.has_experts):
-        return 0
-    size = fields.integer(key, at_most=MOST_WIDTH)
-    if not options.adjusts_width or not fields.boolean("block_auto_adjust_ff_dim", True):
-        return size
-    multiple = fields.integer("block_multiple_of", 256, at_most=MOST_WIDTH)
-    factor = fields.number("block_ffn_dim_multiplier", 1.0)
-    width = -(-int(factor * int(2 * size / 3)) // multiple) * multiple
-    if not 0 < width <= MOST_WIDTH:
-        raise fields.odd(key, f"a width that makes an MLP of 1 to {MOST_WIDTH} numbers, not {width:.3g}")
-    return width
 
 
 def _left_aside(options: Architecture, num_layers: int, num_mtp_layers: int) -> tuple[str, ...]:
@@ -321,7 +322,7 @@ def _width_scale(fields: Fields, options: Architecture, hidden_size: int) -> flo
     if options.multipliers:
         return 1.0 / fields.number("logits_scaling", 1.0)
     if options.logit_scale:
-        return fields.number("logit_scale", 1.0)
+        return fields.number(options.logit_scale, 1.0)
     return fields.number("dim_model_base", hidden_size) / hidden_size if options.width_scale else 1.0
 
 

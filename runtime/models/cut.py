@@ -44,7 +44,8 @@ class Cut:
         each = -(-whole.vocab_size // ranks.size)
         begin = min(each * ranks.rank, whole.vocab_size)
         self.vocab = Part(whole.vocab_size, ((begin, min(begin + each, whole.vocab_size)),))
-        self.heads = self._even(whole.num_heads)
+        attends = whole.num_kv_layers > 0
+        self.heads = self._even(whole.num_heads) if attends else Part(1, ((0, 1),))
         self.kv_heads = self._kv_heads(whole.num_kv_heads)
         self.inner = self._even(whole.intermediate_size)
         experts, recurrent = whole.experts, whole.recurrent
@@ -96,6 +97,30 @@ class Cut:
         """Columns of the output projection."""
         return self.by_head(self.whole.attended_size // self.whole.num_heads)
 
+    @property
+    def projected(self) -> dict[str, Part]:
+        """Rows of a recurrent layer's first projections, by the names of their tensors."""
+        whole = self.whole_recurrent
+        keys = whole.key_heads * whole.key_dim
+        if whole.options.kind == "short_conv":
+            return {"in_proj": joined(self.sections(whole.channels) * 3)}
+        x, heads = self.sections(whole.attended_size, whole.heads)
+        if whole.options.kind == "state_space":
+            return {"in_proj": joined([x, self.state_channels, heads])}
+        if whole.options.is_fused:
+            rows, rates = self.sections(2 * (keys + whole.attended_size), 2 * whole.heads)
+            return {"in_proj_qkvz": rows, "in_proj_ba": rates}
+        return {"in_proj_qkv": self.state_channels, "in_proj_z": x, "in_proj_b": heads, "in_proj_a": heads}
+
+    @property
+    def state_channels(self) -> Part:
+        """Channels of the convolution of a layer with heads: queries, keys and values, or x, B and C."""
+        whole = self.whole_recurrent
+        (x,), keys = self.sections(whole.attended_size), whole.key_heads * whole.key_dim
+        if whole.options.kind == "state_space":
+            return joined([x, self.groups(keys), self.groups(keys)])
+        return joined([*self.sections(keys, keys), x])
+
     def sections(self, *sizes: int) -> list[Part]:
         """Sections of an axis of a recurrent layer, each by its heads or channels, of which all ranks have as many."""
         return [self._even(size) for size in sizes]
@@ -135,6 +160,8 @@ class Cut:
         size = self.ranks.size
         if whole.options.kind == "short_conv":
             return replace(whole, channels=whole.channels // size)
+        if whole.options.kind == "selective_scan":
+            return replace(whole, channels=whole.channels // size, value_dim=whole.value_dim // size)
         heads, key_heads = whole.heads // size, max(1, whole.key_heads // size)
         num_keys = 2 * key_heads * whole.key_dim
         return replace(whole, channels=num_keys + heads * whole.value_dim, heads=heads, key_heads=key_heads)
@@ -154,13 +181,14 @@ def _refuse(model: ModelConfig, size: int) -> None:
         if number % size:
             raise ConfigError(f"tensor_parallel_size: {size} does not divide the model's {what} ({number}); {fewer}")
 
-    must_divide(model.num_heads, "attention heads")
-    if model.num_kv_heads % size and size % model.num_kv_heads:
+    if model.num_kv_layers:
+        must_divide(model.num_heads, "attention heads")
+    if model.num_kv_layers and model.num_kv_heads % size and size % model.num_kv_heads:
         raise ConfigError(
             f"tensor_parallel_size: {size} neither divides the model's KV heads ({model.num_kv_heads}) nor is a "
             "multiple of them; take a number that does or is, or 1"
         )
-    if any(model.experts_of(index) is None for index in range(model.num_layers)):
+    if any(layer.has_mlp and model.experts_of(index) is None for index, layer in enumerate(model.layers)):
         must_divide(model.intermediate_size, "intermediate size")
     if -(-model.vocab_size // size) * (size - 1) >= model.vocab_size:  # the last one would have none
         raise ConfigError(f"tensor_parallel_size: {size} leaves ranks without a token of {model.vocab_size}; {fewer}")
@@ -172,8 +200,8 @@ def _refuse(model: ModelConfig, size: int) -> None:
                 "fewer ranks"
             )
     recurrent = model.recurrent
-    if recurrent is not None and recurrent.options.kind == "short_conv":
-        must_divide(recurrent.channels, "channels of short convolutions")
+    if recurrent is not None and recurrent.options.kind in ("short_conv", "selective_scan"):
+        must_divide(recurrent.channels, "channels of recurrent layers")
     elif recurrent is not None:
         must_divide(recurrent.heads, "heads of recurrent layers")
         if recurrent.key_heads != 1 or recurrent.options.kind == "delta":

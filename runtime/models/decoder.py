@@ -19,10 +19,10 @@ lets a row's bits depend on the other rows: a token's logits are the same alone,
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from ...kernels import PLACES, Gate, LinearWeight, LoraPlan, ops
@@ -35,12 +35,13 @@ from .experts import ExpertRules, mixture
 from .gateless import bend
 from .head_norms import norm_own, norm_whole
 from .latent import queries_and_latents, values
-from .layer_weights import LayerWeights, WeightPart, parts_of, read_layer
-from .norms import Norm, add_norm, apply_norm, read_norm
-from .partial_linear import adapted_linear
+from .layer_weights import AdaptedMixer, LayerWeights, WeightPart, parts_of, read_layer
+from .norms import Norm, add_norm, apply_norm, read_norm, scaled
+from .partial_linear import adapted_linear, partial_linear
 from .reader import Reader
 from .rope import query_scales, rope_table, table_by_length
 from .step import AdaptedRows, KVTensors, StateStep, WindowStep
+from .vocabulary import all_logits, embed, read_projection
 from .weights import TORCH_TYPES
 
 AT_QKV, AT_O, AT_GATE_UP, AT_DOWN = range(len(PLACES))
@@ -79,7 +80,7 @@ class Decoder:
         self.max_positions = max_positions
         self._embedding = embedding
         self._layers = list(zip(config.layers, layers, strict=True))
-        attends = [not config.is_recurrent(index) for index in range(config.num_layers)]
+        attends = [layer.attends for layer in config.layers]
         self._kv_index = [sum(attends[:index]) for index in range(config.num_layers)]  # of a layer, in the cache
         self._final_norm = final_norm
         self._lm_head = lm_head
@@ -132,13 +133,8 @@ class Decoder:
                 if report is not None:
                     report(index + 1, config.num_layers)
             final_norm = read_norm(reader, f"{prefix}{options.final_norm}", config.width_scale)
-            lm_head: LinearWeight | None = embedding
-            if not config.tie_word_embeddings and not prefix and f"{options.projection}.weight" not in checkpoint:
-                lm_head = None  # saved as a model for vectors is: without names above its own, and nothing on top
-            elif not config.tie_word_embeddings:
-                base = "language_model." if prefix.startswith("language_model.") else ""
-                has_bias = bool(options.projection_bias)
-                lm_head = reader.linear(base, (options.projection,), [cut.vocab], config.hidden_size, has_bias)
+            has_projection = bool(prefix) or f"{options.projection}.weight" in checkpoint
+            lm_head = read_projection(reader, embedding) if has_projection or config.tie_word_embeddings else None
             reader.refuse_unread()
         return Decoder(
             cut,
@@ -200,10 +196,7 @@ class Decoder:
         if hidden.shape[0] == 0:
             return torch.empty((0, self.config.vocab_size), dtype=torch.float32, device=self.device)
         assert self._lm_head is not None
-        logits, cap = self._all_logits(ops.linear(hidden, self._lm_head)), self.config.logits_soft_cap
-        if cap:
-            return cap * torch.tanh(logits.float() / cap)
-        return logits if logits.is_cuda else logits.float()  # a GPU's sampler widens them as it reads them
+        return all_logits(ops.linear(hidden, self._lm_head), self._ranks, self.cut.vocab, self.config.logits_soft_cap)
 
     @torch.inference_mode()
     def hidden_states(
@@ -227,9 +220,8 @@ class Decoder:
         index and queries `[T, H, head_dim]`, before they meet the keys. recurrent: the states, of a model with such
         layers. windowed: for layers with a window, in place of plan and slots; None: they have none of their own.
         """
-        x, kept = self._embed(token_ids), kv_cache.hidden
-        if self._embedding_scale != 1.0:
-            x = x * self._embedding_scale
+        x = scaled(embed(token_ids, self._embedding, self._ranks, self.cut.vocab), self._embedding_scale)
+        kept = kv_cache.hidden
         step = (positions, kv_cache, plan, slots, rows if kept is None else None)
         states = self._through_layers(x, *step, adapted, watch, recurrent, windowed)
         if kept is not None:
@@ -252,66 +244,84 @@ class Decoder:
         """As `hidden_states`, of what goes into the first layer, `[T, hidden_size]`."""
         eps = self.config.rms_norm_eps
         normed, residual = apply_norm(x, self._layers[0][1].input_norm, eps), x
-        last, scale = len(self._layers) - 1, self.config.residual_scale
+        last, scale, factors = len(self._layers) - 1, self.config.residual_scale, self.config.factors
         lora = adapted.every if adapted is not None else None
         is_parallel = bool(self.config.options.parallel)
         none_wanted = rows is not None and rows.shape[0] == 0
         for index, (spec, weights) in enumerate(self._layers):
-            if weights.recurrent is not None:
-                assert recurrent is not None
-                attended = weights.recurrent.mix(normed, recurrent.states[index], recurrent.rounds)
-                if index == last and none_wanted:
-                    return normed[:0]
-            else:
-                own = windowed if windowed is not None and spec.window else WindowStep(plan, slots)
-                q, gate = self._write_kv(index, normed, positions, kv_cache, own.slots, lora)
-                if watch is not None:
-                    watch(index, q)
-                if index == last and none_wanted and plan.mass is None:
-                    return normed[:0]
-                attended = self._attend(index, q, kv_cache, own.plan)
-                if gate is not None:
-                    attended = attended * ops.sigmoid(gate)
+            own = windowed if windowed is not None and spec.window else WindowStep(plan, slots)
+            stops = index == last and none_wanted and plan.mass is None
+            mixed = self._mix(index, normed, positions, kv_cache, own, lora, watch, recurrent, stops)
+            if stops:
+                return normed[:0]
             if index == last and rows is not None:
-                attended, residual, normed = attended[rows], residual[rows], normed[rows]
+                mixed, residual, normed = [part[rows] for part in mixed], residual[rows], normed[rows]
                 lora = adapted.wanted if adapted is not None else None
-            x = self._ranks.sum(adapted_linear(attended, weights.o, lora, index, AT_O, self._ranks))
-            if weights.post_attention_norm is not None:
-                x = apply_norm(x, weights.post_attention_norm, eps)
-            if scale != 1.0:
-                x = x * scale
-            if is_parallel:
-                norm = weights.mlp_norm
-                normed = normed if norm is None else apply_norm(residual, norm, eps)
-                residual = x + residual
-            else:
-                normed, residual = add_norm(x, residual, weights.mlp_norm, eps)
-            # a caller that wants the logits of all tokens may have padded the step
-            x = self._ranks.sum(self._mlp(index, normed, slots if rows is None else None, lora))
-            if weights.post_mlp_norm is not None:
-                x = apply_norm(x, weights.post_mlp_norm, eps)
-            if scale != 1.0:
-                x = x * scale
+            if mixed:
+                residual = normed * factors.keeps[spec.attends] if factors.keeps else residual
+                x = self._ranks.sum(self._add_up(index, mixed, lora))
+                if weights.post_attention_norm is not None:
+                    x = apply_norm(x, weights.post_attention_norm, eps)
+                x = scaled(x, scale * factors.adds[spec.attends])
+                if is_parallel:
+                    norm = weights.mlp_norm
+                    normed = normed if norm is None else apply_norm(residual, norm, eps)
+                    residual = x + residual
+                elif spec.has_mlp:
+                    normed, residual = add_norm(x, residual, weights.mlp_norm, eps)
+            if spec.has_mlp:
+                residual = normed * factors.keeps[2] if factors.keeps else residual
+                # a caller that wants the logits of all tokens may have padded the step
+                x = self._ranks.sum(self._mlp(index, normed, slots if rows is None else None, lora))
+                if weights.post_mlp_norm is not None:
+                    x = apply_norm(x, weights.post_mlp_norm, eps)
+                x = scaled(x, scale * factors.adds[2])
             following = self._final_norm if index == last else self._layers[index + 1][1].input_norm
             normed, residual = add_norm(x, residual, following, eps)
         return normed
 
-    def _embed(self, token_ids: Tensor) -> Tensor:
-        """Rows of the embedding, `[T, C]`, each of which one rank has."""
-        if self._ranks.size == 1:
-            return self._embedding.rows(token_ids)
-        vocab = self.cut.vocab
-        is_own = (token_ids >= vocab.first) & (token_ids < vocab.first + vocab.count)
-        rows = self._embedding.rows((token_ids - vocab.first).masked_fill(~is_own, 0))
-        return self._ranks.sum(rows.masked_fill(~is_own[:, None], 0.0))
+    def _mix(
+        self,
+        index: int,
+        normed: Tensor,
+        positions: Tensor,
+        kv_cache: KVTensors,
+        own: WindowStep,
+        lora: LoraPlan | None,
+        watch: Callable[[int, Tensor], None] | None,
+        recurrent: StateStep | None,
+        stops: bool,
+    ) -> list[Tensor]:
+        """What a layer's attention, and its recurrent mixer, make of hidden states, before their last projections; none
+        of an MLP alone. stops: attention writes its KV and makes nothing."""
+        spec, weights = self._layers[index]
+        mixed = []
+        if spec.attends:
+            source = scaled(normed, self.config.factors.attention_in)
+            q, gate = self._write_kv(index, source, positions, kv_cache, own.slots, lora)
+            if watch is not None:
+                watch(index, q)
+            if not stops:
+                attended = self._attend(index, q, kv_cache, own.plan)
+                mixed.append(attended if gate is None else attended * ops.sigmoid(gate))
+        if weights.recurrent is not None:
+            assert recurrent is not None
+            step = (normed, recurrent.states[index], recurrent.rounds)
+            if lora is not None and isinstance(weights.recurrent, AdaptedMixer):
+                adapt = partial(ops.add_lora, x=normed, plan=lora, layer=index, place=AT_QKV)
+                mixed.append(weights.recurrent.mix(*step, adapt))
+            else:
+                mixed.append(weights.recurrent.mix(*step))
+        return mixed
 
-    def _all_logits(self, own: Tensor) -> Tensor:
-        """Rank 0's are of the whole vocabulary; the last ranks have fewer tokens, and fill theirs up."""
-        if (size := self._ranks.size) == 1:
-            return own
-        vocab = self.cut.vocab
-        parts = self._ranks.collect(F.pad(own, (0, -(-vocab.size // size) - vocab.count)))
-        return torch.cat(parts, 1)[:, : vocab.size].contiguous() if parts else own
+    def _add_up(self, index: int, mixed: list[Tensor], lora: LoraPlan | None) -> Tensor:
+        """The last projections of what `_mix` made, and their sum, `[T, C]`."""
+        weights, factors, ranks = self._layers[index][1], self.config.factors, self._ranks
+        assert weights.o is not None
+        x = adapted_linear(mixed[0], weights.o, lora, index, AT_O, ranks)
+        if weights.beside is None:
+            return x
+        return x * factors.attention_out + partial_linear(mixed[1], weights.beside, ranks) * factors.recurrent_out
 
     def _write_kv(
         self,
@@ -328,7 +338,7 @@ class Decoder:
         kept = self._kv_index[index]
         keys, latent = kv_cache.keys[kept], self.config.latent
         if latent is not None and layer.latent is not None:
-            table = self.rope_tables[spec.rope]
+            table = self.rope_tables[spec.rope] if spec.rope >= 0 else None
             q, latents = queries_and_latents(normed, layer.latent, latent, positions, table)
             ops.write_latents(latents, keys[:, 0], slots)
             return q, None
@@ -389,5 +399,8 @@ class Decoder:
         assert weights.gate_up is not None
         assert weights.down is not None
         gate_up, curve = adapted_linear(normed, weights.gate_up, lora, index, AT_GATE_UP), self.config.curve
+        factors = self.config.factors
+        if factors.gate != 1.0:
+            gate_up[:, : gate_up.shape[1] // 2] *= factors.gate
         inner = ops.gated(gate_up, self._gate) if curve is None else bend(gate_up, curve, weights.curve)
-        return adapted_linear(inner, weights.down, lora, index, AT_DOWN, self._ranks)
+        return scaled(adapted_linear(inner, weights.down, lora, index, AT_DOWN, self._ranks), factors.down)

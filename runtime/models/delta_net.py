@@ -17,9 +17,9 @@ from torch import Tensor
 from ...kernels import Gate, LinearWeight, ops
 from ...kernels.recurrent import apply_delta_rule, convolve
 from ...kernels.state_rounds import StateRounds
-from .part import joined
 from .reader import Reader
 from .recurrent_config import RecurrentConfig
+from .step import Adapt
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +35,13 @@ class DeltaNetWeights:
     norm: Tensor  # [value_dim]
     eps: float
 
-    def mix(self, normed: Tensor, states: tuple[Tensor, ...], plan: StateRounds) -> Tensor:
+    def mix(self, normed: Tensor, states: tuple[Tensor, ...], plan: StateRounds, adapt: Adapt | None = None) -> Tensor:
         """Hidden states `[T, C]` -> `[T, heads · value_dim]`; changes states: the convolution's, and the heads'."""
         config, num_rows = self.config, len(normed)
         made, rates = ops.linear(normed, self.into), ops.linear(normed, self.rates)
+        if adapt is not None:
+            adapt(both := torch.cat([made, rates], dim=1))
+            made, rates = both[:, : made.shape[1]], both[:, made.shape[1] :]
         mixed = convolve(made[:, : config.channels], self.taps, None, states[0], plan, silu=True)
         key_size = config.key_heads * config.key_dim
         q, k, v = torch.split(mixed, [key_size, key_size, config.attended_size], dim=1)
@@ -60,18 +63,18 @@ class DeltaNetWeights:
 def read_delta_net(reader: Reader, base: str, config: RecurrentConfig) -> DeltaNetWeights:
     """The tensors below `base`; raises ModelError."""
     hidden, whole = reader.config.hidden_size, reader.cut.whole_recurrent
-    key_size = whole.key_heads * whole.key_dim
-    q, k, v, heads = reader.cut.sections(key_size, key_size, whole.attended_size, whole.heads)
-    channels = joined([q, k, v])
+    rows, (heads,) = reader.cut.projected, reader.cut.sections(whole.heads)
     if config.options.is_fused:
-        rows, rated_rows = reader.cut.sections(2 * (key_size + whole.attended_size), 2 * whole.heads)
-        into = reader.wide([f"{base}in_proj_qkvz"], [rows], hidden)[_ungrouped(config).to(reader.device)]
-        rates = reader.wide([f"{base}in_proj_ba"], [rated_rows], hidden)[_ungrouped_rates(config).to(reader.device)]
-        made, rated = reader.packed(into), reader.packed(rates)
+        orders = _ungrouped(config), _ungrouped_rates(config)
+        made, rated = (
+            reader.packed(reader.wide([f"{base}{name}"], [part], hidden)[order.to(reader.device)])
+            for (name, part), order in zip(rows.items(), orders, strict=True)
+        )
     else:
-        made = reader.linear(base, ("in_proj_qkv", "in_proj_z"), [channels, v], hidden, False)
-        rated = reader.linear(base, ("in_proj_b", "in_proj_a"), [heads, heads], hidden, False)
-    taps = reader.tensor([f"{base}conv1d.weight"], [channels], [1, config.width])
+        names, parts = tuple(rows), [*rows.values()]
+        made = reader.linear(base, names[:2], parts[:2], hidden, False)
+        rated = reader.linear(base, names[2:], parts[2:], hidden, False)
+    taps = reader.tensor([f"{base}conv1d.weight"], [reader.cut.state_channels], [1, config.width])
     return DeltaNetWeights(
         config,
         into=made,
@@ -82,6 +85,14 @@ def read_delta_net(reader: Reader, base: str, config: RecurrentConfig) -> DeltaN
         norm=reader.tensor([f"{base}norm.weight"], [config.value_dim], []).float(),
         eps=reader.config.rms_norm_eps,
     )
+
+
+def projected_order(config: RecurrentConfig) -> Tensor | None:
+    """Of all rows that are made of hidden states, as they are stored, which become which; None: they stand so."""
+    if not config.options.is_fused:
+        return None
+    made = _ungrouped(config)
+    return torch.cat([made, len(made) + _ungrouped_rates(config)])
 
 
 def _ungrouped(config: RecurrentConfig) -> Tensor:

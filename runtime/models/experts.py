@@ -56,6 +56,7 @@ class ExpertRules:
             experts.options.counts_top,
         )
         gate = Gate("clamped", *experts.clamps) if experts.clamps is not None else Gate(config.activation)
+        gate = Gate("relu2") if experts.options.gateless else gate
         return ExpertRules(experts, choice, gate, own)
 
 
@@ -69,6 +70,8 @@ class ExpertsWeights:
     down: LinearWeights  # per expert, inner_size -> hidden_size
     shared_gate_up: LinearWeight | None  # hidden_size -> 2 · shared_size
     shared_down: LinearWeight | None
+    to_latent: LinearWeight | None = None  # hidden_size -> latent_size, what the experts take; None: hidden states
+    from_latent: LinearWeight | None = None
 
 
 def read_experts(reader: Reader, base: str, experts: ExpertsConfig) -> ExpertsWeights:
@@ -78,13 +81,14 @@ def read_experts(reader: Reader, base: str, experts: ExpertsConfig) -> ExpertsWe
         ModelError: a tensor is missing or odd.
     """
     names, hidden = experts.options.names, reader.config.hidden_size
+    latent = experts.latent_size
     read = read_stacked if names.stacked else _read_fused if names.fused else _read_each
     gate_up, down = read(reader, base, experts)
     routers, rows = [names.router], [experts.num_experts]
     if experts.num_scored > experts.num_experts:
         routers, rows = [names.router, names.shared_gate], [experts.num_experts, 1]
     shared, shared_base = reader.cut.shared, f"{base}{names.shared}."
-    has_bias, together = experts.options.has_bias, names.gate_up("")
+    has_bias, together = experts.options.has_bias, names.of_shared.gate_up("")
     bias_shape = [1, experts.num_experts] if experts.options.bias_in_row else [experts.num_experts]
     return ExpertsWeights(
         router=reader.exact(base, routers, rows, hidden, experts.options.linear_biases),
@@ -94,11 +98,17 @@ def read_experts(reader: Reader, base: str, experts: ExpertsConfig) -> ExpertsWe
         gate_up=gate_up,
         down=down,
         shared_gate_up=reader.linear(
-            shared_base, together, [joined([shared] * (2 // len(together)))] * len(together), hidden, False
+            shared_base,
+            together,
+            [joined([shared] * (experts.num_firsts // len(together)))] * len(together),
+            hidden,
+            False,
         )
         if shared.size
         else None,
-        shared_down=reader.summand(shared_base, names.down, shared, False) if shared.size else None,
+        shared_down=reader.summand(shared_base, names.of_shared.down, shared, False) if shared.size else None,
+        to_latent=reader.linear(base, names.latents[:1], [latent], hidden, False) if latent else None,
+        from_latent=reader.linear(base, names.latents[1:], [hidden], latent, False) if latent else None,
     )
 
 
@@ -114,13 +124,14 @@ def _read_fused(reader: Reader, base: str, experts: ExpertsConfig) -> tuple[Line
 
 def _read_each(reader: Reader, base: str, experts: ExpertsConfig) -> tuple[LinearWeights, LinearWeights]:
     """Gate and up, and down, of experts that have tensors of their own."""
-    names, hidden, inner = experts.options.names, reader.config.hidden_size, experts.inner_size
+    names, inner = experts.options.names, experts.inner_size
+    hidden = experts.latent_size or reader.config.hidden_size
     own, prefixes = reader.cut.experts, [f"{base}{names.expert.format(index)}." for index in range(experts.num_experts)]
     ((begin, end),) = own.ranges
     for prefix in prefixes[:begin] + prefixes[end:]:
         reader.leave(prefix)
     prefixes = prefixes[begin:end]
-    gate_up = [f"{prefix}{name}" for prefix in prefixes for name in (names.gate, names.up)]
+    gate_up = [name for prefix in prefixes for name in names.gate_up(prefix)]
     down = [f"{prefix}{names.down}" for prefix in prefixes]
     has_bias = experts.options.linear_biases
     return (
@@ -141,13 +152,15 @@ def mixture(normed: Tensor, weights: ExpertsWeights, rules: ExpertRules, slots: 
         shares = _shares_of_near(logits, chosen, experts.nearness)
     if rules.own.count < experts.num_experts:
         chosen, shares = _own(chosen, shares, rules.own)
-    given = normed
+    given = normed if weights.to_latent is None else ops.linear(normed, weights.to_latent)
     if experts.options.scales_inputs:  # a row for each choice
-        given = (normed[:, None] * shares[..., None].to(normed.dtype)).flatten(0, 1)
+        given = (given[:, None] * shares[..., None].to(given.dtype)).flatten(0, 1)
         chosen, shares = chosen.flatten()[:, None], torch.ones_like(shares).flatten()[:, None]
     mixed = ops.mix_experts(given, chosen, shares, weights.gate_up, weights.down, gate=rules.gate)
     if experts.options.scales_inputs:
         mixed = mixed.view(len(normed), experts.num_chosen, -1).sum(1)
+    if weights.from_latent is not None:
+        mixed = ops.linear(mixed, weights.from_latent)
     if weights.shared_gate_up is None or weights.shared_down is None:
         return mixed
     gated = ops.gated(ops.linear(normed, weights.shared_gate_up), rules.gate)

@@ -8,7 +8,7 @@ everywhere, a clamped gate, weights in MXFP4).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from .json_file import MOST_WIDTH, Fields
@@ -25,6 +25,8 @@ class ExpertNames:
     """Tensor names below `model.layers.<i>.`; `expert` has a place for the expert's number.
 
     bias, shared, shared_gate: of routers with a balancing bias, of shared experts, and of what weighs those.
+    shared_parts: gate, up and down of the shared expert, where they have other names than those of the others.
+    latents: of the projections before experts and after them.
     stacked: of all experts together, whose weights are single tensors then; "": each expert has tensors of its own.
     fused: as stacked, below which are `input_linear.weight` (gate and up) and `output_linear.weight` (Granite).
     """
@@ -37,12 +39,22 @@ class ExpertNames:
     down: str = "down_proj"
     shared: str = "mlp.shared_experts"
     shared_gate: str = ""
+    latents: tuple[str, str] = ("", "")
+    shared_parts: tuple[str, str, str] | None = None
     stacked: str = ""
     fused: str = ""
 
     def gate_up(self, prefix: str) -> tuple[str, ...]:
         """Names of gate and up of what is below `prefix`; one name if they are one tensor."""
         return tuple(f"{prefix}{name}" for name in (self.gate, self.up) if name)
+
+    @property
+    def of_shared(self) -> ExpertNames:
+        """These names with the shared expert's gate, up and down."""
+        if self.shared_parts is None:
+            return self
+        gate, up, down = self.shared_parts
+        return replace(self, gate=gate, up=up, down=down)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +72,8 @@ class ExpertOptions:
         alternates: outputs of gate and up alternate where experts are single tensors.
         linear_biases: router and experts add biases to what their matrices make.
         aliases: keys of `config.json` that stand for others here; a list there has the same number for all layers.
+        gateless: an expert is `down(max(up(x), 0)²)`, the shared one too; `names.gate` is "" then.
+        has_latents: `moe_latent_size` is read.
         clamps: the gate is clamped (`kernels.Gate`), with this alpha and limit where none is named; None: it is not.
     """
 
@@ -73,6 +87,8 @@ class ExpertOptions:
     mixes_near: bool = False
     alternates: bool = False
     linear_biases: bool = False
+    gateless: bool = False
+    has_latents: bool = False
     clamps: tuple[float, float] | None = None
     aliases: tuple[tuple[str, str], ...] = ()
 
@@ -88,6 +104,7 @@ class ExpertsConfig:
         scale: factor on the shares.
         num_groups, num_chosen_groups: they are chosen from `num_chosen_groups` of `num_groups` equal groups.
         inner_size: width of one expert's gate.
+        latent_size: width of what experts take and make, between two projections (Nemotron-H); 0: hidden states.
         shared_size: width of the gate of what every token goes through besides; 0: nothing.
         has_experts: of each layer, whether its MLP is a mixture.
         nearness: how far off logits may be, as a share of theirs, that take part in a share; 0.0: all do.
@@ -108,11 +125,13 @@ class ExpertsConfig:
     nearness: float
     clamps: tuple[float, float] | None
     is_mxfp4: bool
+    latent_size: int = 0
 
     @staticmethod
     def from_fields(fields: Fields, options: ExpertOptions, num_layers: int, *, is_mxfp4: bool) -> ExpertsConfig:
         """Raises ModelError: a number that is missing, odd, or contradicts another."""
         fields = _renamed(fields, options.aliases)
+        options = replace(options, has_bias=fields.boolean("use_expert_bias", options.has_bias))
         key = next((name for name in NUMBER_NAMES if name in fields), NUMBER_NAMES[0])
         num_experts, num_chosen = fields.integer(key, at_most=MOST_EXPERTS), fields.integer("num_experts_per_tok")
         if num_chosen > num_experts:
@@ -146,7 +165,13 @@ class ExpertsConfig:
             2 * fields.number("router_jitter_noise", 0.01) if options.mixes_near else 0.0,
             _clamps(fields, options),
             is_mxfp4,
+            fields.integer("moe_latent_size", 0, at_least=0, at_most=MOST_WIDTH) if options.has_latents else 0,
         )
+
+    @property
+    def num_firsts(self) -> int:
+        """Matrices of an expert before its activation: gate and up."""
+        return 1 if self.options.gateless else 2
 
     @property
     def num_scored(self) -> int:
@@ -155,8 +180,12 @@ class ExpertsConfig:
 
     def shapes(self, hidden_size: int, num_experts: int) -> list[tuple[int, int]]:
         """(Outputs, inputs) of the matrices of n experts and of the shared one, without the router's."""
-        widths = [self.inner_size] * num_experts + [self.shared_size] * (self.shared_size > 0)
-        return [shape for width in widths for shape in ((2 * width, hidden_size), (hidden_size, width))]
+        sizes = [(self.inner_size, self.latent_size or hidden_size)] * num_experts
+        sizes += [(self.shared_size, hidden_size)] * (self.shared_size > 0)
+        latents = [(self.latent_size, hidden_size), (hidden_size, self.latent_size)] * (self.latent_size > 0)
+        return [
+            shape for width, outer in sizes for shape in ((self.num_firsts * width, outer), (outer, width))
+        ] + latents
 
 
 def _renamed(fields: Fields, aliases: tuple[tuple[str, str], ...]) -> Fields:

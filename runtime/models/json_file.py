@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import reprlib
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +129,11 @@ class Fields:
         if any(isinstance(x, bool) or not isinstance(x, int) or abs(x) > MOST_OF_A_SIZE for x in ids):
             raise self.odd(key, "a token id or a list of token ids")
         return tuple(ids)
+
+    def renamed(self, aliases: Iterable[tuple[str, str]]) -> Fields:
+        """With the values of some keys under others besides, theirs first, ours second."""
+        found = {ours: self.values[theirs] for theirs, ours in aliases if theirs in self}
+        return Fields({**self.values, **found}, self.place)
 
     def section(self, key: str) -> Fields:
         """The object under `key`; an empty one when absent."""

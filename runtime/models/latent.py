@@ -96,7 +96,7 @@ def _halves(rows: Tensor, latent: LatentConfig) -> Tensor:
 
 
 def queries_and_latents(
-    normed: Tensor, weights: LatentWeights, latent: LatentConfig, positions: Tensor, rope_table: Tensor
+    normed: Tensor, weights: LatentWeights, latent: LatentConfig, positions: Tensor, rope_table: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """Queries `[T, H, rank + rotary_dim]` and what the cache keeps, `[T, rank + rotary_dim]`, of hidden `[T, C]`."""
     down = ops.linear(normed, weights.down)
@@ -106,7 +106,8 @@ def queries_and_latents(
     heads = queries.reshape(len(down), -1, latent.query_dim)
     q = torch.cat([ops.linear_heads(heads[..., : latent.plain_dim], weights.key_up), heads[..., latent.plain_dim :]], 2)
     kept = torch.cat([ops.rms_norm(own[:, : latent.rank], weights.norm, NORM_EPS), own[:, latent.rank :]], 1)
-    ops.apply_rope(q[..., latent.rank :], kept[:, None, latent.rank :], positions, rope_table)
+    if rope_table is not None:
+        ops.apply_rope(q[..., latent.rank :], kept[:, None, latent.rank :], positions, rope_table)
     return q, kept
 
 

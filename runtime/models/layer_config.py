@@ -18,12 +18,16 @@ class LayerConfig:
         rope: index into `ModelConfig.ropes`; -1: the layer has no positions (NoPE).
         in_chunks: the window is a chunk, from whose beginning on a query sees, instead of the last keys.
         grows: queries are multiplied as `ModelConfig.query_growth` says.
+        attends: it keeps keys and values.
+        has_mlp: an MLP, or experts.
     """
 
     window: int
     rope: int
     in_chunks: bool = False
     grows: bool = False
+    attends: bool = True
+    has_mlp: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,8 @@ def read_ropes(
     fields: Fields, options: Architecture, windows: list[int], head_dim: int, max_positions: int
 ) -> tuple[tuple[RopeConfig, ...], list[int]]:
     """The distinct ropes, and for every layer which one it uses (-1: none)."""
+    if not options.has_positions:
+        return (), [-1] * len(windows)
     parameters = rope_section(fields)
     per_type = any(isinstance(value, dict) for value in parameters.values.values())
 
@@ -88,7 +94,7 @@ def read_ropes(
 
 
 def read_growth(
-    fields: Fields, options: Architecture, rope: RopeConfig, rope_of_layer: list[int]
+    fields: Fields, options: Architecture, ropes: tuple[RopeConfig, ...], rope_of_layer: list[int]
 ) -> tuple[QueryGrowth | None, list[bool]]:
     """How queries grow with the position, and in which layers; None: in none."""
     num_layers = len(rope_of_layer)
@@ -100,7 +106,7 @@ def read_growth(
         growth = QueryGrowth(fields.number("attn_scale", 0.1), fields.integer("floor_scale", 8192), 1)
         return growth, [rope < 0 for rope in rope_of_layer]
     share = rope_section(fields).number("llama_4_scaling_beta", 0.0, above=-1.0)
-    return (QueryGrowth(share, rope.original_max_positions) if share else None), [share != 0.0] * num_layers
+    return (QueryGrowth(share, ropes[0].original_max_positions) if share else None), [share != 0.0] * num_layers
 
 
 def _partial_rotary(fields: Fields, options: Architecture, head_dim: int) -> float:

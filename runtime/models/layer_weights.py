@@ -12,20 +12,28 @@ from .delta_net import DeltaNetWeights, read_delta_net
 from .experts import ExpertsWeights, read_experts
 from .gateless import read_curve
 from .head_norms import read_head_norms
+from .kimi_delta import KimiDeltaWeights, read_kimi_delta
 from .latent import LatentWeights, read_latent_weights
+from .lightning import LightningWeights, read_lightning
 from .norms import LayerNorm, Norm, read_norm
 from .pair_order import qkv_order
 from .reader import Reader
 from .recurrent_config import RecurrentConfig
+from .selective_scan import SelectiveScanWeights, read_selective_scan
 from .short_conv import ShortConvWeights, read_short_conv
 from .state_space import StateSpaceWeights, read_state_space
 
-Mixer = ShortConvWeights | DeltaNetWeights | StateSpaceWeights
+Mixer = (
+    ShortConvWeights | DeltaNetWeights | StateSpaceWeights | SelectiveScanWeights | KimiDeltaWeights | LightningWeights
+)
 WeightPart = Tensor | LayerNorm | LinearWeight | LinearWeights
+AdaptedMixer = ShortConvWeights | DeltaNetWeights | StateSpaceWeights  # to which adapters may add; see `adapts_mixer`
 READ_MIXER: dict[str, Callable[[Reader, str, RecurrentConfig], Mixer]] = {
     "short_conv": read_short_conv,
     "delta": read_delta_net,
     "state_space": read_state_space,
+    "selective_scan": read_selective_scan,
+    "kimi_delta": read_kimi_delta,
 }
 
 
@@ -37,16 +45,17 @@ class LayerWeights:
     qkv: LinearWeight | None  # hidden_size -> (num_heads + 2 · num_kv_heads) · head_dim; None with latents
     q_norm: Tensor | None  # [head_dim], or of all heads (`head_norms.py`)
     k_norm: Tensor | None
-    o: LinearWeight  # attended_size -> hidden_size
+    o: LinearWeight | None  # attended_size -> hidden_size; None: the layer is an MLP alone
     post_attention_norm: Norm | None
     mlp_norm: Norm | None
-    gate_up: LinearWeight | None  # hidden_size -> 2 · intermediate_size; None with experts
+    gate_up: LinearWeight | None  # hidden_size -> 2 · intermediate_size; None with experts, or without an MLP
     down: LinearWeight | None  # intermediate_size -> hidden_size
     post_mlp_norm: Norm | None
     sinks: Tensor | None = None  # [num_heads], fp32
     latent: LatentWeights | None = None  # in place of qkv
     experts: ExpertsWeights | None = None  # in place of gate_up and down
-    recurrent: Mixer | None = None  # in place of attention
+    recurrent: Mixer | None = None  # in place of attention, or beside it
+    beside: LinearWeight | None = None  # what `o` is to attention, where a recurrent mixer stands beside it
     curve: Tensor | None = None  # learned numbers of the activation
 
 
@@ -57,20 +66,31 @@ def parts_of(layer: LayerWeights) -> list[WeightPart]:
     return [part for part in found if isinstance(part, WeightPart)]
 
 
+def _read_mixer(reader: Reader, base: str, index: int, recurrent: RecurrentConfig | None) -> tuple[Mixer, LinearWeight]:
+    """A recurrent mixer below a layer's base, and its last projection."""
+    assert recurrent is not None
+    base = f"{base}{recurrent.options.base}"
+    (columns,) = reader.cut.sections(reader.cut.whole_recurrent.attended_size)
+    kind = recurrent.options.kind
+    mixer: Mixer
+    if kind == "lightning":
+        mixer = read_lightning(reader, base, recurrent, index)
+    else:
+        mixer = READ_MIXER[kind](reader, base, recurrent)
+    return mixer, reader.summand(base, recurrent.options.out, columns, recurrent.has_out_bias)
+
+
 def read_layer(reader: Reader, base: str, index: int) -> LayerWeights:
     """The tensors below `base` (`model.layers.<i>.`)."""
     config, names, cut = reader.config, reader.config.options.names, reader.cut
     hidden, sandwich, has_sinks = config.hidden_size, config.options.sandwich_norms, config.options.has_sinks
     latent, experts = config.latent, config.experts_of(index)
     order, pre_norms = qkv_order(config, reader.device), config.options.pre_norms
-    recurrent, attends = config.recurrent, not config.is_recurrent(index)
-    o_base, o_name, o_columns, o_bias = base, names.o, cut.attended, config.o_bias
-    mixer: Mixer | None = None
-    if recurrent is not None and not attends:
-        o_base, o_name = f"{base}{recurrent.options.base}", "out_proj"
-        (o_columns,), o_bias = cut.sections(cut.whole_recurrent.attended_size), recurrent.has_bias
-        mixer = READ_MIXER[recurrent.options.kind](reader, o_base, recurrent)
-        has_sinks = False
+    attends, has_mlp = config.layers[index].attends, config.layers[index].has_mlp
+    o = reader.summand(base, names.o, cut.attended, config.o_bias) if attends else None
+    mixer, out = _read_mixer(reader, base, index, config.recurrent) if config.is_recurrent(index) else (None, None)
+    is_dense, names = has_mlp and experts is None, reader.placed(base, names)
+    has_sinks = has_sinks and attends
     q_norm, k_norm = read_head_norms(reader, base, index) if attends else (None, None)
     return LayerWeights(
         input_norm=read_norm(reader, f"{base}{names.input_norm}") if pre_norms else None,
@@ -80,14 +100,15 @@ def read_layer(reader: Reader, base: str, index: int) -> LayerWeights:
         q_norm=q_norm,
         k_norm=k_norm,
         sinks=reader.tensor([f"{base}{names.sinks}"], [cut.heads], []).float() if has_sinks else None,
-        o=reader.summand(o_base, o_name, o_columns, o_bias),
+        o=o if attends else out,
         post_attention_norm=read_norm(reader, f"{base}{names.post_attention_norm}") if sandwich else None,
         mlp_norm=read_norm(reader, f"{base}{names.mlp_norm}") if pre_norms and names.mlp_norm else None,
-        gate_up=reader.linear(base, names.gate_up, cut.gate_up, hidden, config.mlp_bias) if experts is None else None,
-        down=reader.summand(base, names.down, cut.inner, config.mlp_bias) if experts is None else None,
+        gate_up=reader.linear(base, names.gate_up, cut.gate_up, hidden, config.mlp_bias) if is_dense else None,
+        down=reader.summand(base, names.down, cut.inner, config.mlp_bias) if is_dense else None,
         post_mlp_norm=read_norm(reader, f"{base}{names.post_mlp_norm}") if sandwich else None,
-        latent=None if latent is None else read_latent_weights(reader, f"{base}self_attn.", latent),
+        latent=None if latent is None or not attends else read_latent_weights(reader, f"{base}self_attn.", latent),
         experts=None if experts is None else read_experts(reader, base, experts),
         recurrent=mixer,
+        beside=out if attends else None,
         curve=read_curve(reader, base),
     )

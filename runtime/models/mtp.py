@@ -37,6 +37,7 @@ from .layer_weights import LayerWeights, read_layer
 from .norms import Norm, apply_norm, read_norm
 from .reader import Reader
 from .step import KVTensors
+from .vocabulary import embed
 
 NOT_READ = ("embed_tokens.", "shared_head.head.")  # copies of the model's own
 
@@ -118,7 +119,7 @@ class MtpDecoder(Decoder):
         """
         kept, eps = kv_cache.hidden, self.config.rms_norm_eps
         assert kept is not None
-        tokens = apply_norm(self._embed(token_ids), self._token_norm, eps)
+        tokens = apply_norm(embed(token_ids, self._embedding, self._ranks, self.cut.vocab), self._token_norm, eps)
         states = apply_norm(kept[before], self._state_norm, eps)
         x = ops.linear(torch.cat([tokens, states], 1), self._joint)
         found = self._through_layers(x, positions, kv_cache, plan, slots, logits_rows, None, None, None, None)

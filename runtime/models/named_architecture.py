@@ -48,18 +48,11 @@ _SHARED = ("quantization_config", "dtype", "torch_dtype", "eos_token_id", "bos_t
 # parts of names -> what is missing here
 MISSING: dict[str, str] = {
     "Eagle": "a draft head is no model; it is no way of speculation here",
-    "Mamba": "its recurrent layers (Mamba without attention, or in another arrangement) are missing here",
-    "FalconH1": "its recurrent layers (Mamba 2 beside attention in one layer) are missing here",
-    "NemotronH": "its recurrent layers (Mamba 2) are missing here",
-    "Jamba": "its recurrent layers (Mamba) are missing here",
-    "Bamba": "its recurrent layers (Mamba 2) are missing here",
     "Zamba": "its recurrent layers (Mamba) are missing here",
-    "KimiLinear": "its recurrent layers (Kimi Delta Attention) are missing here",
     "RecurrentGemma": "its recurrent layers (RG-LRU) are missing here",
     "Rwkv": "its recurrent layers (RWKV) are missing here",
     "xLSTM": "its recurrent layers (xLSTM) are missing here",
     "OlmoHybrid": "its recurrent layers are missing here",
-    "MiniMaxForCausalLM": "its recurrent layers (lightning attention) are missing here",
     "Bailing": "its recurrent layers (lightning attention) are missing here",
     "BitNet": "linear maps that round their inputs, with norms inside of attention and MLP, are missing here",
     "Gemma3n": "embeddings per layer and alternating updates are missing here",
@@ -127,7 +120,7 @@ def _nearest(family: str, likeness: float) -> list[str]:
 
 
 def _without_version(name: str) -> str:
-    return re.sub(r"[\d_]", "", name)
+    return re.sub(r"[\d_]", "", name).lower()
 
 
 def _version(name: str) -> list[int]:

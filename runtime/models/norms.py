@@ -58,3 +58,7 @@ def add_norm(x: Tensor, residual: Tensor, norm: Norm | None, eps: float) -> tupl
         return ops.add_rms_norm(x, residual, norm, eps)
     total: Tensor = torch.add(x, residual)
     return apply_norm(total, norm, eps), total
+
+
+def scaled(x: Tensor, factor: float) -> Tensor:
+    return x if factor == 1.0 else x * factor

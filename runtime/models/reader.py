@@ -6,6 +6,7 @@ Knows no architecture: which tensors there are, the decoder's parts say.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -25,6 +26,7 @@ from ...kernels import (
 )
 from ...kernels.grouped import stack
 from ...kernels.linear_weight import Quantise
+from .architecture import LayerNames
 from .cut import Cut
 from .gguf.checkpoint import GgufCheckpoint
 from .part import Axis, Part, as_part, count
@@ -61,6 +63,14 @@ class Reader:
         self._checkpoint = checkpoint
         self._row_tile = row_tile
         self._quantise = quantise
+
+    def placed(self, base: str, names: LayerNames) -> LayerNames:
+        """The names of a layer's MLP where they are: below `options.mlp_moved`, if they are not below "mlp."."""
+        moved = self.config.options.mlp_moved
+        if not moved or f"{base}{names.down}.weight" in self._checkpoint:
+            return names
+        first, down = (tuple(name.replace("mlp.", moved, 1) for name in each) for each in (names.gate_up, [names.down]))
+        return replace(names, gate_up=first, down=down[0])
 
     def norm(self, name: str, size: Axis) -> Tensor:
         """fp32, with Gemma's offset added."""

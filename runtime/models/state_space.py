@@ -1,9 +1,10 @@
-"""A selective state space in place of attention (Mamba 2; Dao and Gu, arXiv 2405.21060), as Granite 4 has it::
+"""A selective state space in place of attention or beside it (Mamba 2; Dao and Gu, arXiv 2405.21060)::
 
     hidden ─ in ─┬ x, B, C ─ convolution, SiLU ─ state space ─┐
                  ├ steps ──────────────────────────┘          │
                  └ gate ─────────────────────────────── SiLU ─┴ · ─ norm of each group ─ out
 
+The norm may come before the gate, or not at all (Falcon-H1).
 Its state is the last inputs of the convolution, and a matrix per head. Knows no requests.
 """
 
@@ -18,9 +19,10 @@ from ...kernels import Gate, LinearWeight, ops
 from ...kernels.recurrent import convolve, scan_states
 from ...kernels.state_rounds import StateRounds
 from ..parallel.ranks import Ranks
-from .part import Axis, Part, joined
+from .part import Axis, Part
 from .reader import Reader
 from .recurrent_config import RecurrentConfig
+from .step import Adapt
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,16 +36,25 @@ class StateSpaceWeights:
     rate: Tensor  # [heads]
     step_bias: Tensor  # [heads]
     skip: Tensor  # [heads]
-    norm: Tensor  # [heads · value_dim], of all ranks where they share a group
+    norm: Tensor | None  # [heads · value_dim], of all ranks where they share a group
     eps: float
     ranks: Ranks
     own: Part  # of the norm
+    factor: float  # on the hidden states
+    gate_factor: float
+    step_factor: float
 
-    def mix(self, normed: Tensor, states: tuple[Tensor, ...], plan: StateRounds) -> Tensor:
+    def mix(self, normed: Tensor, states: tuple[Tensor, ...], plan: StateRounds, adapt: Adapt | None = None) -> Tensor:
         """Hidden states `[T, C]` -> `[T, heads · value_dim]`; changes states: the convolution's, and the heads'."""
         config, num_rows = self.config, len(normed)
         size, keys = config.attended_size, config.key_heads * config.key_dim
-        gate, made, steps = torch.split(ops.linear(normed, self.into), [size, config.channels, config.heads], dim=1)
+        scaled = normed if self.factor == 1.0 else normed * self.factor
+        projected = ops.linear(scaled, self.into)
+        if adapt is not None:
+            adapt(projected)
+        gate, made, steps = torch.split(projected, [size, config.channels, config.heads], dim=1)
+        gate = gate if self.gate_factor == 1.0 else gate * self.gate_factor
+        steps = steps if self.step_factor == 1.0 else steps * self.step_factor
         mixed = convolve(made, self.taps, self.bias, states[0], plan, silu=True)
         x, b, c = torch.split(mixed, [size, keys, keys], dim=1)
         heads = scan_states(
@@ -58,38 +69,52 @@ class StateSpaceWeights:
             states[1],
             plan,
         )
-        gated = ops.gated(torch.cat([gate, heads.flatten(1)], dim=1), Gate("silu"))
-        if len(self.norm) > size:
-            return self.own.of(ops.rms_norm(torch.cat(self.ranks.gather(gated), 1), self.norm, self.eps), 1)
-        if config.key_heads == 1:
-            return ops.rms_norm(gated, self.norm, self.eps)
-        groups = gated.view(num_rows * config.key_heads, -1)
+        mixed = heads.flatten(1)
+        if config.norm == "before gate":
+            mixed = self._even(mixed)
+        gated = ops.gated(torch.cat([gate, mixed], dim=1), Gate("silu"))
+        return self._even(gated) if config.norm == "after gate" else gated
+
+    def _even(self, x: Tensor) -> Tensor:
+        """The norm of each group, `[T, heads · value_dim]`."""
+        assert self.norm is not None
+        if len(self.norm) > x.shape[1]:
+            return self.own.of(ops.rms_norm(torch.cat(self.ranks.gather(x), 1), self.norm, self.eps), 1)
+        if self.config.key_heads == 1:
+            return ops.rms_norm(x, self.norm, self.eps)
+        groups = x.view(len(x) * self.config.key_heads, -1)
         even = ops.rms_norm(groups, torch.ones_like(self.norm[: groups.shape[1]]), self.eps)
-        return (even.view(num_rows, -1) * self.norm).to(normed.dtype)
+        return (even.view(len(x), -1) * self.norm).to(x.dtype)
 
 
 def read_state_space(reader: Reader, base: str, config: RecurrentConfig) -> StateSpaceWeights:
     """The tensors below `base`; raises ModelError."""
     hidden, cut, whole = reader.config.hidden_size, reader.cut, reader.cut.whole_recurrent
     x, heads = cut.sections(whole.attended_size, whole.heads)
-    keys = cut.groups(whole.key_heads * whole.key_dim)
-    channels = joined([x, keys, keys])
-    rows = joined([x, channels, heads])
+    keys, channels, rows = cut.groups(whole.key_heads * whole.key_dim), cut.state_channels, cut.projected
 
     def numbers(name: str, size: Axis) -> Tensor:
         return reader.tensor([f"{base}{name}"], [size], []).float()
 
-    taps = reader.tensor([f"{base}conv1d.weight"], [channels], [1, config.width])
+    is_one, (gate_factor, *factors, step_factor) = whole.key_heads == 1, reader.config.factors.sections
+    taps = reader.tensor([f"{base}conv1d.weight"], [channels], [1, config.width])[:, 0].float()
+    if factors != [1.0] * 3:
+        taps *= torch.tensor(factors, device=taps.device).repeat_interleave(
+            torch.tensor([part.count for part in (x, keys, keys)], device=taps.device)
+        )[:, None]
     return StateSpaceWeights(
         config,
-        into=reader.linear(base, ("in_proj",), [rows], hidden, config.has_bias),
-        taps=taps[:, 0].T.float().contiguous(),
+        into=reader.linear(base, tuple(rows), [*rows.values()], hidden, config.has_bias),
+        taps=taps.T.contiguous(),
         bias=numbers("conv1d.bias", channels) if config.has_conv_bias else None,
         rate=numbers("A_log", heads).exp(),
         step_bias=numbers("dt_bias", heads),
         skip=numbers("D", heads),
-        norm=numbers("norm.weight", whole.attended_size if whole.key_heads == 1 else x),
+        norm=None if whole.norm == "none" else numbers("norm.weight", whole.attended_size if is_one else x),
         eps=reader.config.rms_norm_eps,
         ranks=cut.ranks,
         own=x,
+        factor=reader.config.factors.recurrent_in,
+        gate_factor=gate_factor,
+        step_factor=step_factor,
     )

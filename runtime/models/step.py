@@ -5,7 +5,7 @@ Knows kernels; it knows no model and no requests.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -13,6 +13,8 @@ from torch import Tensor
 
 from ...kernels import LoraPlan, ops
 from ...kernels.state_rounds import StateRounds
+
+Adapt = Callable[[Tensor], None]  # adds what adapters add to the outputs of a linear map, in place
 
 
 class KVTensors(Protocol):

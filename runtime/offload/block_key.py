@@ -50,3 +50,15 @@ def extend_keys(before: bytes, is_first: bool, tokens: bytes, block_bytes: int) 
         keys.append(BlockKey(before, parent))
         parent = before
     return keys
+
+
+def part_keys(key: BlockKey, number: int) -> list[BlockKey]:
+    """The keys of the rows of a block's part (`parts`), which follow the block and each other."""
+    keys, parent = [], key.digest
+    for index in range(number):
+        digest = hashlib.blake2b(
+            index.to_bytes(4, "little"), key=key.digest, digest_size=DIGEST_BYTES, person=b"phloem part"
+        ).digest()
+        keys.append(BlockKey(digest, parent))
+        parent = digest
+    return keys

@@ -4,7 +4,7 @@ KV that was computed by other weights is wrong text without any sign of it, so n
 
 * every byte of `config.json` and of all safetensors files of the checkpoint, or of its GGUF file (SHA-256 of pieces,
   on several threads: some gigabytes a second);
-* the sources of what computes KV and lays it out (`kernels/`, `runtime/models/`, `execute/kv_cache.py`), and torch's
+* the sources of what computes KV and lays it out (`kernels/`, `runtime/models/`, `execute/` in part), and torch's
   version;
 * the kind of device, the types of weights and KV, quantisation, `deterministic`, block size and shape of a block, and
   the longest position where that changes the rotary embedding.
@@ -76,7 +76,11 @@ def sources() -> list[Path]:
     """The files in Python that compute KV or lay it out; `kernels_hash` is that of the compiled ones."""
     folders = (_RUNTIME.parent / "kernels", _RUNTIME / "models")
     return sorted(
-        [*(path for folder in folders for path in folder.rglob("*.py")), _RUNTIME / "execute" / "kv_cache.py"]
+        [
+            *(path for folder in folders for path in folder.rglob("*.py")),
+            _RUNTIME / "execute" / "kv_cache.py",
+            _RUNTIME / "execute" / "recurrent_states.py",
+        ]
     )
 
 

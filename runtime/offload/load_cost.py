@@ -31,10 +31,9 @@ class LoadCost:
         seconds_per_block: of reading, by the name of the tier; none for what was not measured yet.
     """
 
-    def __init__(self, prefill: PrefillCost, block_size: int, *, always: bool = False) -> None:
+    def __init__(self, prefill: PrefillCost, *, always: bool = False) -> None:
         self.prefill = prefill
         self._always = always
-        self._block_size = block_size
         self.seconds_per_block: dict[str, float] = {}
 
     def observe_load(self, tier: str, num_blocks: int, seconds: float) -> None:
@@ -42,11 +41,10 @@ class LoadCost:
         if num_blocks:
             self.seconds_per_block[tier] = _average(self.seconds_per_block.get(tier), seconds / num_blocks)
 
-    def pays(self, num_blocks: Mapping[str, int], start: int) -> bool:
-        """Whether it pays to read `num_blocks` from each tier, which begin at token `start` of their prefix."""
+    def pays(self, num_blocks: Mapping[str, int], start: int, end: int) -> bool:
+        """Whether it pays to read `num_blocks` from each tier, so that tokens [start, end) need not be computed."""
         if self._always or self.prefill.seconds_per_operation is None:
             return True
-        end = start + sum(num_blocks.values()) * self._block_size
         loading = sum(number * self.seconds_per_block.get(tier, 0.0) for tier, number in num_blocks.items())
         if loading <= self.prefill.seconds(start, end):
             return True

@@ -13,17 +13,22 @@ Belongs to the step's thread. Knows tiers by their one face (`tier`), fastest fi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+
+import torch.nn.functional as F
+from torch import Tensor
 
 from ..execute.kv_cache import KVCache
 from . import BlockKey, Tier
 from .background import CLOSING_SECONDS, Failures
+from .block_key import part_keys
 from .block_keys import BlockKeys
 from .device_copy import DeviceCopy
 from .load_cost import LoadCost
 from .loads import Loads
+from .parts import PartRules
 from .tier_writer import TierWriter
 
 
@@ -53,6 +58,7 @@ class LowerTiers:
         keys: of the pool's blocks.
         cost: what reading and computing take.
         tiers: fastest first, one or more.
+        rules: of parts; None: there are none.
         waits: see `TierWriter`.
 
     Attributes:
@@ -66,15 +72,19 @@ class LowerTiers:
         keys: BlockKeys,
         cost: LoadCost,
         tiers: Sequence[Tier],
+        rules: PartRules | None = None,
         *,
         waits: bool = False,
     ) -> None:
         self._keys = keys
+        self._block_bytes = kv_cache.block_bytes
+        self._num_part_rows = 0 if rules is None else rules.num_rows(self._block_bytes)
         self._tiers = tuple(tiers)
         self._through = tuple(tier for tier in tiers if tier.writes_through)
         self._failures = failures = Failures()
         self._writer = TierWriter(kv_cache, device_copy, self._tiers, failures, waits=waits)
-        self.loads = Loads(self._tiers, device_copy, cost, failures, keys, kv_cache.block_size, kv_cache.block_bytes)
+        sizes = kv_cache.block_size, kv_cache.block_bytes
+        self.loads = Loads(self._tiers, device_copy, cost, failures, keys, *sizes, rules)
 
     def entered(self, keys: Sequence[BlockKey], blocks: Sequence[int]) -> None:
         """Computed blocks have come into the tree; some may be duplicates of what the tree has.
@@ -86,6 +96,25 @@ class LowerTiers:
     def leaving(self, blocks: Sequence[int]) -> None:
         """Blocks have just been evicted, and are about to be written over."""
         self._offer(self._keys.of(blocks), self._tiers)
+
+    def part_entered(self, key: BlockKey, read: Callable[[], Tensor]) -> None:
+        """A part of a block of the tree is kept in the pool; read: a copy of it, `[num_bytes]` on the device."""
+        self._offer_part(key, read, self._through)
+
+    def part_leaving(self, key: BlockKey, read: Callable[[], Tensor]) -> None:
+        """A part is about to be written over."""
+        self._offer_part(key, read, self._tiers)
+
+    def _offer_part(self, key: BlockKey, read: Callable[[], Tensor], tiers: Sequence[Tier]) -> None:
+        assert self._num_part_rows
+        keys, size = part_keys(key, self._num_part_rows), self._num_part_rows * self._block_bytes
+        if any(tier.wants(keys[0]) for tier in tiers):
+
+            def rows() -> Tensor:
+                part = read()
+                return F.pad(part, (0, size - len(part))).view(len(keys), -1)
+
+            self._writer.offer_part(keys, rows, tiers)
 
     def _offer(self, named: Iterable[tuple[BlockKey, int]], tiers: Sequence[Tier]) -> None:
         wanted = [pair for pair in named if any(tier.wants(pair[0]) for tier in tiers)]

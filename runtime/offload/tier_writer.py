@@ -12,8 +12,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from functools import partial
+
+from torch import Tensor
 
 from ..execute.kv_cache import KVCache
 from . import BlockKey, Tier
@@ -81,9 +84,24 @@ class TierWriter:
             room = self._room(len(wanted), end)
             if not room:
                 break
-            self._copy(wanted[:room], tiers)
+            blocks = [block for _, block in wanted[:room]]
+            self._copy([key for key, _ in wanted[:room]], partial(self._kv_cache.read_blocks, blocks), tiers)
             wanted = wanted[room:]
         self.num_dropped += len(wanted)
+
+    def offer_part(self, keys: Sequence[BlockKey], read: Callable[[], Tensor], tiers: Sequence[Tier]) -> None:
+        """Copies a part of a block to these tiers, all of it or nothing; read: its rows, on the pool's device."""
+        num_bytes = len(keys) * self._block_bytes
+
+        def has_room() -> bool:
+            return not self._queued.num_bytes or self._queued.num_bytes + num_bytes <= QUEUE_BYTES
+
+        with self._queued.change:
+            found = self._queued.change.wait_for(has_room, self._patience)
+        if found:
+            self._copy(keys, read, tiers)
+        else:
+            self.num_dropped += len(keys)
 
     def _room(self, num_wanted: int, end: float) -> int:
         """For how many blocks there is room now, or until `end`; for one where nothing waits, however large it is."""
@@ -95,13 +113,13 @@ class TierWriter:
         with self._queued.change:
             return self._queued.change.wait_for(room, max(0.0, end - time.monotonic()))
 
-    def _copy(self, wanted: Sequence[tuple[BlockKey, int]], tiers: Sequence[Tier]) -> None:
+    def _copy(self, keys: Sequence[BlockKey], read: Callable[[], Tensor], tiers: Sequence[Tier]) -> None:
         try:
-            rows = self._device_copy.send_out(self._kv_cache.read_blocks([block for _, block in wanted]))
+            rows = self._device_copy.send_out(read())
         except Exception:
             self._failures.note("KV could not be copied")
             return
-        keys, queued, num_bytes = [key for key, _ in wanted], self._queued, len(wanted) * self._block_bytes
+        queued, num_bytes = self._queued, len(keys) * self._block_bytes
         queued.add(num_bytes)
 
         def write() -> None:

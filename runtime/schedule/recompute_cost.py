@@ -25,7 +25,7 @@ def recompute_cost(config: ModelConfig, block_size: int) -> Callable[[int], floa
     """FLOPs of the block that ends at a given token. Never falls with the position; O(distinct windows)."""
     matrices = 2.0 * block_size * count_multiplications(config)
     per_key = 4.0 * config.num_heads * config.head_dim  # with latents a little less: rotary parts have no values
-    attends = [layer.window for index, layer in enumerate(config.layers) if not config.is_recurrent(index)]
+    attends = [layer.window for layer in config.layers if layer.attends]
     num_layers = tuple(Counter(attends).items())
 
     def cost(end: int) -> float:

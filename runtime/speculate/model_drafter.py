@@ -44,11 +44,13 @@ from ..request import Phase, Request
 from ..sample.sampler import Sampler
 from ..sample.sampler_output import SamplerOutput
 from .acceptance_rates import MODEL
-from .step_costs import MARGIN, MAX_TRIED_TOKENS, TRY_EVERY, step_costs
+from .step_costs import MAX_TRIED_TOKENS, TRY_EVERY, step_costs
 
 logger = logging.getLogger("phloem")
 
+MODEL_MARGIN = 1.2  # less than `MARGIN`, since what both cost is measured
 MAX_TRIED_MISSING = 128  # what seems not to pay is tried (`TRY_EVERY`) where no more tokens are missing
+MANY_TOKENS = 32  # if more are missing, their forward tells what a prompt costs, and not what a drafted token does
 WEIGHT = 0.1  # of a step in the averages of what steps and drafts take
 
 
@@ -128,7 +130,7 @@ class ModelDrafter:
         self._eos_ids = frozenset(eos_ids)
         self._stopwatch = stopwatch
         self._unit = 0.0  # seconds of a token in a step of the model, in which `step_costs` are
-        self._token_seconds = 0.0  # of a drafted token
+        self._draft_unit = 0.0  # as much of the draft model's forwards
         self._saved = 1.0 + sum(self._step_costs)  # units that a token which is right saves its request
         self._num_untried = self._num_resting = 0
         self._drafted: dict[Request, Turn] = {}
@@ -140,7 +142,7 @@ class ModelDrafter:
         """Takes note of what a step of the model took that computed these numbers of requests and tokens, no prompt."""
         fixed, host = self._step_costs
         self._saved = fixed / num_requests + host + 1.0
-        self._unit = _average(self._unit, seconds / (fixed + host * num_requests + num_rows))
+        self._unit = _average(self._unit, seconds / self._num_units(num_requests, num_rows))
 
     def may_draft(self, request: Request) -> bool:
         """Whether it would draft for a request now, if nothing were missing."""
@@ -148,8 +150,14 @@ class ModelDrafter:
 
     @property
     def _price(self) -> float:
-        """What a drafted token costs, of what one saves that is right."""
-        return (1.0 + (self._token_seconds / self._unit if self._unit else 0.0)) / self._saved
+        """What a drafted token costs, of what one saves that is right: its row to verify, and its part of a forward of
+        the draft model, which as many requests share as a step."""
+        return 1.0 / self._saved + (self._draft_unit / self._unit if self._unit else 0.0)
+
+    def _num_units(self, num_requests: int, num_rows: int) -> float:
+        """What a forward costs, in units."""
+        fixed, host = self._step_costs
+        return fixed + host * num_requests + num_rows
 
     def _limit(self, request: Request) -> int:
         """How many tokens may be added to the draft of a request."""
@@ -164,7 +172,7 @@ class ModelDrafter:
         """How many tokens are worth it after a draft that is right with that chance."""
         if request.rates is None:
             return 0
-        rate, floor, count = request.rates.chances()[MODEL], MARGIN * self._price, 0
+        rate, floor, count = request.rates.chances()[MODEL], MODEL_MARGIN * self._price, 0
         while count < limit and chance * rate >= floor:
             chance *= rate
             count += 1
@@ -251,16 +259,21 @@ class ModelDrafter:
             Extend(turn.shadow, turn.start, turn.end - turn.start, [], turn.shadow.num_tokens - 1) for turn in turns
         ]
         going = self._forward(first, turns)
-        chunks = [(turn.start, turn.end) for turn in turns if not turn.limit]
-        if chunks:
-            self._cost.observe_step(chunks, len(turns) - len(chunks), self._stopwatch() - begin)
+        read, num_first = self._stopwatch(), sum(turn.num_added for turn in turns)
+        missing = [(one.start, one.end) for one in turns if not one.limit or one.end - one.start > MANY_TOKENS]
+        if missing:
+            self._cost.observe_step(missing, len(turns) - len(missing), read - begin)
+        num_units = 0.0
         while going:
+            num_units += self._num_units(len(going), len(going))
             shadows = [turn.shadow for turn in going]
             extends = [Extend(shadow, shadow.num_tokens - 1, 1, [], shadow.num_tokens - 1) for shadow in shadows]
             going = self._forward(extends, going)
-        num_added = sum(turn.num_added for turn in turns)
-        if num_added and not chunks:
-            self._token_seconds = _average(self._token_seconds, (self._stopwatch() - begin) / num_added)
+        if num_units:  # forwards after the first, of a token each, have no part in what was missing
+            self._draft_unit = _average(self._draft_unit, (self._stopwatch() - read) / num_units)
+        elif num_first and not missing:
+            num_units = self._num_units(len(turns), sum(turn.end - turn.start for turn in turns))
+            self._draft_unit = _average(self._draft_unit, (read - begin) / num_units)
         for turn in turns:
             self._take_over(turn)
 

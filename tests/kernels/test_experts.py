@@ -194,6 +194,18 @@ def test_triton_in_bfloat16_agrees_with_float64(num_tokens: int, device: torch.d
     problem.check(problem.run_triton(device))
 
 
+def test_experts_without_a_gate(device: torch.device) -> None:
+    problem = Problem.random((7, 4, 2, 40, 24, Gate("relu2"), False))
+    problem = replace(problem, gate_up=problem.gate_up[:, :24].contiguous())
+    made = torch.relu(torch.einsum("tc,efc->tef", problem.x, problem.gate_up)).square()
+    each = torch.einsum("tef,ecf->tec", made, problem.down)
+    chosen = each.gather(1, problem.chosen[:, :, None].expand(-1, -1, 40))
+    expected = (chosen * problem.shares[:, :, None]).sum(1)
+    for op in (mix_experts, reference.mix_experts):
+        torch.testing.assert_close(problem.run(op, problem.weights()), expected, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(problem.run_triton(device), expected, rtol=1e-4, atol=1e-4)
+
+
 def test_rows_of_a_view_are_read_where_they_lie(device: torch.device) -> None:
     problem = Problem.random((6, 4, 2, 40, 24, SILU, False))
     wide = torch.full((6, 100), torch.nan)

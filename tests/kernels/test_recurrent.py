@@ -100,7 +100,7 @@ class Rule:
 def rule(
     cuts: Cuts, seed: int, key_heads: int, repeats: int, dims: tuple[int, int], dtype: torch.dtype = torch.float32
 ) -> Rule:
-    """The delta rule, or a state space."""
+    """The delta rule, with decays of heads or of keys, or a state space."""
     generator = torch.Generator().manual_seed(seed)
     key_dim, value_dim = dims
     heads = key_heads * repeats
@@ -112,10 +112,25 @@ def rule(
     v = random(cuts.num_rows, heads, value_dim).to(dtype)
     a, b = (random(cuts.num_rows, heads).to(dtype) * 3 for _ in range(2))
     rate, step_bias, shape = random(heads).exp(), random(heads), (cuts.num_slots, heads, key_dim, value_dim)
-    if seed % 2:
+    if seed % 3 == 1:
+        a, step_bias = random(cuts.num_rows, heads, key_dim).to(dtype) * 3, random(heads, key_dim)
+    if seed % 3:
         return Rule("apply_delta_rule", (q, k, v, a, b, rate, step_bias), shape)
-    limits = (0.0, float("inf")) if seed % 4 else (0.1, 1.5)
+    limits = (0.0, float("inf")) if seed % 2 else (0.1, 1.5)
     return Rule("scan_states", (q, k, v, a, rate, step_bias, random(heads), limits), shape)
+
+
+def channel_scan(cuts: Cuts, seed: int, channels: int, state_dim: int, dtype: torch.dtype = torch.float32) -> Rule:
+    generator = torch.Generator().manual_seed(seed)
+
+    def random(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator)
+
+    both = random(cuts.num_rows, 2 * channels + 3).to(dtype)
+    x, a = both[:, :channels], both[:, channels : 2 * channels] * 3
+    b, c = (random(cuts.num_rows, state_dim).to(dtype) for _ in range(2))
+    constants = (random(state_dim, channels).exp(), random(channels), random(channels))
+    return Rule("scan_channels", (x, a, b, c, *constants), (cuts.num_slots, state_dim, channels))
 
 
 @settings(max_examples=60)
@@ -144,7 +159,21 @@ def test_convolution_on_the_cpu(cuts: Cuts, seed: int, channels: int, width: int
 def test_head_states_on_the_cpu(
     cuts: Cuts, seed: int, key_heads: int, repeats: int, dims: tuple[int, int], dtype: torch.dtype
 ) -> None:
-    job = rule(cuts, seed, key_heads, repeats, dims, dtype)
+    check_on_the_cpu(cuts, rule(cuts, seed, key_heads, repeats, dims, dtype), dtype)
+
+
+@settings(max_examples=40)
+@given(
+    cut_texts(),
+    st.integers(0, 1000),
+    st.sampled_from([(8, 1), (24, 16), (136, 5)]),
+    st.sampled_from([torch.float32, torch.bfloat16]),
+)
+def test_channel_states_on_the_cpu(cuts: Cuts, seed: int, dims: tuple[int, int], dtype: torch.dtype) -> None:
+    check_on_the_cpu(cuts, channel_scan(cuts, seed, *dims, dtype), dtype)
+
+
+def check_on_the_cpu(cuts: Cuts, job: Rule, dtype: torch.dtype) -> None:
     states, expected_states, whole_states = job.states(), job.states(), job.states()
     out = getattr(cpu_recurrent, job.name)(*job.inputs, states, cuts.plan())
     expected = getattr(reference, job.name)(*job.inputs, expected_states, cuts.plan())
@@ -177,9 +206,18 @@ def test_convolution_in_triton(device: torch.device, cuts: Cuts, seed: int, chan
 def test_head_states_in_triton(
     device: torch.device, cuts: Cuts, seed: int, repeats: int, dims: tuple[int, int]
 ) -> None:
+    check_in_triton(device, cuts, rule(cuts, seed, 2, repeats, dims))
+
+
+@settings(max_examples=8)
+@given(cut_texts(most=5), st.integers(0, 1000), st.sampled_from([(5, 3), (72, 16)]))
+def test_channel_states_in_triton(device: torch.device, cuts: Cuts, seed: int, dims: tuple[int, int]) -> None:
+    check_in_triton(device, cuts, channel_scan(cuts, seed, *dims))
+
+
+def check_in_triton(device: torch.device, cuts: Cuts, job: Rule) -> None:
     from phloem.kernels.triton import recurrent as triton_recurrent
 
-    job = rule(cuts, seed, 2, repeats, dims)
     states, expected_states = job.states().to(device), job.states()
     given = [x.to(device) if isinstance(x, Tensor) else x for x in job.inputs]
     out = getattr(triton_recurrent, job.name)(*given, states, cuts.plan(device))

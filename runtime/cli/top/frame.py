@@ -16,7 +16,7 @@ MAX_COLUMNS = 120
 SPARKS = " ▁▂▃▄▅▆▇█"
 # parts of the pool, as they fill its bar: name, mark, style
 PARTS = (
-    ("being written", "█", "magenta"),
+    ("written", "█", "magenta"),
     ("leased", "▓", "blue"),
     ("pinned", "▚", "yellow"),
     ("cached", "▒", "green"),
@@ -55,7 +55,7 @@ def pool_parts(sample: Sample) -> dict[str, int]:
     pinned = min(numbers["num_pinned_blocks"], protected)
     free = numbers["num_free_blocks"]
     written = max(0, numbers["num_blocks"] - free - cached)
-    return {"being written": written, "leased": protected - pinned, "pinned": pinned, "cached": evictable, "free": free}
+    return {"written": written, "leased": protected - pinned, "pinned": pinned, "cached": evictable, "free": free}
 
 
 def _pool(sample: Sample, width: int) -> list[Text]:

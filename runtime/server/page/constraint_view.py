@@ -2,7 +2,8 @@
 
 It is compiled as a request's would be, within the server's limits, and only then explained, unless it is too large to
 be shown. One at a time, on a worker, so that however many are asked for, the others are left to requests; a few wait,
-more are sent away, and one whose client has left is not begun.
+more are sent away, and one whose client has left is not begun. One that is under way when its client leaves goes on to
+its end, for which the next one waits.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
@@ -37,6 +39,8 @@ MAX_TOKENS = 200
 MAX_LISTED = 200  # keywords
 MAX_NODES = 30_000  # of its network: explaining more takes seconds
 MAX_WAITING = 8
+PATIENCE = 10.0  # seconds to wait for a look whose client has left
+POLL = 0.02
 SHOWN_BYTES = 2000
 MAX_SPELT = 16  # bytes of a token that a text is spelt in
 
@@ -78,9 +82,15 @@ class ConstraintView:
 
     async def _in_turn(self, body: ConstraintRequest) -> dict[str, Any]:
         async with self._lock:
-            if self._worker.locked():
-                raise _too_many(self._service)
+            await self._worker_free()
             return await self._service.on_worker(self._looked_at, body)
+
+    async def _worker_free(self) -> None:
+        end = time.monotonic() + PATIENCE
+        while self._worker.locked():
+            if time.monotonic() > end:
+                raise _too_many(self._service)
+            await asyncio.sleep(POLL)
 
     def _looked_at(self, body: ConstraintRequest) -> dict[str, Any]:
         with self._worker:

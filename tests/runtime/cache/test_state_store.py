@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phloem.runtime.cache.state_store import KeptState, ResumePoint, StatePoint, StateStore
+from phloem.runtime.cache.kept_state import KeptState, ResumePoint, StatePoint
+from phloem.runtime.cache.state_store import StateStore
 from phloem.runtime.request import Request
 
 BLOCK = 4

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -64,6 +65,38 @@ def test_what_was_loaded_gives_the_bits_of_what_was_computed(kind: str, latent_m
         said, num_loaded = answers(loaded, tiers)
         assert said == truth
         assert num_loaded >= 4
+
+
+PARTED = {"granite-hybrid": 12, "gemma2": 68}  # blocks of a pool
+
+
+@pytest.mark.parametrize("kind", PARTED)
+def test_states_and_windows_that_were_loaded_give_the_bits_of_those_that_were_computed(
+    kind: str, tmp_path: Path
+) -> None:
+    class_name, options = CASES[kind]
+    save_random_model(tmp_path / "model", class_name, {**options, "max_position_embeddings": 512})
+    source = random.Random(5)
+    shared = [[source.randrange(131) for _ in range(50)] for _ in range(3)]
+    asked = [shared[index % 3] + [source.randrange(131) for _ in range(30 + index)] for index in range(5)]
+    config: dict[str, Any] = {"model": str(tmp_path / "model"), "device": "cpu", "state_interval": 32}
+    config |= {"block_size": 4 if kind == "gemma2" else 16, "num_blocks": PARTED[kind], "check_invariants": True}
+    loaded = load(EngineConfig(**config))
+    params = ph.SamplingParams(max_tokens=4, temperature=0.0, ignore_eos=True, logprobs=3)
+    truth = None
+    for tiers in ({"prefix_cache": False}, {"host_memory_bytes": 8 << 20}, {"disk_cache": str(tmp_path / "kv")}):
+        with ph.Engine.from_loaded(EngineConfig(**config, **tiers), loaded) as engine:
+            for _ in range(2):
+                done = [engine.generate(prompt, params) for prompt in asked]
+                said = [(one.token_ids, one.logprobs) for one in done]
+                truth = truth or said
+                assert said == truth
+                if engine.prefix_cache.tiers is not None:
+                    engine.prefix_cache.tiers.settle()
+                    engine.prefix_cache.tiers.loads.cost.prefill.seconds_per_operation = 1.0  # it always pays
+            if engine.prefix_cache.tiers is not None:
+                assert sum(one.usage.loaded_tokens for one in done) > 100
+                assert min(one.usage.cached_tokens for one in done) >= 64
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int8, torch.float8_e4m3fn, INT4], ids=str)

@@ -37,6 +37,9 @@ RECURRENT_CASES = [
     "qwen3.5",
 ]
 RECURRENT_CASES += ["granite-hybrid-experts", "qwen3.5-moe", "granite-hybrid", "granite-hybrid-groups-rope-biases"]
+RECURRENT_CASES += ["falcon-h1-no-norm-biases", "nemotron-h"]
+RECURRENT_CASES += ["mamba2-tied-biases", "jamba"]
+RECURRENT_CASES += ["lfm2-moe", "kimi-linear", "minimax"]
 EXPERT_CASES += ["ernie4.5-moe", "hunyuan-moe", "glm4.5", "minimax-m2", "granite-moe-shared"]
 EXPERT_CASES += ["qwen2-moe", "qwen2-moe-dense-layers-window", "olmoe-normalised-biases", "gpt-oss"]
 

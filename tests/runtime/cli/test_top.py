@@ -140,7 +140,7 @@ def test_the_parts_of_the_pool_add_up(blocks: list[int]) -> None:
     cached, num_blocks = evictable + protected, free + evictable + protected + written
     numbers = {"num_blocks": num_blocks, "num_free_blocks": free, "num_cached_blocks": cached}
     found = pool_parts(_sample(0.0, **numbers, num_evictable_blocks=evictable, num_pinned_blocks=pinned))
-    assert sum(found.values()) == num_blocks and found["being written"] == written and found["cached"] == evictable
+    assert sum(found.values()) == num_blocks and found["written"] == written and found["cached"] == evictable
     assert found["pinned"] == min(pinned, protected) and found["leased"] >= 0
 
 

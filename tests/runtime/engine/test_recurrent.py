@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,21 +13,31 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from phloem.errors import ConfigError, RequestError
+from phloem.errors import ConfigError
+from phloem.runtime.capacity.planner import plan, table
+from phloem.runtime.capacity.window_memory import EMPTY_BLOCKS
 from phloem.runtime.config import EngineConfig
 from phloem.runtime.engine.engine import Engine
 from phloem.runtime.execute.loading import LoadedModel, load
+from phloem.runtime.execute.recurrent_states import allocate_states
+from phloem.runtime.models import ModelConfig
 from phloem.runtime.models.architectures import ARCHITECTURES
 from phloem.runtime.request import SamplingParams
 
 from ..fakes import fake_engine
 from ..models.decoder_cases import CASES
 from ..models.oracle import Oracle, save_random_model
+from ..models.saved_adapters import save_adapter
 from ..recurrent_fake import RecurrentFakeDecoder
 from ..traffic import check_traffic
 from .test_run_ahead import ALL_PARAMS, PROMPTS, ask, params_of, truth
 
-HYBRIDS = [name for name, (kind, _) in CASES.items() if ARCHITECTURES[kind].recurrent is not None]
+# one case of each arrangement: the decoder's own tests go through all of them
+AS_OTHERS = {"BambaForCausalLM", "FalconMambaForCausalLM", "Lfm2MoeForCausalLM", "Qwen3_5MoeForCausalLM"}
+RECURRENT = {kind for kind, options in ARCHITECTURES.items() if options.recurrent is not None} - AS_OTHERS
+HYBRIDS = list({kind: name for name, (kind, _) in CASES.items() if kind in RECURRENT}.values())
+MIXERS, ADAPTER = r".*(self_attn|conv|linear_attn|mamba)\..*", "adapter"
+ADAPTED = {"Lfm2ForCausalLM", "Qwen3NextForCausalLM", "Qwen3_5ForCausalLM", "GraniteMoeHybridForCausalLM"}
 GREEDY = SamplingParams(max_tokens=9, temperature=0.0)
 
 
@@ -95,6 +106,12 @@ def test_prompts_have_states_at_intervals() -> None:
     assert cached_tokens(engine, [*range(30), 50, 51]) == 24
 
 
+def test_where_a_chunk_ends_a_state_is_kept_too() -> None:
+    engine = recurrent_engine(state_interval=8, max_batch_tokens=8)
+    assert cached_tokens(engine, [*range(30), 40, 41]) == 0
+    assert cached_tokens(engine, [*range(30), 50, 51]) == 24
+
+
 def test_without_a_prefix_cache_there_are_no_states_to_keep() -> None:
     engine = recurrent_engine(prefix_cache=False)
     assert [cached_tokens(engine, list(range(23))) for _ in range(2)] == [0, 0]
@@ -115,12 +132,26 @@ def test_the_state_that_saves_least_goes_first() -> None:
 def hybrid(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Oracle]]:
     class_name, options = CASES[request.param]
     folder = tmp_path_factory.mktemp("hybrid")
-    yield folder, Oracle(folder, save_random_model(folder, class_name, options))
+    model = save_random_model(folder, class_name, options)
+    if class_name in ADAPTED:
+        save_adapter(folder / ADAPTER, model, MIXERS, {}, target_modules=MIXERS)
+    yield folder, Oracle(folder, model)
 
 
 @pytest.fixture
 def loaded(hybrid: tuple[Path, Oracle]) -> LoadedModel:
-    return load(EngineConfig(model=str(hybrid[0]), device="cpu"))
+    folder = hybrid[0]
+    adapters = {ADAPTER: str(folder / ADAPTER)} if (folder / ADAPTER).exists() else {}
+    return load(EngineConfig(model=str(folder), device="cpu", adapters=adapters))
+
+
+def test_without_attention_blocks_hold_nothing_and_states_are_found_by_them(tmp_path: Path) -> None:
+    save_random_model(tmp_path, *CASES["mamba2"])
+    config = EngineConfig(model=str(tmp_path), device="cpu", state_interval=0)
+    with Engine.from_loaded(config, load(config)) as engine:
+        assert engine.statistics().num_blocks == EMPTY_BLOCKS
+        assert [cached_tokens(engine, list(range(23))) for _ in range(2)] == [0, 22]
+    assert "KV per token  0 B" in table(plan(ModelConfig.from_folder(tmp_path), pool_bytes=1 << 20))
 
 
 def test_a_hit_says_what_a_miss_says_and_transformers_too(hybrid: tuple[Path, Oracle], loaded: LoadedModel) -> None:
@@ -135,6 +166,11 @@ def test_a_hit_says_what_a_miss_says_and_transformers_too(hybrid: tuple[Path, Or
     config = EngineConfig(**common, state_interval=8, max_running_requests=3)  # type: ignore[arg-type]
     cold = Engine.from_loaded(EngineConfig(**common, prefix_cache=False), loaded)  # type: ignore[arg-type]
     engine, sampled = Engine.from_loaded(config, loaded), SamplingParams(max_tokens=9, temperature=0.9, seed=5)
+    if loaded.adapters:
+        first, again = (engine.generate(prompts[0], sampled, adapter=ADAPTER) for _ in range(2))
+        assert (first.usage.cached_tokens, again.usage.cached_tokens) == (0, len(prompts[0]) - 1)
+        assert first.token_ids == again.token_ids == cold.generate(prompts[0], sampled, adapter=ADAPTER).token_ids
+        assert first.token_ids != engine.generate(prompts[0], sampled).token_ids
     for params in (GREEDY, GREEDY, sampled):
         found = engine.generate(prompts, params)
         assert [one.token_ids for one in found] == [one.token_ids for one in cold.generate(prompts, params)]
@@ -147,23 +183,15 @@ def test_a_hit_says_what_a_miss_says_and_transformers_too(hybrid: tuple[Path, Or
     assert again.token_ids == cold.generate(turn, GREEDY).token_ids
 
 
-@pytest.mark.parametrize(
-    ("name", "value"), [("host_memory_bytes", 1 << 20), ("disk_cache", "folder"), ("adapters", {"a": "folder"})]
-)
-def test_settings_that_do_not_go_with_states_are_refused(name: str, value: object) -> None:
-    with pytest.raises(ConfigError, match=f"{name}: FakeForCausalLM has layers that keep a state"):
-        recurrent_engine(**{name: value})
+def test_tiers_are_refused_where_states_are_on_several_ranks() -> None:
+    ranks: Any = SimpleNamespace(decoder=RecurrentFakeDecoder(), device=torch.device("cpu"), processes=object())
+    with pytest.raises(ConfigError, match="tensor_parallel_size: FakeForCausalLM has layers that keep a state, of whi"):
+        allocate_states(EngineConfig(host_memory_bytes=1 << 20), ranks)
 
 
 def test_too_little_memory_for_states_is_refused() -> None:
     with pytest.raises(ConfigError, match="state_memory_bytes: the memory does not hold the two states of one"):
         recurrent_engine(state_memory_bytes=30)
-
-
-def test_dropped_keys_are_refused() -> None:
-    engine = recurrent_engine()
-    with pytest.raises(RequestError, match="kv_budget: this model has layers that keep a state"):
-        engine.generate([1, 2, 3], SamplingParams(max_tokens=4, kv_budget=64))
 
 
 def test_a_step_that_fails_is_computed_again_from_the_states_before() -> None:

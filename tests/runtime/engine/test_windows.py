@@ -143,12 +143,13 @@ def test_slots_are_reported() -> None:
 
 
 @pytest.mark.parametrize(
-    "settings",
-    [{"num_blocks": 48}, {"max_model_len": 6}, {"host_memory_bytes": 1 << 20}],
-    ids=lambda one: next(iter(one)),
+    ("settings", "num_full"),
+    [({"num_blocks": 48}, 1), ({"max_model_len": 6}, 1), ({"host_memory_bytes": 1 << 20}, 0)],
+    ids=["too few blocks", "too short a context", "tiers, and no layer that sees all"],
 )
-def test_without_room_or_use_for_slots_all_keys_are_kept(settings: dict[str, Any]) -> None:
+def test_without_room_or_use_for_slots_all_keys_are_kept(settings: dict[str, Any], num_full: int) -> None:
     model = WindowedFakeConfig()
+    model = replace(model, layers=model.layers[1 - num_full :])
     config = EngineConfig(**{"block_size": 4, "num_blocks": 256, **settings})
     assert not pool_size(config, model, torch.float64, torch.device("cpu")).num_slots  # type: ignore[arg-type]
 

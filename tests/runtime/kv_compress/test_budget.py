@@ -258,7 +258,7 @@ def test_what_cannot_be_is_refused() -> None:
         SamplingParams(kv_policy="best")
     windows = FakeModelConfig(layers=(LayerConfig(window=100, rope=0),))
     engine = fake_engine(decoder=FakeDecoder(windows))
-    with pytest.raises(RequestError, match="kv_budget: this model has layers with a sliding window"):
+    with pytest.raises(RequestError, match="kv_budget: no layer of this model sees all tokens"):
         engine.add([1, 2], SamplingParams(kv_budget=64))
     wide = fake_engine(decoder=FakeDecoder(windows), max_model_len=100)
     assert wide.add([1, 2], SamplingParams(kv_budget=64))
@@ -291,7 +291,7 @@ def test_a_failing_choice_ends_its_request_alone() -> None:
 @pytest.mark.parametrize("call", [1, 3])
 def test_a_fault_while_keys_are_moved_costs_at_most_one_request(name: str, call: int) -> None:
     engine = fake_engine(decoder=KeepingDecoder(), num_blocks=60)
-    cache, num_calls = engine.prefix_cache._kv_cache, 0
+    cache, num_calls = engine.prefix_cache._kept._kv_cache, 0
     move = getattr(cache, name)
 
     def failing(*args: object) -> object:

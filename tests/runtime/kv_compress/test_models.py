@@ -20,6 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import phloem as ph
+from phloem.errors import RequestError
 from phloem.runtime.execute.kv_cache import KVCache
 from phloem.runtime.kv_compress.budget import WINDOW
 from phloem.runtime.kv_compress.policy import NUM_SINKS, POOL_WIDTH
@@ -33,6 +34,10 @@ SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
     "norms of queries and keys": ("Qwen3ForCausalLM", {"num_key_value_heads": 2}),
     "latents": ("YoutuForCausalLM", LATENTS),
 }
+OTHER_GROUPS: dict[str, tuple[str, dict[str, Any]]] = {
+    "windows": ("Gemma2ForCausalLM", {"sliding_window": 70, "query_pre_attn_scalar": 20}),
+    "states": ("Lfm2ForCausalLM", {"layer_types": ["conv", "full_attention"], "block_auto_adjust_ff_dim": False}),
+}
 LENGTH = 150
 SHORTER = 100  # keys are let go of from 128 on, which is in the middle of the answer to most prompts
 LOGITS_BOUND = 2e-3  # rounding brings them apart by a fiftieth of it, keys other than transformers' by tenths
@@ -43,13 +48,16 @@ class Twin:
 
     def __init__(self, model: Any, num_choices: int, kv_budget: int, kv_policy: str) -> None:
         self.model, self.num_choices, self.kv_budget, self.kv_policy = model, num_choices, kv_budget, kv_policy
+        self.keeps_states = "conv" in (getattr(model.config, "layer_types", None) or ())
 
     @torch.inference_mode()
     def logits(self, prompt: list[int], answer: list[int]) -> torch.Tensor:
         """Those of each token of the answer, `[., V]`, after the prompt and the tokens before it."""
         from transformers import DynamicCache
 
-        cache, token_ids, rows, start = DynamicCache(), list(prompt), [], 0
+        # without a configuration its layers keep all keys, windows or not
+        cache = DynamicCache(config=self.model.config) if self.keeps_states else DynamicCache()
+        token_ids, rows, start = list(prompt), [], 0
         self.received: list[torch.Tensor] = []  # by layer, [num_choices, n]
         full = max(self.kv_budget + 64, self.kv_budget * 5 // 4)
         for token in answer:
@@ -81,13 +89,15 @@ class Twin:
 
     def _compact(self, cache: Any, token_ids: list[int]) -> None:
         num_keys = cache.get_seq_length()
-        looking = copy.deepcopy(cache)
-        looking.crop(-WINDOW)
-        seen = self._forward(looking, token_ids[-WINDOW:], len(token_ids) - WINDOW).attentions
-        for number, (layer, weights) in enumerate(zip(cache.layers, seen, strict=True)):
-            groups = self.received[number] if self.kv_policy == "h2o" else self._by_choice(weights)
-            assert groups.shape[1] == num_keys
-            kept = [self._choose(group.tolist()) for group in groups]
+        layers, groups = [layer for layer in cache.layers if hasattr(layer, "keys")], list(self.received)
+        if self.kv_policy == "snapkv":
+            looking = copy.deepcopy(cache)
+            looking.crop(-WINDOW)
+            seen = self._forward(looking, token_ids[-WINDOW:], len(token_ids) - WINDOW).attentions
+            groups = [self._by_choice(weights) for weights in seen]
+        for number, (layer, of_layer) in enumerate(zip(layers, groups, strict=True)):
+            assert of_layer.shape[1] == num_keys
+            kept = [self._choose(group.tolist()) for group in of_layer]
             self.received[number] = self.received[number].gather(1, torch.tensor(kept))
             per_choice = layer.keys.shape[1] // self.num_choices
             index = torch.tensor(kept).repeat_interleave(per_choice, 0)[None, :, :, None]
@@ -145,6 +155,31 @@ def test_tokens_are_those_of_transformers_with_the_same_keys_gone(
     logits = Twin(model, num_choices, budget, policy).logits(prompt, answer)
     assert_likeliest(logits, answer, torch.full((LENGTH,), LOGITS_BOUND))
     found = torch.tensor([chosen.logprob for chosen in completion.logprobs])
+    torch.testing.assert_close(found, logits.log_softmax(-1).amax(-1), atol=LOGITS_BOUND, rtol=0)
+
+
+@pytest.mark.parametrize("kind", OTHER_GROUPS)
+def test_windows_stay_whole_and_states_go_on(kind: str, tmp_path: Path) -> None:
+    class_name, options = OTHER_GROUPS[kind]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # transformers' own
+        model = save_confident_model(tmp_path, class_name, {"num_key_value_heads": 2, **options}, "eager")
+    prompt, params, said = some_prompt(170), params_of(100, "sinks", max_tokens=40), []
+    # windows have slots of their own in the first, and in the second there are too few blocks for that
+    for more in ({"max_batch_tokens": 90, "num_blocks": 128}, {"prefix_cache": False, "num_blocks": 64}):
+        with ph.Engine(str(tmp_path), device="cpu", check_invariants=True, **more) as engine:
+            assert (engine.prefix_cache.windows is not None) == (kind == "windows" and more["num_blocks"] == 128)
+            said += [engine.generate(prompt, params) for _ in range(1 + ("max_batch_tokens" in more))]
+            for policy, budget, place in (("snapkv", 100, "kv_policy"), ("sinks", 64, "kv_budget")):
+                if place == "kv_policy" or kind == "windows":
+                    with pytest.raises(RequestError, match=place):
+                        engine.generate(prompt, params_of(budget, policy))
+    assert said[1].usage.cached_tokens > 150
+    assert len({str(_said(one)) for one in said}) == 1, "a hit is a miss"
+    answer = list(said[0].token_ids)
+    logits = Twin(model, 2, 100, "sinks").logits(prompt, answer)
+    assert_likeliest(logits, answer, torch.full((len(answer),), LOGITS_BOUND))
+    found = torch.tensor([chosen.logprob for chosen in said[0].logprobs])
     torch.testing.assert_close(found, logits.log_softmax(-1).amax(-1), atol=LOGITS_BOUND, rtol=0)
 
 

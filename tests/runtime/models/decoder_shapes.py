@@ -92,6 +92,59 @@ STATE_SPACE = {
     "mamba_d_head": 16,
     "layer_types": ["linear_attention", "linear_attention", "full_attention", "linear_attention"],
 }
+FALCON_H1 = {
+    "mamba_n_heads": 4,
+    "mamba_d_ssm": 64,
+    "mamba_d_state": 16,
+    "mamba_d_head": 16,
+    "mamba_n_groups": 2,
+    "attention_in_multiplier": 0.8,
+    "attention_out_multiplier": 0.6,
+    "ssm_in_multiplier": 1.3,
+    "ssm_out_multiplier": 0.7,
+    "key_multiplier": 0.4,
+    "embedding_multiplier": 3.0,
+    "lm_head_multiplier": 0.3,
+    "mlp_multipliers": [0.7, 0.5],
+    "ssm_multipliers": [0.5, 0.6, 0.7, 0.8, 0.9],
+}
+NEMOTRON_H = {
+    "head_dim": 16,
+    "layers_block_type": ["linear_attention", "moe", "linear_attention", "full_attention", "mlp"],
+    "mamba_num_heads": 4,
+    "mamba_head_dim": 16,
+    "ssm_state_size": 16,
+    "n_groups": 2,
+    "n_routed_experts": 6,
+    "n_shared_experts": 1,
+    "moe_intermediate_size": 24,
+    "moe_shared_expert_intermediate_size": 32,
+}
+MAMBA2 = {"num_heads": 6, "head_dim": 16, "state_size": 16, "n_groups": 3, "intermediate_size": None}
+MAMBA = {"intermediate_size": 96, "state_size": 5, "expand": 2, "hidden_size": 48}
+JAMBA = {
+    "num_hidden_layers": 4,
+    "attn_layer_period": 3,
+    "attn_layer_offset": 1,
+    "expert_layer_period": 2,
+    "expert_layer_offset": 1,
+    "num_experts": 5,
+    "num_experts_per_tok": 2,
+    "mamba_dt_rank": "auto",
+    "use_mamba_kernels": False,
+}
+KIMI = {
+    **LATENT,
+    "q_lora_rank": None,
+    "num_hidden_layers": 4,
+    "layer_types": ["linear_attention", "linear_attention", "full_attention", "linear_attention"],
+    "linear_num_heads": 2,
+    "linear_head_dim": 16,
+    "num_experts": 8,
+    "num_experts_per_token": 2,
+    "num_shared_experts": 1,
+    "moe_intermediate_size": 24,
+}
 ALTERNATING = {"num_hidden_layers": 4, "sliding_window": 9}
 GLM4_MOE = {
     "n_routed_experts": 8,

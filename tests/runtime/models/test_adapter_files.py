@@ -22,12 +22,23 @@ from .saved_adapters import ALL, FILE, merged, save_adapter
 
 CPU = torch.device("cpu")
 QV = r".*\.(q_proj|v_proj)"
+STATEFUL = r".*(linear_attn|self_attn)\..*(_proj|_qkvz|_ba)"
 EVERY = r".*\.(" + "|".join(ALL) + ")"
 
 # name: (model, modules with tensors, ranks and scales by the end of a name, what the configuration says)
 KINDS: dict[str, tuple[str, str, dict[str, int], dict[str, float], dict[str, Any]]] = {
     "glm4": ("glm4", EVERY, {}, {}, {"target_modules": ALL}),
     "attention and MLP side by side": ("cohere", EVERY, {}, {}, {"target_modules": ALL}),
+    "short convolutions": ("lfm2", r".*(_proj|w1|w2|w3)", {}, {}, {"target_modules": "all-linear"}),
+    "fused delta rule, gated attention": ("qwen3-next", STATEFUL, {}, {}, {"target_modules": STATEFUL}),
+    "delta rule": ("qwen3.5", r".*_(proj|qkv|z|b|a)", {}, {}, {"target_modules": "all-linear"}),
+    "state spaces": (
+        "granite-hybrid-groups-rope-biases",
+        r".*(_proj|linear)",
+        {},
+        {},
+        {"target_modules": "all-linear"},
+    ),
     "no gate": (
         "starcoder2",
         r".*\.(q_proj|v_proj|c_fc|c_proj)",
@@ -108,11 +119,11 @@ class AdaptedDecoder:
         self._decoder, self._layers = decoder, layers
         self.config, self.dtype = decoder.config, decoder.dtype
 
-    def forward(self, token_ids: torch.Tensor, *others: Any, recurrent: None = None) -> torch.Tensor:
+    def forward(self, token_ids: torch.Tensor, *others: Any, **states: Any) -> torch.Tensor:
         segments, rows = [LoraSegment(0, len(token_ids), self._layers)], others[-1]
         every = plan_lora(segments, CPU)
         wanted = every if rows is None else plan_lora(narrow_segments(segments, rows.numpy()), CPU)
-        return self._decoder.forward(token_ids, *others, AdaptedRows(every, wanted))
+        return self._decoder.forward(token_ids, *others, AdaptedRows(every, wanted), **states)
 
 
 def read(folder: Path, model: Path) -> Adapter:

@@ -218,7 +218,9 @@ def test_a_pattern_that_is_not_known_is_refused(tmp_path: Path, content: bytes) 
 
 def test_a_missing_tensor_is_named_as_the_file_names_it(tmp_path: Path, content: bytes) -> None:
     path = changed(tmp_path, content, b"blk.0.attn_q.weight", b"blk.0.attn_z.weight")
-    with pytest.raises(ModelError, match=r"given.gguf: tensor 'blk.0.attn_norm.weight' of shape \[32\] is missing"):
+    with pytest.raises(
+        ModelError, match=r"given.gguf: tensor 'blk.0.attn_output.weight' of shape \[32, 32\] is missing"
+    ):
         Decoder.from_folder(path)
 
 

@@ -67,6 +67,7 @@ BLOCKS = [
     "gpt-neox",
     "glm4.5",
     "ministral3",
+    "falcon-h1",
     "llama4",
 ]
 

@@ -42,13 +42,25 @@ BOUNDS: list[tuple[dict[str, Any], str, int]] = [
 
 LFM2 = {**SMALL, **CASES["lfm2"][1], "architectures": ["Lfm2ForCausalLM"]}
 SPACES = {**SMALL, **CASES["granite-hybrid"][1], "architectures": ["GraniteMoeHybridForCausalLM"]}
+FALCON = {**SMALL, **CASES["falcon-h1"][1], "architectures": ["FalconH1ForCausalLM"]}
+NEMOTRON = {**SMALL, **CASES["nemotron-h"][1], "architectures": ["NemotronHForCausalLM"]}
+NEMOTRON |= {"hybrid_override_pattern": "MEM*-", "num_experts_per_tok": 2, "mlp_hidden_act": "relu2"}
 ODD: list[tuple[dict[str, Any], str, list[Any]]] = [
     ({**LFM2, "layer_types": None}, "full_attn_idxs", [7, True, {}, "a", ["a"], [[1]], [99], [-1], [True], [1.0]]),
     (LFM2, "block_ffn_dim_multiplier", [1e29, 10**40, 0, "a"]),
     ({**LFM2, "block_multiple_of": 1}, "intermediate_size", [1, 0, True, 10**40]),
+    (FALCON, "ssm_multipliers", [1.0, [1.0] * 4, ["a"] * 5, [True] * 5]),
+    (FALCON, "mlp_multipliers", [{}, [], [1.0]]),
+    ({**NEMOTRON, "mlp_hidden_act": None, "hidden_act": "relu2"}, "hidden_act", ["gelu", 5]),
+    ({**NEMOTRON, "layers_block_type": None}, "hybrid_override_pattern", ["", "M*X", 5, ["M"]]),
     (SPACES, "time_step_limit", [0, False, "", {}, [], [0], [0, 10**400], [10**400, 10**401], [1, 0], [True, 2]]),
     (SPACES, "position_embedding_type", [5, "x", [], True]),
 ]
+
+
+def test_a_pattern_of_letters_says_what_a_list_of_layers_says(tmp_path: Path) -> None:
+    listed = read(tmp_path, {**NEMOTRON, "hybrid_override_pattern": None})
+    assert read(tmp_path, {**NEMOTRON, "layers_block_type": None, "num_hidden_layers": None}) == listed
 
 
 def read(folder: Path, values: dict[str, Any]) -> ModelConfig:

@@ -195,8 +195,8 @@ BROKEN: dict[str, tuple[Callable[[Path], None], str]] = {
     "config is binary": (lambda f: (f / "config.json").write_bytes(b"\xff\xfe{"), "config.json: cannot be read"),
     "deep config": (lambda f: (f / "config.json").write_text("[" * 200_000), "config.json: nested too deeply"),
     "unknown architecture": (
-        _config(architectures=["MambaForCausalLM"], model_type="mamba"),
-        "MambaForCausalLM is not supported .its recurrent layers .* docs/models.md lists",
+        _config(architectures=["RwkvForCausalLM"], model_type="rwkv"),
+        "RwkvForCausalLM is not supported .its recurrent layers .* docs/models.md lists",
     ),
     "no layers": (_config(num_hidden_layers=0), "num_hidden_layers: expected an integer of at least 1, found 0"),
     "missing size": (_config(hidden_size=None), "hidden_size: expected an integer of at least 1, found nothing"),

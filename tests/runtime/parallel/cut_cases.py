@@ -17,6 +17,7 @@ BY_TWO = [
     "glm",
     "phi",  # a projection to the vocabulary with a bias
     "gpt-neox",  # query, key and value of one head after another
+    "falcon-40b",  # the queries of a KV head, its key and its value together
     "stablelm-side-by-side-norms-of-heads",
     "phi3-partial-window",
     "apertus",
@@ -28,6 +29,12 @@ BY_TWO = [
     "granite-moe-shared",
     "lfm2-biases-attention-last",
     "qwen3-next",
+    "falcon-h1",  # attention beside a state space
+    "nemotron-h",
+    "mamba2-tied-biases",  # no attention
+    "kimi-linear",
+    "minimax",
+    "jamba",  # what is chosen from the channels of all ranks
     "granite-hybrid",  # one group of keys, and a norm over it, of all ranks
 ]
 EIGHT_HEADS = {"num_attention_heads": 8, "hidden_size": 64}
@@ -64,7 +71,8 @@ SHARED = {
         "experts.counts_top",
         "experts.mixes_near",
     ),
-    "names, and what is refused": ("refused", "experts.aliases", "recurrent.names"),
+    "names, and what is refused": ("refused", "aliases", "experts.aliases", "recurrent.names", "recurrent.others"),
+    "of what a selective scan chooses, of which all ranks have the sum": ("recurrent.norms",),
 }
 
 

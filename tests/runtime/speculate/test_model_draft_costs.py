@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import torch
 
 from phloem.runtime.request import SamplingParams
@@ -66,7 +67,7 @@ def test_a_step_that_requests_share_is_less_to_save() -> None:
     for num_requests in (1, 8):
         model = engine_with("same")._stepper._drafter.model
         model.observe_step(num_requests, num_requests, 1.0)
-        model._token_seconds = 0.05
+        model._draft_unit = 0.002
         prices.append(model._price)
     assert prices[1] > 2 * prices[0]
 
@@ -115,12 +116,20 @@ def test_what_is_missing_is_not_a_cost_of_drafted_tokens() -> None:
     engine.add([1, 2, 3], params)
     for _ in range(20):
         engine.step()
-    known = model._token_seconds
-    assert 1.0 <= known <= 3.0  # of a token: it is drafted, and what was decided before is computed
+    known = model._draft_unit
+    assert 1.0 <= known * 23.7 <= 3.0  # of a forward: a token is drafted, and what was decided before is computed
     engine.add([7] * 200, params)
     for _ in range(20):
         engine.step()
-    assert model._cost.seconds_per_operation is not None and model._token_seconds <= known
+    assert model._cost.seconds_per_operation is not None and model._draft_unit <= known
+
+
+def test_a_prompt_that_is_read_at_once_is_not_a_cost_of_drafted_tokens() -> None:
+    engine, model = drafting_engine(3, num_blocks=200)
+    engine.add([7] * 200, SamplingParams(max_tokens=60, temperature=0.0, ignore_eos=True))
+    for _ in range(4):
+        engine.step()
+    assert model._draft_unit == pytest.approx(1.0 / 23.7)
 
 
 def test_what_is_missing_of_several_takes_one_steps_time() -> None:

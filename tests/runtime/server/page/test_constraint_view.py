@@ -161,7 +161,17 @@ def test_more_than_wait_are_sent_away_and_those_who_have_left_are_not_begun(
         found = await asyncio.gather(*looks, return_exceptions=True)
         assert all(isinstance(one, ClientGone) for one in found)
         assert num_begun == 1 and not view._num_waiting
+        monkeypatch.setattr(constraint_view, "PATIENCE", 0.0)
+        gone.clear()
+        with pytest.raises(ApiError) as caught:  # the first one still goes on
+            await view.look(request, body)
+        assert caught.value.status == 429 and num_begun == 1
+        monkeypatch.setattr(constraint_view, "PATIENCE", 60.0)
+        last = asyncio.create_task(view.look(request, body))
+        await asyncio.sleep(0)
         goes_on.set()
+        await last
+        assert num_begun == 2, "it has waited for the first one's end"
         view._service.close()
 
     asyncio.run(asked())

@@ -5,6 +5,7 @@ import { type Api, type ApiError, asApiError, isAborted } from "../../api.ts";
 import type { ConstraintAnswer, ConstraintQuestion } from "../../contract.ts";
 
 const WAIT = 220; // milliseconds after the last key
+const BUSY_WAIT = 1000; // and between two tries while the server looks at those of others
 
 export interface Answered {
   /** What the answer or the error is about; the field may have gone on since. */
@@ -28,12 +29,24 @@ export function useAnswer(api: Api, question: ConstraintQuestion | null): Answer
     const timer = window.setTimeout(async () => {
       const isSame = (before: Answered) => String(before.question?.source) === String(wanted.source);
       setAnswered((before) => ({ ...before, error: isSame(before) ? before.error : null, isAsking: true }));
-      try {
-        const answer = await api.constraint(wanted, abort.signal);
-        setAnswered({ question: wanted, answer, error: null, isAsking: false });
-      } catch (reason) {
-        if (isAborted(reason) || abort.signal.aborted) return;
-        setAnswered({ question: wanted, answer: null, error: asApiError(reason), isAsking: false });
+      while (!abort.signal.aborted) {
+        try {
+          const answer = await api.constraint(wanted, abort.signal);
+          setAnswered({ question: wanted, answer, error: null, isAsking: false });
+          return;
+        } catch (reason) {
+          if (isAborted(reason) || abort.signal.aborted) return;
+          const error = asApiError(reason);
+          setAnswered((before) => ({
+            ...before,
+            question: wanted,
+            answer: null,
+            error,
+            isAsking: error.status === 429,
+          }));
+          if (error.status !== 429) return;
+          await new Promise((resolve) => window.setTimeout(resolve, BUSY_WAIT));
+        }
       }
     }, WAIT);
     return () => {
