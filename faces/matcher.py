@@ -35,7 +35,7 @@ class GrammarMatcher:
     """Where one output is in a constraint.
 
     Args:
-        max_tokens: with it only tokens are allowed after which the text can still be completed within so many tokens,
+        max_tokens: with it only tokens are allowed after which the text can still be completed within n tokens,
             the end token not counted: every output parses.
 
     Raises:

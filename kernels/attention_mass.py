@@ -85,7 +85,7 @@ def whole_lanes(num_keys: int) -> int:
 
 
 class SeenScores:
-    """Scores that a kernel leaves behind for the rows of runs, to be made weights of (`add_to`).
+    """Scores that a kernel keeps for the rows of runs, to be made weights of (`add_to`).
 
     Attributes:
         scores: fp32, -inf where a row sees no key; those of a row are `[num_heads, width]`.

@@ -46,7 +46,7 @@ def tile_classes(
 ) -> tuple[int, ...]:
     """The tile classes that fit registers and shared memory everywhere; itemsize: bytes of a number of the queries.
 
-    deterministic: one, hence one MMA instruction for all steps. seen: scores are left behind, for which wide tiles have
+    deterministic: one, hence one MMA instruction for all steps. seen: scores are kept, for which wide tiles have
     no registers; no deterministic step does that.
     """
     if seen and not deterministic:
@@ -71,7 +71,7 @@ def attention_config(
     num_stages 5 gives two buffers each of K and V in flight: Triton spends stages on the block-table load
     inside the loop, so that 2 to 4 give a single buffer and no overlap at all (7 would give three). folds: a second
     sum is kept, of the splits so far. quantised: keys and values of one byte, which are widened in registers. seen:
-    scores are left behind, which takes registers.
+    scores are kept, which takes registers.
 
     Left to itself (max_registers None) the compiler takes what it likes, or spills a few words where that makes room
     for one more program on a multiprocessor; 168 registers a thread are what three programs of four warps find there.

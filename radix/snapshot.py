@@ -10,7 +10,7 @@ from .pins import PinBook
 from .tokens import unpack
 
 SHOWN = 8  # tokens of a run in a drawing …
-SHOWN_BEFORE = 4  # and at most so many of them before it differs from its neighbours
+SHOWN_BEFORE = 4  # and at most n of them before it differs from its neighbours
 
 
 @dataclass(slots=True)

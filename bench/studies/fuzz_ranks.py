@@ -116,7 +116,7 @@ def fuzz(rounds: int) -> None:
 
 
 def break_once(ranks: Ranks, after: int) -> bool:
-    """Lets the operation fail that comes after so many others; False: one that is to fail has not come yet."""
+    """Lets the operation fail that comes after n others; False: one that is to fail has not come yet."""
     if "_run" in vars(ranks):
         return False
     run, left = ranks._run, iter(range(after))

@@ -35,7 +35,7 @@ from phloem.runtime.cache.state_store import StateStore
 from phloem.runtime.request import Request
 
 BLOCK, LARGE_BLOCK, CHUNK = 16, 544, 2048
-STATE_TOKENS = 3200  # a state takes as much memory as the keys and values of so many tokens
+STATE_TOKENS = 3200  # a state takes as much memory as the keys and values of n tokens
 Asked = tuple[list[int], list[int]]  # a prompt, and what is answered
 
 

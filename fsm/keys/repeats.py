@@ -97,7 +97,7 @@ class Repeats:
         return all(_is_endless(network.texts[index]) for index in network.key_texts)
 
     def _has_more_keys(self, count: int) -> bool:
-        """Whether every language of keys surely has more of them than so many."""
+        """Whether every language of keys surely has more than `count` of them."""
         enough = max(FEW_KEYS, 1 << count.bit_length())
         if enough not in self._has_enough:
             network = self._automaton.network

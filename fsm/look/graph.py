@@ -89,7 +89,7 @@ class Graph:
         return found
 
     def beginning(self, max_nodes: int, max_edges: int = 1 << 30) -> Graph:
-        """The graph itself, or its first nodes and edges in breadth-first order, at most so many of each."""
+        """The graph, or its first nodes and edges in breadth-first order, at most `max_nodes` and `max_edges`."""
         if self.num_nodes <= max_nodes and len(self.edges) <= max_edges:
             return self
         leaving = self.leaving()

@@ -67,7 +67,7 @@ class TextTable:
         return own + (self.uncounted.num_bytes if self.uncounted is not None else 0)
 
     def surely_has(self, enough: int) -> bool:
-        """Whether there are so many texts: True only if there are, False also if it takes too long to tell.
+        """Whether there are `enough` texts: True only if there are, False also if it takes too long to tell.
 
         Counted length by length, of every class of characters those in ASCII, or one if it has none.
         """

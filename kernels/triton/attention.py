@@ -70,7 +70,7 @@ def attend_items(
     positions_ptr: tl.tensor,  # [T] int32, by token
     slots_ptr: tl.tensor,  # [T, 2] int32: first slot of a token, slots from split to split
     tables_ptr: tl.tensor,  # int32: what the block tables' places in items count from
-    seen_ptr: tl.tensor,  # scores that are left behind, and their places `[T, 2]`; written if SEEN
+    seen_ptr: tl.tensor,  # scores that are kept, and their places `[T, 2]`; written if SEEN
     seen_places_ptr: tl.tensor,
     q_token: tl.tensor,
     q_head: tl.tensor,

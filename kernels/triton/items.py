@@ -51,7 +51,7 @@ def store_scores(
     scores: tl.tensor,
     group: tl.tensor,
 ) -> None:
-    """Leaves scores `[rows, keys]` of keys n behind, where the rows are of a run and see the keys.
+    """Keeps scores `[rows, keys]` of keys n where the rows are of a run and see the keys.
 
     The rows are looked up again, for the reason that `store_rows` has.
     """

@@ -273,7 +273,7 @@ class StateStore:
     # -- what tiers have (`lower_parts`) -----------------------------------------------------------------------
 
     def needed(self, num_blocks: int) -> range:
-        """Blocks whose states a request needs to go on after so many."""
+        """Blocks whose states a request needs to go on after `num_blocks`."""
         return range(num_blocks - 1, num_blocks)
 
     def resumable(self, match: Match) -> int:

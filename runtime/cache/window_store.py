@@ -56,7 +56,7 @@ class WindowStore:
 
     Args:
         window: tokens, the own one among them, that the layer with the widest window sees.
-        in_chunks: a token sees those of its chunk of so many, which are among its window.
+        in_chunks: a token sees those of its chunk of `window` tokens, which are among its window.
         max_batch_tokens: that a step may compute, if there are slots for as many.
         keeps: whether windows outlive their requests.
 
@@ -306,7 +306,7 @@ class WindowStore:
     # -- what tiers have (`lower_parts`) -----------------------------------------------------------------------
 
     def needed(self, num_blocks: int) -> range:
-        """Blocks that need slots for a request to go on after so many."""
+        """Blocks that need slots for a request to go on after `num_blocks`."""
         return range(self.first_block(num_blocks * self._block_size), num_blocks)
 
     def resumable(self, match: Match) -> int:

@@ -16,7 +16,7 @@ def largest_part(config: ModelConfig, num_ranks: int) -> ModelConfig:
     those that it holds, unlike in `Cut.config`, which a decoder computes by.
 
     Raises:
-        ConfigError: so many ranks cannot share the model.
+        ConfigError: this number of ranks cannot share the model.
     """
     if num_ranks == 1:
         return config

@@ -18,7 +18,7 @@ from ..models import ModelConfig
 
 BLOCKS_PER_SLOT = 4
 EMPTY_BLOCKS = 1 << 16  # of a model without attention, whose blocks hold nothing: 2^20 tokens in blocks of 16
-CHUNK_SHARE = 4  # the tokens of a step take at most one of so many parts of all slots
+CHUNK_SHARE = 4  # the tokens of a step take at most one n-th of all slots
 LEAST_WINDOWS = 4  # that there are slots for; otherwise all keys are kept
 
 

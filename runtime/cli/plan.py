@@ -81,11 +81,9 @@ def plan(
         option("--gpu", help="Estimate tokens per second on it (h100, l4 …), and plan for it.", env="GPU"),
     ] = None,
     bandwidth: Annotated[
-        float | None, option("--bandwidth", help="The same for a device of so many GB/s …", env="BANDWIDTH")
+        float | None, option("--bandwidth", help="The same for a device of n GB/s …", env="BANDWIDTH")
     ] = None,
-    tflops: Annotated[
-        float | None, option("--tflops", help="… and so many TFLOPS in bfloat16, dense.", env="TFLOPS")
-    ] = None,
+    tflops: Annotated[float | None, option("--tflops", help="… and n TFLOPS in bfloat16, dense.", env="TFLOPS")] = None,
     as_json: Annotated[bool, option("--json", help="Print JSON.", env="JSON")] = False,
 ) -> None:
     """Says how many tokens and requests fit: 2 × layers × kv_heads × head_dim × bytes per token (1 × with latents).

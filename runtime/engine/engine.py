@@ -240,7 +240,7 @@ class Engine:
         """Vectors of texts (or of token ids, as they are), `[n, dimensions]` in float32, in order; n is 1 for one text.
 
         They are pooled as the checkpoint's sentence-transformers files say, or else the last token's hidden state after
-        the final norm. `dimensions`: only so many numbers of each. `normalise`: whether they have length 1; None: as
+        the final norm. `dimensions`: only the first of each. `normalise`: whether they have length 1; None: as
         the checkpoint says, yes if it says nothing.
 
         Raises:

@@ -146,7 +146,7 @@ class Monitor:
         return report, visits
 
     def tree_state(self, most: int) -> TreeState:
-        """The tree with at most so many nodes, and the unfinished requests. For the step thread."""
+        """The tree with at most `most` nodes, and the unfinished requests. For the step thread."""
         return tree_state(self._scheduler, self._prefix_cache.tree, most)
 
     def change_mark(self) -> tuple[int, ...]:

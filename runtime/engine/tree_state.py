@@ -44,7 +44,7 @@ class TreeState:
 
 
 def tree_state(scheduler: Scheduler, tree: RadixTree, most: int) -> TreeState:
-    """The tree with at most so many nodes."""
+    """The tree with at most `most` nodes."""
     requests = tuple(_place(request) for request in scheduler.requests if not request.is_probe)
     pins = tuple((pin.node, pin.expires_at) for pin in tree.pins)
     return TreeState(tree.columns(most), requests, pins)

@@ -54,7 +54,7 @@ def pool_tensors(
     num_slots: int,
     maker: Callable[[str], Callable[..., KVCache]] = lambda name: KVCache,
 ) -> KVCache | WindowKV:
-    """The KV tensors of a rank, with so many blocks, and slots beside them. maker: of tensors of that name."""
+    """The KV tensors of a rank, with `num_blocks` blocks, and slots beside them. maker: of tensors of that name."""
     model = loaded.decoder.config
     if not num_slots:
         return _tensors(config, loaded, model, model.num_kv_layers, num_blocks, maker("pool"))

@@ -33,7 +33,7 @@ def see_windows(
     Args:
         slot_of: int32 `[num_blocks]`, at least 1, or negative where a block has none.
         window: tokens that a row sees, its own among them.
-        in_chunks: it sees those of its chunk of so many instead, and tables begin with a chunk.
+        in_chunks: it sees those of its chunk of `window` tokens instead, and tables begin with a chunk.
     """
     lens, tables = batch.context_lens.astype(np.int64), batch.block_tables
     starts = lens - np.diff(batch.query_starts)

@@ -5,8 +5,8 @@
     prompt ················ │◄─ 32 ─►│ output ·········
     rows that count         ▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪     each by the attention that computes it anyway
 
-Earlier rows do not count, so that a prefix may come from the cache, whoever computed it: the request computes every row
-that counts itself, once more after a preemption. Drafted rows count when their tokens are accepted.
+Earlier rows do not count, so that a prefix may come from the cache, whichever request computed it: the request computes
+every row that counts itself, once more after a preemption. Drafted rows count when their tokens are accepted.
 
 Knows tensors; it knows no blocks and no steps.
 """

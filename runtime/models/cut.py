@@ -37,7 +37,7 @@ class Cut:
     """
 
     def __init__(self, whole: ModelConfig, ranks: Ranks) -> None:
-        """Raises ConfigError: the model cannot be cut into so many parts; it names the number and the remedy."""
+        """Raises ConfigError: the model cannot be cut into a part for each rank; it names the number and the remedy."""
         self.ranks = ranks
         self.whole = whole
         _refuse(whole, ranks.size)
@@ -172,7 +172,7 @@ def _times(part: Part, dim: int) -> Part:
 
 
 def _refuse(model: ModelConfig, size: int) -> None:
-    """Raises ConfigError: so many ranks cannot share the model."""
+    """Raises ConfigError: this number of ranks cannot share the model."""
     if size == 1:
         return
     fewer = "take a number that does, or 1"

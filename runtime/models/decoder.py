@@ -118,7 +118,7 @@ class Decoder:
 
         Raises:
             ModelError: anything in the folder that is missing, odd or not supported.
-            ConfigError: so many ranks cannot share the model.
+            ConfigError: this number of ranks cannot share the model.
         """
         folder, device = Path(path), torch.device(device)
         cut = Cut(ModelConfig.from_folder(folder), ranks)

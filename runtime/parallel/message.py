@@ -55,14 +55,14 @@ class Channel:
         self.num_messages = self.num_bytes = 0
 
     def send(self, packed: bytes, timeout: float | None = None) -> None:
-        """Raises OSError: the other end is gone, or has taken nothing for so many seconds (TimeoutError)."""
+        """Raises OSError: the other end is gone, or has taken nothing for `timeout` seconds (TimeoutError)."""
         self._connection.settimeout(timeout)
         self._connection.sendall(packed)
         self.num_messages += 1
         self.num_bytes += len(packed)
 
     def has_message(self, timeout: float) -> bool:
-        """Whether one begins, or the end of the connection comes, within so many seconds."""
+        """Whether one begins, or the end of the connection comes, within `timeout` seconds."""
         return bool(select.select([self._connection], [], [], timeout)[0])
 
     def receive(self, timeout: float | None = None) -> Message:
@@ -70,7 +70,7 @@ class Channel:
 
         Raises:
             EOFError: the other end is gone.
-            TimeoutError: nothing has come for so many seconds.
+            TimeoutError: nothing has come for `timeout` seconds.
         """
         self._connection.settimeout(timeout)
         header_bytes, array_bytes = HEAD.unpack(self._read(HEAD.size))

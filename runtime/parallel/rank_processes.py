@@ -69,7 +69,7 @@ class RankProcesses:
         ranks: rank 0's view of the group.
         serves_engine: whether an engine has begun with the model that is loaded; there can be one at a time.
         outlives_engine: whether `end_model` leaves the processes, for another model.
-        on_lost: called on another thread when a rank has ended; to be set by whoever wants to know.
+        on_lost: called on another thread when a rank has ended; set by the caller that wants to know.
     """
 
     def __init__(

@@ -108,7 +108,7 @@ class Service:
         return state.api_key if self.settings.isolates_keys else None
 
     async def cache_report(self, seconds: float = REPORT_SECONDS) -> dict[str, Any]:
-        """The engine's report, at most so many seconds old: the replay costs one, so one at a time is made."""
+        """The engine's report, at most `seconds` old: the replay costs one, so one at a time is made."""
         async with self._reporting:
             if self._report is None or time.monotonic() - self.reported_at > seconds:
                 found = await self.on_worker(self.engine.cache_report, shows_tree=self.settings.admin)

@@ -90,7 +90,7 @@ class Conversation:
     def ask(self, text: str, num_kept: int | None = None) -> Generator[Piece]:
         """Sends a message, and yields its answer piece by piece; closing the iterator cuts the answer there.
 
-        num_kept: it follows so many messages, and what came after them is forgotten; None: it follows all.
+        num_kept: it follows the first n messages, and what came after them is forgotten; None: it follows all.
 
         Raises:
             RequestError: it is not answered, or the answer failed. Nothing has changed.

@@ -41,7 +41,7 @@ class Session:
         model: what is talked to, by its name.
         constrained_by: the constraint's name in words; None: there is none.
         draft: what the next line begins with.
-        num_kept: the next message follows so many messages, and those after them are forgotten; None: all stay.
+        num_kept: the next message follows the first n messages, and those after them are forgotten; None: all stay.
         has_ended: no more lines are wanted.
     """
 

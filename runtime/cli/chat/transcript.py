@@ -28,7 +28,7 @@ from .explanation import Run
 from .markdown import AnswerMarkdown, blocks, finished_blocks
 
 FRAMES = 15.0
-REST = 9.0  # a frame is followed by so many times as long without one: what is left of the processor is the engine's
+REST = 9.0  # after a frame, this many times its own time without one: the rest of the processor is the engine's
 MAX_COLUMNS = 100  # longer lines are hard to read
 
 

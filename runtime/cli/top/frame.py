@@ -118,7 +118,7 @@ def _latencies(history: History) -> Iterator[Text]:
 
 
 def _details(sample: Sample, num_lines: int, width: int) -> list[Text]:
-    """Branches of the tree and misses, in so many lines."""
+    """Branches of the tree and misses, in `num_lines` lines."""
     misses = [Text(f"  {visible(miss)}") for miss in sample.misses or ()]
     room = num_lines - (min(len(misses), max(2, num_lines // 3)) + 1 if misses else 0)
     if sample.branches is None:
