@@ -24,7 +24,7 @@ from typing import Literal as OneOf
 from ...errors import ConstraintTooLarge, InvalidRegex
 from ..compile_time import NO_LIMIT, CompileTime
 from ..text.alphabet import MAX_CODE_POINT, Interval, complement, normalised
-from ..text.letter_case import ignoring_case, in_all_dialects, in_any_dialect
+from ..text.letter_case import ignoring_case, in_all_dialects, in_any_dialect, with_capitals_in
 from ..text.unicode_sets import ASCII_WORD, Intervals, unicode_word
 from .committed import committed
 from .regex_escapes import read_escape, syntax_error, unsupported
@@ -289,7 +289,9 @@ class _Parser:
     def _set(self, members: Intervals, classes: Intervals = (), *, negated: bool = False) -> CharSet:
         """classes: what is meant by `\\w` and the like, beside the members."""
         if "i" in self.flags and (self.is_python or "a" in self.flags):
-            intervals = ignoring_case(members, ascii_only="a" in self.flags, classes=classes)
+            is_ascii = "a" in self.flags
+            found = with_capitals_in(members) if is_ascii and self.is_python else members
+            intervals = ignoring_case(found, ascii_only=is_ascii, classes=classes)
         elif "i" in self.flags:
             intervals = (in_all_dialects if self.for_all ^ negated else in_any_dialect)(members, classes)
         else:

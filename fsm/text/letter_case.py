@@ -113,6 +113,21 @@ def ignoring_case(members: Intervals, *, ascii_only: bool, classes: Intervals = 
     return _with_lower_in(tuple(normalised(wanted)))
 
 
+def with_capitals_in(members: Intervals) -> Intervals:
+    """The members, and what `re` finds besides under `(?ai)`: it looks for the capital of any character in a range that
+    ends beyond the basic plane, although none but A to Z have one there."""
+    ranges = [(first, last) for first, last in members if first < last and last > MAX_BMP]
+    if not ranges:
+        return members
+    found = [
+        point
+        for upper, points in _cases().by_upper.items()
+        for point in points
+        if any(first <= ord(upper[0]) <= last for first, last in ranges)  # of several capitals the first
+    ]
+    return (*members, *zip(found, found, strict=True))
+
+
 @remembered(1024)
 def in_all_dialects(members: Intervals, classes: Intervals = ()) -> Intervals:
     """What a set matches in Python and in ECMA-262, with its u flag and without; perhaps not all of that."""

@@ -267,7 +267,7 @@ def scan_channels(
     states: Tensor,
     plan: StateRounds,
 ) -> Tensor:
-    channels, (state_dim, _) = x.shape[1], rate.shape
+    channels, state_dim = x.shape[1], rate.shape[0]
     out = torch.empty_like(x, memory_format=torch.contiguous_format)
     for segments in plan.rounds:
         step_channels[(len(segments), triton.cdiv(channels, CHANNELS))](

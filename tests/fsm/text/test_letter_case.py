@@ -58,6 +58,11 @@ def test_odd_letters(pattern: str) -> None:
     check(f"(?i){pattern}")
 
 
+@pytest.mark.parametrize("pattern", ["[i-𐐀]", "[^i-𐐀]", "[Ÿ-𐐀]", "[a𐐀]", "𐐀", "[K-𐐀z]", "[𐐀-𐐨]"])
+def test_ranges_beyond_the_basic_plane_where_only_ascii_has_case(pattern: str) -> None:
+    check(f"(?ai){pattern}")
+
+
 def canonical(character: str) -> str:
     """ECMA-262's Canonicalize, without the u flag."""
     upper = character.upper()

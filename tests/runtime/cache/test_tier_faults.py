@@ -155,7 +155,7 @@ def test_a_fault_in_the_middle_of_taking_in_loses_no_block(
         def fail(*_: object) -> None:
             raise RuntimeError("broken")
 
-        monkeypatch.setattr(engine.prefix_cache._kv_cache, "write_blocks", fail)
+        monkeypatch.setattr(engine.prefix_cache.supply._kv_cache, "write_blocks", fail)
         assert say(engine, LONG)[1:] == (0, 0)  # audited after every step
 
 
