@@ -251,7 +251,8 @@ def count_parameters(config: ModelConfig) -> tuple[int, int, int]:
 
 
 def count_outputs(config: ModelConfig) -> tuple[int, int]:
-    """(Rows of all matrices but routers, which have a scale each where weights are int8; numbers in biases)."""
+    """(Rows of all matrices but routers, which have a scale each where weights are int8; numbers in biases, and of
+    learned positions)."""
     hidden = config.hidden_size
     num_head_biases = config.qkv_size * config.qkv_bias
     if config.latent is not None:
@@ -259,6 +260,7 @@ def count_outputs(config: ModelConfig) -> tuple[int, int]:
     num_mlps, experts = sum(layer.has_mlp for layer in config.layers), config.experts
     biases = config.num_kv_layers * (num_head_biases + hidden * config.o_bias)
     biases += config.vocab_size * bool(config.options.projection_bias)
+    biases += config.max_position_embeddings * hidden * bool(config.options.positions)
     if config.recurrent is not None:
         biases += sum(config.recurrent.layers) * config.recurrent.num_biases(hidden)
     if experts is not None:

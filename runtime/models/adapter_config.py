@@ -17,11 +17,11 @@ from ...errors import ModelError
 from .json_file import MOST_OF_A_NUMBER, Fields, read_json_object
 from .name_pattern import REMEDY, NamePattern, Work
 
-# how it was trained, or what it is called
+# how it was trained, what it is called, or how the base model stores its weights
 _OF_NO_EFFECT = {
     "arrow_config", "auto_mapping", "base_model_name_or_path", "corda_config", "ensure_weight_tying", "eva_config",
-    "inference_mode", "loftq_config", "lora_dropout", "lora_ga_config", "megatron_core", "peft_version",
-    "qalora_group_size", "revision", "runtime_config", "task_type",
+    "fan_in_fan_out", "inference_mode", "loftq_config", "lora_dropout", "lora_ga_config", "megatron_core",
+    "peft_version", "qalora_group_size", "revision", "runtime_config", "task_type",
 }  # fmt: skip
 _READ = {
     "alpha_pattern", "bias", "exclude_modules", "init_lora_weights", "layers_pattern", "layers_to_transform",

@@ -82,6 +82,9 @@ class Architecture:
         eps_key: key of `config.json` for the norms' epsilon.
         backbone: what its class calls all but the projection to the vocabulary, as adapters name modules.
         embedding: name of the embedding, next to the layers.
+        positions: name of a table of learned positions, added to the embedding, next to it; "": there is none.
+        first_row: of that table, for position 0.
+        transposed: matrices of the layers are stored as inputs by outputs (GPT-2).
         projection: name of the projection to the vocabulary.
         projection_bias: True, False, or the key that says whether it has a bias.
         scales_queries: queries at far positions are scaled up, by `llama_4_scaling_beta` (Ministral 3), or by
@@ -144,6 +147,9 @@ class Architecture:
     eps_key: str = "rms_norm_eps"
     backbone: str = "model"
     embedding: str = "embed_tokens"
+    positions: str = ""
+    first_row: int = 0
+    transposed: bool = False
     projection: str = "lm_head"
     projection_bias: bool | str = False
     scales_queries: bool = False

@@ -25,6 +25,7 @@ from .architecture import (
 )
 from .experts_config import ExpertNames, ExpertOptions
 from .falcon import adapt_falcon
+from .learned_positions import LEARNED
 from .recurrent_architectures import RECURRENT
 from .recurrent_config import RecurrentOptions
 
@@ -246,6 +247,7 @@ _LLAMA4 = replace(
 
 ARCHITECTURES: dict[str, Architecture] = {
     **RECURRENT,
+    **LEARNED,
     "LlamaForCausalLM": _LLAMA,  # Llama 2 and 3, SmolLM and SmolLM2, TinyLlama, Yi …
     "MistralForCausalLM": replace(_LLAMA, qkv_bias=False, o_bias=False, sliding=all_layers),
     "Qwen2ForCausalLM": replace(_LLAMA, qkv_bias=True, o_bias=False, sliding=if_enabled),

@@ -13,7 +13,17 @@ from .gguf.file import GgufFile, is_gguf
 from .weights import Checkpoint, open_checkpoint
 
 # of all but the projection
-PREFIXES = ("", "model.", "model.language_model.", "language_model.model.", "gpt_neox.", "backbone.", "transformer.")
+PREFIXES = (
+    "",
+    "model.",
+    "model.language_model.",
+    "language_model.model.",
+    "gpt_neox.",
+    "backbone.",
+    "transformer.",
+    "model.decoder.",
+    "decoder.",
+)
 
 
 def open_weights(

@@ -283,8 +283,9 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...], *, in_gguf: bo
 
 
 def _left_aside(options: Architecture, num_layers: int, num_mtp_layers: int) -> tuple[str, ...]:
-    """Layers that predict tokens beyond the next (GLM-4.5, DeepSeek-V3; ERNIE 4.5), and masks (GPT-NeoX)."""
-    masks = (".attention.bias", ".attention.masked_bias") if options.rows_by_head else ()
+    """Layers that predict tokens beyond the next (GLM-4.5, DeepSeek-V3; ERNIE 4.5), and masks (GPT-NeoX, GPT-2)."""
+    masks: tuple[str, ...] = (".attention.bias", ".attention.masked_bias") if options.rows_by_head else ()
+    masks = (".attn.bias", ".attn.masked_bias") if options.transposed else masks
     return (*(f"layers.{num_layers + index}." for index in range(num_mtp_layers)), "mtp.", "mtp_", *masks)
 
 

@@ -36,6 +36,7 @@ from .gateless import bend
 from .head_norms import norm_own, norm_whole
 from .latent import queries_and_latents, values
 from .layer_weights import AdaptedMixer, LayerWeights, num_bytes, read_layer
+from .learned_positions import add_positions, read_positions
 from .norms import Norm, add_norm, apply_norm, read_norm, scaled
 from .partial_linear import adapted_linear, partial_linear
 from .reader import Reader
@@ -72,18 +73,16 @@ class Decoder:
         final_norm: Norm,
         lm_head: LinearWeight | None,
         max_positions: int,
+        learned: Tensor | None = None,
     ) -> None:
         self.config = config = cut.config
-        self.cut, self._ranks = cut, cut.ranks
-        self.device = embedding.stored.device
-        self.dtype = embedding.dtype
-        self.max_positions = max_positions
-        self._embedding = embedding
+        self.cut, self._ranks, self.max_positions = cut, cut.ranks, max_positions
+        self.device, self.dtype = embedding.stored.device, embedding.dtype
+        self._embedding, self._learned = embedding, learned
         self._layers = list(zip(config.layers, layers, strict=True))
         attends = [layer.attends for layer in config.layers]
         self._kv_index = [sum(attends[:index]) for index in range(config.num_layers)]  # of a layer, in the cache
-        self._final_norm = final_norm
-        self._lm_head = lm_head
+        self._final_norm, self._lm_head = final_norm, lm_head
         self.generates = lm_head is not None
         self.rope_tables = [rope_table(rope, max_positions).to(self.device) for rope in config.ropes]
         growth, self._query_scales = config.query_growth, torch.empty(0)
@@ -127,7 +126,7 @@ class Decoder:
             options, prefix = config.options, prefix_of(checkpoint, config)
             reader = Reader(cut, checkpoint, prefix, device, ROW_TILE if deterministic else 0, quantise)
             embedding = reader.linear(prefix, (options.embedding,), [cut.vocab], config.hidden_size, False)
-            layers = []
+            layers, learned = [], read_positions(reader)
             for index in range(config.num_layers):
                 layers.append(read_layer(reader, f"{prefix}{options.layers}.{index}.", index))
                 if report is not None:
@@ -143,6 +142,7 @@ class Decoder:
             final_norm=final_norm,
             lm_head=lm_head,
             max_positions=max_positions or config.max_position_embeddings,
+            learned=learned,
         )
 
     def switch_ropes(self) -> int | None:
@@ -161,7 +161,7 @@ class Decoder:
     @property
     def num_weight_bytes(self) -> int:
         """Bytes of all weights on the device, the tied embedding counted once."""
-        own = (self._embedding, self._lm_head, self._final_norm)
+        own = (self._embedding, self._learned, self._lm_head, self._final_norm)
         return num_bytes([part for part in own if part is not None], [layer for _, layer in self._layers])
 
     @torch.inference_mode()
@@ -217,7 +217,7 @@ class Decoder:
         layers. windowed: for layers with a window, in place of plan and slots; None: they have none of their own.
         """
         x = scaled(embed(token_ids, self._embedding, self._ranks, self.cut.vocab), self._embedding_scale)
-        kept = kv_cache.hidden
+        x, kept = add_positions(x, self._learned, positions), kv_cache.hidden
         step = (positions, kv_cache, plan, slots, rows if kept is None else None)
         states = self._through_layers(x, *step, adapted, watch, recurrent, windowed)
         if kept is not None:

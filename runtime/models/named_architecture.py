@@ -59,9 +59,7 @@ MISSING: dict[str, str] = {
     "Gemma4": "embeddings per layer and keys shared among layers are missing here",
     "DeepseekV32": "sparse attention by an indexer is missing here",
     "DeepseekV4": "compressed sparse attention is missing here",
-    "GPT2": "learned positions are missing here",
-    "OPT": "learned positions are missing here",
-    "GPTBigCode": "learned positions are missing here",
+    "GPTBigCode": "its layout of queries, keys and values is missing here",
     "Bloom": "biases by distance (ALiBi) are missing here",
     "Mpt": "biases by distance (ALiBi) are missing here",
 }

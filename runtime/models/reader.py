@@ -106,7 +106,11 @@ class Reader:
     def weight(self, modules: Sequence[str], rows: Sequence[Axis], columns: Axis) -> Tensor | Grouped:
         """The matrices of linear maps, stacked: in few bits if all are and a kernel reads them, else as `numbers`."""
         if not any(self._is_published(module) for module in modules):
-            return self.numbers([f"{module}.weight" for module in modules], rows, [columns])
+            names = [f"{module}.weight" for module in modules]
+            if self.config.options.transposed and names[0].startswith(f"{self.prefix}{self.config.options.layers}."):
+                turned = [self.numbers([name], [columns], [each]).T for name, each in zip(names, rows, strict=True)]
+                return torch.cat(turned)
+            return self.numbers(names, rows, [columns])
         parts = [self._part(*part, columns) for part in zip(modules, rows, strict=True)]
         kept = [part for part in parts if isinstance(part, Grouped)]
         whole = stack(kept) if len(kept) == len(parts) else None

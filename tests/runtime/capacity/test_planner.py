@@ -67,7 +67,8 @@ def llama_8b(tmp_path: Path) -> ModelConfig:
 @pytest.mark.parametrize(
     "case",
     [
-        *("llama-gqa", "llama-mha-tied", "llama-biases", "qwen2", "qwen3", "phi3", "gemma3"),
+        *("llama-gqa", "llama-mha-tied", "llama-biases", "qwen2", "qwen3", "phi3", "gemma3", "gpt2"),
+        "opt-no-biases-untied",
         *LATENT_CASES,
         *EXPERT_CASES,
         *RECURRENT_CASES,

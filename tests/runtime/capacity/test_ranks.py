@@ -29,7 +29,18 @@ def most_bytes(folder: Path, dtype: torch.dtype) -> int:
 
 
 @pytest.mark.parametrize(
-    "case", ["llama-gqa", "llama-mha-tied", "gemma3", "olmo2", "deepseek-v3", "gpt-oss", "qwen3-next", "granite-hybrid"]
+    "case",
+    [
+        "llama-gqa",
+        "llama-mha-tied",
+        "gemma3",
+        "olmo2",
+        "deepseek-v3",
+        "gpt-oss",
+        "qwen3-next",
+        "granite-hybrid",
+        "gpt2",
+    ],
 )
 def test_plain_weights(tmp_path: Path, case: str) -> None:
     save_random_model(tmp_path, *CASES[case])

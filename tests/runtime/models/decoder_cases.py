@@ -269,6 +269,10 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         "FalconForCausalLM",
         {"multi_query": False, "num_key_value_heads": 6, "parallel_attn": False, "tie_word_embeddings": True},
     ),
+    "gpt2": ("GPT2LMHeadModel", {"num_key_value_heads": 6, "tie_word_embeddings": True}),
+    "gpt2-inner-untied": ("GPT2LMHeadModel", {"num_key_value_heads": 6, "n_inner": 80, "activation_function": "gelu"}),
+    "opt": ("OPTForCausalLM", {"num_key_value_heads": 6, "ffn_dim": 80, "tie_word_embeddings": True}),
+    "opt-no-biases-untied": ("OPTForCausalLM", {"num_key_value_heads": 6, "ffn_dim": 96, "enable_bias": False}),
     "helium": ("HeliumForCausalLM", {"head_dim": 8}),
     "ministral": ("MinistralForCausalLM", {"head_dim": 16, "sliding_window": 9}),
     "ministral3": (

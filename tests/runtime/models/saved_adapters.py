@@ -47,9 +47,10 @@ def save_adapter(
     config = {**CONFIG, **config}
     generator, tensors = torch.Generator().manual_seed(seed), {}
     for name, module in model.named_modules():
-        if isinstance(module, torch.nn.Linear) and re.fullmatch(modules, name):
+        is_linear = isinstance(module, torch.nn.Linear) or (config["fan_in_fan_out"] and hasattr(module, "nf"))
+        if is_linear and re.fullmatch(modules, name):
             rank = next((rank for end, rank in ranks.items() if name.endswith(end)), config["r"])
-            num_outputs, num_inputs = module.weight.shape
+            num_outputs, num_inputs = _turned(module.weight, config).shape
             down = torch.randn(rank, num_inputs, generator=generator) * size
             up = torch.randn(num_outputs, rank, generator=generator) * size
             tensors[f"base_model.model.{name}.lora_A.weight"] = down
@@ -57,6 +58,11 @@ def save_adapter(
     save_file(tensors, folder / FILE)
     (folder / "adapter_config.json").write_text(json.dumps(config))
     return folder
+
+
+def _turned(weight: torch.Tensor, config: dict[str, Any]) -> torch.Tensor:
+    """Outputs by inputs, however the model stores it (GPT-2)."""
+    return weight.T if config["fan_in_fan_out"] else weight
 
 
 def merged(model: Any, folder: Path, scales: dict[str, float] | None = None) -> Any:
@@ -73,5 +79,5 @@ def merged(model: Any, folder: Path, scales: dict[str, float] | None = None) -> 
                 scale = config["lora_alpha"] / (math.sqrt(rank) if config["use_rslora"] else rank)
                 scale = next((own for end, own in (scales or {}).items() if name.endswith(end)), scale)
                 up = tensors[key.replace("lora_A", "lora_B")]
-                modules[name].weight += (scale * up.double() @ down.double()).float()
+                _turned(modules[name].weight, config).add_((scale * up.double() @ down.double()).float())
     return model

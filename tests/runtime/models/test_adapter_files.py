@@ -53,6 +53,20 @@ KINDS: dict[str, tuple[str, str, dict[str, int], dict[str, float], dict[str, Any
         {},
         {"target_modules": ["q_proj", "v_proj", "c_fc", "c_proj"]},
     ),
+    "matrices stored transposed": (
+        "gpt2",
+        r".*\.(c_attn|c_fc|c_proj)",
+        {},
+        {},
+        {"target_modules": ["c_attn", "c_fc", "c_proj"], "fan_in_fan_out": True},
+    ),
+    "learned positions": (
+        "opt",
+        r".*\.(q_proj|v_proj|fc1|fc2)",
+        {},
+        {},
+        {"target_modules": r".*\.(q_proj|v_proj|fc1|fc2)"},
+    ),
     "query, key and value of one head after another": (
         "gpt-neox",
         r".*\.(query_key_value|dense|dense_h_to_4h|dense_4h_to_h)",

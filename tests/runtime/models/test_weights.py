@@ -296,6 +296,7 @@ def test_models_are_found_by_folder_and_by_name(folder: Path) -> None:
         ("glm4.5", ["model.layers.2.eh_proj.weight", "model.layers.2.shared_head.head.weight"]),
         ("ernie4.5-moe", ["model.mtp_block.0.mlp.up_proj.weight", "model.mtp_emb_norm.0.weight"]),
         ("gpt-neox", ["gpt_neox.layers.0.attention.masked_bias", "gpt_neox.layers.0.attention.rotary_emb.inv_freq"]),
+        ("gpt2", ["transformer.h.0.attn.bias", "transformer.h.0.attn.masked_bias"]),
     ],
 )
 def test_draft_layers_and_masks_are_left_aside(tmp_path: Path, case: str, left_aside: list[str]) -> None:

@@ -17,6 +17,7 @@ BY_TWO = [
     "glm",
     "phi",  # a projection to the vocabulary with a bias
     "gpt-neox",  # query, key and value of one head after another
+    "gpt2",  # matrices that are stored transposed, learned positions
     "falcon-40b",  # the queries of a KV head, its key and its value together
     "stablelm-side-by-side-norms-of-heads",
     "phi3-partial-window",
@@ -65,6 +66,7 @@ SHARED = {
         "unscaled_windows",
         "norms_after_rope",
         "scales_queries",
+        "first_row",
     ),
     "of the choice of experts, which each rank makes for all": (
         "experts.bias_in_row",
