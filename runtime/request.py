@@ -146,8 +146,8 @@ class Usage:
     num_preemptions: int = 0
     cache_explanation: CacheExplanation | None = None
     queue_seconds: float = field(default=0.0, compare=False)
-    admitted_at: float | None = field(default=None, compare=False)
-    jumped_at: list[int] = field(default_factory=list, compare=False)
+    admitted_at: float | None = field(default=None, compare=False, repr=False)
+    jumped_at: list[int] = field(default_factory=list, compare=False, repr=False)
 
     @property
     def total_tokens(self) -> int:

@@ -23,7 +23,7 @@ from ..models import ModelConfig
 from ..number_types import BYTES, KV_BITS, KV_SCALE_BYTES, KVNumberType, NumberType
 from .matrix_bytes import matrix_bytes
 from .rank_config import largest_part
-from .state_memory import num_states
+from .state_memory import needed_each, num_states
 from .window_memory import KVSizes, most_blocks, room_for_windows, share_memory, widest_window
 
 CONTEXT_LENS = (1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072)
@@ -145,6 +145,7 @@ def plan(
     token_bytes, window = _kv_bytes_per_token(part, kv_type), widest_window(part, config.max_position_embeddings)
     slot_bytes = block_size * _kv_bytes_per_token(part, kv_type, windowed=True) if window else 0
     room = share_memory(pool_bytes or 0, block_size * token_bytes - slot_bytes, slot_bytes, window, block_size)
+    most = states // needed_each(False) if state_bytes else None  # requests, of which each needs its states
     return CapacityPlan(
         architecture=part.architecture,
         num_parameters=sum(count_parameters(config)),
@@ -164,7 +165,7 @@ def plan(
         pool_bytes=pool_bytes or 0,
         num_blocks=room.num_blocks,
         prefix_len=prefix_len,
-        lengths=tuple(_length(n, room, window, block_size, prefix_len) for n in lengths),
+        lengths=tuple(_length(n, room, window, block_size, prefix_len, most) for n in lengths),
     )
 
 
@@ -343,8 +344,8 @@ def table(capacity: CapacityPlan) -> str:
         ("KV pool", f"{_bytes(capacity.pool_bytes)} = {capacity.num_blocks:,} blocks of {capacity.block_size} tokens"),
         ("tokens", f"{capacity.num_tokens:,}"),
     ]
-    if capacity.kv_bytes_per_token:
-        num_tokens = (1 << 30) // capacity.kv_bytes_per_token
+    if capacity.kv_bytes_per_token and not (is_cut and capacity.num_states):  # tiers keep the parts of all ranks
+        num_tokens = (1 << 30) // (capacity.kv_bytes_per_token * capacity.num_ranks)
         facts.append(("below it", f"{num_tokens:,} tokens in each GiB of host memory or disk"))
     lines = [f"{name:<14}{value}" for name, value in facts]
     if capacity.num_blocks == 0:
@@ -357,7 +358,9 @@ def table(capacity: CapacityPlan) -> str:
     return "\n".join(lines)
 
 
-def _length(context_len: int, sizes: KVSizes, window: int, block_size: int, prefix_len: int) -> LengthPlan:
+def _length(
+    context_len: int, sizes: KVSizes, window: int, block_size: int, prefix_len: int, most_requests: int | None
+) -> LengthPlan:
     each = -(-context_len // block_size)
     # at least one block is a request's own: the last token's KV is never shared
     shared = min(prefix_len // block_size, each - 1)
@@ -367,6 +370,8 @@ def _length(context_len: int, sizes: KVSizes, window: int, block_size: int, pref
         room = room_for_windows(sizes.num_slots, block_size, MAX_BATCH_TOKENS)
         alone = min(alone, room // min(each, most))
         sharing = min(sharing, max(0, room - min(shared, most)) // min(each - shared, most))
+    if most_requests is not None:
+        alone, sharing = min(alone, most_requests), min(sharing, most_requests)
     return LengthPlan(context_len, each, alone, sharing if context_len > prefix_len > 0 else None)
 
 

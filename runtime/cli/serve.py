@@ -154,7 +154,10 @@ def _serve_one(
                 typer.echo(f"its live page is at {url_of(bound)}/", err=True)
             if not server_settings.api_keys and host not in LOOPBACK:
                 typer.echo(f"warning: {host} can be reached from outside, and no --api-key is set", err=True)
-            server_of(app, log_level=log_level, access_log=log_level == "debug").run(sockets=[bound])
+            server = server_of(app, log_level=log_level, access_log=log_level == "debug")
+            server.run(sockets=[bound])
+            if server.has_failed:
+                raise typer.Exit(1)
         finally:
             served.stop()
 

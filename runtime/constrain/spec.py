@@ -156,7 +156,8 @@ def json_object(*, whitespace: Whitespace | None = None) -> ConstraintSpec:
 def grammar(text: str, *, syntax: Syntax = "auto") -> ConstraintSpec:
     """The output is a sentence of the grammar `text`: EBNF (`root ::= …`) or Lark (`start: …`); "auto" finds out."""
     if not isinstance(text, str):
-        raise InvalidGrammar(f"grammar: expected text, got {type(text).__name__}", param="grammar")
+        remedy = "; write a list of grammars with json.dumps" if isinstance(text, dict) else ""
+        raise InvalidGrammar(f"grammar: expected text, got {type(text).__name__}{remedy}", param="grammar")
     if syntax not in get_args(Syntax):
         raise InvalidGrammar(f"grammar: the syntax {syntax!r} is not one of auto, ebnf, lark", param="grammar")
     return ConstraintSpec("grammar", text, syntax=syntax)

@@ -212,4 +212,6 @@ def _why_not(name: str, config: AdapterConfig, model: ModelConfig) -> str:
         return "with latent attention only the output projection may have an adapter"
     if not config.has(module):
         return f"{config.place} does not name this module in target_modules"
+    if model.recurrent is not None and f".{model.recurrent.options.base}" in name:
+        return f"adapters of the recurrent mixers of {model.architecture} are not supported; leave those modules out"
     return f"{model.architecture} has no such projection"

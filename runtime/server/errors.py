@@ -171,6 +171,9 @@ def api_error(error: PhloemError, *, retry_after: int = 1, param: str | None = N
     if isinstance(error, DeadlineExceeded):
         return ApiError(408, str(error), param=error.param, code="deadline_exceeded")
     if isinstance(error, EngineStopped):
+        if error.__cause__ is not None:  # a rank was lost; the message names it
+            text = str(error)
+            return unavailable(f"{text[:1].upper()}{text[1:]}.", retry_after)
         return unavailable("The engine is shutting down; send the request to another server.", retry_after)
     if isinstance(error, ConstraintError):
         code = next((code for cls, code in CONSTRAINT_CODES.items() if isinstance(error, cls)), None)

@@ -5,6 +5,8 @@
     SIGTERM or Ctrl-C ──► draining: /ready is 503, new requests get 503, running ones go on
                      ──► idle, or the drain timeout: the engine stops, late streams end with an error frame
                      ──► exit code 0.         A second signal waits for no request, a third one for nothing.
+
+    the engine has stopped by a fault (a rank is lost …) ──► it is logged; the end, with exit code 1
 """
 
 from __future__ import annotations
@@ -97,6 +99,7 @@ class DrainingServer(uvicorn.Server):
         self._connections = connections
         self._deadline: float | None = None
         self._closing: asyncio.Task[None] | None = None  # of the engine
+        self.has_failed = False  # the engine has stopped by itself, so that a supervisor may start another
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Called by the interpreter between two instructions: only sets flags."""
@@ -113,6 +116,9 @@ class DrainingServer(uvicorn.Server):
     async def on_tick(self, counter: int) -> bool:
         if counter % TICKS_PER_SWEEP == 0:
             self._connections.sweep(self.server_state.connections, time.monotonic())
+        if self._deadline is None and not self._service.async_engine.is_alive:
+            logging.getLogger("uvicorn.error").error("The engine has stopped by a fault, so the server ends.")
+            self.has_failed, self._deadline = True, time.monotonic()
         if self._deadline is not None and not self.should_exit:
             if time.monotonic() >= self._deadline and self._closing is None:
                 self._closing = asyncio.create_task(self._service.async_engine.close())

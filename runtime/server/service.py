@@ -79,7 +79,9 @@ class Service:
         """Raises `ApiError` 503 unless requests are taken."""
         if self.lifecycle.phase == "draining":
             raise unavailable("The server is shutting down.", self.settings.retry_after)
-        if not self.lifecycle.is_ready or not self.async_engine.is_alive:
+        if not self.async_engine.is_alive:
+            raise unavailable("The engine has stopped.", self.settings.retry_after)
+        if not self.lifecycle.is_ready:
             raise unavailable("The server is not ready.", self.settings.retry_after)
 
     def check_model(self, name: str | None) -> str:

@@ -210,6 +210,9 @@ class FakeAsyncEngine:
     def __post_init__(self) -> None:
         self.engine = FakeEngine(self.broken, self.gate)
 
+    async def close(self) -> None:
+        self.is_alive = False
+
     def statistics(self) -> EngineStatistics:
         return EngineStatistics(self.num_open, 0, 64, 16, 40, 14, 10, 0, 7, 2, 7, 100, 1, 0, 3, 0, 0, 90, 45, 30, 8, 6)
 

@@ -254,3 +254,12 @@ def test_an_upgrade_to_websockets_leaves_no_line_of_its_own(caplog: pytest.LogCa
 def test_bounds_are_positive(name: str) -> None:
     with pytest.raises(Exception, match=f"{name}: 0 is out of range"):
         client(**{name: 0})
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_a_server_whose_engine_has_died_ends_and_has_failed(dies: bool) -> None:
+    with loopback() as served:
+        if dies:
+            served.engine.is_alive = False
+            until(lambda: served.server.should_exit)
+    assert served.server.has_failed is dies
