@@ -103,6 +103,12 @@ def test_documents_are_read_by_their_own_draft() -> None:
 def test_names_and_values_are_no_keywords() -> None:
     schema = {"properties": {"extends": {"enum": [{"disallow": 1}]}, "required": {"default": {"divisibleBy": 1}}}}
     assert as_draft_4(schema) == schema
+    names = ("properties", "enum", "default", "dependencies", "items")
+    within = {name: {"type": "number", "divisibleBy": 2, "required": True} for name in names}
+    told = as_draft_4({"properties": within})
+    assert told == {"properties": {name: {"type": "number", "multipleOf": 2} for name in names}, "required": [*names]}
+    beside = {"properties": {"a": {"$ref": "#", "required": True}}}
+    assert "required" not in as_draft_4(beside), "nothing counts beside a reference"
 
 
 @pytest.mark.parametrize(

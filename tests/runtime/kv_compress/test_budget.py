@@ -7,6 +7,7 @@ was chunked, forked or preempted, and whatever shares the pool.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import torch
@@ -20,13 +21,14 @@ from phloem.runtime.kv_compress.budget import WINDOW
 from phloem.runtime.kv_compress.policy import POLICIES
 from phloem.runtime.models.config import LayerConfig
 from phloem.runtime.sampling_params import KV_POLICIES, SamplingParams
+from phloem.runtime.server.protocol import Generation
 
 from ..fakes import FakeDecoder, FakeModelConfig, expect_short_answers, fake_engine
 from .keeping import KeepingDecoder, keeping_engine, params_of, prompt_of, truth
 
 
 def test_the_policies_are_those_that_a_request_may_name() -> None:
-    assert tuple(POLICIES) == KV_POLICIES
+    assert tuple(POLICIES) == KV_POLICIES == get_args(Generation.model_fields["kv_policy"].annotation)
 
 
 @pytest.mark.parametrize(

@@ -154,3 +154,5 @@ def test_a_request_whose_prefix_came_from_a_tier_is_not_drafted_for() -> None:
     assert again.token_ids == first.token_ids
     assert [c.usage.loaded_tokens > 0 for c in (first, other, again)] == [False, False, True]
     assert [c.usage.drafted_tokens > 0 for c in (first, other, again)] == [True, True, False]
+    assert engine._stepper._drafter.model.num_failed == 0, "it was not asked"
+    assert engine.generate([7] * 60, params).usage.drafted_tokens > 0, "its blocks are others' again"

@@ -89,6 +89,7 @@ def test_columns_say_what_the_nodes_say(policy: str) -> None:
     for _ in range(60):
         tree, leases = grown(rng, policy)
         wanted = expected(tree, leases)
+        assert all(set(row) - {"last_used"} | {"id", "age_ms", "hits"} == set(COLUMN_NAMES) for row in wanted.values())
         shown = rows(tree)
         now = tree._clock()
         assert {row["id"] for row in shown} == wanted.keys() and len(shown) == len(wanted)
