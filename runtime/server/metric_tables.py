@@ -47,7 +47,11 @@ COUNTERS: Sequence[tuple[str, str, Figure]] = (
     ("preemptions", "How often a running request gave its blocks back.", lambda s: s.num_preemptions),
     ("recoveries", "How often the engine went on after an exception in it.", lambda s: s.num_recoveries),
     ("failed_outputs", "Outputs that an exception in the engine has ended.", lambda s: s.num_failed),
-    ("kv_blocks_stored", "Blocks, and states and windows at their ends, that were copied to a tier below the pool.", lambda s: s.num_stored_blocks),
+    (
+        "kv_blocks_stored",
+        "Blocks, and states and windows at their ends, that were copied to a tier below the pool.",
+        lambda s: s.num_stored_blocks,
+    ),
     ("kv_blocks_loaded", "Blocks that were read back.", lambda s: s.num_loaded_blocks),
     ("kv_blocks_unstored", "Blocks that were not copied, since too many waited.", lambda s: s.num_unstored_blocks),
     ("kv_tier_faults", "Failures below the pool; each was a miss.", lambda s: s.num_tier_faults),
