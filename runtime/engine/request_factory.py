@@ -35,6 +35,8 @@ from ..tokenizer.tokenizer import Tokenizer
 from .token_ids import Prompt, TokenIds
 from .vectors import readout_of
 
+ENDLESS = (1 << 31) - 1  # tokens: more than any request reaches, and a count for the compiled core
+
 
 class RequestFactory:
     """Makes requests.
@@ -321,7 +323,7 @@ class RequestFactory:
             )
         if sampling.max_tokens is None:
             return room
-        return sampling.max_tokens if sampling.beyond_context else min(sampling.max_tokens, room)
+        return min(sampling.max_tokens, ENDLESS if sampling.beyond_context else room)
 
 
 def _check_types(sampling: object, constraint: object) -> None:

@@ -134,6 +134,19 @@ def test_bits_do_not_depend_on_the_cache_the_chunks_or_the_company(
                 assert _said(completion) == alone(length, kv_dtype)
 
 
+def test_endless_is_as_long_as_one_likes() -> None:
+    """Beside it another request, which a fault in a step would have computed again."""
+    with ph.Engine(device="cpu", num_blocks=64, max_model_len=CONTEXT) as engine:
+        core, beside = engine.core, engine.core.add(prompt_of(20), params_of(9))
+        ids = [core.add(prompt_of(30), params_of(most)) for most in (1 << 31, 1 << 63, 1 << 64, 10**30)]
+        said: dict[str, list[int]] = {}
+        while beside not in said or len(said[beside]) < 9:
+            _listen(core, said)
+        assert all(len(said[one]) > 1 for one in ids) and core.statistics().num_recoveries == 0
+        for one in ids:
+            core.abort(one)
+
+
 def test_a_fork_goes_on_beyond_the_context_too() -> None:
     with ph.Engine(device="cpu", num_blocks=64, max_model_len=CONTEXT, check_invariants=True) as engine:
         core = engine.core
