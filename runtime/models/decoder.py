@@ -36,13 +36,12 @@ from .gateless import bend
 from .head_norms import norm_own, norm_whole
 from .latent import queries_and_latents, values
 from .layer_weights import AdaptedMixer, LayerWeights, num_bytes, read_layer
-from .learned_positions import add_positions, read_positions
 from .norms import Norm, add_norm, apply_norm, read_norm, scaled
 from .partial_linear import adapted_linear, partial_linear
 from .reader import Reader
 from .rope import query_scales, rope_table, table_by_length
 from .step import AdaptedRows, KVTensors, StateStep, WindowStep
-from .vocabulary import all_logits, embed, read_projection
+from .vocabulary import add_positions, all_logits, embed, read_positions, read_projection
 from .weights import TORCH_TYPES
 
 AT_QKV, AT_O, AT_GATE_UP, AT_DOWN = range(len(PLACES))

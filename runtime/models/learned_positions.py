@@ -1,25 +1,18 @@
-"""Learned positions: the entries of GPT-2 and OPT, their configurations in the words of the others, and the table.
+"""Learned positions: the entries of GPT-2 and OPT, and their configurations in the words of the others.
 
 ::
 
     x₀ = embedding[token] + table[position + first row]        Vaswani et al., arXiv 1706.03762, section 3.5
 
-Each rank of several has the whole table. Queries and keys are not turned, so what is cached stays at its position.
+The table is read and added in `vocabulary`; each rank of several has the whole of it. Queries and
+keys are not turned, so what is cached stays at its position.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ...errors import ModelError
 from .architecture import Architecture, LayerNames
 from .json_file import MOST_WIDTH, Fields
-from .part import Part
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from .reader import Reader
 
 _ALIASES = (
     ("n_embd", "hidden_size"),
@@ -108,18 +101,3 @@ _OPT = Architecture(
     adapts=adapt_learned,
 )
 LEARNED = {"GPT2LMHeadModel": _GPT2, "OPTForCausalLM": _OPT}
-
-
-def read_positions(reader: Reader) -> Tensor | None:
-    """The rows of positions from 0 on, `[max_position_embeddings, C]`; None: positions are not learned."""
-    config, options = reader.config, reader.config.options
-    if not options.positions:
-        return None
-    end = options.first_row + config.max_position_embeddings
-    rows = Part(end, ((options.first_row, end),))
-    return reader.tensor([f"{reader.prefix}{options.positions}.weight"], [rows], [config.hidden_size])
-
-
-def add_positions(x: Tensor, table: Tensor | None, positions: Tensor) -> Tensor:
-    """`[T, C]`, with the rows of `positions`, `[T]` int64; as it is without a table."""
-    return x if table is None else x + table[positions]

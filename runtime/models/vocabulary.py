@@ -1,4 +1,5 @@
-"""The embedding and the logits of a vocabulary whose tokens are shared out to several ranks. Knows no layers."""
+"""The embedding, with learned positions, and the logits of a vocabulary whose tokens several ranks share. Knows no
+layers."""
 
 from __future__ import annotations
 
@@ -42,3 +43,18 @@ def read_projection(reader: Reader, embedding: LinearWeight) -> LinearWeight:
     base = "language_model." if reader.prefix.startswith("language_model.") else ""
     has_bias = bool(options.projection_bias)
     return reader.linear(base, (options.projection,), [reader.cut.vocab], config.hidden_size, has_bias)
+
+
+def read_positions(reader: Reader) -> Tensor | None:
+    """The rows of positions from 0 on, `[max_position_embeddings, C]`; None: positions are not learned."""
+    config, options = reader.config, reader.config.options
+    if not options.positions:
+        return None
+    end = options.first_row + config.max_position_embeddings
+    rows = Part(end, ((options.first_row, end),))
+    return reader.tensor([f"{reader.prefix}{options.positions}.weight"], [rows], [config.hidden_size])
+
+
+def add_positions(x: Tensor, table: Tensor | None, positions: Tensor) -> Tensor:
+    """`[T, C]`, with the rows of `positions`, `[T]` int64; as it is without a table."""
+    return x if table is None else x + table[positions]
