@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import subprocess
 import threading
@@ -42,9 +43,10 @@ class Quiet:
 
 
 def answer(line: socket.socket) -> None:
-    """A lifeline of a rank that is well."""
-    while given := line.recv(16):
-        line.send(given)
+    """A lifeline of a rank that is well, until it or its other end is closed."""
+    with contextlib.suppress(OSError):
+        while given := line.recv(16):
+            line.send(given)
 
 
 @pytest.mark.parametrize("code", [LEFT, 1, -11])
