@@ -223,7 +223,8 @@ def _kv_bytes_per_token(config: ModelConfig, dtype: KVNumberType, *, windowed: b
     windowed: of layers with a window only.
     """
     head = config.head_dim * KV_BITS[dtype] // 8 + (KV_SCALE_BYTES if KV_BITS[dtype] <= 8 else 0)
-    num_layers = sum(layer.window > 0 for layer in config.layers) if windowed else config.num_kv_layers
+    keep = [layer.window > 0 for layer in config.layers if layer.keeps_kv]
+    num_layers = sum(keep) if windowed else len(keep)
     return config.num_kv_parts * num_layers * config.num_kv_heads * head
 
 
@@ -242,6 +243,8 @@ def count_parameters(config: ModelConfig) -> tuple[int, int, int]:
     num_norms, num_routed = config.num_layers * around + config.num_kv_layers * norms + numbers_each, 0
     if config.options.qk_norm and config.options.weightless_norms:
         num_norms += config.head_dim * sum(layer.rope >= 0 for layer in config.layers)
+    elif config.options.qk_norm:
+        num_norms += config.head_dim * sum(layer.kv_of >= 0 for layer in config.layers)  # of queries alone
     if config.recurrent is not None:
         num_norms += sum(config.recurrent.layers) * config.recurrent.num_fp32
     if experts is not None:
@@ -255,11 +258,13 @@ def count_outputs(config: ModelConfig) -> tuple[int, int]:
     """(Rows of all matrices but routers, which have a scale each where weights are int8; numbers in biases, and of
     learned positions)."""
     hidden = config.hidden_size
-    num_head_biases = config.qkv_size * config.qkv_bias
+    attending = [index for index, layer in enumerate(config.layers) if layer.attends]
+    biases = len(attending) * hidden * config.o_bias
     if config.latent is not None:
-        num_head_biases = config.latent.num_biases(config.num_heads)
+        biases += len(attending) * config.latent.num_biases(config.num_heads)
+    else:
+        biases += sum(config.projected(index)[1] for index in attending) * config.qkv_bias
     num_mlps, experts = sum(layer.has_mlp for layer in config.layers), config.experts
-    biases = config.num_kv_layers * (num_head_biases + hidden * config.o_bias)
     biases += config.vocab_size * bool(config.options.projection_bias)
     biases += config.max_position_embeddings * hidden * bool(config.options.positions)
     if config.recurrent is not None:
@@ -309,7 +314,7 @@ def layer_matrices(config: ModelConfig, index: int, num_experts: int) -> list[tu
     found, layer = [], config.layers[index]
     if layer.attends:
         latent = config.latent
-        found = [(config.qkv_size, hidden)] if latent is None else latent.shapes(hidden, config.num_heads)
+        found = [(config.projected(index)[1], hidden)] if latent is None else latent.shapes(hidden, config.num_heads)
         found.append((hidden, config.attended_size))
     if config.recurrent is not None and config.is_recurrent(index):
         found += config.recurrent.shapes(hidden)

@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
 
 from ...errors import ConfigError, ModelError
 from ..number_types import BYTES, KV_BITS, NumberType
+from .activation_config import Activation, named_curve, read_activation
 from .architecture import Architecture, Curve
 from .architectures import ARCHITECTURES
 from .experts_config import ExpertsConfig
@@ -25,14 +25,13 @@ from .gguf.special_ids import end_ids, token_id
 from .gguf.tensor_types import Forms
 from .json_file import MOST_WIDTH, Fields, read_json_object
 from .latent_config import LatentConfig, attention_scale
-from .layer_config import LayerConfig, QueryGrowth, read_growth, read_ropes, read_windows, rope_section
+from .layer_config import LayerConfig, QueryGrowth, read_growth, read_kv_sources, read_ropes, read_windows, rope_section
 from .layer_kinds import MOST_LAYERS, mlp_width, parts_of_layers, read_recurrent, spelled_out
 from .named_architecture import OTHER_PARTS, named_architecture
 from .recurrent_config import RecurrentConfig
 from .rope_config import RopeConfig
 from .weight_format import WeightFormat, read_weight_format
 
-Activation = Literal["silu", "gelu_tanh"]
 MOST_HEADS, MOST_TOKENS = 1 << 12, 1 << 24
 ENDLESS = 1 << 20  # tokens that are served of a model without attention, whose files name no context
 
@@ -118,7 +117,13 @@ class ModelConfig:
     @property
     def num_kv_layers(self) -> int:
         """Layers that keep keys and values."""
-        return sum(layer.attends for layer in self.layers)
+        return sum(layer.keeps_kv for layer in self.layers)
+
+    @property
+    def kv_places(self) -> list[int]:
+        """By layer, where its keys and values are among those of all layers that keep some."""
+        keeps, sources = [layer.keeps_kv for layer in self.layers], [layer.kv_of for layer in self.layers]
+        return [sum(keeps[: index if of < 0 else of]) for index, of in enumerate(sources)]
 
     def experts_of(self, index: int) -> ExpertsConfig | None:
         """The mixture in place of a layer's MLP; None: it has an MLP."""
@@ -129,6 +134,11 @@ class ModelConfig:
         """Rows of the fused query, key and value projection, of heads with keys and values of their own; and gates."""
         num_queries = 2 * self.num_heads if self.options.gated_attention else self.num_heads
         return (num_queries + 2 * self.num_kv_heads) * self.head_dim
+
+    def projected(self, index: int) -> tuple[tuple[str, ...], int]:
+        """Names and rows of a layer's first projection, as `qkv_size`; of queries alone where it keeps no keys."""
+        names, num_kv = self.options.names.qkv, 2 * self.num_kv_heads * self.head_dim
+        return (names, self.qkv_size) if self.layers[index].keeps_kv else (names[:1], self.qkv_size - num_kv)
 
     @property
     def gate_up_size(self) -> int:
@@ -220,20 +230,21 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...], *, in_gguf: bo
     rotary_dim = head_dim if latent is None else latent.rotary_dim
     ropes, rope_of_layer = read_ropes(fields, options, windows, rotary_dim, max_positions)
     growth, grow = read_growth(fields, options, ropes, rope_of_layer)
+    sources = read_kv_sources(fields, options, windows, rope_of_layer)
     if options.multipliers:
         scale = fields.number("attention_multiplier", 1.0)
     elif latent is None:
         scale = fields.number("query_pre_attn_scalar", float(head_dim)) ** -0.5
     else:
         scale = attention_scale(latent, rope_section(fields))
-    vocab_size, activation = fields.integer("vocab_size", at_most=MOST_TOKENS), _activation(fields, options)
+    vocab_size, activation = fields.integer("vocab_size", at_most=MOST_TOKENS), read_activation(fields, options)
     experts = None
     has_experts = not options.experts_key or fields.integer(options.experts_key, 0, at_least=0) > 0
     kinds = fields.values.get("mlp_layer_types")
     has_experts = has_experts and (not isinstance(kinds, list) or "sparse" in kinds)
     if options.experts is not None and has_experts:
         experts = ExpertsConfig.from_fields(fields, options.experts, num_layers, is_mxfp4=is_mxfp4)
-        if options.experts.gateless and _curve(fields) != "relu2":
+        if options.experts.gateless and named_curve(fields) != "relu2":
             raise fields.odd("hidden_act", "relu2")
     factors = Factors.of_normed(fields) if options.keeps_normed else Factors()
     if options.factors:
@@ -249,7 +260,15 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...], *, in_gguf: bo
         head_dim=head_dim,
         intermediate_size=mlp_width(fields, options, experts, parts),
         layers=tuple(
-            map(LayerConfig, windows, rope_of_layer, [options.in_chunks] * num_layers, grow, *zip(*parts, strict=True))
+            map(
+                LayerConfig,
+                windows,
+                rope_of_layer,
+                [options.in_chunks] * num_layers,
+                grow,
+                *zip(*parts, strict=True),
+                sources,
+            )
         ),
         latent=latent,
         experts=experts,
@@ -272,7 +291,7 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...], *, in_gguf: bo
         eos_ids=_eos_ids(fields, generation_eos, vocab_size),
         bos_id=next(iter(fields.ids("bos_token_id")), -1),
         dtype=_dtype(fields, "bfloat16" if is_mxfp4 or weight_format is not None else "float32"),
-        curve=_curve(fields) if options.gateless else None,
+        curve=named_curve(fields) if options.gateless else None,
         query_growth=growth,
         left_aside=_left_aside(options, num_layers, num_mtp_layers) + (OTHER_PARTS if fields is not outer else ()),
         recurrent=recurrent,
@@ -344,35 +363,6 @@ def _is_mxfp4(fields: Fields, options: Architecture) -> bool:
     if method == "mxfp4" and not (options.experts is not None and options.experts.names.stacked):
         raise ModelError(f"{fields.place}: quantization_config (mxfp4) is not supported; use the original weights")
     return method == "mxfp4"
-
-
-_CURVES: dict[str, Curve] = {
-    "relu": "relu",
-    "relu2": "relu2",
-    "silu": "silu",
-    "swish": "silu",
-    "gelu": "gelu",
-    "xielu": "xielu",
-    **dict.fromkeys(("gelu_new", "gelu_fast", "gelu_pytorch_tanh"), "gelu_tanh"),
-}
-
-
-def _curve(fields: Fields) -> Curve:
-    name = fields.text("hidden_act")
-    if name not in _CURVES:
-        raise fields.odd("hidden_act", f"one of {', '.join(_CURVES)}")
-    return _CURVES[name]
-
-
-def _activation(fields: Fields, options: Architecture) -> Activation:
-    if options.gelu:
-        return "gelu_tanh"
-    if options.gateless:
-        return "silu"
-    name = fields.text("hidden_act", fields.text("hidden_activation", "silu"))
-    if name not in ("silu", "swish"):
-        raise fields.odd("hidden_act", "silu")
-    return "silu"
 
 
 def _eos_ids(fields: Fields, generation_eos: tuple[int, ...], vocab_size: int) -> tuple[int, ...]:

@@ -91,11 +91,11 @@ def read_layer(reader: Reader, base: str, index: int) -> LayerWeights:
     o = reader.summand(base, names.o, cut.attended, config.o_bias) if attends else None
     mixer, out = _read_mixer(reader, base, index, config.recurrent) if config.is_recurrent(index) else (None, None)
     is_dense, names = has_mlp and experts is None, reader.placed(base, names)
-    has_sinks = has_sinks and attends
+    has_sinks, qkv = has_sinks and attends, config.projected(index)[0]
     q_norm, k_norm = read_head_norms(reader, base, index) if attends else (None, None)
     return LayerWeights(
         input_norm=read_norm(reader, f"{base}{names.input_norm}") if pre_norms else None,
-        qkv=reader.linear(base, names.qkv, cut.qkv, hidden, config.qkv_bias, order)
+        qkv=reader.linear(base, qkv, cut.qkv[: len(qkv)], hidden, config.qkv_bias, order)
         if latent is None and attends
         else None,
         q_norm=q_norm,
