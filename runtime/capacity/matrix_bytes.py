@@ -153,7 +153,8 @@ def _layer_matrices(config: ModelConfig, index: int) -> Iterator[tuple[int, int,
     if not layer.attends:
         pass
     elif latent is None:
-        yield config.qkv_size, hidden, below(*names.qkv)
+        rows = config.qkv_rows(index)
+        yield sum(rows), hidden, below(*names.qkv[: len(rows)])
     else:
         rank, query_size = latent.query_rank, config.num_heads * latent.query_dim
         first = "self_attn.q_a_proj" if rank else "self_attn.q_proj"
@@ -163,7 +164,7 @@ def _layer_matrices(config: ModelConfig, index: int) -> Iterator[tuple[int, int,
         yield config.num_heads * latent.rank, latent.plain_dim, ()
         yield config.num_heads * latent.value_dim, latent.rank, ()
     if layer.attends:
-        yield hidden, config.attended_size, below(names.o)
+        yield hidden, config.attended_size(index), below(names.o)
     if not layer.has_mlp:
         return
     if experts is None:

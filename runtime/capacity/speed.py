@@ -165,14 +165,15 @@ def weight_bytes_read(config: ModelConfig, capacity: CapacityPlan, num_tokens: i
 
 def _kv_bytes_read(config: ModelConfig, capacity: CapacityPlan, context_len: int) -> float:
     """Of one request: layers with a window read no more than that."""
-    if not config.num_kv_layers:
-        return 0.0
-    return capacity.kv_bytes_per_token / config.num_kv_layers * sum(_visible(config, context_len))
+    sizes = [math.prod(kept) for kept in config.kv_shapes()]
+    read = sum(size * seen for size, seen in zip(sizes, _visible(config, context_len), strict=True))
+    return capacity.kv_bytes_per_token * read / sum(sizes) if sizes else 0.0
 
 
 def _operations(config: ModelConfig, context_len: int) -> float:
     """Of one token that sees n keys: a multiplication and an addition are two."""
-    with_keys = 2 * config.num_heads * config.head_dim * sum(_visible(config, context_len))  # scores, then values
+    seen = zip(config.kv_shapes(), _visible(config, context_len), strict=True)
+    with_keys = 2 * config.num_heads * sum(kept.head_dim * number for kept, number in seen)  # scores, then values
     return 2.0 * (count_multiplications(config) + config.vocab_size * config.hidden_size + with_keys)
 
 

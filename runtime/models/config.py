@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
 
 from ...errors import ConfigError, ModelError
 from ..number_types import BYTES, KV_BITS, NumberType
+from .activation import Activation, read_activation, read_curve_name
 from .architecture import Architecture, Curve
 from .architectures import ARCHITECTURES
 from .experts_config import ExpertsConfig
@@ -24,6 +24,7 @@ from .gguf.settings import MOST_POSITIONS, config_values, family_of
 from .gguf.special_ids import end_ids, token_id
 from .gguf.tensor_types import Forms
 from .json_file import MOST_WIDTH, Fields, read_json_object
+from .kv_shape import KVShape
 from .latent_config import LatentConfig, attention_scale
 from .layer_config import LayerConfig, QueryGrowth, read_growth, read_ropes, read_windows, rope_section
 from .layer_kinds import MOST_LAYERS, mlp_width, parts_of_layers, read_recurrent, spelled_out
@@ -32,7 +33,6 @@ from .recurrent_config import RecurrentConfig
 from .rope_config import RopeConfig
 from .weight_format import WeightFormat, read_weight_format
 
-Activation = Literal["silu", "gelu_tanh"]
 MOST_HEADS, MOST_TOKENS = 1 << 12, 1 << 24
 ENDLESS = 1 << 20  # tokens that are served of a model without attention, whose files name no context
 
@@ -45,7 +45,7 @@ class ModelConfig:
         architecture: class name in transformers, a key of `ARCHITECTURES`.
         options: the architecture's entry of options.
         num_kv_heads, head_dim: heads that the cache keeps of a token, and elements of one, of queries too; with latents
-            one head, as wide as what is kept.
+            one head, as wide as what is kept. Layers may have their own (`LayerConfig.kv`).
         intermediate_size: width of the MLP's gate (and of its up-projection), where it is no mixture of experts.
         layers: one entry per layer.
         latent: the widths of latent attention; None: every head has keys and values of its own.
@@ -124,21 +124,30 @@ class ModelConfig:
         """The mixture in place of a layer's MLP; None: it has an MLP."""
         return self.experts if self.experts is not None and self.experts.has_experts[index] else None
 
-    @property
-    def qkv_size(self) -> int:
-        """Rows of the fused query, key and value projection, of heads with keys and values of their own; and gates."""
-        num_queries = 2 * self.num_heads if self.options.gated_attention else self.num_heads
-        return (num_queries + 2 * self.num_kv_heads) * self.head_dim
+    def kv_shape(self, index: int) -> KVShape:
+        """What a layer that attends keeps of a token."""
+        return self.layers[index].kv or KVShape(self.num_kv_heads, self.head_dim, self.num_kv_parts)
+
+    def kv_shapes(self, *, windowed: bool | None = None) -> tuple[KVShape, ...]:
+        """Of each layer that keeps keys and values; windowed: only of those with a window, or only of those without."""
+        kept = [index for index, layer in enumerate(self.layers) if layer.attends]
+        return tuple(self.kv_shape(at) for at in kept if windowed in (None, self.layers[at].window > 0))
+
+    def qkv_rows(self, index: int) -> tuple[int, ...]:
+        """Rows of a layer's query (with gates), key and value projections, of heads with keys and values of their own;
+        no third where values are made of the keys."""
+        kv, queries = self.kv_shape(index), self.num_heads * (1 + self.options.gated_attention)
+        heads = [queries] + [kv.num_heads] * (1 if self.layers[index].reuses_keys else 2)
+        return tuple(number * kv.head_dim for number in heads)
 
     @property
     def gate_up_size(self) -> int:
         """Rows of the MLP's first projection."""
         return self.intermediate_size if self.curve is not None else 2 * self.intermediate_size
 
-    @property
-    def attended_size(self) -> int:
-        """Inputs of the output projection: a value for every head."""
-        return self.num_heads * (self.head_dim if self.latent is None else self.latent.value_dim)
+    def attended_size(self, index: int) -> int:
+        """Inputs of a layer's output projection: a value for every head."""
+        return self.num_heads * (self.kv_shape(index).head_dim if self.latent is None else self.latent.value_dim)
 
     @property
     def num_kv_parts(self) -> int:
@@ -226,14 +235,14 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...], *, in_gguf: bo
         scale = fields.number("query_pre_attn_scalar", float(head_dim)) ** -0.5
     else:
         scale = attention_scale(latent, rope_section(fields))
-    vocab_size, activation = fields.integer("vocab_size", at_most=MOST_TOKENS), _activation(fields, options)
+    vocab_size, activation = fields.integer("vocab_size", at_most=MOST_TOKENS), read_activation(fields, options)
     experts = None
     has_experts = not options.experts_key or fields.integer(options.experts_key, 0, at_least=0) > 0
     kinds = fields.values.get("mlp_layer_types")
     has_experts = has_experts and (not isinstance(kinds, list) or "sparse" in kinds)
     if options.experts is not None and has_experts:
         experts = ExpertsConfig.from_fields(fields, options.experts, num_layers, is_mxfp4=is_mxfp4)
-        if options.experts.gateless and _curve(fields) != "relu2":
+        if options.experts.gateless and read_curve_name(fields) != "relu2":
             raise fields.odd("hidden_act", "relu2")
     factors = Factors.of_normed(fields) if options.keeps_normed else Factors()
     if options.factors:
@@ -272,7 +281,7 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...], *, in_gguf: bo
         eos_ids=_eos_ids(fields, generation_eos, vocab_size),
         bos_id=next(iter(fields.ids("bos_token_id")), -1),
         dtype=_dtype(fields, "bfloat16" if is_mxfp4 or weight_format is not None else "float32"),
-        curve=_curve(fields) if options.gateless else None,
+        curve=read_curve_name(fields) if options.gateless else None,
         query_growth=growth,
         left_aside=_left_aside(options, num_layers, num_mtp_layers) + (OTHER_PARTS if fields is not outer else ()),
         recurrent=recurrent,
@@ -344,35 +353,6 @@ def _is_mxfp4(fields: Fields, options: Architecture) -> bool:
     if method == "mxfp4" and not (options.experts is not None and options.experts.names.stacked):
         raise ModelError(f"{fields.place}: quantization_config (mxfp4) is not supported; use the original weights")
     return method == "mxfp4"
-
-
-_CURVES: dict[str, Curve] = {
-    "relu": "relu",
-    "relu2": "relu2",
-    "silu": "silu",
-    "swish": "silu",
-    "gelu": "gelu",
-    "xielu": "xielu",
-    **dict.fromkeys(("gelu_new", "gelu_fast", "gelu_pytorch_tanh"), "gelu_tanh"),
-}
-
-
-def _curve(fields: Fields) -> Curve:
-    name = fields.text("hidden_act")
-    if name not in _CURVES:
-        raise fields.odd("hidden_act", f"one of {', '.join(_CURVES)}")
-    return _CURVES[name]
-
-
-def _activation(fields: Fields, options: Architecture) -> Activation:
-    if options.gelu:
-        return "gelu_tanh"
-    if options.gateless:
-        return "silu"
-    name = fields.text("hidden_act", fields.text("hidden_activation", "silu"))
-    if name not in ("silu", "swish"):
-        raise fields.odd("hidden_act", "silu")
-    return "silu"
 
 
 def _eos_ids(fields: Fields, generation_eos: tuple[int, ...], vocab_size: int) -> tuple[int, ...]:

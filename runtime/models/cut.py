@@ -74,14 +74,15 @@ class Cut:
         """An axis with `dim` entries for each query head."""
         return _times(self.heads, dim)
 
-    @property
-    def qkv(self) -> list[Part]:
-        """Rows of queries (each with its gate, where there are gates), keys and values."""
-        config = self.whole
-        kv = _times(self.kv_heads, config.head_dim)
+    def qkv(self, index: int) -> list[Part]:
+        """Rows of a layer's queries (each with its gate, where there are gates), keys and values."""
+        config, shape = self.whole, self.whole.kv_shape(index)
+        if config.layers[index].kv is not None:  # on one rank, as `_refuse` has it
+            return [Part(rows, ((0, rows),)) for rows in config.qkv_rows(index)]
+        kv = _times(self.kv_heads, shape.head_dim)
         if config.options.rows_by_head:
-            return [self._rows_by_head(config.num_heads // config.num_kv_heads, config.head_dim)]
-        queries = self.by_head(config.head_dim * (1 + config.options.gated_attention))
+            return [self._rows_by_head(config.num_heads // shape.num_heads, shape.head_dim)]
+        queries = self.by_head(shape.head_dim * (1 + config.options.gated_attention))
         parts = [queries, kv, kv]
         return parts if len(config.options.names.qkv) == 3 else [joined(parts)]
 
@@ -92,10 +93,9 @@ class Cut:
         times = 1 if self.whole.curve is not None else 2
         return [joined([self.inner] * (times // num_names or 1))] * num_names
 
-    @property
-    def attended(self) -> Part:
-        """Columns of the output projection."""
-        return self.by_head(self.whole.attended_size // self.whole.num_heads)
+    def attended(self, index: int) -> Part:
+        """Columns of a layer's output projection."""
+        return self.by_head(self.whole.attended_size(index) // self.whole.num_heads)
 
     @property
     def projected(self) -> dict[str, Part]:
@@ -181,6 +181,11 @@ def _refuse(model: ModelConfig, size: int) -> None:
         if number % size:
             raise ConfigError(f"tensor_parallel_size: {size} does not divide the model's {what} ({number}); {fewer}")
 
+    if len(set(model.kv_shapes())) > 1:
+        raise ConfigError(
+            f"tensor_parallel_size: {model.architecture} has layers whose heads differ in size or number; "
+            "it is not cut, take 1"
+        )
     if model.num_kv_layers:
         must_divide(model.num_heads, "attention heads")
     if model.num_kv_layers and model.num_kv_heads % size and size % model.num_kv_heads:

@@ -33,11 +33,11 @@ from .config import ModelConfig
 from .cut import Cut
 from .experts import ExpertRules, mixture
 from .gateless import bend
-from .head_norms import norm_own, norm_whole
 from .latent import queries_and_latents, values
 from .layer_weights import AdaptedMixer, LayerWeights, num_bytes, read_layer
 from .norms import Norm, add_norm, apply_norm, read_norm, scaled
 from .partial_linear import adapted_linear, partial_linear
+from .placed_heads import place_heads
 from .reader import Reader
 from .rope import query_scales, rope_table, table_by_length
 from .step import AdaptedRows, KVTensors, StateStep, WindowStep
@@ -336,31 +336,12 @@ class Decoder:
             ops.write_latents(latents, keys[:, 0], slots)
             return q, None
         assert layer.qkv is not None
-        config = self.config
-        heads = adapted_linear(normed, layer.qkv, lora, index, AT_QKV).view(len(positions), -1, config.head_dim)
-        sizes = [config.num_heads, config.num_kv_heads, config.num_kv_heads]
-        gates = [config.num_heads] if config.options.gated_attention else []
-        q, k, v, *gate = torch.split(heads, sizes + gates, dim=1)
-        norms, eps = None, config.rms_norm_eps
-        if layer.q_norm is not None and layer.k_norm is not None:
-            if config.options.whole_norms:
-                q = norm_whole(q, layer.q_norm, self.cut.heads, self._ranks, eps)
-                k = norm_whole(k, layer.k_norm, self.cut.kv_heads, self._ranks, eps)
-            elif config.options.own_norms:
-                q, k = norm_own(q, layer.q_norm, eps), norm_own(k, layer.k_norm, eps)
-            else:
-                norms = layer.q_norm, layer.k_norm
-        cos_sin = self.rope_tables[spec.rope] if spec.rope >= 0 else None
-        if config.options.norms_after_rope and norms is not None:
-            if cos_sin is not None:
-                ops.apply_rope(q, k, positions, cos_sin)
-            q, k = ops.rms_norm(q, norms[0], eps), ops.rms_norm(k, norms[1], eps)
-            norms = cos_sin = None
-        scales = kv_cache.key_scales[kept], kv_cache.value_scales[kept]
-        q = ops.place_heads(q, k, v, positions, cos_sin, norms, eps, keys, kv_cache.values[kept], slots, *scales)
+        made = adapted_linear(normed, layer.qkv, lora, index, AT_QKV)
+        table = self.rope_tables[spec.rope] if spec.rope >= 0 else None
+        q, gate = place_heads(made, layer, self.cut, index, positions, table, kv_cache, kept, slots)
         if spec.grows:
             q = q * self._query_scales[positions][:, None, None]
-        return q, gate[0].flatten(1) if gate else None
+        return q, gate
 
     def _attend(self, index: int, q: Tensor, kv_cache: KVTensors, plan: ops.AttentionPlan) -> Tensor:
         """Values of all heads side by side, `[T, attended_size]`."""

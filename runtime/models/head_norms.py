@@ -29,7 +29,7 @@ def read_head_norms(reader: Reader, base: str, index: int) -> tuple[Tensor | Non
         ModelError: one is missing or odd.
     """
     config, names, cut = reader.config, reader.config.options.names, reader.cut
-    options, dim = config.options, config.head_dim
+    options, dim = config.options, config.kv_shape(index).head_dim
     if not options.qk_norm or (options.weightless_norms and config.layers[index].rope < 0):
         return None, None
     if options.weightless_norms:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from .architecture import Architecture, turned_layers
 from .json_file import Fields
+from .kv_shape import KVShape
 from .rope_config import RopeConfig
 
 
@@ -20,6 +21,8 @@ class LayerConfig:
         grows: queries are multiplied as `ModelConfig.query_growth` says.
         attends: it keeps keys and values.
         has_mlp: an MLP, or experts.
+        kv: what it keeps of a token, where that is not as in `ModelConfig`; None: it is.
+        reuses_keys: values are what the key projection makes, before norm and RoPE.
     """
 
     window: int
@@ -28,6 +31,8 @@ class LayerConfig:
     grows: bool = False
     attends: bool = True
     has_mlp: bool = True
+    kv: KVShape | None = None
+    reuses_keys: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,6 +57,7 @@ class LayerWeights:
     recurrent: Mixer | None = None  # in place of attention, or beside it
     beside: LinearWeight | None = None  # what `o` is to attention, where a recurrent mixer stands beside it
     curve: Tensor | None = None  # learned numbers of the activation
+    v_norm: Tensor | None = None  # [head_dim], of the values
 
 
 def num_bytes(own: list[WeightPart], layers: list[LayerWeights]) -> int:
@@ -81,23 +82,27 @@ def _read_mixer(reader: Reader, base: str, index: int, recurrent: RecurrentConfi
     return mixer, reader.summand(base, recurrent.options.out, columns, recurrent.has_out_bias)
 
 
+def _read_qkv(reader: Reader, base: str, index: int) -> LinearWeight:
+    config, rows = reader.config, reader.cut.qkv(index)
+    names, order = config.options.names.qkv[: len(rows)], qkv_order(config, index, reader.device)
+    return reader.linear(base, names, rows, config.hidden_size, config.qkv_bias, order)
+
+
 def read_layer(reader: Reader, base: str, index: int) -> LayerWeights:
     """The tensors below `base` (`model.layers.<i>.`)."""
     config, names, cut = reader.config, reader.config.options.names, reader.cut
     hidden, sandwich, has_sinks = config.hidden_size, config.options.sandwich_norms, config.options.has_sinks
     latent, experts = config.latent, config.experts_of(index)
-    order, pre_norms = qkv_order(config, reader.device), config.options.pre_norms
+    pre_norms = config.options.pre_norms
     attends, has_mlp = config.layers[index].attends, config.layers[index].has_mlp
-    o = reader.summand(base, names.o, cut.attended, config.o_bias) if attends else None
+    o = reader.summand(base, names.o, cut.attended(index), config.o_bias) if attends else None
     mixer, out = _read_mixer(reader, base, index, config.recurrent) if config.is_recurrent(index) else (None, None)
     is_dense, names = has_mlp and experts is None, reader.placed(base, names)
     has_sinks = has_sinks and attends
     q_norm, k_norm = read_head_norms(reader, base, index) if attends else (None, None)
     return LayerWeights(
         input_norm=read_norm(reader, f"{base}{names.input_norm}") if pre_norms else None,
-        qkv=reader.linear(base, names.qkv, cut.qkv, hidden, config.qkv_bias, order)
-        if latent is None and attends
-        else None,
+        qkv=_read_qkv(reader, base, index) if latent is None and attends else None,
         q_norm=q_norm,
         k_norm=k_norm,
         sinks=reader.tensor([f"{base}{names.sinks}"], [cut.heads], []).float() if has_sinks else None,

@@ -21,6 +21,7 @@ from phloem.runtime.engine.engine import Engine
 from phloem.runtime.execute.kv_cache import KVCache
 from phloem.runtime.execute.loading import LoadedModel
 from phloem.runtime.models.config import LayerConfig
+from phloem.runtime.models.kv_shape import KVShape
 from phloem.runtime.models.rope_config import RopeConfig
 from phloem.runtime.request import SamplingParams
 from phloem.runtime.tokenizer.chat_template import CHATML, ChatTemplate
@@ -40,9 +41,7 @@ class FakeModelConfig:
     head_dim: int = 1
     hidden_size: int = 1
     intermediate_size: int = 1
-    qkv_size: int = 3
     gate_up_size: int = 2
-    attended_size: int = 1
     attention_scale: float = 1.0
     attention_soft_cap: float = 0.0
     num_kv_parts: int = 2
@@ -57,6 +56,16 @@ class FakeModelConfig:
     @property
     def num_kv_layers(self) -> int:
         return self.num_layers
+
+    def kv_shapes(self, *, windowed: bool | None = None) -> tuple[KVShape, ...]:
+        kept = [layer for layer in self.layers if windowed in (None, layer.window > 0)]
+        return (KVShape(self.num_kv_heads, self.head_dim, self.num_kv_parts),) * len(kept)
+
+    def qkv_rows(self, index: int) -> tuple[int, int, int]:
+        return 1, 1, 1
+
+    def attended_size(self, index: int) -> int:
+        return 1
 
     def experts_of(self, index: int) -> None:
         return None
