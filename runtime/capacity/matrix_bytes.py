@@ -167,9 +167,10 @@ def _layer_matrices(config: ModelConfig, index: int) -> Iterator[tuple[int, int,
         yield hidden, config.attended_size(index), below(names.o)
     if not layer.has_mlp:
         return
-    if experts is None:
+    if config.has_dense(index):
         yield config.gate_up_size, hidden, below(*names.gate_up)
         yield hidden, inner, below(names.down)
+    if experts is None:
         return
     of = experts.options.names
     places = [of.expert.format(number) for number in range(experts.num_experts)]

@@ -238,7 +238,9 @@ def count_parameters(config: ModelConfig) -> tuple[int, int, int]:
     if config.options.qk_norm and not config.options.weightless_norms:
         has_weights_each = config.options.whole_norms or config.options.own_norms
         num_normed_heads = config.num_heads + config.num_kv_heads if has_weights_each else 2
-        norms_of_heads = num_normed_heads * sum(kept.head_dim for kept in config.kv_shapes())
+        norms_of_heads = (num_normed_heads + config.options.value_norms) * sum(
+            kept.head_dim for kept in config.kv_shapes()
+        )
     if config.latent is not None:
         norms += config.latent.num_norms
     num_norms, num_routed = config.num_layers * around + config.num_kv_layers * norms + numbers_each, 0
@@ -250,6 +252,8 @@ def count_parameters(config: ModelConfig) -> tuple[int, int, int]:
     if experts is not None:
         num_routed = sum(experts.has_experts) * experts.num_scored
         num_norms += num_routed * (experts.options.has_bias or experts.options.linear_biases)
+        if experts.options.is_beside:
+            num_norms += sum(experts.has_experts) * (4 * hidden + experts.num_experts)
     matrices = sum(outputs * inputs for outputs, inputs in _matrices(config))
     return num_norms, num_routed * hidden, matrices + count_outputs(config)[1]
 
@@ -269,7 +273,7 @@ def count_outputs(config: ModelConfig) -> tuple[int, int]:
     if config.recurrent is not None:
         biases += sum(config.recurrent.layers) * config.recurrent.num_biases(hidden)
     if experts is not None:
-        num_mlps -= sum(experts.has_experts)
+        num_mlps = sum(map(config.has_dense, range(config.num_layers)))
         num_biases = experts.num_experts * (2 * experts.inner_size + hidden) * experts.options.linear_biases
         biases += sum(experts.has_experts) * num_biases
     return sum(outputs for outputs, _ in _matrices(config)), biases + num_mlps * (
@@ -320,7 +324,8 @@ def layer_matrices(config: ModelConfig, index: int, num_experts: int) -> list[tu
         found += config.recurrent.shapes(hidden)
     if layer.has_mlp:
         mlp = [(config.gate_up_size, hidden), (hidden, inner)]
-        found += mlp if experts is None else experts.shapes(hidden, num_experts)
+        found += mlp if config.has_dense(index) else []
+        found += experts.shapes(hidden, num_experts) if experts is not None else []
     return found
 
 

@@ -59,7 +59,7 @@ def adapted_places(model: ModelConfig, index: int) -> dict[str, list[Module]]:
     A recurrent layer makes all that it makes of hidden states where others make queries, keys and values.
     """
     names, hidden, inner = model.options.names, model.hidden_size, model.intermediate_size
-    has_heads, has_mlp = model.latent is None, model.experts_of(index) is None
+    has_heads, has_mlp = model.latent is None, model.has_dense(index)
     qkv_rows = [*model.qkv_rows(index)]
     if len(names.qkv) == 1:
         qkv_rows = [sum(qkv_rows)]
@@ -73,8 +73,6 @@ def adapted_places(model: ModelConfig, index: int) -> dict[str, list[Module]]:
     layer = model.layers[index]
     if not layer.attends:
         parts_of["qkv"], parts_of["o"] = ((), [], hidden), ((), [], hidden)
-    if not layer.has_mlp:
-        parts_of["gate_up"], parts_of["down"] = ((), [], hidden), ((), [], inner)
     if adapts_mixer(model, index):
         assert model.recurrent is not None
         options, rows = model.recurrent.options, Cut(model, ALONE).projected

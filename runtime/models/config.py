@@ -26,7 +26,7 @@ from .gguf.tensor_types import Forms
 from .json_file import MOST_WIDTH, Fields, read_json_object
 from .kv_shape import KVShape
 from .latent_config import LatentConfig, attention_scale
-from .layer_config import LayerConfig, QueryGrowth, read_growth, read_ropes, read_windows, rope_section
+from .layer_config import LayerConfig, QueryGrowth, read_growth, read_ropes, read_shapes, read_windows, rope_section
 from .layer_kinds import MOST_LAYERS, mlp_width, parts_of_layers, read_recurrent, spelled_out
 from .named_architecture import OTHER_PARTS, named_architecture
 from .recurrent_config import RecurrentConfig
@@ -121,8 +121,13 @@ class ModelConfig:
         return sum(layer.attends for layer in self.layers)
 
     def experts_of(self, index: int) -> ExpertsConfig | None:
-        """The mixture in place of a layer's MLP; None: it has an MLP."""
+        """The mixture in place of a layer's MLP, or beside it; None: there is none."""
         return self.experts if self.experts is not None and self.experts.has_experts[index] else None
+
+    def has_dense(self, index: int) -> bool:
+        """Whether a layer has an MLP that is no mixture."""
+        experts = self.experts_of(index)
+        return self.layers[index].has_mlp and (experts is None or experts.options.is_beside)
 
     def kv_shape(self, index: int) -> KVShape:
         """What a layer that attends keeps of a token."""
@@ -227,7 +232,9 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...], *, in_gguf: bo
     max_positions = fields.integer("max_position_embeddings", longest, at_most=MOST_POSITIONS)
     windows = read_windows(fields, options, num_layers)
     rotary_dim = head_dim if latent is None else latent.rotary_dim
-    ropes, rope_of_layer = read_ropes(fields, options, windows, rotary_dim, max_positions)
+    own = read_shapes(fields, options, windows, KVShape(num_kv_heads, head_dim), num_heads)
+    full_dim = next((shape.head_dim for shape in own if shape is not None), rotary_dim)
+    ropes, rope_of_layer = read_ropes(fields, options, windows, (full_dim, rotary_dim), max_positions)
     growth, grow = read_growth(fields, options, ropes, rope_of_layer)
     if options.multipliers:
         scale = fields.number("attention_multiplier", 1.0)
@@ -258,7 +265,8 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...], *, in_gguf: bo
         head_dim=head_dim,
         intermediate_size=mlp_width(fields, options, experts, parts),
         layers=tuple(
-            map(LayerConfig, windows, rope_of_layer, [options.in_chunks] * num_layers, grow, *zip(*parts, strict=True))
+            LayerConfig(window, rope, options.in_chunks, grows, *has, shape, options.reuses_keys and not window)
+            for window, rope, grows, has, shape in zip(windows, rope_of_layer, grow, parts, own, strict=True)
         ),
         latent=latent,
         experts=experts,

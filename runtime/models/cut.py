@@ -83,7 +83,7 @@ class Cut:
         if config.options.rows_by_head:
             return [self._rows_by_head(config.num_heads // shape.num_heads, shape.head_dim)]
         queries = self.by_head(shape.head_dim * (1 + config.options.gated_attention))
-        parts = [queries, kv, kv]
+        parts = [queries, kv, kv][: len(config.qkv_rows(index))]
         return parts if len(config.options.names.qkv) == 3 else [joined(parts)]
 
     @property
@@ -193,11 +193,15 @@ def _refuse(model: ModelConfig, size: int) -> None:
             f"tensor_parallel_size: {size} neither divides the model's KV heads ({model.num_kv_heads}) nor is a "
             "multiple of them; take a number that does or is, or 1"
         )
-    if any(layer.has_mlp and model.experts_of(index) is None for index, layer in enumerate(model.layers)):
+    if any(map(model.has_dense, range(model.num_layers))):
         must_divide(model.intermediate_size, "intermediate size")
     if -(-model.vocab_size // size) * (size - 1) >= model.vocab_size:  # the last one would have none
         raise ConfigError(f"tensor_parallel_size: {size} leaves ranks without a token of {model.vocab_size}; {fewer}")
     if model.experts is not None:
+        if model.experts.options.is_beside:
+            raise ConfigError(
+                f"tensor_parallel_size: {model.architecture} has experts beside MLPs, which are not cut; take 1"
+            )
         must_divide(model.experts.shared_size, "width of the shared expert")
         if model.experts.num_experts < size:
             raise ConfigError(

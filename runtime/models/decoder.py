@@ -28,6 +28,7 @@ from torch import Tensor
 from ...kernels import PLACES, Gate, LinearWeight, LoraPlan, ops
 from ...kernels.linear_weight import Quantise
 from ..parallel.ranks import ALONE, Ranks
+from .beside_mlp import add_mixture
 from .checkpoints import open_weights, prefix_of
 from .config import ModelConfig
 from .cut import Cut
@@ -266,12 +267,12 @@ class Decoder:
             if spec.has_mlp:
                 residual = normed * factors.keeps[2] if factors.keeps else residual
                 # a caller that wants the logits of all tokens may have padded the step
-                x = self._ranks.sum(self._mlp(index, normed, slots if rows is None else None, lora))
+                x = self._ranks.sum(self._mlp(index, normed, residual, slots if rows is None else None, lora))
                 if weights.post_mlp_norm is not None:
                     x = apply_norm(x, weights.post_mlp_norm, eps)
                 x = scaled(x, scale * factors.adds[2])
             following = self._final_norm if index == last else self._layers[index + 1][1].input_norm
-            normed, residual = add_norm(x, residual, following, eps)
+            normed, residual = add_norm(x, residual, following, eps, weights.scalar)
         return normed
 
     def _mix(
@@ -365,11 +366,11 @@ class Decoder:
             mass=mass,
         ).flatten(1)
 
-    def _mlp(self, index: int, normed: Tensor, slots: Tensor | None, lora: LoraPlan | None) -> Tensor:
-        """What a layer's MLP, or its experts, make of hidden states `[T, C]`."""
-        weights = self._layers[index][1]
-        if weights.experts is not None and self._expert_rules is not None:
-            return mixture(normed, weights.experts, self._expert_rules, slots, self._ranks)
+    def _mlp(self, index: int, normed: Tensor, residual: Tensor, slots: Tensor | None, lora: LoraPlan | None) -> Tensor:
+        """What a layer's MLP, or its experts, or both make of hidden states `[T, C]`; residual: not normed."""
+        weights, rules = self._layers[index][1], self._expert_rules
+        if weights.experts is not None and rules is not None and weights.beside_norms is None:
+            return mixture(normed, weights.experts, rules, slots, self._ranks)
         assert weights.gate_up is not None
         assert weights.down is not None
         gate_up, curve = adapted_linear(normed, weights.gate_up, lora, index, AT_GATE_UP), self.config.curve
@@ -377,4 +378,8 @@ class Decoder:
         if factors.gate != 1.0:
             gate_up[:, : gate_up.shape[1] // 2] *= factors.gate
         inner = ops.gated(gate_up, self._gate) if curve is None else bend(gate_up, curve, weights.curve)
-        return scaled(adapted_linear(inner, weights.down, lora, index, AT_DOWN, self._ranks), factors.down)
+        made = scaled(adapted_linear(inner, weights.down, lora, index, AT_DOWN, self._ranks), factors.down)
+        if weights.experts is None or rules is None or weights.beside_norms is None:
+            return made
+        eps = self.config.rms_norm_eps
+        return add_mixture(made, residual, weights.beside_norms, weights.experts, rules, slots, self._ranks, eps)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from ...kernels import LinearWeight, LinearWeights
+from .beside_mlp import BesideNorms, read_beside
 from .delta_net import DeltaNetWeights, read_delta_net
 from .experts import ExpertsWeights, read_experts
 from .gateless import read_curve
@@ -58,11 +60,15 @@ class LayerWeights:
     beside: LinearWeight | None = None  # what `o` is to attention, where a recurrent mixer stands beside it
     curve: Tensor | None = None  # learned numbers of the activation
     v_norm: Tensor | None = None  # [head_dim], of the values
+    scalar: float = 1.0  # what leaves the layer is multiplied by it
+    beside_norms: BesideNorms | None = None  # experts stand beside gate_up and down, not in their place
 
 
 def num_bytes(own: list[WeightPart], layers: list[LayerWeights]) -> int:
     """Of the weights of a model, its own and those of its layers; of what is shared once."""
-    groups = [group for layer in layers for group in (layer, layer.latent, layer.experts, layer.recurrent)]
+    groups = [
+        group for layer in layers for group in (layer, layer.latent, layer.experts, layer.recurrent, layer.beside_norms)
+    ]
     found = [getattr(group, name) for group in groups if group is not None for name in group.__slots__]
     parts = [*own, *(part for part in found if isinstance(part, WeightPart))]
     return sum({id(part): part.nbytes if isinstance(part, Tensor) else part.num_bytes for part in parts}.values())
@@ -94,11 +100,12 @@ def read_layer(reader: Reader, base: str, index: int) -> LayerWeights:
     hidden, sandwich, has_sinks = config.hidden_size, config.options.sandwich_norms, config.options.has_sinks
     latent, experts = config.latent, config.experts_of(index)
     pre_norms = config.options.pre_norms
-    attends, has_mlp = config.layers[index].attends, config.layers[index].has_mlp
+    attends = config.layers[index].attends
     o = reader.summand(base, names.o, cut.attended(index), config.o_bias) if attends else None
     mixer, out = _read_mixer(reader, base, index, config.recurrent) if config.is_recurrent(index) else (None, None)
-    is_dense, names = has_mlp and experts is None, reader.placed(base, names)
+    is_dense, names = config.has_dense(index), reader.placed(base, names)
     has_sinks = has_sinks and attends
+    has_v_norm, is_beside = attends and config.options.value_norms, experts is not None and experts.options.is_beside
     q_norm, k_norm = read_head_norms(reader, base, index) if attends else (None, None)
     return LayerWeights(
         input_norm=read_norm(reader, f"{base}{names.input_norm}") if pre_norms else None,
@@ -117,4 +124,7 @@ def read_layer(reader: Reader, base: str, index: int) -> LayerWeights:
         recurrent=mixer,
         beside=out if attends else None,
         curve=read_curve(reader, base),
+        v_norm=torch.ones(config.kv_shape(index).head_dim, device=reader.device) if has_v_norm else None,
+        scalar=float(reader.tensor([f"{base}layer_scalar"], [1], [])) if config.options.layer_scalars else 1.0,
+        beside_norms=read_beside(reader, base) if is_beside else None,
     )

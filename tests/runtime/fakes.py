@@ -67,6 +67,9 @@ class FakeModelConfig:
     def attended_size(self, index: int) -> int:
         return 1
 
+    def has_dense(self, index: int) -> bool:
+        return True
+
     def experts_of(self, index: int) -> None:
         return None
 
