@@ -153,8 +153,8 @@ def _layer_matrices(config: ModelConfig, index: int) -> Iterator[tuple[int, int,
     if not layer.attends:
         pass
     elif latent is None:
-        rows = config.qkv_rows(index)
-        yield sum(rows), hidden, below(*names.qkv[: len(rows)])
+        qkv, num_rows = config.projected(index)
+        yield num_rows, hidden, below(*qkv)
     else:
         rank, query_size = latent.query_rank, config.num_heads * latent.query_dim
         first = "self_attn.q_a_proj" if rank else "self_attn.q_proj"

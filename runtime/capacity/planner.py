@@ -247,6 +247,9 @@ def count_parameters(config: ModelConfig) -> tuple[int, int, int]:
     num_norms += norms_of_heads
     if config.options.qk_norm and config.options.weightless_norms:
         num_norms += config.head_dim * sum(layer.rope >= 0 for layer in config.layers)
+    elif config.options.qk_norm:
+        shared = [index for index, layer in enumerate(config.layers) if layer.kv_of >= 0]
+        num_norms += sum(config.kv_shape(index).head_dim for index in shared)  # of queries alone
     if config.recurrent is not None:
         num_norms += sum(config.recurrent.layers) * config.recurrent.num_fp32
     if experts is not None:
@@ -262,11 +265,12 @@ def count_outputs(config: ModelConfig) -> tuple[int, int]:
     """(Rows of all matrices but routers, which have a scale each where weights are int8; numbers in biases, and of
     learned positions)."""
     hidden = config.hidden_size
-    biases = config.num_kv_layers * hidden * config.o_bias
+    attending = [index for index, layer in enumerate(config.layers) if layer.attends]
+    biases = len(attending) * hidden * config.o_bias
     if config.latent is not None:
-        biases += config.num_kv_layers * config.latent.num_biases(config.num_heads)
-    elif config.qkv_bias:
-        biases += sum(sum(config.qkv_rows(at)) for at, layer in enumerate(config.layers) if layer.attends)
+        biases += len(attending) * config.latent.num_biases(config.num_heads)
+    else:
+        biases += sum(config.projected(index)[1] for index in attending) * config.qkv_bias
     num_mlps, experts = sum(layer.has_mlp for layer in config.layers), config.experts
     biases += config.vocab_size * bool(config.options.projection_bias)
     biases += config.max_position_embeddings * hidden * bool(config.options.positions)
@@ -317,8 +321,7 @@ def layer_matrices(config: ModelConfig, index: int, num_experts: int) -> list[tu
     found, layer = [], config.layers[index]
     if layer.attends:
         latent = config.latent
-        found = [(sum(config.qkv_rows(index)), hidden)]
-        found = found if latent is None else latent.shapes(hidden, config.num_heads)
+        found = [(config.projected(index)[1], hidden)] if latent is None else latent.shapes(hidden, config.num_heads)
         found.append((hidden, config.attended_size(index)))
     if config.recurrent is not None and config.is_recurrent(index):
         found += config.recurrent.shapes(hidden)

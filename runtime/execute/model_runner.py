@@ -314,7 +314,7 @@ class ModelRunner:
 
 def _shapes_of(config: ModelConfig, kv_cache: KVCache | WindowKV) -> tuple[KVShape, KVShape]:
     """The shape of layers without a window, and of those with one; each the other's if there are none."""
-    kept = [layer.window > 0 for layer in config.layers if layer.attends]
+    kept = [layer.window > 0 for layer in config.layers if layer.keeps_kv]
     of = {bool(has_window): shape for has_window, shape in zip(kept, kv_cache.shapes, strict=False)}
     found = [of[has_window] for has_window in (False, True) if has_window in of] or [NO_LAYER]
     return found[0], found[-1]

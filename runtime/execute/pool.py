@@ -61,7 +61,7 @@ def pool_tensors(
         return _tensors(config, loaded, model.kv_shapes(), num_blocks, maker("pool"))
     pool = _tensors(config, loaded, model.kv_shapes(windowed=False), num_blocks, maker("pool"))
     windowed = _tensors(config, loaded, model.kv_shapes(windowed=True), num_slots, maker("windowed"))
-    return WindowKV(pool, windowed, [layer.window > 0 for layer in model.layers if layer.attends])
+    return WindowKV(pool, windowed, [layer.window > 0 for layer in model.layers if layer.keeps_kv])
 
 
 def allocate_draft_kv(config: EngineConfig, loaded: LoadedModel, model_kv: KVCache | WindowKV) -> DraftKV | None:

@@ -19,10 +19,10 @@ class WindowKV:
     Args:
         pool: of layers without a window; it may have none.
         windowed: of layers with one, with as many blocks as there are slots.
-        has_window: by layer.
+        has_window: by layer that keeps keys and values.
 
     Attributes:
-        shapes: by layer.
+        shapes: of each of these.
     """
 
     def __init__(self, pool: KVCache, windowed: KVCache, has_window: Sequence[bool]) -> None:

@@ -60,12 +60,12 @@ def adapted_places(model: ModelConfig, index: int) -> dict[str, list[Module]]:
     """
     names, hidden, inner = model.options.names, model.hidden_size, model.intermediate_size
     has_heads, has_mlp = model.latent is None, model.has_dense(index)
-    qkv_rows = [*model.qkv_rows(index)]
+    qkv, qkv_rows = model.projected(index)[0], [*model.qkv_rows(index)]
     if len(names.qkv) == 1:
         qkv_rows = [sum(qkv_rows)]
     gate_up_rows = [model.gate_up_size // len(names.gate_up)] * len(names.gate_up)
     parts_of: dict[str, tuple[tuple[str, ...], list[int], int]] = {
-        "qkv": (names.qkv if has_heads else (), qkv_rows, hidden),
+        "qkv": (qkv if has_heads else (), qkv_rows, hidden),
         "o": ((names.o,), [hidden], model.attended_size(index)),
         "gate_up": (names.gate_up if has_mlp else (), gate_up_rows, hidden),
         "down": ((names.down,) if has_mlp else (), [hidden], inner),

@@ -108,6 +108,7 @@ class Architecture:
         one_part: each layer is attention, a recurrent layer, an MLP or experts, with one norm (Nemotron-H, Mamba).
         factors: activations are multiplied by what `Factors` reads (Falcon-H1).
         has_positions: attention has positions.
+        shares_kv: the last `num_kv_shared_layers` layers read the keys and values of earlier ones (Gemma 3n).
         adjusts_width: the MLP's width is what an MLP without a gate would have (LFM2).
     """
 
@@ -176,6 +177,7 @@ class Architecture:
     one_part: bool = False
     factors: bool = False
     has_positions: bool = True
+    shares_kv: bool = False
 
     @property
     def num_norms(self) -> int:

@@ -7,13 +7,12 @@ the whole model or one per layer type.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ...errors import ConfigError, ModelError
 from ..number_types import BYTES, KV_BITS, NumberType
-from .activation import Activation, read_activation, read_curve_name
+from .activation_config import Activation, named_curve, read_activation
 from .architecture import Architecture, Curve
 from .architectures import ARCHITECTURES
 from .experts_config import ExpertsConfig
@@ -26,11 +25,21 @@ from .gguf.tensor_types import Forms
 from .json_file import MOST_WIDTH, Fields, read_json_object
 from .kv_shape import KVShape
 from .latent_config import LatentConfig, attention_scale
-from .layer_config import LayerConfig, QueryGrowth, read_growth, read_ropes, read_shapes, read_windows, rope_section
+from .layer_config import (
+    LayerConfig,
+    QueryGrowth,
+    read_growth,
+    read_kv_sources,
+    read_ropes,
+    read_shapes,
+    read_windows,
+    rope_section,
+)
 from .layer_kinds import MOST_LAYERS, mlp_width, parts_of_layers, read_recurrent, spelled_out
 from .named_architecture import OTHER_PARTS, named_architecture
 from .recurrent_config import RecurrentConfig
 from .rope_config import RopeConfig
+from .scale_config import embedding_scale, residual_scale, width_scale
 from .weight_format import WeightFormat, read_weight_format
 
 MOST_HEADS, MOST_TOKENS = 1 << 12, 1 << 24
@@ -118,7 +127,13 @@ class ModelConfig:
     @property
     def num_kv_layers(self) -> int:
         """Layers that keep keys and values."""
-        return sum(layer.attends for layer in self.layers)
+        return sum(layer.keeps_kv for layer in self.layers)
+
+    @property
+    def kv_places(self) -> list[int]:
+        """By layer, where its keys and values are among those of all layers that keep some."""
+        keeps, sources = [layer.keeps_kv for layer in self.layers], [layer.kv_of for layer in self.layers]
+        return [sum(keeps[: index if of < 0 else of]) for index, of in enumerate(sources)]
 
     def experts_of(self, index: int) -> ExpertsConfig | None:
         """The mixture in place of a layer's MLP, or beside it; None: there is none."""
@@ -130,20 +145,26 @@ class ModelConfig:
         return self.layers[index].has_mlp and (experts is None or experts.options.is_beside)
 
     def kv_shape(self, index: int) -> KVShape:
-        """What a layer that attends keeps of a token."""
+        """What a layer that attends keeps of a token, or the one whose keys and values it reads."""
         return self.layers[index].kv or KVShape(self.num_kv_heads, self.head_dim, self.num_kv_parts)
 
     def kv_shapes(self, *, windowed: bool | None = None) -> tuple[KVShape, ...]:
         """Of each layer that keeps keys and values; windowed: only of those with a window, or only of those without."""
-        kept = [index for index, layer in enumerate(self.layers) if layer.attends]
+        kept = [index for index, layer in enumerate(self.layers) if layer.keeps_kv]
         return tuple(self.kv_shape(at) for at in kept if windowed in (None, self.layers[at].window > 0))
 
     def qkv_rows(self, index: int) -> tuple[int, ...]:
         """Rows of a layer's query (with gates), key and value projections, of heads with keys and values of their own;
-        no third where values are made of the keys."""
-        kv, queries = self.kv_shape(index), self.num_heads * (1 + self.options.gated_attention)
-        heads = [queries] + [kv.num_heads] * (1 if self.layers[index].reuses_keys else 2)
+        no third where values are made of the keys, and queries alone where it keeps none."""
+        kv, layer = self.kv_shape(index), self.layers[index]
+        heads = [self.num_heads * (1 + self.options.gated_attention)]
+        heads += [kv.num_heads] * (2 - layer.reuses_keys) * layer.keeps_kv
         return tuple(number * kv.head_dim for number in heads)
+
+    def projected(self, index: int) -> tuple[tuple[str, ...], int]:
+        """Names of a layer's first projection, and all of its rows."""
+        rows = self.qkv_rows(index)
+        return self.options.names.qkv[: len(rows)], sum(rows)
 
     @property
     def gate_up_size(self) -> int:
@@ -236,6 +257,7 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...], *, in_gguf: bo
     full_dim = next((shape.head_dim for shape in own if shape is not None), rotary_dim)
     ropes, rope_of_layer = read_ropes(fields, options, windows, (full_dim, rotary_dim), max_positions)
     growth, grow = read_growth(fields, options, ropes, rope_of_layer)
+    sources = read_kv_sources(fields, options, windows, rope_of_layer)
     if options.multipliers:
         scale = fields.number("attention_multiplier", 1.0)
     elif latent is None:
@@ -249,7 +271,7 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...], *, in_gguf: bo
     has_experts = has_experts and (not isinstance(kinds, list) or "sparse" in kinds)
     if options.experts is not None and has_experts:
         experts = ExpertsConfig.from_fields(fields, options.experts, num_layers, is_mxfp4=is_mxfp4)
-        if options.experts.gateless and read_curve_name(fields) != "relu2":
+        if options.experts.gateless and named_curve(fields) != "relu2":
             raise fields.odd("hidden_act", "relu2")
     factors = Factors.of_normed(fields) if options.keeps_normed else Factors()
     if options.factors:
@@ -265,8 +287,20 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...], *, in_gguf: bo
         head_dim=head_dim,
         intermediate_size=mlp_width(fields, options, experts, parts),
         layers=tuple(
-            LayerConfig(window, rope, options.in_chunks, grows, *has, shape, options.reuses_keys and not window)
-            for window, rope, grows, has, shape in zip(windows, rope_of_layer, grow, parts, own, strict=True)
+            LayerConfig(
+                window,
+                rope,
+                options.in_chunks,
+                grows,
+                attends,
+                has_mlp,
+                source,
+                shape,
+                options.reuses_keys and not window,
+            )
+            for (attends, has_mlp), window, rope, grows, source, shape in zip(
+                parts, windows, rope_of_layer, grow, sources, own, strict=True
+            )
         ),
         latent=latent,
         experts=experts,
@@ -279,9 +313,9 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...], *, in_gguf: bo
             "tie_embedding" if "tie_embedding" in fields else "tie_word_embeddings", options.tied
         ),
         activation=activation,
-        embedding_scale=_embedding_scale(fields, options, hidden_size),
-        residual_scale=_residual_scale(fields, options, num_layers),
-        width_scale=_width_scale(fields, options, hidden_size),
+        embedding_scale=embedding_scale(fields, options, hidden_size),
+        residual_scale=residual_scale(fields, options, num_layers),
+        width_scale=width_scale(fields, options, hidden_size),
         attention_scale=scale,
         attention_soft_cap=fields.number("attn_logit_softcapping", 0.0, above=-1.0),
         logits_soft_cap=fields.number("final_logit_softcapping", 0.0, above=-1.0),
@@ -289,7 +323,7 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...], *, in_gguf: bo
         eos_ids=_eos_ids(fields, generation_eos, vocab_size),
         bos_id=next(iter(fields.ids("bos_token_id")), -1),
         dtype=_dtype(fields, "bfloat16" if is_mxfp4 or weight_format is not None else "float32"),
-        curve=read_curve_name(fields) if options.gateless else None,
+        curve=named_curve(fields) if options.gateless else None,
         query_growth=growth,
         left_aside=_left_aside(options, num_layers, num_mtp_layers) + (OTHER_PARTS if fields is not outer else ()),
         recurrent=recurrent,
@@ -321,27 +355,6 @@ def _latent(fields: Fields, options: Architecture, value_dim: int) -> LatentConf
         return None
     has_bias = _bias(fields, options, options.qkv_bias)
     return LatentConfig.from_fields(fields, value_dim=value_dim, is_interleaved=options.interleaved, has_bias=has_bias)
-
-
-def _embedding_scale(fields: Fields, options: Architecture, hidden_size: int) -> float:
-    if isinstance(options.scale_embedding, str):
-        return fields.number(options.scale_embedding, 1.0)
-    return math.sqrt(hidden_size) if options.scale_embedding else 1.0
-
-
-def _residual_scale(fields: Fields, options: Architecture, num_layers: int) -> float:
-    if options.multipliers:
-        return fields.number("residual_multiplier", 1.0)
-    depth = math.sqrt(num_layers)
-    return fields.number("scale_depth", depth) / depth if options.depth_scale else 1.0
-
-
-def _width_scale(fields: Fields, options: Architecture, hidden_size: int) -> float:
-    if options.multipliers:
-        return 1.0 / fields.number("logits_scaling", 1.0)
-    if options.logit_scale:
-        return fields.number(options.logit_scale, 1.0)
-    return fields.number("dim_model_base", hidden_size) / hidden_size if options.width_scale else 1.0
 
 
 def _bias(fields: Fields, options: Architecture, option: bool | str) -> bool:

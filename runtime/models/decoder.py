@@ -12,7 +12,8 @@ Per layer::
 With latent attention (`latent.py`) queries meet one vector per token instead of keys and values of their own.
 
 Cost: four matrix products per layer (q, k, v and gate, up are stacked when loading). In the last layer only the rows
-whose logits are wanted go on after the attention; with none wanted it ends at the KV write. In fp32 on the CPU no op
+whose logits are wanted go on after the attention; with none wanted it ends where the last layer that keeps something
+has written it. In fp32 on the CPU no op
 lets a row's bits depend on the other rows: a token's logits are the same alone, in a batch, or after a cached prefix.
 """
 
@@ -34,11 +35,11 @@ from .config import ModelConfig
 from .cut import Cut
 from .experts import ExpertRules, mixture
 from .gateless import bend
+from .heads import place_heads, queries
 from .latent import queries_and_latents, values
 from .layer_weights import AdaptedMixer, LayerWeights, num_bytes, read_layer
 from .norms import Norm, add_norm, apply_norm, read_norm, scaled
 from .partial_linear import adapted_linear, partial_linear
-from .placed_heads import place_heads
 from .reader import Reader
 from .rope import query_scales, rope_table, table_by_length
 from .step import AdaptedRows, KVTensors, StateStep, WindowStep
@@ -80,8 +81,9 @@ class Decoder:
         self.device, self.dtype = embedding.stored.device, embedding.dtype
         self._embedding, self._learned = embedding, learned
         self._layers = list(zip(config.layers, layers, strict=True))
-        attends = [layer.attends for layer in config.layers]
-        self._kv_index = [sum(attends[:index]) for index in range(config.num_layers)]  # of a layer, in the cache
+        self._kv_index = config.kv_places
+        keeps = [layer.keeps_kv or config.is_recurrent(index) for index, layer in enumerate(config.layers)]
+        self._last_kept = max((index for index, each in enumerate(keeps) if each), default=-1)
         self._final_norm, self._lm_head = final_norm, lm_head
         self.generates = lm_head is not None
         self.rope_tables = [rope_table(rope, max_positions).to(self.device) for rope in config.ropes]
@@ -212,9 +214,10 @@ class Decoder:
         final norm, times `config.width_scale`, `[R, hidden_size]`.
 
         token_ids, positions, slots `[T]` int64 (slot = block · block_size + offset); rows `[R]` int64: those that are
-        wanted, None: all. adapted: None where no row goes through an adapter. watch: called in each layer with its
-        index and queries `[T, H, head_dim]`, before they meet the keys. recurrent: the states, of a model with such
-        layers. windowed: for layers with a window, in place of plan and slots; None: they have none of their own.
+        wanted, None: all. adapted: None where no row goes through an adapter. watch: called for each layer that keeps
+        keys with its place in the cache and queries `[T, H, head_dim]`, before they meet the keys. recurrent: the
+        states, of a model with such layers. windowed: for layers with a window, in place of plan and slots; None: they
+        have none of their own.
         """
         x = scaled(embed(token_ids, self._embedding, self._ranks, self.cut.vocab), self._embedding_scale)
         x, kept = add_positions(x, self._learned, positions), kv_cache.hidden
@@ -245,7 +248,7 @@ class Decoder:
         none_wanted = rows is not None and rows.shape[0] == 0
         for index, (spec, weights) in enumerate(self._layers):
             own = windowed if windowed is not None and spec.window else WindowStep(plan, slots)
-            stops = index == last and none_wanted and plan.mass is None
+            stops = index == self._last_kept and none_wanted and plan.mass is None
             mixed = self._mix(index, normed, positions, kv_cache, own, lora, watch, recurrent, stops)
             if stops:
                 return normed[:0]
@@ -294,8 +297,8 @@ class Decoder:
         if spec.attends:
             source = scaled(normed, self.config.factors.attention_in)
             q, gate = self._write_kv(index, source, positions, kv_cache, own.slots, lora)
-            if watch is not None:
-                watch(index, q)
+            if watch is not None and spec.keeps_kv:
+                watch(self._kv_index[index], q)
             if not stops:
                 attended = self._attend(index, q, kv_cache, own.plan)
                 mixed.append(attended if gate is None else attended * ops.sigmoid(gate))
@@ -337,9 +340,13 @@ class Decoder:
             ops.write_latents(latents, keys[:, 0], slots)
             return q, None
         assert layer.qkv is not None
-        made = adapted_linear(normed, layer.qkv, lora, index, AT_QKV)
-        table = self.rope_tables[spec.rope] if spec.rope >= 0 else None
-        q, gate = place_heads(made, layer, self.cut, index, positions, table, kv_cache, kept, slots)
+        heads = adapted_linear(normed, layer.qkv, lora, index, AT_QKV)
+        cos_sin, gate = self.rope_tables[spec.rope] if spec.rope >= 0 else None, None
+        if spec.keeps_kv:
+            q, gate = place_heads(heads, layer, self.cut, index, positions, cos_sin, kv_cache, kept, slots)
+        else:
+            heads = heads.view(len(positions), self.config.num_heads, -1)
+            q = queries(heads, layer.q_norm, self.config.rms_norm_eps, positions, cos_sin)
         if spec.grows:
             q = q * self._query_scales[positions][:, None, None]
         return q, gate

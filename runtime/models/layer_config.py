@@ -19,8 +19,9 @@ class LayerConfig:
         rope: index into `ModelConfig.ropes`; -1: the layer has no positions (NoPE).
         in_chunks: the window is a chunk, from whose beginning on a query sees, instead of the last keys.
         grows: queries are multiplied as `ModelConfig.query_growth` says.
-        attends: it keeps keys and values.
+        attends: queries meet keys and values.
         has_mlp: an MLP, or experts.
+        kv_of: the layer before it whose keys and values it reads; -1: it keeps its own.
         kv: what it keeps of a token, where that is not as in `ModelConfig`; None: it is.
         reuses_keys: values are what the key projection makes, before norm and RoPE.
     """
@@ -31,8 +32,14 @@ class LayerConfig:
     grows: bool = False
     attends: bool = True
     has_mlp: bool = True
+    kv_of: int = -1
     kv: KVShape | None = None
     reuses_keys: bool = False
+
+    @property
+    def keeps_kv(self) -> bool:
+        """Whether it has keys and values of its own."""
+        return self.attends and self.kv_of < 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +117,17 @@ def read_ropes(
         used = [rope if window else -1 for rope, window in zip(used, windows, strict=True)]
     turned = turned_layers(fields, len(windows), options.unturned_every)
     return tuple(ropes), [rope if turns else -1 for rope, turns in zip(used, turned, strict=True)]
+
+
+def read_kv_sources(fields: Fields, options: Architecture, windows: list[int], rope_of_layer: list[int]) -> list[int]:
+    """For every layer the one whose keys and values it reads, the last of its kind that has some; -1: its own."""
+    num_own, kinds = len(windows), list(zip(windows, rope_of_layer, strict=True))
+    if options.shares_kv:
+        num_own -= fields.integer("num_kv_shared_layers", 0, at_least=0, at_most=len(windows))
+    last = {kind: index for index, kind in enumerate(kinds[:num_own])}
+    if set(kinds) - last.keys():
+        raise fields.odd("num_kv_shared_layers", f"fewer of {len(windows)} layers: one of each kind keeps its own")
+    return [-1] * num_own + [last[kind] for kind in kinds[num_own:]]
 
 
 def read_growth(

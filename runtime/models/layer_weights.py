@@ -105,7 +105,8 @@ def read_layer(reader: Reader, base: str, index: int) -> LayerWeights:
     mixer, out = _read_mixer(reader, base, index, config.recurrent) if config.is_recurrent(index) else (None, None)
     is_dense, names = config.has_dense(index), reader.placed(base, names)
     has_sinks = has_sinks and attends
-    has_v_norm, is_beside = attends and config.options.value_norms, experts is not None and experts.options.is_beside
+    has_v_norm = config.options.value_norms and config.layers[index].keeps_kv
+    is_beside = experts is not None and experts.options.is_beside
     q_norm, k_norm = read_head_norms(reader, base, index) if attends else (None, None)
     return LayerWeights(
         input_norm=read_norm(reader, f"{base}{names.input_norm}") if pre_norms else None,

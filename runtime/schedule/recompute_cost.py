@@ -25,10 +25,9 @@ def recompute_cost(config: ModelConfig, block_size: int) -> Callable[[int], floa
     """FLOPs of the block that ends at a given token. Never falls with the position; O(distinct windows)."""
     matrices = 2.0 * block_size * count_multiplications(config)
     per_number = 4.0 * config.num_heads  # with latents a little less: rotary parts have no values
-    attends = [layer.window for layer in config.layers if layer.attends]
-    width_of: Counter[int] = Counter()  # of a window, elements of heads of all its layers
-    for window, kept in zip(attends, config.kv_shapes(), strict=True):
-        width_of[window] += kept.head_dim
+    width_of: Counter[int] = Counter()  # of a window, elements of a head of all its layers
+    for index, layer in enumerate(config.layers):
+        width_of[layer.window] += config.kv_shape(index).head_dim * layer.attends
 
     def cost(end: int) -> float:
         keys = sum(

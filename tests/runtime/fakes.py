@@ -57,12 +57,14 @@ class FakeModelConfig:
     def num_kv_layers(self) -> int:
         return self.num_layers
 
-    def kv_shapes(self, *, windowed: bool | None = None) -> tuple[KVShape, ...]:
-        kept = [layer for layer in self.layers if windowed in (None, layer.window > 0)]
-        return (KVShape(self.num_kv_heads, self.head_dim, self.num_kv_parts),) * len(kept)
+    def kv_shape(self, index: int) -> KVShape:
+        return KVShape(self.num_kv_heads, self.head_dim, self.num_kv_parts)
 
-    def qkv_rows(self, index: int) -> tuple[int, int, int]:
-        return 1, 1, 1
+    def kv_shapes(self, *, windowed: bool | None = None) -> tuple[KVShape, ...]:
+        return (self.kv_shape(0),) * len([one for one in self.layers if windowed in (None, one.window > 0)])
+
+    def projected(self, index: int) -> tuple[tuple[str, ...], int]:
+        return (), 3
 
     def attended_size(self, index: int) -> int:
         return 1

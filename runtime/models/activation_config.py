@@ -1,4 +1,4 @@
-"""Which activation an MLP has, from `config.json`. Knows no tensors."""
+"""The activation of MLPs, by the name that `config.json` gives it. Knows no tensors."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _CURVES: dict[str, Curve] = {
 }
 
 
-def read_curve_name(fields: Fields) -> Curve:
-    """Of an MLP without a gate. Raises ModelError: it is another one."""
+def named_curve(fields: Fields) -> Curve:
+    """Of an MLP without a gate. Raises ModelError: another is named."""
     name = fields.text("hidden_act")
     if name not in _CURVES:
         raise fields.odd("hidden_act", f"one of {', '.join(_CURVES)}")
@@ -28,7 +28,7 @@ def read_curve_name(fields: Fields) -> Curve:
 
 
 def read_activation(fields: Fields, options: Architecture) -> Activation:
-    """Of an MLP's gate. Raises ModelError: it is another one."""
+    """Of an MLP's gate. Raises ModelError: another is named."""
     if options.gelu:
         return "gelu_tanh"
     if options.gateless:
