@@ -238,7 +238,7 @@ def count_parameters(config: ModelConfig) -> tuple[int, int, int]:
     if config.options.qk_norm and not config.options.weightless_norms:
         has_weights_each = config.options.whole_norms or config.options.own_norms
         num_normed_heads = config.num_heads + config.num_kv_heads if has_weights_each else 2
-        norms_of_heads = (num_normed_heads + config.options.value_norms) * sum(
+        norms_of_heads = (num_normed_heads + config.options.norms_values) * sum(
             kept.head_dim for kept in config.kv_shapes()
         )
     if config.latent is not None:

@@ -51,7 +51,6 @@ class Architecture:
         has_sinks: every head has one more logit, learned, that takes part in the softmax and carries no value.
         norms_after_rope: that norm comes after RoPE (Hunyuan).
         own_norms: that norm is a LayerNorm of each head with weights of its own.
-        value_norms: values go through an RMSNorm without weights (Gemma 4).
         reuses_keys: layers without a window take values from the key projection, before norm and RoPE (Gemma 4).
         full_shape: what layers without a window keep, where that is not what those with one do (Gemma 4).
         layer_scalars: what leaves a layer is multiplied by a stored number (Gemma 4).
@@ -109,6 +108,7 @@ class Architecture:
         factors: activations are multiplied by what `Factors` reads (Falcon-H1).
         has_positions: attention has positions.
         shares_kv: the last `num_kv_shared_layers` layers read the keys and values of earlier ones (Gemma 3n).
+        norms_values: values are normed, by no weights.
         adjusts_width: the MLP's width is what an MLP without a gate would have (LFM2).
     """
 
@@ -123,7 +123,6 @@ class Architecture:
     norms_after_rope: bool = False
     own_norms: bool = False
     weightless_norms: bool = False
-    value_norms: bool = False
     reuses_keys: bool = False
     full_shape: Callable[[Fields, list[bool], KVShape, int], KVShape] | None = None
     layer_scalars: bool = False
@@ -178,6 +177,7 @@ class Architecture:
     factors: bool = False
     has_positions: bool = True
     shares_kv: bool = False
+    norms_values: bool = False
 
     @property
     def num_norms(self) -> int:

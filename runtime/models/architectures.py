@@ -351,7 +351,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         _GEMMA2,
         norm_offset=0.0,
         qk_norm=True,
-        value_norms=True,
+        norms_values=True,
         full_shape=full_shape,
         layer_scalars=True,
         sliding=all_but_every_nth,

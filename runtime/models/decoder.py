@@ -270,7 +270,7 @@ class Decoder:
             if spec.has_mlp:
                 residual = normed * factors.keeps[2] if factors.keeps else residual
                 # a caller that wants the logits of all tokens may have padded the step
-                x = self._ranks.sum(self._mlp(index, normed, residual, slots if rows is None else None, lora))
+                x = self._ranks.sum(self._mlp(index, normed, slots if rows is None else None, lora, residual))
                 if weights.post_mlp_norm is not None:
                     x = apply_norm(x, weights.post_mlp_norm, eps)
                 x = scaled(x, scale * factors.adds[2])
@@ -373,8 +373,10 @@ class Decoder:
             mass=mass,
         ).flatten(1)
 
-    def _mlp(self, index: int, normed: Tensor, residual: Tensor, slots: Tensor | None, lora: LoraPlan | None) -> Tensor:
-        """What a layer's MLP, or its experts, or both make of hidden states `[T, C]`; residual: not normed."""
+    def _mlp(
+        self, index: int, normed: Tensor, slots: Tensor | None, lora: LoraPlan | None, residual: Tensor | None = None
+    ) -> Tensor:
+        """What a layer's MLP, or its experts, or both make of hidden states `[T, C]`; residual: those not normed."""
         weights, rules = self._layers[index][1], self._expert_rules
         if weights.experts is not None and rules is not None and weights.beside_norms is None:
             return mixture(normed, weights.experts, rules, slots, self._ranks)
@@ -386,7 +388,7 @@ class Decoder:
             gate_up[:, : gate_up.shape[1] // 2] *= factors.gate
         inner = ops.gated(gate_up, self._gate) if curve is None else bend(gate_up, curve, weights.curve)
         made = scaled(adapted_linear(inner, weights.down, lora, index, AT_DOWN, self._ranks), factors.down)
-        if weights.experts is None or rules is None or weights.beside_norms is None:
+        if weights.experts is None or rules is None or weights.beside_norms is None or residual is None:
             return made
         eps = self.config.rms_norm_eps
         return add_mixture(made, residual, weights.beside_norms, weights.experts, rules, slots, self._ranks, eps)

@@ -48,6 +48,14 @@ def read_head_norms(reader: Reader, base: str, index: int) -> tuple[Tensor | Non
     return q_norm, reader.norm(f"{base}{names.k_norm}.weight", sizes[1]) if keeps_kv else None
 
 
+def read_value_norm(reader: Reader, index: int) -> Tensor | None:
+    """Ones, by which values are normed without weights; None: they are not, or the layer has none of its own."""
+    config = reader.config
+    if not config.options.norms_values or not config.layers[index].keeps_kv:
+        return None
+    return torch.ones(config.kv_shape(index).head_dim, device=reader.device)
+
+
 def _read_own(reader: Reader, name: str, heads: Part) -> Tensor:
     """One tensor, or one for each head where the name has a place for its number."""
     dim, order = reader.config.head_dim, head_order(reader.config)

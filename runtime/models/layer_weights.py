@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from ...kernels import LinearWeight, LinearWeights
@@ -13,7 +12,7 @@ from .beside_mlp import BesideNorms, read_beside
 from .delta_net import DeltaNetWeights, read_delta_net
 from .experts import ExpertsWeights, read_experts
 from .gateless import read_curve
-from .head_norms import read_head_norms
+from .head_norms import read_head_norms, read_value_norm
 from .kimi_delta import KimiDeltaWeights, read_kimi_delta
 from .latent import LatentWeights, read_latent_weights
 from .lightning import LightningWeights, read_lightning
@@ -105,7 +104,6 @@ def read_layer(reader: Reader, base: str, index: int) -> LayerWeights:
     mixer, out = _read_mixer(reader, base, index, config.recurrent) if config.is_recurrent(index) else (None, None)
     is_dense, names = config.has_dense(index), reader.placed(base, names)
     has_sinks = has_sinks and attends
-    has_v_norm = config.options.value_norms and config.layers[index].keeps_kv
     is_beside = experts is not None and experts.options.is_beside
     q_norm, k_norm = read_head_norms(reader, base, index) if attends else (None, None)
     return LayerWeights(
@@ -125,7 +123,7 @@ def read_layer(reader: Reader, base: str, index: int) -> LayerWeights:
         recurrent=mixer,
         beside=out if attends else None,
         curve=read_curve(reader, base),
-        v_norm=torch.ones(config.kv_shape(index).head_dim, device=reader.device) if has_v_norm else None,
+        v_norm=read_value_norm(reader, index),
         scalar=float(reader.tensor([f"{base}layer_scalar"], [1], [])) if config.options.layer_scalars else 1.0,
         beside_norms=read_beside(reader, base) if is_beside else None,
     )
