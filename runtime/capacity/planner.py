@@ -20,6 +20,7 @@ from typing import NamedTuple
 from ...errors import ConfigError
 from ..config import CPU_POOL_BYTES, KV_MEMORY_SHARE, MAX_BATCH_TOKENS, MAX_RUNNING_REQUESTS, Quantisation
 from ..models import ModelConfig
+from ..models.added_parts import added_shapes, count_fp32, count_multiplied
 from ..number_types import BYTES, KV_BITS, KV_SCALE_BYTES, KVNumberType, NumberType
 from .matrix_bytes import matrix_bytes
 from .rank_config import largest_part
@@ -238,25 +239,24 @@ def count_parameters(config: ModelConfig) -> tuple[int, int, int]:
     if config.options.qk_norm and not config.options.weightless_norms:
         has_weights_each = config.options.whole_norms or config.options.own_norms
         num_normed_heads = config.num_heads + config.num_kv_heads if has_weights_each else 2
-        norms_of_heads = (num_normed_heads + config.options.norms_values) * sum(
-            kept.head_dim for kept in config.kv_shapes()
-        )
+        norms_of_heads = num_normed_heads * sum(kept.head_dim for kept in config.kv_shapes())
     if config.latent is not None:
         norms += config.latent.num_norms
     num_norms, num_routed = config.num_layers * around + config.num_kv_layers * norms + numbers_each, 0
     num_norms += norms_of_heads
     if config.options.qk_norm and config.options.weightless_norms:
         num_norms += config.head_dim * sum(layer.rope >= 0 for layer in config.layers)
-    elif config.options.qk_norm:
+    elif config.options.qk_norm and config.latent is None:
         shared = [index for index, layer in enumerate(config.layers) if layer.kv_of >= 0]
         num_norms += sum(config.kv_shape(index).head_dim for index in shared)  # of queries alone
     if config.recurrent is not None:
         num_norms += sum(config.recurrent.layers) * config.recurrent.num_fp32
+    num_norms += count_fp32(config)
+    if config.altup is not None:
+        num_routed = config.num_layers * config.altup.num_streams
     if experts is not None:
         num_routed = sum(experts.has_experts) * experts.num_scored
         num_norms += num_routed * (experts.options.has_bias or experts.options.linear_biases)
-        if experts.options.is_beside:
-            num_norms += sum(experts.has_experts) * (4 * hidden + experts.num_experts)
     matrices = sum(outputs * inputs for outputs, inputs in _matrices(config))
     return num_norms, num_routed * hidden, matrices + count_outputs(config)[1]
 
@@ -297,7 +297,7 @@ def _count_mxfp4(config: ModelConfig) -> int:
 
 def count_multiplications(config: ModelConfig) -> int:
     """Multiplications, each with an addition, of one token with the matrices of all layers; it meets few experts."""
-    total = 0
+    total = count_multiplied(config)
     for index in range(config.num_layers):
         experts = config.experts_of(index)
         if experts is not None:
@@ -313,6 +313,7 @@ def _matrices(config: ModelConfig) -> Iterator[tuple[int, int]]:
         yield from layer_matrices(config, index, config.experts.num_experts if config.experts is not None else 0)
     for _ in range(1 if config.tie_word_embeddings else 2):
         yield config.vocab_size, config.hidden_size
+    yield from ((outputs, inputs) for outputs, inputs, _ in added_shapes(config, None))
 
 
 def layer_matrices(config: ModelConfig, index: int, num_experts: int) -> list[tuple[int, int]]:
@@ -329,7 +330,7 @@ def layer_matrices(config: ModelConfig, index: int, num_experts: int) -> list[tu
         mlp = [(config.gate_up_size, hidden), (hidden, inner)]
         found += mlp if config.has_dense(index) else []
         found += experts.shapes(hidden, num_experts) if experts is not None else []
-    return found
+    return found + [(outputs, inputs) for outputs, inputs, _ in added_shapes(config, index)]
 
 
 def _length(

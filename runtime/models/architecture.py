@@ -109,6 +109,8 @@ class Architecture:
         has_positions: attention has positions.
         shares_kv: the last `num_kv_shared_layers` layers read the keys and values of earlier ones (Gemma 3n).
         norms_values: values are normed, by no weights.
+        has_layer_inputs: layers have inputs of their own (`layer_inputs.py`).
+        has_altup: there are several streams of hidden states (`altup.py`).
         adjusts_width: the MLP's width is what an MLP without a gate would have (LFM2).
     """
 
@@ -178,6 +180,8 @@ class Architecture:
     has_positions: bool = True
     shares_kv: bool = False
     norms_values: bool = False
+    has_layer_inputs: bool = False
+    has_altup: bool = False
 
     @property
     def num_norms(self) -> int:
@@ -260,6 +264,11 @@ def all_but_every_fourth_or_nth(fields: Fields, num_layers: int) -> list[bool]:
 def all_but_first_of_four(fields: Fields, num_layers: int) -> list[bool]:
     """CWM."""
     return [index % 4 != 0 for index in range(num_layers)]
+
+
+def all_but_every_fifth(fields: Fields, num_layers: int) -> list[bool]:
+    """Gemma 3n."""
+    return [(index + 1) % 5 != 0 for index in range(num_layers)]
 
 
 def all_but_every_nth(fields: Fields, num_layers: int) -> list[bool]:

@@ -13,10 +13,11 @@ from pathlib import Path
 from ...errors import ConfigError, ModelError
 from ..number_types import BYTES, KV_BITS, NumberType
 from .activation_config import Activation, named_curve, read_activation
+from .altup_config import AltUpConfig
 from .architecture import Architecture, Curve
 from .architectures import ARCHITECTURES
 from .experts_config import ExpertsConfig
-from .factors import Factors
+from .factors import Factors, embedding_scale, residual_scale, width_scale
 from .gguf.families import file_options, module_forms, tensor_names
 from .gguf.file import GgufFile, is_gguf
 from .gguf.settings import MOST_POSITIONS, config_values, family_of
@@ -27,6 +28,7 @@ from .kv_shape import KVShape
 from .latent_config import LatentConfig, attention_scale
 from .layer_config import (
     LayerConfig,
+    LayerInputConfig,
     QueryGrowth,
     read_growth,
     read_kv_sources,
@@ -39,10 +41,11 @@ from .layer_kinds import MOST_LAYERS, mlp_width, parts_of_layers, read_recurrent
 from .named_architecture import OTHER_PARTS, named_architecture
 from .recurrent_config import RecurrentConfig
 from .rope_config import RopeConfig
-from .scale_config import embedding_scale, residual_scale, width_scale
+from .sparse_gate import read_sparsity
 from .weight_format import WeightFormat, read_weight_format
 
 MOST_HEADS, MOST_TOKENS = 1 << 12, 1 << 24
+_KEYS = ("k_proj.", "v_proj.", "k_norm.")
 ENDLESS = 1 << 20  # tokens that are served of a model without attention, whose files name no context
 
 
@@ -78,6 +81,8 @@ class ModelConfig:
         factors: on activations.
         weight_format: of linear maps that are; None: they are in `dtype`, or experts in MXFP4.
         num_mtp_layers: layers beyond the model's own that predict more tokens (`mtp.py`).
+        layer_inputs: inputs of each layer that come from the token itself; None: there are none.
+        altup: several streams of hidden states; None: there is one.
     """
 
     architecture: str
@@ -115,6 +120,8 @@ class ModelConfig:
     factors: Factors = Factors()
     weight_format: WeightFormat | Forms | None = None
     num_mtp_layers: int = 0
+    layer_inputs: LayerInputConfig | None = None
+    altup: AltUpConfig | None = None
 
     @property
     def num_layers(self) -> int:
@@ -128,12 +135,6 @@ class ModelConfig:
     def num_kv_layers(self) -> int:
         """Layers that keep keys and values."""
         return sum(layer.keeps_kv for layer in self.layers)
-
-    @property
-    def kv_places(self) -> list[int]:
-        """By layer, where its keys and values are among those of all layers that keep some."""
-        keeps, sources = [layer.keeps_kv for layer in self.layers], [layer.kv_of for layer in self.layers]
-        return [sum(keeps[: index if of < 0 else of]) for index, of in enumerate(sources)]
 
     def experts_of(self, index: int) -> ExpertsConfig | None:
         """The mixture in place of a layer's MLP, or beside it; None: there is none."""
@@ -258,6 +259,7 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...], *, in_gguf: bo
     ropes, rope_of_layer = read_ropes(fields, options, windows, (full_dim, rotary_dim), max_positions)
     growth, grow = read_growth(fields, options, ropes, rope_of_layer)
     sources = read_kv_sources(fields, options, windows, rope_of_layer)
+    sparsity = read_sparsity(fields, num_layers)
     if options.multipliers:
         scale = fields.number("attention_multiplier", 1.0)
     elif latent is None:
@@ -295,11 +297,12 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...], *, in_gguf: bo
                 attends,
                 has_mlp,
                 source,
+                cut,
                 shape,
                 options.reuses_keys and not window,
             )
-            for (attends, has_mlp), window, rope, grows, source, shape in zip(
-                parts, windows, rope_of_layer, grow, sources, own, strict=True
+            for (attends, has_mlp), window, rope, grows, source, cut, shape in zip(
+                parts, windows, rope_of_layer, grow, sources, sparsity, own, strict=True
             )
         ),
         latent=latent,
@@ -325,19 +328,24 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...], *, in_gguf: bo
         dtype=_dtype(fields, "bfloat16" if is_mxfp4 or weight_format is not None else "float32"),
         curve=named_curve(fields) if options.gateless else None,
         query_growth=growth,
-        left_aside=_left_aside(options, num_layers, num_mtp_layers) + (OTHER_PARTS if fields is not outer else ()),
+        left_aside=_left_aside(options, sources, num_mtp_layers) + (OTHER_PARTS if fields is not outer else ()),
         recurrent=recurrent,
         factors=factors,
         weight_format=weight_format,
         num_mtp_layers=num_mtp_layers,
+        layer_inputs=LayerInputConfig.from_fields(fields) if options.has_layer_inputs else None,
+        altup=AltUpConfig.from_fields(fields) if options.has_altup else None,
     )
 
 
-def _left_aside(options: Architecture, num_layers: int, num_mtp_layers: int) -> tuple[str, ...]:
-    """Layers that predict tokens beyond the next (GLM-4.5, DeepSeek-V3; ERNIE 4.5), and masks (GPT-NeoX, GPT-2)."""
+def _left_aside(options: Architecture, sources: list[int], num_mtp_layers: int) -> tuple[str, ...]:
+    """Layers that predict tokens beyond the next (GLM-4.5, DeepSeek-V3; ERNIE 4.5), and masks (GPT-NeoX, GPT-2);
+    keys and values of layers that read those of others."""
     masks: tuple[str, ...] = (".attention.bias", ".attention.masked_bias") if options.rows_by_head else ()
     masks = (".attn.bias", ".attn.masked_bias") if options.transposed else masks
-    return (*(f"layers.{num_layers + index}." for index in range(num_mtp_layers)), "mtp.", "mtp_", *masks)
+    unused = [f"layers.{len(sources) + index}." for index in range(num_mtp_layers)]
+    unused += [f"layers.{index}.self_attn.{name}" for index, of in enumerate(sources) if of >= 0 for name in _KEYS]
+    return (*unused, "mtp.", "mtp_", *masks)
 
 
 def _heads(fields: Fields, hidden_size: int, num_heads: int) -> tuple[int, int]:

@@ -26,27 +26,27 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ...kernels import PLACES, Gate, LinearWeight, LoraPlan, ops
+from ...kernels import LinearWeight, LoraPlan, ops
 from ...kernels.linear_weight import Quantise
 from ..parallel.ranks import ALONE, Ranks
-from .beside_mlp import add_mixture
+from .altup import read_streams
 from .checkpoints import open_weights, prefix_of
 from .config import ModelConfig
 from .cut import Cut
-from .experts import ExpertRules, mixture
-from .gateless import bend
 from .heads import place_heads, queries
 from .latent import queries_and_latents, values
-from .layer_weights import AdaptedMixer, LayerWeights, num_bytes, read_layer
-from .norms import Norm, add_norm, apply_norm, read_norm, scaled
-from .partial_linear import adapted_linear, partial_linear
+from .layer_config import kv_places, last_kept
+from .layer_inputs import InputEmbedding, read_input_embedding
+from .layer_weights import AdaptedMixer, LayerWeights, WeightPart, num_bytes, read_layer
+from .mlp import MlpRules, run_mlp
+from .norms import Norm, add_norm, apply_norm, read_norm, rounded, scaled
+from .partial_linear import AT_O, AT_QKV, adapted_linear, partial_linear
 from .reader import Reader
 from .rope import query_scales, rope_table, table_by_length
 from .step import AdaptedRows, KVTensors, StateStep, WindowStep
 from .vocabulary import add_positions, all_logits, embed, read_positions, read_projection
 from .weights import TORCH_TYPES
 
-AT_QKV, AT_O, AT_GATE_UP, AT_DOWN = range(len(PLACES))
 ROW_TILE = 256  # about where a product on a GPU stops being bound by reading the weights
 
 
@@ -75,25 +75,25 @@ class Decoder:
         lm_head: LinearWeight | None,
         max_positions: int,
         learned: Tensor | None = None,
+        inputs: InputEmbedding | None = None,
     ) -> None:
         self.config = config = cut.config
         self.cut, self._ranks, self.max_positions = cut, cut.ranks, max_positions
         self.device, self.dtype = embedding.stored.device, embedding.dtype
-        self._embedding, self._learned = embedding, learned
+        self._embedding, self._learned, self._inputs = embedding, learned, inputs
+        own = (embedding, learned, lm_head, final_norm, *(inputs.parts if inputs is not None else ()))
+        self._own: list[WeightPart] = [part for part in own if part is not None]
         self._layers = list(zip(config.layers, layers, strict=True))
-        self._kv_index = config.kv_places
-        keeps = [layer.keeps_kv or config.is_recurrent(index) for index, layer in enumerate(config.layers)]
-        self._last_kept = max((index for index, each in enumerate(keeps) if each), default=-1)
+        self._kv_index = kv_places(config.layers)
+        self._last_kept = last_kept(config.layers, None if config.recurrent is None else config.recurrent.layers)
         self._final_norm, self._lm_head = final_norm, lm_head
         self.generates = lm_head is not None
         self.rope_tables = [rope_table(rope, max_positions).to(self.device) for rope in config.ropes]
         growth, self._query_scales = config.query_growth, torch.empty(0)
         if growth is not None:
             self._query_scales = query_scales(growth, max_positions).to(self.device, self.dtype)
-        # rounded as transformers rounds it: the factor is an activation
-        self._embedding_scale = float(torch.tensor(config.embedding_scale).to(self.dtype))
-        self._gate = Gate(config.activation)
-        self._expert_rules = ExpertRules.of(config, cut.experts)
+        self._embedding_scale = rounded(config.embedding_scale, self.dtype)
+        self._rules = MlpRules.of(cut)
 
     @staticmethod
     def from_folder(
@@ -128,7 +128,7 @@ class Decoder:
             options, prefix = config.options, prefix_of(checkpoint, config)
             reader = Reader(cut, checkpoint, prefix, device, ROW_TILE if deterministic else 0, quantise)
             embedding = reader.linear(prefix, (options.embedding,), [cut.vocab], config.hidden_size, False)
-            layers, learned = [], read_positions(reader)
+            layers, learned, inputs = [], read_positions(reader), read_input_embedding(reader)
             for index in range(config.num_layers):
                 layers.append(read_layer(reader, f"{prefix}{options.layers}.{index}.", index))
                 if report is not None:
@@ -136,8 +136,13 @@ class Decoder:
             final_norm = read_norm(reader, f"{prefix}{options.final_norm}", config.width_scale)
             has_projection = bool(prefix) or f"{options.projection}.weight" in checkpoint
             lm_head = read_projection(reader, embedding) if has_projection or config.tie_word_embeddings else None
+            make: Callable[..., Decoder] = Decoder
+            if config.altup is not None:
+                from .altup_decoder import AltUpDecoder  # which is a Decoder
+
+                make = partial(AltUpDecoder, streams=read_streams(reader, config.altup))
             reader.refuse_unread()
-        return Decoder(
+        return make(
             cut,
             embedding=embedding,
             layers=layers,
@@ -145,6 +150,7 @@ class Decoder:
             lm_head=lm_head,
             max_positions=max_positions or config.max_position_embeddings,
             learned=learned,
+            inputs=inputs,
         )
 
     def switch_ropes(self) -> int | None:
@@ -163,8 +169,7 @@ class Decoder:
     @property
     def num_weight_bytes(self) -> int:
         """Bytes of all weights on the device, the tied embedding counted once."""
-        own = (self._embedding, self._learned, self._lm_head, self._final_norm)
-        return num_bytes([part for part in own if part is not None], [layer for _, layer in self._layers])
+        return num_bytes(self._own, [layer for _, layer in self._layers])
 
     @torch.inference_mode()
     def forward(
@@ -222,7 +227,8 @@ class Decoder:
         x = scaled(embed(token_ids, self._embedding, self._ranks, self.cut.vocab), self._embedding_scale)
         x, kept = add_positions(x, self._learned, positions), kv_cache.hidden
         step = (positions, kv_cache, plan, slots, rows if kept is None else None)
-        states = self._through_layers(x, *step, adapted, watch, recurrent, windowed)
+        inputs = None if self._inputs is None else self._inputs.of(token_ids, x, self.config)
+        states = self._through_layers(x, *step, adapted, watch, recurrent, windowed, inputs)
         if kept is not None:
             kept[slots] = states
         return states if kept is None or rows is None else states[rows]
@@ -239,8 +245,9 @@ class Decoder:
         watch: Callable[[int, Tensor], None] | None,
         recurrent: StateStep | None,
         windowed: WindowStep | None,
+        inputs: Tensor | None = None,
     ) -> Tensor:
-        """As `hidden_states`, of what goes into the first layer, `[T, hidden_size]`."""
+        """As `hidden_states`, of what goes into the first layer, `[T, hidden_size]`; inputs: of each layer."""
         eps = self.config.rms_norm_eps
         normed, residual = apply_norm(x, self._layers[0][1].input_norm, eps), x
         last, scale, factors = len(self._layers) - 1, self.config.residual_scale, self.config.factors
@@ -254,6 +261,7 @@ class Decoder:
                 return normed[:0]
             if index == last and rows is not None:
                 mixed, residual, normed = [part[rows] for part in mixed], residual[rows], normed[rows]
+                inputs = None if inputs is None else inputs[rows]
                 lora = adapted.wanted if adapted is not None else None
             if mixed:
                 residual = normed * factors.keeps[spec.attends] if factors.keeps else residual
@@ -274,6 +282,9 @@ class Decoder:
                 if weights.post_mlp_norm is not None:
                     x = apply_norm(x, weights.post_mlp_norm, eps)
                 x = scaled(x, scale * factors.adds[2])
+            if weights.layer_input is not None and inputs is not None:
+                residual = x + residual
+                x = weights.layer_input.of(residual, inputs[:, index], self._rules.gate, eps)
             following = self._final_norm if index == last else self._layers[index + 1][1].input_norm
             normed, residual = add_norm(x, residual, following, eps, weights.scalar)
         return normed
@@ -373,22 +384,6 @@ class Decoder:
             mass=mass,
         ).flatten(1)
 
-    def _mlp(
-        self, index: int, normed: Tensor, slots: Tensor | None, lora: LoraPlan | None, residual: Tensor | None = None
-    ) -> Tensor:
+    def _mlp(self, index: int, normed: Tensor, slots: Tensor | None, lora: LoraPlan | None, residual: Tensor) -> Tensor:
         """What a layer's MLP, or its experts, or both make of hidden states `[T, C]`; residual: those not normed."""
-        weights, rules = self._layers[index][1], self._expert_rules
-        if weights.experts is not None and rules is not None and weights.beside_norms is None:
-            return mixture(normed, weights.experts, rules, slots, self._ranks)
-        assert weights.gate_up is not None
-        assert weights.down is not None
-        gate_up, curve = adapted_linear(normed, weights.gate_up, lora, index, AT_GATE_UP), self.config.curve
-        factors = self.config.factors
-        if factors.gate != 1.0:
-            gate_up[:, : gate_up.shape[1] // 2] *= factors.gate
-        inner = ops.gated(gate_up, self._gate) if curve is None else bend(gate_up, curve, weights.curve)
-        made = scaled(adapted_linear(inner, weights.down, lora, index, AT_DOWN, self._ranks), factors.down)
-        if weights.experts is None or rules is None or weights.beside_norms is None or residual is None:
-            return made
-        eps = self.config.rms_norm_eps
-        return add_mixture(made, residual, weights.beside_norms, weights.experts, rules, slots, self._ranks, eps)
+        return run_mlp(normed, self._layers[index][1], self._rules, index, slots, lora, residual)

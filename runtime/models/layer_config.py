@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from .architecture import Architecture, turned_layers
-from .json_file import Fields
+from .json_file import MOST_WIDTH, Fields
 from .kv_shape import KVShape
 from .rope_config import RopeConfig
+
+LAYER_TABLE = "embed_tokens_per_layer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +25,7 @@ class LayerConfig:
         attends: queries meet keys and values.
         has_mlp: an MLP, or experts.
         kv_of: the layer before it whose keys and values it reads; -1: it keeps its own.
+        sparsity: which share of its MLP's gates is cut (`sparse_gate.py`); 0: none.
         kv: what it keeps of a token, where that is not as in `ModelConfig`; None: it is.
         reuses_keys: values are what the key projection makes, before norm and RoPE.
     """
@@ -33,6 +37,7 @@ class LayerConfig:
     attends: bool = True
     has_mlp: bool = True
     kv_of: int = -1
+    sparsity: float = 0.0
     kv: KVShape | None = None
     reuses_keys: bool = False
 
@@ -43,12 +48,50 @@ class LayerConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class LayerInputConfig:
+    """Inputs of each layer that come from the token itself (`layer_inputs.py`): tokens that have some, and numbers."""
+
+    vocab_size: int
+    size: int
+
+    @staticmethod
+    def from_fields(fields: Fields) -> LayerInputConfig | None:
+        """None: layers have none. Raises ModelError: a size is odd."""
+        size = fields.integer("hidden_size_per_layer_input", 256, at_least=0, at_most=MOST_WIDTH)
+        vocab_size = fields.integer("vocab_size_per_layer_input", 262_144)
+        return LayerInputConfig(vocab_size, size) if size else None
+
+    def layer_shapes(self, hidden: int) -> Iterator[tuple[int, int, str]]:
+        """(Outputs, inputs, module) of a layer's matrices."""
+        yield self.size, hidden, "per_layer_input_gate"
+        yield hidden, self.size, "per_layer_projection"
+
+    def shapes(self, hidden: int, num_layers: int) -> Iterator[tuple[int, int, str]]:
+        """(Outputs, inputs, module) of those of all layers: what is projected, and the table."""
+        yield num_layers * self.size, hidden, "per_layer_model_projection"
+        yield self.vocab_size, num_layers * self.size, LAYER_TABLE
+
+
+@dataclass(frozen=True, slots=True)
 class QueryGrowth:
     """A query at position p is multiplied by `1 + share · log(1 + ⌊(p + offset) / step⌋)`."""
 
     share: float
     step: int
     offset: int = 0
+
+
+def kv_places(layers: Sequence[LayerConfig]) -> list[int]:
+    """By layer, where the keys and values that it meets are among those of all layers that keep some."""
+    keeps = [layer.keeps_kv for layer in layers]
+    return [sum(keeps[: index if layer.kv_of < 0 else layer.kv_of]) for index, layer in enumerate(layers)]
+
+
+def last_kept(layers: Sequence[LayerConfig], has_state: Sequence[bool] | None) -> int:
+    """The last layer that keeps keys and values, or a state; -1: there is none. has_state: None: no layer has one."""
+    states = has_state or [False] * len(layers)
+    keeps = [index for index, layer in enumerate(layers) if layer.keeps_kv or states[index]]
+    return max(keeps, default=-1)
 
 
 def read_windows(fields: Fields, options: Architecture, num_layers: int) -> list[int]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from ...kernels import LinearWeight, LinearWeights
+from .altup import AltUpWeights, read_altup
 from .beside_mlp import BesideNorms, read_beside
 from .delta_net import DeltaNetWeights, read_delta_net
 from .experts import ExpertsWeights, read_experts
@@ -15,6 +16,7 @@ from .gateless import read_curve
 from .head_norms import read_head_norms, read_value_norm
 from .kimi_delta import KimiDeltaWeights, read_kimi_delta
 from .latent import LatentWeights, read_latent_weights
+from .layer_inputs import InputWeights, read_input_weights
 from .lightning import LightningWeights, read_lightning
 from .norms import LayerNorm, Norm, read_norm
 from .pair_order import qkv_order
@@ -61,12 +63,19 @@ class LayerWeights:
     v_norm: Tensor | None = None  # [head_dim], of the values
     scalar: float = 1.0  # what leaves the layer is multiplied by it
     beside_norms: BesideNorms | None = None  # experts stand beside gate_up and down, not in their place
+    layer_input: InputWeights | None = None
+    altup: AltUpWeights | None = None
 
 
 def num_bytes(own: list[WeightPart], layers: list[LayerWeights]) -> int:
     """Of the weights of a model, its own and those of its layers; of what is shared once."""
     groups = [
-        group for layer in layers for group in (layer, layer.latent, layer.experts, layer.recurrent, layer.beside_norms)
+        group
+        for layer in layers
+        for group in (
+            *(layer, layer.latent, layer.experts, layer.recurrent),
+            *(layer.beside_norms, layer.layer_input, layer.altup),
+        )
     ]
     found = [getattr(group, name) for group in groups if group is not None for name in group.__slots__]
     parts = [*own, *(part for part in found if isinstance(part, WeightPart))]
@@ -126,4 +135,6 @@ def read_layer(reader: Reader, base: str, index: int) -> LayerWeights:
         v_norm=read_value_norm(reader, index),
         scalar=float(reader.tensor([f"{base}layer_scalar"], [1], [])) if config.options.layer_scalars else 1.0,
         beside_norms=read_beside(reader, base) if is_beside else None,
+        layer_input=read_input_weights(reader, base),
+        altup=read_altup(reader, base),
     )

@@ -76,7 +76,7 @@ OFTEN_RUN = [
     "stablelm",
     "starcoder2",
 ]
-NOT_LOADED = {"bitnet", "gemma3n_text"}
+NOT_LOADED = {"bitnet"}
 
 
 def _mapping() -> dict[str, str]:
