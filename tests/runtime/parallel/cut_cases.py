@@ -77,6 +77,8 @@ SHARED = {
         "full_shape",
         "reuses_keys",
         "norms_values",
+        "shares_kv",
+        "has_layer_inputs",
         "layer_scalars",
         "experts.is_beside",
         "experts.names.scales",
