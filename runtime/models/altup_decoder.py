@@ -69,9 +69,9 @@ class AltUpDecoder(Decoder):
             attended = apply_norm(self._ranks.sum(self._add_up(index, mixed, lora)), weights.post_attention_norm, eps)
             x = (streams[active] + attended + altup.residual(normed, eps)) * 0.5**0.5
             padded = slots if rows is None else None
-            made = self._ranks.sum(self._mlp(index, apply_norm(x, weights.mlp_norm, eps), padded, lora))
+            made = self._ranks.sum(self._mlp(index, apply_norm(x, weights.mlp_norm, eps), padded, lora, x))
             x = x + apply_norm(made, weights.post_mlp_norm, eps)
             streams = altup.correct(streams, x, active, eps)
             first = streams[active] if altup.scale is None else (streams[active] * altup.scale).to(x.dtype)
-            streams[1:] += layer_input.of(first, inputs[:, index], self._gate, eps)
+            streams[1:] += layer_input.of(first, inputs[:, index], self._rules.gate, eps)
         return apply_norm(self._streams.join(streams), self._final_norm, eps)

@@ -14,8 +14,8 @@ import torch
 from phloem.errors import ModelError
 from phloem.runtime.models import Decoder, ModelConfig
 
-from .decoder_shapes import DELTA, LLAMA4
-from .oracle import Oracle, PagedRun, random_ids
+from .decoder_shapes import DELTA, GEMMA4, LLAMA4
+from .oracle import Oracle, PagedRun, has_norm_offset, random_ids
 
 TEXT: dict[str, Any] = {
     "vocab_size": 131,
@@ -53,6 +53,7 @@ WINDOWS = {"sliding_window": 9, "num_hidden_layers": 4, "layer_types": ["sliding
 # name: (transformers' model class, of the language model, of the other part)
 CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "gemma3": ("Gemma3ForConditionalGeneration", WINDOWS, {}),
+    "gemma4": ("Gemma4ForConditionalGeneration", GEMMA4, {"num_key_value_heads": 2, "head_dim": 16}),
     "mistral3": ("Mistral3ForConditionalGeneration", {"model_type": "mistral"}, {"model_type": "pixtral"}),
     "llava": ("LlavaForConditionalGeneration", {"model_type": "llama"}, {"model_type": "clip_vision_model"}),
     "qwen2-vl": ("Qwen2VLForConditionalGeneration", {**SECTIONS, "head_dim": 8}, {}),
@@ -83,7 +84,7 @@ def save_with_images(folder: Path, class_name: str, text: dict[str, Any], vision
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             is_norm = "norm" in name
-            parameter.normal_(mean=float(is_norm and "gemma" not in config.model_type), std=0.25)
+            parameter.normal_(mean=float(is_norm and not has_norm_offset(config.model_type)), std=0.25)
     model.save_pretrained(folder)
     # transformers' Llama 4 as a whole does not take texts without images
     return model.language_model if class_name.startswith("Llama4") else model
