@@ -167,14 +167,15 @@ def _layer_matrices(config: ModelConfig, index: int) -> Iterator[tuple[int, int,
         yield config.num_heads * latent.rank, latent.plain_dim, ()
         yield config.num_heads * latent.value_dim, latent.rank, ()
     if layer.attends:
-        yield hidden, config.attended_size, below(names.o)
+        yield hidden, config.attended_size(index), below(names.o)
     for outputs, inputs, module in added_shapes(config, index):
         yield outputs, inputs, below(module)
     if not layer.has_mlp:
         return
-    if experts is None:
+    if config.has_dense(index):
         yield config.gate_up_size, hidden, below(*names.gate_up)
         yield hidden, inner, below(names.down)
+    if experts is None:
         return
     of = experts.options.names
     places = [of.expert.format(number) for number in range(experts.num_experts)]

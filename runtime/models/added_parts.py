@@ -11,12 +11,8 @@ from .layer_config import LAYER_TABLE
 
 def added_shapes(config: ModelConfig, index: int | None) -> list[tuple[int, int, str]]:
     """(Outputs, inputs, module) of a layer's matrices but routers; None: of the model's own."""
-    hidden, found, of_inputs, altup = (
-        config.hidden_size,
-        list[tuple[int, int, str]](),
-        config.layer_inputs,
-        config.altup,
-    )
+    hidden, of_inputs, altup = config.hidden_size, config.layer_inputs, config.altup
+    found: list[tuple[int, int, str]] = []
     if of_inputs is not None:
         found += of_inputs.shapes(hidden, config.num_layers) if index is None else of_inputs.layer_shapes(hidden)
     if altup is not None:
@@ -32,8 +28,6 @@ def count_multiplied(config: ModelConfig) -> int:
 def count_fp32(config: ModelConfig) -> int:
     """Numbers that are kept in fp32, of all layers and of the model, routers apart."""
     hidden, altup, total = config.hidden_size, config.altup, 0
-    if config.options.norms_values:
-        total += config.head_dim * config.num_kv_layers
     if config.layer_inputs is not None:
         total += config.num_layers * hidden + config.layer_inputs.size
     if altup is not None:

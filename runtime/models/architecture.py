@@ -12,6 +12,7 @@ from typing import Literal
 from ...errors import ModelError
 from .experts_config import ExpertOptions
 from .json_file import Fields
+from .kv_shape import KVShape
 from .recurrent_config import RecurrentOptions
 
 NormKind = Literal["rms", "layer", "unbiased_layer"]
@@ -50,6 +51,9 @@ class Architecture:
         has_sinks: every head has one more logit, learned, that takes part in the softmax and carries no value.
         norms_after_rope: that norm comes after RoPE (Hunyuan).
         own_norms: that norm is a LayerNorm of each head with weights of its own.
+        reuses_keys: layers without a window take values from the key projection, before norm and RoPE (Gemma 4).
+        full_shape: what layers without a window keep, where that is not what those with one do (Gemma 4).
+        layer_scalars: what leaves a layer is multiplied by a stored number (Gemma 4).
         weightless_norms: that norm has no weights, and layers without positions have none (Llama 4).
         refused: keys of `config.json` whose features are missing here, and what these are.
         norm: of hidden states: RMSNorm, or LayerNorm with a bias or without one.
@@ -121,6 +125,9 @@ class Architecture:
     norms_after_rope: bool = False
     own_norms: bool = False
     weightless_norms: bool = False
+    reuses_keys: bool = False
+    full_shape: Callable[[Fields, list[bool], KVShape, int], KVShape] | None = None
+    layer_scalars: bool = False
     refused: tuple[tuple[str, str], ...] = ()
     norm: NormKind = "rms"
     parallel: bool | str = False

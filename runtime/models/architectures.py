@@ -27,6 +27,7 @@ from .architecture import (
 )
 from .experts_config import ExpertNames, ExpertOptions
 from .falcon import adapt_falcon
+from .gemma4 import adapt_gemma4, full_shape
 from .learned_positions import LEARNED
 from .recurrent_architectures import RECURRENT
 from .recurrent_config import RecurrentOptions
@@ -361,4 +362,20 @@ ARCHITECTURES: dict[str, Architecture] = {
     ),
     "Gemma3nForCausalLM": _GEMMA3N,
     "Gemma3ForCausalLM": replace(_GEMMA2, qk_norm=True, sliding=all_but_every_nth, local_theta=10_000.0),
+    "Gemma4ForCausalLM": replace(
+        _GEMMA2,
+        norm_offset=0.0,
+        qk_norm=True,
+        norms_values=True,
+        full_shape=full_shape,
+        layer_scalars=True,
+        sliding=all_but_every_nth,
+        local_theta=10_000.0,
+        experts=mixtures.GEMMA4,
+        adapts=adapt_gemma4,
+        refused=(
+            ("hidden_size_per_layer_input", "embeddings per layer are not supported (Gemma 4 E2B and E4B)"),
+            ("num_kv_shared_layers", "keys shared among layers are not supported (Gemma 4 E2B and E4B)"),
+        ),
+    ),
 }

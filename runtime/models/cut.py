@@ -74,15 +74,16 @@ class Cut:
         """An axis with `dim` entries for each query head."""
         return _times(self.heads, dim)
 
-    @property
-    def qkv(self) -> list[Part]:
-        """Rows of queries (each with its gate, where there are gates), keys and values."""
-        config = self.whole
-        kv = _times(self.kv_heads, config.head_dim)
+    def qkv(self, index: int) -> list[Part]:
+        """Rows of a layer's queries (each with its gate, where there are gates), keys and values."""
+        config, shape = self.whole, self.whole.kv_shape(index)
+        if config.layers[index].kv is not None:  # on one rank, as `_refuse` has it
+            return [Part(rows, ((0, rows),)) for rows in config.qkv_rows(index)]
+        kv = _times(self.kv_heads, shape.head_dim)
         if config.options.rows_by_head:
-            return [self._rows_by_head(config.num_heads // config.num_kv_heads, config.head_dim)]
-        queries = self.by_head(config.head_dim * (1 + config.options.gated_attention))
-        parts = [queries, kv, kv]
+            return [self._rows_by_head(config.num_heads // shape.num_heads, shape.head_dim)]
+        queries = self.by_head(shape.head_dim * (1 + config.options.gated_attention))
+        parts = [queries, kv, kv][: len(config.qkv_rows(index))]
         return parts if len(config.options.names.qkv) == 3 else [joined(parts)]
 
     @property
@@ -92,10 +93,9 @@ class Cut:
         times = 1 if self.whole.curve is not None else 2
         return [joined([self.inner] * (times // num_names or 1))] * num_names
 
-    @property
-    def attended(self) -> Part:
-        """Columns of the output projection."""
-        return self.by_head(self.whole.attended_size // self.whole.num_heads)
+    def attended(self, index: int) -> Part:
+        """Columns of a layer's output projection."""
+        return self.by_head(self.whole.attended_size(index) // self.whole.num_heads)
 
     @property
     def projected(self) -> dict[str, Part]:
@@ -186,6 +186,11 @@ def _refuse(model: ModelConfig, size: int) -> None:
             f"tensor_parallel_size: {model.architecture} has inputs of each layer from the token itself, which are not "
             "cut for several ranks; use 1"
         )
+    if len(set(model.kv_shapes())) > 1:
+        raise ConfigError(
+            f"tensor_parallel_size: {model.architecture} has layers whose heads differ in size or number; "
+            "it is not cut, take 1"
+        )
     if model.num_kv_layers:
         must_divide(model.num_heads, "attention heads")
     if model.num_kv_layers and model.num_kv_heads % size and size % model.num_kv_heads:
@@ -193,11 +198,15 @@ def _refuse(model: ModelConfig, size: int) -> None:
             f"tensor_parallel_size: {size} neither divides the model's KV heads ({model.num_kv_heads}) nor is a "
             "multiple of them; take a number that does or is, or 1"
         )
-    if any(layer.has_mlp and model.experts_of(index) is None for index, layer in enumerate(model.layers)):
+    if any(map(model.has_dense, range(model.num_layers))):
         must_divide(model.intermediate_size, "intermediate size")
     if -(-model.vocab_size // size) * (size - 1) >= model.vocab_size:  # the last one would have none
         raise ConfigError(f"tensor_parallel_size: {size} leaves ranks without a token of {model.vocab_size}; {fewer}")
     if model.experts is not None:
+        if model.experts.options.is_beside:
+            raise ConfigError(
+                f"tensor_parallel_size: {model.architecture} has experts beside MLPs, which are not cut; take 1"
+            )
         must_divide(model.experts.shared_size, "width of the shared expert")
         if model.experts.num_experts < size:
             raise ConfigError(

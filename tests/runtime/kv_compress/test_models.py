@@ -24,6 +24,7 @@ from phloem.errors import RequestError
 from phloem.runtime.execute.kv_cache import KVCache
 from phloem.runtime.kv_compress.budget import WINDOW
 from phloem.runtime.kv_compress.policy import NUM_SINKS, POOL_WIDTH
+from phloem.runtime.models.kv_shape import KVShape
 from phloem.runtime.sampling_params import KV_POLICIES
 
 from ..models.oracle import assert_likeliest
@@ -253,8 +254,8 @@ def test_constraints_drafts_and_look_ups_change_nothing(policy: str) -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int8, torch.float8_e4m3fn])
 @pytest.mark.parametrize("num_parts", [1, 2])
 def test_gathered_numbers_are_the_stored_ones(dtype: torch.dtype, num_parts: int) -> None:
-    shape = {"num_layers": 3, "num_blocks": 9, "num_kv_heads": 2, "block_size": 4, "head_dim": 8}
-    kv_cache = KVCache(**shape, dtype=dtype, device=torch.device("cpu"), num_parts=num_parts)
+    shapes = [KVShape(2, 8, num_parts)] * 3
+    kv_cache = KVCache(shapes=shapes, num_blocks=9, block_size=4, dtype=dtype, device=torch.device("cpu"))
     torch.manual_seed(0)
     whole = {1: torch.int8, 2: torch.int16, 4: torch.int32}
     stacks = [stack.view(whole[stack.itemsize]) for stack in kv_cache._stacks]
