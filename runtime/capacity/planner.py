@@ -239,9 +239,7 @@ def count_parameters(config: ModelConfig) -> tuple[int, int, int]:
     if config.options.qk_norm and not config.options.weightless_norms:
         has_weights_each = config.options.whole_norms or config.options.own_norms
         num_normed_heads = config.num_heads + config.num_kv_heads if has_weights_each else 2
-        norms_of_heads = (num_normed_heads + config.options.norms_values) * sum(
-            kept.head_dim for kept in config.kv_shapes()
-        )
+        norms_of_heads = num_normed_heads * sum(kept.head_dim for kept in config.kv_shapes())
     if config.latent is not None:
         norms += config.latent.num_norms
     num_norms, num_routed = config.num_layers * around + config.num_kv_layers * norms + numbers_each, 0
@@ -259,8 +257,6 @@ def count_parameters(config: ModelConfig) -> tuple[int, int, int]:
     if experts is not None:
         num_routed = sum(experts.has_experts) * experts.num_scored
         num_norms += num_routed * (experts.options.has_bias or experts.options.linear_biases)
-        if experts.options.is_beside:
-            num_norms += sum(experts.has_experts) * (4 * hidden + experts.num_experts)
     matrices = sum(outputs * inputs for outputs, inputs in _matrices(config))
     return num_norms, num_routed * hidden, matrices + count_outputs(config)[1]
 

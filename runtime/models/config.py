@@ -17,7 +17,7 @@ from .altup_config import AltUpConfig
 from .architecture import Architecture, Curve
 from .architectures import ARCHITECTURES
 from .experts_config import ExpertsConfig
-from .factors import Factors
+from .factors import Factors, embedding_scale, residual_scale, width_scale
 from .gguf.families import file_options, module_forms, tensor_names
 from .gguf.file import GgufFile, is_gguf
 from .gguf.settings import MOST_POSITIONS, config_values, family_of
@@ -41,7 +41,6 @@ from .layer_kinds import MOST_LAYERS, mlp_width, parts_of_layers, read_recurrent
 from .named_architecture import OTHER_PARTS, named_architecture
 from .recurrent_config import RecurrentConfig
 from .rope_config import RopeConfig
-from .scale_config import embedding_scale, residual_scale, width_scale
 from .sparse_gate import read_sparsity
 from .weight_format import WeightFormat, read_weight_format
 
@@ -298,12 +297,12 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...], *, in_gguf: bo
                 attends,
                 has_mlp,
                 source,
+                cut,
                 shape,
                 options.reuses_keys and not window,
-                share,
             )
-            for (attends, has_mlp), window, rope, grows, source, shape, share in zip(
-                parts, windows, rope_of_layer, grow, sources, own, sparsity, strict=True
+            for (attends, has_mlp), window, rope, grows, source, cut, shape in zip(
+                parts, windows, rope_of_layer, grow, sources, sparsity, own, strict=True
             )
         ),
         latent=latent,

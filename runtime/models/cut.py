@@ -181,15 +181,15 @@ def _refuse(model: ModelConfig, size: int) -> None:
         if number % size:
             raise ConfigError(f"tensor_parallel_size: {size} does not divide the model's {what} ({number}); {fewer}")
 
-    if model.layer_inputs is not None:
-        raise ConfigError(
-            f"tensor_parallel_size: {model.architecture} has inputs of each layer from the token itself, which are not "
-            "cut for several ranks; use 1"
-        )
     if len(set(model.kv_shapes())) > 1:
         raise ConfigError(
             f"tensor_parallel_size: {model.architecture} has layers whose heads differ in size or number; "
             "it is not cut, take 1"
+        )
+    if model.layer_inputs is not None:
+        raise ConfigError(
+            f"tensor_parallel_size: {model.architecture} has inputs of each layer from the token itself, which are not "
+            "cut for several ranks; use 1"
         )
     if model.num_kv_layers:
         must_divide(model.num_heads, "attention heads")

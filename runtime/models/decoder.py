@@ -26,33 +26,29 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ...kernels import PLACES, Gate, LinearWeight, LoraPlan, ops
+from ...kernels import LinearWeight, LoraPlan, ops
 from ...kernels.linear_weight import Quantise
 from ..parallel.ranks import ALONE, Ranks
 from .altup import StreamWeights
-from .beside_mlp import add_mixture
 from .checkpoints import open_weights, prefix_of
 from .config import ModelConfig
 from .cut import Cut
-from .experts import ExpertRules, mixture
-from .gateless import bend
 from .heads import place_heads, queries
 from .latent import queries_and_latents, values
 from .layer_config import kv_places, last_kept
 from .layer_inputs import InputEmbedding
 from .layer_weights import AdaptedMixer, LayerWeights, WeightPart, num_bytes
+from .mlp import MlpRules, run_mlp
 from .model_parts import read_parts
 from .norms import Norm, add_norm, apply_norm, rounded, scaled
-from .partial_linear import adapted_linear, partial_linear
+from .partial_linear import AT_O, AT_QKV, adapted_linear, partial_linear
 from .reader import Reader
 from .rope import query_scales, rope_table, table_by_length
-from .sparse_gate import sparsen
 from .step import AdaptedRows, KVTensors, StateStep, WindowStep
 from .through_streams import through_streams
 from .vocabulary import add_positions, all_logits, embed
 from .weights import TORCH_TYPES
 
-AT_QKV, AT_O, AT_GATE_UP, AT_DOWN = range(len(PLACES))
 ROW_TILE = 256  # about where a product on a GPU stops being bound by reading the weights
 
 
@@ -107,8 +103,7 @@ class Decoder:
         if growth is not None:
             self._query_scales = query_scales(growth, max_positions).to(self.device, self.dtype)
         self._embedding_scale = rounded(config.embedding_scale, self.dtype)
-        self._gate = Gate(config.activation)
-        self._expert_rules = ExpertRules.of(config, cut.experts)
+        self._rules = MlpRules.of(cut)
 
     @staticmethod
     def from_folder(
@@ -256,6 +251,7 @@ class Decoder:
                 return normed[:0]
             if index == last and rows is not None:
                 mixed, residual, normed = [part[rows] for part in mixed], residual[rows], normed[rows]
+                inputs = None if inputs is None else inputs[rows]
                 lora = adapted.wanted if adapted is not None else None
             if mixed:
                 residual = normed * factors.keeps[spec.attends] if factors.keeps else residual
@@ -276,6 +272,9 @@ class Decoder:
                 if weights.post_mlp_norm is not None:
                     x = apply_norm(x, weights.post_mlp_norm, eps)
                 x = scaled(x, scale * factors.adds[2])
+            if weights.layer_input is not None and inputs is not None:
+                residual = x + residual
+                x = weights.layer_input.of(residual, inputs[:, index], self._rules.gate, eps)
             following = self._final_norm if index == last else self._layers[index + 1][1].input_norm
             normed, residual = add_norm(x, residual, following, eps, weights.scalar)
         return normed
@@ -375,23 +374,6 @@ class Decoder:
             mass=mass,
         ).flatten(1)
 
-    def _mlp(
-        self, index: int, normed: Tensor, slots: Tensor | None, lora: LoraPlan | None, residual: Tensor | None = None
-    ) -> Tensor:
+    def _mlp(self, index: int, normed: Tensor, slots: Tensor | None, lora: LoraPlan | None, residual: Tensor) -> Tensor:
         """What a layer's MLP, or its experts, or both make of hidden states `[T, C]`; residual: those not normed."""
-        weights, rules = self._layers[index][1], self._expert_rules
-        if weights.experts is not None and rules is not None and weights.beside_norms is None:
-            return mixture(normed, weights.experts, rules, slots, self._ranks)
-        assert weights.gate_up is not None
-        assert weights.down is not None
-        gate_up, curve = adapted_linear(normed, weights.gate_up, lora, index, AT_GATE_UP), self.config.curve
-        factors = self.config.factors
-        if factors.gate != 1.0:
-            gate_up[:, : gate_up.shape[1] // 2] *= factors.gate
-        sparsen(gate_up, self._layers[index][0].sparsity)
-        inner = ops.gated(gate_up, self._gate) if curve is None else bend(gate_up, curve, weights.curve)
-        made = scaled(adapted_linear(inner, weights.down, lora, index, AT_DOWN, self._ranks), factors.down)
-        if weights.experts is None or rules is None or weights.beside_norms is None or residual is None:
-            return made
-        eps = self.config.rms_norm_eps
-        return add_mixture(made, residual, weights.beside_norms, weights.experts, rules, slots, self._ranks, eps)
+        return run_mlp(normed, self._layers[index][1], self._rules, index, slots, lora, residual)

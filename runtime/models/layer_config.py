@@ -25,9 +25,9 @@ class LayerConfig:
         attends: queries meet keys and values.
         has_mlp: an MLP, or experts.
         kv_of: the layer before it whose keys and values it reads; -1: it keeps its own.
+        sparsity: which share of its MLP's gates is cut (`sparse_gate.py`); 0: none.
         kv: what it keeps of a token, where that is not as in `ModelConfig`; None: it is.
         reuses_keys: values are what the key projection makes, before norm and RoPE.
-        sparsity: which share of its MLP's gates is cut (`sparse_gate.py`); 0: none.
     """
 
     window: int
@@ -37,9 +37,9 @@ class LayerConfig:
     attends: bool = True
     has_mlp: bool = True
     kv_of: int = -1
+    sparsity: float = 0.0
     kv: KVShape | None = None
     reuses_keys: bool = False
-    sparsity: float = 0.0
 
     @property
     def keeps_kv(self) -> bool:

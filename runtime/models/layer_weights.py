@@ -71,8 +71,11 @@ def num_bytes(own: list[WeightPart], layers: list[LayerWeights]) -> int:
     """Of the weights of a model, its own and those of its layers; of what is shared once."""
     groups = [
         group
-        for each in layers
-        for group in [each, each.latent, each.experts, each.recurrent, each.beside_norms, each.layer_input, each.altup]
+        for layer in layers
+        for group in (
+            *(layer, layer.latent, layer.experts, layer.recurrent),
+            *(layer.beside_norms, layer.layer_input, layer.altup),
+        )
     ]
     found = [getattr(group, name) for group in groups if group is not None for name in group.__slots__]
     parts = [*own, *(part for part in found if isinstance(part, WeightPart))]
@@ -130,8 +133,8 @@ def read_layer(reader: Reader, base: str, index: int) -> LayerWeights:
         beside=out if attends else None,
         curve=read_curve(reader, base),
         v_norm=read_value_norm(reader, index),
-        layer_input=read_input_weights(reader, base),
-        altup=read_altup(reader, base),
         scalar=float(reader.tensor([f"{base}layer_scalar"], [1], [])) if config.options.layer_scalars else 1.0,
         beside_norms=read_beside(reader, base) if is_beside else None,
+        layer_input=read_input_weights(reader, base),
+        altup=read_altup(reader, base),
     )

@@ -45,8 +45,13 @@ DEFAULTS: dict[str, dict[str, int | float]] = {
     },
 }
 OTHER_PARTS = (
-    *("visual.", "vision_tower.", "vision_model.", "multi_modal_projector."),
-    *("embed_vision.", "audio_tower.", "embed_audio."),
+    "visual.",
+    "vision_tower.",
+    "vision_model.",
+    "multi_modal_projector.",
+    "audio_tower.",
+    "embed_vision.",
+    "embed_audio.",
 )
 _SHARED = ("quantization_config", "dtype", "torch_dtype", "eos_token_id", "bos_token_id")
 

@@ -10,12 +10,13 @@ from typing import Protocol
 
 from torch import Tensor
 
-from ...kernels import Gate, LoraPlan, ops
+from ...kernels import LoraPlan, ops
 from ..parallel.ranks import Ranks
 from .altup import StreamWeights
 from .config import ModelConfig
 from .layer_config import LayerConfig
 from .layer_weights import LayerWeights
+from .mlp import MlpRules, run_mlp
 from .norms import Norm, apply_norm
 from .step import AdaptedRows, KVTensors, StateStep, WindowStep
 
@@ -27,7 +28,7 @@ class Layers(Protocol):
     _layers: list[tuple[LayerConfig, LayerWeights]]
     _last_kept: int
     _final_norm: Norm
-    _gate: Gate
+    _rules: MlpRules
     _ranks: Ranks
 
     def _mix(
@@ -44,8 +45,6 @@ class Layers(Protocol):
     ) -> list[Tensor]: ...
 
     def _add_up(self, index: int, mixed: list[Tensor], lora: LoraPlan | None) -> Tensor: ...
-
-    def _mlp(self, index: int, normed: Tensor, slots: Tensor | None, lora: LoraPlan | None) -> Tensor: ...
 
 
 def through_streams(
@@ -88,9 +87,9 @@ def through_streams(
         x = (streams[active] + attended + altup.residual(normed, eps)) * 0.5**0.5
         # a caller that wants the logits of all tokens may have padded the step
         padded = slots if rows is None else None
-        made = decoder._ranks.sum(decoder._mlp(index, apply_norm(x, layer.mlp_norm, eps), padded, lora))
-        x = x + apply_norm(made, layer.post_mlp_norm, eps)
+        made = run_mlp(apply_norm(x, layer.mlp_norm, eps), layer, decoder._rules, index, padded, lora, x)
+        x = x + apply_norm(decoder._ranks.sum(made), layer.post_mlp_norm, eps)
         streams = altup.correct(streams, x, active, eps)
         first = streams[active] if altup.scale is None else (streams[active] * altup.scale).to(x.dtype)
-        streams[1:] += layer_input.of(first, inputs[:, index], decoder._gate, eps)
+        streams[1:] += layer_input.of(first, inputs[:, index], decoder._rules.gate, eps)
     return apply_norm(weights.join(streams), decoder._final_norm, eps)

@@ -68,7 +68,8 @@ def llama_8b(tmp_path: Path) -> ModelConfig:
 @pytest.mark.parametrize(
     "case",
     [
-        *("llama-gqa", "llama-mha-tied", "llama-biases", "qwen2", "qwen3", "phi3", "gemma3", "gpt2"),
+        *("llama-gqa", "llama-mha-tied", "llama-biases", "qwen2", "qwen3", "phi3", "gemma3", "gemma4-k-eq-v", "gpt2"),
+        "gemma4-moe",
         "opt-no-biases-untied",
         *LATENT_CASES,
         *EXPERT_CASES,
