@@ -394,5 +394,5 @@ class PrefixCache:
 def _hold_nothing(request: Request) -> None:
     request.lease = None
     request.blocks = array("i")
-    request.num_computed_tokens = request.num_dropped_tokens = 0
+    request.num_computed_tokens = request.num_dropped_tokens = request.num_taken_back = 0
     request.received = None

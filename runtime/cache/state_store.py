@@ -181,12 +181,13 @@ class StateStore:
 
         start: where the step began.
         """
-        points = self._planned.pop(request)
+        points, num_computed = self._planned.pop(request), request.num_computed_tokens
         reached = [point for point in points if point.num_tokens <= request.num_computed_tokens]
         for point in points[len(reached) :]:
             self._drop(point.slot)
+        request.num_computed_tokens = reached[-1].num_tokens if reached else start
+        request.num_taken_back = num_computed - request.num_computed_tokens
         if not reached:
-            request.num_computed_tokens = start
             return
         self._leave(request)
         ends = [point for point in reached if self._at_blocks and point.num_tokens % self._block_size == 0]
@@ -195,7 +196,6 @@ class StateStore:
             self._at_block[request] = ends[-1]
             self._holders[ends[-1].slot] += 1
         self._current[request] = reached[-1]
-        request.num_computed_tokens = reached[-1].num_tokens
         wanted = self._wanted(request, start, request.num_prompt_tokens)
         for point in reached:
             if point.num_tokens in wanted:

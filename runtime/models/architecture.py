@@ -37,6 +37,25 @@ class LayerNames:
 
 
 @dataclass(frozen=True, slots=True)
+class MtpNames:
+    """Where the layer for multi-token prediction is (`mtp.py`), and what stands around it.
+
+    Attributes:
+        base: below which all of it is, the layer as `layers.0`; "": below the layer after the model's last.
+        count_key: key of `config.json` for the number of such layers.
+        count: what its absence means.
+    """
+
+    base: str = ""
+    token_norm: str = "enorm"
+    state_norm: str = "hnorm"
+    joint: str = "eh_proj"
+    final_norm: str = "shared_head.norm"
+    count_key: str = "num_nextn_predict_layers"
+    count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Architecture:
     """Options of one architecture.
 
@@ -103,6 +122,7 @@ class Architecture:
         one_part: each layer is attention, a recurrent layer, an MLP or experts, with one norm (Nemotron-H, Mamba).
         factors: activations are multiplied by what `Factors` reads (Falcon-H1).
         has_positions: attention has positions.
+        mtp: names of the layer for multi-token prediction, where a checkpoint has one.
         adjusts_width: the MLP's width is what an MLP without a gate would have (LFM2).
     """
 
@@ -167,6 +187,7 @@ class Architecture:
     one_part: bool = False
     factors: bool = False
     has_positions: bool = True
+    mtp: MtpNames = MtpNames()
 
     @property
     def num_norms(self) -> int:

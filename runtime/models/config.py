@@ -204,7 +204,7 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...], *, in_gguf: bo
             f"({single}) are read in MXFP4 and in plain numbers; use the original weights"
         )
     num_layers = fields.integer("num_hidden_layers", at_most=MOST_LAYERS)
-    num_mtp_layers = fields.integer("num_nextn_predict_layers", 0, at_least=0, at_most=MOST_LAYERS)
+    num_mtp_layers = fields.integer(options.mtp.count_key, options.mtp.count, at_least=0, at_most=MOST_LAYERS)
     hidden_size = fields.integer("hidden_size", at_most=MOST_WIDTH)
     recurrent = read_recurrent(fields, options, num_layers, hidden_size)
     parts = parts_of_layers(fields, options, recurrent, num_layers)
@@ -286,7 +286,8 @@ def _left_aside(options: Architecture, num_layers: int, num_mtp_layers: int) -> 
     """Layers that predict tokens beyond the next (GLM-4.5, DeepSeek-V3; ERNIE 4.5), and masks (GPT-NeoX, GPT-2)."""
     masks: tuple[str, ...] = (".attention.bias", ".attention.masked_bias") if options.rows_by_head else ()
     masks = (".attn.bias", ".attn.masked_bias") if options.transposed else masks
-    return (*(f"layers.{num_layers + index}." for index in range(num_mtp_layers)), "mtp.", "mtp_", *masks)
+    num_after = 0 if options.mtp.base else num_mtp_layers
+    return (*(f"layers.{num_layers + index}." for index in range(num_after)), "mtp.", "mtp_", *masks)
 
 
 def _heads(fields: Fields, hidden_size: int, num_heads: int) -> tuple[int, int]:

@@ -29,6 +29,7 @@ from ..models.decoder_cases import CASES
 from ..models.oracle import Oracle, save_random_model
 from ..models.saved_adapters import save_adapter
 from ..recurrent_fake import RecurrentFakeDecoder
+from ..speculate.drafting import engine_with
 from ..traffic import check_traffic
 from .test_run_ahead import ALL_PARAMS, PROMPTS, ask, params_of, truth
 
@@ -50,7 +51,11 @@ def recurrent_engine(**settings: Any) -> Engine:
 def test_every_state_that_is_read_is_that_of_the_tokens_before(data: st.DataObject) -> None:
     """Arrivals, aborts, forks, drafts and preemptions at any step, with few blocks and few states."""
     state_bytes, running = 16, data.draw(st.sampled_from([1, 2, 5]))
-    engine = recurrent_engine(
+    drafter = data.draw(st.sampled_from([None, None, "mtp", "noisy"]))
+    engine = engine_with(
+        drafter,
+        length=3 * (drafter is not None),
+        decoder=RecurrentFakeDecoder(),
         jump=data.draw(st.sampled_from(["off", "verified", "canonical"])),
         run_ahead=data.draw(st.booleans()),
         block_size=data.draw(st.sampled_from([1, 4])),
@@ -67,6 +72,7 @@ def test_every_state_that_is_read_is_that_of_the_tokens_before(data: st.DataObje
         st.integers(12, 18),
     )
     check_traffic(data, engine, requests, ask, lambda one: params_of(one[1], one[3]), truth)
+    assert drafter is None or not engine._stepper._drafter.model.num_failed
 
 
 def cached_tokens(engine: Engine, prompt: list[int], params: SamplingParams = GREEDY) -> int:
