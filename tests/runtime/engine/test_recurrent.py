@@ -31,7 +31,7 @@ from ..models.saved_adapters import save_adapter
 from ..recurrent_fake import RecurrentFakeDecoder
 from ..speculate.drafting import engine_with
 from ..traffic import check_traffic
-from .test_run_ahead import ALL_PARAMS, PROMPTS, ask, params_of, truth
+from .test_run_ahead import ALL_PARAMS, PROMPTS, ask, check_together, params_of, truth
 
 # one case of each arrangement: the decoder's own tests go through all of them
 AS_OTHERS = {"BambaForCausalLM", "FalconMambaForCausalLM", "Lfm2MoeForCausalLM", "Qwen3_5MoeForCausalLM"}
@@ -73,6 +73,18 @@ def test_every_state_that_is_read_is_that_of_the_tokens_before(data: st.DataObje
     )
     check_traffic(data, engine, requests, ask, lambda one: params_of(one[1], one[3]), truth)
     assert drafter is None or not engine._stepper._drafter.model.num_failed
+
+
+def test_steps_run_ahead_where_slots_are_left() -> None:
+    every = [(prompt, which, 0, 14) for prompt in range(len(PROMPTS)) for which in range(2)]
+    shares = []
+    for num_slots in (16, 99):
+        settings = {"jump": "off", "run_ahead": True, "num_blocks": 256, "max_running_requests": 8, "state_interval": 0}
+        engine = recurrent_engine(**settings, prefix_cache=False, state_memory_bytes=16 * num_slots)
+        check_together(engine, every)
+        statistics = engine.statistics()
+        shares.append(statistics.num_ahead / statistics.num_steps)
+    assert shares[0] < 0.7 < 0.9 < shares[1]
 
 
 def cached_tokens(engine: Engine, prompt: list[int], params: SamplingParams = GREEDY) -> int:
