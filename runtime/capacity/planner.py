@@ -20,6 +20,7 @@ from typing import NamedTuple
 from ...errors import ConfigError
 from ..config import CPU_POOL_BYTES, KV_MEMORY_SHARE, MAX_BATCH_TOKENS, MAX_RUNNING_REQUESTS, Quantisation
 from ..models import ModelConfig
+from ..models.added_parts import added_shapes, count_fp32, count_multiplied
 from ..number_types import BYTES, KV_BITS, KV_SCALE_BYTES, KVNumberType, NumberType
 from .matrix_bytes import matrix_bytes
 from .rank_config import largest_part
@@ -223,7 +224,8 @@ def _kv_bytes_per_token(config: ModelConfig, dtype: KVNumberType, *, windowed: b
     windowed: of layers with a window only.
     """
     head = config.head_dim * KV_BITS[dtype] // 8 + (KV_SCALE_BYTES if KV_BITS[dtype] <= 8 else 0)
-    num_layers = sum(layer.window > 0 for layer in config.layers) if windowed else config.num_kv_layers
+    keep = [layer.window > 0 for layer in config.layers if layer.keeps_kv]
+    num_layers = sum(keep) if windowed else len(keep)
     return config.num_kv_parts * num_layers * config.num_kv_heads * head
 
 
@@ -242,8 +244,13 @@ def count_parameters(config: ModelConfig) -> tuple[int, int, int]:
     num_norms, num_routed = config.num_layers * around + config.num_kv_layers * norms + numbers_each, 0
     if config.options.qk_norm and config.options.weightless_norms:
         num_norms += config.head_dim * sum(layer.rope >= 0 for layer in config.layers)
+    elif config.options.qk_norm and config.latent is None:
+        num_norms += config.head_dim * sum(layer.kv_of >= 0 for layer in config.layers)  # of queries alone
     if config.recurrent is not None:
         num_norms += sum(config.recurrent.layers) * config.recurrent.num_fp32
+    num_norms += count_fp32(config)
+    if config.altup is not None:
+        num_routed = config.num_layers * config.altup.num_streams
     if experts is not None:
         num_routed = sum(experts.has_experts) * experts.num_scored
         num_norms += num_routed * (experts.options.has_bias or experts.options.linear_biases)
@@ -255,11 +262,13 @@ def count_outputs(config: ModelConfig) -> tuple[int, int]:
     """(Rows of all matrices but routers, which have a scale each where weights are int8; numbers in biases, and of
     learned positions)."""
     hidden = config.hidden_size
-    num_head_biases = config.qkv_size * config.qkv_bias
+    attending = [index for index, layer in enumerate(config.layers) if layer.attends]
+    biases = len(attending) * hidden * config.o_bias
     if config.latent is not None:
-        num_head_biases = config.latent.num_biases(config.num_heads)
+        biases += len(attending) * config.latent.num_biases(config.num_heads)
+    else:
+        biases += sum(config.projected(index)[1] for index in attending) * config.qkv_bias
     num_mlps, experts = sum(layer.has_mlp for layer in config.layers), config.experts
-    biases = config.num_kv_layers * (num_head_biases + hidden * config.o_bias)
     biases += config.vocab_size * bool(config.options.projection_bias)
     biases += config.max_position_embeddings * hidden * bool(config.options.positions)
     if config.recurrent is not None:
@@ -285,7 +294,7 @@ def _count_mxfp4(config: ModelConfig) -> int:
 
 def count_multiplications(config: ModelConfig) -> int:
     """Multiplications, each with an addition, of one token with the matrices of all layers; it meets few experts."""
-    total = 0
+    total = count_multiplied(config)
     for index in range(config.num_layers):
         experts = config.experts_of(index)
         if experts is not None:
@@ -301,6 +310,7 @@ def _matrices(config: ModelConfig) -> Iterator[tuple[int, int]]:
         yield from layer_matrices(config, index, config.experts.num_experts if config.experts is not None else 0)
     for _ in range(1 if config.tie_word_embeddings else 2):
         yield config.vocab_size, config.hidden_size
+    yield from ((outputs, inputs) for outputs, inputs, _ in added_shapes(config, None))
 
 
 def layer_matrices(config: ModelConfig, index: int, num_experts: int) -> list[tuple[int, int]]:
@@ -309,14 +319,14 @@ def layer_matrices(config: ModelConfig, index: int, num_experts: int) -> list[tu
     found, layer = [], config.layers[index]
     if layer.attends:
         latent = config.latent
-        found = [(config.qkv_size, hidden)] if latent is None else latent.shapes(hidden, config.num_heads)
+        found = [(config.projected(index)[1], hidden)] if latent is None else latent.shapes(hidden, config.num_heads)
         found.append((hidden, config.attended_size))
     if config.recurrent is not None and config.is_recurrent(index):
         found += config.recurrent.shapes(hidden)
     if layer.has_mlp:
         mlp = [(config.gate_up_size, hidden), (hidden, inner)]
         found += mlp if experts is None else experts.shapes(hidden, num_experts)
-    return found
+    return found + [(outputs, inputs) for outputs, inputs, _ in added_shapes(config, index)]
 
 
 def table(capacity: CapacityPlan) -> str:

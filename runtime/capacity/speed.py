@@ -25,6 +25,7 @@ from typing import Literal
 
 from ...errors import ConfigError
 from ..models import ModelConfig
+from ..models.added_parts import added_shapes, count_multiplied
 from .planner import CapacityPlan, count_multiplications, layer_matrices
 
 BANDWIDTH_SHARE, OPERATIONS_SHARE = 0.8, 0.5
@@ -150,6 +151,8 @@ def weight_bytes_read(config: ModelConfig, capacity: CapacityPlan, num_tokens: i
     """Of the weights, in a step of n tokens: all but an embedding's other rows and the experts that none chooses."""
     read, held = float(config.vocab_size * config.hidden_size), config.vocab_size * config.hidden_size
     held *= 1 if config.tie_word_embeddings else 2
+    read += count_multiplied(config)
+    held += sum(outputs * inputs for outputs, inputs, _ in added_shapes(config, None))
     for index in range(config.num_layers):
         experts = config.experts_of(index)
         rest = sum(outputs * inputs for outputs, inputs in layer_matrices(config, index, 0))

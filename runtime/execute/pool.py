@@ -58,7 +58,7 @@ def pool_tensors(
     model = loaded.decoder.config
     if not num_slots:
         return _tensors(config, loaded, model, model.num_kv_layers, num_blocks, maker("pool"))
-    has_window = [layer.window > 0 for layer in model.layers]
+    has_window = [layer.window > 0 for layer in model.layers if layer.keeps_kv]
     pool = _tensors(config, loaded, model, has_window.count(False), num_blocks, maker("pool"))
     windowed = _tensors(config, loaded, model, sum(has_window), num_slots, maker("windowed"))
     return WindowKV(pool, windowed, has_window)
@@ -113,7 +113,7 @@ def pool_size(
     window = window_of(config, model)
     if config.num_blocks is not None:
         return KVSizes(config.num_blocks, slots_beside(config.num_blocks, window, config.block_size) if window else 0)
-    num_windowed = sum(layer.window > 0 for layer in model.layers) if window else 0
+    num_windowed = sum(layer.window > 0 for layer in model.layers if layer.keeps_kv) if window else 0
     slot_bytes = _block_bytes(config, model, num_windowed, dtype)
     block_bytes = _block_bytes(config, model, model.num_kv_layers - num_windowed, dtype)
     if draft is not None:

@@ -19,7 +19,7 @@ class WindowKV:
     Args:
         pool: of layers without a window; it may have none.
         windowed: of layers with one, with as many blocks as there are slots.
-        has_window: by layer.
+        has_window: by layer that keeps keys and values.
     """
 
     def __init__(self, pool: KVCache, windowed: KVCache, has_window: Sequence[bool]) -> None:

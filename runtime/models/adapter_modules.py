@@ -61,10 +61,11 @@ def adapted_places(model: ModelConfig, index: int) -> dict[str, list[Module]]:
     names, hidden, inner = model.options.names, model.hidden_size, model.intermediate_size
     has_heads, has_mlp = model.latent is None, model.experts_of(index) is None
     kv_size = model.num_kv_heads * model.head_dim
-    qkv_rows = [model.qkv_size - 2 * kv_size, kv_size, kv_size] if len(names.qkv) == 3 else [model.qkv_size]
+    qkv, qkv_rows = model.projected(index)[0], [model.qkv_size - 2 * kv_size, kv_size, kv_size]
+    qkv_rows = qkv_rows[: len(qkv)] if len(names.qkv) == 3 else [model.qkv_size]
     gate_up_rows = [model.gate_up_size // len(names.gate_up)] * len(names.gate_up)
     parts_of: dict[str, tuple[tuple[str, ...], list[int], int]] = {
-        "qkv": (names.qkv if has_heads else (), qkv_rows, hidden),
+        "qkv": (qkv if has_heads else (), qkv_rows, hidden),
         "o": ((names.o,), [hidden], model.attended_size),
         "gate_up": (names.gate_up if has_mlp else (), gate_up_rows, hidden),
         "down": ((names.down,) if has_mlp else (), [hidden], inner),

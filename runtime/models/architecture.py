@@ -103,6 +103,10 @@ class Architecture:
         one_part: each layer is attention, a recurrent layer, an MLP or experts, with one norm (Nemotron-H, Mamba).
         factors: activations are multiplied by what `Factors` reads (Falcon-H1).
         has_positions: attention has positions.
+        shares_kv: the last `num_kv_shared_layers` layers read the keys and values of earlier ones (Gemma 3n).
+        norms_values: values are normed, by no weights.
+        has_layer_inputs: layers have inputs of their own (`layer_inputs.py`).
+        has_altup: there are several streams of hidden states (`altup.py`).
         adjusts_width: the MLP's width is what an MLP without a gate would have (LFM2).
     """
 
@@ -167,6 +171,10 @@ class Architecture:
     one_part: bool = False
     factors: bool = False
     has_positions: bool = True
+    shares_kv: bool = False
+    norms_values: bool = False
+    has_layer_inputs: bool = False
+    has_altup: bool = False
 
     @property
     def num_norms(self) -> int:
@@ -249,6 +257,11 @@ def all_but_every_fourth_or_nth(fields: Fields, num_layers: int) -> list[bool]:
 def all_but_first_of_four(fields: Fields, num_layers: int) -> list[bool]:
     """CWM."""
     return [index % 4 != 0 for index in range(num_layers)]
+
+
+def all_but_every_fifth(fields: Fields, num_layers: int) -> list[bool]:
+    """Gemma 3n."""
+    return [(index + 1) % 5 != 0 for index in range(num_layers)]
 
 
 def all_but_every_nth(fields: Fields, num_layers: int) -> list[bool]:

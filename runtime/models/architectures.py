@@ -9,9 +9,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from . import mixtures
+from .altup_config import adapt_gemma3n
 from .architecture import (
     Architecture,
     LayerNames,
+    all_but_every_fifth,
     all_but_every_fourth,
     all_but_every_fourth_or_nth,
     all_but_every_nth,
@@ -46,6 +48,18 @@ _GEMMA2 = replace(
     ),
     sandwich_norms=True,
     sliding=every_other,
+)
+_GEMMA3N = replace(
+    _GEMMA2,
+    norm_offset=0.0,
+    qk_norm=True,
+    norms_values=True,
+    sliding=all_but_every_fifth,
+    local_theta=10_000.0,
+    shares_kv=True,
+    has_layer_inputs=True,
+    has_altup=True,
+    adapts=adapt_gemma3n,
 )
 
 _OLMO2 = replace(
@@ -345,5 +359,6 @@ ARCHITECTURES: dict[str, Architecture] = {
     "Qwen3VLMoeForConditionalGeneration": replace(
         _LLAMA, qk_norm=True, experts=ExpertOptions(ExpertNames(stacked="mlp.experts"), normalises=True)
     ),
+    "Gemma3nForCausalLM": _GEMMA3N,
     "Gemma3ForCausalLM": replace(_GEMMA2, qk_norm=True, sliding=all_but_every_nth, local_theta=10_000.0),
 }

@@ -181,6 +181,11 @@ def _refuse(model: ModelConfig, size: int) -> None:
         if number % size:
             raise ConfigError(f"tensor_parallel_size: {size} does not divide the model's {what} ({number}); {fewer}")
 
+    if model.layer_inputs is not None:
+        raise ConfigError(
+            f"tensor_parallel_size: {model.architecture} has inputs of each layer from the token itself, which are not "
+            "cut for several ranks; use 1"
+        )
     if model.num_kv_layers:
         must_divide(model.num_heads, "attention heads")
     if model.num_kv_layers and model.num_kv_heads % size and size % model.num_kv_heads:

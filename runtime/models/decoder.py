@@ -12,7 +12,8 @@ Per layer::
 With latent attention (`latent.py`) queries meet one vector per token instead of keys and values of their own.
 
 Cost: four matrix products per layer (q, k, v and gate, up are stacked when loading). In the last layer only the rows
-whose logits are wanted go on after the attention; with none wanted it ends at the KV write. In fp32 on the CPU no op
+whose logits are wanted go on after the attention; with none wanted it ends where the last layer that keeps something
+has written it. In fp32 on the CPU no op
 lets a row's bits depend on the other rows: a token's logits are the same alone, in a batch, or after a cached prefix.
 """
 
@@ -28,18 +29,22 @@ from torch import Tensor
 from ...kernels import PLACES, Gate, LinearWeight, LoraPlan, ops
 from ...kernels.linear_weight import Quantise
 from ..parallel.ranks import ALONE, Ranks
+from .altup import read_streams
 from .checkpoints import open_weights, prefix_of
 from .config import ModelConfig
 from .cut import Cut
 from .experts import ExpertRules, mixture
 from .gateless import bend
-from .head_norms import norm_own, norm_whole
+from .heads import place_heads, queries
 from .latent import queries_and_latents, values
-from .layer_weights import AdaptedMixer, LayerWeights, num_bytes, read_layer
-from .norms import Norm, add_norm, apply_norm, read_norm, scaled
+from .layer_config import kv_places, last_kept
+from .layer_inputs import InputEmbedding, read_input_embedding
+from .layer_weights import AdaptedMixer, LayerWeights, WeightPart, num_bytes, read_layer
+from .norms import Norm, add_norm, apply_norm, read_norm, rounded, scaled
 from .partial_linear import adapted_linear, partial_linear
 from .reader import Reader
 from .rope import query_scales, rope_table, table_by_length
+from .sparse_gate import sparsen
 from .step import AdaptedRows, KVTensors, StateStep, WindowStep
 from .vocabulary import add_positions, all_logits, embed, read_positions, read_projection
 from .weights import TORCH_TYPES
@@ -73,22 +78,24 @@ class Decoder:
         lm_head: LinearWeight | None,
         max_positions: int,
         learned: Tensor | None = None,
+        inputs: InputEmbedding | None = None,
     ) -> None:
         self.config = config = cut.config
         self.cut, self._ranks, self.max_positions = cut, cut.ranks, max_positions
         self.device, self.dtype = embedding.stored.device, embedding.dtype
-        self._embedding, self._learned = embedding, learned
+        self._embedding, self._learned, self._inputs = embedding, learned, inputs
+        own = (embedding, learned, lm_head, final_norm, *(inputs.parts if inputs is not None else ()))
+        self._own: list[WeightPart] = [part for part in own if part is not None]
         self._layers = list(zip(config.layers, layers, strict=True))
-        attends = [layer.attends for layer in config.layers]
-        self._kv_index = [sum(attends[:index]) for index in range(config.num_layers)]  # of a layer, in the cache
+        self._kv_index = kv_places(config.layers)
+        self._last_kept = last_kept(config.layers, None if config.recurrent is None else config.recurrent.layers)
         self._final_norm, self._lm_head = final_norm, lm_head
         self.generates = lm_head is not None
         self.rope_tables = [rope_table(rope, max_positions).to(self.device) for rope in config.ropes]
         growth, self._query_scales = config.query_growth, torch.empty(0)
         if growth is not None:
             self._query_scales = query_scales(growth, max_positions).to(self.device, self.dtype)
-        # rounded as transformers rounds it: the factor is an activation
-        self._embedding_scale = float(torch.tensor(config.embedding_scale).to(self.dtype))
+        self._embedding_scale = rounded(config.embedding_scale, self.dtype)
         self._gate = Gate(config.activation)
         self._expert_rules = ExpertRules.of(config, cut.experts)
 
@@ -125,7 +132,7 @@ class Decoder:
             options, prefix = config.options, prefix_of(checkpoint, config)
             reader = Reader(cut, checkpoint, prefix, device, ROW_TILE if deterministic else 0, quantise)
             embedding = reader.linear(prefix, (options.embedding,), [cut.vocab], config.hidden_size, False)
-            layers, learned = [], read_positions(reader)
+            layers, learned, inputs = [], read_positions(reader), read_input_embedding(reader)
             for index in range(config.num_layers):
                 layers.append(read_layer(reader, f"{prefix}{options.layers}.{index}.", index))
                 if report is not None:
@@ -133,8 +140,13 @@ class Decoder:
             final_norm = read_norm(reader, f"{prefix}{options.final_norm}", config.width_scale)
             has_projection = bool(prefix) or f"{options.projection}.weight" in checkpoint
             lm_head = read_projection(reader, embedding) if has_projection or config.tie_word_embeddings else None
+            make: Callable[..., Decoder] = Decoder
+            if config.altup is not None:
+                from .altup_decoder import AltUpDecoder  # which is a Decoder
+
+                make = partial(AltUpDecoder, streams=read_streams(reader, config.altup))
             reader.refuse_unread()
-        return Decoder(
+        return make(
             cut,
             embedding=embedding,
             layers=layers,
@@ -142,6 +154,7 @@ class Decoder:
             lm_head=lm_head,
             max_positions=max_positions or config.max_position_embeddings,
             learned=learned,
+            inputs=inputs,
         )
 
     def switch_ropes(self) -> int | None:
@@ -160,8 +173,7 @@ class Decoder:
     @property
     def num_weight_bytes(self) -> int:
         """Bytes of all weights on the device, the tied embedding counted once."""
-        own = (self._embedding, self._learned, self._lm_head, self._final_norm)
-        return num_bytes([part for part in own if part is not None], [layer for _, layer in self._layers])
+        return num_bytes(self._own, [layer for _, layer in self._layers])
 
     @torch.inference_mode()
     def forward(
@@ -211,14 +223,16 @@ class Decoder:
         final norm, times `config.width_scale`, `[R, hidden_size]`.
 
         token_ids, positions, slots `[T]` int64 (slot = block · block_size + offset); rows `[R]` int64: those that are
-        wanted, None: all. adapted: None where no row goes through an adapter. watch: called in each layer with its
-        index and queries `[T, H, head_dim]`, before they meet the keys. recurrent: the states, of a model with such
-        layers. windowed: for layers with a window, in place of plan and slots; None: they have none of their own.
+        wanted, None: all. adapted: None where no row goes through an adapter. watch: called for each layer that keeps
+        keys with its place in the cache and queries `[T, H, head_dim]`, before they meet the keys. recurrent: the
+        states, of a model with such layers. windowed: for layers with a window, in place of plan and slots; None: they
+        have none of their own.
         """
         x = scaled(embed(token_ids, self._embedding, self._ranks, self.cut.vocab), self._embedding_scale)
         x, kept = add_positions(x, self._learned, positions), kv_cache.hidden
         step = (positions, kv_cache, plan, slots, rows if kept is None else None)
-        states = self._through_layers(x, *step, adapted, watch, recurrent, windowed)
+        inputs = None if self._inputs is None else self._inputs.of(token_ids, x, self.config)
+        states = self._through_layers(x, *step, adapted, watch, recurrent, windowed, inputs)
         if kept is not None:
             kept[slots] = states
         return states if kept is None or rows is None else states[rows]
@@ -235,8 +249,9 @@ class Decoder:
         watch: Callable[[int, Tensor], None] | None,
         recurrent: StateStep | None,
         windowed: WindowStep | None,
+        inputs: Tensor | None = None,
     ) -> Tensor:
-        """As `hidden_states`, of what goes into the first layer, `[T, hidden_size]`."""
+        """As `hidden_states`, of what goes into the first layer, `[T, hidden_size]`; inputs: of each layer."""
         eps = self.config.rms_norm_eps
         normed, residual = apply_norm(x, self._layers[0][1].input_norm, eps), x
         last, scale, factors = len(self._layers) - 1, self.config.residual_scale, self.config.factors
@@ -244,7 +259,7 @@ class Decoder:
         none_wanted = rows is not None and rows.shape[0] == 0
         for index, (spec, weights) in enumerate(self._layers):
             own = windowed if windowed is not None and spec.window else WindowStep(plan, slots)
-            stops = index == last and none_wanted and plan.mass is None
+            stops = index == self._last_kept and none_wanted and plan.mass is None
             mixed = self._mix(index, normed, positions, kv_cache, own, lora, watch, recurrent, stops)
             if stops:
                 return normed[:0]
@@ -293,8 +308,8 @@ class Decoder:
         if spec.attends:
             source = scaled(normed, self.config.factors.attention_in)
             q, gate = self._write_kv(index, source, positions, kv_cache, own.slots, lora)
-            if watch is not None:
-                watch(index, q)
+            if watch is not None and spec.keeps_kv:
+                watch(self._kv_index[index], q)
             if not stops:
                 attended = self._attend(index, q, kv_cache, own.plan)
                 mixed.append(attended if gate is None else attended * ops.sigmoid(gate))
@@ -336,31 +351,15 @@ class Decoder:
             ops.write_latents(latents, keys[:, 0], slots)
             return q, None
         assert layer.qkv is not None
-        config = self.config
-        heads = adapted_linear(normed, layer.qkv, lora, index, AT_QKV).view(len(positions), -1, config.head_dim)
-        sizes = [config.num_heads, config.num_kv_heads, config.num_kv_heads]
-        gates = [config.num_heads] if config.options.gated_attention else []
-        q, k, v, *gate = torch.split(heads, sizes + gates, dim=1)
-        norms, eps = None, config.rms_norm_eps
-        if layer.q_norm is not None and layer.k_norm is not None:
-            if config.options.whole_norms:
-                q = norm_whole(q, layer.q_norm, self.cut.heads, self._ranks, eps)
-                k = norm_whole(k, layer.k_norm, self.cut.kv_heads, self._ranks, eps)
-            elif config.options.own_norms:
-                q, k = norm_own(q, layer.q_norm, eps), norm_own(k, layer.k_norm, eps)
-            else:
-                norms = layer.q_norm, layer.k_norm
-        cos_sin = self.rope_tables[spec.rope] if spec.rope >= 0 else None
-        if config.options.norms_after_rope and norms is not None:
-            if cos_sin is not None:
-                ops.apply_rope(q, k, positions, cos_sin)
-            q, k = ops.rms_norm(q, norms[0], eps), ops.rms_norm(k, norms[1], eps)
-            norms = cos_sin = None
-        scales = kv_cache.key_scales[kept], kv_cache.value_scales[kept]
-        q = ops.place_heads(q, k, v, positions, cos_sin, norms, eps, keys, kv_cache.values[kept], slots, *scales)
+        heads = adapted_linear(normed, layer.qkv, lora, index, AT_QKV).view(len(positions), -1, self.config.head_dim)
+        cos_sin, gate = self.rope_tables[spec.rope] if spec.rope >= 0 else None, None
+        if spec.keeps_kv:
+            q, gate = place_heads(heads, layer, self.cut, positions, cos_sin, kv_cache, kept, slots)
+        else:
+            q = queries(heads, layer.q_norm, self.config.rms_norm_eps, positions, cos_sin)
         if spec.grows:
             q = q * self._query_scales[positions][:, None, None]
-        return q, gate[0].flatten(1) if gate else None
+        return q, gate
 
     def _attend(self, index: int, q: Tensor, kv_cache: KVTensors, plan: ops.AttentionPlan) -> Tensor:
         """Values of all heads side by side, `[T, attended_size]`."""
@@ -395,5 +394,6 @@ class Decoder:
         factors = self.config.factors
         if factors.gate != 1.0:
             gate_up[:, : gate_up.shape[1] // 2] *= factors.gate
+        sparsen(gate_up, self._layers[index][0].sparsity)
         inner = ops.gated(gate_up, self._gate) if curve is None else bend(gate_up, curve, weights.curve)
         return scaled(adapted_linear(inner, weights.down, lora, index, AT_DOWN, self._ranks), factors.down)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from .architecture import Architecture, turned_layers
-from .json_file import Fields
+from .json_file import MOST_WIDTH, Fields
 from .rope_config import RopeConfig
+
+LAYER_TABLE = "embed_tokens_per_layer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,8 +21,10 @@ class LayerConfig:
         rope: index into `ModelConfig.ropes`; -1: the layer has no positions (NoPE).
         in_chunks: the window is a chunk, from whose beginning on a query sees, instead of the last keys.
         grows: queries are multiplied as `ModelConfig.query_growth` says.
-        attends: it keeps keys and values.
+        attends: queries meet keys and values.
         has_mlp: an MLP, or experts.
+        kv_of: the layer before it whose keys and values it reads; -1: it keeps its own.
+        sparsity: which share of its MLP's gates is cut (`sparse_gate.py`); 0: none.
     """
 
     window: int
@@ -28,6 +33,38 @@ class LayerConfig:
     grows: bool = False
     attends: bool = True
     has_mlp: bool = True
+    kv_of: int = -1
+    sparsity: float = 0.0
+
+    @property
+    def keeps_kv(self) -> bool:
+        """Whether it has keys and values of its own."""
+        return self.attends and self.kv_of < 0
+
+
+@dataclass(frozen=True, slots=True)
+class LayerInputConfig:
+    """Inputs of each layer that come from the token itself (`layer_inputs.py`): tokens that have some, and numbers."""
+
+    vocab_size: int
+    size: int
+
+    @staticmethod
+    def from_fields(fields: Fields) -> LayerInputConfig | None:
+        """None: layers have none. Raises ModelError: a size is odd."""
+        size = fields.integer("hidden_size_per_layer_input", 256, at_least=0, at_most=MOST_WIDTH)
+        vocab_size = fields.integer("vocab_size_per_layer_input", 262_144)
+        return LayerInputConfig(vocab_size, size) if size else None
+
+    def layer_shapes(self, hidden: int) -> Iterator[tuple[int, int, str]]:
+        """(Outputs, inputs, module) of a layer's matrices."""
+        yield self.size, hidden, "per_layer_input_gate"
+        yield hidden, self.size, "per_layer_projection"
+
+    def shapes(self, hidden: int, num_layers: int) -> Iterator[tuple[int, int, str]]:
+        """(Outputs, inputs, module) of those of all layers: what is projected, and the table."""
+        yield num_layers * self.size, hidden, "per_layer_model_projection"
+        yield self.vocab_size, num_layers * self.size, LAYER_TABLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +74,19 @@ class QueryGrowth:
     share: float
     step: int
     offset: int = 0
+
+
+def kv_places(layers: Sequence[LayerConfig]) -> list[int]:
+    """By layer, where the keys and values that it meets are among those of all layers that keep some."""
+    keeps = [layer.keeps_kv for layer in layers]
+    return [sum(keeps[: index if layer.kv_of < 0 else layer.kv_of]) for index, layer in enumerate(layers)]
+
+
+def last_kept(layers: Sequence[LayerConfig], has_state: Sequence[bool] | None) -> int:
+    """The last layer that keeps keys and values, or a state; -1: there is none. has_state: None: no layer has one."""
+    states = has_state or [False] * len(layers)
+    keeps = [index for index, layer in enumerate(layers) if layer.keeps_kv or states[index]]
+    return max(keeps, default=-1)
 
 
 def read_windows(fields: Fields, options: Architecture, num_layers: int) -> list[int]:
@@ -91,6 +141,17 @@ def read_ropes(
         used = [rope if window else -1 for rope, window in zip(used, windows, strict=True)]
     turned = turned_layers(fields, len(windows), options.unturned_every)
     return tuple(ropes), [rope if turns else -1 for rope, turns in zip(used, turned, strict=True)]
+
+
+def read_kv_sources(fields: Fields, options: Architecture, windows: list[int], rope_of_layer: list[int]) -> list[int]:
+    """For every layer the one whose keys and values it reads, the last of its kind that has some; -1: its own."""
+    num_own, kinds = len(windows), list(zip(windows, rope_of_layer, strict=True))
+    if options.shares_kv:
+        num_own -= fields.integer("num_kv_shared_layers", 0, at_least=0, at_most=len(windows))
+    last = {kind: index for index, kind in enumerate(kinds[:num_own])}
+    if set(kinds) - last.keys():
+        raise fields.odd("num_kv_shared_layers", f"fewer of {len(windows)} layers: one of each kind keeps its own")
+    return [-1] * num_own + [last[kind] for kind in kinds[num_own:]]
 
 
 def read_growth(

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from ...kernels import LinearWeight, LinearWeights
+from .altup import AltUpWeights, read_altup
 from .delta_net import DeltaNetWeights, read_delta_net
 from .experts import ExpertsWeights, read_experts
 from .gateless import read_curve
-from .head_norms import read_head_norms
+from .head_norms import read_head_norms, read_value_norm
 from .kimi_delta import KimiDeltaWeights, read_kimi_delta
 from .latent import LatentWeights, read_latent_weights
+from .layer_inputs import InputWeights, read_input_weights
 from .lightning import LightningWeights, read_lightning
 from .norms import LayerNorm, Norm, read_norm
 from .pair_order import qkv_order
@@ -57,11 +59,18 @@ class LayerWeights:
     recurrent: Mixer | None = None  # in place of attention, or beside it
     beside: LinearWeight | None = None  # what `o` is to attention, where a recurrent mixer stands beside it
     curve: Tensor | None = None  # learned numbers of the activation
+    v_norm: Tensor | None = None  # [head_dim]
+    layer_input: InputWeights | None = None
+    altup: AltUpWeights | None = None
 
 
 def num_bytes(own: list[WeightPart], layers: list[LayerWeights]) -> int:
     """Of the weights of a model, its own and those of its layers; of what is shared once."""
-    groups = [group for layer in layers for group in (layer, layer.latent, layer.experts, layer.recurrent)]
+    groups = [
+        group
+        for layer in layers
+        for group in (layer, layer.latent, layer.experts, layer.recurrent, layer.layer_input, layer.altup)
+    ]
     found = [getattr(group, name) for group in groups if group is not None for name in group.__slots__]
     parts = [*own, *(part for part in found if isinstance(part, WeightPart))]
     return sum({id(part): part.nbytes if isinstance(part, Tensor) else part.num_bytes for part in parts}.values())
@@ -91,11 +100,11 @@ def read_layer(reader: Reader, base: str, index: int) -> LayerWeights:
     o = reader.summand(base, names.o, cut.attended, config.o_bias) if attends else None
     mixer, out = _read_mixer(reader, base, index, config.recurrent) if config.is_recurrent(index) else (None, None)
     is_dense, names = has_mlp and experts is None, reader.placed(base, names)
-    has_sinks = has_sinks and attends
+    has_sinks, qkv = has_sinks and attends, config.projected(index)[0]
     q_norm, k_norm = read_head_norms(reader, base, index) if attends else (None, None)
     return LayerWeights(
         input_norm=read_norm(reader, f"{base}{names.input_norm}") if pre_norms else None,
-        qkv=reader.linear(base, names.qkv, cut.qkv, hidden, config.qkv_bias, order)
+        qkv=reader.linear(base, qkv, cut.qkv[: len(qkv)], hidden, config.qkv_bias, order)
         if latent is None and attends
         else None,
         q_norm=q_norm,
@@ -112,4 +121,7 @@ def read_layer(reader: Reader, base: str, index: int) -> LayerWeights:
         recurrent=mixer,
         beside=out if attends else None,
         curve=read_curve(reader, base),
+        v_norm=read_value_norm(reader, index),
+        layer_input=read_input_weights(reader, base),
+        altup=read_altup(reader, base),
     )

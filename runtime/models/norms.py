@@ -62,3 +62,8 @@ def add_norm(x: Tensor, residual: Tensor, norm: Norm | None, eps: float) -> tupl
 
 def scaled(x: Tensor, factor: float) -> Tensor:
     return x if factor == 1.0 else x * factor
+
+
+def rounded(factor: float, dtype: torch.dtype) -> float:
+    """A factor on activations as transformers rounds it, as one of them."""
+    return float(torch.tensor(factor).to(dtype))
