@@ -142,7 +142,7 @@ RECURRENT_PARTS = {
 
 
 def _layer_matrices(config: ModelConfig, index: int) -> Iterator[tuple[int, int, tuple[str, ...]]]:
-    hidden, inner, names = config.hidden_size, config.intermediate_size, config.options.names
+    hidden, inner, names = config.hidden_size, config.inner_size(index), config.options.names
     base, latent, experts = f"model.layers.{index}.", config.latent, config.experts_of(index)
 
     def below(*found: str) -> tuple[str, ...]:
@@ -173,7 +173,7 @@ def _layer_matrices(config: ModelConfig, index: int) -> Iterator[tuple[int, int,
     if not layer.has_mlp:
         return
     if config.has_dense(index):
-        yield config.gate_up_size, hidden, below(*names.gate_up)
+        yield config.gate_up_size(index), hidden, below(*names.gate_up)
         yield hidden, inner, below(names.down)
     if experts is None:
         return

@@ -271,18 +271,16 @@ def count_outputs(config: ModelConfig) -> tuple[int, int]:
         biases += len(attending) * config.latent.num_biases(config.num_heads)
     else:
         biases += sum(config.projected(index)[1] for index in attending) * config.qkv_bias
-    num_mlps, experts = sum(layer.has_mlp for layer in config.layers), config.experts
+    dense, experts = filter(config.has_dense, range(config.num_layers)), config.experts
+    biases += sum(config.gate_up_size(index) + hidden for index in dense) * config.mlp_bias
     biases += config.vocab_size * bool(config.options.projection_bias)
     biases += config.max_position_embeddings * hidden * bool(config.options.positions)
     if config.recurrent is not None:
         biases += sum(config.recurrent.layers) * config.recurrent.num_biases(hidden)
     if experts is not None:
-        num_mlps = sum(map(config.has_dense, range(config.num_layers)))
         num_biases = experts.num_experts * (2 * experts.inner_size + hidden) * experts.options.linear_biases
         biases += sum(experts.has_experts) * num_biases
-    return sum(outputs for outputs, _ in _matrices(config)), biases + num_mlps * (
-        config.gate_up_size + hidden
-    ) * config.mlp_bias
+    return sum(outputs for outputs, _ in _matrices(config)), biases
 
 
 def _count_mxfp4(config: ModelConfig) -> int:
@@ -318,7 +316,7 @@ def _matrices(config: ModelConfig) -> Iterator[tuple[int, int]]:
 
 def layer_matrices(config: ModelConfig, index: int, num_experts: int) -> list[tuple[int, int]]:
     """(Outputs, inputs) of the matrices of one layer but its router, with `num_experts` of its experts."""
-    hidden, inner, experts = config.hidden_size, config.intermediate_size, config.experts_of(index)
+    hidden, inner, experts = config.hidden_size, config.inner_size(index), config.experts_of(index)
     found, layer = [], config.layers[index]
     if layer.attends:
         latent = config.latent
@@ -327,7 +325,7 @@ def layer_matrices(config: ModelConfig, index: int, num_experts: int) -> list[tu
     if config.recurrent is not None and config.is_recurrent(index):
         found += config.recurrent.shapes(hidden)
     if layer.has_mlp:
-        mlp = [(config.gate_up_size, hidden), (hidden, inner)]
+        mlp = [(config.gate_up_size(index), hidden), (hidden, inner)]
         found += mlp if config.has_dense(index) else []
         found += experts.shapes(hidden, num_experts) if experts is not None else []
     return found + [(outputs, inputs) for outputs, inputs, _ in added_shapes(config, index)]

@@ -144,8 +144,8 @@ def _places(cut: Cut, index: int) -> dict[str, _Place]:
     return {
         "qkv": first,
         "o": _Place([hidden], attended),
-        "gate_up": _Place(cut.gate_up, hidden),
-        "down": _Place([hidden], cut.inner),
+        "gate_up": _Place(cut.gate_up(index), hidden),
+        "down": _Place([hidden], cut.inner(index)),
     }
 
 

@@ -58,12 +58,12 @@ def adapted_places(model: ModelConfig, index: int) -> dict[str, list[Module]]:
 
     A recurrent layer makes all that it makes of hidden states where others make queries, keys and values.
     """
-    names, hidden, inner = model.options.names, model.hidden_size, model.intermediate_size
+    names, hidden, inner = model.options.names, model.hidden_size, model.inner_size(index)
     has_heads, has_mlp = model.latent is None, model.has_dense(index)
     qkv, qkv_rows = model.projected(index)[0], [*model.qkv_rows(index)]
     if len(names.qkv) == 1:
         qkv_rows = [sum(qkv_rows)]
-    gate_up_rows = [model.gate_up_size // len(names.gate_up)] * len(names.gate_up)
+    gate_up_rows = [model.gate_up_size(index) // len(names.gate_up)] * len(names.gate_up)
     parts_of: dict[str, tuple[tuple[str, ...], list[int], int]] = {
         "qkv": (qkv if has_heads else (), qkv_rows, hidden),
         "o": ((names.o,), [hidden], model.attended_size(index)),

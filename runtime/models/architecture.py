@@ -109,6 +109,7 @@ class Architecture:
         has_positions: attention has positions.
         shares_kv: the last `num_kv_shared_layers` layers read the keys and values of earlier ones (Gemma 3n).
         norms_values: values are normed, by no weights.
+        widens_shared: MLPs of layers that read the keys and values of others are twice as wide (Gemma 4).
         has_layer_inputs: layers have inputs of their own (`layer_inputs.py`).
         has_altup: there are several streams of hidden states (`altup.py`).
         adjusts_width: the MLP's width is what an MLP without a gate would have (LFM2).
@@ -180,6 +181,7 @@ class Architecture:
     has_positions: bool = True
     shares_kv: bool = False
     norms_values: bool = False
+    widens_shared: bool = False
     has_layer_inputs: bool = False
     has_altup: bool = False
 

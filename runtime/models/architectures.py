@@ -373,9 +373,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         local_theta=10_000.0,
         experts=mixtures.GEMMA4,
         adapts=adapt_gemma4,
-        refused=(
-            ("hidden_size_per_layer_input", "embeddings per layer are not supported (Gemma 4 E2B and E4B)"),
-            ("num_kv_shared_layers", "keys shared among layers are not supported (Gemma 4 E2B and E4B)"),
-        ),
+        shares_kv=True,
+        has_layer_inputs=True,
     ),
 }

@@ -30,6 +30,7 @@ from .layer_config import (
     LayerConfig,
     LayerInputConfig,
     QueryGrowth,
+    make_layers,
     read_growth,
     read_kv_sources,
     read_ropes,
@@ -167,10 +168,13 @@ class ModelConfig:
         rows = self.qkv_rows(index)
         return self.options.names.qkv[: len(rows)], sum(rows)
 
-    @property
-    def gate_up_size(self) -> int:
-        """Rows of the MLP's first projection."""
-        return self.intermediate_size if self.curve is not None else 2 * self.intermediate_size
+    def inner_size(self, index: int) -> int:
+        """Width of a layer's MLP, where it has one that is no mixture."""
+        return self.intermediate_size * self.layers[index].width_factor
+
+    def gate_up_size(self, index: int) -> int:
+        """Rows of that MLP's first projection."""
+        return self.inner_size(index) * (1 if self.curve is not None else 2)
 
     def attended_size(self, index: int) -> int:
         """Inputs of a layer's output projection: a value for every head."""
@@ -288,23 +292,7 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...], *, in_gguf: bo
         num_kv_heads=num_kv_heads,
         head_dim=head_dim,
         intermediate_size=mlp_width(fields, options, experts, parts),
-        layers=tuple(
-            LayerConfig(
-                window,
-                rope,
-                options.in_chunks,
-                grows,
-                attends,
-                has_mlp,
-                source,
-                cut,
-                shape,
-                options.reuses_keys and not window,
-            )
-            for (attends, has_mlp), window, rope, grows, source, cut, shape in zip(
-                parts, windows, rope_of_layer, grow, sources, sparsity, own, strict=True
-            )
-        ),
+        layers=make_layers(options, parts, windows, rope_of_layer, grow, sources, sparsity, own),
         latent=latent,
         experts=experts,
         ropes=ropes,

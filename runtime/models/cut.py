@@ -32,7 +32,7 @@ class Cut:
             router knows, are those of the whole.
         vocab: tokens, as many on each rank but on the last ones.
         heads, kv_heads: of attention, in heads.
-        inner, shared: widths of the MLP, and of the shared expert.
+        shared: width of the shared expert.
         experts: by their numbers.
     """
 
@@ -47,7 +47,6 @@ class Cut:
         attends = whole.num_kv_layers > 0
         self.heads = self._even(whole.num_heads) if attends else Part(1, ((0, 1),))
         self.kv_heads = self._kv_heads(whole.num_kv_heads)
-        self.inner = self._even(whole.intermediate_size)
         experts, recurrent = whole.experts, whole.recurrent
         self.shared = self._even(0 if experts is None else experts.shared_size)
         self.experts = self._experts(0 if experts is None else experts.num_experts)
@@ -57,7 +56,7 @@ class Cut:
                 whole,
                 num_heads=self.heads.count,
                 num_kv_heads=self.kv_heads.count,
-                intermediate_size=self.inner.count,
+                intermediate_size=whole.intermediate_size // ranks.size,
                 experts=None if experts is None else replace(experts, shared_size=self.shared.count),
                 recurrent=None if recurrent is None else self._recurrent(recurrent),
             )
@@ -86,12 +85,15 @@ class Cut:
         parts = [queries, kv, kv][: len(config.qkv_rows(index))]
         return parts if len(config.options.names.qkv) == 3 else [joined(parts)]
 
-    @property
-    def gate_up(self) -> list[Part]:
-        """Rows of the MLP's first projection, by the names of its tensors."""
+    def inner(self, index: int) -> Part:
+        """Width of a layer's MLP."""
+        return self._even(self.whole.inner_size(index))
+
+    def gate_up(self, index: int) -> list[Part]:
+        """Rows of the first projection of a layer's MLP, by the names of its tensors."""
         num_names = len(self.whole.options.names.gate_up)
         times = 1 if self.whole.curve is not None else 2
-        return [joined([self.inner] * (times // num_names or 1))] * num_names
+        return [joined([self.inner(index)] * (times // num_names or 1))] * num_names
 
     def attended(self, index: int) -> Part:
         """Columns of a layer's output projection."""

@@ -54,7 +54,8 @@ def adapt_gemma4(fields: Fields, options: Architecture) -> tuple[Fields, Archite
     }
     if not fields.boolean("enable_moe_block", False):
         options = replace(options, experts=None)
-    return Fields(values, fields.place), replace(options, reuses_keys=reuses_keys)
+    is_wide = fields.boolean("use_double_wide_mlp", False)
+    return Fields(values, fields.place), replace(options, reuses_keys=reuses_keys, widens_shared=is_wide)
 
 
 def full_shape(fields: Fields, kinds: list[bool], windowed: KVShape, num_heads: int) -> KVShape:

@@ -28,6 +28,7 @@ class LayerConfig:
         sparsity: which share of its MLP's gates is cut (`sparse_gate.py`); 0: none.
         kv: what it keeps of a token, where that is not as in `ModelConfig`; None: it is.
         reuses_keys: values are what the key projection makes, before norm and RoPE.
+        width_factor: how many times as wide as `ModelConfig.intermediate_size` its MLP is.
     """
 
     window: int
@@ -40,6 +41,7 @@ class LayerConfig:
     sparsity: float = 0.0
     kv: KVShape | None = None
     reuses_keys: bool = False
+    width_factor: int = 1
 
     @property
     def keeps_kv(self) -> bool:
@@ -171,6 +173,35 @@ def read_kv_sources(fields: Fields, options: Architecture, windows: list[int], r
     if set(kinds) - last.keys():
         raise fields.odd("num_kv_shared_layers", f"fewer of {len(windows)} layers: one of each kind keeps its own")
     return [-1] * num_own + [last[kind] for kind in kinds[num_own:]]
+
+
+def make_layers(
+    options: Architecture,
+    parts: list[tuple[bool, bool]],
+    windows: list[int],
+    ropes: list[int],
+    grow: list[bool],
+    sources: list[int],
+    sparsity: Sequence[float],
+    shapes: list[KVShape | None],
+) -> tuple[LayerConfig, ...]:
+    """By layer what was read of it; parts: whether it attends, and whether it has an MLP."""
+    return tuple(
+        LayerConfig(
+            window=window,
+            rope=ropes[index],
+            in_chunks=options.in_chunks,
+            grows=grow[index],
+            attends=parts[index][0],
+            has_mlp=parts[index][1],
+            kv_of=sources[index],
+            sparsity=sparsity[index],
+            kv=shapes[index],
+            reuses_keys=options.reuses_keys and not window,
+            width_factor=2 if options.widens_shared and sources[index] >= 0 else 1,
+        )
+        for index, window in enumerate(windows)
+    )
 
 
 def read_growth(

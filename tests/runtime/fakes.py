@@ -41,7 +41,6 @@ class FakeModelConfig:
     head_dim: int = 1
     hidden_size: int = 1
     intermediate_size: int = 1
-    gate_up_size: int = 2
     attention_scale: float = 1.0
     attention_soft_cap: float = 0.0
     num_kv_parts: int = 2
@@ -68,6 +67,12 @@ class FakeModelConfig:
 
     def attended_size(self, index: int) -> int:
         return 1
+
+    def inner_size(self, index: int) -> int:
+        return 1
+
+    def gate_up_size(self, index: int) -> int:
+        return 2
 
     def has_dense(self, index: int) -> bool:
         return True

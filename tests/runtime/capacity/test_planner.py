@@ -69,7 +69,7 @@ def llama_8b(tmp_path: Path) -> ModelConfig:
     "case",
     [
         *("llama-gqa", "llama-mha-tied", "llama-biases", "qwen2", "qwen3", "phi3", "gemma3", "gemma4-k-eq-v", "gpt2"),
-        "gemma4-moe",
+        *("gemma4-moe", "gemma4-small"),
         "opt-no-biases-untied",
         *LATENT_CASES,
         *EXPERT_CASES,

@@ -83,6 +83,18 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         "Gemma4ForCausalLM",
         {**GEMMA4, "attention_k_eq_v": True, "num_global_key_value_heads": 1, "attention_bias": True},
     ),
+    "gemma4-small": (
+        "Gemma4ForCausalLM",
+        {
+            **GEMMA4,
+            "num_hidden_layers": 6,
+            "layer_types": ["sliding_attention", "sliding_attention", "full_attention"] * 2,
+            "num_kv_shared_layers": 3,
+            "use_double_wide_mlp": True,
+            "hidden_size_per_layer_input": 8,
+            "vocab_size_per_layer_input": 131,
+        },
+    ),
     "gemma4-moe": (
         "Gemma4ForCausalLM",
         {

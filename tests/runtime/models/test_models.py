@@ -101,8 +101,9 @@ def test_the_configuration_is_read_as_transformers_means_it(oracle: Oracle) -> N
     assert config.num_layers == theirs.num_hidden_layers
     latent = config.latent
     if config.options.full_shape is not None:
-        kept = [(own.num_key_value_heads, own.head_dim) for own in map(theirs.per_layer_config.__getitem__, range(4))]
-        assert [shape[:2] for shape in config.kv_shapes()] == kept
+        for index in range(config.num_layers):
+            own = theirs.per_layer_config[index]
+            assert config.kv_shape(index) == (own.num_key_value_heads, own.head_dim, 2)
     elif latent is None:
         assert config.num_kv_heads == getattr(theirs, "num_key_value_heads", None) or theirs.num_attention_heads
         assert config.head_dim == getattr(theirs, "head_dim", None) or theirs.hidden_size // theirs.num_attention_heads
