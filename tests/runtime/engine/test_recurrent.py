@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phloem.errors import ConfigError
-from phloem.runtime.capacity.planner import plan, table
+from phloem.runtime.capacity.plan_table import table
+from phloem.runtime.capacity.planner import plan
 from phloem.runtime.capacity.window_memory import EMPTY_BLOCKS
 from phloem.runtime.config import EngineConfig
 from phloem.runtime.engine.engine import Engine

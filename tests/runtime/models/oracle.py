@@ -95,13 +95,20 @@ def save_random_model(folder: Path, class_name: str, options: dict[str, Any], **
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             is_norm = "norm" in name
-            parameter.normal_(mean=float(is_norm and "gemma" not in config.model_type), std=0.25)
+            parameter.normal_(mean=float(is_norm and not has_norm_offset(config.model_type)), std=0.25)
         for name, buffer in model.named_buffers():
+            if name.endswith("layer_scalar"):
+                buffer.uniform_(0.5, 1.5)
             if name.endswith("e_score_correction_bias"):
                 buffer.normal_(std=0.25)
     model.generation_config.pad_token_id = 0
     model.save_pretrained(folder, **saving)
     return model
+
+
+def has_norm_offset(model_type: str) -> bool:
+    """Whether a model adds one to the weights of its norms."""
+    return "gemma" in model_type and "gemma4" not in model_type
 
 
 class PagedRun:
@@ -110,12 +117,13 @@ class PagedRun:
     def __init__(self, decoder: Decoder, num_sequences: int = 1, block_size: int = 4, max_len: int = 192) -> None:
         config = decoder.config
         blocks_each = -(-max_len // block_size)
-        shape = (num_sequences * blocks_each, config.num_kv_heads, block_size, config.head_dim)
-        order = np.random.default_rng(7).permutation(shape[0]).astype(np.int32)
+        num_blocks = num_sequences * blocks_each
+        shapes = [(num_blocks, kept.num_heads, block_size, kept.head_dim) for kept in config.kv_shapes()]
+        order = np.random.default_rng(7).permutation(num_blocks).astype(np.int32)
         self.decoder, self.block_size = decoder, block_size
         # garbage in unwritten slots must not show
-        self.keys = [torch.full(shape, 1e4, dtype=decoder.dtype) for _ in range(config.num_kv_layers)]
-        self.values = [torch.full(shape, 1e4, dtype=decoder.dtype) for _ in range(config.num_kv_layers)]
+        self.keys = [torch.full(shape, 1e4, dtype=decoder.dtype) for shape in shapes]
+        self.values = [torch.full(shape, 1e4, dtype=decoder.dtype) for shape in shapes]
         self.key_scales = self.value_scales = [None] * config.num_kv_layers
         self.states = self.hidden = None
         if config.recurrent is not None:
