@@ -30,9 +30,9 @@ from .layer_kinds import MOST_LAYERS, mlp_width, parts_of_layers, read_recurrent
 from .named_architecture import OTHER_PARTS, named_architecture
 from .recurrent_config import RecurrentConfig
 from .rope_config import RopeConfig
-from .weight_format import WeightFormat, read_weight_format
+from .weight_format import WeightFormat, check_fit, read_weight_format
 
-Activation = Literal["silu", "gelu_tanh"]
+Activation = Literal["silu", "gelu_tanh", "squared"]
 MOST_HEADS, MOST_TOKENS = 1 << 12, 1 << 24
 ENDLESS = 1 << 20  # tokens that are served of a model without attention, whose files name no context
 
@@ -197,12 +197,7 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...], *, in_gguf: bo
     options = file_options(options) if in_gguf else options
     fields = spelled_out(fields, options)
     is_mxfp4, weight_format = _is_mxfp4(fields, options), read_weight_format(fields)
-    single = "" if options.experts is None else options.experts.names.stacked or options.experts.names.fused
-    if weight_format is not None and single:
-        raise ModelError(
-            f"{fields.place}: quantization_config ({weight_format.method}): experts that are single tensors "
-            f"({single}) are read in MXFP4 and in plain numbers; use the original weights"
-        )
+    check_fit(weight_format, options, fields.place)
     num_layers = fields.integer("num_hidden_layers", at_most=MOST_LAYERS)
     num_mtp_layers = fields.integer("num_nextn_predict_layers", 0, at_least=0, at_most=MOST_LAYERS)
     hidden_size = fields.integer("hidden_size", at_most=MOST_WIDTH)
@@ -370,9 +365,9 @@ def _activation(fields: Fields, options: Architecture) -> Activation:
     if options.gateless:
         return "silu"
     name = fields.text("hidden_act", fields.text("hidden_activation", "silu"))
-    if name not in ("silu", "swish"):
-        raise fields.odd("hidden_act", "silu")
-    return "silu"
+    if name not in ("silu", "swish", "relu2"):
+        raise fields.odd("hidden_act", "silu or relu2")
+    return "squared" if name == "relu2" else "silu"
 
 
 def _eos_ids(fields: Fields, generation_eos: tuple[int, ...], vocab_size: int) -> tuple[int, ...]:

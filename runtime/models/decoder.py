@@ -32,10 +32,10 @@ from .checkpoints import open_weights, prefix_of
 from .config import ModelConfig
 from .cut import Cut
 from .experts import ExpertRules, mixture
-from .gateless import bend
-from .head_norms import norm_own, norm_whole
+from .head_norms import norm_inner, norm_own, norm_whole
 from .latent import queries_and_latents, values
 from .layer_weights import AdaptedMixer, LayerWeights, num_bytes, read_layer
+from .mlp import activated
 from .norms import Norm, add_norm, apply_norm, read_norm, scaled
 from .partial_linear import adapted_linear, partial_linear
 from .reader import Reader
@@ -311,7 +311,8 @@ class Decoder:
         """The last projections of what `_mix` made, and their sum, `[T, C]`."""
         weights, factors, ranks = self._layers[index][1], self.config.factors, self._ranks
         assert weights.o is not None
-        x = adapted_linear(mixed[0], weights.o, lora, index, AT_O, ranks)
+        attended = norm_inner(mixed[0], weights.o_norm, self.cut.attended, ranks, self.config.rms_norm_eps)
+        x = adapted_linear(attended, weights.o, lora, index, AT_O, ranks)
         if weights.beside is None:
             return x
         return x * factors.attention_out + partial_linear(mixed[1], weights.beside, ranks) * factors.recurrent_out
@@ -391,9 +392,6 @@ class Decoder:
             return mixture(normed, weights.experts, self._expert_rules, slots, self._ranks)
         assert weights.gate_up is not None
         assert weights.down is not None
-        gate_up, curve = adapted_linear(normed, weights.gate_up, lora, index, AT_GATE_UP), self.config.curve
-        factors = self.config.factors
-        if factors.gate != 1.0:
-            gate_up[:, : gate_up.shape[1] // 2] *= factors.gate
-        inner = ops.gated(gate_up, self._gate) if curve is None else bend(gate_up, curve, weights.curve)
-        return scaled(adapted_linear(inner, weights.down, lora, index, AT_DOWN, self._ranks), factors.down)
+        gate_up = adapted_linear(normed, weights.gate_up, lora, index, AT_GATE_UP)
+        inner = activated(gate_up, weights, self.cut, self._gate)
+        return scaled(adapted_linear(inner, weights.down, lora, index, AT_DOWN, self._ranks), self.config.factors.down)

@@ -57,6 +57,8 @@ class LayerWeights:
     recurrent: Mixer | None = None  # in place of attention, or beside it
     beside: LinearWeight | None = None  # what `o` is to attention, where a recurrent mixer stands beside it
     curve: Tensor | None = None  # learned numbers of the activation
+    o_norm: Tensor | None = None  # of the inputs of `o` on all ranks, fp32
+    down_norm: Tensor | None = None  # the same of `down`
 
 
 def num_bytes(own: list[WeightPart], layers: list[LayerWeights]) -> int:
@@ -112,4 +114,8 @@ def read_layer(reader: Reader, base: str, index: int) -> LayerWeights:
         recurrent=mixer,
         beside=out if attends else None,
         curve=read_curve(reader, base),
+        o_norm=reader.norm(f"{base}{names.o_norm}.weight", cut.attended.size) if names.o_norm and attends else None,
+        down_norm=reader.norm(f"{base}{names.down_norm}.weight", cut.inner.size)
+        if names.down_norm and is_dense
+        else None,
     )

@@ -54,7 +54,6 @@ MISSING: dict[str, str] = {
     "xLSTM": "its recurrent layers (xLSTM) are missing here",
     "OlmoHybrid": "its recurrent layers are missing here",
     "Bailing": "its recurrent layers (lightning attention) are missing here",
-    "BitNet": "linear maps that round their inputs, with norms inside of attention and MLP, are missing here",
     "Gemma3n": "embeddings per layer and alternating updates are missing here",
     "Gemma4": "embeddings per layer and keys shared among layers are missing here",
     "DeepseekV32": "sparse attention by an indexer is missing here",

@@ -76,7 +76,7 @@ OFTEN_RUN = [
     "stablelm",
     "starcoder2",
 ]
-NOT_LOADED = {"bitnet", "gemma3n_text", "gemma4_text"}
+NOT_LOADED = {"gemma3n_text", "gemma4_text"}
 
 
 def _mapping() -> dict[str, str]:
