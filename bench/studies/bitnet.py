@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 ROOT = Path(__file__).resolve().parents[2]
-NUM_TOKENS, NUM_GREEDY, NUM_SEEDS = 120, 64, 4
+NUM_TOKENS, NUM_GREEDY, NUM_SEEDS = 120, 64, 2
 
 
 def greedy(run: Any, token_ids: list[int]) -> list[int]:
