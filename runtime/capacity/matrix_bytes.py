@@ -133,7 +133,7 @@ def _matrices(config: ModelConfig) -> Iterator[tuple[int, int, tuple[str, ...]]]
 
 
 def _layer_matrices(config: ModelConfig, index: int) -> Iterator[tuple[int, int, tuple[str, ...]]]:
-    hidden, inner, names = config.hidden_size, config.intermediate_size, config.options.names
+    hidden, inner, names = config.hidden_size, config.inner_size(index), config.options.names
     base, latent, experts = f"model.layers.{index}.", config.latent, config.experts_of(index)
 
     def below(*found: str) -> tuple[str, ...]:
@@ -157,14 +157,15 @@ def _layer_matrices(config: ModelConfig, index: int) -> Iterator[tuple[int, int,
         yield config.num_heads * latent.rank, latent.plain_dim, ()
         yield config.num_heads * latent.value_dim, latent.rank, ()
     if layer.attends:
-        yield hidden, config.attended_size, below(names.o)
+        yield hidden, config.attended_size(index), below(names.o)
     for outputs, inputs, module in added_shapes(config, index):
         yield outputs, inputs, below(module)
     if not layer.has_mlp:
         return
-    if experts is None:
-        yield config.gate_up_size, hidden, below(*names.gate_up)
+    if config.has_dense(index):
+        yield config.gate_up_size(index), hidden, below(*names.gate_up)
         yield hidden, inner, below(names.down)
+    if experts is None:
         return
     of = experts.options.names
     places = [of.expert.format(number) for number in range(experts.num_experts)]

@@ -1,4 +1,5 @@
-"""Matrices and norms that a model has besides attention, MLPs and vocabulary: of layers' own inputs and of streams.
+"""Matrices and norms that a model has besides attention, MLPs and vocabulary: of layers' own inputs, of streams, and of
+values and mixtures beside MLPs.
 
 Counts from a configuration alone, for plans. Knows no tensors.
 """
@@ -33,9 +34,11 @@ def count_fp32(config: ModelConfig) -> int:
     """Numbers that are kept in fp32, of all layers and of the model, routers apart."""
     hidden, altup, total = config.hidden_size, config.altup, 0
     if config.options.norms_values:
-        total += config.head_dim * config.num_kv_layers
+        total += sum(kept.head_dim for kept in config.kv_shapes())
     if config.layer_inputs is not None:
         total += config.num_layers * hidden + config.layer_inputs.size
+    if config.experts is not None and config.experts.options.is_beside:  # norms, and factors on shares
+        total += sum(config.experts.has_experts) * (4 * hidden + config.experts.num_experts)
     if altup is not None:
         total += config.num_layers * (hidden * (2 + altup.scales) + altup.num_mixed)
     return total

@@ -27,6 +27,7 @@ from .architecture import (
 )
 from .experts_config import ExpertNames, ExpertOptions
 from .falcon import adapt_falcon
+from .gemma4 import adapt_gemma4, full_shape
 from .learned_positions import LEARNED
 from .recurrent_architectures import RECURRENT
 from .recurrent_config import RecurrentOptions
@@ -361,4 +362,18 @@ ARCHITECTURES: dict[str, Architecture] = {
     ),
     "Gemma3nForCausalLM": _GEMMA3N,
     "Gemma3ForCausalLM": replace(_GEMMA2, qk_norm=True, sliding=all_but_every_nth, local_theta=10_000.0),
+    "Gemma4ForCausalLM": replace(
+        _GEMMA2,
+        norm_offset=0.0,
+        qk_norm=True,
+        norms_values=True,
+        full_shape=full_shape,
+        layer_scalars=True,
+        sliding=all_but_every_nth,
+        local_theta=10_000.0,
+        experts=mixtures.GEMMA4,
+        adapts=adapt_gemma4,
+        shares_kv=True,
+        has_layer_inputs=True,
+    ),
 }

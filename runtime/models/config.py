@@ -24,14 +24,17 @@ from .gguf.settings import MOST_POSITIONS, config_values, family_of
 from .gguf.special_ids import end_ids, token_id
 from .gguf.tensor_types import Forms
 from .json_file import MOST_WIDTH, Fields, read_json_object
+from .kv_shape import KVShape
 from .latent_config import LatentConfig, attention_scale
 from .layer_config import (
     LayerConfig,
     LayerInputConfig,
     QueryGrowth,
+    make_layers,
     read_growth,
     read_kv_sources,
     read_ropes,
+    read_shapes,
     read_windows,
     rope_section,
 )
@@ -55,7 +58,7 @@ class ModelConfig:
         architecture: class name in transformers, a key of `ARCHITECTURES`.
         options: the architecture's entry of options.
         num_kv_heads, head_dim: heads that the cache keeps of a token, and elements of one, of queries too; with latents
-            one head, as wide as what is kept.
+            one head, as wide as what is kept. Layers may have their own (`LayerConfig.kv`).
         intermediate_size: width of the MLP's gate (and of its up-projection), where it is no mixture of experts.
         layers: one entry per layer.
         latent: the widths of latent attention; None: every head has keys and values of its own.
@@ -135,29 +138,47 @@ class ModelConfig:
         return sum(layer.keeps_kv for layer in self.layers)
 
     def experts_of(self, index: int) -> ExpertsConfig | None:
-        """The mixture in place of a layer's MLP; None: it has an MLP."""
+        """The mixture in place of a layer's MLP, or beside it; None: there is none."""
         return self.experts if self.experts is not None and self.experts.has_experts[index] else None
 
-    @property
-    def qkv_size(self) -> int:
-        """Rows of the fused query, key and value projection, of heads with keys and values of their own; and gates."""
-        num_queries = 2 * self.num_heads if self.options.gated_attention else self.num_heads
-        return (num_queries + 2 * self.num_kv_heads) * self.head_dim
+    def has_dense(self, index: int) -> bool:
+        """Whether a layer has an MLP that is no mixture."""
+        experts = self.experts_of(index)
+        return self.layers[index].has_mlp and (experts is None or experts.options.is_beside)
+
+    def kv_shape(self, index: int) -> KVShape:
+        """What a layer that attends keeps of a token, or the one whose keys and values it reads."""
+        return self.layers[index].kv or KVShape(self.num_kv_heads, self.head_dim, self.num_kv_parts)
+
+    def kv_shapes(self, *, windowed: bool | None = None) -> tuple[KVShape, ...]:
+        """Of each layer that keeps keys and values; windowed: only of those with a window, or only of those without."""
+        kept = [index for index, layer in enumerate(self.layers) if layer.keeps_kv]
+        return tuple(self.kv_shape(at) for at in kept if windowed in (None, self.layers[at].window > 0))
+
+    def qkv_rows(self, index: int) -> tuple[int, ...]:
+        """Rows of a layer's query (with gates), key and value projections, of heads with keys and values of their own;
+        no third where values are made of the keys, and queries alone where it keeps none."""
+        kv, layer = self.kv_shape(index), self.layers[index]
+        heads = [self.num_heads * (1 + self.options.gated_attention)]
+        heads += [kv.num_heads] * (2 - layer.reuses_keys) * layer.keeps_kv
+        return tuple(number * kv.head_dim for number in heads)
 
     def projected(self, index: int) -> tuple[tuple[str, ...], int]:
-        """Names and rows of a layer's first projection, as `qkv_size`; of queries alone where it keeps no keys."""
-        names, num_kv = self.options.names.qkv, 2 * self.num_kv_heads * self.head_dim
-        return (names, self.qkv_size) if self.layers[index].keeps_kv else (names[:1], self.qkv_size - num_kv)
+        """Names of a layer's first projection, and all of its rows."""
+        rows = self.qkv_rows(index)
+        return self.options.names.qkv[: len(rows)], sum(rows)
 
-    @property
-    def gate_up_size(self) -> int:
-        """Rows of the MLP's first projection."""
-        return self.intermediate_size if self.curve is not None else 2 * self.intermediate_size
+    def inner_size(self, index: int) -> int:
+        """Width of a layer's MLP, where it has one that is no mixture."""
+        return self.intermediate_size * self.layers[index].width_factor
 
-    @property
-    def attended_size(self) -> int:
-        """Inputs of the output projection: a value for every head."""
-        return self.num_heads * (self.head_dim if self.latent is None else self.latent.value_dim)
+    def gate_up_size(self, index: int) -> int:
+        """Rows of that MLP's first projection."""
+        return self.inner_size(index) * (1 if self.curve is not None else 2)
+
+    def attended_size(self, index: int) -> int:
+        """Inputs of a layer's output projection: a value for every head."""
+        return self.num_heads * (self.kv_shape(index).head_dim if self.latent is None else self.latent.value_dim)
 
     @property
     def num_kv_parts(self) -> int:
@@ -223,7 +244,7 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...], *, in_gguf: bo
             f"({single}) are read in MXFP4 and in plain numbers; use the original weights"
         )
     num_layers = fields.integer("num_hidden_layers", at_most=MOST_LAYERS)
-    num_mtp_layers = fields.integer("num_nextn_predict_layers", 0, at_least=0, at_most=MOST_LAYERS)
+    num_mtp_layers = fields.integer(options.mtp.count_key, options.mtp.count, at_least=0, at_most=MOST_LAYERS)
     hidden_size = fields.integer("hidden_size", at_most=MOST_WIDTH)
     recurrent = read_recurrent(fields, options, num_layers, hidden_size)
     parts = parts_of_layers(fields, options, recurrent, num_layers)
@@ -237,7 +258,9 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...], *, in_gguf: bo
     max_positions = fields.integer("max_position_embeddings", longest, at_most=MOST_POSITIONS)
     windows = read_windows(fields, options, num_layers)
     rotary_dim = head_dim if latent is None else latent.rotary_dim
-    ropes, rope_of_layer = read_ropes(fields, options, windows, rotary_dim, max_positions)
+    own = read_shapes(fields, options, windows, KVShape(num_kv_heads, head_dim), num_heads)
+    full_dim = next((shape.head_dim for shape in own if shape is not None), rotary_dim)
+    ropes, rope_of_layer = read_ropes(fields, options, windows, (full_dim, rotary_dim), max_positions)
     growth, grow = read_growth(fields, options, ropes, rope_of_layer)
     sources = read_kv_sources(fields, options, windows, rope_of_layer)
     sparsity = read_sparsity(fields, num_layers)
@@ -269,18 +292,7 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...], *, in_gguf: bo
         num_kv_heads=num_kv_heads,
         head_dim=head_dim,
         intermediate_size=mlp_width(fields, options, experts, parts),
-        layers=tuple(
-            map(
-                LayerConfig,
-                windows,
-                rope_of_layer,
-                [options.in_chunks] * num_layers,
-                grow,
-                *zip(*parts, strict=True),
-                sources,
-                sparsity,
-            )
-        ),
+        layers=make_layers(options, parts, windows, rope_of_layer, grow, sources, sparsity, own),
         latent=latent,
         experts=experts,
         ropes=ropes,
@@ -319,7 +331,8 @@ def _left_aside(options: Architecture, sources: list[int], num_mtp_layers: int) 
     keys and values of layers that read those of others."""
     masks: tuple[str, ...] = (".attention.bias", ".attention.masked_bias") if options.rows_by_head else ()
     masks = (".attn.bias", ".attn.masked_bias") if options.transposed else masks
-    unused = [f"layers.{len(sources) + index}." for index in range(num_mtp_layers)]
+    num_after = 0 if options.mtp.base else num_mtp_layers
+    unused = [f"layers.{len(sources) + index}." for index in range(num_after)]
     unused += [f"layers.{index}.self_attn.{name}" for index, of in enumerate(sources) if of >= 0 for name in _KEYS]
     return (*unused, "mtp.", "mtp_", *masks)
 

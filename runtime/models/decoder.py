@@ -26,30 +26,29 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ...kernels import PLACES, Gate, LinearWeight, LoraPlan, ops
+from ...kernels import LinearWeight, LoraPlan, ops
 from ...kernels.linear_weight import Quantise
 from ..parallel.ranks import ALONE, Ranks
-from .altup import read_streams
+from .altup import StreamWeights
 from .checkpoints import open_weights, prefix_of
 from .config import ModelConfig
 from .cut import Cut
-from .experts import ExpertRules, mixture
-from .gateless import bend
 from .heads import place_heads, queries
 from .latent import queries_and_latents, values
 from .layer_config import kv_places, last_kept
-from .layer_inputs import InputEmbedding, read_input_embedding
-from .layer_weights import AdaptedMixer, LayerWeights, WeightPart, num_bytes, read_layer
-from .norms import Norm, add_norm, apply_norm, read_norm, rounded, scaled
-from .partial_linear import adapted_linear, partial_linear
+from .layer_inputs import InputEmbedding
+from .layer_weights import AdaptedMixer, LayerWeights, WeightPart, num_bytes
+from .mlp import MlpRules, run_mlp
+from .model_parts import read_parts
+from .norms import Norm, add_norm, apply_norm, rounded, scaled
+from .partial_linear import AT_O, AT_QKV, adapted_linear, partial_linear
 from .reader import Reader
 from .rope import query_scales, rope_table, table_by_length
-from .sparse_gate import sparsen
 from .step import AdaptedRows, KVTensors, StateStep, WindowStep
-from .vocabulary import add_positions, all_logits, embed, read_positions, read_projection
+from .through_streams import through_streams
+from .vocabulary import add_positions, all_logits, embed
 from .weights import TORCH_TYPES
 
-AT_QKV, AT_O, AT_GATE_UP, AT_DOWN = range(len(PLACES))
 ROW_TILE = 256  # about where a product on a GPU stops being bound by reading the weights
 
 
@@ -79,12 +78,20 @@ class Decoder:
         max_positions: int,
         learned: Tensor | None = None,
         inputs: InputEmbedding | None = None,
+        streams: StreamWeights | None = None,
     ) -> None:
         self.config = config = cut.config
         self.cut, self._ranks, self.max_positions = cut, cut.ranks, max_positions
         self.device, self.dtype = embedding.stored.device, embedding.dtype
-        self._embedding, self._learned, self._inputs = embedding, learned, inputs
-        own = (embedding, learned, lm_head, final_norm, *(inputs.parts if inputs is not None else ()))
+        self._embedding, self._learned, self._inputs, self._streams = embedding, learned, inputs, streams
+        own = [
+            embedding,
+            learned,
+            lm_head,
+            final_norm,
+            *(inputs.parts if inputs else ()),
+            *(streams.parts if streams else ()),
+        ]
         self._own: list[WeightPart] = [part for part in own if part is not None]
         self._layers = list(zip(config.layers, layers, strict=True))
         self._kv_index = kv_places(config.layers)
@@ -96,8 +103,7 @@ class Decoder:
         if growth is not None:
             self._query_scales = query_scales(growth, max_positions).to(self.device, self.dtype)
         self._embedding_scale = rounded(config.embedding_scale, self.dtype)
-        self._gate = Gate(config.activation)
-        self._expert_rules = ExpertRules.of(config, cut.experts)
+        self._rules = MlpRules.of(cut)
 
     @staticmethod
     def from_folder(
@@ -129,33 +135,10 @@ class Decoder:
         cut = Cut(ModelConfig.from_folder(folder), ranks)
         config = cut.config
         with open_weights(folder, cut.whole, dtype or TORCH_TYPES[config.dtype]) as checkpoint:
-            options, prefix = config.options, prefix_of(checkpoint, config)
+            prefix = prefix_of(checkpoint, config)
             reader = Reader(cut, checkpoint, prefix, device, ROW_TILE if deterministic else 0, quantise)
-            embedding = reader.linear(prefix, (options.embedding,), [cut.vocab], config.hidden_size, False)
-            layers, learned, inputs = [], read_positions(reader), read_input_embedding(reader)
-            for index in range(config.num_layers):
-                layers.append(read_layer(reader, f"{prefix}{options.layers}.{index}.", index))
-                if report is not None:
-                    report(index + 1, config.num_layers)
-            final_norm = read_norm(reader, f"{prefix}{options.final_norm}", config.width_scale)
-            has_projection = bool(prefix) or f"{options.projection}.weight" in checkpoint
-            lm_head = read_projection(reader, embedding) if has_projection or config.tie_word_embeddings else None
-            make: Callable[..., Decoder] = Decoder
-            if config.altup is not None:
-                from .altup_decoder import AltUpDecoder  # which is a Decoder
-
-                make = partial(AltUpDecoder, streams=read_streams(reader, config.altup))
-            reader.refuse_unread()
-        return make(
-            cut,
-            embedding=embedding,
-            layers=layers,
-            final_norm=final_norm,
-            lm_head=lm_head,
-            max_positions=max_positions or config.max_position_embeddings,
-            learned=learned,
-            inputs=inputs,
-        )
+            parts = read_parts(reader, report)
+        return Decoder(cut, max_positions=max_positions or config.max_position_embeddings, **parts)
 
     def switch_ropes(self) -> int | None:
         """From now on positions are rows of tables in two parts, by the length of a sequence (`Request.first_row`).
@@ -252,6 +235,9 @@ class Decoder:
         inputs: Tensor | None = None,
     ) -> Tensor:
         """As `hidden_states`, of what goes into the first layer, `[T, hidden_size]`; inputs: of each layer."""
+        if self._streams is not None and inputs is not None:
+            step = (positions, kv_cache, plan, slots, rows, adapted, watch, recurrent, windowed)
+            return through_streams(self, self._streams, x, inputs, *step)
         eps = self.config.rms_norm_eps
         normed, residual = apply_norm(x, self._layers[0][1].input_norm, eps), x
         last, scale, factors = len(self._layers) - 1, self.config.residual_scale, self.config.factors
@@ -265,6 +251,7 @@ class Decoder:
                 return normed[:0]
             if index == last and rows is not None:
                 mixed, residual, normed = [part[rows] for part in mixed], residual[rows], normed[rows]
+                inputs = None if inputs is None else inputs[rows]
                 lora = adapted.wanted if adapted is not None else None
             if mixed:
                 residual = normed * factors.keeps[spec.attends] if factors.keeps else residual
@@ -281,12 +268,15 @@ class Decoder:
             if spec.has_mlp:
                 residual = normed * factors.keeps[2] if factors.keeps else residual
                 # a caller that wants the logits of all tokens may have padded the step
-                x = self._ranks.sum(self._mlp(index, normed, slots if rows is None else None, lora))
+                x = self._ranks.sum(self._mlp(index, normed, slots if rows is None else None, lora, residual))
                 if weights.post_mlp_norm is not None:
                     x = apply_norm(x, weights.post_mlp_norm, eps)
                 x = scaled(x, scale * factors.adds[2])
+            if weights.layer_input is not None and inputs is not None:
+                residual = x + residual
+                x = weights.layer_input.of(residual, inputs[:, index], self._rules.gate, eps)
             following = self._final_norm if index == last else self._layers[index + 1][1].input_norm
-            normed, residual = add_norm(x, residual, following, eps)
+            normed, residual = add_norm(x, residual, following, eps, weights.scalar)
         return normed
 
     def _mix(
@@ -351,11 +341,12 @@ class Decoder:
             ops.write_latents(latents, keys[:, 0], slots)
             return q, None
         assert layer.qkv is not None
-        heads = adapted_linear(normed, layer.qkv, lora, index, AT_QKV).view(len(positions), -1, self.config.head_dim)
+        heads = adapted_linear(normed, layer.qkv, lora, index, AT_QKV)
         cos_sin, gate = self.rope_tables[spec.rope] if spec.rope >= 0 else None, None
         if spec.keeps_kv:
-            q, gate = place_heads(heads, layer, self.cut, positions, cos_sin, kv_cache, kept, slots)
+            q, gate = place_heads(heads, layer, self.cut, index, positions, cos_sin, kv_cache, kept, slots)
         else:
+            heads = heads.view(len(positions), self.config.num_heads, -1)
             q = queries(heads, layer.q_norm, self.config.rms_norm_eps, positions, cos_sin)
         if spec.grows:
             q = q * self._query_scales[positions][:, None, None]
@@ -383,17 +374,6 @@ class Decoder:
             mass=mass,
         ).flatten(1)
 
-    def _mlp(self, index: int, normed: Tensor, slots: Tensor | None, lora: LoraPlan | None) -> Tensor:
-        """What a layer's MLP, or its experts, make of hidden states `[T, C]`."""
-        weights = self._layers[index][1]
-        if weights.experts is not None and self._expert_rules is not None:
-            return mixture(normed, weights.experts, self._expert_rules, slots, self._ranks)
-        assert weights.gate_up is not None
-        assert weights.down is not None
-        gate_up, curve = adapted_linear(normed, weights.gate_up, lora, index, AT_GATE_UP), self.config.curve
-        factors = self.config.factors
-        if factors.gate != 1.0:
-            gate_up[:, : gate_up.shape[1] // 2] *= factors.gate
-        sparsen(gate_up, self._layers[index][0].sparsity)
-        inner = ops.gated(gate_up, self._gate) if curve is None else bend(gate_up, curve, weights.curve)
-        return scaled(adapted_linear(inner, weights.down, lora, index, AT_DOWN, self._ranks), factors.down)
+    def _mlp(self, index: int, normed: Tensor, slots: Tensor | None, lora: LoraPlan | None, residual: Tensor) -> Tensor:
+        """What a layer's MLP, or its experts, or both make of hidden states `[T, C]`; residual: those not normed."""
+        return run_mlp(normed, self._layers[index][1], self._rules, index, slots, lora, residual)

@@ -30,7 +30,7 @@ def read_head_norms(reader: Reader, base: str, index: int) -> tuple[Tensor | Non
         ModelError: one is missing or odd.
     """
     config, names, cut = reader.config, reader.config.options.names, reader.cut
-    options, dim = config.options, config.head_dim
+    options, dim = config.options, config.kv_shape(index).head_dim
     if not options.qk_norm or (options.weightless_norms and config.layers[index].rope < 0):
         return None, None
     if options.weightless_norms:
@@ -53,7 +53,7 @@ def read_value_norm(reader: Reader, index: int) -> Tensor | None:
     config = reader.config
     if not config.options.norms_values or not config.layers[index].keeps_kv:
         return None
-    return torch.ones(config.head_dim, device=reader.device)
+    return torch.ones(config.kv_shape(index).head_dim, device=reader.device)
 
 
 def _read_own(reader: Reader, name: str, heads: Part) -> Tensor:

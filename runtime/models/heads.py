@@ -4,8 +4,8 @@
 
     rows ─┬─ q ─ norm ─ turned ──────── queries
           ├─ k ─ norm ─ turned ─┬────── cache       a layer that reads the keys and values of an earlier one
-          ├─ v ─(norm)──────────┘                   (`LayerConfig.kv_of`) has rows of queries alone
-          └─ gate
+          ├─ v ─(norm)──────────┘                   (`LayerConfig.kv_of`) has rows of queries alone; values may be
+          └─ gate                                   made of the same rows as keys (`LayerConfig.reuses_keys`)
 
 Knows no layers' order and no plan of attention. In fp32 on the CPU a row's bits depend on that row alone.
 """
@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 
 from ...kernels import ops
-from .config import ModelConfig
 from .cut import Cut
 from .head_norms import norm_own, norm_whole
 from .layer_weights import LayerWeights
@@ -27,6 +26,7 @@ def place_heads(
     heads: Tensor,
     layer: LayerWeights,
     cut: Cut,
+    index: int,
     positions: Tensor,
     cos_sin: Tensor | None,
     kv_cache: KVTensors,
@@ -36,10 +36,20 @@ def place_heads(
     """Queries `[T, H, head_dim]` and the gate of what they will find, `[T, H · head_dim]` (None: there is none); keys
     and values are in the tensors `kept` of the cache then.
 
-    heads: `[T, n, head_dim]` of a step, undefined afterwards. cos_sin: of the layer's positions; None: it has none.
+    heads: rows `[T, n · head_dim]` of layer `index`, undefined afterwards. cos_sin: of the layer's positions; None: it
+    has none.
     """
     config, eps = cut.config, cut.config.rms_norm_eps
-    q, k, v, *gate = torch.split(heads, _sizes(config), dim=1)
+    kv, reuses_keys = config.kv_shape(index), config.layers[index].reuses_keys
+    sizes = [
+        config.num_heads,
+        *[kv.num_heads] * (2 - reuses_keys),
+        *[config.num_heads] * config.options.gated_attention,
+    ]
+    q, k, *rest = torch.split(heads.view(len(positions), -1, kv.head_dim), sizes, dim=1)
+    v, *gate = [k, *rest] if reuses_keys else rest
+    if layer.v_norm is not None:  # in memory of its own, so that keys may change where they are
+        v = ops.rms_norm(v, layer.v_norm, eps)
     norms = None
     if layer.q_norm is not None and layer.k_norm is not None:
         if config.options.whole_norms:
@@ -69,8 +79,3 @@ def queries(q: Tensor, norm: Tensor | None, eps: float, positions: Tensor, cos_s
     if cos_sin is not None:
         ops.apply_rope(q, q[:, :0], positions, cos_sin)
     return q
-
-
-def _sizes(config: ModelConfig) -> list[int]:
-    gates = [config.num_heads] if config.options.gated_attention else []
-    return [config.num_heads, config.num_kv_heads, config.num_kv_heads, *gates]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from .architecture import Architecture, turned_layers
 from .json_file import MOST_WIDTH, Fields
+from .kv_shape import KVShape
 from .rope_config import RopeConfig
 
 LAYER_TABLE = "embed_tokens_per_layer"
@@ -25,6 +26,9 @@ class LayerConfig:
         has_mlp: an MLP, or experts.
         kv_of: the layer before it whose keys and values it reads; -1: it keeps its own.
         sparsity: which share of its MLP's gates is cut (`sparse_gate.py`); 0: none.
+        kv: what it keeps of a token, where that is not as in `ModelConfig`; None: it is.
+        reuses_keys: values are what the key projection makes, before norm and RoPE.
+        width_factor: how many times as wide as `ModelConfig.intermediate_size` its MLP is.
     """
 
     window: int
@@ -35,6 +39,9 @@ class LayerConfig:
     has_mlp: bool = True
     kv_of: int = -1
     sparsity: float = 0.0
+    kv: KVShape | None = None
+    reuses_keys: bool = False
+    width_factor: int = 1
 
     @property
     def keeps_kv(self) -> bool:
@@ -106,16 +113,29 @@ def read_windows(fields: Fields, options: Architecture, num_layers: int) -> list
     return [window if layer_slides else 0 for layer_slides in slides]
 
 
+def read_shapes(
+    fields: Fields, options: Architecture, windows: list[int], kept: KVShape, num_heads: int
+) -> list[KVShape | None]:
+    """Of each layer what it keeps, where that is not `kept`; None: it is."""
+    if options.full_shape is None:
+        return [None] * len(windows)
+    full = options.full_shape(fields, [window > 0 for window in windows], kept, num_heads)
+    return [None if window or full == kept else full for window in windows]
+
+
 def read_ropes(
-    fields: Fields, options: Architecture, windows: list[int], head_dim: int, max_positions: int
+    fields: Fields, options: Architecture, windows: list[int], head_dims: tuple[int, int], max_positions: int
 ) -> tuple[tuple[RopeConfig, ...], list[int]]:
-    """The distinct ropes, and for every layer which one it uses (-1: none)."""
+    """The distinct ropes, and for every layer which one it uses (-1: none).
+
+    head_dims: of layers without a window, and of those with one where they have a rope of their own.
+    """
     if not options.has_positions:
         return (), [-1] * len(windows)
     parameters = rope_section(fields)
     per_type = any(isinstance(value, dict) for value in parameters.values.values())
 
-    def read(section: Fields, theta: float) -> RopeConfig:
+    def read(section: Fields, theta: float, head_dim: int) -> RopeConfig:
         return RopeConfig.from_fields(
             section,
             theta=theta,
@@ -126,11 +146,12 @@ def read_ropes(
         )
 
     theta = fields.number("rope_theta", fields.number("rotary_emb_base", 10_000.0))
-    ropes = [read(parameters.section("full_attention") if per_type else parameters, theta)]
+    ropes = [read(parameters.section("full_attention") if per_type else parameters, theta, head_dims[0])]
     has_local = bool(options.local_theta) or options.unscaled_windows
     if has_local:
         local = parameters.section("sliding_attention") if per_type else Fields({}, fields.place)
-        ropes.append(read(local, fields.number("rope_local_base_freq", options.local_theta or theta)))
+        local_theta = fields.number("rope_local_base_freq", options.local_theta or theta)
+        ropes.append(read(local, local_theta, head_dims[1]))
     used = [1 if window and has_local else 0 for window in windows]
     if options.positions_key:
         positions = fields.values.get(options.positions_key)
@@ -152,6 +173,35 @@ def read_kv_sources(fields: Fields, options: Architecture, windows: list[int], r
     if set(kinds) - last.keys():
         raise fields.odd("num_kv_shared_layers", f"fewer of {len(windows)} layers: one of each kind keeps its own")
     return [-1] * num_own + [last[kind] for kind in kinds[num_own:]]
+
+
+def make_layers(
+    options: Architecture,
+    parts: list[tuple[bool, bool]],
+    windows: list[int],
+    ropes: list[int],
+    grow: list[bool],
+    sources: list[int],
+    sparsity: Sequence[float],
+    shapes: list[KVShape | None],
+) -> tuple[LayerConfig, ...]:
+    """By layer what was read of it; parts: whether it attends, and whether it has an MLP."""
+    return tuple(
+        LayerConfig(
+            window=window,
+            rope=ropes[index],
+            in_chunks=options.in_chunks,
+            grows=grow[index],
+            attends=parts[index][0],
+            has_mlp=parts[index][1],
+            kv_of=sources[index],
+            sparsity=sparsity[index],
+            kv=shapes[index],
+            reuses_keys=options.reuses_keys and not window,
+            width_factor=2 if options.widens_shared and sources[index] >= 0 else 1,
+        )
+        for index, window in enumerate(windows)
+    )
 
 
 def read_growth(

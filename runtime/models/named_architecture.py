@@ -20,6 +20,7 @@ from .model_types import BY_MODEL_TYPE
 WITH_IMAGES: dict[str, str] = {
     "Gemma3ForConditionalGeneration": "Gemma3ForCausalLM",
     "Gemma3nForConditionalGeneration": "Gemma3nForCausalLM",
+    "Gemma4ForConditionalGeneration": "Gemma4ForCausalLM",
     "Mistral3ForConditionalGeneration": "",
     "LlavaForConditionalGeneration": "",
     "Qwen2VLForConditionalGeneration": "Qwen2ForCausalLM",
@@ -64,7 +65,6 @@ MISSING: dict[str, str] = {
     "OlmoHybrid": "its recurrent layers are missing here",
     "Bailing": "its recurrent layers (lightning attention) are missing here",
     "BitNet": "linear maps that round their inputs, with norms inside of attention and MLP, are missing here",
-    "Gemma4": "embeddings per layer and keys shared among layers are missing here",
     "DeepseekV32": "sparse attention by an indexer is missing here",
     "DeepseekV4": "compressed sparse attention is missing here",
     "GPTBigCode": "its layout of queries, keys and values is missing here",
