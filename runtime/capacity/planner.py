@@ -21,7 +21,7 @@ from ...errors import ConfigError
 from ..config import CPU_POOL_BYTES, KV_MEMORY_SHARE, MAX_BATCH_TOKENS, MAX_RUNNING_REQUESTS, Quantisation
 from ..models import ModelConfig, recurrent_kinds
 from ..models.added_parts import added_shapes, count_fp32, count_multiplied
-from ..number_types import BYTES, KV_BITS, KV_SCALE_BYTES, KVNumberType, NumberType
+from ..number_types import BYTES, KV_BITS, KV_SCALE_BYTES, ROUNDED_BITS, KVNumberType, NumberType
 from .matrix_bytes import matrix_bytes
 from .rank_config import largest_part
 from .state_memory import needed_each, num_states
@@ -223,7 +223,7 @@ def _kv_bytes_per_token(config: ModelConfig, dtype: KVNumberType, *, windowed: b
 
     windowed: of layers with a window only.
     """
-    scale = KV_SCALE_BYTES if KV_BITS[dtype] <= 8 else 0
+    scale = KV_SCALE_BYTES if dtype in ROUNDED_BITS else 0
     return sum(
         kept.num_parts * kept.num_heads * (kept.head_dim * KV_BITS[dtype] // 8 + scale)
         for kept in config.kv_shapes(windowed=windowed or None)
