@@ -147,7 +147,7 @@ void bind_questions(nb::class_<BoundAutomaton>& bound) {
   bound.def("live_bytes", [](Self& self, int64_t state) {
     std::vector<uint8_t> live(256);
     locked_at(self, state, [&](Automaton& automaton) { automaton.live_bytes(state, live.data()); });
-    return array_of(std::move(live));
+    return array_of(live);
   });
   bound.def("stays_on_plain", [](Self& self, int64_t state) {
     return locked_at(self, state, [&](Automaton& automaton) { return state_stays_on_plain(automaton, state); });

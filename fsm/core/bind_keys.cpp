@@ -98,7 +98,7 @@ void bind_networks(nb::module_& module) {
       Unlocked unlocked;
       found = lay_out(view(packed), bytes_of(literals));
     }
-    return array_of(std::move(found));
+    return array_of(found);
   });
 }
 

@@ -330,7 +330,7 @@ def attention_in(
 ) -> Tensor:
     """`attention` computed and returned in `dtype` (float64 serves as the yardstick in tests)."""
     out = torch.zeros(q.shape, dtype=dtype, device=q.device)
-    group = plan.num_heads // plan.num_kv_heads
+    group = q.shape[1] // k_cache.shape[1]
     for b in range(plan.num_requests):
         begin, end = int(plan.query_starts[b]), int(plan.query_starts[b + 1])
         num_keys = int(plan.context_lens[b])

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from ..config import Quantisation
 from ..models import ModelConfig
+from ..models.added_parts import added_shapes
 from ..models.gguf.tensor_types import Form, Forms
 from ..models.weight_format import WeightFormat
 from ..number_types import BYTES, NumberType
@@ -126,6 +127,8 @@ def _matrices(config: ModelConfig) -> Iterator[tuple[int, int, tuple[str, ...]]]
         yield from _layer_matrices(config, index)
     for modules in PLAIN[: 1 if config.tie_word_embeddings else 2]:
         yield config.vocab_size, config.hidden_size, modules
+    for outputs, inputs, module in added_shapes(config, None):
+        yield outputs, inputs, (f"model.{module}",)
 
 
 # below a recurrent layer's base; of fused or stacked ones the base alone
@@ -139,7 +142,7 @@ RECURRENT_PARTS = {
 
 
 def _layer_matrices(config: ModelConfig, index: int) -> Iterator[tuple[int, int, tuple[str, ...]]]:
-    hidden, inner, names = config.hidden_size, config.intermediate_size, config.options.names
+    hidden, inner, names = config.hidden_size, config.inner_size(index), config.options.names
     base, latent, experts = f"model.layers.{index}.", config.latent, config.experts_of(index)
 
     def below(*found: str) -> tuple[str, ...]:
@@ -153,7 +156,8 @@ def _layer_matrices(config: ModelConfig, index: int) -> Iterator[tuple[int, int,
     if not layer.attends:
         pass
     elif latent is None:
-        yield config.qkv_size, hidden, below(*names.qkv)
+        qkv, num_rows = config.projected(index)
+        yield num_rows, hidden, below(*qkv)
     else:
         rank, query_size = latent.query_rank, config.num_heads * latent.query_dim
         first = "self_attn.q_a_proj" if rank else "self_attn.q_proj"
@@ -163,12 +167,15 @@ def _layer_matrices(config: ModelConfig, index: int) -> Iterator[tuple[int, int,
         yield config.num_heads * latent.rank, latent.plain_dim, ()
         yield config.num_heads * latent.value_dim, latent.rank, ()
     if layer.attends:
-        yield hidden, config.attended_size, below(names.o)
+        yield hidden, config.attended_size(index), below(names.o)
+    for outputs, inputs, module in added_shapes(config, index):
+        yield outputs, inputs, below(module)
     if not layer.has_mlp:
         return
-    if experts is None:
-        yield config.gate_up_size, hidden, below(*names.gate_up)
+    if config.has_dense(index):
+        yield config.gate_up_size(index), hidden, below(*names.gate_up)
         yield hidden, inner, below(names.down)
+    if experts is None:
         return
     of = experts.options.names
     places = [of.expert.format(number) for number in range(experts.num_experts)]

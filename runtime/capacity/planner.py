@@ -20,6 +20,7 @@ from typing import NamedTuple
 from ...errors import ConfigError
 from ..config import CPU_POOL_BYTES, KV_MEMORY_SHARE, MAX_BATCH_TOKENS, MAX_RUNNING_REQUESTS, Quantisation
 from ..models import ModelConfig
+from ..models.added_parts import added_shapes, count_fp32, count_multiplied
 from ..number_types import BYTES, KV_BITS, KV_SCALE_BYTES, KVNumberType, NumberType
 from .matrix_bytes import matrix_bytes
 from .rank_config import largest_part
@@ -222,9 +223,11 @@ def _kv_bytes_per_token(config: ModelConfig, dtype: KVNumberType, *, windowed: b
 
     windowed: of layers with a window only.
     """
-    head = config.head_dim * KV_BITS[dtype] // 8 + (KV_SCALE_BYTES if KV_BITS[dtype] <= 8 else 0)
-    num_layers = sum(layer.window > 0 for layer in config.layers) if windowed else config.num_kv_layers
-    return config.num_kv_parts * num_layers * config.num_kv_heads * head
+    scale = KV_SCALE_BYTES if KV_BITS[dtype] <= 8 else 0
+    return sum(
+        kept.num_parts * kept.num_heads * (kept.head_dim * KV_BITS[dtype] // 8 + scale)
+        for kept in config.kv_shapes(windowed=windowed or None)
+    )
 
 
 def count_parameters(config: ModelConfig) -> tuple[int, int, int]:
@@ -232,18 +235,25 @@ def count_parameters(config: ModelConfig) -> tuple[int, int, int]:
     hidden, experts = config.hidden_size, config.experts
     numbers_each = 2 * hidden if config.options.norm == "layer" else hidden
     around = numbers_each * config.options.num_norms + 4 * (config.curve == "xielu")
-    norms = config.num_heads * config.options.has_sinks
+    norms, norms_of_heads = config.num_heads * config.options.has_sinks, 0
     if config.options.qk_norm and not config.options.weightless_norms:
         has_weights_each = config.options.whole_norms or config.options.own_norms
         num_normed_heads = config.num_heads + config.num_kv_heads if has_weights_each else 2
-        norms += num_normed_heads * config.head_dim
+        norms_of_heads = num_normed_heads * sum(kept.head_dim for kept in config.kv_shapes())
     if config.latent is not None:
         norms += config.latent.num_norms
     num_norms, num_routed = config.num_layers * around + config.num_kv_layers * norms + numbers_each, 0
+    num_norms += norms_of_heads
     if config.options.qk_norm and config.options.weightless_norms:
         num_norms += config.head_dim * sum(layer.rope >= 0 for layer in config.layers)
+    elif config.options.qk_norm and config.latent is None:
+        shared = [index for index, layer in enumerate(config.layers) if layer.kv_of >= 0]
+        num_norms += sum(config.kv_shape(index).head_dim for index in shared)  # of queries alone
     if config.recurrent is not None:
         num_norms += sum(config.recurrent.layers) * config.recurrent.num_fp32
+    num_norms += count_fp32(config)
+    if config.altup is not None:
+        num_routed = config.num_layers * config.altup.num_streams
     if experts is not None:
         num_routed = sum(experts.has_experts) * experts.num_scored
         num_norms += num_routed * (experts.options.has_bias or experts.options.linear_biases)
@@ -255,22 +265,22 @@ def count_outputs(config: ModelConfig) -> tuple[int, int]:
     """(Rows of all matrices but routers, which have a scale each where weights are int8; numbers in biases, and of
     learned positions)."""
     hidden = config.hidden_size
-    num_head_biases = config.qkv_size * config.qkv_bias
+    attending = [index for index, layer in enumerate(config.layers) if layer.attends]
+    biases = len(attending) * hidden * config.o_bias
     if config.latent is not None:
-        num_head_biases = config.latent.num_biases(config.num_heads)
-    num_mlps, experts = sum(layer.has_mlp for layer in config.layers), config.experts
-    biases = config.num_kv_layers * (num_head_biases + hidden * config.o_bias)
+        biases += len(attending) * config.latent.num_biases(config.num_heads)
+    else:
+        biases += sum(config.projected(index)[1] for index in attending) * config.qkv_bias
+    dense, experts = filter(config.has_dense, range(config.num_layers)), config.experts
+    biases += sum(config.gate_up_size(index) + hidden for index in dense) * config.mlp_bias
     biases += config.vocab_size * bool(config.options.projection_bias)
     biases += config.max_position_embeddings * hidden * bool(config.options.positions)
     if config.recurrent is not None:
         biases += sum(config.recurrent.layers) * config.recurrent.num_biases(hidden)
     if experts is not None:
-        num_mlps -= sum(experts.has_experts)
         num_biases = experts.num_experts * (2 * experts.inner_size + hidden) * experts.options.linear_biases
         biases += sum(experts.has_experts) * num_biases
-    return sum(outputs for outputs, _ in _matrices(config)), biases + num_mlps * (
-        config.gate_up_size + hidden
-    ) * config.mlp_bias
+    return sum(outputs for outputs, _ in _matrices(config)), biases
 
 
 def _count_mxfp4(config: ModelConfig) -> int:
@@ -285,7 +295,7 @@ def _count_mxfp4(config: ModelConfig) -> int:
 
 def count_multiplications(config: ModelConfig) -> int:
     """Multiplications, each with an addition, of one token with the matrices of all layers; it meets few experts."""
-    total = 0
+    total = count_multiplied(config)
     for index in range(config.num_layers):
         experts = config.experts_of(index)
         if experts is not None:
@@ -301,61 +311,24 @@ def _matrices(config: ModelConfig) -> Iterator[tuple[int, int]]:
         yield from layer_matrices(config, index, config.experts.num_experts if config.experts is not None else 0)
     for _ in range(1 if config.tie_word_embeddings else 2):
         yield config.vocab_size, config.hidden_size
+    yield from ((outputs, inputs) for outputs, inputs, _ in added_shapes(config, None))
 
 
 def layer_matrices(config: ModelConfig, index: int, num_experts: int) -> list[tuple[int, int]]:
     """(Outputs, inputs) of the matrices of one layer but its router, with `num_experts` of its experts."""
-    hidden, inner, experts = config.hidden_size, config.intermediate_size, config.experts_of(index)
+    hidden, inner, experts = config.hidden_size, config.inner_size(index), config.experts_of(index)
     found, layer = [], config.layers[index]
     if layer.attends:
         latent = config.latent
-        found = [(config.qkv_size, hidden)] if latent is None else latent.shapes(hidden, config.num_heads)
-        found.append((hidden, config.attended_size))
+        found = [(config.projected(index)[1], hidden)] if latent is None else latent.shapes(hidden, config.num_heads)
+        found.append((hidden, config.attended_size(index)))
     if config.recurrent is not None and config.is_recurrent(index):
         found += config.recurrent.shapes(hidden)
     if layer.has_mlp:
-        mlp = [(config.gate_up_size, hidden), (hidden, inner)]
-        found += mlp if experts is None else experts.shapes(hidden, num_experts)
-    return found
-
-
-def table(capacity: CapacityPlan) -> str:
-    """The plan as text for a terminal, one fact per line and one line per length."""
-    is_cut = capacity.num_ranks > 1
-    facts = [
-        ("model", f"{capacity.architecture}, {_parameters(capacity.num_parameters)} parameters"),
-        ("weights", _bytes(capacity.weight_bytes) + (f" on each of {capacity.num_ranks} devices" * is_cut)),
-        *([("adapters", _bytes(capacity.adapter_bytes))] if capacity.adapter_bytes else []),
-        (
-            "KV per token",
-            f"{_bytes(capacity.kv_bytes_per_token)} ({capacity.num_kv_parts} × layers × kv_heads × head_dim × bytes)",
-        ),
-        *(
-            [("states", f"{capacity.num_states:,} of {_bytes(capacity.state_bytes)}, two for each running request")]
-            if capacity.num_states
-            else []
-        ),
-        *(
-            [("windows", f"{capacity.num_slots:,} slots of {_bytes(capacity.slot_bytes)}, of layers with a window")]
-            if capacity.num_slots
-            else []
-        ),
-        ("memory", "not given" if capacity.memory_bytes is None else _bytes(capacity.memory_bytes)),
-        ("KV pool", f"{_bytes(capacity.pool_bytes)} = {capacity.num_blocks:,} blocks of {capacity.block_size} tokens"),
-        ("tokens", f"{capacity.num_tokens:,}"),
-    ]
-    if capacity.kv_bytes_per_token and not (is_cut and capacity.num_states):  # tiers keep the parts of all ranks
-        num_tokens = (1 << 30) // (capacity.kv_bytes_per_token * capacity.num_ranks)
-        facts.append(("below it", f"{num_tokens:,} tokens in each GiB of host memory or disk"))
-    lines = [f"{name:<14}{value}" for name, value in facts]
-    if capacity.num_blocks == 0:
-        return "\n".join([*lines, "", _shortage(capacity)])
-    sharing = f"sharing {capacity.prefix_len:,}"
-    lines += ["", f"{'context':>10}{'blocks':>10}{'requests':>12}{sharing:>18}"]
-    for row in capacity.lengths:
-        shared = "-" if row.num_sharing_requests is None else f"{row.num_sharing_requests:,}"
-        lines.append(f"{row.context_len:>10,}{row.num_blocks:>10,}{row.num_requests:>12,}{shared:>18}")
-    return "\n".join(lines)
+        mlp = [(config.gate_up_size(index), hidden), (hidden, inner)]
+        found += mlp if config.has_dense(index) else []
+        found += experts.shapes(hidden, num_experts) if experts is not None else []
+    return found + [(outputs, inputs) for outputs, inputs, _ in added_shapes(config, index)]
 
 
 def _length(
@@ -373,27 +346,3 @@ def _length(
     if most_requests is not None:
         alone, sharing = min(alone, most_requests), min(sharing, most_requests)
     return LengthPlan(context_len, each, alone, sharing if context_len > prefix_len > 0 else None)
-
-
-def _shortage(capacity: CapacityPlan) -> str:
-    needed = capacity.weight_bytes + capacity.adapter_bytes
-    if capacity.memory_bytes is not None and needed >= capacity.memory_bytes:
-        missing = _bytes(needed - capacity.memory_bytes)
-        return f"The weights alone do not fit: {missing} are missing. Take a smaller model or a narrower type."
-    return "The pool does not hold a single block. Give it more memory."
-
-
-def _bytes(count: int) -> str:
-    size = float(count)
-    for unit in ("B", "KiB", "MiB"):
-        if size < 1024:
-            return f"{size:.4g} {unit}"
-        size /= 1024
-    return f"{size:,.2f} GiB"
-
-
-def _parameters(count: int) -> str:
-    for limit, unit in ((1e9, "B"), (1e6, "M"), (1e3, "K")):
-        if count >= limit:
-            return f"{count / limit:.2f}{unit}"
-    return str(count)

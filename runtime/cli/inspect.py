@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated
 
@@ -133,9 +134,9 @@ def _checkpoint(model: str) -> str:
     folder = resolve_model(fetched(model, weights=False))
     config = ModelConfig.from_folder(folder)
     tokenizer = Tokenizer.from_folder(folder)
-    per_layer = config.num_kv_parts * config.num_kv_heads * config.head_dim
-    kv_bytes = per_layer * config.num_kv_layers * BYTES[config.dtype]
-    heads = f"{config.num_heads} query, {config.num_kv_heads} KV, head dim {config.head_dim}"
+    kv_bytes = sum(math.prod(kept) for kept in config.kv_shapes()) * BYTES[config.dtype]
+    kinds = [f"{kept.num_heads} KV, head dim {kept.head_dim}" for kept in dict.fromkeys(config.kv_shapes())]
+    heads = f"{config.num_heads} query, {' and '.join(kinds)}"
     if not config.num_kv_layers:
         heads = "none: no layer attends"
     elif config.latent is not None:

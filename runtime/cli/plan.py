@@ -159,7 +159,7 @@ def _place(memory: str | None, kv_memory: str | None, device: str, numbers: Devi
 def _print(
     capacity: CapacityPlan, estimated: SpeedPlan | None, place: Place, quantise: Quantisation, *, as_json: bool
 ) -> None:
-    from ..capacity import planner, speed
+    from ..capacity import plan_table, speed
 
     if as_json:
         values = dataclasses.asdict(capacity)
@@ -170,7 +170,7 @@ def _print(
     where = "CPU" if place.is_cpu else "GPU"
     where = f"one {where}" if capacity.num_ranks == 1 else f"each of {capacity.num_ranks} {where}s"
     typer.echo(f"{'device':<14}{where}, computing in {capacity.dtype}{kept}")
-    typer.echo(planner.table(capacity))
+    typer.echo(plan_table.table(capacity))
     if estimated is not None:
         typer.echo(f"\n{speed.table(estimated)}")
 

@@ -23,13 +23,14 @@ from .reader import Reader
 
 
 def read_head_norms(reader: Reader, base: str, index: int) -> tuple[Tensor | None, Tensor | None]:
-    """The weights of queries and keys of a layer that attends, below `base`; of its own norms this rank's heads.
+    """The weights of queries and keys of a layer that attends, below `base`; of its own norms this rank's heads. Keys
+    have none where the layer reads those of another.
 
     Raises:
         ModelError: one is missing or odd.
     """
     config, names, cut = reader.config, reader.config.options.names, reader.cut
-    options, dim = config.options, config.head_dim
+    options, dim = config.options, config.kv_shape(index).head_dim
     if not options.qk_norm or (options.weightless_norms and config.layers[index].rope < 0):
         return None, None
     if options.weightless_norms:
@@ -42,11 +43,17 @@ def read_head_norms(reader: Reader, base: str, index: int) -> tuple[Tensor | Non
     sizes = [dim, dim]
     if options.whole_norms:  # on every rank: a norm is of all heads
         sizes = [number * dim for number in (cut.whole.num_heads, cut.whole.num_kv_heads)]
-    q_norm, k_norm = (
-        reader.norm(f"{base}{name}.weight", size)
-        for name, size in zip((names.q_norm, names.k_norm), sizes, strict=True)
-    )
-    return q_norm, k_norm
+    q_norm = reader.norm(f"{base}{names.q_norm}.weight", sizes[0])
+    keeps_kv = config.layers[index].keeps_kv
+    return q_norm, reader.norm(f"{base}{names.k_norm}.weight", sizes[1]) if keeps_kv else None
+
+
+def read_value_norm(reader: Reader, index: int) -> Tensor | None:
+    """Ones, by which values are normed without weights; None: they are not, or the layer has none of its own."""
+    config = reader.config
+    if not config.options.norms_values or not config.layers[index].keeps_kv:
+        return None
+    return torch.ones(config.kv_shape(index).head_dim, device=reader.device)
 
 
 def _read_own(reader: Reader, name: str, heads: Part) -> Tensor:

@@ -147,11 +147,11 @@ THROUGHPUT_SECONDS = 10.0  # at least this long it is averaged over, if it was r
 
 
 class Throughput:
-    """Tokens generated per second, between now and an earlier call."""
+    """Tokens generated per second, between now and an earlier call. num_tokens: how many there are already."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic, num_tokens: int = 0) -> None:
         self._clock = clock
-        self._asked: deque[tuple[float, int]] = deque([(clock(), 0)], maxlen=1024)  # when, and the tokens so far
+        self._asked: deque[tuple[float, int]] = deque([(clock(), num_tokens)], maxlen=1024)  # when, and tokens so far
 
     def at(self, num_tokens: int) -> float:
         """The rate up to now, when `num_tokens` have been generated."""

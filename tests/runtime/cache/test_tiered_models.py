@@ -16,6 +16,7 @@ from phloem.runtime.config import EngineConfig
 from phloem.runtime.execute.kv_cache import KVCache
 from phloem.runtime.execute.loading import LoadedModel, load
 from phloem.runtime.models import resolve_model
+from phloem.runtime.models.kv_shape import KVShape
 
 from ..models.decoder_cases import CASES
 from ..models.oracle import save_random_model
@@ -106,14 +107,11 @@ def test_blocks_come_back_byte_for_byte(dtype: torch.dtype, num_parts: int) -> N
     for head_dim in (8, 5):
         pool, other = (
             KVCache(
-                num_layers=3,
+                shapes=[KVShape(1, head_dim, num_parts), KVShape(2, 3, num_parts), KVShape(1, head_dim, num_parts)],
                 num_blocks=7,
-                num_kv_heads=1,
                 block_size=2,
-                head_dim=head_dim,
                 dtype=dtype,
                 device=torch.device("cpu"),
-                num_parts=num_parts,
             )
             for _ in range(2)
         )

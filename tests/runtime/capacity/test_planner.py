@@ -12,7 +12,8 @@ import torch
 
 from phloem.errors import ConfigError
 from phloem.kernels.linear_weight import Quantise
-from phloem.runtime.capacity.planner import plan, table
+from phloem.runtime.capacity.plan_table import table
+from phloem.runtime.capacity.planner import plan
 from phloem.runtime.config import EngineConfig
 from phloem.runtime.execute.kv_cache import KVCache
 from phloem.runtime.execute.loading import KV_DTYPES, load
@@ -67,7 +68,8 @@ def llama_8b(tmp_path: Path) -> ModelConfig:
 @pytest.mark.parametrize(
     "case",
     [
-        *("llama-gqa", "llama-mha-tied", "llama-biases", "qwen2", "qwen3", "phi3", "gemma3", "gpt2"),
+        *("llama-gqa", "llama-mha-tied", "llama-biases", "qwen2", "qwen3", "phi3", "gemma3", "gemma4-k-eq-v", "gpt2"),
+        *("gemma4-moe", "gemma4-small"),
         "opt-no-biases-untied",
         *LATENT_CASES,
         *EXPERT_CASES,
@@ -104,11 +106,9 @@ def test_on_a_cpu_a_model_is_counted_as_the_engine_keeps_it() -> None:
 def test_pool_bytes_are_what_the_cache_takes(llama_8b: ModelConfig, kv_type: KVNumberType) -> None:
     capacity = plan(llama_8b, pool_bytes=10**8, block_size=16, kv_dtype=kv_type)
     cache = KVCache(
-        num_layers=llama_8b.num_layers,
+        shapes=llama_8b.kv_shapes(),
         num_blocks=capacity.num_blocks,
-        num_kv_heads=llama_8b.num_kv_heads,
         block_size=16,
-        head_dim=llama_8b.head_dim,
         dtype={**TORCH_TYPES, **KV_DTYPES}[kv_type],
         device=torch.device("cpu"),
     )

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from phloem.errors import ConfigError
-from phloem.runtime.capacity.planner import plan, table
+from phloem.runtime.capacity.plan_table import table
+from phloem.runtime.capacity.planner import plan
 from phloem.runtime.capacity.speed import DEVICES, estimate
 from phloem.runtime.models import Decoder, ModelConfig
 from phloem.runtime.parallel.ranks import Ranks

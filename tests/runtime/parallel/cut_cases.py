@@ -73,6 +73,17 @@ SHARED = {
         "experts.counts_top",
         "experts.mixes_near",
     ),
+    "of models that are not cut, which is refused": (
+        "full_shape",
+        "reuses_keys",
+        "norms_values",
+        "shares_kv",
+        "has_layer_inputs",
+        "layer_scalars",
+        "experts.is_beside",
+        "experts.names.scales",
+        "adapts",
+    ),
     "names, and what is refused": ("refused", "aliases", "experts.aliases", "recurrent.names", "recurrent.others"),
     "of what a selective scan chooses, of which all ranks have the sum": ("recurrent.norms",),
 }
