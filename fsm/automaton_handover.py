@@ -86,7 +86,7 @@ def retry_in_renewed(
             try:
                 return method(cursor, *args, **named)  # nearly always
             except ConstraintTooLarge as error:
-                if not cursor.constraint.caches.automaton.core.is_filled(LITTLE_ROOM) or not hand_over_at_last(cursor):
+                if not cursor.constraint.caches.automaton.is_filled(LITTLE_ROOM) or not hand_over_at_last(cursor):
                     raise _placed(cursor, error) from None
 
     return called
@@ -101,7 +101,7 @@ def hand_over_early(cursor: HandingOver, remaining: int) -> None:
 
     It is no better if the text itself takes the room, or if there no way to the end within `remaining` tokens is known.
     """
-    if cursor.patience == EARLY and cursor.constraint.caches.automaton.core.is_filled(LITTLE_ROOM):
+    if cursor.patience == EARLY and cursor.constraint.caches.automaton.is_filled(LITTLE_ROOM):
         cursor.patience = AT_LAST
         place = cursor.num_consumed
         if cursor.last_handover[0] != place and _hand_over(cursor, cursor.constraint.renewed(), remaining, ENOUGH_ROOM):
@@ -132,20 +132,20 @@ def hand_over_at_last(cursor: HandingOver) -> bool:
 def _hand_over(cursor: HandingOver, constraint: Renewable, remaining: int, share: float) -> bool:
     """Reads the text again in another constraint; False, with nothing changed, if that fills more than `share` of it
     or takes too much work."""
-    moved, core = cursor.first(constraint, cursor.cohort), constraint.caches.automaton.core
+    moved, automaton = cursor.first(constraint, cursor.cohort), constraint.caches.automaton
     moved.patience, moved.last_handover = NO_MORE, cursor.last_handover
-    core.allow(LAST_WORK)
+    automaton.allow(LAST_WORK)
     try:
         if not all(map(moved.advance, cursor.last_tokens(cursor.num_consumed))) or not moved.is_within(remaining):
             return False
     except (ConstraintTooLarge, OutOfWork):
         return False
     finally:
-        core.allow(ENDLESS)
-    if core.is_filled(share):
+        automaton.allow(ENDLESS)
+    if automaton.is_filled(share):
         return False
-    if not core.is_filled(ENOUGH_ROOM):
+    if not automaton.is_filled(ENOUGH_ROOM):
         moved.patience = EARLY
-    core.allow(cursor.constraint.caches.automaton.core.give_up())
+    automaton.allow(cursor.constraint.caches.automaton.give_up())
     cursor.become(moved)
     return True

@@ -99,7 +99,7 @@ class Constraint:
     def renewed(self) -> Constraint:
         """This constraint, or the one that has replaced it since its automaton was half full."""
         newest = self if self._line is None else self._line.newest
-        return newest if not newest.caches.automaton.core.is_filled(HALF) else newest._replaced()
+        return newest if not newest.caches.automaton.is_filled(HALF) else newest._replaced()
 
     def _replaced(self) -> Constraint:
         """The constraint that has replaced this one, or a new one that does so now."""
@@ -116,7 +116,7 @@ class Constraint:
     def another(self) -> Constraint:
         """A new one like this, which no request uses yet and which is not the newest one."""
         automaton, store = self.automaton, self.caches.masks.store
-        other = Constraint(automaton.network, self.kind, self._source, store, automaton.core.max_bytes)
+        other = Constraint(automaton.network, self.kind, self._source, store, automaton.max_bytes)
         other._line = self._line
         return other
 

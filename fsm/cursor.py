@@ -189,7 +189,7 @@ class Cursor:
             return row.bits
         if row is None and self.state != FINISHED and not self._is_made(remaining, work):
             return None
-        self.caches.automaton.core.allow(work if self._num_attempts < MAX_ATTEMPTS else max(work, LAST_WORK))
+        self.caches.automaton.allow(work if self._num_attempts < MAX_ATTEMPTS else max(work, LAST_WORK))
         try:
             bits = self.row_within(remaining)
         except OutOfWork:  # what was found out is kept
@@ -199,7 +199,7 @@ class Cursor:
             self._num_attempts += 1
             return None
         finally:
-            self.caches.automaton.core.allow(ENDLESS)  # another one after a handover
+            self.caches.automaton.allow(ENDLESS)  # another one after a handover
         self._num_attempts = 0
         return bits
 

@@ -105,7 +105,7 @@ class LanguageCaches:
     @property
     def num_bytes(self) -> int:
         """Memory of what was found so far. The network is not counted, rows belong to the store, texts to all."""
-        own = self.automaton.core.num_bytes + self.completions.num_bytes
+        own = self.automaton.num_bytes + self.completions.num_bytes
         for moves in {self.moves, self.key_moves}:
             own += moves.num_bytes
         for part in (self.repeats, *map(vars(self).get, ("budget", "key_budget", "drafts", "cohorts"))):

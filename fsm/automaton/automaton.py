@@ -6,8 +6,8 @@ is accepting and nothing may follow: there is one such state, since all are inte
 many states; of recursive ones those exist that were visited.
 Every state can reach acceptance, so a byte that is not refused is never a dead end.
 
-This class names what the compiled core does (`fsm/core/automaton.h`), which owns states and stacks, rows that cache
-steps, and the bound on their memory. It does not know tokens except as byte strings with ids (the trie).
+This is the class of the compiled core (`fsm/core/automaton.h`), made from a network: it owns states and stacks, rows
+that cache steps, and the bound on their memory. It knows tokens as byte strings with ids alone (the trie).
 
 Thread-safe: calls of one automaton are made one at a time, those of different ones may be made at once; a long call
 does not keep the interpreter's lock (`fsm/core/bound.h`).
@@ -27,7 +27,7 @@ END = 1  # the state in which the text is complete and cannot go on
 NO_LIMIT = 1 << 30  # bytes to acceptance: more than any state is away from it
 
 
-class Automaton:
+class Automaton(core.Automaton):
     """The states of one network over one vocabulary.
 
     Args:
@@ -35,38 +35,20 @@ class Automaton:
         vocabulary: whose tokens the walks go through.
         max_bytes: bound on the memory of states and stacks; rows have what these leave of it, at least a sixteenth.
 
-    Attributes:
-        core: the compiled automaton (`_core/fsm.pyi`): steps where a microsecond matters, limits of memory and work.
-
     Raises:
         ConstraintTooLarge: the bound is passed, by any method that may find new states.
         OutOfWork: this thread's allowance is used up. The call may be repeated: what was found is kept.
     """
 
     def __init__(self, network: Network, vocabulary: Vocabulary, max_bytes: int = DEFAULT_MAX_BYTES) -> None:
-        self.network = network
-        self.vocabulary = vocabulary
         texts, is_key = [text.core for text in network.texts], np.zeros(len(network.texts), np.uint8)
         for index in network.key_texts:
             is_key[index] = k.AN_ITEM if index in network.item_texts else k.A_REMEMBERED_KEY
         for index in network.edge_texts:
             is_key[index] = k.AN_EDGE
-        self.core = bound = core.Automaton(vocabulary.core, network.data, network.byte_sets, texts, is_key, max_bytes)
-        self.start = bound.start
-        self.is_accepting, self.key_place = bound.is_accepting, bound.key_place
-        self.has_bytes, self.min_bytes = bound.has_bytes, bound.min_bytes
-        self.advance, self.advance_bytes, self.forced_run = bound.advance, bound.advance_bytes, bound.forced_run
-        self.after_text, self.without_texts = bound.after_text, bound.without_texts
-        self.without_items, self.without_edges = bound.without_items, bound.without_edges
-        self.configurations, self.texts, self.frame = bound.configurations, bound.texts, bound.frame
-        self.live_bytes, self.stays_on_plain, self.targets = bound.live_bytes, bound.stays_on_plain, bound.targets
-        self.begin_row, self.row_in_text, self.walk = bound.begin_row, bound.row_in_text, bound.walk
-        self.walk_exits, self.walk_text = bound.walk_exits, bound.walk_text
-
-    @property
-    def num_states(self) -> int:
-        """Number of states found so far, the dead one included."""
-        return self.core.num_states
+        super().__init__(vocabulary.core, network.data, network.byte_sets, texts, is_key, max_bytes)
+        self.network = network
+        self.vocabulary = vocabulary
 
     def frames(self, stack: int) -> list[tuple[int, int]]:
         """(node to go on at, turns done) of every frame of a stack, the top first; of a joint, of its newest stack."""

@@ -3,6 +3,10 @@
 #pragma once
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+
+#include <algorithm>
+#include <string>
 
 #include "table.h"
 
@@ -26,13 +30,27 @@ inline TableView view_of(const Array2<int32_t>& array) {
   return {array.data(), static_cast<int64_t>(array.shape(0)), static_cast<int64_t>(array.shape(1))};
 }
 
+// numpy's name of a type of numbers.
+template <class T>
+std::string numpy_name() {
+  if (std::is_same_v<T, bool>) return "?";
+  return (std::is_signed_v<T> ? "i" : "u") + std::to_string(sizeof(T));
+}
+
 // A vector as a numpy array of that shape; as bool if To is that.
 template <class To, class From>
 Result<To> shaped(const std::vector<From>& values, std::initializer_list<size_t> shape) {
   static_assert(sizeof(To) == sizeof(From));
-  static From nothing;  // an empty array has an address, too
-  From* data = values.empty() ? &nothing : const_cast<From*>(values.data());
-  return Result<To>(nb::cast(nb::ndarray<nb::numpy, To>(data, shape), nb::rv_policy::copy));
+  // for the life of the process: asking numpy for them takes longer than the array
+  static const nb::object& empty = *new nb::object(nb::module_::import_("numpy").attr("empty"));
+  static const nb::object& type = *new nb::object(nb::module_::import_("numpy").attr("dtype")(numpy_name<To>()));
+  const size_t* size = shape.begin();
+  nb::object array = shape.size() == 1 ? empty(size[0], type) : empty(nb::make_tuple(size[0], size[1]), type);
+  Py_buffer buffer;
+  if (PyObject_GetBuffer(array.ptr(), &buffer, PyBUF_CONTIG) != 0) throw nb::python_error();
+  std::copy_n(reinterpret_cast<const To*>(values.data()), values.size(), static_cast<To*>(buffer.buf));
+  PyBuffer_Release(&buffer);
+  return Result<To>(std::move(array));
 }
 
 template <class T>

@@ -119,7 +119,7 @@ class ItemBudget(KeyBudget):
         """See `KeyBudget`; after a comma, and on the way to a repetition, the state does not tell all."""
         written, state, begun = place
         found = super()._tells(place, is_near=is_near)
-        if core.is_in_string(self._automaton.core, state):
+        if core.is_in_string(self._automaton, state):
             found |= self._commas & (self._repeats.tokens.structure == 2)  # a quote
         else:
             found |= self._commas

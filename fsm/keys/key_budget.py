@@ -157,7 +157,7 @@ class KeyBudget:
         if not is_near:
             return np.zeros(self._automaton.vocabulary.size, np.bool_)
         is_in_key = self._repeats.place(state) == k.IN_KEY
-        is_in_string = is_in_key or core.is_in_string(self._automaton.core, state)
+        is_in_string = is_in_key or core.is_in_string(self._automaton, state)
         found: npt.NDArray[np.bool_] = self._repeats.tokens.structure > is_in_string  # brackets are characters there
         innermost = None if written is None else written.innermost
         if is_in_key and innermost is not None:
@@ -206,8 +206,8 @@ class KeyBudget:
         """The completion of a state, and the keys and brackets in it."""
         found = self._kept.get((state, has_keys))
         if found is None:
-            text = core.nearest_bytes(self._automaton.core, state, False)
-            events = core.follow_keys(self._automaton.core, state, text, has_keys)[2]
+            text = core.nearest_bytes(self._automaton, state, False)
+            events = core.follow_keys(self._automaton, state, text, has_keys)[2]
             found = self._kept.keep((state, has_keys), (text, events))
         return found
 
@@ -257,8 +257,8 @@ class KeyBudget:
         """The completion of a state outside keys, up to the next one."""
         found = self._to_key.get((state, has_keys))
         if found is None:
-            text = core.nearest_bytes(self._automaton.core, state, True)
-            target, _, events = core.follow_keys(self._automaton.core, state, text, has_keys)
+            text = core.nearest_bytes(self._automaton, state, True)
+            target, _, events = core.follow_keys(self._automaton, state, text, has_keys)
             is_in_key = self._repeats.place(target) == k.IN_KEY
             brackets = tuple(kind for kind, _, _ in events)
             found = self._to_key.keep((state, has_keys), _ToKey(len(text), target, is_in_key, brackets))
@@ -285,7 +285,7 @@ class KeyBudget:
         after = self._automaton.advance_bytes(others, QUOTE) if others else 0
         if not after:
             return None
-        core.note_mode(self._automaton.core, after, Mode.OUTSIDE)
+        core.note_mode(self._automaton, after, Mode.OUTSIDE)
         return NearKey(len(rest) + 1 + self._automaton.min_bytes(after), rest, after, is_remembered=True)
 
     def _extra(self, num_keys: int) -> int:

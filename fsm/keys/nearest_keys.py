@@ -110,8 +110,8 @@ class NearestKeys:
         more = self._begun(begun.before, begun.rest[:-1], begun.last + 1)
         is_remembered = False
         if taken.ends:
-            is_remembered = bool(core.follow_keys(self._automaton.core, begun.before, QUOTE, True)[2])
-            core.note_mode(self._automaton.core, taken.state, Mode.OUTSIDE)
+            is_remembered = bool(core.follow_keys(self._automaton, begun.before, QUOTE, True)[2])
+            core.note_mode(self._automaton, taken.state, Mode.OUTSIDE)
         else:
             more += self._begun(taken.state, begun.rest, 0)
         heappop(search.pending)  # from here on nothing is asked of the automaton

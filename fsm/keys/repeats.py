@@ -169,12 +169,12 @@ class Repeats:
     @property
     def first_step(self) -> TakeToken:
         """The step while no key is remembered, for `Moves`: below zero if a key ends in the token (ask `follow`)."""
-        bound = self._automaton.core
+        bound = self._automaton
         return lambda state, token_id: core.advance_keys(bound, state, token_id, False)
 
     def quiet_step(self, state: int, token_id: int) -> int:
         """The step while keys are remembered, for `Moves`: below 0 if one ends or has to go on, or a brace counts."""
-        target = core.advance_keys(self._automaton.core, state, token_id, True)
+        target = core.advance_keys(self._automaton, state, token_id, True)
         if self.has_lists:
             return min(target, -1)
         return target if target <= 0 or self.is_endless or self.place(target) == k.NO_KEY else -1
@@ -182,9 +182,7 @@ class Repeats:
     def stays(self, state: int) -> bool:
         """Whether tokens of plain characters change nothing at all: braces in strings are but characters."""
         return (
-            not self.has_lists
-            and self._automaton.stays_on_plain(state)
-            and core.is_in_string(self._automaton.core, state)
+            not self.has_lists and self._automaton.stays_on_plain(state) and core.is_in_string(self._automaton, state)
         )
 
     def place(self, state: int) -> int:
@@ -195,7 +193,7 @@ class Repeats:
         return found
 
     def _step(self, state: int, text: bytes, has_keys: bool) -> Step:
-        target, begin, events = core.follow_keys(self._automaton.core, state, text, has_keys)
+        target, begin, events = core.follow_keys(self._automaton, state, text, has_keys)
         return Step(target, tuple(events), begin, self.place(target)) if target else REFUSED
 
     def _after(
@@ -271,7 +269,7 @@ class Repeats:
         """The state after some bytes that end with an item, as far as that need not differ; 0: none."""
         others = self._automaton.without_edges(self._automaton.advance_bytes(state, text))
         if others:
-            core.note_mode(self._automaton.core, others, Mode.OUTSIDE)
+            core.note_mode(self._automaton, others, Mode.OUTSIDE)
         return others
 
     def others(self, state: int, text: bytes) -> int:
@@ -284,7 +282,7 @@ class Repeats:
         if others == here:
             return 0  # no item is written here, and a key never comes twice
         if others:
-            core.note_mode(automaton.core, others, Mode.IN_STRING)
+            core.note_mode(automaton, others, Mode.IN_STRING)
         return others
 
     # ---------------------------------------------------------------- what is left out
@@ -298,13 +296,13 @@ class Repeats:
             if place == k.IN_KEY or (place and not self.is_endless):
                 for path in self._cuts(objects, state, typed() if place == k.IN_KEY else b""):
                     left = bits.copy() if left is bits else left
-                    core.clear_below(self._automaton.core, path, left)
+                    core.clear_below(self._automaton, path, left)
                 if left is not bits and self.others(state, b"" if place == k.IN_KEY else QUOTE):
                     self._put_back(written, state, bits, left, typed)
         for path, _, is_dead in self.walk(written, state, typed) if may_repeat(written.lists) else ():
             if is_dead:
                 left = bits.copy() if left is bits else left
-                core.clear_below(self._automaton.core, path, left)
+                core.clear_below(self._automaton, path, left)
         for token_id in self._suspects(written, state):
             word, bit = token_id >> 5, token_id & 31
             if int(left[word]) >> bit & 1 and not self.follow(written, state, token_id, 0, typed)[0]:
@@ -323,7 +321,7 @@ class Repeats:
         """Tokens that may be forbidden though they begin elsewhere than inside a key, or an item."""
         yield from self.tokens.twice
         if self.has_lists:
-            in_string = written.lists is not None and core.is_in_string(self._automaton.core, state)
+            in_string = written.lists is not None and core.is_in_string(self._automaton, state)
             yield from (i for i in self.tokens.items if not in_string or self.tokens.structure[i] == HAS_QUOTE)
         objects = written.objects
         if objects is not None and not self.is_endless and not self._has_more_keys(objects.count):
@@ -361,7 +359,7 @@ class Repeats:
         found = self._left.get(same)
         if found is None:
             texts = [text[len(begun) :] for text in innermost.beginning_with(begun)]
-            found = core.keys_left(self._automaton.core, state, texts, with_cuts) if texts else (True, [])
+            found = core.keys_left(self._automaton, state, texts, with_cuts) if texts else (True, [])
             if len(self._left) >= MAX_LEFT:
                 self._left.clear()
             self._left[same] = found

@@ -137,7 +137,7 @@ class Budget:
     ) -> tuple[Ints, int]:
         """`_inside` of one text in which a state stands; below zero if it leaves too little. It may use `scratch`."""
         automaton, (configuration, text, sub, count) = self._automaton, place
-        automaton.core.spend(0)
+        automaton.spend(0)
         table = automaton.network.texts[text]
         after = automaton.after_text(state, configuration)
         by_tokens = is_alone and table.is_closed
@@ -147,7 +147,7 @@ class Budget:
         if limit == NO_LIMIT:
             mask = self._masks.text_mask(table, sub, False, count)
             return mask.bits, mask.worst + least
-        automaton.core.charge(WALK_WORK)
+        automaton.charge(WALK_WORK)
         if table.counted is not None:
             self._inside_counted(table, sub, count, limit - least, scratch)
             return scratch, limit

@@ -25,7 +25,7 @@ class Completions:
     def __init__(self, automaton: Automaton) -> None:
         self._automaton = automaton
         self._lock = threading.Lock()  # one call at a time
-        self.core = core.CompletionBounds(automaton.core)
+        self.core = core.CompletionBounds(automaton)
 
     @property
     def num_bytes(self) -> int:

@@ -68,7 +68,7 @@ class Masks:
             found = self._some_of(making)
             while found is None:
                 try:
-                    self.automaton.core.spend(0)
+                    self.automaton.spend(0)
                 except OutOfWork:
                     self._begun.put(state, making)
                     raise
@@ -83,14 +83,14 @@ class Masks:
         Raises:
             ConstraintTooLarge: it was asked for too often, or the automaton has grown too large.
         """
-        self.automaton.core.allow(work)
+        self.automaton.allow(work)
         try:
             if self._at_once(state) is not None:
                 return True
             making = self._continued(state)
             found = self._some_of(making)
         finally:
-            self.automaton.core.allow(ENDLESS)
+            self.automaton.allow(ENDLESS)
         if found is None:
             self._begun.put(state, making)
             return False
@@ -188,7 +188,7 @@ class Masks:
                 if cost:
                     np.bitwise_or(bits, leaving, out=bits)
                 worst = max(worst, cost - 1)
-            if number >= FEW_TEXTS and not automaton.core.charge(TEXT_WORK):
+            if number >= FEW_TEXTS and not automaton.charge(TEXT_WORK):
                 yield
         if is_elsewhere:
             rest = automaton.without_texts(state) if texts else state
@@ -199,15 +199,15 @@ class Masks:
 
     def _patiently(self, call: Callable[[], Result]) -> Generator[None, None, Result]:
         """What `call` returns, called again whenever more work is allowed; it may be called any number of times."""
-        core = self.automaton.core
-        num_forgotten = core.num_forgotten
+        automaton = self.automaton
+        num_forgotten = automaton.num_forgotten
         for _ in range(MAX_ATTEMPTS):
             try:
                 return call()
             except OutOfWork:
                 yield
-            if core.num_forgotten != num_forgotten:  # it may begin anew for ever, as what it found is forgotten
-                core.allow(LAST_WORK)
+            if automaton.num_forgotten != num_forgotten:  # it may begin anew for ever, as what it found is forgotten
+                automaton.allow(LAST_WORK)
                 with suppress(OutOfWork):
                     return call()
                 break
@@ -252,7 +252,7 @@ class Masks:
         shelf = self._shelves.get(table) or self._shelf_of(table)
         found = shelf.counted.get((sub, count))
         if found is None or (with_exits and found.exits is None):
-            self.automaton.core.spend(WALK_WORK)
+            self.automaton.spend(WALK_WORK)
             bits = np.empty(vocabulary.num_words, np.int32)
             _, in_rest, exits, starts = self.automaton.walk_text(table.core, sub, count, NO_LIMIT, with_exits, bits)
             found = TextMask(bits, worst, exits, starts, in_rest)
@@ -265,7 +265,7 @@ class Masks:
         if known is not None and (known.exits is not None or not with_exits):
             return known
         automaton, vocabulary = self.automaton, self.store.vocabulary
-        automaton.core.spend(WALK_WORK)
+        automaton.spend(WALK_WORK)
         bits = np.empty(vocabulary.num_words, np.int32)
         worst, in_rest, exits, starts = automaton.walk_text(table.core, sub, 0, NO_LIMIT, with_exits, bits)
         mask = TextMask(bits, worst, exits, starts, in_rest)

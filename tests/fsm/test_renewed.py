@@ -54,7 +54,7 @@ def test_a_text_goes_on_in_another_automaton_as_it_would_have_in_the_first(name:
         assert model.advance(token_id)
         rows.append(model.row())
     assert moves > 1
-    assert cursor.constraint.automaton.core.lasting_bytes <= ROOM
+    assert cursor.constraint.automaton.lasting_bytes <= ROOM
     ahead = cursor.fork()
     for count in (1, 40, 100):
         cursor.rollback(count)
@@ -278,4 +278,4 @@ WORK = 2_000
 
 def found(made: list[Automaton]) -> int:
     """Stacks and configurations of states that were found so far."""
-    return sum(automaton.core.num_stacks + automaton.core.num_configurations for automaton in made)
+    return sum(automaton.num_stacks + automaton.num_configurations for automaton in made)

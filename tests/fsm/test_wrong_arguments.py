@@ -27,7 +27,7 @@ def test_no_wrong_argument_of_the_core_ends_the_process() -> None:
 
 @pytest.mark.parametrize("state", [-1, 1 << 20, (1 << 63) - 1])
 def test_a_wrong_state_is_an_index_error(state: int) -> None:
-    bound = COMPILER.regex("a[bc]+").automaton.core
+    bound = COMPILER.regex("a[bc]+").automaton
     row = np.zeros(VOCABULARY.num_words, np.int32)
     bounds = core.CompletionBounds(bound)
     calls: list[Callable[[], object]] = [
@@ -54,7 +54,7 @@ def test_a_wrong_state_is_an_index_error(state: int) -> None:
 
 
 def test_rows_that_would_be_written_in_vain_are_refused() -> None:
-    bound = COMPILER.regex("a[bc]+").automaton.core
+    bound = COMPILER.regex("a[bc]+").automaton
     right = np.zeros(VOCABULARY.num_words, np.int32)
     read_only = right.copy()
     read_only.flags.writeable = False

@@ -107,7 +107,7 @@ def _methods() -> list[Call]:
     calls: list[Call] = []
     for constraint in _compiled():
         automaton = constraint.caches.automaton
-        bound, text_of = automaton.core, automaton.network.texts
+        bound, text_of = automaton, automaton.network.texts
         num_words = automaton.vocabulary.num_words
         state, token = bound.start, 97
         row = np.zeros(num_words, np.int32)

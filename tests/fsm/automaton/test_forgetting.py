@@ -63,8 +63,8 @@ def test_little_room_for_rows_changes_no_mask_and_no_text(source: Any, max_bytes
             assert one.advance(token_id) and other.advance(token_id)
             remaining -= 1
         assert other.is_finished
-    assert roomy.automaton.core.num_forgotten == 0 < tight.automaton.core.num_forgotten
-    assert roomy.automaton.core.num_bytes > max_bytes
+    assert roomy.automaton.num_forgotten == 0 < tight.automaton.num_forgotten
+    assert roomy.automaton.num_bytes > max_bytes
 
 
 def test_rows_made_in_parts_come_to_an_end_though_steps_are_forgotten() -> None:
@@ -77,4 +77,4 @@ def test_rows_made_in_parts_come_to_an_end_though_steps_are_forgotten() -> None:
         assert np.array_equal(whole.row(), row)
         token_id = chosen(random_, allowed_ids(row))
         assert whole.advance(token_id) and parts.advance(token_id)
-    assert parts.constraint.automaton.core.num_forgotten > 0
+    assert parts.constraint.automaton.num_forgotten > 0

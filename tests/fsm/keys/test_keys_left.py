@@ -27,6 +27,6 @@ def test_what_was_written_leaves_what_brute_force_says(
     beginnings = {text[:end] for text in written & set(language) for end in range(1, len(text) + 1)}
     cuts = {beginning for beginning in beginnings if not can_go_on(beginning) and can_go_on(beginning[:-1])}
     texts = sorted(text.encode() for text in written)
-    is_alive, found = core.keys_left(automaton.core, automaton.start, texts, True)
+    is_alive, found = core.keys_left(automaton, automaton.start, texts, True)
     assert (is_alive, sorted(found)) == (bool(left), sorted(cut.encode() for cut in cuts))
-    assert core.keys_left(automaton.core, automaton.start, texts, False)[0] == is_alive
+    assert core.keys_left(automaton, automaton.start, texts, False)[0] == is_alive
