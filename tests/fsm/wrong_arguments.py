@@ -50,7 +50,7 @@ def recorded() -> list[Call]:
         return call
 
     for name, original in originals.items():
-        if not isinstance(original, type) or name in ("TokenTrie", "Vocabulary", "Automaton", "Search"):
+        if not isinstance(original, type) or name in ("TokenTrie", "Vocabulary", "Search"):
             setattr(core, name, recording(name))
     try:
         _use_everything()
@@ -107,7 +107,10 @@ def _methods() -> list[Call]:
     calls: list[Call] = []
     for constraint in _compiled():
         automaton = constraint.caches.automaton
-        bound, text_of = automaton, automaton.network.texts
+        bound, network, text_of = automaton, automaton.network, automaton.network.texts
+        is_key = np.array([index in network.key_texts for index in range(len(text_of))], np.uint8)
+        made_of = automaton.vocabulary.core, network.data, network.byte_sets, [text.core for text in text_of], is_key
+        calls.append(("Automaton", core.Automaton, (*made_of, 1 << 20)))
         num_words = automaton.vocabulary.num_words
         state, token = bound.start, 97
         row = np.zeros(num_words, np.int32)
