@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from .columns import IN_KEY
-from .keys.key_budget import KeyBudget, KeyPlace
+from .keys.key_budget import KeyBudget
 from .keys.repeats import Repeats
-from .keys.written import Written
+from .keys.written import KeyPlace, Written
 from .masks.budget import Budget
 from .masks.completions import Completions
 from .masks.mask_store import Row
@@ -75,9 +75,10 @@ class Bounds:
         left = row.bits if row.worst < remaining else self._budget.row(state, remaining - 1)
         if written is not None and self._repeats is not None:
             left = self._repeats.row(written, state, left, typed)
-        if self.is_free(row, written, remaining):
+        is_free = self.is_free(row, written, remaining)
+        if is_free and not keys.has_lists:
             return left
-        return keys.row(self._place(state, written, typed), left, remaining - 1)
+        return keys.row(self._place(state, written, typed), left, remaining - 1, is_near=not is_free)
 
     def _place(self, state: int, written: Written | None, typed: Typed) -> KeyPlace:
         is_in_key = self._repeats is not None and self._repeats.place(state) == IN_KEY

@@ -274,6 +274,7 @@ class Request:
         namespace: of everything that is kept of it: the caller's, and the adapter's content (`scoped`).
         num_computed_tokens: tokens whose KV was written.
         num_dropped_tokens: of those, whose KV is not kept.
+        num_taken_back: tokens after them that the last step has computed, up to a place where no state was kept.
         received: how much attention its keys have received; None: it is not counted, or not yet.
         blocks: int32, ids of the blocks that hold [0, num_computed_tokens) and what the next step writes; the first
             `lease.num_tokens / block_size` belong to the tree. A step copies them as they are into its block table.
@@ -310,6 +311,7 @@ class Request:
     phase: Phase = Phase.WAITING
     num_computed_tokens: int = 0
     num_dropped_tokens: int = 0
+    num_taken_back: int = 0
     received: Received | None = None
     blocks: array[int] = field(default_factory=lambda: array("i"))
     lease: Lease | None = None

@@ -1,16 +1,18 @@
 """Tensor parallelism on the CPU: is it right everywhere, what is said between ranks, and what becomes of lost ones?
 
-    python bench/studies/tensor_parallel.py [models] [formats] [order] [traffic] [kills] [--kills 20]
+    python bench/studies/tensor_parallel.py [models] [formats] [order] [traffic] [kills] [--only TEXT]
 
-models    every architecture of the tests' table, with 2 and with 4 ranks: the largest difference of a log-probability
-          from one rank's, the greedy tokens, and whether a token has the same bits in one chunk and token by token
+models    every architecture of the product's tables, with 2 and with 4 ranks: the largest difference of a
+          log-probability from one rank's, the greedy tokens, whether a token has the same bits in one chunk and alone,
+          and how far what `phloem plan` says is from the weights of the rank that holds most. Architectures that no
+          model of the tests has, or that were refused, are named at the end, and the exit code is 1
 formats   the same of weights in few bits, GGUF files, MXFP4, and of rounding while loading
 order     whether a row's bits depend on its neighbours, with gloo's all-reduce and with sums in the order of ranks
 traffic   operations and bytes of a step, next to Megatron-LM's arithmetic (arXiv 1909.08053, section 3)
 kills     ranks that are killed at random moments: how long until callers know, and is any process left
 
-Ranks are threads of this process in the first three, and processes in the others; `fuzz_ranks.py` runs random traffic.
-Takes a quarter of an hour.
+Ranks are threads of this process in the first three, and processes in the others. `fuzz_ranks.py` runs random traffic,
+`rounding_of_ranks.py` computes Gated DeltaNet in float64. Takes half an hour.
 """
 
 from __future__ import annotations
@@ -37,11 +39,15 @@ from runtime.models.oracle import PagedRun, random_ids, save_random_model
 
 import phloem as ph
 from phloem.errors import ConfigError
-from phloem.runtime.models import Decoder
+from phloem.runtime.capacity.planner import plan
+from phloem.runtime.models import Decoder, ModelConfig
+from phloem.runtime.models.architectures import ARCHITECTURES
+from phloem.runtime.models.named_architecture import WITH_IMAGES
 from phloem.runtime.parallel.process_group import join
 from phloem.runtime.parallel.ranks import Ranks
 from runtime.models import test_gguf_models as gguf_models
 from runtime.models import test_int8_inputs as int8_inputs
+from runtime.models import test_language_parts as language_parts
 from runtime.models import test_mxfp4_models as mxfp4_models
 from runtime.models import test_published_models as published_models
 from runtime.models.published import FORMATS, publish
@@ -49,6 +55,7 @@ from runtime.models.published import FORMATS, publish
 CPU = torch.device("cpu")
 NUM_TOKENS, NUM_GREEDY = 40, 64
 PARTS = ("models", "formats", "order", "traffic", "kills")
+COLUMNS = "one chunk, or token by token; plan"
 
 
 class Group:
@@ -100,55 +107,106 @@ def computed(decoder: Decoder) -> tuple[torch.Tensor, torch.Tensor, list[int]]:
     return torch.cat(parts), whole, said
 
 
-def compare(name: str, path: Path, groups: dict[int, Group], **options: Any) -> None:
+def compare(name: str, path: Path, groups: dict[int, Group], **options: Any) -> set[int]:
+    """Prints a row for each number of ranks; returns those that ran."""
     alone, _, tokens = computed(Decoder.from_folder(path, dtype=torch.float32, **options))
+    ran = set()
     for size, group in groups.items():
 
         def work(rank: int, group: Group = group) -> Any:
-            return computed(Decoder.from_folder(path, dtype=torch.float32, ranks=group.ranks(rank), **options))
+            decoder = Decoder.from_folder(path, dtype=torch.float32, ranks=group.ranks(rank), **options)
+            return *computed(decoder), decoder.num_weight_bytes
 
         try:
-            parts, whole, said = group.run(work)[0]
+            found = group.run(work)
         except ConfigError as error:
             print(f"  {name:45} {size}  refused: {str(error).partition(': ')[2][:90]}", flush=True)
             continue
+        parts, whole, said, _ = found[0]
+        planned = plan(
+            ModelConfig.from_folder(path), pool_bytes=1, weight_dtype="float32", on_cpu=True, num_ranks=size, **options
+        ).weight_bytes
+        off = planned / max(held for *_, held in found) - 1
         apart = float((parts.log_softmax(-1) - alone.log_softmax(-1)).abs().max())
         first = next((at for at, pair in enumerate(zip(said, tokens, strict=True)) if pair[0] != pair[1]), NUM_GREEDY)
         bits = "same bits" if torch.equal(parts, whole) else "OTHER BITS"
-        print(f"  {name:45} {size}  {apart:9.1e}  {first:3} of {NUM_GREEDY}  {bits}", flush=True)
+        print(f"  {name:45} {size}  {apart:9.1e}  {first:3} of {NUM_GREEDY}  {bits}  {off:+.1%}", flush=True)
+        ran.add(size)
+    return ran
+
+
+EIGHT = {  # numbers of heads, and groups of them where there are several
+    "num_attention_heads": (8, 8),
+    "num_key_value_heads": (8, 6),
+    "mamba_n_heads": (8, 1),
+    "mamba_num_heads": (8, 1),
+    "num_heads": (8, 1),
+    "linear_num_value_heads": (8, 1),
+    "linear_num_key_heads": (4, 1),
+    "linear_num_heads": (8, 1),
+    "mamba_n_groups": (4, 2),
+    "n_groups": (4, 2),
+}
 
 
 def of_eight(options: dict[str, Any]) -> dict[str, Any]:
     """The same model with heads and widths that four divides."""
     changed: dict[str, Any] = {"num_attention_heads": 8, "hidden_size": 64, **options}
-    if changed.get("num_key_value_heads") == 6:
-        changed["num_key_value_heads"] = 8
-    if "mamba_n_heads" in changed:
-        changed |= {"mamba_n_heads": 8, "mamba_n_groups": 4 if "mamba_n_groups" in changed else 1}
+    for name, (number, least) in EIGHT.items():
+        if name in changed and changed[name] is not None and changed[name] >= least:
+            changed[name] = number
+    if changed.get("num_kv_heads") == 3:
+        changed |= {"num_kv_heads": 4, "num_key_value_heads": 4}
     if changed["hidden_size"] == 96:
         changed["hidden_size"] = 128
-    if "linear_num_key_heads" in changed:
-        changed |= {"linear_num_key_heads": 4, "linear_num_value_heads": 8}
+    if "mamba_d_ssm" in changed:
+        changed["mamba_d_ssm"] = changed["mamba_n_heads"] * changed["mamba_d_head"]
     return changed
 
 
-def models() -> None:
-    print("model                                         ranks  log-prob.  greedy     one chunk, or token by token")
-    two, four = {2: Group(2)}, {4: Group(4)}
+Saved = Callable[[Path, dict[str, Any]], Any]
+
+
+def tables() -> Iterator[tuple[str, str, dict[str, Any], Saved]]:
+    """(Name, architecture, options, what saves a model of them) of all models of the tests."""
     for name, (kind, options) in CASES.items():
-        for groups, changed in ((two, options), (four, of_eight(options))):
+        yield name, kind, options, lambda folder, options, kind=kind: save_random_model(folder, kind, options)
+    for name, (kind, text, vision) in language_parts.CASES.items():
+
+        def save(folder: Path, options: dict[str, Any], kind: str = kind, vision: dict[str, Any] = vision) -> Any:
+            width = options.get("hidden_size", language_parts.TEXT["hidden_size"])
+            language_parts.save_with_images(folder, kind, options, {"out_hidden_size": width, **vision})
+
+        yield f"{name}, beside images", kind, text, save
+
+
+def models(only: str) -> int:
+    """How many architectures of the tables have not been run with 2 and with 4 ranks."""
+    print(f"model                                         ranks  log-prob.  greedy     {COLUMNS}")
+    two, four = {2: Group(2)}, {4: Group(4)}
+    ran: dict[str, set[int]] = {name: set() for name in (*ARCHITECTURES, *WITH_IMAGES)}
+    for name, kind, options, save in tables():
+        if only not in name:
+            continue
+
+        def run(groups: dict[int, Group], options: dict[str, Any], name: str = name, save: Saved = save) -> set[int]:
             with tempfile.TemporaryDirectory() as folder:
-                save_random_model(Path(folder), kind, changed)
-                try:
-                    compare(name, Path(folder), groups)
-                except ph.ModelError as error:
-                    print(f"  {name:45} 4  no such model: {str(error)[-60:]}")
+                save(Path(folder), options)
+                return compare(name, Path(folder), groups)
+
+        ran[kind] |= run(two, options) or run(two, of_eight(options))
+        ran[kind] |= run(four, of_eight(options))
+    missing = [f"{name} ({size} ranks)" for name, sizes in ran.items() for size in (2, 4) if size not in sizes]
+    print(f"  {len(ran)} architectures in the tables; not run: {', '.join(missing) or 'none'}", flush=True)
+    return len(missing)
 
 
-def formats() -> None:
-    print("weights                                       ranks  log-prob.  greedy     one chunk, or token by token")
-    groups = {2: Group(2)}
+def formats(only: str) -> None:
+    print(f"weights                                       ranks  log-prob.  greedy     {COLUMNS}")
+    groups = {size: Group(size) for size in (2, 4)}
     for name, options in written():
+        if only not in name:
+            continue
         with tempfile.TemporaryDirectory() as folder:
             path, more = options(Path(folder))
             compare(name, path, groups, **more)
@@ -287,15 +345,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help="default: all")
     parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--only", default="", help="models and weights whose names have this text")
     options = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
+    num_missing = 0
     for part in options.parts or PARTS:
         print(f"\n{part}")
-        if part == "kills":
+        if part == "models":
+            num_missing = models(options.only)
+        elif part == "formats":
+            formats(options.only)
+        elif part == "kills":
             kills(options.kills)
         else:
-            {"models": models, "formats": formats, "order": order, "traffic": traffic}[part]()
+            {"order": order, "traffic": traffic}[part]()
+    sys.exit(1 if num_missing else 0)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from ..constrain.spec import ConstraintSpec
 from ..execute.adapters import Adapters
 from ..kv_compress.budget import full_at
 from ..kv_compress.fit import LayerGroups
+from ..kv_policies import KV_POLICIES, names_of
 from ..models import scoped
 from ..option_types import check_option, check_options
 from ..request import Request, RequestOptions, SamplingParams, TokenLogprob, TokenNote
@@ -152,10 +153,11 @@ class RequestFactory:
             raise RequestError(f"n: {sampling.n} outputs do not fit a queue of {limit} requests", param="n")
         check_options(options)
         self._groups.check_budget(sampling)
-        if sampling.kv_budget is not None and sampling.kv_policy == "h2o" and not self._counts_attention:
+        if KV_POLICIES[sampling.kv_policy].counts_attention and not self._counts_attention:
+            where = "a model that is cut (tensor_parallel_size)" if self._has_ranks else "deterministic steps on a GPU"
             raise RequestError(
-                "kv_policy: 'h2o' is counted neither by several processes (tensor_parallel_size) nor by deterministic "
-                "steps on a GPU; use 'snapkv' or 'sinks'",
+                f"kv_policy: {sampling.kv_policy!r} counts the attention that keys receive, and {where} does not; use "
+                f"{names_of(lambda policy: not policy.counts_attention)}",
                 param="kv_policy",
             )
         if sampling.beyond_context and (self._has_ranks or not self._turns_keys):

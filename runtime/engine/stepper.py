@@ -28,7 +28,8 @@ from ..execute.batch import Batch, Extend
 from ..execute.model_runner import ModelRunner
 from ..execute.prefill_cost import PrefillCost
 from ..kv_compress.budget import next_compaction
-from ..kv_compress.policy import NUM_SINKS, places_kept
+from ..kv_compress.policy import places_kept
+from ..kv_policies import NUM_SINKS
 from ..request import Delta, FinishReason, Phase, Request
 from ..sample.sampler import Sampler
 from ..sample.sampler_output import SamplerOutput, cause_of

@@ -198,8 +198,8 @@ def _draft_config(config: EngineConfig, folder: Path, model: ModelConfig) -> Mod
     """What the draft model is, if there is to be one: the model itself, for its MTP layer.
 
     Raises:
-        ConfigError: one of the two has recurrent layers, whose states cannot be taken back token by token; or there is
-            no MTP layer, or it would have to be cut for several ranks.
+        ConfigError: the draft model has recurrent layers, whose states cannot be taken back token by token; or there
+            is no MTP layer, or it would have to be cut for several ranks.
     """
     name = config.speculative_model
     if name is None:
@@ -208,13 +208,16 @@ def _draft_config(config: EngineConfig, folder: Path, model: ModelConfig) -> Mod
         draft = model if name == MTP else ModelConfig.from_folder(resolve_model(name))
     except ModelError as error:
         raise ConfigError(f"speculative_model: {error}") from error
-    for one, which in ((model, "the model"), (draft, name)):
-        if one.recurrent is not None:
-            raise ConfigError(f"speculative_model: {which} has recurrent layers, with which no drafts go; leave it out")
+    if name != MTP and draft.recurrent is not None:
+        raise ConfigError(
+            f"speculative_model: {name} has recurrent layers, whose states cannot be taken back token by token; "
+            "take one whose layers all attend, or leave it out"
+        )
     if name == MTP and not model.num_mtp_layers:
         raise ConfigError(
             f'speculative_model: "{MTP}": {folder} names no layers for multi-token prediction '
-            "(num_nextn_predict_layers in config.json); take a smaller model of the same vocabulary, or leave it out"
+            f"({model.options.mtp.count_key} in config.json); take a smaller model of the same vocabulary, or leave it "
+            "out"
         )
     if name == MTP and config.tensor_parallel_size > 1:
         raise ConfigError(

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ...errors import RequestError
+from ..kv_policies import KV_POLICIES, NUM_SINKS, names_of
 from ..sampling_params import SamplingParams
-from .policy import NUM_SINKS
 
 
 class Sees(Protocol):
@@ -73,10 +73,10 @@ class LayerGroups:
                 text = "this model has layers that see chunks of the context, which are not found once keys are dropped"
             raise RequestError(f"kv_budget: {text}; leave it out", param="kv_budget")
         kind = "keep a state" if self.has_states else "have a window" if self.window else "have other heads"
-        if sampling.kv_policy != "sinks":
+        if not KV_POLICIES[sampling.kv_policy].keeps_the_last:
             raise RequestError(
-                f"kv_policy: {sampling.kv_policy!r} goes by what tokens look at in all layers, and this model has some "
-                f'that {kind}; use "sinks"',
+                f"kv_policy: {sampling.kv_policy!r} does not go with layers that {kind}, which this model has; use "
+                f"{names_of(lambda policy: policy.keeps_the_last)}",
                 param="kv_policy",
             )
         if sampling.beyond_context:

@@ -74,6 +74,10 @@ class StreamWeights:
     begin: list[LinearWeight]
     end: list[LinearWeight]
 
+    @property
+    def parts(self) -> list[LinearWeight]:
+        return [*self.begin, *self.end]
+
     def split(self, x: Tensor) -> Tensor:
         """`[T, C]` -> `[S, T, C]`."""
         return torch.stack([x, *(_as_large(ops.linear(x, each), x) for each in self.begin)])

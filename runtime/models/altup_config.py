@@ -75,5 +75,6 @@ def adapt_gemma3n(fields: Fields, options: Architecture) -> tuple[Fields, Archit
     if values.get("activation_sparsity_pattern") is None:
         values["activation_sparsity_pattern"] = [0.95] * sparse + [0.0] * (num_layers - sparse)
     defaults = {"rope_theta": 1e6, "sliding_window": 512, "num_kv_shared_layers": 15, "final_logit_softcapping": 30.0}
-    values = {**defaults, **values, "query_pre_attn_scalar": 1.0}  # norms of queries hold their scale
+    # published configurations name a scale of queries that is not used, since their norms hold it
+    values = {**defaults, **values, "query_pre_attn_scalar": 1.0, "attn_logit_softcapping": None}
     return Fields(values, fields.place), options

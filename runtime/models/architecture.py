@@ -38,6 +38,25 @@ class LayerNames:
 
 
 @dataclass(frozen=True, slots=True)
+class MtpNames:
+    """Where the layer for multi-token prediction is (`mtp.py`), and what stands around it.
+
+    Attributes:
+        base: below which all of it is, the layer as `layers.0`; "": below the layer after the model's last.
+        count_key: key of `config.json` for the number of such layers.
+        count: what its absence means.
+    """
+
+    base: str = ""
+    token_norm: str = "enorm"
+    state_norm: str = "hnorm"
+    joint: str = "eh_proj"
+    final_norm: str = "shared_head.norm"
+    count_key: str = "num_nextn_predict_layers"
+    count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Architecture:
     """Options of one architecture.
 
@@ -112,6 +131,7 @@ class Architecture:
         widens_shared: MLPs of layers that read the keys and values of others are twice as wide (Gemma 4).
         has_layer_inputs: layers have inputs of their own (`layer_inputs.py`).
         has_altup: there are several streams of hidden states (`altup.py`).
+        mtp: names of the layer for multi-token prediction, where a checkpoint has one.
         adjusts_width: the MLP's width is what an MLP without a gate would have (LFM2).
     """
 
@@ -184,6 +204,7 @@ class Architecture:
     widens_shared: bool = False
     has_layer_inputs: bool = False
     has_altup: bool = False
+    mtp: MtpNames = MtpNames()
 
     @property
     def num_norms(self) -> int:

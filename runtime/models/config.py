@@ -244,7 +244,7 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...], *, in_gguf: bo
             f"({single}) are read in MXFP4 and in plain numbers; use the original weights"
         )
     num_layers = fields.integer("num_hidden_layers", at_most=MOST_LAYERS)
-    num_mtp_layers = fields.integer("num_nextn_predict_layers", 0, at_least=0, at_most=MOST_LAYERS)
+    num_mtp_layers = fields.integer(options.mtp.count_key, options.mtp.count, at_least=0, at_most=MOST_LAYERS)
     hidden_size = fields.integer("hidden_size", at_most=MOST_WIDTH)
     recurrent = read_recurrent(fields, options, num_layers, hidden_size)
     parts = parts_of_layers(fields, options, recurrent, num_layers)
@@ -331,7 +331,8 @@ def _left_aside(options: Architecture, sources: list[int], num_mtp_layers: int) 
     keys and values of layers that read those of others."""
     masks: tuple[str, ...] = (".attention.bias", ".attention.masked_bias") if options.rows_by_head else ()
     masks = (".attn.bias", ".attn.masked_bias") if options.transposed else masks
-    unused = [f"layers.{len(sources) + index}." for index in range(num_mtp_layers)]
+    num_after = 0 if options.mtp.base else num_mtp_layers
+    unused = [f"layers.{len(sources) + index}." for index in range(num_after)]
     unused += [f"layers.{index}.self_attn.{name}" for index, of in enumerate(sources) if of >= 0 for name in _KEYS]
     return (*unused, "mtp.", "mtp_", *masks)
 

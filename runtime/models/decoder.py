@@ -29,22 +29,24 @@ from torch import Tensor
 from ...kernels import LinearWeight, LoraPlan, ops
 from ...kernels.linear_weight import Quantise
 from ..parallel.ranks import ALONE, Ranks
-from .altup import read_streams
+from .altup import StreamWeights
 from .checkpoints import open_weights, prefix_of
 from .config import ModelConfig
 from .cut import Cut
 from .heads import place_heads, queries
 from .latent import queries_and_latents, values
 from .layer_config import kv_places, last_kept
-from .layer_inputs import InputEmbedding, read_input_embedding
-from .layer_weights import AdaptedMixer, LayerWeights, WeightPart, num_bytes, read_layer
+from .layer_inputs import InputEmbedding
+from .layer_weights import AdaptedMixer, LayerWeights, WeightPart, num_bytes
 from .mlp import MlpRules, run_mlp
-from .norms import Norm, add_norm, apply_norm, read_norm, rounded, scaled
+from .model_parts import read_parts
+from .norms import Norm, add_norm, apply_norm, rounded, scaled
 from .partial_linear import AT_O, AT_QKV, adapted_linear, partial_linear
 from .reader import Reader
 from .rope import query_scales, rope_table, table_by_length
 from .step import AdaptedRows, KVTensors, StateStep, WindowStep
-from .vocabulary import add_positions, all_logits, embed, read_positions, read_projection
+from .through_streams import through_streams
+from .vocabulary import add_positions, all_logits, embed
 from .weights import TORCH_TYPES
 
 ROW_TILE = 256  # about where a product on a GPU stops being bound by reading the weights
@@ -76,12 +78,20 @@ class Decoder:
         max_positions: int,
         learned: Tensor | None = None,
         inputs: InputEmbedding | None = None,
+        streams: StreamWeights | None = None,
     ) -> None:
         self.config = config = cut.config
         self.cut, self._ranks, self.max_positions = cut, cut.ranks, max_positions
         self.device, self.dtype = embedding.stored.device, embedding.dtype
-        self._embedding, self._learned, self._inputs = embedding, learned, inputs
-        own = (embedding, learned, lm_head, final_norm, *(inputs.parts if inputs is not None else ()))
+        self._embedding, self._learned, self._inputs, self._streams = embedding, learned, inputs, streams
+        own = [
+            embedding,
+            learned,
+            lm_head,
+            final_norm,
+            *(inputs.parts if inputs else ()),
+            *(streams.parts if streams else ()),
+        ]
         self._own: list[WeightPart] = [part for part in own if part is not None]
         self._layers = list(zip(config.layers, layers, strict=True))
         self._kv_index = kv_places(config.layers)
@@ -125,33 +135,10 @@ class Decoder:
         cut = Cut(ModelConfig.from_folder(folder), ranks)
         config = cut.config
         with open_weights(folder, cut.whole, dtype or TORCH_TYPES[config.dtype]) as checkpoint:
-            options, prefix = config.options, prefix_of(checkpoint, config)
+            prefix = prefix_of(checkpoint, config)
             reader = Reader(cut, checkpoint, prefix, device, ROW_TILE if deterministic else 0, quantise)
-            embedding = reader.linear(prefix, (options.embedding,), [cut.vocab], config.hidden_size, False)
-            layers, learned, inputs = [], read_positions(reader), read_input_embedding(reader)
-            for index in range(config.num_layers):
-                layers.append(read_layer(reader, f"{prefix}{options.layers}.{index}.", index))
-                if report is not None:
-                    report(index + 1, config.num_layers)
-            final_norm = read_norm(reader, f"{prefix}{options.final_norm}", config.width_scale)
-            has_projection = bool(prefix) or f"{options.projection}.weight" in checkpoint
-            lm_head = read_projection(reader, embedding) if has_projection or config.tie_word_embeddings else None
-            make: Callable[..., Decoder] = Decoder
-            if config.altup is not None:
-                from .altup_decoder import AltUpDecoder  # which is a Decoder
-
-                make = partial(AltUpDecoder, streams=read_streams(reader, config.altup))
-            reader.refuse_unread()
-        return make(
-            cut,
-            embedding=embedding,
-            layers=layers,
-            final_norm=final_norm,
-            lm_head=lm_head,
-            max_positions=max_positions or config.max_position_embeddings,
-            learned=learned,
-            inputs=inputs,
-        )
+            parts = read_parts(reader, report)
+        return Decoder(cut, max_positions=max_positions or config.max_position_embeddings, **parts)
 
     def switch_ropes(self) -> int | None:
         """From now on positions are rows of tables in two parts, by the length of a sequence (`Request.first_row`).
@@ -248,6 +235,9 @@ class Decoder:
         inputs: Tensor | None = None,
     ) -> Tensor:
         """As `hidden_states`, of what goes into the first layer, `[T, hidden_size]`; inputs: of each layer."""
+        if self._streams is not None and inputs is not None:
+            step = (positions, kv_cache, plan, slots, rows, adapted, watch, recurrent, windowed)
+            return through_streams(self, self._streams, x, inputs, *step)
         eps = self.config.rms_norm_eps
         normed, residual = apply_norm(x, self._layers[0][1].input_norm, eps), x
         last, scale, factors = len(self._layers) - 1, self.config.residual_scale, self.config.factors

@@ -200,7 +200,7 @@ class ModelDrafter:
         turns = []
         room, seconds = self._max_batch_tokens, self._target_seconds
         for request in requests:
-            if request.num_uncomputed_tokens != 1 or request.phase is not Phase.RUNNING:
+            if request.num_uncomputed_tokens - request.num_taken_back != 1 or request.phase is not Phase.RUNNING:
                 continue
             turn = self._turn(request, room, seconds)
             if turn is not None and turn.start < turn.end:

@@ -22,10 +22,8 @@ from hypothesis import strategies as st
 import phloem as ph
 from phloem.errors import RequestError
 from phloem.runtime.execute.kv_cache import KVCache
-from phloem.runtime.kv_compress.budget import WINDOW
-from phloem.runtime.kv_compress.policy import NUM_SINKS, POOL_WIDTH
+from phloem.runtime.kv_policies import KV_POLICIES, NUM_SINKS, POOL_WIDTH, WINDOW
 from phloem.runtime.models.kv_shape import KVShape
-from phloem.runtime.sampling_params import KV_POLICIES
 
 from ..models.oracle import assert_likeliest
 from ..models.test_parity import LATENTS, save_confident_model
@@ -210,7 +208,7 @@ def _said(completion: ph.Completion) -> list[tuple[int, float]]:
 @settings(deadline=None, max_examples=6)
 @given(
     st.lists(
-        st.tuples(st.integers(1, 260), st.integers(1, 2), st.sampled_from([64, 80]), st.sampled_from(KV_POLICIES)),
+        st.tuples(st.integers(1, 260), st.integers(1, 2), st.sampled_from([64, 80]), st.sampled_from([*KV_POLICIES])),
         min_size=1,
         max_size=4,
     ),

@@ -7,6 +7,7 @@ from typing import Any
 from .decoder_shapes import (
     ALTERNATING,
     DEEPSEEK,
+    GEMMA3N,
     GEMMA4,
     GLM4_MOE,
     GPT_OSS,
@@ -104,6 +105,20 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
             "num_experts": 5,
             "top_k_experts": 2,
             "moe_intermediate_size": 24,
+        },
+    ),
+    "gemma3n": ("Gemma3nForCausalLM", GEMMA3N),
+    "gemma3n-no-windows-no-scale": (
+        "Gemma3nForCausalLM",
+        {
+            **GEMMA3N,
+            "layer_types": ["full_attention"] * 4,
+            "num_kv_shared_layers": 1,
+            "altup_num_inputs": 3,
+            "altup_active_idx": 1,
+            "altup_correct_scale": False,
+            "final_logit_softcapping": 3.0,
+            "tie_word_embeddings": False,
         },
     ),
     "granite": (

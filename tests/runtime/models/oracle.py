@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -38,18 +39,7 @@ class Oracle:
         Accuracy and Stability of Numerical Algorithms, section 3.1). What the model makes of that is measured: all of
         its weights are moved by a small share, up or down at random, and the change is scaled.
         """
-        expected, share, depth = self.logits(token_ids), 2.0**-14, len(token_ids)
-        source, kept = torch.Generator().manual_seed(1), []
-        with torch.no_grad():
-            for parameter in self.model.parameters():
-                kept.append(parameter.clone())
-                depth = max(depth, parameter.shape[-1])
-                parameter *= 1 + share * (2 * torch.randint(2, parameter.shape, generator=source) - 1)
-            moved = self.logits(token_ids)
-            for parameter, before in zip(self.model.parameters(), kept, strict=True):
-                parameter.copy_(before)
-        change = (moved - expected).abs().amax(-1, keepdim=True)
-        return expected, change * (depth * torch.finfo(torch.float32).eps / share)
+        return result_and_bound(lambda: self.logits(token_ids), list(self.model.parameters()), len(token_ids))
 
     def assert_logits(self, found: torch.Tensor, token_ids: list[int], rows: slice = slice(None)) -> None:
         """`found` are the logits of these rows, but for rounding."""
@@ -65,6 +55,24 @@ class Oracle:
         """
         logits, bound = (each[len(prompt) - 1 :] for each in self.logits_and_bound([*prompt, *answer[:-1]]))
         assert_likeliest(logits, answer, bound[:, 0])
+
+
+def result_and_bound(
+    compute: Callable[[], torch.Tensor], parameters: list[torch.Tensor], num_tokens: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """`[T, V]`, and the bound of each row, as `Oracle.logits_and_bound` says."""
+    expected, share, depth = compute(), 2.0**-14, num_tokens
+    source, kept = torch.Generator().manual_seed(1), []
+    with torch.no_grad():
+        for parameter in parameters:
+            kept.append(parameter.clone())
+            depth = max(depth, parameter.shape[-1])
+            parameter *= 1 + share * (2 * torch.randint(2, parameter.shape, generator=source) - 1)
+        moved = compute()
+        for parameter, before in zip(parameters, kept, strict=True):
+            parameter.copy_(before)
+    change = (moved - expected).abs().amax(-1, keepdim=True)
+    return expected, change * (depth * torch.finfo(torch.float32).eps / share)
 
 
 def assert_likeliest(logits: torch.Tensor, answer: list[int], bound: torch.Tensor) -> None:

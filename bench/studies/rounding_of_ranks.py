@@ -1,0 +1,105 @@
+"""Gated DeltaNet on several ranks in float64: whether they differ from one rank by the order of float32 sums alone.
+
+    python bench/studies/rounding_of_ranks.py
+
+A random checkpoint of Qwen3.5 with experts, which magnifies rounding. Takes a few seconds.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from unittest import mock
+
+import numpy as np
+import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
+
+from runtime.models.decoder_cases import CASES
+from runtime.models.oracle import Oracle, PagedRun, random_ids, save_random_model
+from tensor_parallel import CPU, NUM_TOKENS, Group, of_eight
+
+from phloem.kernels import LinearWeight
+from phloem.kernels.plain import ops as plain_ops
+from phloem.kernels.plain import recurrent
+from phloem.kernels.state_rounds import ZEROS, plan_states
+from phloem.runtime.models import Decoder, delta_net
+
+
+def main() -> None:
+    """Gated DeltaNet, whose random checkpoints magnify rounding: what is left without it."""
+    kind, options = CASES["qwen3.5-moe"]
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        model = save_random_model(folder, kind, of_eight(options))
+        ids = random_ids(NUM_TOKENS)
+        alone = Decoder.from_folder(folder, dtype=torch.float32)
+        theirs = Oracle(folder, model).logits(ids).log_softmax(-1)
+        ours = PagedRun(alone).extend({0: ids}).log_softmax(-1)
+        print(f"  one rank, from transformers' log-probabilities in float32: {float((ours - theirs).abs().max()):.1e}")
+        x = torch.randn(NUM_TOKENS, alone.config.hidden_size, generator=torch.Generator().manual_seed(1))
+        for size in (2, 4):
+            group = Group(size)
+
+            def work(rank: int, group: Group = group) -> tuple[Decoder, torch.Tensor]:
+                decoder = Decoder.from_folder(folder, dtype=torch.float32, ranks=group.ranks(rank))
+                return decoder, PagedRun(decoder).extend({0: ids})
+
+            found = group.run(work)
+            parts = [decoder for decoder, _ in found]
+            apart = float((found[0][1].log_softmax(-1) - ours).abs().max())
+            layers = [relative(group, alone, parts, x)]
+            with in_float64():
+                layers.append(relative(group, alone, parts, x.double()))
+            said = f"float32 {layers[0]:.1e}, float64 {layers[1]:.1e}"
+            print(
+                f"  {size} ranks, from one: log-probabilities {apart:.1e}; the recurrent layers alone: {said}",
+                flush=True,
+            )
+
+
+def relative(group: Group, alone: Decoder, parts: list[Decoder], x: torch.Tensor) -> float:
+    """The largest difference of what the recurrent layers make on several ranks, and on one, by the largest number."""
+    expected = through_recurrent(alone, x)
+    found = group.run(lambda rank: through_recurrent(parts[rank], x))[0]
+    return float((found - expected).abs().max() / expected.abs().max())
+
+
+def through_recurrent(decoder: Decoder, x: torch.Tensor) -> torch.Tensor:
+    """What all recurrent layers of a model make of `[T, C]` one after another, in its type."""
+    config, plan_of_states = decoder.config.recurrent, plan_states([np.array([[0, len(x), ZEROS, 0]])], CPU)
+    assert config is not None
+    for _, layer in decoder._layers:
+        if isinstance(layer.recurrent, delta_net.DeltaNetWeights) and layer.o is not None:
+            states = tuple(torch.zeros(1, *shape, dtype=x.dtype) for shape in config.state_shapes)
+            normed = delta_net.ops.rms_norm(x, torch.ones(x.shape[1]), 1e-6)
+            mixed = layer.recurrent.mix(normed, states, plan_of_states)
+            x = x + decoder.cut.ranks.sum(delta_net.ops.linear(mixed, layer.o))
+    return x
+
+
+@contextmanager
+def in_float64() -> Iterator[None]:
+    """The layer's own code over the plain ops, which widen to float64 here where they widen to float32 else."""
+
+    def linear(x: torch.Tensor, weight: LinearWeight) -> torch.Tensor:
+        return x @ weight.matrix().double().T  # this layer's maps have no biases
+
+    ops = SimpleNamespace(linear=linear, rms_norm=plain_ops.rms_norm, gated=plain_ops.gated)
+    plain = {"ops": ops, "convolve": recurrent.convolve, "apply_delta_rule": recurrent.apply_delta_rule}
+    with ExitStack() as patched:
+        patched.enter_context(mock.patch.multiple(delta_net, **plain))
+        patched.enter_context(mock.patch.object(torch.Tensor, "float", torch.Tensor.double))
+        yield
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    main()
