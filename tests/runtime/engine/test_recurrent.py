@@ -119,6 +119,17 @@ def test_a_miss_for_want_of_a_state_is_explained() -> None:
     assert "what follows is for 30 tokens, but no state of the recurrent layers" in explained.sentence
 
 
+def test_a_state_that_made_room_is_named() -> None:
+    """One slot for what is kept while a request runs: the states of longer prompts stay, which spare more."""
+    engine = recurrent_engine(state_interval=0, max_running_requests=1, state_memory_bytes=3 * 16)
+    for prompt in ([*range(200, 209)], [*range(60)], [*range(100, 160)]):
+        engine.generate(prompt, GREEDY)
+    again = engine.generate([*range(200, 209), 7, 8, 9], GREEDY, explain_cache=True).usage.cache_explanation
+    assert again is not None
+    assert (again.reason, again.num_cached_tokens, again.num_agreeing_tokens, again.state_at) == ("no_state", 0, 9, 8)
+    assert again.sentence.endswith("the state of the recurrent layers at token 8 made room for others that save more.")
+
+
 def test_prompts_have_states_at_intervals() -> None:
     engine = recurrent_engine(state_interval=8)
     assert cached_tokens(engine, [*range(30), 40, 41]) == 0
