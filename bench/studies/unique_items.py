@@ -173,7 +173,8 @@ def main() -> None:
             if is_taken != constraint.accepts(text):
                 counts["WRONG: tokens and bytes disagree"] += 1
                 print("tokens and bytes disagree", number, json.dumps(schema), text)
-            if is_taken != valid and (is_taken or takes(loose, text)):
+            is_left_out = b".0" in text  # an option without uniqueItems may not take `1.0` as an integer
+            if is_taken != valid and (is_taken or (takes(loose, text) and not is_left_out)):
                 counts["WRONG: verdicts"] += 1
                 print("verdict", number, json.dumps(schema), text, valid)
         if constraint is None:

@@ -24,7 +24,7 @@ from .. import columns as k
 from ..automaton.automaton import Automaton
 from ..bounded_map import BoundedMap
 from ..masks.completions import Completions
-from .key_budget import MAX_KEPT, KeyBudget
+from .key_budget import ITEM_BYTES, MAX_KEPT, KeyBudget
 from .open_lists import may_repeat
 from .repeats import Repeats
 from .written import KeyPlace, Written
@@ -36,21 +36,23 @@ Following = list[tuple[int, int]]
 class ItemBudget(KeyBudget):
     """The bounds of one automaton whose network has lists of any values that must differ."""
 
-    has_lists = True
-
     def __init__(self, automaton: Automaton, completions: Completions, repeats: Repeats) -> None:
         super().__init__(automaton, completions, repeats)
-        self.owes = True
         self._following: BoundedMap[int, Following] = BoundedMap(MAX_KEPT)
 
     def slack(self, written: Written | None, num_bytes: int) -> int:
-        """See `KeyBudget`: where no item can become a repetition."""
-        return super().slack(written, num_bytes) if self._tables else 0
+        """See `KeyBudget`. An item that has to differ from n others may cost n times what one member or item costs."""
+        return self.key_slack(written, num_bytes) + self._item_slack(written)
 
-    def is_far(self, written: Written | None, state: int, limit: int) -> bool:
+    def key_slack(self, written: Written | None, num_bytes: int) -> int:
         """See `KeyBudget`."""
-        is_settled = written is None or not may_repeat(written.lists)
-        return is_settled and super().is_far(written, state, limit)
+        return super().key_slack(written, num_bytes) if self._tables else 0
+
+    def _item_slack(self, written: Written | None) -> int:
+        lists = [] if written is None or written.lists is None else written.lists.chain()
+        count = self._most_commas + sum(len(one.values.by_text) for one in lists)
+        most = self._automaton.vocabulary.max_token_len
+        return most + (len(lists) + 1) * (count + 2) * (self._most_value + ITEM_BYTES)
 
     def _bound(self, place: KeyPlace, limit: int) -> tuple[int, Iterable[bytes]]:
         """See `KeyBudget`."""
@@ -101,6 +103,12 @@ class ItemBudget(KeyBudget):
             found.sort()
             self._following.keep(state, found)
         return found
+
+    @cached_property
+    def _most_commas(self) -> int:
+        """No token ends more items."""
+        tokens, found = self._automaton.vocabulary.tokens, self._repeats.tokens.items
+        return max((tokens[token_id].count(b",") for token_id in found), default=0) + 1
 
     @cached_property
     def _commas(self) -> npt.NDArray[np.bool_]:

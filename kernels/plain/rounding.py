@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ..grouped import INPUT_LIMIT
-from ..kv_format import INT4, KV_LIMITS
+from ..kv_format import INT4, kv_format
 
 
 def quantise_rows(x: Tensor, input_step: float, input_limit: float = INPUT_LIMIT) -> tuple[Tensor, Tensor]:
@@ -22,10 +22,12 @@ def quantise_rows(x: Tensor, input_step: float, input_limit: float = INPUT_LIMIT
 
 def quantise_heads(x: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """`(stored [T, H, D] of dtype, scale [T, H] fp32)` of x `[T, H, D]`; int4: D / 2 and int32 (`kv_format`)."""
-    if dtype == INT4:
+    form = kv_format(dtype)
+    assert form is not None
+    if not form.limit:
         return _quantise_in_pairs(x.float())
     most = x.float().abs().amax(-1)
-    limit = torch.full_like(most, KV_LIMITS[dtype])  # a tensor, for `number / tensor` rounds twice
+    limit = torch.full_like(most, form.limit)  # a tensor, for `number / tensor` rounds twice
     scaled = x.float() * torch.where(most > 0, limit / most, 0.0)[..., None]
     return (scaled.round() if dtype == torch.int8 else scaled).to(dtype), most / limit
 

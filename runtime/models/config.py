@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ...errors import ConfigError, ModelError
-from ..number_types import BYTES, KV_BITS, NumberType
+from ..number_types import BYTES, ROUNDED_BITS, NumberType
 from .activation_config import Activation, named_curve, read_activation
 from .altup_config import AltUpConfig
 from .architecture import Architecture, Curve
@@ -187,7 +187,7 @@ class ModelConfig:
 
     def check_kv_type(self, name: str) -> None:
         """Raises ConfigError if the model's cache cannot be kept in the type of that name."""
-        if self.latent is not None and name in KV_BITS.keys() - BYTES:
+        if self.latent is not None and name in ROUNDED_BITS:
             raise ConfigError(f'kv_dtype: {self.architecture} keeps latents, which are not rounded; leave it "auto"')
 
     @staticmethod

@@ -21,7 +21,7 @@ from .lightning import LightningWeights, read_lightning
 from .norms import LayerNorm, Norm, read_norm
 from .pair_order import qkv_order
 from .reader import Reader
-from .recurrent_config import RecurrentConfig
+from .recurrent_config import Kind, RecurrentConfig
 from .selective_scan import SelectiveScanWeights, read_selective_scan
 from .short_conv import ShortConvWeights, read_short_conv
 from .state_space import StateSpaceWeights, read_state_space
@@ -31,12 +31,13 @@ Mixer = (
 )
 WeightPart = Tensor | LayerNorm | LinearWeight | LinearWeights
 AdaptedMixer = ShortConvWeights | DeltaNetWeights | StateSpaceWeights  # to which adapters may add; see `adapts_mixer`
-READ_MIXER: dict[str, Callable[[Reader, str, RecurrentConfig], Mixer]] = {
-    "short_conv": read_short_conv,
-    "delta": read_delta_net,
-    "state_space": read_state_space,
-    "selective_scan": read_selective_scan,
-    "kimi_delta": read_kimi_delta,
+READ_MIXER: dict[Kind, Callable[[Reader, str, RecurrentConfig, int], Mixer]] = {  # below a base, of a layer's index
+    "short_conv": lambda reader, base, config, _: read_short_conv(reader, base, config),
+    "delta": lambda reader, base, config, _: read_delta_net(reader, base, config),
+    "state_space": lambda reader, base, config, _: read_state_space(reader, base, config),
+    "selective_scan": lambda reader, base, config, _: read_selective_scan(reader, base, config),
+    "kimi_delta": lambda reader, base, config, _: read_kimi_delta(reader, base, config),
+    "lightning": read_lightning,
 }
 
 
@@ -89,12 +90,7 @@ def _read_mixer(reader: Reader, base: str, index: int, recurrent: RecurrentConfi
     assert recurrent is not None
     base = f"{base}{recurrent.options.base}"
     (columns,) = reader.cut.sections(reader.cut.whole_recurrent.attended_size)
-    kind = recurrent.options.kind
-    mixer: Mixer
-    if kind == "lightning":
-        mixer = read_lightning(reader, base, recurrent, index)
-    else:
-        mixer = READ_MIXER[kind](reader, base, recurrent)
+    mixer = READ_MIXER[recurrent.options.kind](reader, base, recurrent, index)
     return mixer, reader.summand(base, recurrent.options.out, columns, recurrent.has_out_bias)
 
 

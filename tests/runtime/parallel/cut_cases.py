@@ -80,6 +80,7 @@ SHARED = {
         "norms_values",
         "shares_kv",
         "has_layer_inputs",
+        "has_altup",
         "layer_scalars",
         "experts.is_beside",
         "experts.names.scales",
