@@ -104,9 +104,6 @@ FAMILIES: dict[str, Family] = {
 }
 
 
-_PLACES = {"layers": "layers", "embedding": "embed_tokens", "projection": "lm_head"}
-
-
 def file_options(options: Architecture) -> Architecture:
     """The options as a file has them: norms with their offset added, experts side by side in three tensors, matrices as
     outputs by inputs."""
@@ -117,7 +114,9 @@ def file_options(options: Architecture) -> Architecture:
             experts.names, expert=plain.expert, gate=plain.gate, up=plain.up, down=plain.down, stacked="", fused=""
         )
         experts = replace(experts, names=names, aliases=(), alternates=False)
-    return replace(options, norm_offset=0.0, experts=experts, transposed=False, **_PLACES)
+    return replace(
+        options, norm_offset=0.0, experts=experts, transposed=False, layers="layers", embedding="embed_tokens"
+    )
 
 
 def tensor_names(
