@@ -147,9 +147,11 @@ class Reader:
         return self._checkpoint.read_stacked(names, rows, tail, device=self.device)
 
     def scalar(self, name: str) -> Tensor:
-        """A number that has no axis, in fp32; no GGUF file has one."""
-        assert isinstance(self._checkpoint, Checkpoint)
-        return self._checkpoint.read_kept(name, [], STORED_DTYPES, device=self.device).float()
+        """A number, with an axis of one or without, in fp32 and without one."""
+        if isinstance(self._checkpoint, GgufCheckpoint):
+            return torch.tensor(self._checkpoint.scalar(name), device=self.device)
+        shape = [1] if self.has_shape(name, [1]) else []
+        return self._checkpoint.read_kept(name, shape, STORED_DTYPES, device=self.device).float().view(())
 
     def has(self, name: str) -> bool:
         """Whether there is a tensor of this name."""
