@@ -236,6 +236,8 @@ def count_parameters(config: ModelConfig) -> tuple[int, int, int]:
     numbers_each = 2 * hidden if config.options.norm == "layer" else hidden
     around = numbers_each * config.options.num_norms + 4 * (config.curve == "xielu")
     norms, norms_of_heads = config.num_heads * config.options.has_sinks, 0
+    around += config.intermediate_size * bool(config.options.names.down_norm)
+    norms += config.num_heads * config.head_dim * bool(config.options.names.o_norm)
     if config.options.qk_norm and not config.options.weightless_norms:
         has_weights_each = config.options.whole_norms or config.options.own_norms
         num_normed_heads = config.num_heads + config.num_kv_heads if has_weights_each else 2

@@ -13,7 +13,7 @@ from .beside_mlp import BesideNorms, read_beside
 from .delta_net import DeltaNetWeights, read_delta_net
 from .experts import ExpertsWeights, read_experts
 from .gateless import read_curve
-from .head_norms import read_head_norms, read_value_norm
+from .head_norms import read_head_norms, read_inner_norm, read_value_norm
 from .kimi_delta import KimiDeltaWeights, read_kimi_delta
 from .latent import LatentWeights, read_latent_weights
 from .layer_inputs import InputWeights, read_input_weights
@@ -61,6 +61,8 @@ class LayerWeights:
     recurrent: Mixer | None = None  # in place of attention, or beside it
     beside: LinearWeight | None = None  # what `o` is to attention, where a recurrent mixer stands beside it
     curve: Tensor | None = None  # learned numbers of the activation
+    o_norm: Tensor | None = None  # of the inputs of `o` on all ranks, fp32
+    down_norm: Tensor | None = None  # the same of `down`
     v_norm: Tensor | None = None  # [head_dim], of the values
     scalar: float = 1.0  # what leaves the layer is multiplied by it
     beside_norms: BesideNorms | None = None  # experts stand beside gate_up and down, not in their place
@@ -128,6 +130,8 @@ def read_layer(reader: Reader, base: str, index: int) -> LayerWeights:
         recurrent=mixer,
         beside=out if attends else None,
         curve=read_curve(reader, base),
+        o_norm=read_inner_norm(reader, f"{base}{names.o_norm}", cut.attended(index)) if names.o_norm else None,
+        down_norm=read_inner_norm(reader, f"{base}{names.down_norm}", cut.inner(index)) if names.down_norm else None,
         v_norm=read_value_norm(reader, index),
         scalar=float(reader.tensor([f"{base}layer_scalar"], [1], [])) if config.options.layer_scalars else 1.0,
         beside_norms=read_beside(reader, base) if is_beside else None,
