@@ -129,7 +129,7 @@ def walk(constraint: Constraint, rng: random.Random, spare: int) -> bytes:
         found = allowed(cursor.row_within(remaining))
         assert found, text
         assert set(found) <= set(allowed(cursor.row())), text
-        liked = [i for i in found if i != EOS and (i >= 256 or i in b'{}[]",:01.etrufalsnab')]
+        liked = [i for i in found if i != EOS and (i >= 256 or i in b'{}[]",:01.etrufalsnab ')]
         token_id = EOS if EOS in found and (not liked or rng.random() < 0.1) else rng.choice(liked or found)
         assert cursor.advance(token_id), (text, token_id)
         if token_id == EOS:
@@ -152,8 +152,9 @@ def main() -> None:
         counts["schemas"] += 1
         validator = jsonschema.Draft202012Validator(schema)
         try:
-            constraint = compiler.json_schema(schema, key_order="any", extra_keys="schema")
-            loose = compiler.json_schema(without_unique(schema), key_order="any", extra_keys="schema")
+            space = "compact" if rng.random() < 0.5 else "flexible"
+            constraint = compiler.json_schema(schema, key_order="any", whitespace=space)
+            loose = compiler.json_schema(without_unique(schema), key_order="any", whitespace=space)
         except EmptyLanguage:
             constraint = loose = None
         except PhloemError as error:
