@@ -20,7 +20,7 @@ import enum
 from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict
 
 from ..errors import RequestError
 from .sampling_params import SamplingParams as SamplingParams
@@ -343,6 +343,11 @@ class Request:
     first_row: int = 0
     switches_at: int | None = None
 
+    def copy(self, **changes: Any) -> Request:
+        """What it is asked for and has said so far, as a request of its own, which holds nothing, has no place in a
+        constraint and no limit of its thought. changes: fields that are others."""
+        return Request(**{name: getattr(self, name) for name in ASKED} | changes)
+
     @property
     def num_tokens(self) -> int:
         return len(self.token_ids)
@@ -381,3 +386,9 @@ class Request:
     def remaining_tokens(self) -> int:
         """How many more tokens may be generated."""
         return self.max_tokens - self.num_output_tokens
+
+
+ASKED = (  # fields of a request that a copy has, too
+    *("request_id", "index", "token_ids", "num_prompt_tokens", "sampling", "seed", "output", "max_tokens", "rules"),
+    *("adapter", "namespace", "priority", "prediction", "conversation", "deadline_seconds"),
+)

@@ -15,6 +15,7 @@ from ..config import Quantisation
 from ..models import ModelConfig
 from ..models.added_parts import added_shapes
 from ..models.gguf.tensor_types import Form, Forms
+from ..models.recurrent_kinds import recurrent_matrices
 from ..models.weight_format import WeightFormat
 from ..number_types import BYTES, NumberType
 
@@ -131,16 +132,6 @@ def _matrices(config: ModelConfig) -> Iterator[tuple[int, int, tuple[str, ...]]]
         yield outputs, inputs, (f"model.{module}",)
 
 
-# below a recurrent layer's base; of fused or stacked ones the base alone
-OF_TWO = ("in_proj", "out_proj")
-RECURRENT_PARTS = {
-    "delta": ("",) * 3,
-    "kimi_delta": ("",) * 6,
-    "selective_scan": ("in_proj", "x_proj", "dt_proj", "out_proj"),
-    "lightning": ("qkv_proj", "output_gate", "out_proj"),
-}
-
-
 def _layer_matrices(config: ModelConfig, index: int) -> Iterator[tuple[int, int, tuple[str, ...]]]:
     hidden, inner, names = config.hidden_size, config.inner_size(index), config.options.names
     base, latent, experts = f"model.layers.{index}.", config.latent, config.experts_of(index)
@@ -150,9 +141,8 @@ def _layer_matrices(config: ModelConfig, index: int) -> Iterator[tuple[int, int,
 
     layer = config.layers[index]
     if config.recurrent is not None and config.is_recurrent(index):
-        options, shapes = config.recurrent.options, config.recurrent.shapes(hidden)
-        for (outputs, inputs), part in zip(shapes, RECURRENT_PARTS.get(options.kind, OF_TWO), strict=True):
-            yield outputs, inputs, below(f"{options.base}{part}")
+        for outputs, inputs, found in recurrent_matrices(config.recurrent, hidden):
+            yield outputs, inputs, below(*(f"{config.recurrent.options.base}{name}" for name in found))
     if not layer.attends:
         pass
     elif latent is None:

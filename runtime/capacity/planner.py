@@ -19,9 +19,9 @@ from typing import NamedTuple
 
 from ...errors import ConfigError
 from ..config import CPU_POOL_BYTES, KV_MEMORY_SHARE, MAX_BATCH_TOKENS, MAX_RUNNING_REQUESTS, Quantisation
-from ..models import ModelConfig
+from ..models import ModelConfig, recurrent_kinds
 from ..models.added_parts import added_shapes, count_fp32, count_multiplied
-from ..number_types import BYTES, KV_BITS, KV_SCALE_BYTES, KVNumberType, NumberType
+from ..number_types import BYTES, KV_BITS, KV_SCALE_BYTES, ROUNDED_BITS, KVNumberType, NumberType
 from .matrix_bytes import matrix_bytes
 from .rank_config import largest_part
 from .state_memory import needed_each, num_states
@@ -223,7 +223,7 @@ def _kv_bytes_per_token(config: ModelConfig, dtype: KVNumberType, *, windowed: b
 
     windowed: of layers with a window only.
     """
-    scale = KV_SCALE_BYTES if KV_BITS[dtype] <= 8 else 0
+    scale = KV_SCALE_BYTES if dtype in ROUNDED_BITS else 0
     return sum(
         kept.num_parts * kept.num_heads * (kept.head_dim * KV_BITS[dtype] // 8 + scale)
         for kept in config.kv_shapes(windowed=windowed or None)
@@ -236,6 +236,8 @@ def count_parameters(config: ModelConfig) -> tuple[int, int, int]:
     numbers_each = 2 * hidden if config.options.norm == "layer" else hidden
     around = numbers_each * config.options.num_norms + 4 * (config.curve == "xielu")
     norms, norms_of_heads = config.num_heads * config.options.has_sinks, 0
+    around += config.intermediate_size * bool(config.options.names.down_norm)
+    norms += config.num_heads * config.head_dim * bool(config.options.names.o_norm)
     if config.options.qk_norm and not config.options.weightless_norms:
         has_weights_each = config.options.whole_norms or config.options.own_norms
         num_normed_heads = config.num_heads + config.num_kv_heads if has_weights_each else 2
@@ -250,7 +252,7 @@ def count_parameters(config: ModelConfig) -> tuple[int, int, int]:
         shared = [index for index, layer in enumerate(config.layers) if layer.kv_of >= 0]
         num_norms += sum(config.kv_shape(index).head_dim for index in shared)  # of queries alone
     if config.recurrent is not None:
-        num_norms += sum(config.recurrent.layers) * config.recurrent.num_fp32
+        num_norms += sum(config.recurrent.layers) * recurrent_kinds.num_fp32(config.recurrent)
     num_norms += count_fp32(config)
     if config.altup is not None:
         num_routed = config.num_layers * config.altup.num_streams
@@ -276,7 +278,7 @@ def count_outputs(config: ModelConfig) -> tuple[int, int]:
     biases += config.vocab_size * bool(config.options.projection_bias)
     biases += config.max_position_embeddings * hidden * bool(config.options.positions)
     if config.recurrent is not None:
-        biases += sum(config.recurrent.layers) * config.recurrent.num_biases(hidden)
+        biases += sum(config.recurrent.layers) * recurrent_kinds.num_biases(config.recurrent, hidden)
     if experts is not None:
         num_biases = experts.num_experts * (2 * experts.inner_size + hidden) * experts.options.linear_biases
         biases += sum(experts.has_experts) * num_biases
@@ -323,7 +325,7 @@ def layer_matrices(config: ModelConfig, index: int, num_experts: int) -> list[tu
         found = [(config.projected(index)[1], hidden)] if latent is None else latent.shapes(hidden, config.num_heads)
         found.append((hidden, config.attended_size(index)))
     if config.recurrent is not None and config.is_recurrent(index):
-        found += config.recurrent.shapes(hidden)
+        found += [matrix[:2] for matrix in recurrent_kinds.recurrent_matrices(config.recurrent, hidden)]
     if layer.has_mlp:
         mlp = [(config.gate_up_size(index), hidden), (hidden, inner)]
         found += mlp if config.has_dense(index) else []

@@ -234,11 +234,10 @@ class RequestFactory:
         return [self._copy(parent, forked, seed, max_tokens) for seed in seeds]
 
     def _copy(self, parent: Request, sampling: SamplingParams, seed: int, max_tokens: int) -> Request:
-        child = Request(
+        child = parent.copy(
             request_id=self.new_id(),
             index=0,
             token_ids=array("i", parent.token_ids),
-            num_prompt_tokens=parent.num_prompt_tokens,
             sampling=sampling,
             seed=seed,
             output=parent.output.fork(sampling.stop, includes_stop=sampling.include_stop_str_in_output),
@@ -246,12 +245,6 @@ class RequestFactory:
             rules=self._rules(sampling, parent.cursor is not None),
             thought=parent.thought.fork() if parent.thought is not None else None,
             max_tokens=max_tokens,
-            adapter=parent.adapter,
-            namespace=parent.namespace,
-            prediction=parent.prediction,
-            priority=parent.priority,
-            conversation=parent.conversation,
-            deadline_seconds=parent.deadline_seconds,
             logprobs=list(parent.logprobs),
             prompt_logprobs=list(parent.prompt_logprobs),
             notes=None if parent.notes is None else list(parent.notes),

@@ -37,6 +37,7 @@ from ..sample.stopping import append_decided
 from ..sample.token_notes import notes_of
 from ..schedule.scheduler import Scheduler
 from ..speculate.draft import Drafter, count_predicted, num_accepted
+from ..speculate.draft_counts import DraftCounts
 from ..speculate.model_drafter import ModelDrafter
 from ..speculate.overlap_policy import OverlapPolicy
 from ..tokenizer.tokenizer import Tokenizer
@@ -103,6 +104,11 @@ class Stepper:
         self.num_ahead = 0
         self.num_recoveries = 0
         self.num_failed = 0
+
+    @property
+    def draft_counts(self) -> DraftCounts:
+        """What was drafted and was right, by what drafted it."""
+        return self._drafter.counts
 
     @property
     def has_work(self) -> bool:
@@ -337,7 +343,7 @@ class Stepper:
             request.logprobs += output.logprobs[:num_new]
         if request.notes is not None:
             request.notes += notes_of(output.decisions, num_new)
-        self._drafter.settle(request, decided, num_new)
+        self._drafter.settle(request, len(draft), decided, num_new)
         if reason is not None:
             request.output.finish()
             self._end(request, reason)

@@ -7,7 +7,7 @@ from typing import Literal
 from .architecture import Architecture, Curve
 from .json_file import Fields
 
-Activation = Literal["silu", "gelu_tanh"]
+Activation = Literal["silu", "gelu_tanh", "squared"]
 _CURVES: dict[str, Curve] = {
     "relu": "relu",
     "relu2": "relu2",
@@ -34,6 +34,6 @@ def read_activation(fields: Fields, options: Architecture) -> Activation:
     if options.gateless:
         return "silu"
     name = fields.text("hidden_act", fields.text("hidden_activation", "silu"))
-    if name not in ("silu", "swish"):
-        raise fields.odd("hidden_act", "silu")
-    return "silu"
+    if name not in ("silu", "swish", "relu2"):
+        raise fields.odd("hidden_act", "silu or relu2")
+    return "squared" if name == "relu2" else "silu"

@@ -138,7 +138,7 @@ def _places(cut: Cut, index: int) -> dict[str, _Place]:
         order = None if config.latent is not None else qkv_order(config, index, torch.device("cpu"))
         first, attended = _Place(cut.qkv(index), hidden, order), cut.attended(index)
     else:
-        order = projected_order(recurrent) if recurrent.options.kind == "delta" else None
+        order = projected_order(recurrent)
         first = _Place([*cut.projected.values()], hidden, order)
         (attended,) = cut.sections(cut.whole_recurrent.attended_size)
     return {

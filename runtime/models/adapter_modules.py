@@ -14,6 +14,7 @@ from ..path_fault import path_fault
 from .adapter_config import AdapterConfig
 from .config import ModelConfig
 from .cut import Cut
+from .recurrent_kinds import kind_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ def adapts_mixer(model: ModelConfig, index: int) -> bool:
     recurrent = model.recurrent if model.is_recurrent(index) else None
     if recurrent is None or model.layers[index].attends:
         return False
-    return recurrent.options.kind in ("short_conv", "delta", "state_space")
+    return kind_of(recurrent).projected is not None
 
 
 def adapted_places(model: ModelConfig, index: int) -> dict[str, list[Module]]:

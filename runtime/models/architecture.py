@@ -22,17 +22,22 @@ WindowRule = Callable[[Fields, int], list[bool]]
 
 @dataclass(frozen=True, slots=True)
 class LayerNames:
-    """Tensor names below `model.layers.<i>.`; several names are stacked, row upon row, in this order."""
+    """Tensor names below `model.layers.<i>.`; several names are stacked, row upon row, in this order.
+
+    o_norm, down_norm: of RMSNorms of the inputs of `o` and `down`; "": there is none.
+    """
 
     input_norm: str = "input_layernorm"
     qkv: tuple[str, ...] = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
     q_norm: str = "self_attn.q_norm"
     k_norm: str = "self_attn.k_norm"
     sinks: str = "self_attn.sinks"
+    o_norm: str = ""
     o: str = "self_attn.o_proj"
     post_attention_norm: str = ""
     mlp_norm: str = "post_attention_layernorm"
     gate_up: tuple[str, ...] = ("mlp.gate_proj", "mlp.up_proj")
+    down_norm: str = ""
     down: str = "mlp.down_proj"
     post_mlp_norm: str = ""
 

@@ -87,6 +87,7 @@ _GLM4 = replace(
     sandwich_norms=True,
 )
 
+_BITNET = replace(_LLAMA, names=LayerNames(o_norm="self_attn.attn_sub_norm", down_norm="mlp.ffn_sub_norm"))
 
 _GRANITE = replace(_LLAMA, scale_embedding="embedding_multiplier", multipliers=True)
 
@@ -271,6 +272,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "Phi3ForCausalLM": _PHI3,  # Phi-3, Phi-4, Phi-4-mini
     "GemmaForCausalLM": _GEMMA,
     "Gemma2ForCausalLM": _GEMMA2,
+    "BitNetForCausalLM": _BITNET,  # BitNet b1.58 2B4T
     "GraniteForCausalLM": _GRANITE,
     "GraniteMoeHybridForCausalLM": _GRANITE_HYBRID,  # Granite 4.0
     "Olmo2ForCausalLM": _OLMO2,

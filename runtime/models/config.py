@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ...errors import ConfigError, ModelError
-from ..number_types import BYTES, KV_BITS, NumberType
+from ..number_types import BYTES, ROUNDED_BITS, NumberType
 from .activation_config import Activation, named_curve, read_activation
 from .altup_config import AltUpConfig
 from .architecture import Architecture, Curve
@@ -43,7 +43,7 @@ from .named_architecture import OTHER_PARTS, named_architecture
 from .recurrent_config import RecurrentConfig
 from .rope_config import RopeConfig
 from .sparse_gate import read_sparsity
-from .weight_format import WeightFormat, read_weight_format
+from .weight_format import WeightFormat, check_fit, read_weight_format
 
 MOST_HEADS, MOST_TOKENS = 1 << 12, 1 << 24
 _KEYS = ("k_proj.", "v_proj.", "k_norm.")
@@ -187,7 +187,7 @@ class ModelConfig:
 
     def check_kv_type(self, name: str) -> None:
         """Raises ConfigError if the model's cache cannot be kept in the type of that name."""
-        if self.latent is not None and name in KV_BITS.keys() - BYTES:
+        if self.latent is not None and name in ROUNDED_BITS:
             raise ConfigError(f'kv_dtype: {self.architecture} keeps latents, which are not rounded; leave it "auto"')
 
     @staticmethod
@@ -237,12 +237,7 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...], *, in_gguf: bo
     options = file_options(options) if in_gguf else options
     fields = spelled_out(fields, options)
     is_mxfp4, weight_format = _is_mxfp4(fields, options), read_weight_format(fields)
-    single = "" if options.experts is None else options.experts.names.stacked or options.experts.names.fused
-    if weight_format is not None and single:
-        raise ModelError(
-            f"{fields.place}: quantization_config ({weight_format.method}): experts that are single tensors "
-            f"({single}) are read in MXFP4 and in plain numbers; use the original weights"
-        )
+    check_fit(weight_format, options, fields.place)
     num_layers = fields.integer("num_hidden_layers", at_most=MOST_LAYERS)
     num_mtp_layers = fields.integer(options.mtp.count_key, options.mtp.count, at_least=0, at_most=MOST_LAYERS)
     hidden_size = fields.integer("hidden_size", at_most=MOST_WIDTH)

@@ -21,6 +21,7 @@ from ..parallel.ranks import Ranks
 from .config import ModelConfig
 from .part import Part, joined
 from .recurrent_config import RecurrentConfig
+from .recurrent_kinds import kind_of
 
 
 class Cut:
@@ -102,26 +103,12 @@ class Cut:
     @property
     def projected(self) -> dict[str, Part]:
         """Rows of a recurrent layer's first projections, by the names of their tensors."""
-        whole = self.whole_recurrent
-        keys = whole.key_heads * whole.key_dim
-        if whole.options.kind == "short_conv":
-            return {"in_proj": joined(self.sections(whole.channels) * 3)}
-        x, heads = self.sections(whole.attended_size, whole.heads)
-        if whole.options.kind == "state_space":
-            return {"in_proj": joined([x, self.state_channels, heads])}
-        if whole.options.is_fused:
-            rows, rates = self.sections(2 * (keys + whole.attended_size), 2 * whole.heads)
-            return {"in_proj_qkvz": rows, "in_proj_ba": rates}
-        return {"in_proj_qkv": self.state_channels, "in_proj_z": x, "in_proj_b": heads, "in_proj_a": heads}
-
-    @property
-    def state_channels(self) -> Part:
-        """Channels of the convolution of a layer with heads: queries, keys and values, or x, B and C."""
-        whole = self.whole_recurrent
-        (x,), keys = self.sections(whole.attended_size), whole.key_heads * whole.key_dim
-        if whole.options.kind == "state_space":
-            return joined([x, self.groups(keys), self.groups(keys)])
-        return joined([*self.sections(keys, keys), x])
+        projected = kind_of(self.whole_recurrent).projected
+        assert projected is not None
+        return {
+            name: joined([self.groups(one.size) if one.is_by_group else self._even(one.size) for one in sections])
+            for name, sections in projected(self.whole_recurrent).items()
+        }
 
     def sections(self, *sizes: int) -> list[Part]:
         """Sections of an axis of a recurrent layer, each by its heads or channels, of which all ranks have as many."""
@@ -160,9 +147,7 @@ class Cut:
 
     def _recurrent(self, whole: RecurrentConfig) -> RecurrentConfig:
         size = self.ranks.size
-        if whole.options.kind == "short_conv":
-            return replace(whole, channels=whole.channels // size)
-        if whole.options.kind == "selective_scan":
+        if kind_of(whole).is_cut_by_channels:
             return replace(whole, channels=whole.channels // size, value_dim=whole.value_dim // size)
         heads, key_heads = whole.heads // size, max(1, whole.key_heads // size)
         num_keys = 2 * key_heads * whole.key_dim
@@ -216,9 +201,9 @@ def _refuse(model: ModelConfig, size: int) -> None:
                 "fewer ranks"
             )
     recurrent = model.recurrent
-    if recurrent is not None and recurrent.options.kind in ("short_conv", "selective_scan"):
+    if recurrent is not None and kind_of(recurrent).is_cut_by_channels:
         must_divide(recurrent.channels, "channels of recurrent layers")
     elif recurrent is not None:
         must_divide(recurrent.heads, "heads of recurrent layers")
-        if recurrent.key_heads != 1 or recurrent.options.kind == "delta":
+        if recurrent.key_heads != 1 or not kind_of(recurrent).shares_group:
             must_divide(recurrent.key_heads, "key heads (or groups) of recurrent layers")

@@ -33,6 +33,7 @@ from .altup import StreamWeights
 from .checkpoints import open_weights, prefix_of
 from .config import ModelConfig
 from .cut import Cut
+from .head_norms import norm_inner
 from .heads import place_heads, queries
 from .latent import queries_and_latents, values
 from .layer_config import kv_places, last_kept
@@ -316,7 +317,8 @@ class Decoder:
         """The last projections of what `_mix` made, and their sum, `[T, C]`."""
         weights, factors, ranks = self._layers[index][1], self.config.factors, self._ranks
         assert weights.o is not None
-        x = adapted_linear(mixed[0], weights.o, lora, index, AT_O, ranks)
+        attended = norm_inner(mixed[0], weights.o_norm, self.cut.attended(index), ranks, self.config.rms_norm_eps)
+        x = adapted_linear(attended, weights.o, lora, index, AT_O, ranks)
         if weights.beside is None:
             return x
         return x * factors.attention_out + partial_linear(mixed[1], weights.beside, ranks) * factors.recurrent_out

@@ -1,4 +1,4 @@
-"""Norms of queries and keys before RoPE, or after it: which there are, and those that no kernel has.
+"""Norms of queries and keys before RoPE, or after it, and norms over what all ranks have: those that no kernel has.
 
 ::
 
@@ -77,3 +77,13 @@ def norm_whole(x: Tensor, weight: Tensor, own: Part, ranks: Ranks, eps: float) -
     copies = ranks.size * own.count // own.size
     whole = torch.cat(ranks.gather(x.flatten(1))[::copies], 1)
     return own.of(ops.rms_norm(whole, weight, eps).view(len(x), own.size, -1), 1)
+
+
+def read_inner_norm(reader: Reader, module: str, own: Part) -> Tensor:
+    """The weights of a norm over the inputs of a last projection on all ranks, fp32."""
+    return reader.norm(f"{module}.weight", own.size)
+
+
+def norm_inner(x: Tensor, weight: Tensor | None, own: Part, ranks: Ranks, eps: float) -> Tensor:
+    """One norm over the inputs of a last projection on all ranks, of which this one has `[T, K]`; None: as it is."""
+    return x if weight is None else norm_whole(x[..., None], weight, own, ranks, eps).flatten(1)

@@ -13,7 +13,7 @@ from .beside_mlp import BesideNorms, read_beside
 from .delta_net import DeltaNetWeights, read_delta_net
 from .experts import ExpertsWeights, read_experts
 from .gateless import read_curve
-from .head_norms import read_head_norms, read_value_norm
+from .head_norms import read_head_norms, read_inner_norm, read_value_norm
 from .kimi_delta import KimiDeltaWeights, read_kimi_delta
 from .latent import LatentWeights, read_latent_weights
 from .layer_inputs import InputWeights, read_input_weights
@@ -21,7 +21,7 @@ from .lightning import LightningWeights, read_lightning
 from .norms import LayerNorm, Norm, read_norm
 from .pair_order import qkv_order
 from .reader import Reader
-from .recurrent_config import RecurrentConfig
+from .recurrent_config import Kind, RecurrentConfig
 from .selective_scan import SelectiveScanWeights, read_selective_scan
 from .short_conv import ShortConvWeights, read_short_conv
 from .state_space import StateSpaceWeights, read_state_space
@@ -31,12 +31,13 @@ Mixer = (
 )
 WeightPart = Tensor | LayerNorm | LinearWeight | LinearWeights
 AdaptedMixer = ShortConvWeights | DeltaNetWeights | StateSpaceWeights  # to which adapters may add; see `adapts_mixer`
-READ_MIXER: dict[str, Callable[[Reader, str, RecurrentConfig], Mixer]] = {
-    "short_conv": read_short_conv,
-    "delta": read_delta_net,
-    "state_space": read_state_space,
-    "selective_scan": read_selective_scan,
-    "kimi_delta": read_kimi_delta,
+READ_MIXER: dict[Kind, Callable[[Reader, str, RecurrentConfig, int], Mixer]] = {  # below a base, of a layer's index
+    "short_conv": lambda reader, base, config, _: read_short_conv(reader, base, config),
+    "delta": lambda reader, base, config, _: read_delta_net(reader, base, config),
+    "state_space": lambda reader, base, config, _: read_state_space(reader, base, config),
+    "selective_scan": lambda reader, base, config, _: read_selective_scan(reader, base, config),
+    "kimi_delta": lambda reader, base, config, _: read_kimi_delta(reader, base, config),
+    "lightning": read_lightning,
 }
 
 
@@ -60,6 +61,8 @@ class LayerWeights:
     recurrent: Mixer | None = None  # in place of attention, or beside it
     beside: LinearWeight | None = None  # what `o` is to attention, where a recurrent mixer stands beside it
     curve: Tensor | None = None  # learned numbers of the activation
+    o_norm: Tensor | None = None  # of the inputs of `o` on all ranks, fp32
+    down_norm: Tensor | None = None  # the same of `down`
     v_norm: Tensor | None = None  # [head_dim], of the values
     scalar: float = 1.0  # what leaves the layer is multiplied by it
     beside_norms: BesideNorms | None = None  # experts stand beside gate_up and down, not in their place
@@ -87,12 +90,7 @@ def _read_mixer(reader: Reader, base: str, index: int, recurrent: RecurrentConfi
     assert recurrent is not None
     base = f"{base}{recurrent.options.base}"
     (columns,) = reader.cut.sections(reader.cut.whole_recurrent.attended_size)
-    kind = recurrent.options.kind
-    mixer: Mixer
-    if kind == "lightning":
-        mixer = read_lightning(reader, base, recurrent, index)
-    else:
-        mixer = READ_MIXER[kind](reader, base, recurrent)
+    mixer = READ_MIXER[recurrent.options.kind](reader, base, recurrent, index)
     return mixer, reader.summand(base, recurrent.options.out, columns, recurrent.has_out_bias)
 
 
@@ -132,6 +130,8 @@ def read_layer(reader: Reader, base: str, index: int) -> LayerWeights:
         recurrent=mixer,
         beside=out if attends else None,
         curve=read_curve(reader, base),
+        o_norm=read_inner_norm(reader, f"{base}{names.o_norm}", cut.attended(index)) if names.o_norm else None,
+        down_norm=read_inner_norm(reader, f"{base}{names.down_norm}", cut.inner(index)) if names.down_norm else None,
         v_norm=read_value_norm(reader, index),
         scalar=float(reader.tensor([f"{base}layer_scalar"], [1], [])) if config.options.layer_scalars else 1.0,
         beside_norms=read_beside(reader, base) if is_beside else None,

@@ -19,6 +19,7 @@ from .beside_mlp import add_mixture
 from .cut import Cut
 from .experts import ExpertRules, mixture
 from .gateless import bend
+from .head_norms import norm_inner
 from .layer_weights import LayerWeights
 from .norms import scaled
 from .partial_linear import AT_DOWN, AT_GATE_UP, adapted_linear
@@ -65,6 +66,7 @@ def run_mlp(
         gate_up[:, : gate_up.shape[1] // 2] *= factors.gate
     sparsen(gate_up, config.layers[index].sparsity)
     inner = ops.gated(gate_up, rules.gate) if curve is None else bend(gate_up, curve, weights.curve)
+    inner = norm_inner(inner, weights.down_norm, rules.cut.inner(index), ranks, config.rms_norm_eps)
     made = scaled(adapted_linear(inner, weights.down, lora, index, AT_DOWN, ranks), factors.down)
     if experts is None or rules.experts is None or weights.beside_norms is None:
         return made

@@ -6,6 +6,7 @@ BY_MODEL_TYPE: dict[str, str] = {
     "apertus": "ApertusForCausalLM",
     "arcee": "ArceeForCausalLM",
     "bamba": "BambaForCausalLM",
+    "bitnet": "BitNetForCausalLM",
     "cohere": "CohereForCausalLM",
     "cohere2": "Cohere2ForCausalLM",
     "cwm": "CwmForCausalLM",

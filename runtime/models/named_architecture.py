@@ -64,7 +64,6 @@ MISSING: dict[str, str] = {
     "xLSTM": "its recurrent layers (xLSTM) are missing here",
     "OlmoHybrid": "its recurrent layers are missing here",
     "Bailing": "its recurrent layers (lightning attention) are missing here",
-    "BitNet": "linear maps that round their inputs, with norms inside of attention and MLP, are missing here",
     "DeepseekV32": "sparse attention by an indexer is missing here",
     "DeepseekV4": "compressed sparse attention is missing here",
     "GPTBigCode": "its layout of queries, keys and values is missing here",

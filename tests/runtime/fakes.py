@@ -46,6 +46,8 @@ class FakeModelConfig:
     num_kv_parts: int = 2
     latent: None = None
     recurrent: None = None
+    layer_inputs: None = None
+    altup: None = None
     layers: tuple[LayerConfig, ...] = (LayerConfig(window=0, rope=0),)
     ropes: tuple[RopeConfig, ...] = ()
     vocab_size: int = VOCAB_SIZE

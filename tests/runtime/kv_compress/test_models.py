@@ -46,6 +46,18 @@ OTHER_GROUPS: dict[str, tuple[str, dict[str, Any]]] = {
             "hidden_size_per_layer_input": 0,
         },
     ),
+    "windows, and layers without keys": (
+        "Gemma3nForCausalLM",
+        {
+            "num_hidden_layers": 4,
+            "sliding_window": 70,
+            "layer_types": ["sliding_attention", "full_attention"] * 2,
+            "num_kv_shared_layers": 2,
+            "hidden_size_per_layer_input": 16,
+            "vocab_size_per_layer_input": 1280,
+            "laurel_rank": 16,
+        },
+    ),
     "states": ("Lfm2ForCausalLM", {"layer_types": ["conv", "full_attention"], "block_auto_adjust_ff_dim": False}),
 }
 LENGTH = 150
@@ -58,6 +70,9 @@ class Twin:
 
     def __init__(self, model: Any, num_choices: int, kv_budget: int, kv_policy: str) -> None:
         self.model, self.num_choices, self.kv_budget, self.kv_policy = model, num_choices, kv_budget, kv_policy
+        self._num_layers = model.config.num_hidden_layers - getattr(
+            model.config, "num_kv_shared_layers", 0
+        )  # with keys
         self.keeps_states = "conv" in (getattr(model.config, "layer_types", None) or ())
 
     @torch.inference_mode()
@@ -91,7 +106,7 @@ class Twin:
         return weights[0].sum(1).view(self.num_choices, -1, weights.shape[-1]).sum(1)
 
     def _count(self, attentions: Any, first_row: int) -> None:
-        for layer, weights in enumerate(attentions):
+        for layer, weights in enumerate(attentions[: self._num_layers]):
             given = self._by_choice(weights[:, :, max(0, first_row) :])
             if layer < len(self.received):
                 given[:, : self.received[layer].shape[1]] += self.received[layer]

@@ -78,6 +78,11 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         "Gemma3ForCausalLM",
         {"head_dim": 16, "sliding_window": 9, "query_pre_attn_scalar": 20, "tie_word_embeddings": True},
     ),
+    "bitnet": ("BitNetForCausalLM", {"hidden_act": "relu2"}),
+    "bitnet-biases-tied": (
+        "BitNetForCausalLM",
+        {"hidden_act": "silu", "attention_bias": True, "tie_word_embeddings": True},
+    ),
     "gemma4": ("Gemma4ForCausalLM", GEMMA4),
     "gemma4-k-eq-v": (
         "Gemma4ForCausalLM",

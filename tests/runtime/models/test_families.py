@@ -76,7 +76,7 @@ OFTEN_RUN = [
     "stablelm",
     "starcoder2",
 ]
-NOT_LOADED = {"bitnet"}
+NOT_LOADED: set[str] = set()
 
 
 def _mapping() -> dict[str, str]:

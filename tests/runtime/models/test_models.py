@@ -56,7 +56,7 @@ def test_a_tokens_logits_are_the_same_bits_however_it_was_computed(oracle: Oracl
     assert torch.equal(found, expected[[39, *range(20, 40), 0]])
 
 
-# LayerNorm, attention beside the MLP, MLPs without a gate, norms after rope, layers without positions, chunks
+# LayerNorm, attention beside the MLP, MLPs without a gate, norms after rope, layers without positions, chunks, streams
 BLOCKS = [
     "llama-gqa",
     "cohere2",
@@ -70,6 +70,7 @@ BLOCKS = [
     "ministral3",
     "falcon-h1",
     "llama4",
+    "gemma3n",
 ]
 
 

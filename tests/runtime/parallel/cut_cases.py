@@ -14,6 +14,7 @@ BY_TWO = [
     "llama-biases",
     "gemma2",
     "olmo2-biases",  # norms over the heads of all ranks
+    "bitnet",  # norms over the inputs of the last projections, on all ranks
     "glm",
     "phi",  # a projection to the vocabulary with a bias
     "gpt-neox",  # query, key and value of one head after another
@@ -79,6 +80,7 @@ SHARED = {
         "norms_values",
         "shares_kv",
         "has_layer_inputs",
+        "has_altup",
         "layer_scalars",
         "experts.is_beside",
         "experts.names.scales",

@@ -29,6 +29,7 @@ from phloem.runtime.parallel.process_group import check_backend, join
 from phloem.runtime.parallel.ranks import Ranks
 
 from ..models.decoder_cases import CASES
+from ..models.oracle import save_random_model
 from .cut_cases import BY_FOUR, BY_TWO, SHARED, cut_kinds, kinds
 
 VALUES: dict[str, Any] = {
@@ -186,6 +187,14 @@ def test_more_ranks_than_gpus_are_refused(monkeypatch: pytest.MonkeyPatch) -> No
     assert find_device("cuda:1", 2) == torch.device("cuda", 1)
     with pytest.raises(ph.ConfigError, match=r"tensor_parallel_size: 3 ranks need as many GPUs from cuda:1 on.*take 2"):
         find_device("cuda:1", 3)
+
+
+def test_layers_with_inputs_of_their_own_are_not_cut(tmp_path: Path) -> None:
+    save_random_model(tmp_path, *CASES["gemma3n"])
+    with pytest.raises(
+        ph.ConfigError, match=r"tensor_parallel_size: Gemma3nForCausalLM has inputs of each layer.*use 1"
+    ):
+        Cut(ModelConfig.from_folder(tmp_path), Ranks(0, 2))
 
 
 def test_a_torch_without_a_way_between_processes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
