@@ -13,17 +13,19 @@ blocks per request. Only the share of a device that is left to activations is a 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
 
 from ...errors import ConfigError
 from ..config import CPU_POOL_BYTES, KV_MEMORY_SHARE, MAX_BATCH_TOKENS, MAX_RUNNING_REQUESTS, Quantisation
 from ..models import ModelConfig
+from ..models.draft_config import mtp_config
 from ..number_types import BYTES, KV_BITS, KV_SCALE_BYTES, KVNumberType, NumberType
-from .matrix_bytes import matrix_bytes
+from .counts import count_mxfp4, count_outputs, count_parameters
+from .matrix_bytes import joint_bytes, matrix_bytes
 from .rank_config import largest_part
-from .state_memory import needed_each, num_states
+from .state_memory import check_number, check_tiers, needed_each, num_states
 from .window_memory import KVSizes, most_blocks, room_for_windows, share_memory, widest_window
 
 CONTEXT_LENS = (1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072)
@@ -56,14 +58,18 @@ class CapacityPlan:
         dtype: what the model computes in.
         kept_dtype: of the matrices that are neither published nor rounded in fewer bits.
         adapter_bytes: of the adapters loaded with it.
+        draft_bytes, draft_bytes_per_token: of a draft model, which rank 0 alone has: its weights, and what it keeps of
+            each token of the pool; 0: there is none.
         num_kv_parts: 2, keys and values, or 1 where latents are kept instead.
         kv_bytes_per_token: parts · layers · kv_heads · bytes of a head in the KV type, its scale included.
         num_states, state_bytes: of recurrent layers: how many there are room for, and the bytes of one; 0: none. Each
-            running request takes two.
+            running request takes `states_each`: two, and with host memory below the pool three.
         num_slots, slot_bytes: of layers with a window, how many blocks of theirs there is room for, and the bytes of
             one; 0: none, all layers have blocks of the pool alone.
         memory_bytes: of the device; None: the pool was given.
-        pool_bytes: set aside for KV; `num_blocks` whole blocks of it are used.
+        pool_bytes: set aside for KV; `num_blocks` whole blocks of it are used. 0: no layer has keys, and blocks only
+            number the tokens.
+        host_memory_bytes: for KV below the pool.
         prefix_len: the shared prefix assumed by `num_sharing_requests`; only its whole blocks are shared.
     """
 
@@ -74,16 +80,20 @@ class CapacityPlan:
     dtype: NumberType
     kept_dtype: NumberType
     adapter_bytes: int
+    draft_bytes: int
+    draft_bytes_per_token: int
     num_kv_parts: int
     kv_bytes_per_token: int
     num_states: int
     state_bytes: int
+    states_each: int
     num_slots: int
     slot_bytes: int
     block_size: int
     memory_bytes: int | None
     pool_bytes: int
     num_blocks: int
+    host_memory_bytes: int
     prefix_len: int
     lengths: tuple[LengthPlan, ...]
 
@@ -108,44 +118,67 @@ def plan(
     num_adapter_parameters: int = 0,
     num_ranks: int = 1,
     kv_memory_share: float = KV_MEMORY_SHARE,
+    state_memory_bytes: int | None = None,
+    host_memory_bytes: int = 0,
+    max_running_requests: int = MAX_RUNNING_REQUESTS,
+    max_batch_tokens: int = MAX_BATCH_TOKENS,
+    max_model_len: int | None = None,
+    draft: ModelConfig | Literal["mtp"] | None = None,
 ) -> CapacityPlan:
     """Plans for one device (`device_memory_bytes`) or for a KV pool of a given size (`pool_bytes`).
 
+    What has a setting's name is as in `EngineConfig`. quantise counts weights as the engine keeps them, with their
+    scales, on a CPU, which alone has it. Types default to the checkpoint's, on a CPU to float32, where matrices
+    published in bf16 stay in two bytes a number (`kernels.linear_weight`), and those in MXFP4 in four bits, as they do
+    with bf16 on a GPU; context_lens to powers of two up to the model's own context; prefix_len is the prefix that
+    requests are assumed to share (0: none). A model that does not fit gives a plan with 0 blocks.
+    num_adapter_parameters: of all adapters (`models.count_parameters`); they are counted in the type of the weights.
     num_ranks: devices that share the model (`tensor_parallel_size`); all sizes are those of the rank that holds most.
-
-    quantise: "int8" and "int4" count weights as the engine's setting of that name keeps them, with their scales, on a
-    CPU, which alone has it. Types default to the checkpoint's, on a CPU to float32, where matrices published in bf16
-    stay in two bytes a number (`kernels.linear_weight`), and those in MXFP4 in four bits, as they do with bf16 on a
-    GPU; context_lens to powers of two up to the model's own context; prefix_len is the prefix that requests are assumed
-    to share (0: none). A model that does not fit gives a plan with 0 blocks. num_adapter_parameters: of all adapters
-    (`models.count_parameters`); they are counted in the type of the weights. kv_memory_share: which part of what the
-    weights leave of a device becomes the pool, as in `EngineConfig`.
+    kv_memory_share: which part of what the weights leave of a device becomes the pool. draft: a draft model
+    (`models.draft_config`).
 
     Raises:
         ConfigError: not exactly one of the two sizes, a size, length or share out of range, a length above the model's
-            context, a KV type that does not fit, or a number of ranks that cannot share the model.
+            context, a KV type or tier that does not fit, or a number of ranks that cannot share the model.
     """
     if (device_memory_bytes is None) == (pool_bytes is None):
         raise ConfigError("plan: give either device_memory_bytes or pool_bytes")
     if not 0 < kv_memory_share <= 1:
         raise ConfigError(f"plan: kv_memory_share: {kv_memory_share} is out of range; it must be in (0, 1]")
-    lengths = _checked_lengths(config, context_lens, [device_memory_bytes or pool_bytes or 0, block_size], prefix_len)
+    longest = min(max_model_len or config.max_position_embeddings, config.max_position_embeddings)
+    sizes = [device_memory_bytes or pool_bytes or 0, block_size, max_running_requests, max_batch_tokens, longest]
+    lengths = _checked_lengths(longest, context_lens, sizes, prefix_len)
     part, on_cpu = largest_part(config, num_ranks), on_cpu or quantise != "none"
-    weights = _weights(part, count_parameters(config)[1], weight_dtype, quantise, on_cpu=on_cpu)
+    weights = _weights(part, count_parameters(config)[1], weight_dtype, quantise, on_cpu=on_cpu, num_ranks=num_ranks)
     kv_type = kv_dtype or weights.dtype
     part.check_kv_type(kv_type)
+    if host_memory_bytes:
+        check_tiers(config, num_ranks)
+    drafts = _Draft(0, 0)
+    if draft is not None:
+        drafts = _draft(config, draft, weights.dtype, kv_type, quantise, on_cpu=on_cpu)
     adapter_bytes = num_adapter_parameters * BYTES[weights.dtype]
     free = None
     if device_memory_bytes is not None:
-        free = max(0, device_memory_bytes - weights.num_bytes - adapter_bytes)
-    state_bytes = 0 if part.recurrent is None else part.recurrent.num_state_bytes
-    states = _num_states(state_bytes, None if free is None or on_cpu else free * kv_memory_share)
+        free = max(0, device_memory_bytes - weights.num_bytes - adapter_bytes - drafts.num_bytes)
+    states, state_bytes, each = 0, 0, needed_each(host_memory_bytes > 0)
+    if part.recurrent is not None:
+        state_bytes = part.recurrent.num_state_bytes
+        shared = None if free is None or on_cpu else free * kv_memory_share
+        running, memory = max_running_requests, state_memory_bytes
+        states = num_states(state_bytes, running, memory, each=each, free=shared, least=CPU_POOL_BYTES)
+        if state_memory_bytes is not None:
+            check_number(states, each, state_bytes)
     if free is not None:
         pool_bytes = int(max(0, free - states * state_bytes) * kv_memory_share)
-    token_bytes, window = _kv_bytes_per_token(part, kv_type), widest_window(part, config.max_position_embeddings)
+    token_bytes, window = _kv_bytes_per_token(part, kv_type), widest_window(part, longest)
+    if host_memory_bytes and all(layer.window for layer in part.layers):
+        window = 0  # a tier has rows of the size of a block in the other layers
     slot_bytes = block_size * _kv_bytes_per_token(part, kv_type, windowed=True) if window else 0
-    room = share_memory(pool_bytes or 0, block_size * token_bytes - slot_bytes, slot_bytes, window, block_size)
-    most = states // needed_each(False) if state_bytes else None  # requests, of which each needs its states
+    block_bytes = block_size * (token_bytes + drafts.bytes_per_token) - slot_bytes
+    sizes_of = share_memory(pool_bytes or 0, block_bytes, slot_bytes, window, block_size)
+    most = states // each if state_bytes else None  # requests, of which each needs its states
+    rules = (window, block_size, prefix_len, most, max_batch_tokens)
     return CapacityPlan(
         architecture=part.architecture,
         num_parameters=sum(count_parameters(config)),
@@ -154,26 +187,29 @@ def plan(
         dtype=weights.dtype,
         kept_dtype=weights.kept_dtype,
         adapter_bytes=adapter_bytes,
+        draft_bytes=drafts.num_bytes,
+        draft_bytes_per_token=drafts.bytes_per_token,
         num_kv_parts=part.num_kv_parts,
         kv_bytes_per_token=token_bytes,
         num_states=states,
         state_bytes=state_bytes,
-        num_slots=room.num_slots,
-        slot_bytes=slot_bytes if room.num_slots else 0,
+        states_each=each,
+        num_slots=sizes_of.num_slots,
+        slot_bytes=slot_bytes if sizes_of.num_slots else 0,
         block_size=block_size,
         memory_bytes=device_memory_bytes,
-        pool_bytes=pool_bytes or 0,
-        num_blocks=room.num_blocks,
+        pool_bytes=(pool_bytes or 0) if block_bytes + slot_bytes else 0,
+        num_blocks=sizes_of.num_blocks,
+        host_memory_bytes=host_memory_bytes,
         prefix_len=prefix_len,
-        lengths=tuple(_length(n, room, window, block_size, prefix_len, most) for n in lengths),
+        lengths=tuple(_length(n, sizes_of, *rules) for n in lengths),
     )
 
 
 def _checked_lengths(
-    config: ModelConfig, context_lens: Sequence[int] | None, sizes: Sequence[int], prefix_len: int
+    longest: int, context_lens: Sequence[int] | None, sizes: Sequence[int], prefix_len: int
 ) -> Sequence[int]:
     """The lengths to plan for, once all that was given makes sense."""
-    longest = config.max_position_embeddings
     if context_lens is None:
         context_lens = sorted({*(n for n in CONTEXT_LENS if n <= longest), longest})
     if min(*sizes, *context_lens) < 1 or prefix_len < 0:
@@ -192,15 +228,22 @@ class _Weights(NamedTuple):
 
 
 def _weights(
-    part: ModelConfig, num_routers: int, dtype: NumberType | None, quantise: Quantisation, *, on_cpu: bool
+    part: ModelConfig,
+    num_routers: int,
+    dtype: NumberType | None,
+    quantise: Quantisation,
+    *,
+    on_cpu: bool,
+    num_ranks: int = 1,
 ) -> _Weights:
     """What the weights of one rank take; num_routers: numbers in routers, which each rank has whole."""
     asked = dtype or ("float32" if on_cpu else part.dtype)
     kept: NumberType = "bfloat16" if on_cpu and (asked, part.dtype) == ("float32", "bfloat16") else asked
     dtype = asked if quantise == "none" else "float32"
     num_norms, num_biases = count_parameters(part)[0], count_outputs(part)[1]
-    num_bytes = matrix_bytes(part, dtype, kept, on_cpu=on_cpu, quantise=quantise) + num_biases * BYTES[dtype]
-    num_mxfp4 = _count_mxfp4(part)
+    num_bytes = matrix_bytes(part, dtype, kept, on_cpu=on_cpu, quantise=quantise, num_ranks=num_ranks)
+    num_bytes += num_biases * BYTES[dtype]
+    num_mxfp4 = count_mxfp4(part)
     if dtype == ("float32" if on_cpu else "bfloat16"):
         num_bytes += num_mxfp4 // 2 + num_mxfp4 // 32
     else:
@@ -210,11 +253,31 @@ def _weights(
     return _Weights(num_bytes, dtype, kept if quantise == "none" else dtype)
 
 
-def _num_states(state_bytes: int, shared: float | None) -> int:
-    """How many states of recurrent layers there are room for; shared: memory that they share with the pool, if so."""
-    if not state_bytes:
-        return 0
-    return num_states(state_bytes, MAX_RUNNING_REQUESTS, None, free=shared, least=CPU_POOL_BYTES)
+class _Draft(NamedTuple):
+    """What a draft model takes: of weights, and of each token of the pool."""
+
+    num_bytes: int
+    bytes_per_token: int
+
+
+def _draft(
+    model: ModelConfig,
+    draft: ModelConfig | Literal["mtp"],
+    dtype: NumberType,
+    kv_type: KVNumberType,
+    quantise: Quantisation,
+    *,
+    on_cpu: bool,
+) -> _Draft:
+    """Of another model, or of the model's own MTP layer, beside which hidden states are kept."""
+    config = draft if isinstance(draft, ModelConfig) else replace(mtp_config(model), vocab_size=0)
+    found = _weights(config, count_parameters(config)[1], dtype, quantise, on_cpu=on_cpu)
+    num_bytes, token_bytes = found.num_bytes, _kv_bytes_per_token(config, kv_type)
+    if config is not draft:
+        num_bytes += joint_bytes(config, dtype, found.kept_dtype, on_cpu=on_cpu, quantise=quantise)
+        num_bytes += 2 * 4 * config.hidden_size  # norms of token and state
+        token_bytes += config.hidden_size * BYTES[dtype]
+    return _Draft(num_bytes, token_bytes)
 
 
 def _kv_bytes_per_token(config: ModelConfig, dtype: KVNumberType, *, windowed: bool = False) -> int:
@@ -227,139 +290,14 @@ def _kv_bytes_per_token(config: ModelConfig, dtype: KVNumberType, *, windowed: b
     return config.num_kv_parts * num_layers * config.num_kv_heads * head
 
 
-def count_parameters(config: ModelConfig) -> tuple[int, int, int]:
-    """(Numbers in norms and the like, kept as fp32; in routers, which are rounded to nothing less; in the rest)."""
-    hidden, experts = config.hidden_size, config.experts
-    numbers_each = 2 * hidden if config.options.norm == "layer" else hidden
-    around = numbers_each * config.options.num_norms + 4 * (config.curve == "xielu")
-    norms = config.num_heads * config.options.has_sinks
-    if config.options.qk_norm and not config.options.weightless_norms:
-        has_weights_each = config.options.whole_norms or config.options.own_norms
-        num_normed_heads = config.num_heads + config.num_kv_heads if has_weights_each else 2
-        norms += num_normed_heads * config.head_dim
-    if config.latent is not None:
-        norms += config.latent.num_norms
-    num_norms, num_routed = config.num_layers * around + config.num_kv_layers * norms + numbers_each, 0
-    if config.options.qk_norm and config.options.weightless_norms:
-        num_norms += config.head_dim * sum(layer.rope >= 0 for layer in config.layers)
-    if config.recurrent is not None:
-        num_norms += sum(config.recurrent.layers) * config.recurrent.num_fp32
-    if experts is not None:
-        num_routed = sum(experts.has_experts) * experts.num_scored
-        num_norms += num_routed * (experts.options.has_bias or experts.options.linear_biases)
-    matrices = sum(outputs * inputs for outputs, inputs in _matrices(config))
-    return num_norms, num_routed * hidden, matrices + count_outputs(config)[1]
-
-
-def count_outputs(config: ModelConfig) -> tuple[int, int]:
-    """(Rows of all matrices but routers, which have a scale each where weights are int8; numbers in biases, and of
-    learned positions)."""
-    hidden = config.hidden_size
-    num_head_biases = config.qkv_size * config.qkv_bias
-    if config.latent is not None:
-        num_head_biases = config.latent.num_biases(config.num_heads)
-    num_mlps, experts = sum(layer.has_mlp for layer in config.layers), config.experts
-    biases = config.num_kv_layers * (num_head_biases + hidden * config.o_bias)
-    biases += config.vocab_size * bool(config.options.projection_bias)
-    biases += config.max_position_embeddings * hidden * bool(config.options.positions)
-    if config.recurrent is not None:
-        biases += sum(config.recurrent.layers) * config.recurrent.num_biases(hidden)
-    if experts is not None:
-        num_mlps -= sum(experts.has_experts)
-        num_biases = experts.num_experts * (2 * experts.inner_size + hidden) * experts.options.linear_biases
-        biases += sum(experts.has_experts) * num_biases
-    return sum(outputs for outputs, _ in _matrices(config)), biases + num_mlps * (
-        config.gate_up_size + hidden
-    ) * config.mlp_bias
-
-
-def _count_mxfp4(config: ModelConfig) -> int:
-    """Numbers that are published in four bits, with a scale for 32 of them."""
-    experts = config.experts
-    if experts is None or not experts.is_mxfp4:
-        return 0
-    shapes = [(2 * experts.inner_size, config.hidden_size), (config.hidden_size, experts.inner_size)]
-    each = sum(outputs * inputs for outputs, inputs in shapes)
-    return each * experts.num_experts * sum(experts.has_experts)
-
-
-def count_multiplications(config: ModelConfig) -> int:
-    """Multiplications, each with an addition, of one token with the matrices of all layers; it meets few experts."""
-    total = 0
-    for index in range(config.num_layers):
-        experts = config.experts_of(index)
-        if experts is not None:
-            total += experts.num_scored * config.hidden_size
-        num_experts = experts.num_chosen if experts is not None else 0
-        total += sum(outputs * inputs for outputs, inputs in layer_matrices(config, index, num_experts))
-    return total
-
-
-def _matrices(config: ModelConfig) -> Iterator[tuple[int, int]]:
-    """(Outputs, inputs) of all matrices but routers, a tied embedding once."""
-    for index in range(config.num_layers):
-        yield from layer_matrices(config, index, config.experts.num_experts if config.experts is not None else 0)
-    for _ in range(1 if config.tie_word_embeddings else 2):
-        yield config.vocab_size, config.hidden_size
-
-
-def layer_matrices(config: ModelConfig, index: int, num_experts: int) -> list[tuple[int, int]]:
-    """(Outputs, inputs) of the matrices of one layer but its router, with `num_experts` of its experts."""
-    hidden, inner, experts = config.hidden_size, config.intermediate_size, config.experts_of(index)
-    found, layer = [], config.layers[index]
-    if layer.attends:
-        latent = config.latent
-        found = [(config.qkv_size, hidden)] if latent is None else latent.shapes(hidden, config.num_heads)
-        found.append((hidden, config.attended_size))
-    if config.recurrent is not None and config.is_recurrent(index):
-        found += config.recurrent.shapes(hidden)
-    if layer.has_mlp:
-        mlp = [(config.gate_up_size, hidden), (hidden, inner)]
-        found += mlp if experts is None else experts.shapes(hidden, num_experts)
-    return found
-
-
-def table(capacity: CapacityPlan) -> str:
-    """The plan as text for a terminal, one fact per line and one line per length."""
-    is_cut = capacity.num_ranks > 1
-    facts = [
-        ("model", f"{capacity.architecture}, {_parameters(capacity.num_parameters)} parameters"),
-        ("weights", _bytes(capacity.weight_bytes) + (f" on each of {capacity.num_ranks} devices" * is_cut)),
-        *([("adapters", _bytes(capacity.adapter_bytes))] if capacity.adapter_bytes else []),
-        (
-            "KV per token",
-            f"{_bytes(capacity.kv_bytes_per_token)} ({capacity.num_kv_parts} × layers × kv_heads × head_dim × bytes)",
-        ),
-        *(
-            [("states", f"{capacity.num_states:,} of {_bytes(capacity.state_bytes)}, two for each running request")]
-            if capacity.num_states
-            else []
-        ),
-        *(
-            [("windows", f"{capacity.num_slots:,} slots of {_bytes(capacity.slot_bytes)}, of layers with a window")]
-            if capacity.num_slots
-            else []
-        ),
-        ("memory", "not given" if capacity.memory_bytes is None else _bytes(capacity.memory_bytes)),
-        ("KV pool", f"{_bytes(capacity.pool_bytes)} = {capacity.num_blocks:,} blocks of {capacity.block_size} tokens"),
-        ("tokens", f"{capacity.num_tokens:,}"),
-    ]
-    if capacity.kv_bytes_per_token and not (is_cut and capacity.num_states):  # tiers keep the parts of all ranks
-        num_tokens = (1 << 30) // (capacity.kv_bytes_per_token * capacity.num_ranks)
-        facts.append(("below it", f"{num_tokens:,} tokens in each GiB of host memory or disk"))
-    lines = [f"{name:<14}{value}" for name, value in facts]
-    if capacity.num_blocks == 0:
-        return "\n".join([*lines, "", _shortage(capacity)])
-    sharing = f"sharing {capacity.prefix_len:,}"
-    lines += ["", f"{'context':>10}{'blocks':>10}{'requests':>12}{sharing:>18}"]
-    for row in capacity.lengths:
-        shared = "-" if row.num_sharing_requests is None else f"{row.num_sharing_requests:,}"
-        lines.append(f"{row.context_len:>10,}{row.num_blocks:>10,}{row.num_requests:>12,}{shared:>18}")
-    return "\n".join(lines)
-
-
 def _length(
-    context_len: int, sizes: KVSizes, window: int, block_size: int, prefix_len: int, most_requests: int | None
+    context_len: int,
+    sizes: KVSizes,
+    window: int,
+    block_size: int,
+    prefix_len: int,
+    most_requests: int | None,
+    max_batch_tokens: int,
 ) -> LengthPlan:
     each = -(-context_len // block_size)
     # at least one block is a request's own: the last token's KV is never shared
@@ -367,33 +305,9 @@ def _length(
     alone, sharing = sizes.num_blocks // each, max(0, sizes.num_blocks - shared) // (each - shared)
     if sizes.num_slots:
         most = most_blocks(window, block_size)
-        room = room_for_windows(sizes.num_slots, block_size, MAX_BATCH_TOKENS)
+        room = room_for_windows(sizes.num_slots, block_size, max_batch_tokens)
         alone = min(alone, room // min(each, most))
         sharing = min(sharing, max(0, room - min(shared, most)) // min(each - shared, most))
     if most_requests is not None:
         alone, sharing = min(alone, most_requests), min(sharing, most_requests)
     return LengthPlan(context_len, each, alone, sharing if context_len > prefix_len > 0 else None)
-
-
-def _shortage(capacity: CapacityPlan) -> str:
-    needed = capacity.weight_bytes + capacity.adapter_bytes
-    if capacity.memory_bytes is not None and needed >= capacity.memory_bytes:
-        missing = _bytes(needed - capacity.memory_bytes)
-        return f"The weights alone do not fit: {missing} are missing. Take a smaller model or a narrower type."
-    return "The pool does not hold a single block. Give it more memory."
-
-
-def _bytes(count: int) -> str:
-    size = float(count)
-    for unit in ("B", "KiB", "MiB"):
-        if size < 1024:
-            return f"{size:.4g} {unit}"
-        size /= 1024
-    return f"{size:,.2f} GiB"
-
-
-def _parameters(count: int) -> str:
-    for limit, unit in ((1e9, "B"), (1e6, "M"), (1e3, "K")):
-        if count >= limit:
-            return f"{count / limit:.2f}{unit}"
-    return str(count)

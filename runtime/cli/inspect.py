@@ -125,7 +125,7 @@ def _option_of(model: str) -> str | None:
 
 
 def _checkpoint(model: str) -> str:
-    from ..capacity.planner import count_parameters
+    from ..capacity.counts import count_parameters
     from ..models import ModelConfig, resolve_model
     from ..number_types import BYTES
     from ..tokenizer.tokenizer import Tokenizer

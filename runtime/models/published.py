@@ -33,10 +33,9 @@ from .gguf.checkpoint import GgufCheckpoint
 from .gguf.tensor_types import Forms
 from .part import Axis, Part, as_part
 from .part import stored as size_of
-from .weight_format import WeightFormat
+from .weight_format import WORD, WeightFormat
 from .weights import STORED_DTYPES, Checkpoint
 
-WORD = 8  # numbers of four bits that a word holds; of eight, two words
 _PLACES = [0, 4, 1, 5, 2, 6, 3, 7]  # of an output of eight in AWQ's words
 _SCALE_DTYPES = (*STORED_DTYPES, torch.float8_e8m0fnu)
 _FIRST = {"gptq": "qweight", "awq": "qweight", "packed": "weight_packed", "bytes": "weight"}

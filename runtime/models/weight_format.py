@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 Kind = Literal["gptq", "awq", "packed", "bytes"]
 Inputs = Literal["plain", "own steps", "one step"]
+WORD = 8  # numbers of four bits that a word holds; of eight, two words
 REMEDY = "use the original weights, or a checkpoint in GPTQ, AWQ, compressed-tensors (4 or 8 bits) or fp8"
 
 
