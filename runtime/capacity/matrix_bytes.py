@@ -205,8 +205,9 @@ def _layer_matrices(config: ModelConfig, index: int) -> Iterator[Matrix]:
         options, shapes = config.recurrent.options, config.recurrent.shapes(hidden)
         parts = RECURRENT_PARTS.get(options.kind, OF_TWO)
         for (outputs, inputs), part in zip(shapes, parts, strict=True):
-            is_last = part == parts[-1]
-            yield Matrix(outputs, inputs, below(f"{options.base}{part}"), is_last, options.is_fused and not is_last)
+            is_summand = part in (parts[-1], "x_proj")
+            is_widened = options.is_fused and not is_summand
+            yield Matrix(outputs, inputs, below(f"{options.base}{part}"), is_summand, is_widened)
     if not layer.attends:
         pass
     elif latent is None:

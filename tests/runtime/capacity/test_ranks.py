@@ -70,10 +70,11 @@ def test_weights_in_few_bits(tmp_path: Path, form: str) -> None:
         assert found.weight_bytes == most_bytes(tmp_path, torch.float32, num_ranks)
 
 
-def test_matrices_that_are_put_in_another_order_are_counted_wide(tmp_path: Path) -> None:
-    """Those of Qwen3-Next, whose rows stand key head by key head, lose their few bits."""
-    kind, options = CASES["qwen3-next"]
-    publish(tmp_path, FORMATS["fp8, blocks"], kind, options)
+@pytest.mark.parametrize(("case", "form"), [("qwen3-next", "fp8, blocks"), ("jamba", "own steps")])
+def test_recurrent_layers_in_few_bits(tmp_path: Path, case: str, form: str) -> None:
+    """Rows that stand key head by key head lose their few bits; what a scan chooses is a sum of all ranks."""
+    kind, options = CASES[case]
+    publish(tmp_path, {**FORMATS, **ROUNDING}[form], kind, options, plain=("A_log",))
     config = ModelConfig.from_folder(tmp_path)
     for num_ranks in (1, 2):
         found = plan(config, pool_bytes=1 << 20, weight_dtype="float32", on_cpu=True, num_ranks=num_ranks)
