@@ -402,6 +402,9 @@ class Automaton:
     def without_items(self, state: int) -> int:
         """The state without its configurations inside items to be remembered, not accepting; 0 if none is left."""
 
+    def without_edges(self, state: int) -> int:
+        """The state without its configurations before an edge, not accepting; 0 if none is left."""
+
     def forced_run(self, state: int, max_bytes: int) -> tuple[bytes, int]:
         """The bytes that must come next whatever is chosen, and the state after them."""
 
@@ -556,6 +559,8 @@ class KeyEvent(enum.IntEnum):
     CLOSES = 2
     KEY_ENDS = 3
     ITEM_ENDS = 4
+    LIST_OPENS = 5
+    VALUE_ENDS = 6
 
 _Event = tuple[int, int, int]
 
@@ -568,9 +573,10 @@ def nearest_bytes(automaton: Automaton, state: int, to_key: bool) -> bytes:
 def follow_keys(automaton: Automaton, state: int, data: bytes, has_keys: bool) -> tuple[int, int, list[_Event]]:
     """The state after some bytes (0: refused); where the text of the key in which they end begins, or -1; and events.
 
-    Events are (OPENS or CLOSES, 0, 0) for braces and brackets, and (KEY_ENDS or ITEM_ENDS, where its text begins within
-    the bytes, or -1 if that is before them, where it ends). has_keys: whether keys are remembered before them. If not,
-    nothing else is known before the first key ends.
+    Events are (OPENS or CLOSES, 0, where) for braces and brackets, and (KEY_ENDS or ITEM_ENDS, where its text begins
+    within the bytes, or -1 if that is before them, where it ends). Of a list with edges (`AN_EDGE`) its bracket is
+    (LIST_OPENS, 0, where), and its commas, and before CLOSES its other bracket, (VALUE_ENDS, 0, where). has_keys:
+    whether anything is remembered before them. If not, nothing else is known before the first key or list.
     """
 
 def advance_keys(automaton: Automaton, state: int, token: int, has_keys: bool) -> int:

@@ -39,12 +39,12 @@ class Lists:
 
 def multiply(
     team: Team, num_threads: int, form: int, x: int, x_stride: int, weight: int, packing: int, bias: int, scales: int,
-    out: int, num_rows: int, depth: int, num_panels: int, input_step: float, /,
+    out: int, num_rows: int, depth: int, num_panels: int, input_step: float, input_limit: float, /,
 ) -> None:  # fmt: skip
     """x `[num_rows, depth]` -> out `[num_rows, 16 num_panels]`; packing as in `LinearWeight`.
 
-    form: 0: the weight is widened, 1: it is int8, 2: inputs are rounded too. input_step: as in `LinearWeight`, for form
-    1; below 0: None.
+    form: 0: the weight is widened, 1: it is int8, 2: inputs are rounded too. input_step, input_limit: as in
+    `LinearWeight`, for form 1; a step below 0: None.
     """
 
 def add_loras(

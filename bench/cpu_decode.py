@@ -67,14 +67,11 @@ class Sequences:
         self.share_prefixes = True
         self.tables = np.arange(batch * blocks_each, dtype=np.int32).reshape(batch, blocks_each)
         self.kv_cache = KVCache(
-            num_layers=config.num_layers,
+            shapes=config.kv_shapes(),
             num_blocks=batch * blocks_each,
-            num_kv_heads=config.num_kv_heads,
             block_size=BLOCK_SIZE,
-            head_dim=config.head_dim,
             dtype=kv_dtype or decoder.dtype,
             device=decoder.device,
-            num_parts=config.num_kv_parts,
         )
 
     def extend(self, token_ids: torch.Tensor) -> torch.Tensor:

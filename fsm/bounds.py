@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from .columns import IN_KEY
-from .keys.key_budget import KeyBudget, KeyPlace
+from .keys.key_budget import KeyBudget
 from .keys.repeats import Repeats
-from .keys.written import Written
+from .keys.written import KeyPlace, Written
 from .masks.budget import Budget
 from .masks.completions import Completions
 from .masks.mask_store import Row
@@ -77,7 +77,8 @@ class Bounds:
             left = self._repeats.row(written, state, left, typed)
         if self.is_free(row, written, remaining):
             return left
-        return keys.row(self._place(state, written, typed), left, remaining - 1)
+        is_near = row.worst + keys.key_slack(written, row.worst) >= remaining
+        return keys.row(self._place(state, written, typed), left, remaining - 1, is_near=is_near)
 
     def _place(self, state: int, written: Written | None, typed: Typed) -> KeyPlace:
         is_in_key = self._repeats is not None and self._repeats.place(state) == IN_KEY

@@ -36,7 +36,8 @@ SET_WIDTH = 17
 M_ENTRY = 0
 MEMBER_WIDTH = 9
 
-A_REMEMBERED_KEY, AN_ITEM = 1, 2  # of texts that have to be remembered (`is_key` of `core.Automaton`)
+# `is_key` of `core.Automaton`: of texts that have to be remembered, and of brackets and commas between such values
+A_REMEMBERED_KEY, AN_ITEM, AN_EDGE = 1, 2, 3
 
 JOINT = -(1 << 30)  # as the node of a frame: two stacks at once (`Closure::join`)
 NO_KEY, BEFORE_KEY, IN_KEY = range(3)  # of a state: whether it stands before or in a key that has to be remembered

@@ -84,7 +84,7 @@ class Cursor:
         """
         self._written = written
         moves = self.caches.moves
-        if self._repeats is not None and written is not None and written.objects is not None:
+        if self._repeats is not None and written is not None and not written.is_empty:
             moves = self.caches.key_moves
         self._moves = moves
 

@@ -24,6 +24,7 @@ from .bounds import Bounds
 from .guess import Guesses
 from .habits import Cohorts
 from .jump import Drafts
+from .keys.item_budget import ItemBudget
 from .keys.key_budget import KeyBudget
 from .keys.repeats import Repeats
 from .masks.budget import Budget
@@ -52,7 +53,7 @@ class LanguageCaches:
         self.automaton = automaton = Automaton(network, store.vocabulary, max_automaton_bytes)
         self.completions = Completions(automaton)
         self.masks = Masks(automaton, store)
-        self.repeats = repeats = Repeats(automaton) if network.key_texts else None
+        self.repeats = repeats = Repeats(automaton) if network.key_texts or network.edge_texts else None
         step: TakeToken = automaton.advance
         if repeats is not None:
             step = repeats.first_step
@@ -71,7 +72,8 @@ class LanguageCaches:
         """What keys that must not be repeated cost; None if there are none to be remembered."""
         if self.repeats is None:
             return None
-        return KeyBudget(self.automaton, self.completions, self.repeats)
+        budget = ItemBudget if self.repeats.has_lists else KeyBudget
+        return budget(self.automaton, self.completions, self.repeats)
 
     @cached_property
     def bounds(self) -> Bounds:

@@ -10,7 +10,7 @@ from .cuda_work import num_programs_at_once
 from .fixed_buffer import FixedBuffer
 from .grouped import Grouped
 from .key_scores import best_keys, score_keys
-from .kv_format import FP8, INT4, bytes_per_head, is_quantised, scale_type, stored_dim
+from .kv_format import FP8, INT4, KV_FORMATS, bytes_per_head, is_quantised, scale_type, stored_dim
 from .launch import SPLIT_SIZE
 from .linear_weight import can_keep, pack_grouped
 from .linear_weights import keep_mxfp4, pack_grouped_each, pack_mxfp4s
@@ -56,6 +56,7 @@ from .work_buffers import WorkBuffers
 __all__ = [
     "FP8",
     "INT4",
+    "KV_FORMATS",
     "MXFP4_BLOCK",
     "PLACES",
     "SPLIT_SIZE",

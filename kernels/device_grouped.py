@@ -58,6 +58,7 @@ def lay_out(weight: Grouped, dtype: torch.dtype) -> tuple[Tensor, Groups]:
         factors.T.contiguous(),
         has_offsets=has_offsets,
         input_step=weight.input_step,
+        input_limit=weight.input_limit,
     )
     return numbers.contiguous(), groups
 

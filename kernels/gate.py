@@ -6,6 +6,7 @@
     gelu_tanh   gelu(gate, tanh approximation) · up             Gemma
     clamped     g · sigmoid(alpha · g) · (u + 1)                gpt-oss, arXiv 2508.10925
                 g = min(gate, limit), u = up within ± limit
+    squared     max(gate, 0)² · up                              BitNet b1.58, arXiv 2504.12285
     relu2       max(up, 0)²                                     Nemotron-H; there is no gate
 
 It is data, not a function, so that every backend computes the same one in its own way. Knows no tensors.
@@ -21,7 +22,7 @@ from typing import Literal
 class Gate:
     """One row of the table above; alpha and limit, both above 0, are those of "clamped"."""
 
-    kind: Literal["silu", "gelu_tanh", "clamped", "relu2"] = "silu"
+    kind: Literal["silu", "gelu_tanh", "clamped", "squared", "relu2"] = "silu"
     alpha: float = 1.0
     limit: float = float("inf")
 

@@ -33,6 +33,7 @@ import torch
 from torch import Tensor
 
 Element = Literal["int4", "int8", "e4m3", "uint4"]
+INPUT_LIMIT = 127.5  # steps in the largest input of a row, as compressed-tensors counts them
 BITS: dict[Element, int] = {"int4": 4, "int8": 8, "e4m3": 8, "uint4": 4}
 
 
@@ -46,8 +47,9 @@ class Grouped:
         zeros: `[N, K / size]` int8; None: all are 0.
         order: `[K]` int64, which input each column meets; None: its own.
         offsets: `[N, K / size]` fp32, and no zeros then; None: all are 0.
-        input_step: of inputs, which are rounded to -128 … 127 steps; 0: a row's own, `largest |x| / 127.5`
-            (compressed-tensors); None: they are not rounded.
+        input_step: of inputs, which are rounded to -128 … 127 steps; 0: a row's own, `largest |x| / input_limit`;
+            None: they are not rounded.
+        input_limit: `INPUT_LIMIT`, or 127 (BitNet).
     """
 
     element: Element
@@ -57,6 +59,7 @@ class Grouped:
     order: Tensor | None = None
     offsets: Tensor | None = None
     input_step: float | None = None
+    input_limit: float = INPUT_LIMIT
 
     @property
     def size(self) -> int:
@@ -119,7 +122,7 @@ class Groups:
         order: as in `Grouped`; the product takes its inputs in this order.
         rounds_inputs: the product rounds its inputs to 16 bits (`core/linear_rounded.cpp`).
         has_offsets: each group has an offset and no zero.
-        input_step: as in `Grouped`.
+        input_step, input_limit: as in `Grouped`.
         factors: scales and zeros on a GPU (`device_grouped`); None on the CPU, where they are among the bytes.
     """
 
@@ -131,6 +134,7 @@ class Groups:
     rounds_inputs: bool = False
     has_offsets: bool = False
     input_step: float | None = None
+    input_limit: float = INPUT_LIMIT
 
 
 def stack(parts: Sequence[Grouped]) -> Grouped | None:
@@ -141,7 +145,7 @@ def stack(parts: Sequence[Grouped]) -> Grouped | None:
     first = parts[0]
     if len(parts) == 1:
         return first
-    if any(part.input_step != first.input_step for part in parts):
+    if any((part.input_step, part.input_limit) != (first.input_step, first.input_limit) for part in parts):
         return None
     element = common_element([part.element for part in parts])
     if element is None or any(part.numbers.shape[1] != first.numbers.shape[1] for part in parts):

@@ -17,28 +17,67 @@ of the fp32 scale. Such a cache is of uint8, as no other is. Knows no kernels.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
 import torch
 
 FP8 = torch.float8_e4m3fn
 INT4 = torch.uint8  # two numbers each
-KV_LIMITS = {torch.int8: 127.0, FP8: 448.0}  # the largest number of each type
+
+
+@dataclass(frozen=True, slots=True)
+class KVFormat:
+    """What keys and values are rounded to.
+
+    Attributes:
+        dtype: of the cache.
+        in_loops: what the loops of the core call it (`Stored` of `core/loops.h`); 0 is fp32, which is not rounded.
+        limit: the largest number; 0: numbers are counted from a middle.
+        scale_dtype: of the scales, four bytes each.
+        num_per_element: numbers in an element of the cache.
+        least_capability: of a GPU.
+    """
+
+    dtype: torch.dtype
+    in_loops: int
+    limit: float = 0.0
+    scale_dtype: torch.dtype = torch.float32
+    num_per_element: int = 1
+    least_capability: tuple[int, int] = (0, 0)
+
+
+KV_FORMATS: Mapping[str, KVFormat] = MappingProxyType(
+    {
+        "int8": KVFormat(torch.int8, 1, limit=127.0),
+        "fp8": KVFormat(FP8, 2, limit=448.0, least_capability=(8, 9)),
+        "int4": KVFormat(INT4, 3, scale_dtype=torch.int32, num_per_element=2),
+    }
+)
+_OF_DTYPE = {one.dtype: one for one in KV_FORMATS.values()}
+
+
+def kv_format(dtype: torch.dtype) -> KVFormat | None:
+    """Of a cache of this type; None: it is not rounded."""
+    return _OF_DTYPE.get(dtype)
 
 
 def is_quantised(dtype: torch.dtype) -> bool:
     """Whether a cache of this type needs scales."""
-    return dtype == INT4 or dtype in KV_LIMITS
+    return dtype in _OF_DTYPE
 
 
 def scale_type(dtype: torch.dtype) -> torch.dtype:
-    """Of the scales of a cache of this type."""
-    return torch.int32 if dtype == INT4 else torch.float32
+    """Of the scales of a rounded cache of this type."""
+    return _OF_DTYPE[dtype].scale_dtype
 
 
 def stored_dim(head_dim: int, dtype: torch.dtype) -> int:
     """The last axis of a cache."""
-    return head_dim // 2 if dtype == INT4 else head_dim
+    return head_dim // _OF_DTYPE[dtype].num_per_element if dtype in _OF_DTYPE else head_dim
 
 
 def bytes_per_head(head_dim: int, dtype: torch.dtype) -> int:
     """Bytes of one head of one token's keys or values, the scale included."""
-    return stored_dim(head_dim, dtype) * dtype.itemsize + (4 if is_quantised(dtype) else 0)
+    return stored_dim(head_dim, dtype) * dtype.itemsize + (scale_type(dtype).itemsize if is_quantised(dtype) else 0)

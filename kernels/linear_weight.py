@@ -34,7 +34,7 @@ from .cpu.mxfp4 import PANEL as PANEL
 from .cpu.mxfp4 import lay_out, take_apart
 from .cpu.pack import cpu_pack
 from .cpu.rows import cpu_grouped_rows, cpu_rows
-from .grouped import BITS, Grouped, Groups, round_to_int4
+from .grouped import BITS, INPUT_LIMIT, Grouped, Groups, round_to_int4
 from .mxfp4 import BLOCK, widen
 
 Quantise = Literal["none", "int8", "int4"]
@@ -55,7 +55,7 @@ class LinearWeight:
         row_tile: rows of every single product, the last one filled up (0: all rows at once).
         scales: fp32, one per output up to whole panels, where the weight is int8: `weight = stored * scale`.
         groups: what the bytes mean where the weight is grouped.
-        input_step: as in `Grouped`, of an int8 weight on the CPU; None: inputs take up to 16 bits.
+        input_step, input_limit: as in `Grouped`, of an int8 weight on the CPU; None: inputs take up to 16 bits.
     """
 
     stored: Tensor
@@ -67,6 +67,7 @@ class LinearWeight:
     scales: Tensor | None = None
     groups: Groups | None = None
     input_step: float | None = None
+    input_limit: float = INPUT_LIMIT
 
     @property
     def dtype(self) -> torch.dtype:
@@ -255,7 +256,8 @@ def pack_grouped(
         scales = F.pad(weight.scales[:, 0].float(), (0, missing))
         filled = torch.zeros(num_outputs + missing) if bias is None else F.pad(bias.float(), (0, missing))
         shape = (num_outputs, num_inputs, has_bias)
-        return LinearWeight(_in_pairs(weight.numbers), filled, *shape, scales=scales, input_step=weight.input_step)
+        rounding = (weight.input_step, weight.input_limit)
+        return LinearWeight(_in_pairs(weight.numbers), filled, *shape, 0, scales, None, *rounding)
     rounds_inputs = rounds_inputs and cpu_grouped.may_round(weight)
     if rounds_inputs:
         weight = weight.regrouped(cpu_grouped.size_for_rounding(weight.size))

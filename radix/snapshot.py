@@ -169,13 +169,11 @@ def _describe(node: NodeRecord, neighbours: list[bytes], now: float, label: Call
     shared = max((_num_shared(node.tokens, other) for other in neighbours), default=0)
     start = max(0, shared - SHOWN_BEFORE)
     token_ids = unpack(node.tokens[4 * start : 4 * (start + SHOWN)])
+    before = "…" if start else ""
+    after = "…" if len(node.tokens) > 4 * (start + SHOWN) else ""
     if label:
-        return " · ".join(parts) + "  " + ("…" if start else "") + label(token_ids)
-    numbers = [
-        *(["…"] if start else []),
-        *map(str, token_ids),
-        *(["…"] if len(node.tokens) > 4 * (start + SHOWN) else []),
-    ]
+        return f"{' · '.join(parts)}  {before}{label(token_ids)}{after}"
+    numbers = [text for text in (before, *map(str, token_ids), after) if text]
     return f"{' · '.join(parts)}  [{', '.join(numbers)}]"
 
 

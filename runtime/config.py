@@ -9,11 +9,12 @@ from typing import Any, Literal, TypedDict
 
 from ..errors import ConfigError
 from .event_settings import KVEventsConfig
+from .number_types import RoundedKV
 from .setting import check_choices, setting
 
 JumpMode = Literal["verified", "canonical", "off"]
 Quantisation = Literal["none", "int8", "int4"]
-KVType = Literal["auto", "fp8", "int8", "int4"]
+KVType = Literal["auto", RoundedKV]
 Role = Literal["both", "prefill", "decode"]
 
 MAX_RUNNING_REQUESTS = 256

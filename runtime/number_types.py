@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Literal
 
 NumberType = Literal["float32", "bfloat16", "float16"]
-KVNumberType = Literal["float32", "bfloat16", "float16", "fp8", "int8", "int4"]
+RoundedKV = Literal["fp8", "int8", "int4"]  # the formats of `kernels.KV_FORMATS`
+KVNumberType = Literal[NumberType, RoundedKV]
 
 BYTES: dict[NumberType, int] = {"float32": 4, "bfloat16": 2, "float16": 2}
-KV_BITS: dict[KVNumberType, int] = {"float32": 32, "bfloat16": 16, "float16": 16, "fp8": 8, "int8": 8, "int4": 4}
-KV_SCALE_BYTES = 4  # of a head of a token, where its numbers have a byte or less each
+ROUNDED_BITS: dict[RoundedKV, int] = {"fp8": 8, "int8": 8, "int4": 4}
+KV_BITS: dict[KVNumberType, int] = {**{name: 8 * size for name, size in BYTES.items()}, **ROUNDED_BITS}
+KV_SCALE_BYTES = 4  # of a head of a token whose numbers are rounded

@@ -20,7 +20,7 @@ import enum
 from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict
 
 from ..errors import RequestError
 from .sampling_params import SamplingParams as SamplingParams
@@ -274,6 +274,7 @@ class Request:
         namespace: of everything that is kept of it: the caller's, and the adapter's content (`scoped`).
         num_computed_tokens: tokens whose KV was written.
         num_dropped_tokens: of those, whose KV is not kept.
+        num_taken_back: tokens after them that the last step has computed, up to a place where no state was kept.
         received: how much attention its keys have received; None: it is not counted, or not yet.
         blocks: int32, ids of the blocks that hold [0, num_computed_tokens) and what the next step writes; the first
             `lease.num_tokens / block_size` belong to the tree. A step copies them as they are into its block table.
@@ -310,6 +311,7 @@ class Request:
     phase: Phase = Phase.WAITING
     num_computed_tokens: int = 0
     num_dropped_tokens: int = 0
+    num_taken_back: int = 0
     received: Received | None = None
     blocks: array[int] = field(default_factory=lambda: array("i"))
     lease: Lease | None = None
@@ -340,6 +342,11 @@ class Request:
     is_probe: bool = False
     first_row: int = 0
     switches_at: int | None = None
+
+    def copy(self, **changes: Any) -> Request:
+        """What it is asked for and has said so far, as a request of its own, which holds nothing, has no place in a
+        constraint and no limit of its thought. changes: fields that are others."""
+        return Request(**{name: getattr(self, name) for name in ASKED} | changes)
 
     @property
     def num_tokens(self) -> int:
@@ -379,3 +386,9 @@ class Request:
     def remaining_tokens(self) -> int:
         """How many more tokens may be generated."""
         return self.max_tokens - self.num_output_tokens
+
+
+ASKED = (  # fields of a request that a copy has, too
+    *("request_id", "index", "token_ids", "num_prompt_tokens", "sampling", "seed", "output", "max_tokens", "rules"),
+    *("adapter", "namespace", "priority", "prediction", "conversation", "deadline_seconds"),
+)

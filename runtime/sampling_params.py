@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import RequestError
+from .kv_policies import DEFAULT_KV_POLICY, KV_POLICIES, names_of
 
 MAX_LOGPROBS = 20
 MAX_STOP_STRINGS = 16
 LEAST_KV_BUDGET = 64
 LEAST_ABOVE_ZERO = 1e-30  # of top_p and repetition_penalty: float32 has it, its inverse and a logit divided by it
-KV_POLICIES = ("snapkv", "sinks", "h2o")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class SamplingParams:
     prompt_logprobs_from: int | None = None
     n: int = 1
     kv_budget: int | None = None
-    kv_policy: str = "snapkv"
+    kv_policy: str = DEFAULT_KV_POLICY
     beyond_context: bool = False
 
     def __post_init__(self) -> None:
@@ -111,6 +111,9 @@ class SamplingParams:
             raise RequestError(f"kv_policy: {self.kv_policy!r} is not known; it is one of {known}", param="kv_policy")
         if self.beyond_context:
             _check_beyond_context(self.kv_budget, self.kv_policy, self.max_tokens)
+        elif self.kv_budget is None and self.kv_policy != DEFAULT_KV_POLICY:
+            text = f"kv_policy: {self.kv_policy!r} chooses what is kept within a kv_budget; add one, or leave it out"
+            raise RequestError(text, param="kv_policy")
         if len(self.stop) > MAX_STOP_STRINGS:
             raise RequestError(f"stop: {len(self.stop)} strings; at most {MAX_STOP_STRINGS}", param="stop")
         if any(not isinstance(text, str) or not text for text in self.stop):
@@ -148,9 +151,14 @@ class SamplingParams:
 
 
 def _check_beyond_context(kv_budget: int | None, kv_policy: str, max_tokens: int | None) -> None:
-    if kv_budget is None or kv_policy != "sinks":
-        text = "beyond_context: positions are counted within what is kept of the first tokens and the last"
-        raise RequestError(f"{text}; add a kv_budget and kv_policy='sinks'", param="beyond_context")
+    if kv_budget is None or not KV_POLICIES[kv_policy].takes_beyond_context:
+        given = "no kv_budget is given" if kv_budget is None else f"not by kv_policy={kv_policy!r}"
+        takes = names_of(lambda policy: policy.takes_beyond_context)
+        raise RequestError(
+            f"beyond_context: positions are counted within what is kept, and {given}; use a kv_budget and "
+            f"kv_policy={takes}, with a model all of whose layers see the whole context by rotary positions",
+            param="beyond_context",
+        )
     if max_tokens is None:
         text = "max_tokens: with beyond_context the context does not end the output; say how many tokens there may be"
         raise RequestError(text, param="max_tokens")

@@ -126,6 +126,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--subset", action="store_true", help="a representative part, for the test suite")
     parser.add_argument("--arch", type=int, action="append", choices=sorted(SHARED_KIB), help="only these")
+    parser.add_argument("--only", default="", help="cases whose names match this pattern, in the order of all")
     parser.add_argument("--jobs", type=int, default=min(4, os.cpu_count() or 1), help="processes")
     arguments = parser.parse_args()
     os.environ.pop("TRITON_INTERPRET", None)
@@ -135,6 +136,7 @@ def main() -> int:
         (i, arch)
         for arch in archs
         for i, case in enumerate(cases)
+        if re.search(arguments.only, case.name)
         if arch >= case.oldest and (not arguments.subset or arch in _subset_archs(i, case))
     ]
     num_faults = 0

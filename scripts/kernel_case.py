@@ -31,6 +31,15 @@ class Case:
 
 
 def argument_types(kernel: Any, element: str, fixed: dict[str, str], constants: dict[str, Any]) -> dict[str, str]:
-    """Types of a kernel's runtime arguments: `element` for pointers not in `fixed`, i32 for the rest."""
+    """Types of a kernel's runtime arguments: `element` for pointers not in `fixed`, i32 for the rest.
+
+    Raises:
+        ValueError: a constant of the kernel is not among `constants`, so that another kernel would be compiled.
+    """
+    missing = [
+        parameter.name for parameter in kernel.params if parameter.is_constexpr and parameter.name not in constants
+    ]
+    if missing:
+        raise ValueError(f"{kernel.fn.__name__}: no value for {', '.join(missing)}")
     names = [name for name in kernel.arg_names if name not in constants]
     return {n: fixed.get(n, f"*{element}" if n.endswith("_ptr") else "i32") for n in names}

@@ -14,6 +14,7 @@ from kernel_case import FIRST_FP8, Case, argument_types
 from product_cases import expert_cases, grouped_cases, int8_cases, linear_cases, lora_cases, mxfp4_cases
 
 SEEN_TYPES = {"seen_ptr": "*fp32", "seen_places_ptr": "*i32"}
+CHUNKS = "chunks"
 POINTERS = {"int8": "*i8", "int4": "*u8"}
 
 
@@ -22,7 +23,7 @@ def attention_cases(subset: bool) -> Iterator[Case]:
     from phloem.kernels.triton.attention import attend_items
 
     shapes = [
-        # element, stored as, group, head_dim, block_size, window, soft cap, sinks
+        # element, stored as, group, head_dim, block_size, window (or chunks), soft cap, sinks
         ("bf16", "bf16", 4, 128, 16, False, False, False),
         ("bf16", "int8", 4, 128, 16, False, False, False),
         ("bf16", "fp8e4nv", 4, 128, 16, False, False, False),
@@ -34,6 +35,7 @@ def attention_cases(subset: bool) -> Iterator[Case]:
         ("fp16", "int4", 3, 64, 16, False, False, False),
         ("bf16", "bf16", 8, 64, 16, True, False, True),
         ("bf16", "fp8e4nv", 8, 64, 16, True, False, True),
+        ("bf16", "bf16", 5, 128, 16, CHUNKS, False, False),
         ("bf16", "bf16", 1, 96, 16, False, False, False),
         ("bf16", "bf16", 2, 256, 16, True, True, False),
         ("bf16", "int8", 2, 256, 16, True, True, False),
@@ -81,7 +83,8 @@ def attention_cases(subset: bool) -> Iterator[Case]:
                     "FOLDS": folds,
                     "QUANTISED": stored != element,
                     "IN_PAIRS": stored == "int4",
-                    "HAS_WINDOW": window,
+                    "HAS_WINDOW": bool(window),
+                    "IN_CHUNKS": window == CHUNKS,
                     "HAS_CAP": cap,
                     "HAS_SINKS": sinks,
                     "SEEN": seen,
@@ -89,7 +92,12 @@ def attention_cases(subset: bool) -> Iterator[Case]:
                 }
                 walk = "folds" if folds else "one sum"
                 kind = element if stored == element else f"{element} KV {stored}"
-                named = ((" window", window), (" cap", cap), (" sinks", sinks), (" counted", seen))
+                named = (
+                    (" chunks" if window == CHUNKS else " window", window),
+                    (" cap", cap),
+                    (" sinks", sinks),
+                    (" counted", seen),
+                )
                 options = "".join(option for option, is_on in named if is_on)
                 yield Case(
                     f"attention {kind} G{group} D{head_dim} page{block_size} rows{block_rows} {walk}{options}",
@@ -210,6 +218,7 @@ def other_cases(subset: bool) -> Iterator[Case]:
     fixed = {**ints, **longs, **floats, "eps": "fp32"}
     for has_sinks in (False,) if subset else (False, True):
         constants = {"HEAD_DIM": 128, "BLOCK_DIM": 128, "SPLIT": SPLIT_SIZE, "HAS_WINDOW": has_sinks}
+        constants["IN_CHUNKS"] = False
         merge_types = {**fixed, "positions_ptr": "*i32"}
         yield case("merge D128", merge_rows, merge_types, {**constants, "HAS_SINKS": has_sinks}, 1)
     scales = {name: "*fp32" for name in ("k_scales_ptr", "v_scales_ptr", "q_norm_ptr", "k_norm_ptr")}
@@ -229,8 +238,9 @@ def other_cases(subset: bool) -> Iterator[Case]:
     rope_types = {**fixed, "positions_ptr": "*i64"}
     yield case("rope D128", rotate, rope_types, {"HEADS": BLOCK_HEADS, "BLOCK_HALF": 64}, 4)
     clamps = {"alpha": "fp32", "limit": "fp32"}
-    for kind in ("silu",) if subset else ("silu", "gelu", "clamped"):
-        constants = {"GELU": kind == "gelu", "CLAMPED": kind == "clamped", "COLUMNS": BLOCK}
+    for kind in ("silu",) if subset else ("silu", "gelu", "clamped", "squared"):
+        kinds = {"GELU": kind == "gelu", "CLAMPED": kind == "clamped", "SQUARED": kind == "squared"}
+        constants = {**kinds, "COLUMNS": BLOCK}
         yield case(f"gate {kind}", gate_rows, {**fixed, **clamps}, constants, 4)
     for width in (4096,) if subset else (576, 4096, 16384):
         for residual in (True,) if subset else (False, True):
@@ -264,6 +274,7 @@ def other_cases(subset: bool) -> Iterator[Case]:
 def recurrent_cases(subset: bool) -> Iterator[Case]:
     from phloem.kernels.triton.recurrent import (
         CHANNELS,
+        CONVOLUTION_REGISTERS,
         ROWS,
         convolve_rows,
         step_channels,
@@ -275,7 +286,8 @@ def recurrent_cases(subset: bool) -> Iterator[Case]:
     for element, width, silu in [("bf16", 4, True), ("bf16", 3, False), ("fp32", 4, True)][: 1 if subset else 3]:
         constants = {"WIDTH": width, "HAS_BIAS": not silu, "HAS_SILU": silu, "ROWS": ROWS, "CHANNELS": CHANNELS}
         types = argument_types(convolve_rows, element, fixed, constants)
-        yield Case(f"convolution {element} of {width}", convolve_rows, types, constants)
+        name = f"convolution {element} of {width}"
+        yield Case(name, convolve_rows, types, constants, max_registers=CONVOLUTION_REGISTERS)
     fixed |= {"rate_ptr": "*fp32", "step_bias_ptr": "*fp32", "skip_ptr": "*fp32"}
     fixed |= {"q_scale": "fp32", "least": "fp32", "most": "fp32"}
     delta, by_key, space = (True, False), (True, True), (False, False)

@@ -144,7 +144,7 @@ def int8_cases(subset: bool) -> Iterator[Case]:
         )
     for own in (True,) if subset else (True, False):
         constants = {"OWN_STEPS": own, "COLUMNS": COLUMNS}
-        fixed = {"out_ptr": "*i8", "steps_ptr": "*fp32", "input_step": "fp32"}
+        fixed = {"out_ptr": "*i8", "steps_ptr": "*fp32", "input_step": "fp32", "input_limit": "fp32"}
         types = argument_types(quantise_rows, "bf16", fixed, constants)
         yield Case(f"rows to int8, {'their own steps' if own else 'one step'}", quantise_rows, types, constants, 8)
 

@@ -72,9 +72,12 @@ class Decoding:
     ) -> None:
         config = decoder.config
         width = -(-(context_len + room) // BLOCK_SIZE)
-        shape = {"num_layers": config.num_layers, "num_kv_heads": config.num_kv_heads, "head_dim": config.head_dim}
         self.cache = KVCache(
-            **shape, num_blocks=batch * width, block_size=BLOCK_SIZE, dtype=decoder.dtype, device=decoder.device
+            shapes=config.kv_shapes(),
+            num_blocks=batch * width,
+            block_size=BLOCK_SIZE,
+            dtype=decoder.dtype,
+            device=decoder.device,
         )
         for tensor in (*self.cache.keys, *self.cache.values):
             tensor.normal_()

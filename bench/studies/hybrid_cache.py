@@ -121,7 +121,7 @@ class Engine:
         for last in ends:  # chunks, then the output, all of whose steps but the last leave nothing
             start = step.num_computed_tokens
             self.store.begin_step()
-            self.store.plan([(request, last, last)])
+            self.store.plan([(request, request.num_computed_tokens, last, last)])
             step.num_computed_tokens = last
             self.store.settle(request, start)
         self.store.keep_last(request)

@@ -44,9 +44,9 @@ from cpu_decode import SMOLLM_135M, machine
 
 import phloem as ph
 from phloem.runtime.execute.batch import Batch, Extend
-from phloem.runtime.kv_compress.budget import WINDOW, next_compaction
-from phloem.runtime.kv_compress.policy import NUM_SINKS, places_kept
-from phloem.runtime.sampling_params import KV_POLICIES
+from phloem.runtime.kv_compress.budget import next_compaction
+from phloem.runtime.kv_compress.policy import places_kept
+from phloem.runtime.kv_policies import KV_POLICIES, NUM_SINKS, WINDOW
 from phloem.runtime.schedule.share import share
 
 MODULES = (

@@ -4,10 +4,10 @@
 
 Short convolutions (LFM2), the delta rule (Qwen3-Next), state spaces (Granite 4) and windows (Gemma 2), with random
 weights, in float32 on the CPU. In each run an engine has a small pool, few states, chunks, tiers below the pool or
-none, drafts or none; requests come, fork, are aborted and preempted, at random steps, some with constraints, adapters,
-a `kv_budget` or another namespace. What each says is compared, tokens and log-probabilities to the bit, with an engine
-that computes it alone, without a cache, tiers and drafts. Takes minutes; tokens are counted, so the machine does not
-matter.
+none, drafts or none, steps that run ahead or in turn; requests come, fork, are aborted and preempted, at random steps,
+some with constraints, adapters, a `kv_budget` or another namespace. What each says is compared, tokens and
+log-probabilities to the bit, with an engine that computes it alone, without a cache, tiers and drafts. Takes minutes;
+tokens are counted, so the machine does not matter.
 """
 
 from __future__ import annotations
@@ -90,6 +90,7 @@ class Run:
             "jump": source.choice(["verified", "off"]),
             "max_running_requests": source.choice([3, 16]),
             "max_model_len": 300,
+            "run_ahead": source.choice([False, True]),
         }
         tiers = source.choice(
             [{}, {"host_memory_bytes": 4 << 20}, {"host_memory_bytes": 4 << 20}, {"disk_cache": str(folder)}]
@@ -165,7 +166,10 @@ class Run:
                     self.asked[child] = self.asked[name]
         while self.core.has_work:
             self.step()
-        self.counts["preemptions"] += self.core.statistics().num_preemptions
+        statistics = self.core.statistics()
+        self.counts["preemptions"] += statistics.num_preemptions
+        self.counts["steps"] += statistics.num_steps
+        self.counts["of them ahead"] += statistics.num_ahead
         for name, asked in self.asked.items():
             self.counts["requests"] += 1
             self.counts["with a budget"] += asked[3] is not None

@@ -39,6 +39,7 @@ from serving import Server, ask, build_bodies
 KEY = "none"
 EVERY = 1.0  # seconds between two polls of each view
 BAR = 0.98
+VIEWS = {"tree": ("/page/tree", "/page/tree/{node}"), "now": ("/page/now",), "requests": ("/page/requests",)}
 IDLE = 6.0  # seconds until the server has forgotten what it was doing
 REPORT_SHARE = 200  # see runtime/server/page/now.py
 
@@ -80,16 +81,19 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-async def poll_seconds(url: str, pid: int, rounds: int) -> float:
-    """CPU seconds of one round of polls."""
-    begin = cpu_seconds(pid)
-    for _ in range(rounds):
-        packed = await fetch(url, "/page/tree")
-        start = 4 + int.from_bytes(packed[:4], "little")
-        node = int.from_bytes(packed[start : start + 4], "little")
-        for path in ("/page/now", "/page/requests", f"/page/tree/{node}"):
-            await fetch(url, path)
-    return (cpu_seconds(pid) - begin) / rounds
+async def poll_seconds(url: str, pid: int, rounds: int) -> dict[str, float]:
+    """CPU seconds of a poll of each view."""
+    packed = await fetch(url, "/page/tree")
+    start = 4 + int.from_bytes(packed[:4], "little")
+    node = int.from_bytes(packed[start : start + 4], "little")
+    found = {}
+    for view, paths in VIEWS.items():
+        begin = cpu_seconds(pid)
+        for _ in range(rounds):
+            for path in paths:
+                await fetch(url, path.format(node=node))
+        found[view] = (cpu_seconds(pid) - begin) / rounds
+    return found
 
 
 async def num_tokens(url: str) -> float:
@@ -193,9 +197,10 @@ def main() -> None:
     size = seen["bytes"] / max(1, seen["answers"]) / 1024
     print(f"view: {options.view}; {seen['answers']} polls were answered, {size:.1f} KiB each; {took:.0f} s in all")
     show(found)
-    share = polls / EVERY + min(report / 30.0, 1 / REPORT_SHARE)
-    print(f"directly: {1e3 * polls:.1f} ms of CPU time for a round of polls, {1e3 * report:.0f} ms for the report:")
-    print(f"{100 * share:.2f} % of one core while every view is open")
+    print(f"directly, in shares of one core; {1e3 * report:.0f} ms for the report, which is made for the view of now:")
+    for view, spent in polls.items():
+        share = spent / EVERY + (min(report / 30.0, 1 / REPORT_SHARE) if view == "now" else 0.0)
+        print(f"  {view:<9} {1e3 * spent:.2f} ms for a poll, {100 * share:.2f} %")
 
 
 if __name__ == "__main__":

@@ -90,7 +90,7 @@ def random_decoder(
     layers = [
         LayerWeights(
             input_norm=ones,
-            qkv=linear(config.qkv_size, hidden, config.qkv_bias),
+            qkv=linear(sum(config.qkv_rows(index)), hidden, config.qkv_bias),
             q_norm=head_norm,
             k_norm=head_norm,
             sinks=torch.zeros(config.num_heads, device=device) if config.options.has_sinks else None,
@@ -102,7 +102,7 @@ def random_decoder(
             post_mlp_norm=None,
             experts=experts(config) if experts is not None else None,
         )
-        for _ in range(config.num_layers)
+        for index in range(config.num_layers)
     ]
     embedding = matrix(config.vocab_size, hidden)
     lm_head = embedding if config.tie_word_embeddings else matrix(config.vocab_size, hidden)

@@ -49,16 +49,15 @@ class Automaton:
         texts, is_key = [text.core for text in network.texts], np.zeros(len(network.texts), np.uint8)
         for index in network.key_texts:
             is_key[index] = k.AN_ITEM if index in network.item_texts else k.A_REMEMBERED_KEY
+        for index in network.edge_texts:
+            is_key[index] = k.AN_EDGE
         self.core = bound = core.Automaton(vocabulary.core, network.data, network.byte_sets, texts, is_key, max_bytes)
         self.start = bound.start
         self.is_accepting, self.key_place = bound.is_accepting, bound.key_place
         self.has_bytes, self.min_bytes = bound.has_bytes, bound.min_bytes
         self.advance, self.advance_bytes, self.forced_run = bound.advance, bound.advance_bytes, bound.forced_run
-        self.after_text, self.without_texts, self.without_items = (
-            bound.after_text,
-            bound.without_texts,
-            bound.without_items,
-        )
+        self.after_text, self.without_texts = bound.after_text, bound.without_texts
+        self.without_items, self.without_edges = bound.without_items, bound.without_edges
         self.configurations, self.texts, self.frame = bound.configurations, bound.texts, bound.frame
         self.live_bytes, self.stays_on_plain, self.targets = bound.live_bytes, bound.stays_on_plain, bound.targets
         self.begin_row, self.row_in_text, self.walk = bound.begin_row, bound.row_in_text, bound.walk

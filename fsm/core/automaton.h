@@ -42,7 +42,7 @@ class Automaton {
   int64_t enter(int64_t node, int64_t stack);
   // The state in which the text of the configuration with this index has ended, in all that stand alike in it.
   int64_t after_text(int64_t state, int64_t index);
-  // The state without its configurations inside texts, not accepting; 0 if none is left. which: AN_ITEM, or 0: any.
+  // The state without its configurations inside texts, not accepting; 0 if none is left. which: AN_ITEM, AN_EDGE, or 0: any.
   int64_t without_texts(int64_t state, int64_t which);
   // Follows the automaton while one byte only is possible, for at most as many bytes; returns the state after them.
   int64_t forced_run(int64_t state, size_t max_bytes, std::vector<uint8_t>& run);

@@ -69,7 +69,7 @@ void make_automaton(BoundAutomaton* made, BoundVocabulary& vocabulary, IntArray 
   check_number("max_bytes", max_bytes, 0, ENDLESS);
   check_size("byte_sets", byte_sets.shape(1), 4);
   check_size("is_key", is_key.shape(0), static_cast<int64_t>(texts.size()));
-  check_values("is_key", span_of(is_key), 0, AN_ITEM + 1);
+  check_values("is_key", span_of(is_key), 0, AN_EDGE + 1);
   check_network(span_of(data), static_cast<int64_t>(byte_sets.shape(0)), static_cast<int64_t>(texts.size()));
   Kept kept;
   std::vector<TextTable> tables;
@@ -147,7 +147,7 @@ void bind_questions(nb::class_<BoundAutomaton>& bound) {
   bound.def("live_bytes", [](Self& self, int64_t state) {
     std::vector<uint8_t> live(256);
     locked_at(self, state, [&](Automaton& automaton) { automaton.live_bytes(state, live.data()); });
-    return array_of(std::move(live));
+    return array_of(live);
   });
   bound.def("stays_on_plain", [](Self& self, int64_t state) {
     return locked_at(self, state, [&](Automaton& automaton) { return state_stays_on_plain(automaton, state); });
@@ -176,6 +176,9 @@ void bind_moves(nb::class_<BoundAutomaton>& bound) {
   });
   bound.def("without_items", [](Self& self, int64_t state) {
     return locked_at(self, state, [&](Automaton& automaton) { return automaton.without_texts(state, AN_ITEM); });
+  });
+  bound.def("without_edges", [](Self& self, int64_t state) {
+    return locked_at(self, state, [&](Automaton& automaton) { return automaton.without_texts(state, AN_EDGE); });
   });
   bound.def("forced_run", [](Self& self, int64_t state, size_t max_bytes) {
     std::vector<uint8_t> run;

@@ -78,8 +78,8 @@ nb::object rule_product(IntArray kinds, IntTable parts, IntArray options, IntArr
   nb::list sets;
   for (int32_t set = 0; set < product.sets().num_sets(); ++set) sets.append(nb::cast(product.sets().members(set)));
   const size_t num_rows = found.rows.size() / 4;
-  return nb::make_tuple(shaped<int32_t>(std::move(found.rows), {num_rows, 4}), array_of(std::move(found.children)),
-                        array_of(std::move(found.names)), array_of(std::move(found.bodies)), sets);
+  return nb::make_tuple(shaped<int32_t>(found.rows, {num_rows, 4}), array_of(found.children),
+                        array_of(found.names), array_of(found.bodies), sets);
 }
 
 }  // namespace

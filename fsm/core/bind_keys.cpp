@@ -39,7 +39,9 @@ void bind_written(nb::module_& module) {
       .value("OPENS", KeyEvent::OPENS)
       .value("CLOSES", KeyEvent::CLOSES)
       .value("KEY_ENDS", KeyEvent::KEY_ENDS)
-      .value("ITEM_ENDS", KeyEvent::ITEM_ENDS);
+      .value("ITEM_ENDS", KeyEvent::ITEM_ENDS)
+      .value("LIST_OPENS", KeyEvent::LIST_OPENS)
+      .value("VALUE_ENDS", KeyEvent::VALUE_ENDS);
   module.def("follow_keys", [](Self& self, int64_t state, nb::bytes data, bool has_keys) {
     const KeyStep found = locked_at(
         self, state, [&](Automaton& automaton) { return follow_keys(automaton, state, bytes_of(data), has_keys); });
@@ -96,7 +98,7 @@ void bind_networks(nb::module_& module) {
       Unlocked unlocked;
       found = lay_out(view(packed), bytes_of(literals));
     }
-    return array_of(std::move(found));
+    return array_of(found);
   });
 }
 

@@ -124,7 +124,7 @@ nb::tuple bound_walk_text(Self& self, const BoundText& bound, int64_t sub, int64
   if (!with_exits) return nb::make_tuple(found.worst, found.in_rest, nb::none(), nb::none());
   std::vector<int32_t> starts(257);
   std::vector<int32_t> exits = group_exits(trie_of(self.automaton, found.in_rest), found.exits, starts.data());
-  return nb::make_tuple(found.worst, found.in_rest, array_of(std::move(exits)), array_of(std::move(starts)));
+  return nb::make_tuple(found.worst, found.in_rest, array_of(exits), array_of(starts));
 }
 
 void bind_rows(nb::class_<BoundAutomaton>& bound) {
@@ -146,7 +146,7 @@ void bind_rows(nb::class_<BoundAutomaton>& bound) {
         if (has_bit(bits.data(), token)) found[token] = static_cast<int32_t>(automaton.advance(state, token));
       }
     });
-    return array_of(std::move(found));
+    return array_of(found);
   });
   bound.def("walk_text", bound_walk_text, given, given, given, given, given, written);
 }

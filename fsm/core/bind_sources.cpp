@@ -21,9 +21,9 @@ constexpr int64_t MAX_DIGITS = 1 << 24;
 constexpr int64_t MAX_UNITS = 1 << 28;
 constexpr int MAX_INT64_PLACES = 18;  // decimal places: powers of ten that fit into 64 bits
 
-Result<int64_t> rows_of(std::vector<int64_t>&& values, size_t num_columns) {
+Result<int64_t> rows_of(const std::vector<int64_t>& values, size_t num_columns) {
   const size_t num_rows = values.size() / num_columns;
-  return shaped<int64_t>(std::move(values), {num_rows, num_columns});
+  return shaped<int64_t>(values, {num_rows, num_columns});
 }
 
 void bind_patterns(nb::module_& module) {
@@ -42,7 +42,7 @@ void bind_patterns(nb::module_& module) {
       Unlocked unlocked;
       found = subset_construction(graph, max_states, max_work);
     }
-    return nb::make_tuple(array_of(std::move(found.table)), flags_of(std::move(found.accepting)), found.status);
+    return nb::make_tuple(array_of(found.table), flags_of(found.accepting), found.status);
   });
 }
 
@@ -57,7 +57,7 @@ void bind_decimals(nb::module_& module) {
     check_size("wanted", wanted.shape(0), 3);
     Comparison found = comparison({span_of(whole), span_of(fraction), side}, span_of(wanted), with_point,
                                   {sign_class, point_class, zero_class});
-    return nb::make_tuple(array_of(std::move(found.table)), flags_of(std::move(found.accepting)));
+    return nb::make_tuple(array_of(found.table), flags_of(found.accepting));
   });
   module.def("tried", [](int64_t numerator, int places, int decimals, int64_t num_units) {
     check_number("numerator", numerator, 1, std::numeric_limits<int64_t>::max());
@@ -71,7 +71,7 @@ void bind_decimals(nb::module_& module) {
   module.def("grouped", [](IntArray numbers) {
     check(numbers.shape(0) % 10 == 0, "numbers", "has part of a row of ten");
     Kinds found = grouped(span_of(numbers));
-    return nb::make_tuple(array_of(std::move(found.rows)), array_of(std::move(found.kinds)));
+    return nb::make_tuple(array_of(found.rows), array_of(found.kinds));
   });
 }
 
@@ -85,7 +85,7 @@ void bind_tries(nb::module_& module) {
       found = literal_trie(bytes, span_of(lens), end, first_node, first_option);
     }
     return nb::make_tuple(rows_of(std::move(found.nodes), 3), rows_of(std::move(found.spans), 2),
-                          array_of(std::move(found.options)), array_of(std::move(found.entries)));
+                          array_of(found.options), array_of(found.entries));
   });
   module.def("flatten", [](ByteArray joined, WordArray offsets, IntArray ids) {
     check_size("offsets", offsets.shape(0), static_cast<int64_t>(ids.shape(0)) + 1);
@@ -94,8 +94,8 @@ void bind_tries(nb::module_& module) {
       check_number("the length of a token", offsets.data()[token + 1] - offsets.data()[token], 1, MAX_TOKEN_LEN);
     }
     FlatTrie found = flatten(span_of(joined), span_of(offsets), span_of(ids));
-    return nb::make_tuple(array_of(std::move(found.bytes)), array_of(std::move(found.depths)),
-                          array_of(std::move(found.ends)), array_of(std::move(found.tokens)));
+    return nb::make_tuple(array_of(found.bytes), array_of(found.depths),
+                          array_of(found.ends), array_of(found.tokens));
   });
   module.def("summarise", [](ByteArray bytes, ByteArray depths, IntArray ends, IntArray tokens, IntArray next_same,
                              const BoundWideKinds& bound) {
@@ -103,10 +103,10 @@ void bind_tries(nb::module_& module) {
     check_view(trie, span_of(next_same));
     Summaries found = summarise(trie, span_of(next_same), bound.wide);
     const size_t num_summaries = found.summaries.size() / 3;
-    return nb::make_tuple(array_of(std::move(found.summary_of)),
-                          shaped<uint64_t>(std::move(found.summaries), {num_summaries, 3}),
-                          array_of(std::move(found.ordered)), array_of(std::move(found.firsts)),
-                          array_of(std::move(found.lens)));
+    return nb::make_tuple(array_of(found.summary_of),
+                          shaped<uint64_t>(found.summaries, {num_summaries, 3}),
+                          array_of(found.ordered), array_of(found.firsts),
+                          array_of(found.lens));
   });
   module.def("plain_lens", [](ByteArray bytes, IntArray offsets, uint64_t plain0, uint64_t plain1, int32_t limit) {
     check(offsets.shape(0) > 0, "offsets", "is empty");

@@ -72,29 +72,29 @@ void bind_alphabets(nb::module_& module) {
     check_offsets("set_ends", span_of(set_ends), static_cast<int64_t>(firsts.shape(0)));
     SplitSets found = classes_of_sets(span_of(firsts), span_of(lasts), span_of(set_ends));
     Partition& partition = found.partition;
-    return nb::make_tuple(array_of(std::move(partition.starts)), array_of(std::move(partition.classes)),
-                          partition.num_classes, array_of(std::move(found.members)),
-                          array_of(std::move(found.member_ends)));
+    return nb::make_tuple(array_of(partition.starts), array_of(partition.classes),
+                          partition.num_classes, array_of(found.members),
+                          array_of(found.member_ends));
   });
   module.def("common_classes", [](IntArray starts, IntArray classes, IntArray other_starts, IntArray other_classes) {
     check_alphabet(alphabet_of(starts, classes), MOST_CLASSES);
     check_alphabet(alphabet_of(other_starts, other_classes), MOST_CLASSES);
     Refined found = common_classes(alphabet_of(starts, classes), alphabet_of(other_starts, other_classes));
     Partition& partition = found.partition;
-    return nb::make_tuple(array_of(std::move(partition.starts)), array_of(std::move(partition.classes)),
-                          partition.num_classes, array_of(std::move(found.mine)), array_of(std::move(found.theirs)));
+    return nb::make_tuple(array_of(partition.starts), array_of(partition.classes),
+                          partition.num_classes, array_of(found.mine), array_of(found.theirs));
   });
   module.def("cut_out", [](IntArray points) {
     check_points(span_of(points));
     Partition found = cut_out(span_of(points));
-    return nb::make_tuple(array_of(std::move(found.starts)), array_of(std::move(found.classes)));
+    return nb::make_tuple(array_of(found.starts), array_of(found.classes));
   });
   module.def("completions", [](IntTable nodes, int32_t num_classes) {
     check_number("num_classes", num_classes, 1, MOST_CLASSES);
     check_template(view_of(nodes), num_classes);
     Completions found = completions(view_of(nodes), num_classes);
-    auto reach = shaped<bool>(std::move(found.reach), {nodes.shape(0), static_cast<size_t>(num_classes)});
-    return nb::make_tuple(reach, array_of(std::move(found.byte_costs)));
+    auto reach = shaped<bool>(found.reach, {nodes.shape(0), static_cast<size_t>(num_classes)});
+    return nb::make_tuple(reach, array_of(found.byte_costs));
   });
 }
 
@@ -114,7 +114,7 @@ void bind_products(nb::module_& module) {
     }
     std::vector<int32_t> mine, theirs;
     for (auto [one, other] : found.pairs) mine.push_back(one), theirs.push_back(other);
-    return nb::make_tuple(array_of(std::move(found.table)), array_of(std::move(mine)), array_of(std::move(theirs)));
+    return nb::make_tuple(array_of(found.table), array_of(mine), array_of(theirs));
   });
   module.def("meet", [](IntTable left, FlagArray left_accepts, IntTable right, FlagArray right_accepts,
                         IntArray left_class, IntArray right_class, int32_t left_start, int32_t right_start,
@@ -143,13 +143,13 @@ void bind_tables(nb::module_& module) {
     const DfaView dfa = dfa_of(table, accepting);
     check_index("start", start, dfa.table.num_rows);
     Trimmed found = trimmed(dfa, start);
-    return nb::make_tuple(array_of(std::move(found.table)), flags_of(std::move(found.accepting)),
-                          array_of(std::move(found.distance)), found.start);
+    return nb::make_tuple(array_of(found.table), flags_of(found.accepting),
+                          array_of(found.distance), found.start);
   });
   module.def("joined_classes", [](IntTable table) {
     check_table(view_of(table));
     Joined found = joined_classes(view_of(table));
-    return nb::make_tuple(array_of(std::move(found.numbers)), array_of(std::move(found.table)));
+    return nb::make_tuple(array_of(found.numbers), array_of(found.table));
   });
   module.def("alike_states", [](IntTable table, FlagArray accepting) {
     Alike found;
@@ -157,11 +157,11 @@ void bind_tables(nb::module_& module) {
       Unlocked unlocked;
       found = alike_states(dfa_of(table, accepting));
     }
-    return nb::make_tuple(array_of(std::move(found.blocks)), array_of(std::move(found.members)));
+    return nb::make_tuple(array_of(found.blocks), array_of(found.members));
   });
   module.def("least_lengths", [](IntTable table, FlagArray accepting, int64_t limit) {
     LeastLengths found = least_lengths(dfa_of(table, accepting), limit);
-    return nb::make_tuple(array_of(std::move(found.least)), found.tail);
+    return nb::make_tuple(array_of(found.least), found.tail);
   });
   module.def("minimal_acyclic", [](IntArray symbols, Array<int64_t> offsets, int32_t num_classes, int64_t max_cells) {
     check_number("num_classes", num_classes, 1, MOST_CLASSES);
@@ -172,7 +172,7 @@ void bind_tables(nb::module_& module) {
       Unlocked unlocked;
       found = minimal_acyclic(span_of(symbols), span_of(offsets), num_classes, max_cells);
     }
-    return nb::make_tuple(array_of(std::move(found.table)), flags_of(std::move(found.accepting)), found.start);
+    return nb::make_tuple(array_of(found.table), flags_of(found.accepting), found.start);
   });
 }
 
@@ -201,16 +201,16 @@ nb::tuple lay_out_text(IntTable table, FlagArray accepting, IntTable nodes, Arra
   }
   const size_t num_rows = table.shape(0);
   auto live = shaped<uint64_t>(bits_of_rows(table.data(), num_states, num_classes), {num_rows, reach.shape(1)});
-  auto costs_array = array_of(std::move(costs));
+  auto costs_array = array_of(costs);
   auto plain = array_of(std::vector<int32_t>(num_rows));
   Kept& kept = *all_kept;
   bound.text = {.table = keep(kept, table), .accepts = reinterpret_cast<const uint8_t*>(keep(kept, accepting)),
-                .first_node = keep(kept, nodes), .reach = keep(kept, reach), .live = keep(kept, live),
-                .costs = keep(kept, costs_array), .node_costs = keep(kept, node_costs),
+                .first_node = keep(kept, nodes), .reach = keep(kept, reach), .live = keep(kept, nb::cast<Array2<uint64_t>>(live)),
+                .costs = keep(kept, nb::cast<IntArray>(costs_array)), .node_costs = keep(kept, node_costs),
                 .is_wide = keep(kept, is_wide), .num_ascii = keep(kept, num_ascii), .num_classes = num_classes,
                 .num_nodes = num_nodes, .num_words = num_words, .start = start * num_nodes, .num_states = num_states};
   bound.text.max_length = -1;  // not counted
-  bound.text.plain = keep(kept, plain);
+  bound.text.plain = keep(kept, nb::cast<nb::ndarray<int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>>(plain));
   bound.text.nodes = nodes.data();
   bound.kept = std::move(all_kept);
   return nb::make_tuple(std::move(bound), live, costs_array, plain, max_bytes);
@@ -259,23 +259,23 @@ void bind_text_tables(nb::module_& module) {
     check_template(view_of(nodes), static_cast<int64_t>(reach.shape(1)));
     const int64_t num_classes = static_cast<int64_t>(reach.shape(1));
     CharacterKinds found = character_kinds(view_of(nodes), reach.data(), num_classes, bound.wide);
-    return nb::make_tuple(array_of(std::move(found.is_wide)), array_of(std::move(found.num_ascii)));
+    return nb::make_tuple(array_of(found.is_wide), array_of(found.num_ascii));
   });
   module.def("copies_of", [](const BoundText& bound) {
     const TextTable& text = bound.text;
     TextArrays found = copies_of(text);
     const size_t num_nodes = text.num_nodes, num_classes = text.num_classes;
-    return nb::make_tuple(array_of(std::move(found.table)), flags_of(std::move(found.accepting)),
-                          array_of(std::move(found.costs)), array_of(std::move(found.nodes)),
-                          shaped<bool>(std::move(found.reach), {num_nodes, num_classes}));
+    return nb::make_tuple(array_of(found.table), flags_of(found.accepting),
+                          array_of(found.costs), array_of(found.nodes),
+                          shaped<bool>(found.reach, {num_nodes, num_classes}));
   });
   module.def("trie_except", [](Array<int64_t> symbols, Array<int64_t> lens, int64_t num_classes) {
     check_number("num_classes", num_classes, 1, MOST_CLASSES);
     check_values("symbols", span_of(symbols), 0, num_classes - 1);
     check_lens("lens", span_of(lens), symbols.shape(0));
     OtherTexts found = trie_except(span_of(symbols), span_of(lens), num_classes);
-    return nb::make_tuple(array_of(std::move(found.table)), flags_of(std::move(found.accepting)),
-                          array_of(std::move(found.distance)));
+    return nb::make_tuple(array_of(found.table), flags_of(found.accepting),
+                          array_of(found.distance));
   });
   module.def("base_of_strings", [](IntTable nodes, IntTable byte_costs, Array<uint8_t> is_wide, IntArray num_ascii) {
     check_template(view_of(nodes), OTHER_CLASS + 1 + MOST_CLASSES);

@@ -8,7 +8,8 @@ enum Kind : int32_t { K_BYTE, K_BYTES, K_TEXT, K_SPLIT, K_CALL, K_LOOP, K_RETURN
 
 constexpr int32_t WORD_BITS = 31;          // members of a set per frame
 constexpr int32_t UNBOUNDED = 1 << 30;     // as the number of members that may still be written
-constexpr int64_t A_KEY = 1, AN_ITEM = 2;  // `TextTable::is_key` of texts that have to be remembered
+// `TextTable::is_key` of texts that have to be remembered, and of brackets and commas around items that must differ
+constexpr int64_t A_KEY = 1, AN_ITEM = 2, AN_EDGE = 3;
 
 struct Loop {
   int32_t entry, minimum, maximum;  // maximum below 0: none

@@ -62,7 +62,7 @@ State States::described(const std::vector<int64_t>& found, bool accepts) {
       const TextTable& text = network.text_at(node);
       total += text_cost(text, sub_of(key), stacks[stack].count) + network.costs[network.nexts[node]];
       if (found.size() == 1 && is_counted(text)) state.row = NEVER_A_ROW;
-      if (text.is_key) state.key = sub_of(key) == text.start ? BEFORE_KEY : IN_KEY;
+      if (text.is_key == A_KEY || text.is_key == AN_ITEM) state.key = sub_of(key) == text.start ? BEFORE_KEY : IN_KEY;
     } else if (network.kinds[node] == K_KEY) {
       total = sets.key_cost(network.set_at(node), stack, place_of(key));
       if (found.size() == 1) state.row = NEVER_A_ROW;

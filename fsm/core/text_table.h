@@ -32,7 +32,7 @@ struct TextTable {
   int64_t longest_way;            // greatest least length from any state to an end
   int32_t* plain;                 // [Q], filled when it is first asked for
   const int32_t* nodes;           // [N, 256], the template; its first node may be another one than `first_node`
-  int64_t is_key;                 // A_KEY, AN_ITEM or 0
+  int64_t is_key;                 // A_KEY, AN_ITEM, AN_EDGE or 0
 
   const int32_t* node(int64_t index) const { return index ? nodes + index * 256 : first_node; }
 };

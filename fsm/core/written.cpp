@@ -20,6 +20,19 @@ int64_t ending_key(const Automaton& automaton, int64_t state) {
   return 0;
 }
 
+// Whether a byte is a bracket or a comma of a list whose items must differ, in some reading.
+bool is_edge(const Automaton& automaton, int64_t state, uint8_t byte) {
+  if (byte != LEFT_BRACKET && byte != RIGHT_BRACKET && byte != COMMA) return false;
+  const Network& network = automaton.states.network;
+  for (int64_t key : automaton.states.of(state)) {
+    const int64_t node = node_of(key);
+    if (network.kinds[node] != K_TEXT) continue;
+    const TextTable& text = network.text_at(node);
+    if (text.is_key == AN_EDGE && text_step(text, sub_of(key), byte, automaton.states.count_of(key))) return true;
+  }
+  return false;
+}
+
 struct Reading {
   int64_t state;
   Mode mode;
@@ -34,11 +47,14 @@ Reading read(Automaton& automaton, int64_t before, uint8_t byte, Mode mode) {
     found.mode = IN_STRING;  // whatever was known: a string ends
     found.event = ending_key(automaton, before) == A_KEY ? KeyEvent::KEY_ENDS : KeyEvent::ITEM_ENDS;
   }
+  const bool at_edge = (mode == OUTSIDE || mode == UNKNOWN) && is_edge(automaton, before, byte);
+  if (at_edge) found.mode = OUTSIDE;
   switch (found.mode) {
     case OUTSIDE:
       if (byte == QUOTE) found.mode = IN_STRING;
-      if (byte == LEFT_BRACE || byte == LEFT_BRACKET) found.event = KeyEvent::OPENS;
+      if (byte == LEFT_BRACE || byte == LEFT_BRACKET) found.event = at_edge ? KeyEvent::LIST_OPENS : KeyEvent::OPENS;
       if (byte == RIGHT_BRACE || byte == RIGHT_BRACKET) found.event = KeyEvent::CLOSES;
+      if (at_edge && byte != LEFT_BRACKET) found.event = KeyEvent::VALUE_ENDS;  // before a bracket that closes as well
       break;
     case IN_STRING:
       if (byte == QUOTE) found.mode = OUTSIDE;
@@ -80,8 +96,11 @@ KeyStep follow_keys(Automaton& automaton, int64_t state, Bytes data, bool has_ke
     if (is_in_key(automaton, found.state) && !was_in_key) found.begin = static_cast<int64_t>(position) + 1;
     if (reading.event == KeyEvent::NOTHING) continue;
     const bool ends = reading.event == KeyEvent::KEY_ENDS || reading.event == KeyEvent::ITEM_ENDS;
-    found.events.push_back({reading.event, ends ? static_cast<int32_t>(found.begin) : 0,
-                            ends ? static_cast<int32_t>(position) : 0});
+    const int32_t place = static_cast<int32_t>(position);
+    found.events.push_back({reading.event, ends ? static_cast<int32_t>(found.begin) : 0, place});
+    if (reading.event == KeyEvent::VALUE_ENDS && data[position] == RIGHT_BRACKET) {
+      found.events.push_back({KeyEvent::CLOSES, 0, place});
+    }
   }
   return found;
 }

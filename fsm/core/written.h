@@ -10,15 +10,17 @@
 namespace phloem::fsm {
 
 enum Mode : int32_t { UNKNOWN, OUTSIDE, IN_STRING, ESCAPE };
-enum class KeyEvent : int32_t { NOTHING, OPENS, CLOSES, KEY_ENDS, ITEM_ENDS };
+enum class KeyEvent : int32_t { NOTHING, OPENS, CLOSES, KEY_ENDS, ITEM_ENDS, LIST_OPENS, VALUE_ENDS };
 
-constexpr uint8_t QUOTE = 0x22, BACKSLASH = 0x5C;
+constexpr uint8_t QUOTE = 0x22, BACKSLASH = 0x5C, COMMA = 0x2C;
 constexpr uint8_t LEFT_BRACE = 0x7B, RIGHT_BRACE = 0x7D, LEFT_BRACKET = 0x5B, RIGHT_BRACKET = 0x5D;
 
 struct KeyStep {
   struct Event {
     KeyEvent kind;
-    int32_t first, last;  // of KEY_ENDS and ITEM_ENDS: where the text begins in the bytes (-1: before them), and ends
+    // of KEY_ENDS and ITEM_ENDS: where the text begins in the bytes (-1: before them), and ends; last, of all others
+    // but OPENS: where they are
+    int32_t first, last;
   };
   int64_t state;       // 0: refused
   int64_t begin = -1;  // where the text of the key in which they end begins, or -1
@@ -26,8 +28,9 @@ struct KeyStep {
 };
 
 // The state after some bytes, and what happens on the way: OPENS and CLOSES for braces and brackets, and the ends of
-// keys and items that have to be remembered. has_keys: whether keys are remembered before them. If not, nothing else is
-// reported before the first key ends.
+// keys and items that have to be remembered. The brackets and commas of a list whose items must differ are AN_EDGE:
+// LIST_OPENS instead of OPENS, and VALUE_ENDS at a comma and before CLOSES. has_keys: whether anything is remembered
+// before the bytes. If not, nothing else is reported before the first key ends, or such a list opens.
 KeyStep follow_keys(Automaton& automaton, int64_t state, Bytes data, bool has_keys);
 
 // The state after a token, 0: refused; -1 where something happens: with keys also where an object begins or ends.

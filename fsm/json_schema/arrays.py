@@ -193,13 +193,18 @@ class ArrayWriter:
         values = sorted({text for texts in listed if texts is not None for text in texts})
         if None not in listed and len(values) <= MAX_UNIQUE:
             return self._unique_values(listed, values, contains, goals, minimum, maximum, pointer)
-        if self._differ_anyway(goals, maximum):
-            if contains:
-                return self.states.containing(facets, contains, minimum, maximum, num_fixed)
-            return self._plain(facets, minimum, maximum, num_fixed)
+        writer = self
+        if not self._differ_anyway(goals, maximum):
+            strings = None if contains else self._distinct(goals, minimum, maximum)
+            if strings is not None:
+                return strings[0]
+            if minimum > 1 or any(contained.minimum > 1 for contained in contains):
+                raise not_few(pointer)
+            layout = self.layout.with_edges()
+            writer = replace(self, layout=layout, states=replace(self.states, layout=layout))
         if contains:
-            raise not_strings(pointer)
-        return self._distinct(goals, minimum, maximum, pointer)
+            return writer.states.containing(facets, contains, minimum, maximum, num_fixed)
+        return writer._plain(facets, minimum, maximum, num_fixed)
 
     def _differ_anyway(self, goals: list[Goal], maximum: int | None) -> bool:
         """Whether items always differ: no value fulfils two of the goals, nor the last if that stands for several."""
@@ -256,8 +261,8 @@ class ArrayWriter:
         items = AnyOrder(members, (), Sequence(self.layout.comma), minimum, upper)
         return self.layout.bracketed(b"[", (items,), b"]", may_be_empty=minimum == 0)
 
-    def _distinct(self, goals: list[Goal], minimum: int, maximum: int | None, pointer: str) -> Expression | None:
-        """Strings that differ: those of the goals but the last, then any number of the last.
+    def _distinct(self, goals: list[Goal], minimum: int, maximum: int | None) -> tuple[Expression | None] | None:
+        """Strings that differ: those of the goals but the last, then any number of the last; None: not only strings.
 
         No list may come to a place where all strings have been used up. After i items at most i of them have been.
         """
@@ -266,7 +271,7 @@ class ArrayWriter:
         for goal in goals[:maximum]:
             strings = self.strings(goal)
             if strings is None:
-                raise not_strings(pointer)
+                return None
             item, count = strings
             if item is None:
                 maximum = len(items)
@@ -276,17 +281,18 @@ class ArrayWriter:
         rest = items.pop() if len(items) == len(goals) else None
         if rest is not None and counts[-1] < (inf if maximum is None else maximum):
             if items:
-                raise not_strings(pointer)
+                return None
             maximum = int(counts[-1])
         if any(counts[index] <= index for index in range(len(items))):
-            raise not_strings(pointer)
-        return self._listing(tuple(items), rest, minimum, maximum)
+            return None
+        return (self._listing(tuple(items), rest, minimum, maximum),)
 
 
-def not_strings(pointer: str) -> ConstraintError:
+def not_few(pointer: str) -> ConstraintError:
     return error_at(
         UnsupportedSchema,
         pointer,
-        f"it is supported for strings, and for items out of at most {MAX_UNIQUE_LIST} listed values ({MAX_UNIQUE} with "
-        "prefixItems or contains); list the values, write them as strings, or leave uniqueItems to a later check",
+        f"together with minItems or minContains above 1 it is supported for strings, and for items out of at most "
+        f"{MAX_UNIQUE_LIST} listed values ({MAX_UNIQUE} with prefixItems or contains); list the values, write them as "
+        "strings, or leave one of both to a later check",
     )

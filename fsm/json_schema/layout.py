@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from ..any_json import BLANK, Whitespace
@@ -28,6 +29,7 @@ from ..network.expression import (
 )
 from ..record import record
 from ..regex.regex import regex_to_dfa
+from ..text.literals import literal_dfa
 from .texts import string_text
 
 Parts = tuple[Expression, ...]
@@ -40,6 +42,7 @@ class Layout:
     Attributes:
         spell_key: a key as it stands before its colon.
         braces: what stands around the members of an object.
+        has_edges: brackets and commas of lists are edges, as of one whose items must differ (`Embed.is_edge`).
     """
 
     comma_text: bytes
@@ -49,6 +52,7 @@ class Layout:
     colon: Parts
     spell_key: Callable[[str], bytes]
     braces: tuple[bytes, bytes]
+    has_edges: bool = False
 
     @classmethod
     def of(cls, comma: bytes, colon: bytes, blank: Expression | None) -> Layout:
@@ -62,6 +66,13 @@ class Layout:
     def bare(cls, joint: bytes, spell_key: Callable[[str], bytes]) -> Layout:
         """Members without braces and colons, with a text between two of them; only for `members` and their keys."""
         return cls(joint, b"", None, (Literal(joint),) if joint else (), (), spell_key, (b"", b""))
+
+    def with_edges(self) -> Layout:
+        """The same for lists that have no value twice."""
+        blank = () if self.blank is None else (self.blank,)
+        space = self.comma_text[1:]
+        comma = (*blank, _edge(b","), *((Literal(space),) if space else ()), *blank)
+        return replace(self, comma=comma, has_edges=True)
 
     def keys(self, key: str) -> tuple[Parts, Parts]:
         """A literal key with its colon, without and with the comma before it."""
@@ -97,7 +108,7 @@ class Layout:
     def bracketed(self, left: bytes, parts: Parts, right: bytes, *, may_be_empty: bool) -> Expression:
         """The brackets around members or items; `may_be_empty`: also with nothing in them."""
         inner: Expression = Sequence(parts) if len(parts) != 1 else parts[0]
-        opening, closing = Literal(left), Literal(right)
+        opening, closing = self._bracket(left), self._bracket(right)
         if self.blank is None:
             if may_be_empty:
                 return Sequence((opening, Repeat(inner, 0, 1), closing))
@@ -109,8 +120,11 @@ class Layout:
     def empty(self, left: bytes, right: bytes) -> Expression:
         """Brackets with nothing in them."""
         if self.blank is None:
-            return Literal(left + right)
-        return Sequence((Literal(left), self.blank, Literal(right)))
+            return Sequence((self._bracket(left), self._bracket(right))) if self.has_edges else Literal(left + right)
+        return Sequence((self._bracket(left), self.blank, self._bracket(right)))
+
+    def _bracket(self, text: bytes) -> Expression:
+        return _edge(text) if self.has_edges else Literal(text)
 
     def constants(self, values: list[Any], *, mixes: bool) -> list[Expression]:
         """Values as they are written; only of a layout without blanks.
@@ -147,6 +161,12 @@ class Layout:
             return None
         more = Repeat(Sequence((*self.comma, *item)), max(minimum - 1, 0), None if maximum is None else maximum - 1)
         return (*item, more), minimum == 0
+
+
+@functools.cache
+def _edge(text: bytes) -> Embed:
+    """A bracket or a comma around values that must differ."""
+    return Embed(literal_dfa([text.decode()]), is_edge=True)
 
 
 def _joined(parts: list[Expression]) -> Expression:

@@ -31,12 +31,23 @@ from ..text.literals import literal_dfa
 from .digits import EQUAL, GREATER, LESS, compared, multiples
 from .listed_numbers import INTEGER, bounds, common_step, constant_texts, exact, few_multiples, scaled
 from .parts import Test
-from .residues import BOUNDS, MAX_MODULUS, is_about_remainders, is_any_whole, modulus_of, whole_numbers
+from .residues import (
+    BOUNDS,
+    MAX_MODULUS,
+    is_about_remainders,
+    is_any_whole,
+    modulus_of,
+    whole_numbers,
+    without_last_digits,
+)
 from .steps import MAX_STEP_PLACES, agreed_multiples, exact_texts, is_binary
 
 _SMALL, _BIG, _MINUS_SMALL, _MINUS_BIG = 1, 2, 4, 8
 
 MAX_STEP_STATES = 20_000
+MANY_REMAINDERS = 2_000
+"""Of several whole steps: a product would tell as many apart for each of 16 numbers of digits."""
+
 MAX_EXCLUDED = 64
 """Most constants that are taken out of the numbers (whole numbers: any number of them)."""
 
@@ -107,6 +118,8 @@ def _number_language(tests: tuple[Test, ...], compile_time: CompileTime) -> Text
         return literal_dfa(texts), 0
     if is_any_whole(tests, None, None) is False:
         return Dfa.nothing(), 0
+    if (found := _by_remainder(tests, compile_time, MANY_REMAINDERS)) is not None:
+        return found, 0
     try:
         return _product(tests, INTEGER in tests, compile_time)
     except ConstraintTooLarge:
@@ -118,12 +131,17 @@ def _number_language(tests: tuple[Test, ...], compile_time: CompileTime) -> Text
         return found, 0
 
 
-def _by_remainder(tests: tuple[Test, ...], compile_time: CompileTime) -> Dfa | None:
-    """The same for whole steps that are too much for a product; None if there are other steps, or too large ones."""
+def _by_remainder(tests: tuple[Test, ...], compile_time: CompileTime, least: int = 1) -> Dfa | None:
+    """The same for whole steps that are too much for a product, without a point in the texts.
+
+    None if there are other steps, too large ones, or of several fewer than `least` remainders that all digits tell.
+    """
     step = common_step(tests)
     about = tuple(test for test in tests if is_about_remainders(test))
     modulus = modulus_of(about)
     if step is None or step.denominator > 1 or modulus > MAX_MODULUS:
+        return None
+    if least > 1 and (len(about) == 1 or without_last_digits(modulus) < least):
         return None
     rest = tuple(test for test in tests if test not in about)
     texts, _ = _product((INTEGER, *rest), True, compile_time)

@@ -45,10 +45,19 @@ def modulus_of(tests: tuple[Test, ...]) -> int:
     return found
 
 
+def without_last_digits(modulus: int) -> int:
+    """The part of a modulus that has no factor of 10: the remainder by the other part is told by the last digits."""
+    while (common := math.gcd(modulus, 10)) > 1:
+        modulus //= common
+    return modulus
+
+
 def whole_numbers(tests: tuple[Test, ...], modulus: int) -> Dfa:
     """The decimal texts of the whole numbers whose remainder modulo `modulus_of(tests)` passes all tests."""
     remainders = np.arange(modulus)
-    passing = _passing(tests, remainders)  # of -n if and only if of n
+    passing = _passing(tests, modulus)  # -n if and only if n
+    if not passing.any():
+        return Dfa.nothing()
     alphabet, digits, _, sign = numeric()
     start, minus, zero, first = 1, 2, 3, 4
     table = np.zeros((first + modulus, alphabet.num_classes), np.int32)
@@ -61,7 +70,7 @@ def whole_numbers(tests: tuple[Test, ...], modulus: int) -> Dfa:
         table[first:, digits[digit]] = first + (10 * remainders + digit) % modulus
     accepting[first:] = passing
     accepting[zero] = passing[0]
-    return Dfa.from_table(alphabet, table, accepting, start).minimised()
+    return Dfa(alphabet, table, accepting, start).minimised()  # whatever was written, every remainder can follow
 
 
 def is_any_whole(tests: tuple[Test, ...], low: Fraction | None, high: Fraction | None) -> bool | None:
@@ -77,15 +86,18 @@ def is_any_whole(tests: tuple[Test, ...], low: Fraction | None, high: Fraction |
     modulus = modulus_of(about)
     if modulus > MAX_MODULUS or (low is not None and high is not None and high - low < modulus + 2):
         return None
-    return bool(_passing(about, np.arange(modulus)).any())
+    return bool(_passing(about, modulus).any())
 
 
-def _passing(tests: tuple[Test, ...], numbers: Any) -> Bools:
-    passing = np.ones(len(numbers), np.bool_)
+def _passing(tests: tuple[Test, ...], modulus: int) -> Bools:
+    """bool[modulus]: whether each number below `modulus` passes."""
+    passing = np.ones(modulus, np.bool_)
     for test in tests:
         argument: Any = test[1] if len(test) > 1 else ()
         if test[0] == "multiple":
-            passing &= numbers % int(argument) == 0
+            multiples = np.zeros(modulus, np.bool_)
+            multiples[:: int(argument)] = True
+            passing &= multiples
         elif test[0] == "not":
-            passing &= ~_passing(argument, numbers)
+            passing &= ~_passing(argument, modulus)
     return passing

@@ -37,16 +37,13 @@ from ..text.text_table import TextTable
 from .ahead import Ahead, Event, Objects
 from .nearest_keys import NearestKeys, NearKey
 from .repeats import Repeats
-from .written import QUOTE, Written
+from .written import QUOTE, KeyPlace, Written
 
 PLAIN_CHARACTERS = 93  # printable ASCII characters without quote and backslash
 KEY_BYTES, ITEM_BYTES = 5, 3  # of a member, at the least, `"":1,`, and of an item, `"",`
 WIDEST = 6  # bytes of a character
 MAX_EXTRA = 64
 MAX_KEPT = 512  # completions
-
-KeyPlace = tuple[Written | None, int, bytes]
-"""Memory, state, and what is written of the key that the state stands in."""
 
 
 class _ToKey(NamedTuple):
@@ -82,6 +79,10 @@ class KeyBudget:
 
     def slack(self, written: Written | None, num_bytes: int) -> int:
         """By how much a completion may be longer than the automaton knows, which knows of no more than `num_bytes`."""
+        return self.key_slack(written, num_bytes)
+
+    def key_slack(self, written: Written | None, num_bytes: int) -> int:
+        """The same, as far as keys cost it."""
         objects, num_keys, longest = None if written is None else written.objects, _num_written(written), 0
         while objects is not None:
             longest = max(longest, objects.keys.longest)
@@ -123,35 +124,38 @@ class KeyBudget:
         keys = self._shortest(place)
         return self._nearest_text(place, limit) if keys is None else (completions.bound(state), keys)
 
-    def row(self, place: KeyPlace, left: Ints, limit: int) -> Ints:
+    def row(self, place: KeyPlace, left: Ints, limit: int, *, is_near: bool = True) -> Ints:
         """The tokens after which `limit` further tokens suffice.
 
         Args:
             left: those after which they would, were no key forbidden, and which repeat no key.
+            is_near: whether keys may cost more than is left; else only items may.
         """
-        written, state, begun = place
+        _, state, begun = place
         targets = self._automaton.targets(state, left)
         cleared = np.zeros(32 * len(left), np.bool_)
-        alone = self._tells(place)[: len(targets)] & (targets != 0)
-        by_state = targets.copy()
+        alone = self._tells(place, is_near=is_near)[: len(targets)] & (targets != 0)
+        by_state = targets.copy() if is_near else np.zeros_like(targets)
         by_state[alone] = 0
         to_differ: set[bytes] = set()  # keys further on
         for target, token_id in zip(*np.unique(by_state, return_index=True), strict=True):
             if target:
-                self._after(place, int(token_id))  # notes where a reader of JSON stands after it
-                number, keys = self._bound((written, int(target), QUOTE), limit)  # a quote: as no key begins
+                after, _, _ = self._after(place, int(token_id))  # notes where a reader of JSON stands after it
+                number, keys = self._bound((after, int(target), QUOTE), limit)  # a quote: as no key begins
                 to_differ.update(keys)
                 if number > limit:
                     cleared[: len(targets)] |= by_state == target
-        if self._repeats.place(state) == k.IN_KEY:
+        if self._repeats.place(state) == k.IN_KEY and is_near:
             alone[list(self._going_along(to_differ, begun))] = True
         for token_id in np.flatnonzero(alone & (targets != 0)).tolist():
             cleared[token_id] = self._bound(self._after(place, token_id), limit)[0] > limit
         return left & ~np.packbits(cleared, bitorder="little").view(np.int32) if cleared.any() else left
 
-    def _tells(self, place: KeyPlace) -> npt.NDArray[np.bool_]:
-        """By token: whether there is more to know of the place after it than its state."""
+    def _tells(self, place: KeyPlace, *, is_near: bool) -> npt.NDArray[np.bool_]:
+        """By token: whether there is more to know of the place after it than its state; see `row`."""
         written, state, begun = place
+        if not is_near:
+            return np.zeros(self._automaton.vocabulary.size, np.bool_)
         is_in_key = self._repeats.place(state) == k.IN_KEY
         is_in_string = is_in_key or core.is_in_string(self._automaton.core, state)
         found: npt.NDArray[np.bool_] = self._repeats.tokens.structure > is_in_string  # brackets are characters there

@@ -37,7 +37,9 @@ from ..record import record
 from ..text.alphabet import Ints
 from ..text.text_table import TextTable
 from ..vocabulary.trie import MAX_TOKEN_LEN
-from .written import QUOTE, OpenObject, Written, added
+from .dead_ends import DeadEnds
+from .open_lists import after_bracket, may_repeat, read
+from .written import QUOTE, KeyPlace, OpenObject, Written, added
 
 if TYPE_CHECKING:
     from ..vocabulary.key_tokens import KeyTokens
@@ -46,6 +48,7 @@ MAX_KEPT = 1 << 13
 MAX_LEFT = 64
 FEW_KEYS = 64
 STEP_BYTES = 400
+HAS_QUOTE = 2  # `KeyTokens.structure`
 
 Left = tuple[bool, list[bytes]]
 
@@ -79,6 +82,8 @@ class Repeats:
         self._places: BoundedMap[int, int] = BoundedMap(MAX_KEPT)
         self._has_enough: dict[int, bool] = {}  # by a number of keys
         self._left: dict[tuple[OpenObject, int, bytes, bool], Left] = {}  # mostly of one row
+        self.has_lists = bool(automaton.network.edge_texts)
+        self._dead_ends = DeadEnds(automaton)
 
     @property
     def num_bytes(self) -> int:
@@ -107,7 +112,7 @@ class Repeats:
     @property
     def at_first(self) -> Written | None:
         """The memory at the beginning: none, unless single tokens can repeat a key, or several keys are owed."""
-        may_repeat = self._automaton.network.owes_keys or self._vocabulary.key_tokens.twice
+        may_repeat = self._automaton.network.owes_keys or self.has_lists or self.tokens.twice
         return Written(0, None, None) if may_repeat else None
 
     # ---------------------------------------------------------------- moving
@@ -123,7 +128,7 @@ class Repeats:
             num_tokens: of the text with it; 0: it is only tried.
             typed: what has been written since the last quote that opened a string, the text being in that string.
         """
-        has_keys = written is not None and written.objects is not None
+        has_keys = written is not None and not written.is_empty
         same = (state << 24 | token_id) << 1 | has_keys
         step = self._steps.get(same)
         if step is None:
@@ -136,8 +141,26 @@ class Repeats:
         self, written: Written | None, state: int, text: bytes, typed: Callable[[], bytes]
     ) -> tuple[int, Written | None]:
         """As `follow`, for any bytes."""
-        step = self._step(state, text, written is not None and written.objects is not None)
+        step = self._step(state, text, written is not None and not written.is_empty)
         return self._after(written, state, step, text, 0, typed)[:2] if step.target else (0, written)
+
+    def read_on(self, place: KeyPlace, text: bytes) -> KeyPlace:
+        """The place after some bytes, its state 0 if they are refused; dead ends of items are not."""
+        written, state, begun = place
+        step = self._step(state, text, written is not None and not written.is_empty)
+        if not step.target:
+            return written, 0, b""
+        after, memory, begun = self._after(written, state, step, text, 0, lambda: begun, sees_dead_ends=False)
+        return memory, after, begun
+
+    def is_dead(self, place: KeyPlace) -> bool:
+        """`DeadEnds.is_dead`."""
+        return self._dead_ends.is_dead(self.read_on, place)
+
+    def walk(self, written: Written, state: int, typed: Callable[[], bytes]) -> Iterator[tuple[bytes, int, bool]]:
+        """`DeadEnds.walk`, in lists whose items must differ."""
+        begun = typed() if self.place(state) == k.IN_KEY else b""
+        return self._dead_ends.walk(self.read_on, (written, state, begun))
 
     def allows(self, text: bytes) -> bool:
         """Whether a text that the automaton lets through repeats no key."""
@@ -152,11 +175,17 @@ class Repeats:
     def quiet_step(self, state: int, token_id: int) -> int:
         """The step while keys are remembered, for `Moves`: below 0 if one ends or has to go on, or a brace counts."""
         target = core.advance_keys(self._automaton.core, state, token_id, True)
+        if self.has_lists:
+            return min(target, -1)
         return target if target <= 0 or self.is_endless or self.place(target) == k.NO_KEY else -1
 
     def stays(self, state: int) -> bool:
         """Whether tokens of plain characters change nothing at all: braces in strings are but characters."""
-        return self._automaton.stays_on_plain(state) and core.is_in_string(self._automaton.core, state)
+        return (
+            not self.has_lists
+            and self._automaton.stays_on_plain(state)
+            and core.is_in_string(self._automaton.core, state)
+        )
 
     def place(self, state: int) -> int:
         """`Automaton.key_place`, kept."""
@@ -170,24 +199,43 @@ class Repeats:
         return Step(target, tuple(events), begin, self.place(target)) if target else REFUSED
 
     def _after(
-        self, written: Written | None, state: int, step: Step, token: bytes, num_tokens: int, typed: Callable[[], bytes]
+        self,
+        written: Written | None,
+        state: int,
+        step: Step,
+        token: bytes,
+        num_tokens: int,
+        typed: Callable[[], bytes],
+        *,
+        sees_dead_ends: bool = True,
     ) -> tuple[int, Written | None, bytes]:
         """See `follow`."""
-        objects, depth = (None, 0) if written is None else (written.objects, written.depth)
-        was_empty = objects is None
+        objects, depth, lists = (None, 0, None) if written is None else (written.objects, written.depth, written.lists)
+        was_empty, at = objects is None and lists is None, 0
         for kind, first, last in step.events:
             if kind in (KeyEvent.KEY_ENDS, KeyEvent.ITEM_ENDS):
                 text = token[first:last] if first >= 0 else typed() + token[:last]
                 more = added(objects, depth, text, self._tokens_of)
                 if more is None:
                     others = self.others(state, token[:last]) if kind == KeyEvent.ITEM_ENDS else 0
-                    here = Written(num_tokens, written, objects, depth)
-                    after = self._after_repeated(here, others, token[last:], num_tokens)
+                    here = Written(num_tokens, written, objects, depth, read(lists, token[at:last]))
+                    after = self._after_repeated(here, others, token[last:], num_tokens, sees_dead_ends)
                     return after if after[0] else (0, written, b"")
                 objects, depth = more, 0
-            elif objects is None:
                 continue
-            elif kind == KeyEvent.OPENS:
+            if lists is not None or kind == KeyEvent.LIST_OPENS:
+                lists = read(lists, token[at:last])
+                here = Written(num_tokens, written, objects, depth, lists)
+                is_new, lists = after_bracket(lists, kind, token[max(at, last) : last + 1])
+                at = last + 1
+                if not is_new:
+                    after = self._after_repeated(
+                        here, self._off_edges(state, token[:last]), token[last:], num_tokens, sees_dead_ends
+                    )
+                    return after if after[0] else (0, written, b"")
+            if objects is None or kind == KeyEvent.VALUE_ENDS:
+                continue
+            if kind in (KeyEvent.OPENS, KeyEvent.LIST_OPENS):
                 depth += 1
             elif depth:
                 depth -= 1
@@ -195,24 +243,36 @@ class Repeats:
                 depth = max(objects.gap - 1, 0)
                 objects = objects.below
         begun = b""
-        if step.place == k.IN_KEY and (num_tokens == 0 or not self.is_endless):
+        if step.place == k.IN_KEY and (num_tokens == 0 or self.has_lists or not self.is_endless):
             begun = token[step.begin :] if step.begin >= 0 else typed() + token
         if objects is not None and not depth and step.place and not self.is_endless:
             inside = step.target if step.place == k.IN_KEY else self._automaton.advance_bytes(step.target, QUOTE)
             if inside and not self._keys_left(objects, inside, begun, with_cuts=False)[0]:
                 return 0, written, b""
-        if objects is None and was_empty:
+        if objects is None and lists is None and was_empty:
             return step.target, written, begun
-        if step.events:
-            written = Written(num_tokens, written, objects, depth)
-        return step.target, written, begun
+        memory = written
+        if step.events or lists is not None:
+            memory = Written(num_tokens, written, objects, depth, read(lists, token[at:]))
+        if sees_dead_ends and lists is not None and self.is_dead((memory, step.target, begun)):
+            return 0, written, b""
+        return step.target, memory, begun
 
     def _after_repeated(
-        self, written: Written, others: int, rest: bytes, num_tokens: int
+        self, written: Written, others: int, rest: bytes, num_tokens: int, sees_dead_ends: bool
     ) -> tuple[int, Written | None, bytes]:
         """As `_after`, from inside an item that comes twice, for the readings in which it need not differ."""
         step = self._step(others, rest, has_keys=True) if others else REFUSED
-        return self._after(written, others, step, rest, num_tokens, bytes) if step.target else (0, None, b"")
+        if not step.target:
+            return 0, None, b""
+        return self._after(written, others, step, rest, num_tokens, bytes, sees_dead_ends=sees_dead_ends)
+
+    def _off_edges(self, state: int, text: bytes) -> int:
+        """The state after some bytes that end with an item, as far as that need not differ; 0: none."""
+        others = self._automaton.without_edges(self._automaton.advance_bytes(state, text))
+        if others:
+            core.note_mode(self._automaton.core, others, Mode.OUTSIDE)
+        return others
 
     def others(self, state: int, text: bytes) -> int:
         """The state after some bytes that end inside an item, as far as that need not differ; 0: none, or a key."""
@@ -241,7 +301,11 @@ class Repeats:
                     core.clear_below(self._automaton.core, path, left)
                 if left is not bits and self.others(state, b"" if place == k.IN_KEY else QUOTE):
                     self._put_back(written, state, bits, left, typed)
-        for token_id in self._suspects(written):
+        for path, _, is_dead in self.walk(written, state, typed) if may_repeat(written.lists) else ():
+            if is_dead:
+                left = bits.copy() if left is bits else left
+                core.clear_below(self._automaton.core, path, left)
+        for token_id in self._suspects(written, state):
             word, bit = token_id >> 5, token_id & 31
             if int(left[word]) >> bit & 1 and not self.follow(written, state, token_id, 0, typed)[0]:
                 left = bits.copy() if left is bits else left
@@ -255,9 +319,12 @@ class Repeats:
             cleared[token_id] = self.follow(written, state, token_id, 0, typed)[0] != 0
         left |= np.packbits(cleared, bitorder="little").view(np.int32)
 
-    def _suspects(self, written: Written) -> Iterator[int]:
-        """Tokens that may be forbidden though they begin elsewhere than inside a key."""
+    def _suspects(self, written: Written, state: int) -> Iterator[int]:
+        """Tokens that may be forbidden though they begin elsewhere than inside a key, or an item."""
         yield from self.tokens.twice
+        if self.has_lists:
+            in_string = written.lists is not None and core.is_in_string(self._automaton.core, state)
+            yield from (i for i in self.tokens.items if not in_string or self.tokens.structure[i] == HAS_QUOTE)
         objects = written.objects
         if objects is not None and not self.is_endless and not self._has_more_keys(objects.count):
             yield from self.tokens.before  # there may be no key left to write

@@ -23,6 +23,7 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable
 
 from ..record import record
+from .open_lists import OpenList
 
 QUOTE = b'"'
 NO_BYTE = b"\xff"  # of UTF-8
@@ -118,17 +119,28 @@ class Written:
         before: the version before it; None if there was no memory.
         objects: the innermost object with remembered keys; None if there is none any more.
         depth: how many objects and lists without remembered keys are open in it.
+        lists: the innermost list whose items must differ, whatever they are (`open_lists`).
     """
 
     num_tokens: int
     before: Written | None
     objects: OpenObject | None
     depth: int = 0
+    lists: OpenList | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is remembered any more."""
+        return self.objects is None and self.lists is None
 
     @property
     def innermost(self) -> OpenObject | None:
         """The object in which the text stands, if it has remembered keys."""
         return None if self.depth else self.objects
+
+
+KeyPlace = tuple[Written | None, int, bytes]
+"""Memory, state, and what is written of the key that the state stands in."""
 
 
 def added(

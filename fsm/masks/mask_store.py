@@ -35,6 +35,8 @@ from ..vocabulary.vocabulary import Vocabulary
 FEW_TEXTS = 12  # in which a state stands: more are looked at in parts
 ENTRY_BYTES = 320  # an entry with its places in its shelf and in line
 MAX_CHANCES = 64  # marks removed for one new entry: a long run of marked entries must not delay the one that needs room
+MOST_CLEARED = 32  # entries without an owner that are dropped for one new entry: thousands would take milliseconds
+MOST_LOOKED_AT = 4  # places in the line, for the same reason
 SHARE_STATES = 16  # automata with fewer states are not searched for states that behave alike
 NUM_RECENT = 4  # states of one automaton that a new one is compared with
 MAX_PAIRS = 512  # pairs of states looked at in one comparison
@@ -131,7 +133,7 @@ class MaskStore:
         self._lock = threading.Lock()
         self._num_bytes = 0
         self._num_entries = 0
-        self._line: deque[tuple[Shelf, Hashable]] = deque()
+        self._line: deque[Any] = deque()  # shelf, key, shelf, key, ..: pairs would be as many objects to collect
         self._distinct: dict[int, Bits] = {}
         self._left: deque[Shelf] = deque()  # shelves whose owners are gone
         self._owners: set[weakref.ref[object]] = set()
@@ -141,14 +143,14 @@ class MaskStore:
     def num_bytes(self) -> int:
         """Memory of all entries and arrays."""
         with self._lock:
-            self._clear_left()
+            self._clear_left(self._num_entries)
             return self._num_bytes
 
     @property
     def num_entries(self) -> int:
         """Rows and text masks that are known."""
         with self._lock:
-            self._clear_left()
+            self._clear_left(self._num_entries)
             return self._num_entries
 
     # ---------------------------------------------------------------- shelves and entries
@@ -182,7 +184,7 @@ class MaskStore:
 
     def _keep(self, shelf: Shelf, key: Hashable, entry: Entry) -> None:
         if self._left:
-            self._clear_left()
+            self._clear_left(MOST_CLEARED)
         bits = self._distinct.get(entry.hash)
         if bits is None:
             entry.bits.setflags(write=False)
@@ -198,14 +200,14 @@ class MaskStore:
         before = shelf.get(key)
         if before is not None:
             self._forget(before)
+        else:
+            self._line += shelf, key
         shelf[key] = entry
         self._num_bytes += entry.num_bytes
         self._num_entries += 1
-        self._line.append((shelf, key))
         if self._num_bytes > self.max_bytes:
-            self._make_room(entry, stands_twice=before is not None)
-        if len(self._line) > 2 * self._num_entries + 1024:
-            self._close_ranks()
+            self._make_room(entry)
+        self._close_ranks()
 
     def _forget(self, entry: Entry) -> None:
         """Takes an entry that has left its shelf out of the accounts."""
@@ -220,47 +222,47 @@ class MaskStore:
             del self._distinct[entry.hash]
             self._num_bytes -= entry.bits.nbytes
 
-    def _make_room(self, newest: Entry, *, stands_twice: bool) -> None:
-        """Drops entries from the front of the line until the rest fits; the newest stays.
-
-        It stands in the line twice if it has taken the place of another.
-        """
-        chances = MAX_CHANCES
-        while self._num_bytes > self.max_bytes and len(self._line) > 1:
-            shelf, key = self._line.popleft()
+    def _make_room(self, newest: Entry) -> None:
+        """Drops entries until the rest fits, first those whose owners are gone, then from the front of the line."""
+        while self._num_bytes > self.max_bytes and self._left:
+            self._clear_left(1)
+        line, chances = self._line, MAX_CHANCES
+        while self._num_bytes > self.max_bytes and len(line) > 2:
+            shelf, key = line.popleft(), line.popleft()
             entry = shelf.get(key)
             if entry is None:
                 continue
             if entry is newest:
-                if not stands_twice:
-                    self._line.append((shelf, key))
-                stands_twice = False
+                line += shelf, key
                 continue
             if entry.is_recent and chances:
                 entry.is_recent = False
                 chances -= 1
-                self._line.append((shelf, key))
+                line += shelf, key
                 continue
             del shelf[key]
             self._forget(entry)
             chances = MAX_CHANCES
 
-    def _clear_left(self) -> None:
-        while self._left:
-            shelf = self._left.popleft()
-            for entry in shelf.values():
-                self._forget(entry)
-            shelf.clear()
+    def _clear_left(self, most: int) -> None:
+        """Drops at most so many entries whose owners are gone."""
+        while self._left and most:
+            shelf = self._left[0]
+            if not shelf:
+                self._left.popleft()
+                continue
+            self._forget(shelf.popitem()[1])
+            most -= 1
 
     def _close_ranks(self) -> None:
-        """Takes those out of the line that have left by another way, or stand in it twice."""
-        standing: set[tuple[int, Hashable]] = set()
-        line: deque[tuple[Shelf, Hashable]] = deque()
-        for shelf, key in reversed(self._line):
-            if key in shelf and (id(shelf), key) not in standing:
-                standing.add((id(shelf), key))
-                line.appendleft((shelf, key))
-        self._line = line
+        """Looks at a few places of the line, if most are of entries that are gone, and takes these out."""
+        line = self._line
+        for _ in range(MOST_LOOKED_AT):
+            if len(line) <= 4 * self._num_entries + 2048:
+                break
+            shelf, key = line.popleft(), line.popleft()
+            if key in shelf:
+                line += shelf, key
 
     # ---------------------------------------------------------------- text masks
 

@@ -52,6 +52,7 @@ class Network:
         rule_numbers: the numbers of the rules by name.
         key_texts: which of the texts have to be remembered: keys (`Embed.is_key`) and items.
         item_texts: which of them are items (`Embed.is_item`).
+        edge_texts: which are brackets and commas of a list whose items must differ (`Embed.is_edge`).
         owes_keys: whether several of them may have to be written (`Embed.is_owed`).
 
     `num_bytes`: memory of the arrays, and roughly of the names.
@@ -69,6 +70,7 @@ class Network:
         key_texts: tuple[int, ...] = (),
         item_texts: tuple[int, ...] = (),
         owes_keys: bool = False,
+        edge_texts: tuple[int, ...] = (),
     ) -> None:
         self.data = data
         self.byte_sets = byte_sets
@@ -76,6 +78,7 @@ class Network:
         self.key_texts = key_texts
         self.item_texts = item_texts
         self.owes_keys = owes_keys
+        self.edge_texts = edge_texts
         self.rule_numbers = rule_numbers
         self.num_bytes: int = data.nbytes + byte_sets.nbytes + NAME_BYTES * len(rule_numbers)
         self.head: list[int] = data[: k.NETWORK_HEAD].tolist()
@@ -166,8 +169,8 @@ def build_network(grammar: Grammar, compile_time: CompileTime = NO_LIMIT, max_by
     data = core.lay_out(np.frombuffer(bytearray(pack(f"{len(packed)}i", *packed)), np.int32), literals)
     byte_sets = _words_of(made.byte_sets) if made.byte_sets else _NO_BYTE_SETS
     texts, item_texts = tuple(made.text_tables), tuple(made.item_texts.values())
-    key_texts = (*made.key_texts.values(), *item_texts)
-    network = Network(data, byte_sets, texts, made.numbers, key_texts, item_texts, made.owes_keys)
+    key_texts, edges = (*made.key_texts.values(), *item_texts), tuple(made.edge_texts.values())
+    network = Network(data, byte_sets, texts, made.numbers, key_texts, item_texts, made.owes_keys, edges)
     shortest = network.head[k.N_SHORTEST]
     if shortest >= NEVER:
         raise EmptyLanguage("nothing at all satisfies the constraint")

@@ -80,6 +80,7 @@ class Positions:
         self.texts: dict[Language, int] = {}
         self.key_texts: dict[Language, int] = {}
         self.item_texts: dict[Language, int] = {}
+        self.edge_texts: dict[Language, int] = {}
         self.owes_keys = False
         self.text_tables: list[TextTable] = []
         self.numbers = {grammar.start: 0}  # of the rules, which stand for their entries until everything is built
@@ -106,6 +107,7 @@ class Positions:
         self.texts.update(other.texts)
         self.key_texts.update(other.key_texts)
         self.item_texts.update(other.item_texts)
+        self.edge_texts.update(other.edge_texts)
         self.owes_keys = self.owes_keys or other.owes_keys
         self.text_tables += other.text_tables
         self.entries = other.entries.copy()
@@ -217,6 +219,7 @@ class Positions:
     def text_index(self, part: Embed) -> int:
         """The number of a text automaton, which is kept once for texts, for keys and for items."""
         texts = self.key_texts if part.is_key else self.item_texts if part.is_item else self.texts
+        texts = self.edge_texts if part.is_edge else texts
         self.owes_keys = self.owes_keys or part.is_owed
         index = texts.get(part.language)
         if index is None:

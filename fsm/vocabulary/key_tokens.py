@@ -26,6 +26,8 @@ _WHOLE_KEY = re.compile(rb'(?=(?:\A|,)\s*"((?:[^"\\]|\\.)*)")', re.DOTALL)
 _BEGUN_KEY = re.compile(rb'(?=(?:\A|,)\s*"((?:[^"\\]|\\.)*\\?)\Z)', re.DOTALL)
 _TWO_KEYS = re.compile(rb'"\s*:.*,\s*"(?:[^"\\]|\\.)*"', re.DOTALL)
 _BEFORE_KEY = re.compile(rb"(?:,\s*|\A\s+)\Z")
+# a comma between two values: what lies between it and the quote before it is no part of a string
+_COMMA_INSIDE = re.compile(rb'(?:.*")?[\s0-9truefalsnE\[\]{}:.+-]*,\s*["\[{0-9tfn-]', re.DOTALL)
 _TWO_ITEMS = re.compile(rb'"\s*,\s*"(?:[^"\\]|\\.)*"', re.DOTALL)
 
 
@@ -39,17 +41,19 @@ class KeyTokens:
     Attributes:
         whole: by the text of a key as it is written between its quotes, the tokens that may write all of it.
         begun: by the beginning of such a text, the tokens that may end right after it.
-        twice: tokens in which two keys of one object, or two items of one list, may end.
+        twice: tokens in which two keys of one object, or two strings of one list, may end.
+        items: those, and tokens in which an item of any kind may end and the next one begin.
         before: tokens after which a key may begin.
         structure: uint8 by token: 2 if it has a quote or a backslash, else 1 if it has a brace or a bracket, else 0.
     """
 
-    __slots__ = ("before", "begun", "structure", "twice", "whole")
+    __slots__ = ("before", "begun", "items", "structure", "twice", "whole")
 
     def __init__(self, tokens: Sequence[bytes], data: npt.NDArray[np.uint8], offsets: Ints) -> None:
         self.whole: dict[bytes, list[int]] = {}
         self.begun: dict[bytes, list[int]] = {}
         self.twice: list[int] = []
+        self.items: list[int] = []
         self.before: list[int] = []
         for token_id in _tokens_with(b'"', data, offsets):
             token = tokens[token_id]
@@ -59,6 +63,9 @@ class KeyTokens:
                 self.begun.setdefault(found[1], []).append(token_id)
             if _TWO_KEYS.search(token) or _TWO_ITEMS.search(token):
                 self.twice.append(token_id)
+        for token_id in _tokens_with(b",", data, offsets):
+            if _COMMA_INSIDE.match(tokens[token_id]):
+                self.items.append(token_id)
         for token_id in _tokens_with(b", \n\t", data, offsets):
             if _BEFORE_KEY.search(tokens[token_id]):
                 self.before.append(token_id)

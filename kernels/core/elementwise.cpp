@@ -43,6 +43,10 @@ Step step_of(const float* x, int64_t count, float limit) {
     up = -larger(least, -larger(least, up));
     return x * sigmoid(splat8(g.alpha) * x) * (up + splat8(1.0f));
   }
+  if (g.kind == SQUARED) {
+    const F8 open = larger(splat8(0.0f), x);
+    return open * open * up;
+  }
   F8 z = x;
   if (g.kind == GELU_TANH) {  // x/2 (1 + tanh(y)) = x sigmoid(2 y), y = sqrt(2/pi) (x + 0.044715 x^3)
     const F8 cubic = fma(x * x, splat8(0.044715f), splat8(1.0f));

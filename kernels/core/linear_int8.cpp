@@ -11,7 +11,8 @@
 // thousand inputs. Two products of 16 bits and their sum are one instruction of every SIMD unit.
 //
 // Where a checkpoint asks for it, inputs take eight bits instead, by a step that it gives or by their row's own:
-// q = round(x / step) within -128 ... 127, step = largest |x| / 127.5 (compressed-tensors).
+// q = round(x / step) within -128 ... 127, step = largest |x| / 127.5 (compressed-tensors) or / 127
+// (BitNet).
 //
 // Panel p, pair s holds the weights of outputs 16p ... 16p+15 for inputs 2s and 2s+1, an output's two side by side.
 #include "level.h"
@@ -76,8 +77,6 @@ constexpr Tiling<ROWS> tiling_of() {
 
 constexpr Tiling<ROWS> TILING = tiling_of();
 
-constexpr float LIMIT8 = 127.5f;
-
 inline F8 in_eight_bits(F8 x, float step) {
   return larger(-larger(-x / splat8(step), splat8(-127.0f)), splat8(-128.0f));
 }
@@ -114,7 +113,7 @@ void multiply_int8(const Lease& team, const Product& p) {
   const int64_t num_pairs = (p.depth + 1) / 2, most = INT32_MAX / (127 * larger_of<int64_t>(1, p.depth));
   Scratch<int16_t> whole(p.num_rows * 2 * num_pairs);
   Scratch<float> steps(p.num_rows);
-  const float limit = p.input_step >= 0 ? LIMIT8 : (float)smaller_of<int64_t>(INT16_MAX, most);
+  const float limit = p.input_step >= 0 ? p.input_limit : (float)smaller_of<int64_t>(INT16_MAX, most);
   round_rows(p, num_pairs, limit, whole.at, steps.at);
   const Int8 more{p.scales, steps.at};
   const Tile tile{(const char*)whole.at,

@@ -25,7 +25,8 @@ struct Product {
   const float* scales;  // [16 num_panels] of int8, else null
   float* out;
   int64_t num_rows, depth, num_panels;
-  float input_step;  // of int8: of inputs of eight bits, 0 that of each row; below 0 inputs take up to 16 bits
+  float input_step;   // of int8: of inputs of eight bits, 0 that of each row; below 0 inputs take up to 16 bits
+  float input_limit;  // how many of a row's own steps its largest input has
 };
 
 // Adds the products of adapters to out, segment by segment (`lora.LoraPlan.table`, whose columns `lora.py` names).
@@ -98,7 +99,7 @@ struct Scatter {
 };
 
 // gate_up [num_rows, 2 width] = gate | up, rows `stride` apart -> out [num_rows, width].
-enum GateKind : int64_t { SILU, GELU_TANH, CLAMPED };
+enum GateKind : int64_t { SILU, GELU_TANH, CLAMPED, SQUARED };
 struct Gate {
   const float* gate_up;
   float* out;

@@ -13,11 +13,11 @@ from torch import Tensor
 
 from ..._core import kernels as core
 from ..attention_mass import LayerMass
-from ..kv_format import FP8, INT4
+from ..kv_format import KV_FORMATS
 from .threads import ONE_TEAM, num_cpu_threads
 from .work import CpuWork
 
-STORED = {torch.float32: 0, torch.int8: 1, FP8: 2, INT4: 3}
+STORED = {torch.float32: 0, **{one.dtype: one.in_loops for one in KV_FORMATS.values()}}
 
 
 def cpu_attention(

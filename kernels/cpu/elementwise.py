@@ -14,7 +14,7 @@ from ..._core import kernels as core
 from ..gate import Gate
 from .attention import STORED
 
-_GATES = {"silu": 0, "gelu_tanh": 1, "clamped": 2}
+_GATES = {"silu": 0, "gelu_tanh": 1, "clamped": 2, "squared": 3}
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:

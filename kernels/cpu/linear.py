@@ -44,5 +44,6 @@ def cpu_linear(x: Tensor, weight: LinearWeight) -> Tensor:
         depth,
         num_panels,
         -1.0 if weight.input_step is None else weight.input_step,
+        weight.input_limit,
     )
     return out if num_panels * PANEL == weight.num_outputs else out[:, : weight.num_outputs]

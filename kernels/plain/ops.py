@@ -62,9 +62,9 @@ def linear(x: Tensor, weight: LinearWeight) -> Tensor:
     An int8 weight meets inputs rounded to whole multiples of their row's step, `largest |x| / input_range(K)`, or to
     eight bits where it has an `input_step`; their sums of products are exact whole numbers.
     """
-    own_step = weight.input_step if weight.groups is None else weight.groups.input_step
-    if own_step is not None:
-        return _multiply_int8(x, weight, own_step)
+    own = weight if weight.groups is None else weight.groups
+    if own.input_step is not None:
+        return _multiply_int8(x, weight, own.input_step, own.input_limit)
     if weight.scales is not None:
         most = x.abs().amax(-1, keepdim=True)
         limit = torch.full_like(most, input_range(weight.num_inputs))  # a tensor, for `number / tensor` rounds twice
@@ -80,8 +80,8 @@ def linear(x: Tensor, weight: LinearWeight) -> Tensor:
     return product.to(x.dtype)
 
 
-def _multiply_int8(x: Tensor, weight: LinearWeight, input_step: float) -> Tensor:
-    rows, steps = quantise_rows(x, input_step)
+def _multiply_int8(x: Tensor, weight: LinearWeight, input_step: float, input_limit: float) -> Tensor:
+    rows, steps = quantise_rows(x, input_step, input_limit)
     if weight.groups is not None:
         assert weight.groups.factors is not None
         levels, scales = weight.stored.view(torch.int8), weight.groups.factors[0]
@@ -216,6 +216,8 @@ def gated(gate_up: Tensor, gate: Gate = SILU) -> Tensor:
     if gate.kind == "clamped":
         x, up = x.clamp(max=gate.limit), up.clamp(-gate.limit, gate.limit) + 1
         x = x * torch.sigmoid(gate.alpha * x)
+    elif gate.kind == "squared":
+        x = torch.relu(x).square()
     else:
         x = F.gelu(x, approximate="tanh") if gate.kind == "gelu_tanh" else F.silu(x)
     return (x * up).to(gate_up.dtype)
@@ -330,7 +332,7 @@ def attention_in(
 ) -> Tensor:
     """`attention` computed and returned in `dtype` (float64 serves as the yardstick in tests)."""
     out = torch.zeros(q.shape, dtype=dtype, device=q.device)
-    group = plan.num_heads // plan.num_kv_heads
+    group = q.shape[1] // k_cache.shape[1]
     for b in range(plan.num_requests):
         begin, end = int(plan.query_starts[b]), int(plan.query_starts[b + 1])
         num_keys = int(plan.context_lens[b])

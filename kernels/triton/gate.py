@@ -22,6 +22,7 @@ def gate_rows(
     limit: tl.tensor,
     GELU: tl.constexpr,
     CLAMPED: tl.constexpr,
+    SQUARED: tl.constexpr,
     COLUMNS: tl.constexpr,
 ) -> None:
     row = tl.program_id(0).to(tl.int64)
@@ -38,7 +39,7 @@ def gate_rows(
         z = -alpha * x
     else:
         z = -x
-    gated = x / (1.0 + tl.exp(tl.minimum(z, 87.0)))  # x * sigmoid(-z)
+    gated = tl.where(x < 0, 0.0, x * x) if SQUARED else x / (1.0 + tl.exp(tl.minimum(z, 87.0)))  # x * sigmoid(-z)
     tl.store(out_ptr + row * width + c, (gated * up).to(out_ptr.dtype.element_ty), mask=mask)
 
 
@@ -56,6 +57,7 @@ def gated(gate_up: Tensor, gate: Gate) -> Tensor:
             gate.limit if is_clamped else 0.0,
             GELU=gate.kind == "gelu_tanh",
             CLAMPED=is_clamped,
+            SQUARED=gate.kind == "squared",
             COLUMNS=BLOCK,
             num_warps=4,
             enable_fp_fusion=False,

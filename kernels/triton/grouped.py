@@ -243,7 +243,7 @@ def linear(x: Tensor, weight: LinearWeight) -> Tensor:
     assert groups is not None
     assert groups.factors is not None
     if groups.input_step is not None:
-        return int8.linear(x, weight, groups.input_step)
+        return int8.linear(x, weight, groups.input_step, groups.input_limit)
     return multiply_splits(
         multiply_grouped_rows,
         x,

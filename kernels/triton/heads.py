@@ -19,7 +19,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ..kv_format import INT4, KV_LIMITS
+from ..kv_format import INT4, kv_format
 
 HEADS = 8  # of a program
 
@@ -232,6 +232,7 @@ def place_heads(
     if num_tokens == 0:
         return out
     q_norm, k_norm = norms if norms is not None else (q, k)
+    form = kv_format(k_cache.dtype) if k_scales is not None else None
     place_rows[(num_tokens, triton.cdiv(num_heads, HEADS) + triton.cdiv(num_kv_heads, HEADS))](
         q,
         k,
@@ -265,7 +266,7 @@ def place_heads(
         BLOCK_DIM=triton.next_power_of_2(head_dim),
         HAS_NORM=norms is not None,
         HAS_ROPE=cos_sin is not None,
-        LIMIT=KV_LIMITS.get(k_cache.dtype, 0.0) if k_scales is not None else 0.0,
+        LIMIT=form.limit if form is not None else 0.0,
         IS_INT=k_cache.dtype == torch.int8,
         IN_PAIRS=k_cache.dtype == INT4,
         num_warps=4,

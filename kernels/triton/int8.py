@@ -15,6 +15,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from ..grouped import INPUT_LIMIT
 from ..launch import elementwise_warps, int8_config
 from ..linear_weight import LinearWeight
 from .linear import multiply_splits
@@ -30,6 +31,7 @@ def quantise_rows(
     x_stride: tl.tensor,
     depth: tl.tensor,
     input_step: tl.tensor,  # fp32
+    input_limit: tl.tensor,  # fp32
     OWN_STEPS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ) -> None:
@@ -42,7 +44,7 @@ def quantise_rows(
         x = tl.load(x_ptr + row * x_stride + begin + k, mask=begin + k < depth, other=0.0).to(tl.float32)
         most = tl.maximum(most, tl.abs(x))
         nothing += x * 0.0
-    step = tl.full([1], 127.5, tl.float32)
+    step = tl.zeros([1], tl.float32) + input_limit
     step = tl.div_rn(tl.max(most, 0, keep_dims=True), step) if OWN_STEPS else step * 0.0 + input_step
     divisor = tl.broadcast_to(tl.where(step > 0, step, 1.0), [COLUMNS])
     for begin in range(0, depth, COLUMNS):
@@ -108,24 +110,24 @@ def multiply_int8_rows(
         tl.store(out_ptr + tl.program_id(1).to(tl.int64) * num_rows * num_outputs + to, total, mask=mask)
 
 
-def quantised(x: Tensor, input_step: float) -> tuple[Tensor, Tensor]:
+def quantised(x: Tensor, input_step: float, input_limit: float = INPUT_LIMIT) -> tuple[Tensor, Tensor]:
     """(int8 `[T, K]`, steps `[T]`) of x `[T, K]`, whose last axis is dense."""
     num_rows, depth = x.shape
     rows = torch.empty((num_rows, depth), dtype=torch.int8, device=x.device)
     steps = torch.empty(num_rows, dtype=torch.float32, device=x.device)
     if num_rows:
         warps = elementwise_warps(COLUMNS)
-        sizes = (x.stride(0), depth, float(input_step))
+        sizes = (x.stride(0), depth, float(input_step), float(input_limit))
         quantise_rows[(num_rows,)](
             x, rows, steps, *sizes, OWN_STEPS=input_step == 0, COLUMNS=COLUMNS, num_warps=warps, enable_fp_fusion=False
         )
     return rows, steps
 
 
-def linear(x: Tensor, weight: LinearWeight, input_step: float) -> Tensor:
-    """`x @ weight.T + bias`, x `[T, K]` -> `[T, N]`, with x rounded to int8 by `input_step`."""
+def linear(x: Tensor, weight: LinearWeight, input_step: float, input_limit: float) -> Tensor:
+    """`x @ weight.T + bias`, x `[T, K]` -> `[T, N]`, with x rounded to int8 as `Grouped` says."""
     assert weight.groups is not None
     assert weight.groups.factors is not None
-    rows, steps = quantised(x if x.stride(1) == 1 else x.contiguous(), input_step)
+    rows, steps = quantised(x if x.stride(1) == 1 else x.contiguous(), input_step, input_limit)
     stored = [weight.stored.view(torch.int8), weight.groups.factors, steps]
     return multiply_splits(multiply_int8_rows, rows, weight, stored, [], int8_config(len(rows)), x.dtype)

@@ -17,6 +17,7 @@ from torch import Tensor
 from ..state_rounds import StateRounds
 
 ROWS, CHANNELS = 16, 64  # of a program
+CONVOLUTION_REGISTERS = 96  # five programs of four warps; the compiler alone would spill to fit eight
 
 
 def values_of(keys: int) -> int:
@@ -223,6 +224,7 @@ def convolve(
             HAS_SILU=silu,
             ROWS=ROWS,
             CHANNELS=CHANNELS,
+            maxnreg=CONVOLUTION_REGISTERS,
         )
     return out
 

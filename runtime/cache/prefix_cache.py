@@ -187,11 +187,10 @@ class PrefixCache:
         return self.windows is None or self.windows.fits(own)
 
     def plan_states(self, extends: Sequence[Extend]) -> None:
-        """Slots for the states of a step, of a model with recurrent layers; what an earlier step had left is free."""
+        """Slots for the states of a step, of a model with recurrent layers."""
         if self.states is None:
             return
-        self.states.begin_step()
-        wanted = [(extend.request, extend.start + extend.num_tokens, extend.end) for extend in extends]
+        wanted = [(one.request, one.start, one.start + one.num_tokens, one.end) for one in extends]
         for extend, (state, points) in zip(extends, self.states.plan(wanted), strict=True):
             extend.state, extend.state_points = state, [(point.num_tokens, point.slot) for point in points]
 
@@ -394,5 +393,5 @@ class PrefixCache:
 def _hold_nothing(request: Request) -> None:
     request.lease = None
     request.blocks = array("i")
-    request.num_computed_tokens = request.num_dropped_tokens = 0
+    request.num_computed_tokens = request.num_dropped_tokens = request.num_taken_back = 0
     request.received = None

@@ -23,7 +23,8 @@ from the end of another, its own end takes that one's place: a chat holds one st
 (arXiv 2411.19379) admits and evicts by branches and by computation saved, too: see `bench/studies/hybrid_cache.py`.
 
 A state is never changed: a step reads one slot and writes another, so a step that failed, or whose draft was refused,
-has left the state from which it can be computed again; forks and resumed requests share slots without a copy.
+has left the state from which it can be computed again; forks and resumed requests share slots without a copy. A step
+that runs ahead reads what the one before it writes last, and is planned only if it finds slots of its own.
 
 Knows blocks and requests; it knows no tree and no tensors. Probes leave no trace. Invariant (`audit`): a slot has
 as many holders as it counts, a state's block is in the tree or of a request, and a request that has computed anything
@@ -66,7 +67,7 @@ class StateStore:
         self._holders = [0] * num_slots
         self._kept: dict[int, dict[int, KeptState]] = {}  # by block, by number of its tokens
         self._current: dict[Request, StatePoint] = {}
-        self._planned: dict[Request, list[StatePoint]] = {}
+        self._planned: dict[Request, list[list[StatePoint]]] = {}  # by step that is under way
         self._branch: dict[Request, int] = {}
         self._resumed: dict[Request, KeptState] = {}
         self._floor = 0.0  # the highest rank that was evicted
@@ -126,41 +127,46 @@ class StateStore:
         """The request holds nothing any more."""
         self._leave(request)
         self._leave_block(request)
-        for point in self._planned.pop(request, []):
-            self._drop(point.slot)
+        self._drop_planned(request)
         self._branch.pop(request, None)
         self._resumed.pop(request, None)
 
     # -- a step ------------------------------------------------------------------------------------------------
 
     def begin_step(self) -> None:
-        """What an earlier step has written and nothing has taken is free."""
-        for points in self._planned.values():
-            for point in points:
-                self._drop(point.slot)
-        self._planned.clear()
+        """What earlier steps have written and nothing has taken is free: none is under way."""
+        for request in tuple(self._planned):
+            self._drop_planned(request)
 
-    def plan(self, requests: Sequence[tuple[Request, int, int]]) -> list[tuple[int, list[StatePoint]]]:
+    def has_room(self, num_requests: int) -> bool:
+        """Whether there are slots for a step of n requests that runs ahead, some of them maybe after an eviction."""
+        while len(self._free) < num_requests:
+            if not self._evict():
+                return False
+        return True
+
+    def plan(self, requests: Sequence[tuple[Request, int, int, int]]) -> list[tuple[int, list[StatePoint]]]:
         """Slots for the states of a step: by request the one that is read, and those that are written, in order.
 
-        Each request computes its known tokens up to the first number, and those of a draft up to the second.
+        Each request computes tokens from the first number on, known ones up to the second, and those of a draft up to
+        the third. Of a request of which a step is under way that is what follows it.
         """
         last = [self._take() for _ in requests]
         found = []
-        for (request, known, end), slot in zip(requests, last, strict=True):
+        for (request, start, known, end), slot in zip(requests, last, strict=True):
             points = []
-            for number in self._points(request, known, end):
+            for number in self._points(request, start, known, end):
                 is_needed = number in (known, self._branch.get(request))
                 if self._free or self._evict(only_unused=not is_needed):
                     points.append(StatePoint(number, self._take()))
-            self._planned[request] = [*points, StatePoint(end, slot)]
-            current = self._current.get(request)
-            found.append((NONE if current is None else current.slot, self._planned[request]))
+            under_way = self._planned.setdefault(request, [])
+            current = under_way[-1][-1] if under_way else self._current.get(request)
+            under_way.append([*points, StatePoint(end, slot)])
+            found.append((NONE if current is None else current.slot, under_way[-1]))
         return found
 
-    def _points(self, request: Request, known: int, end: int) -> list[int]:
+    def _points(self, request: Request, start: int, known: int, end: int) -> list[int]:
         """After which tokens before the end of a step a state is written besides: in order."""
-        start = request.num_computed_tokens
         points = {known} | self._wanted(request, start, min(known, request.num_prompt_tokens))
         return sorted(number for number in points if start < number <= known and number != end)
 
@@ -181,12 +187,13 @@ class StateStore:
 
         start: where the step began.
         """
-        points = self._planned.pop(request)
+        points, num_computed = self._planned[request].pop(0), request.num_computed_tokens
         reached = [point for point in points if point.num_tokens <= request.num_computed_tokens]
         for point in points[len(reached) :]:
             self._drop(point.slot)
+        request.num_computed_tokens = reached[-1].num_tokens if reached else start
+        request.num_taken_back = num_computed - request.num_computed_tokens
         if not reached:
-            request.num_computed_tokens = start
             return
         self._leave(request)
         ends = [point for point in reached if self._at_blocks and point.num_tokens % self._block_size == 0]
@@ -195,7 +202,6 @@ class StateStore:
             self._at_block[request] = ends[-1]
             self._holders[ends[-1].slot] += 1
         self._current[request] = reached[-1]
-        request.num_computed_tokens = reached[-1].num_tokens
         wanted = self._wanted(request, start, request.num_prompt_tokens)
         for point in reached:
             if point.num_tokens in wanted:
@@ -263,7 +269,7 @@ class StateStore:
                 assert state.is_kept, "a state that was given up"
         held = Counter(state.slot for states in self._kept.values() for state in states.values())
         held.update(point.slot for point in (*self._current.values(), *self._at_block.values()))
-        held.update(point.slot for points in self._planned.values() for point in points)
+        held.update(point.slot for steps in self._planned.values() for points in steps for point in points)
         assert [held[slot] for slot in range(self.num_slots)] == self._holders, "a state's holders are miscounted"
         assert sorted(self._free) == [slot for slot in range(self.num_slots) if not held[slot]], "a state is lost"
         for request in requests:
@@ -337,6 +343,11 @@ class StateStore:
         point = self._current.pop(request, None)
         if point is not None:
             self._drop(point.slot)
+
+    def _drop_planned(self, request: Request) -> None:
+        for points in self._planned.pop(request, []):
+            for point in points:
+                self._drop(point.slot)
 
     def _leave_block(self, request: Request) -> None:
         point = self._at_block.pop(request, None)

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..config import Quantisation
 from ..models import ModelConfig
+from ..models.added_parts import added_shapes
 from ..models.gguf.tensor_types import Form, Forms
+from ..models.recurrent_kinds import recurrent_matrices
 from ..models.weight_format import WORD, WeightFormat
 from ..number_types import BYTES, NumberType
 
@@ -70,7 +72,8 @@ def joint_bytes(
     config: ModelConfig, dtype: NumberType, held: NumberType, *, on_cpu: bool, quantise: Quantisation
 ) -> int:
     """Of the matrix by which an MTP layer takes token and state (`models/mtp.py`)."""
-    joint = Matrix(config.hidden_size, 2 * config.hidden_size, ("model.layers.0.eh_proj",))
+    names = config.options.mtp
+    joint = Matrix(config.hidden_size, 2 * config.hidden_size, (f"{names.base or 'model.layers.0.'}{names.joint}",))
     return _one_bytes(config, joint, dtype, held, on_cpu, quantise, 1)
 
 
@@ -181,20 +184,12 @@ def _matrices(config: ModelConfig) -> Iterator[Matrix]:
         yield from _layer_matrices(config, index)
     for modules in PLAIN[: 1 if config.tie_word_embeddings else 2]:
         yield Matrix(config.vocab_size, config.hidden_size, modules)
-
-
-# below a recurrent layer's base; of fused or stacked ones the base alone
-OF_TWO = ("in_proj", "out_proj")
-RECURRENT_PARTS = {
-    "delta": ("in_proj", "in_proj", "out_proj"),
-    "kimi_delta": ("",) * 5 + ("o_proj",),
-    "selective_scan": ("in_proj", "x_proj", "dt_proj", "out_proj"),
-    "lightning": ("qkv_proj", "output_gate", "out_proj"),
-}
+    for outputs, inputs, module in added_shapes(config, None):
+        yield Matrix(outputs, inputs, (f"model.{module}",))
 
 
 def _layer_matrices(config: ModelConfig, index: int) -> Iterator[Matrix]:
-    hidden, inner, names = config.hidden_size, config.intermediate_size, config.options.names
+    hidden, inner, names = config.hidden_size, config.inner_size(index), config.options.names
     base, latent, experts = f"model.layers.{index}.", config.latent, config.experts_of(index)
 
     def below(*found: str) -> tuple[str, ...]:
@@ -202,16 +197,16 @@ def _layer_matrices(config: ModelConfig, index: int) -> Iterator[Matrix]:
 
     layer = config.layers[index]
     if config.recurrent is not None and config.is_recurrent(index):
-        options, shapes = config.recurrent.options, config.recurrent.shapes(hidden)
-        parts = RECURRENT_PARTS.get(options.kind, OF_TWO)
-        for (outputs, inputs), part in zip(shapes, parts, strict=True):
-            is_summand = part in (parts[-1], "x_proj")
-            is_widened = options.is_fused and not is_summand
-            yield Matrix(outputs, inputs, below(f"{options.base}{part}"), is_summand, is_widened)
+        options, found = config.recurrent.options, recurrent_matrices(config.recurrent, hidden)
+        for outputs, inputs, parts in found:
+            is_summand = parts in ((options.out,), ("x_proj",))
+            modules = below(*(f"{options.base}{name}" for name in parts))
+            yield Matrix(outputs, inputs, modules, is_summand, options.is_fused and not is_summand)
     if not layer.attends:
         pass
     elif latent is None:
-        yield Matrix(config.qkv_size, hidden, below(*names.qkv))
+        qkv, num_rows = config.projected(index)
+        yield Matrix(num_rows, hidden, below(*qkv))
     else:
         rank, query_size = latent.query_rank, config.num_heads * latent.query_dim
         first = "self_attn.q_a_proj" if rank else "self_attn.q_proj"
@@ -221,12 +216,15 @@ def _layer_matrices(config: ModelConfig, index: int) -> Iterator[Matrix]:
         yield Matrix(config.num_heads * latent.rank, latent.plain_dim, ())
         yield Matrix(config.num_heads * latent.value_dim, latent.rank, ())
     if layer.attends:
-        yield Matrix(hidden, config.attended_size, below(names.o), is_summand=True)
+        yield Matrix(hidden, config.attended_size(index), below(names.o), is_summand=True)
+    for outputs, inputs, module in added_shapes(config, index):
+        yield Matrix(outputs, inputs, below(module))
     if not layer.has_mlp:
         return
-    if experts is None:
-        yield Matrix(config.gate_up_size, hidden, below(*names.gate_up))
+    if config.has_dense(index):
+        yield Matrix(config.gate_up_size(index), hidden, below(*names.gate_up))
         yield Matrix(hidden, inner, below(names.down), is_summand=True)
+    if experts is None:
         return
     of = experts.options.names
     places = [of.expert.format(number) for number in range(experts.num_experts)]

@@ -21,7 +21,7 @@ from ...errors import ConfigError
 from ..config import CPU_POOL_BYTES, KV_MEMORY_SHARE, MAX_BATCH_TOKENS, MAX_RUNNING_REQUESTS, Quantisation
 from ..models import ModelConfig
 from ..models.draft_config import mtp_config
-from ..number_types import BYTES, KV_BITS, KV_SCALE_BYTES, KVNumberType, NumberType
+from ..number_types import BYTES, KV_BITS, KV_SCALE_BYTES, ROUNDED_BITS, KVNumberType, NumberType
 from .counts import count_mxfp4, count_outputs, count_parameters
 from .matrix_bytes import joint_bytes, matrix_bytes
 from .rank_config import largest_part
@@ -285,9 +285,11 @@ def _kv_bytes_per_token(config: ModelConfig, dtype: KVNumberType, *, windowed: b
 
     windowed: of layers with a window only.
     """
-    head = config.head_dim * KV_BITS[dtype] // 8 + (KV_SCALE_BYTES if KV_BITS[dtype] <= 8 else 0)
-    num_layers = sum(layer.window > 0 for layer in config.layers) if windowed else config.num_kv_layers
-    return config.num_kv_parts * num_layers * config.num_kv_heads * head
+    scale = KV_SCALE_BYTES if dtype in ROUNDED_BITS else 0
+    return sum(
+        kept.num_parts * kept.num_heads * (kept.head_dim * KV_BITS[dtype] // 8 + scale)
+        for kept in config.kv_shapes(windowed=windowed or None)
+    )
 
 
 def _length(

@@ -25,6 +25,7 @@ from typing import Literal
 
 from ...errors import ConfigError
 from ..models import ModelConfig
+from ..models.added_parts import added_shapes, count_multiplied
 from .counts import count_multiplications, layer_matrices
 from .planner import CapacityPlan
 
@@ -154,6 +155,8 @@ def weight_bytes_read(config: ModelConfig, capacity: CapacityPlan, num_tokens: i
     """Of the weights, in a step of n tokens: all but an embedding's other rows and the experts that none chooses."""
     read, held = float(config.vocab_size * config.hidden_size), config.vocab_size * config.hidden_size
     held *= 1 if config.tie_word_embeddings else 2
+    read += count_multiplied(config)
+    held += sum(outputs * inputs for outputs, inputs, _ in added_shapes(config, None))
     for index in range(config.num_layers):
         experts = config.experts_of(index)
         rest = sum(outputs * inputs for outputs, inputs in layer_matrices(config, index, 0))
@@ -169,20 +172,22 @@ def weight_bytes_read(config: ModelConfig, capacity: CapacityPlan, num_tokens: i
 
 def _kv_bytes_read(config: ModelConfig, capacity: CapacityPlan, context_len: int) -> float:
     """Of one request: layers with a window read no more than that."""
-    if not config.num_kv_layers:
-        return 0.0
-    return capacity.kv_bytes_per_token / config.num_kv_layers * sum(_visible(config, context_len))
+    kept = sum(math.prod(shape) for shape in config.kv_shapes())
+    read = sum(math.prod(config.kv_shape(index)) * seen for index, seen in _visible(config, context_len))
+    return capacity.kv_bytes_per_token * read / kept if kept else 0.0
 
 
 def _operations(config: ModelConfig, context_len: int) -> float:
     """Of one token that sees n keys: a multiplication and an addition are two."""
-    with_keys = 2 * config.num_heads * config.head_dim * sum(_visible(config, context_len))  # scores, then values
+    numbers = sum(config.kv_shape(index).head_dim * seen for index, seen in _visible(config, context_len))
+    with_keys = 2 * config.num_heads * numbers  # scores, then values
     return 2.0 * (count_multiplications(config) + config.vocab_size * config.hidden_size + with_keys)
 
 
-def _visible(config: ModelConfig, context_len: int) -> list[int]:
-    """Keys that a token sees, of each layer that has keys."""
-    return [min(context_len, layer.window) if layer.window else context_len for layer in config.layers if layer.attends]
+def _visible(config: ModelConfig, context_len: int) -> list[tuple[int, int]]:
+    """Each layer that attends, and the keys that a token sees there."""
+    attend = [(index, layer.window) for index, layer in enumerate(config.layers) if layer.attends]
+    return [(index, min(context_len, window) if window else context_len) for index, window in attend]
 
 
 def table(speed: SpeedPlan) -> str:

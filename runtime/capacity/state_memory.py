@@ -1,7 +1,8 @@
 """How many states of recurrent layers there are, from the settings and the memory alone.
 
 A running request needs two, the one that a step reads and the one that it writes; with tiers below the pool a third,
-the last at the end of a block. The others are kept for requests that share a prefix.
+the last at the end of a block. The others are kept for requests that share a prefix; a step that runs ahead takes one
+more for each of its requests from these, and does not run ahead where none is left.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -81,7 +82,8 @@ def _heads(config: ModelConfig) -> str:
     where = "" if number == config.num_layers else f", in {number} layers"
     if latent is not None:
         return f"{config.num_heads}, over latents of {latent.rank} and rotary keys of {latent.rotary_dim}{where}"
-    return f"{config.num_heads} query, {config.num_kv_heads} KV, head dim {config.head_dim}{where}"
+    kinds = [f"{kept.num_heads} KV, head dim {kept.head_dim}" for kept in dict.fromkeys(config.kv_shapes())]
+    return f"{config.num_heads} query, {' and '.join(kinds)}{where}"
 
 
 def _states(recurrent: RecurrentConfig) -> str:
@@ -100,8 +102,7 @@ def _kv_per_token(config: ModelConfig) -> str:
 
     if not config.num_kv_layers:
         return "none"
-    per_layer = config.num_kv_parts * config.num_kv_heads * config.head_dim
-    return f"{per_layer * config.num_kv_layers * BYTES[config.dtype]:,} bytes as stored"
+    return f"{sum(math.prod(kept) for kept in config.kv_shapes()) * BYTES[config.dtype]:,} bytes as stored"
 
 
 def _files(folder: Path) -> str:

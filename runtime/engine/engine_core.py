@@ -162,8 +162,7 @@ class EngineCore:
             drafter=make_drafter(config, loaded, self.compiler.vocabulary, self.prefix_cache, draft_kv, stopwatch),
             prefill=prefill,
             on_finish=self._settle,
-            runs_ahead=states is None
-            and (loaded.device.type == "cuda" if config.run_ahead is None else config.run_ahead),
+            runs_ahead=loaded.device.type == "cuda" if config.run_ahead is None else config.run_ahead,
             stopwatch=stopwatch,
         )
         self._requests: dict[str, list[Request]] = {}

@@ -104,6 +104,8 @@ class Monitor:
             num_waiting_tokens=num_waiting_tokens,
             running_adapters=running_adapters,
             waiting_adapters=waiting_adapters,
+            drafted_by=dict(self._stepper.draft_counts.drafted),
+            jumped_by=dict(self._stepper.draft_counts.right),
         )
 
     def kept_bytes(self) -> KeptBytes:

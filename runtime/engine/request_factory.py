@@ -23,6 +23,7 @@ from ..constrain.spec import ConstraintSpec
 from ..execute.adapters import Adapters
 from ..kv_compress.budget import full_at
 from ..kv_compress.fit import LayerGroups
+from ..kv_policies import KV_POLICIES, names_of
 from ..models import scoped
 from ..option_types import check_option, check_options
 from ..request import Request, RequestOptions, SamplingParams, TokenLogprob, TokenNote
@@ -152,10 +153,11 @@ class RequestFactory:
             raise RequestError(f"n: {sampling.n} outputs do not fit a queue of {limit} requests", param="n")
         check_options(options)
         self._groups.check_budget(sampling)
-        if sampling.kv_budget is not None and sampling.kv_policy == "h2o" and not self._counts_attention:
+        if KV_POLICIES[sampling.kv_policy].counts_attention and not self._counts_attention:
+            where = "a model that is cut (tensor_parallel_size)" if self._has_ranks else "deterministic steps on a GPU"
             raise RequestError(
-                "kv_policy: 'h2o' is counted neither by several processes (tensor_parallel_size) nor by deterministic "
-                "steps on a GPU; use 'snapkv' or 'sinks'",
+                f"kv_policy: {sampling.kv_policy!r} counts the attention that keys receive, and {where} does not; use "
+                f"{names_of(lambda policy: not policy.counts_attention)}",
                 param="kv_policy",
             )
         if sampling.beyond_context and (self._has_ranks or not self._turns_keys):
@@ -232,11 +234,10 @@ class RequestFactory:
         return [self._copy(parent, forked, seed, max_tokens) for seed in seeds]
 
     def _copy(self, parent: Request, sampling: SamplingParams, seed: int, max_tokens: int) -> Request:
-        child = Request(
+        child = parent.copy(
             request_id=self.new_id(),
             index=0,
             token_ids=array("i", parent.token_ids),
-            num_prompt_tokens=parent.num_prompt_tokens,
             sampling=sampling,
             seed=seed,
             output=parent.output.fork(sampling.stop, includes_stop=sampling.include_stop_str_in_output),
@@ -244,12 +245,6 @@ class RequestFactory:
             rules=self._rules(sampling, parent.cursor is not None),
             thought=parent.thought.fork() if parent.thought is not None else None,
             max_tokens=max_tokens,
-            adapter=parent.adapter,
-            namespace=parent.namespace,
-            prediction=parent.prediction,
-            priority=parent.priority,
-            conversation=parent.conversation,
-            deadline_seconds=parent.deadline_seconds,
             logprobs=list(parent.logprobs),
             prompt_logprobs=list(parent.prompt_logprobs),
             notes=None if parent.notes is None else list(parent.notes),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from ..request import Phase, Request
 
@@ -27,6 +28,8 @@ class EngineStatistics:
     `num_waiting_tokens`: tokens of the requests in the queue, cached or not. `running_adapters`, `waiting_adapters`:
     names of the adapters of requests in the batch and in the queue, sorted. All three, like the counters of tokens,
     leave out probes (`RequestOptions.is_probe`).
+
+    `drafted_by`, `jumped_by`: `drafted_tokens` and `jumped_tokens` by what drafted them (`speculate.draft_counts`).
     """
 
     num_running: int
@@ -63,10 +66,16 @@ class EngineStatistics:
     num_waiting_tokens: int = 0
     running_adapters: tuple[str, ...] = ()
     waiting_adapters: tuple[str, ...] = ()
+    drafted_by: Mapping[str, int] = field(default_factory=dict)
+    jumped_by: Mapping[str, int] = field(default_factory=dict)
 
     def since(self, begin: EngineStatistics) -> EngineStatistics:
         """The same state, with what has been counted since `begin`."""
-        return replace(self, **{name: getattr(self, name) - getattr(begin, name) for name in COUNTED})
+        counted: dict[str, Any] = {name: getattr(self, name) - getattr(begin, name) for name in COUNTED}
+        for name in COUNTED_BY:
+            before = getattr(begin, name)
+            counted[name] = {key: number - before.get(key, 0) for key, number in getattr(self, name).items()}
+        return replace(self, **counted)
 
     @property
     def hit_rate(self) -> float:
@@ -189,6 +198,7 @@ COUNTED = (  # fields that only grow: `since` subtracts them
     "num_event_batches",
     "num_dropped_event_batches",
 )
+COUNTED_BY = ("drafted_by", "jumped_by")  # the same, by name
 
 
 def _add(sums: dict[str, int], request: Request) -> None:

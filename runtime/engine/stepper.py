@@ -28,7 +28,8 @@ from ..execute.batch import Batch, Extend
 from ..execute.model_runner import ModelRunner
 from ..execute.prefill_cost import PrefillCost
 from ..kv_compress.budget import next_compaction
-from ..kv_compress.policy import NUM_SINKS, places_kept
+from ..kv_compress.policy import places_kept
+from ..kv_policies import NUM_SINKS
 from ..request import Delta, FinishReason, Phase, Request
 from ..sample.sampler import Sampler
 from ..sample.sampler_output import SamplerOutput, cause_of
@@ -36,6 +37,7 @@ from ..sample.stopping import append_decided
 from ..sample.token_notes import notes_of
 from ..schedule.scheduler import Scheduler
 from ..speculate.draft import Drafter, count_predicted, num_accepted
+from ..speculate.draft_counts import DraftCounts
 from ..speculate.model_drafter import ModelDrafter
 from ..speculate.overlap_policy import OverlapPolicy
 from ..tokenizer.tokenizer import Tokenizer
@@ -102,6 +104,11 @@ class Stepper:
         self.num_ahead = 0
         self.num_recoveries = 0
         self.num_failed = 0
+
+    @property
+    def draft_counts(self) -> DraftCounts:
+        """What was drafted and was right, by what drafted it."""
+        return self._drafter.counts
 
     @property
     def has_work(self) -> bool:
@@ -336,7 +343,7 @@ class Stepper:
             request.logprobs += output.logprobs[:num_new]
         if request.notes is not None:
             request.notes += notes_of(output.decisions, num_new)
-        self._drafter.settle(request, decided, num_new)
+        self._drafter.settle(request, len(draft), decided, num_new)
         if reason is not None:
             request.output.finish()
             self._end(request, reason)

@@ -105,6 +105,7 @@ class Batch:
         hidden_rows: int64, rows whose hidden states are wanted instead, as `num_wanted` of their extends says.
         windowed: the same step as layers with a window see it, whose `slots`, `context_lens` and `block_tables` begin
             shortly before the window and name slots of theirs; None: all layers find their keys alike.
+        in_windows: it is such a step.
         counts_attention: whether a request counts the attention that its keys receive.
         unread: `[T]` int64, `Extend.unread` of each token; None: all tokens are known. The ids of others are 0.
         adapters: whose rows they are, in their order; rows of the model alone are in none.
@@ -127,6 +128,7 @@ class Batch:
     hidden_rows: IntArray = field(default_factory=lambda: np.empty(0, np.int64))
     windowed: Batch | None = None
     counts_attention: bool = False
+    in_windows: bool = False
 
     def count_jumped(self) -> int:
         """Drafted tokens that were right so far, of all its requests."""

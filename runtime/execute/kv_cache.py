@@ -2,9 +2,9 @@
 
 Per layer two tensors `[num_blocks, num_kv_heads, block_size, head_dim]`: one head's tokens of a block lie together, so
 an attention tile of one block is one contiguous read. int8, fp8 and int4 (two numbers in a byte: uint8, and half of
-head_dim below) come with a scale per token and head (`kernels.kv_format`). Models with
-latent attention keep one tensor per layer, their latents. The layers of a part are views of one stack, so that a block
-is copied in all of them at once.
+head_dim below) come with a scale per token and head (`kernels.kv_format`). Models with latent attention keep one tensor
+per layer, their latents. Layers may differ in heads and head_dim (`KVShape`); those of one shape are views of one stack
+for each part, so that a block is copied in all of them at once.
 
 Outside of the pool a block is a row of bytes: the layers of the first stack, those of the second, and so on.
 """
@@ -20,14 +20,17 @@ from torch import Tensor
 
 from ...kernels import bytes_per_head, is_quantised, quantise_heads, scale_type, send, stored_dim, widen_heads
 from ..device import on_device
+from ..models.kv_shape import KVShape
 
 ALIGNMENT = 64  # bytes, as torch has it: a line of the processor's caches
+NO_LAYER = KVShape(1, 8)  # of a pool without layers, whose blocks hold nothing
 
 
 class KVCache:
     """Keys and values of all layers.
 
     Attributes:
+        shapes: by layer.
         keys, values: one tensor per layer, `[num_blocks, num_kv_heads, block_size, head_dim]`; no values with one part.
         key_scales, value_scales: one tensor per layer, fp32 (of int4 int32) `[num_blocks, num_kv_heads, block_size]`;
             None where keys and values are stored as they are.
@@ -37,28 +40,31 @@ class KVCache:
     def __init__(
         self,
         *,
-        num_layers: int,
+        shapes: Sequence[KVShape],
         num_blocks: int,
-        num_kv_heads: int,
         block_size: int,
-        head_dim: int,
         dtype: torch.dtype,
         device: torch.device,
-        num_parts: int = 2,
     ) -> None:
-        """num_parts: tensors per layer: 2 for keys and values, 1 for latents."""
-        shape = (num_layers, num_blocks, num_kv_heads, block_size, stored_dim(head_dim, dtype))
+        """shapes: of the layers, all with as many parts."""
+        self.shapes = tuple(shapes)
         self.block_size = block_size
         self.num_blocks = num_blocks
-        self._stacks = [zeros(shape, dtype, device) for _ in range(num_parts)]
-        self.keys = list(self._stacks[0])
-        self.values = list(self._stacks[1]) if num_parts > 1 else []
-        self.key_scales: list[Tensor] | list[None] = [None] * num_layers
-        self.value_scales: list[Tensor] | list[None] = [None] * num_layers
+        groups = list(dict.fromkeys(shapes)) or [NO_LAYER]
+        made = {
+            shape: _stacks(shape, self.shapes.count(shape), num_blocks, block_size, dtype, device) for shape in groups
+        }
+        self._stacks = [stack for stacks in made.values() for stack in stacks]
+        places = [self.shapes[:index].count(shape) for index, shape in enumerate(shapes)]
+        of = [[stack[place] for stack in made[shape]] for shape, place in zip(shapes, places, strict=True)]
+        num_parts = groups[0].num_parts
+        self.keys = [tensors[0] for tensors in of]
+        self.values = [tensors[1] for tensors in of] if num_parts > 1 else []
+        self.key_scales: list[Tensor] | list[None] = [None] * len(of)
+        self.value_scales: list[Tensor] | list[None] = [None] * len(of)
         if is_quantised(dtype):
-            scales = [zeros(shape[:4], scale_type(dtype), device) for _ in range(2)]
-            self.key_scales, self.value_scales = (list(stack) for stack in scales)
-            self._stacks += scales
+            self.key_scales = [tensors[num_parts] for tensors in of]
+            self.value_scales = [tensors[-1] for tensors in of]
         self.hidden: Tensor | None = None
 
     def copy_block(self, source: int, target: int) -> None:
@@ -83,26 +89,27 @@ class KVCache:
     def gather(self, blocks: Sequence[int], places: Tensor) -> list[Tensor]:
         """A copy of some tokens' keys and values as they are stored, for each layer and head its own.
 
-        places: int64 `[n]` or `[num_layers, num_kv_heads, n]`: where in `blocks`, laid end to end, they lie. One tensor
-        for each stack, `[num_layers, num_kv_heads, n, …]`; ordered like all on the stream.
+        places: int64 `[n]`, or of layers of one shape `[num_layers, num_kv_heads, n]`: where in `blocks`, laid end to
+        end, they lie. One tensor for each stack, `[layers, num_kv_heads, n, …]`; ordered like all on the stream.
         """
         device = self._stacks[0].device
         with on_device(device):
-            index = self._index(blocks, places if places.device == device else send(places.numpy(), device))
-            return [stack[index] for stack in self._numbers()]
+            places = places if places.device == device else send(places.numpy(), device)
+            return [stack[self._index(stack, blocks, places)] for stack in self._numbers()]
 
     def scatter(self, blocks: Sequence[int], kept: list[Tensor]) -> None:
         """What `gather` has copied, into the first places of other blocks; ordered like all on the stream."""
         device = self._stacks[0].device
         with on_device(device):
-            index = self._index(blocks, torch.arange(kept[0].shape[2], device=device))
+            places = torch.arange(kept[0].shape[2], device=device)
             for stack, part in zip(self._numbers(), kept, strict=True):
-                stack[index] = part
+                stack[self._index(stack, blocks, places)] = part
 
     def change_keys(self, kept: list[Tensor], first: int, change: Callable[[int, Tensor], Tensor]) -> None:
         """Replaces keys that `gather` has copied, from place `first` on, by what change(layer, keys) makes of them.
 
-        It is given fp32 `[num_kv_heads, n, head_dim]`, and what it returns is rounded to what the cache holds.
+        It is given fp32 `[num_kv_heads, n, head_dim]`, and what it returns is rounded to what the cache holds. All
+        layers have one shape.
         """
         dtype = self.keys[0].dtype
         with on_device(self.keys[0].device):
@@ -115,9 +122,9 @@ class KVCache:
                 own.view(torch.int8).copy_(stored.view(torch.int8))
                 scales.copy_(new_scales)
 
-    def _index(self, blocks: Sequence[int], places: Tensor) -> tuple[Tensor, ...]:
+    def _index(self, stack: Tensor, blocks: Sequence[int], places: Tensor) -> tuple[Tensor, ...]:
         """Of a stack: layer, block, head and offset of each place."""
-        num_layers, _, num_heads = self._stacks[0].shape[:3]
+        num_layers, _, num_heads = stack.shape[:3]
         table = send(np.asarray(blocks, np.int64), places.device)
         layers = torch.arange(num_layers, device=places.device)[:, None, None]
         heads = torch.arange(num_heads, device=places.device)[:, None]
@@ -172,11 +179,22 @@ class KVCache:
         ]
 
     @staticmethod
-    def bytes_per_block(
-        *, num_layers: int, num_kv_heads: int, block_size: int, head_dim: int, dtype: torch.dtype, num_parts: int = 2
-    ) -> int:
-        """Bytes of one block: parts · layers · kv_heads · block_size · bytes of a head, scale included."""
-        return num_parts * num_layers * num_kv_heads * block_size * bytes_per_head(head_dim, dtype)
+    def bytes_per_block(shapes: Sequence[KVShape], *, block_size: int, dtype: torch.dtype) -> int:
+        """Bytes of one block: of each layer parts · kv_heads · block_size · bytes of a head, scale included."""
+        return sum(
+            shape.num_parts * shape.num_heads * block_size * bytes_per_head(shape.head_dim, dtype) for shape in shapes
+        )
+
+
+def _stacks(
+    shape: KVShape, num_layers: int, num_blocks: int, block_size: int, dtype: torch.dtype, device: torch.device
+) -> list[Tensor]:
+    """Of layers of one shape: a stack for each part, and then the scales of each."""
+    sizes = (num_layers, num_blocks, shape.num_heads, block_size, stored_dim(shape.head_dim, dtype))
+    stacks = [zeros(sizes, dtype, device) for _ in range(shape.num_parts)]
+    if is_quantised(dtype):
+        stacks += [zeros(sizes[:4], scale_type(dtype), device) for _ in range(shape.num_parts)]
+    return stacks
 
 
 def zeros(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:

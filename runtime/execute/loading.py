@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 
 from ...errors import ConfigError, ModelError
-from ...kernels import FP8, INT4, use_threads
+from ...kernels import KV_FORMATS, use_threads
 from ..config import MTP, EngineConfig
 from ..device import find_device
 from ..models import Adapter, Decoder, ModelConfig, resolve_model
@@ -36,7 +36,6 @@ TORCH_THREADS = torch.get_num_threads()  # as it is set before anything is loade
 # A model whose weights fit the second-level cache is computed faster by one core than by several in step.
 ONE_THREAD_BYTES = 32 << 20
 DraftDecoder = Decoder | FittedVocabulary
-KV_DTYPES = {"fp8": FP8, "int8": torch.int8, "int4": INT4}
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,10 +156,13 @@ def load_part(
             " lower it, or leave it out"
         )
     dtype = _dtype(config.dtype, model, device)
-    kv_dtype = KV_DTYPES.get(config.kv_dtype, dtype)
+    rounded = KV_FORMATS.get(config.kv_dtype)
+    kv_dtype = dtype if rounded is None else rounded.dtype
     model.check_kv_type(config.kv_dtype)
-    if kv_dtype == FP8 and device.type == "cuda" and torch.cuda.get_device_capability(device) < (8, 9):
-        raise ConfigError('kv_dtype: "fp8" needs a GPU of compute capability 8.9 or above; use "int8"')
+    least = (0, 0) if rounded is None else rounded.least_capability
+    if device.type == "cuda" and torch.cuda.get_device_capability(device) < least:
+        text = f'"{config.kv_dtype}" needs a GPU of compute capability {least[0]}.{least[1]} or above; use "int8"'
+        raise ConfigError(f"kv_dtype: {text}")
     if config.quantise != "none" and (device.type, dtype) != ("cpu", torch.float32):
         where = f"{str(dtype).removeprefix('torch.')} on {device.type}"
         raise ConfigError(

@@ -33,11 +33,12 @@ from ...kernels import (
 from ...kernels.state_rounds import ZEROS, plan_states
 from ..device import on_device
 from ..models import AdaptedRows, Adapter, ModelConfig
+from ..models.kv_shape import KVShape
 from ..models.rope import turn_back
 from ..models.step import KVTensors, StateStep, WindowStep
 from .batch import NOWHERE, AdapterRows, Batch
 from .cuda_graphs import CudaGraphs, Recorder, fill_in
-from .kv_cache import KVCache
+from .kv_cache import NO_LAYER, KVCache
 from .received_step import ReceivedStep
 from .recurrent_states import SCRATCH, RecurrentStates
 from .warmup_batches import WarmupBatches
@@ -113,6 +114,7 @@ class ModelRunner:
         self._deterministic = deterministic
         self._kv_cache = kv_cache
         self._device = device
+        self._shapes = _shapes_of(decoder.config, kv_cache)
         self._graphs: CudaGraphs | None = None
         if recorder is not None:
             vocab_size = decoder.config.vocab_size
@@ -145,7 +147,9 @@ class ModelRunner:
         wanted = np.union1d(batch.logits_rows, batch.hidden_rows)
         decoder = self._decoder
         with on_device(self._device):
-            states = self._launch(replace(batch, logits_rows=wanted), decided, None, decoder.hidden_states)
+            states = self._launch(
+                replace(self._with_windows(batch), logits_rows=wanted), decided, None, decoder.hidden_states
+            )
             at_logits, at_hidden = (
                 send(np.searchsorted(wanted, rows), self._device) for rows in (batch.logits_rows, batch.hidden_rows)
             )
@@ -218,6 +222,7 @@ class ModelRunner:
         )
 
     def _compute(self, batch: Batch, decided: Tensor | None = None, watch: Watch | None = None) -> Tensor:
+        batch = self._with_windows(batch)
         with on_device(self._device):
             is_plain = watch is None and not batch.counts_attention
             if self._graphs is not None and is_plain and self._graphs.fits(batch):
@@ -245,6 +250,12 @@ class ModelRunner:
             received.keep()
         return out
 
+    def _with_windows(self, batch: Batch) -> Batch:
+        """Layers with a window have a plan of their own where their heads differ from the others'."""
+        if batch.windowed is not None or len(set(self._shapes)) == 1:
+            return batch
+        return replace(batch, windowed=replace(batch, in_windows=True))
+
     def _state_step(self, batch: Batch) -> StateStep | None:
         if self._states is None:
             return None
@@ -267,14 +278,14 @@ class ModelRunner:
         return AdaptedRows(plan_lora(segments, self._device), plan_lora(wanted, self._device))
 
     def _plan(self, batch: Batch, buffers: WorkBuffers | None = None, num_tokens: int = 0) -> AttentionPlan:
-        config = self._decoder.config
+        shape = self._shapes[batch.in_windows]
         return plan_attention(
             batch.query_starts,
             batch.context_lens,
             batch.block_tables,
-            num_heads=config.num_heads,
-            num_kv_heads=config.num_kv_heads,
-            head_dim=config.head_dim,
+            num_heads=self._decoder.config.num_heads,
+            num_kv_heads=shape.num_heads,
+            head_dim=shape.head_dim,
             block_size=self._kv_cache.block_size,
             device=self._device,
             deterministic=self._deterministic,
@@ -299,3 +310,11 @@ class ModelRunner:
         step = (token_ids, positions, self._kv_cache, plan, slots, logits_rows)
         few: dict[str, Any] = {"adapted": adapted, "windowed": windowed}
         return self._decoder.forward(*step, **{name: one for name, one in few.items() if one is not None})
+
+
+def _shapes_of(config: ModelConfig, kv_cache: KVCache | WindowKV) -> tuple[KVShape, KVShape]:
+    """The shape of layers without a window, and of those with one; each the other's if there are none."""
+    kept = [layer.window > 0 for layer in config.layers if layer.keeps_kv]
+    of = {bool(has_window): shape for has_window, shape in zip(kept, kv_cache.shapes, strict=False)}
+    found = [of[has_window] for has_window in (False, True) if has_window in of] or [NO_LAYER]
+    return found[0], found[-1]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import torch
@@ -11,6 +11,7 @@ from ...errors import ConfigError
 from ..capacity.window_memory import KVSizes, share_memory, slots_beside, widest_window
 from ..config import CPU_POOL_BYTES, MOST_BLOCKS, EngineConfig
 from ..models import ModelConfig
+from ..models.kv_shape import KVShape
 from ..parallel.message import Message
 from ..parallel.ranks import RankLost
 from .draft_kv import DraftKV
@@ -57,11 +58,10 @@ def pool_tensors(
     """The KV tensors of a rank, with `num_blocks` blocks, and slots beside them. maker: of tensors of that name."""
     model = loaded.decoder.config
     if not num_slots:
-        return _tensors(config, loaded, model, model.num_kv_layers, num_blocks, maker("pool"))
-    has_window = [layer.window > 0 for layer in model.layers]
-    pool = _tensors(config, loaded, model, has_window.count(False), num_blocks, maker("pool"))
-    windowed = _tensors(config, loaded, model, sum(has_window), num_slots, maker("windowed"))
-    return WindowKV(pool, windowed, has_window)
+        return _tensors(config, loaded, model.kv_shapes(), num_blocks, maker("pool"))
+    pool = _tensors(config, loaded, model.kv_shapes(windowed=False), num_blocks, maker("pool"))
+    windowed = _tensors(config, loaded, model.kv_shapes(windowed=True), num_slots, maker("windowed"))
+    return WindowKV(pool, windowed, [layer.window > 0 for layer in model.layers if layer.keeps_kv])
 
 
 def allocate_draft_kv(config: EngineConfig, loaded: LoadedModel, model_kv: KVCache | WindowKV) -> DraftKV | None:
@@ -70,7 +70,7 @@ def allocate_draft_kv(config: EngineConfig, loaded: LoadedModel, model_kv: KVCac
     if decoder is None:
         return None
     draft = decoder.config
-    kv = DraftKV(_tensors(config, loaded, draft, draft.num_kv_layers, model_kv.num_blocks, KVCache))
+    kv = DraftKV(_tensors(config, loaded, draft.kv_shapes(), model_kv.num_blocks, KVCache))
     if decoder.takes_hidden:
         kv.keep_hidden(model_kv, draft.hidden_size, decoder.dtype)
     return kv
@@ -79,20 +79,16 @@ def allocate_draft_kv(config: EngineConfig, loaded: LoadedModel, model_kv: KVCac
 def _tensors(
     config: EngineConfig,
     loaded: LoadedModel | LoadedPart,
-    model: ModelConfig,
-    num_layers: int,
+    shapes: Sequence[KVShape],
     num_blocks: int,
     make: Callable[..., KVCache],
 ) -> KVCache:
     return make(
-        num_layers=num_layers,
+        shapes=shapes,
         num_blocks=num_blocks,
-        num_kv_heads=model.num_kv_heads,
         block_size=config.block_size,
-        head_dim=model.head_dim,
         dtype=loaded.kv_dtype,
         device=loaded.device,
-        num_parts=model.num_kv_parts,
     )
 
 
@@ -113,11 +109,11 @@ def pool_size(
     window = window_of(config, model)
     if config.num_blocks is not None:
         return KVSizes(config.num_blocks, slots_beside(config.num_blocks, window, config.block_size) if window else 0)
-    num_windowed = sum(layer.window > 0 for layer in model.layers) if window else 0
-    slot_bytes = _block_bytes(config, model, num_windowed, dtype)
-    block_bytes = _block_bytes(config, model, model.num_kv_layers - num_windowed, dtype)
+    bytes_of = partial(KVCache.bytes_per_block, block_size=config.block_size, dtype=dtype)
+    slot_bytes = bytes_of(model.kv_shapes(windowed=True)) if window else 0
+    block_bytes = bytes_of(model.kv_shapes()) - slot_bytes
     if draft is not None:
-        block_bytes += _block_bytes(config, draft, draft.num_kv_layers, dtype) + hidden_bytes * config.block_size
+        block_bytes += bytes_of(draft.kv_shapes()) + hidden_bytes * config.block_size
     token_bytes = block_bytes + slot_bytes
     memory = config.kv_memory_bytes
     if memory is None:
@@ -147,14 +143,3 @@ def window_of(config: EngineConfig, model: ModelConfig) -> int:
     where all layers have one: a tier has rows of the size of a block in the other layers."""
     longest = min(config.max_model_len or model.max_position_embeddings, model.max_position_embeddings)
     return 0 if config.has_tiers and all(layer.window for layer in model.layers) else widest_window(model, longest)
-
-
-def _block_bytes(config: EngineConfig, model: ModelConfig, num_layers: int, dtype: torch.dtype) -> int:
-    return KVCache.bytes_per_block(
-        num_layers=num_layers,
-        num_kv_heads=model.num_kv_heads,
-        block_size=config.block_size,
-        head_dim=model.head_dim,
-        dtype=dtype,
-        num_parts=model.num_kv_parts,
-    )

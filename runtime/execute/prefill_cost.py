@@ -16,6 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from ..moving_average import moved
+
 SLOWER, FASTER = 0.2, 0.7  # of an average that forgets, with each measurement
 LONGEST = 2.0  # times what was expected: what a longer measurement is taken for
 FEWEST_TOKENS = 32  # of prompts in a step that can make them look slower
@@ -46,7 +48,7 @@ class PrefillCost:
         if seconds <= 0.0:
             return
         if not prompts:
-            self.decode_seconds = _average(self.decode_seconds or None, seconds)
+            self.decode_seconds = _measured(self.decode_seconds or None, seconds)
             return
         if num_decoding:
             seconds = max(seconds - self.decode_seconds, LEAST_SHARE * seconds)
@@ -54,7 +56,7 @@ class PrefillCost:
         old = self.seconds_per_operation
         is_telling = sum(end - start for start, end in prompts) >= FEWEST_TOKENS
         if old is None or measured < old or is_telling:
-            self.seconds_per_operation = _average(old, measured)
+            self.seconds_per_operation = _measured(old, measured)
 
     def operations(self, start: int, end: int) -> float:
         """Floating-point operations of tokens `[start, end)` of a prompt."""
@@ -81,8 +83,7 @@ class PrefillCost:
         return fits * self._block_size
 
 
-def _average(old: float | None, new: float) -> float:
-    if old is None:
-        return new
-    new = min(new, LONGEST * old)
-    return old + (SLOWER if new > old else FASTER) * (new - old)
+def _measured(old: float | None, new: float) -> float:
+    """The average with one measurement more."""
+    is_slower = old is not None and new > old
+    return moved(old, new if old is None else min(new, LONGEST * old), SLOWER if is_slower else FASTER)

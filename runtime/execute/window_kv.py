@@ -19,7 +19,10 @@ class WindowKV:
     Args:
         pool: of layers without a window; it may have none.
         windowed: of layers with one, with as many blocks as there are slots.
-        has_window: by layer.
+        has_window: by layer that keeps keys and values.
+
+    Attributes:
+        shapes: of each of these.
     """
 
     def __init__(self, pool: KVCache, windowed: KVCache, has_window: Sequence[bool]) -> None:
@@ -33,6 +36,7 @@ class WindowKV:
             (windowed, before) if has else (pool, index - before)
             for index, (before, has) in enumerate(zip(places, has_window, strict=True))
         ]
+        self.shapes = tuple(cache.shapes[at] for cache, at in of)
         self.keys: list[Tensor] = [cache.keys[at] for cache, at in of]
         self.values: list[Tensor] = [cache.values[at] for cache, at in of]
         self.key_scales: list[Tensor] | list[None] = [cache.key_scales[at] for cache, at in of]  # type: ignore[assignment]

@@ -49,6 +49,7 @@ def see_windows(
     assert (own[is_written] > EMPTY).all(), "a token whose block has no slot"
     windowed = replace(
         batch,
+        in_windows=True,
         slots=np.where(is_written, own * block_size + batch.slots % block_size, NOWHERE),
         context_lens=(lens - first * block_size).astype(np.int32),
         block_tables=np.where(is_there, np.maximum(slot_of[blocks], EMPTY), EMPTY).astype(np.int32),

@@ -18,10 +18,10 @@ Knows requests; it knows no tensors and no blocks.
 
 from __future__ import annotations
 
+from ..kv_policies import KV_POLICIES, WINDOW
 from ..request import Request
 
 LEAST_SLACK = 64  # tokens between two compactions
-WINDOW = 32  # tokens at the end of what there is whose attention decides what is kept
 
 
 def first_compaction(request: Request) -> int | None:
@@ -39,7 +39,9 @@ def next_compaction(request: Request) -> int | None:
 def counts_from(request: Request) -> int | None:
     """From which position on it counts the attention that its keys receive (`received`); None: it does not."""
     sampling = request.sampling
-    if sampling.kv_policy != "h2o" or sampling.kv_budget is None or request.readout is not None:
+    if sampling.kv_budget is None or request.readout is not None:
+        return None
+    if not KV_POLICIES[sampling.kv_policy].counts_attention:
         return None
     return max(0, request.num_prompt_tokens - WINDOW)
 

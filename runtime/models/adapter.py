@@ -135,17 +135,17 @@ def _places(cut: Cut, index: int) -> dict[str, _Place]:
     hidden, config = cut.whole.hidden_size, cut.config
     recurrent = config.recurrent if adapts_mixer(cut.whole, index) else None
     if recurrent is None:
-        order = None if config.latent is not None else qkv_order(config, torch.device("cpu"))
-        first, attended = _Place(cut.qkv, hidden, order), cut.attended
+        order = None if config.latent is not None else qkv_order(config, index, torch.device("cpu"))
+        first, attended = _Place(cut.qkv(index), hidden, order), cut.attended(index)
     else:
-        order = projected_order(recurrent) if recurrent.options.kind == "delta" else None
+        order = projected_order(recurrent)
         first = _Place([*cut.projected.values()], hidden, order)
         (attended,) = cut.sections(cut.whole_recurrent.attended_size)
     return {
         "qkv": first,
         "o": _Place([hidden], attended),
-        "gate_up": _Place(cut.gate_up, hidden),
-        "down": _Place([hidden], cut.inner),
+        "gate_up": _Place(cut.gate_up(index), hidden),
+        "down": _Place([hidden], cut.inner(index)),
     }
 
 

@@ -14,6 +14,7 @@ from ..path_fault import path_fault
 from .adapter_config import AdapterConfig
 from .config import ModelConfig
 from .cut import Cut
+from .recurrent_kinds import kind_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ def adapts_mixer(model: ModelConfig, index: int) -> bool:
     recurrent = model.recurrent if model.is_recurrent(index) else None
     if recurrent is None or model.layers[index].attends:
         return False
-    return recurrent.options.kind in ("short_conv", "delta", "state_space")
+    return kind_of(recurrent).projected is not None
 
 
 def adapted_places(model: ModelConfig, index: int) -> dict[str, list[Module]]:
@@ -58,22 +59,21 @@ def adapted_places(model: ModelConfig, index: int) -> dict[str, list[Module]]:
 
     A recurrent layer makes all that it makes of hidden states where others make queries, keys and values.
     """
-    names, hidden, inner = model.options.names, model.hidden_size, model.intermediate_size
-    has_heads, has_mlp = model.latent is None, model.experts_of(index) is None
-    kv_size = model.num_kv_heads * model.head_dim
-    qkv_rows = [model.qkv_size - 2 * kv_size, kv_size, kv_size] if len(names.qkv) == 3 else [model.qkv_size]
-    gate_up_rows = [model.gate_up_size // len(names.gate_up)] * len(names.gate_up)
+    names, hidden, inner = model.options.names, model.hidden_size, model.inner_size(index)
+    has_heads, has_mlp = model.latent is None, model.has_dense(index)
+    qkv, qkv_rows = model.projected(index)[0], [*model.qkv_rows(index)]
+    if len(names.qkv) == 1:
+        qkv_rows = [sum(qkv_rows)]
+    gate_up_rows = [model.gate_up_size(index) // len(names.gate_up)] * len(names.gate_up)
     parts_of: dict[str, tuple[tuple[str, ...], list[int], int]] = {
-        "qkv": (names.qkv if has_heads else (), qkv_rows, hidden),
-        "o": ((names.o,), [hidden], model.attended_size),
+        "qkv": (qkv if has_heads else (), qkv_rows, hidden),
+        "o": ((names.o,), [hidden], model.attended_size(index)),
         "gate_up": (names.gate_up if has_mlp else (), gate_up_rows, hidden),
         "down": ((names.down,) if has_mlp else (), [hidden], inner),
     }
     layer = model.layers[index]
     if not layer.attends:
         parts_of["qkv"], parts_of["o"] = ((), [], hidden), ((), [], hidden)
-    if not layer.has_mlp:
-        parts_of["gate_up"], parts_of["down"] = ((), [], hidden), ((), [], inner)
     if adapts_mixer(model, index):
         assert model.recurrent is not None
         options, rows = model.recurrent.options, Cut(model, ALONE).projected

@@ -12,6 +12,7 @@ from typing import Literal
 from ...errors import ModelError
 from .experts_config import ExpertOptions
 from .json_file import Fields
+from .kv_shape import KVShape
 from .recurrent_config import RecurrentOptions
 
 NormKind = Literal["rms", "layer", "unbiased_layer"]
@@ -21,19 +22,43 @@ WindowRule = Callable[[Fields, int], list[bool]]
 
 @dataclass(frozen=True, slots=True)
 class LayerNames:
-    """Tensor names below `model.layers.<i>.`; several names are stacked, row upon row, in this order."""
+    """Tensor names below `model.layers.<i>.`; several names are stacked, row upon row, in this order.
+
+    o_norm, down_norm: of RMSNorms of the inputs of `o` and `down`; "": there is none.
+    """
 
     input_norm: str = "input_layernorm"
     qkv: tuple[str, ...] = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
     q_norm: str = "self_attn.q_norm"
     k_norm: str = "self_attn.k_norm"
     sinks: str = "self_attn.sinks"
+    o_norm: str = ""
     o: str = "self_attn.o_proj"
     post_attention_norm: str = ""
     mlp_norm: str = "post_attention_layernorm"
     gate_up: tuple[str, ...] = ("mlp.gate_proj", "mlp.up_proj")
+    down_norm: str = ""
     down: str = "mlp.down_proj"
     post_mlp_norm: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MtpNames:
+    """Where the layer for multi-token prediction is (`mtp.py`), and what stands around it.
+
+    Attributes:
+        base: below which all of it is, the layer as `layers.0`; "": below the layer after the model's last.
+        count_key: key of `config.json` for the number of such layers.
+        count: what its absence means.
+    """
+
+    base: str = ""
+    token_norm: str = "enorm"
+    state_norm: str = "hnorm"
+    joint: str = "eh_proj"
+    final_norm: str = "shared_head.norm"
+    count_key: str = "num_nextn_predict_layers"
+    count: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +75,9 @@ class Architecture:
         has_sinks: every head has one more logit, learned, that takes part in the softmax and carries no value.
         norms_after_rope: that norm comes after RoPE (Hunyuan).
         own_norms: that norm is a LayerNorm of each head with weights of its own.
+        reuses_keys: layers without a window take values from the key projection, before norm and RoPE (Gemma 4).
+        full_shape: what layers without a window keep, where that is not what those with one do (Gemma 4).
+        layer_scalars: what leaves a layer is multiplied by a stored number (Gemma 4).
         weightless_norms: that norm has no weights, and layers without positions have none (Llama 4).
         refused: keys of `config.json` whose features are missing here, and what these are.
         norm: of hidden states: RMSNorm, or LayerNorm with a bias or without one.
@@ -103,6 +131,12 @@ class Architecture:
         one_part: each layer is attention, a recurrent layer, an MLP or experts, with one norm (Nemotron-H, Mamba).
         factors: activations are multiplied by what `Factors` reads (Falcon-H1).
         has_positions: attention has positions.
+        shares_kv: the last `num_kv_shared_layers` layers read the keys and values of earlier ones (Gemma 3n).
+        norms_values: values are normed, by no weights.
+        widens_shared: MLPs of layers that read the keys and values of others are twice as wide (Gemma 4).
+        has_layer_inputs: layers have inputs of their own (`layer_inputs.py`).
+        has_altup: there are several streams of hidden states (`altup.py`).
+        mtp: names of the layer for multi-token prediction, where a checkpoint has one.
         adjusts_width: the MLP's width is what an MLP without a gate would have (LFM2).
     """
 
@@ -117,6 +151,9 @@ class Architecture:
     norms_after_rope: bool = False
     own_norms: bool = False
     weightless_norms: bool = False
+    reuses_keys: bool = False
+    full_shape: Callable[[Fields, list[bool], KVShape, int], KVShape] | None = None
+    layer_scalars: bool = False
     refused: tuple[tuple[str, str], ...] = ()
     norm: NormKind = "rms"
     parallel: bool | str = False
@@ -167,6 +204,12 @@ class Architecture:
     one_part: bool = False
     factors: bool = False
     has_positions: bool = True
+    shares_kv: bool = False
+    norms_values: bool = False
+    widens_shared: bool = False
+    has_layer_inputs: bool = False
+    has_altup: bool = False
+    mtp: MtpNames = MtpNames()
 
     @property
     def num_norms(self) -> int:
@@ -249,6 +292,11 @@ def all_but_every_fourth_or_nth(fields: Fields, num_layers: int) -> list[bool]:
 def all_but_first_of_four(fields: Fields, num_layers: int) -> list[bool]:
     """CWM."""
     return [index % 4 != 0 for index in range(num_layers)]
+
+
+def all_but_every_fifth(fields: Fields, num_layers: int) -> list[bool]:
+    """Gemma 3n."""
+    return [(index + 1) % 5 != 0 for index in range(num_layers)]
 
 
 def all_but_every_nth(fields: Fields, num_layers: int) -> list[bool]:

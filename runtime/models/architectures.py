@@ -9,9 +9,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from . import mixtures
+from .altup_config import adapt_gemma3n
 from .architecture import (
     Architecture,
     LayerNames,
+    all_but_every_fifth,
     all_but_every_fourth,
     all_but_every_fourth_or_nth,
     all_but_every_nth,
@@ -25,6 +27,7 @@ from .architecture import (
 )
 from .experts_config import ExpertNames, ExpertOptions
 from .falcon import adapt_falcon
+from .gemma4 import adapt_gemma4, full_shape
 from .learned_positions import LEARNED
 from .recurrent_architectures import RECURRENT
 from .recurrent_config import RecurrentOptions
@@ -46,6 +49,18 @@ _GEMMA2 = replace(
     ),
     sandwich_norms=True,
     sliding=every_other,
+)
+_GEMMA3N = replace(
+    _GEMMA2,
+    norm_offset=0.0,
+    qk_norm=True,
+    norms_values=True,
+    sliding=all_but_every_fifth,
+    local_theta=10_000.0,
+    shares_kv=True,
+    has_layer_inputs=True,
+    has_altup=True,
+    adapts=adapt_gemma3n,
 )
 
 _OLMO2 = replace(
@@ -72,6 +87,7 @@ _GLM4 = replace(
     sandwich_norms=True,
 )
 
+_BITNET = replace(_LLAMA, names=LayerNames(o_norm="self_attn.attn_sub_norm", down_norm="mlp.ffn_sub_norm"))
 
 _GRANITE = replace(_LLAMA, scale_embedding="embedding_multiplier", multipliers=True)
 
@@ -256,6 +272,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "Phi3ForCausalLM": _PHI3,  # Phi-3, Phi-4, Phi-4-mini
     "GemmaForCausalLM": _GEMMA,
     "Gemma2ForCausalLM": _GEMMA2,
+    "BitNetForCausalLM": _BITNET,  # BitNet b1.58 2B4T
     "GraniteForCausalLM": _GRANITE,
     "GraniteMoeHybridForCausalLM": _GRANITE_HYBRID,  # Granite 4.0
     "Olmo2ForCausalLM": _OLMO2,
@@ -345,5 +362,20 @@ ARCHITECTURES: dict[str, Architecture] = {
     "Qwen3VLMoeForConditionalGeneration": replace(
         _LLAMA, qk_norm=True, experts=ExpertOptions(ExpertNames(stacked="mlp.experts"), normalises=True)
     ),
+    "Gemma3nForCausalLM": _GEMMA3N,
     "Gemma3ForCausalLM": replace(_GEMMA2, qk_norm=True, sliding=all_but_every_nth, local_theta=10_000.0),
+    "Gemma4ForCausalLM": replace(
+        _GEMMA2,
+        norm_offset=0.0,
+        qk_norm=True,
+        norms_values=True,
+        full_shape=full_shape,
+        layer_scalars=True,
+        sliding=all_but_every_nth,
+        local_theta=10_000.0,
+        experts=mixtures.GEMMA4,
+        adapts=adapt_gemma4,
+        shares_kv=True,
+        has_layer_inputs=True,
+    ),
 }

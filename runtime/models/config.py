@@ -7,33 +7,46 @@ the whole model or one per layer type.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
 
 from ...errors import ConfigError, ModelError
-from ..number_types import BYTES, KV_BITS, NumberType
+from ..number_types import BYTES, ROUNDED_BITS, NumberType
+from .activation_config import Activation, named_curve, read_activation
+from .altup_config import AltUpConfig
 from .architecture import Architecture, Curve
 from .architectures import ARCHITECTURES
 from .experts_config import ExpertsConfig
-from .factors import Factors
+from .factors import Factors, embedding_scale, residual_scale, width_scale
 from .gguf.families import file_options, module_forms, tensor_names
 from .gguf.file import GgufFile, is_gguf
 from .gguf.settings import MOST_POSITIONS, config_values, family_of
 from .gguf.special_ids import end_ids, token_id
 from .gguf.tensor_types import Forms
 from .json_file import MOST_WIDTH, Fields, read_json_object
+from .kv_shape import KVShape
 from .latent_config import LatentConfig, attention_scale
-from .layer_config import LayerConfig, QueryGrowth, read_growth, read_ropes, read_windows, rope_section
+from .layer_config import (
+    LayerConfig,
+    LayerInputConfig,
+    QueryGrowth,
+    make_layers,
+    read_growth,
+    read_kv_sources,
+    read_ropes,
+    read_shapes,
+    read_windows,
+    rope_section,
+)
 from .layer_kinds import MOST_LAYERS, mlp_width, parts_of_layers, read_recurrent, spelled_out
 from .named_architecture import OTHER_PARTS, named_architecture
 from .recurrent_config import RecurrentConfig
 from .rope_config import RopeConfig
-from .weight_format import WeightFormat, read_weight_format
+from .sparse_gate import read_sparsity
+from .weight_format import WeightFormat, check_fit, read_weight_format
 
-Activation = Literal["silu", "gelu_tanh"]
 MOST_HEADS, MOST_TOKENS = 1 << 12, 1 << 24
+_KEYS = ("k_proj.", "v_proj.", "k_norm.")
 ENDLESS = 1 << 20  # tokens that are served of a model without attention, whose files name no context
 
 
@@ -45,7 +58,7 @@ class ModelConfig:
         architecture: class name in transformers, a key of `ARCHITECTURES`.
         options: the architecture's entry of options.
         num_kv_heads, head_dim: heads that the cache keeps of a token, and elements of one, of queries too; with latents
-            one head, as wide as what is kept.
+            one head, as wide as what is kept. Layers may have their own (`LayerConfig.kv`).
         intermediate_size: width of the MLP's gate (and of its up-projection), where it is no mixture of experts.
         layers: one entry per layer.
         latent: the widths of latent attention; None: every head has keys and values of its own.
@@ -69,6 +82,8 @@ class ModelConfig:
         factors: on activations.
         weight_format: of linear maps that are; None: they are in `dtype`, or experts in MXFP4.
         num_mtp_layers: layers beyond the model's own that predict more tokens (`mtp.py`).
+        layer_inputs: inputs of each layer that come from the token itself; None: there are none.
+        altup: several streams of hidden states; None: there is one.
     """
 
     architecture: str
@@ -106,6 +121,8 @@ class ModelConfig:
     factors: Factors = Factors()
     weight_format: WeightFormat | Forms | None = None
     num_mtp_layers: int = 0
+    layer_inputs: LayerInputConfig | None = None
+    altup: AltUpConfig | None = None
 
     @property
     def num_layers(self) -> int:
@@ -118,27 +135,50 @@ class ModelConfig:
     @property
     def num_kv_layers(self) -> int:
         """Layers that keep keys and values."""
-        return sum(layer.attends for layer in self.layers)
+        return sum(layer.keeps_kv for layer in self.layers)
 
     def experts_of(self, index: int) -> ExpertsConfig | None:
-        """The mixture in place of a layer's MLP; None: it has an MLP."""
+        """The mixture in place of a layer's MLP, or beside it; None: there is none."""
         return self.experts if self.experts is not None and self.experts.has_experts[index] else None
 
-    @property
-    def qkv_size(self) -> int:
-        """Rows of the fused query, key and value projection, of heads with keys and values of their own; and gates."""
-        num_queries = 2 * self.num_heads if self.options.gated_attention else self.num_heads
-        return (num_queries + 2 * self.num_kv_heads) * self.head_dim
+    def has_dense(self, index: int) -> bool:
+        """Whether a layer has an MLP that is no mixture."""
+        experts = self.experts_of(index)
+        return self.layers[index].has_mlp and (experts is None or experts.options.is_beside)
 
-    @property
-    def gate_up_size(self) -> int:
-        """Rows of the MLP's first projection."""
-        return self.intermediate_size if self.curve is not None else 2 * self.intermediate_size
+    def kv_shape(self, index: int) -> KVShape:
+        """What a layer that attends keeps of a token, or the one whose keys and values it reads."""
+        return self.layers[index].kv or KVShape(self.num_kv_heads, self.head_dim, self.num_kv_parts)
 
-    @property
-    def attended_size(self) -> int:
-        """Inputs of the output projection: a value for every head."""
-        return self.num_heads * (self.head_dim if self.latent is None else self.latent.value_dim)
+    def kv_shapes(self, *, windowed: bool | None = None) -> tuple[KVShape, ...]:
+        """Of each layer that keeps keys and values; windowed: only of those with a window, or only of those without."""
+        kept = [index for index, layer in enumerate(self.layers) if layer.keeps_kv]
+        return tuple(self.kv_shape(at) for at in kept if windowed in (None, self.layers[at].window > 0))
+
+    def qkv_rows(self, index: int) -> tuple[int, ...]:
+        """Rows of a layer's query (with gates), key and value projections, of heads with keys and values of their own;
+        no third where values are made of the keys, and queries alone where it keeps none."""
+        kv, layer = self.kv_shape(index), self.layers[index]
+        heads = [self.num_heads * (1 + self.options.gated_attention)]
+        heads += [kv.num_heads] * (2 - layer.reuses_keys) * layer.keeps_kv
+        return tuple(number * kv.head_dim for number in heads)
+
+    def projected(self, index: int) -> tuple[tuple[str, ...], int]:
+        """Names of a layer's first projection, and all of its rows."""
+        rows = self.qkv_rows(index)
+        return self.options.names.qkv[: len(rows)], sum(rows)
+
+    def inner_size(self, index: int) -> int:
+        """Width of a layer's MLP, where it has one that is no mixture."""
+        return self.intermediate_size * self.layers[index].width_factor
+
+    def gate_up_size(self, index: int) -> int:
+        """Rows of that MLP's first projection."""
+        return self.inner_size(index) * (1 if self.curve is not None else 2)
+
+    def attended_size(self, index: int) -> int:
+        """Inputs of a layer's output projection: a value for every head."""
+        return self.num_heads * (self.kv_shape(index).head_dim if self.latent is None else self.latent.value_dim)
 
     @property
     def num_kv_parts(self) -> int:
@@ -147,7 +187,7 @@ class ModelConfig:
 
     def check_kv_type(self, name: str) -> None:
         """Raises ConfigError if the model's cache cannot be kept in the type of that name."""
-        if self.latent is not None and name in KV_BITS.keys() - BYTES:
+        if self.latent is not None and name in ROUNDED_BITS:
             raise ConfigError(f'kv_dtype: {self.architecture} keeps latents, which are not rounded; leave it "auto"')
 
     @staticmethod
@@ -197,14 +237,9 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...], *, in_gguf: bo
     options = file_options(options) if in_gguf else options
     fields = spelled_out(fields, options)
     is_mxfp4, weight_format = _is_mxfp4(fields, options), read_weight_format(fields)
-    single = "" if options.experts is None else options.experts.names.stacked or options.experts.names.fused
-    if weight_format is not None and single:
-        raise ModelError(
-            f"{fields.place}: quantization_config ({weight_format.method}): experts that are single tensors "
-            f"({single}) are read in MXFP4 and in plain numbers; use the original weights"
-        )
+    check_fit(weight_format, options, fields.place)
     num_layers = fields.integer("num_hidden_layers", at_most=MOST_LAYERS)
-    num_mtp_layers = fields.integer("num_nextn_predict_layers", 0, at_least=0, at_most=MOST_LAYERS)
+    num_mtp_layers = fields.integer(options.mtp.count_key, options.mtp.count, at_least=0, at_most=MOST_LAYERS)
     hidden_size = fields.integer("hidden_size", at_most=MOST_WIDTH)
     recurrent = read_recurrent(fields, options, num_layers, hidden_size)
     parts = parts_of_layers(fields, options, recurrent, num_layers)
@@ -218,22 +253,26 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...], *, in_gguf: bo
     max_positions = fields.integer("max_position_embeddings", longest, at_most=MOST_POSITIONS)
     windows = read_windows(fields, options, num_layers)
     rotary_dim = head_dim if latent is None else latent.rotary_dim
-    ropes, rope_of_layer = read_ropes(fields, options, windows, rotary_dim, max_positions)
+    own = read_shapes(fields, options, windows, KVShape(num_kv_heads, head_dim), num_heads)
+    full_dim = next((shape.head_dim for shape in own if shape is not None), rotary_dim)
+    ropes, rope_of_layer = read_ropes(fields, options, windows, (full_dim, rotary_dim), max_positions)
     growth, grow = read_growth(fields, options, ropes, rope_of_layer)
+    sources = read_kv_sources(fields, options, windows, rope_of_layer)
+    sparsity = read_sparsity(fields, num_layers)
     if options.multipliers:
         scale = fields.number("attention_multiplier", 1.0)
     elif latent is None:
         scale = fields.number("query_pre_attn_scalar", float(head_dim)) ** -0.5
     else:
         scale = attention_scale(latent, rope_section(fields))
-    vocab_size, activation = fields.integer("vocab_size", at_most=MOST_TOKENS), _activation(fields, options)
+    vocab_size, activation = fields.integer("vocab_size", at_most=MOST_TOKENS), read_activation(fields, options)
     experts = None
     has_experts = not options.experts_key or fields.integer(options.experts_key, 0, at_least=0) > 0
     kinds = fields.values.get("mlp_layer_types")
     has_experts = has_experts and (not isinstance(kinds, list) or "sparse" in kinds)
     if options.experts is not None and has_experts:
         experts = ExpertsConfig.from_fields(fields, options.experts, num_layers, is_mxfp4=is_mxfp4)
-        if options.experts.gateless and _curve(fields) != "relu2":
+        if options.experts.gateless and named_curve(fields) != "relu2":
             raise fields.odd("hidden_act", "relu2")
     factors = Factors.of_normed(fields) if options.keeps_normed else Factors()
     if options.factors:
@@ -248,9 +287,7 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...], *, in_gguf: bo
         num_kv_heads=num_kv_heads,
         head_dim=head_dim,
         intermediate_size=mlp_width(fields, options, experts, parts),
-        layers=tuple(
-            map(LayerConfig, windows, rope_of_layer, [options.in_chunks] * num_layers, grow, *zip(*parts, strict=True))
-        ),
+        layers=make_layers(options, parts, windows, rope_of_layer, grow, sources, sparsity, own),
         latent=latent,
         experts=experts,
         ropes=ropes,
@@ -262,9 +299,9 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...], *, in_gguf: bo
             "tie_embedding" if "tie_embedding" in fields else "tie_word_embeddings", options.tied
         ),
         activation=activation,
-        embedding_scale=_embedding_scale(fields, options, hidden_size),
-        residual_scale=_residual_scale(fields, options, num_layers),
-        width_scale=_width_scale(fields, options, hidden_size),
+        embedding_scale=embedding_scale(fields, options, hidden_size),
+        residual_scale=residual_scale(fields, options, num_layers),
+        width_scale=width_scale(fields, options, hidden_size),
         attention_scale=scale,
         attention_soft_cap=fields.number("attn_logit_softcapping", 0.0, above=-1.0),
         logits_soft_cap=fields.number("final_logit_softcapping", 0.0, above=-1.0),
@@ -272,21 +309,27 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...], *, in_gguf: bo
         eos_ids=_eos_ids(fields, generation_eos, vocab_size),
         bos_id=next(iter(fields.ids("bos_token_id")), -1),
         dtype=_dtype(fields, "bfloat16" if is_mxfp4 or weight_format is not None else "float32"),
-        curve=_curve(fields) if options.gateless else None,
+        curve=named_curve(fields) if options.gateless else None,
         query_growth=growth,
-        left_aside=_left_aside(options, num_layers, num_mtp_layers) + (OTHER_PARTS if fields is not outer else ()),
+        left_aside=_left_aside(options, sources, num_mtp_layers) + (OTHER_PARTS if fields is not outer else ()),
         recurrent=recurrent,
         factors=factors,
         weight_format=weight_format,
         num_mtp_layers=num_mtp_layers,
+        layer_inputs=LayerInputConfig.from_fields(fields) if options.has_layer_inputs else None,
+        altup=AltUpConfig.from_fields(fields) if options.has_altup else None,
     )
 
 
-def _left_aside(options: Architecture, num_layers: int, num_mtp_layers: int) -> tuple[str, ...]:
-    """Layers that predict tokens beyond the next (GLM-4.5, DeepSeek-V3; ERNIE 4.5), and masks (GPT-NeoX, GPT-2)."""
+def _left_aside(options: Architecture, sources: list[int], num_mtp_layers: int) -> tuple[str, ...]:
+    """Layers that predict tokens beyond the next (GLM-4.5, DeepSeek-V3; ERNIE 4.5), and masks (GPT-NeoX, GPT-2);
+    keys and values of layers that read those of others."""
     masks: tuple[str, ...] = (".attention.bias", ".attention.masked_bias") if options.rows_by_head else ()
     masks = (".attn.bias", ".attn.masked_bias") if options.transposed else masks
-    return (*(f"layers.{num_layers + index}." for index in range(num_mtp_layers)), "mtp.", "mtp_", *masks)
+    num_after = 0 if options.mtp.base else num_mtp_layers
+    unused = [f"layers.{len(sources) + index}." for index in range(num_after)]
+    unused += [f"layers.{index}.self_attn.{name}" for index, of in enumerate(sources) if of >= 0 for name in _KEYS]
+    return (*unused, "mtp.", "mtp_", *masks)
 
 
 def _heads(fields: Fields, hidden_size: int, num_heads: int) -> tuple[int, int]:
@@ -306,27 +349,6 @@ def _latent(fields: Fields, options: Architecture, value_dim: int) -> LatentConf
     return LatentConfig.from_fields(fields, value_dim=value_dim, is_interleaved=options.interleaved, has_bias=has_bias)
 
 
-def _embedding_scale(fields: Fields, options: Architecture, hidden_size: int) -> float:
-    if isinstance(options.scale_embedding, str):
-        return fields.number(options.scale_embedding, 1.0)
-    return math.sqrt(hidden_size) if options.scale_embedding else 1.0
-
-
-def _residual_scale(fields: Fields, options: Architecture, num_layers: int) -> float:
-    if options.multipliers:
-        return fields.number("residual_multiplier", 1.0)
-    depth = math.sqrt(num_layers)
-    return fields.number("scale_depth", depth) / depth if options.depth_scale else 1.0
-
-
-def _width_scale(fields: Fields, options: Architecture, hidden_size: int) -> float:
-    if options.multipliers:
-        return 1.0 / fields.number("logits_scaling", 1.0)
-    if options.logit_scale:
-        return fields.number(options.logit_scale, 1.0)
-    return fields.number("dim_model_base", hidden_size) / hidden_size if options.width_scale else 1.0
-
-
 def _bias(fields: Fields, options: Architecture, option: bool | str) -> bool:
     return fields.boolean(option, options.biased) if isinstance(option, str) else option
 
@@ -344,35 +366,6 @@ def _is_mxfp4(fields: Fields, options: Architecture) -> bool:
     if method == "mxfp4" and not (options.experts is not None and options.experts.names.stacked):
         raise ModelError(f"{fields.place}: quantization_config (mxfp4) is not supported; use the original weights")
     return method == "mxfp4"
-
-
-_CURVES: dict[str, Curve] = {
-    "relu": "relu",
-    "relu2": "relu2",
-    "silu": "silu",
-    "swish": "silu",
-    "gelu": "gelu",
-    "xielu": "xielu",
-    **dict.fromkeys(("gelu_new", "gelu_fast", "gelu_pytorch_tanh"), "gelu_tanh"),
-}
-
-
-def _curve(fields: Fields) -> Curve:
-    name = fields.text("hidden_act")
-    if name not in _CURVES:
-        raise fields.odd("hidden_act", f"one of {', '.join(_CURVES)}")
-    return _CURVES[name]
-
-
-def _activation(fields: Fields, options: Architecture) -> Activation:
-    if options.gelu:
-        return "gelu_tanh"
-    if options.gateless:
-        return "silu"
-    name = fields.text("hidden_act", fields.text("hidden_activation", "silu"))
-    if name not in ("silu", "swish"):
-        raise fields.odd("hidden_act", "silu")
-    return "silu"
 
 
 def _eos_ids(fields: Fields, generation_eos: tuple[int, ...], vocab_size: int) -> tuple[int, ...]:

@@ -21,6 +21,7 @@ from ..parallel.ranks import Ranks
 from .config import ModelConfig
 from .part import Part, joined
 from .recurrent_config import RecurrentConfig
+from .recurrent_kinds import kind_of
 
 
 class Cut:
@@ -32,7 +33,7 @@ class Cut:
             router knows, are those of the whole.
         vocab: tokens, as many on each rank but on the last ones.
         heads, kv_heads: of attention, in heads.
-        inner, shared: widths of the MLP, and of the shared expert.
+        shared: width of the shared expert.
         experts: by their numbers.
     """
 
@@ -47,7 +48,6 @@ class Cut:
         attends = whole.num_kv_layers > 0
         self.heads = self._even(whole.num_heads) if attends else Part(1, ((0, 1),))
         self.kv_heads = self._kv_heads(whole.num_kv_heads)
-        self.inner = self._even(whole.intermediate_size)
         experts, recurrent = whole.experts, whole.recurrent
         self.shared = self._even(0 if experts is None else experts.shared_size)
         self.experts = self._experts(0 if experts is None else experts.num_experts)
@@ -57,7 +57,7 @@ class Cut:
                 whole,
                 num_heads=self.heads.count,
                 num_kv_heads=self.kv_heads.count,
-                intermediate_size=self.inner.count,
+                intermediate_size=whole.intermediate_size // ranks.size,
                 experts=None if experts is None else replace(experts, shared_size=self.shared.count),
                 recurrent=None if recurrent is None else self._recurrent(recurrent),
             )
@@ -74,52 +74,41 @@ class Cut:
         """An axis with `dim` entries for each query head."""
         return _times(self.heads, dim)
 
-    @property
-    def qkv(self) -> list[Part]:
-        """Rows of queries (each with its gate, where there are gates), keys and values."""
-        config = self.whole
-        kv = _times(self.kv_heads, config.head_dim)
+    def qkv(self, index: int) -> list[Part]:
+        """Rows of a layer's queries (each with its gate, where there are gates), keys and values."""
+        config, shape = self.whole, self.whole.kv_shape(index)
+        if config.layers[index].kv is not None:  # on one rank, as `_refuse` has it
+            return [Part(rows, ((0, rows),)) for rows in config.qkv_rows(index)]
+        kv = _times(self.kv_heads, shape.head_dim)
         if config.options.rows_by_head:
-            return [self._rows_by_head(config.num_heads // config.num_kv_heads, config.head_dim)]
-        queries = self.by_head(config.head_dim * (1 + config.options.gated_attention))
-        parts = [queries, kv, kv]
+            return [self._rows_by_head(config.num_heads // shape.num_heads, shape.head_dim)]
+        queries = self.by_head(shape.head_dim * (1 + config.options.gated_attention))
+        parts = [queries, kv, kv][: len(config.qkv_rows(index))]
         return parts if len(config.options.names.qkv) == 3 else [joined(parts)]
 
-    @property
-    def gate_up(self) -> list[Part]:
-        """Rows of the MLP's first projection, by the names of its tensors."""
+    def inner(self, index: int) -> Part:
+        """Width of a layer's MLP."""
+        return self._even(self.whole.inner_size(index))
+
+    def gate_up(self, index: int) -> list[Part]:
+        """Rows of the first projection of a layer's MLP, by the names of its tensors."""
         num_names = len(self.whole.options.names.gate_up)
         times = 1 if self.whole.curve is not None else 2
-        return [joined([self.inner] * (times // num_names or 1))] * num_names
+        return [joined([self.inner(index)] * (times // num_names or 1))] * num_names
 
-    @property
-    def attended(self) -> Part:
-        """Columns of the output projection."""
-        return self.by_head(self.whole.attended_size // self.whole.num_heads)
+    def attended(self, index: int) -> Part:
+        """Columns of a layer's output projection."""
+        return self.by_head(self.whole.attended_size(index) // self.whole.num_heads)
 
     @property
     def projected(self) -> dict[str, Part]:
         """Rows of a recurrent layer's first projections, by the names of their tensors."""
-        whole = self.whole_recurrent
-        keys = whole.key_heads * whole.key_dim
-        if whole.options.kind == "short_conv":
-            return {"in_proj": joined(self.sections(whole.channels) * 3)}
-        x, heads = self.sections(whole.attended_size, whole.heads)
-        if whole.options.kind == "state_space":
-            return {"in_proj": joined([x, self.state_channels, heads])}
-        if whole.options.is_fused:
-            rows, rates = self.sections(2 * (keys + whole.attended_size), 2 * whole.heads)
-            return {"in_proj_qkvz": rows, "in_proj_ba": rates}
-        return {"in_proj_qkv": self.state_channels, "in_proj_z": x, "in_proj_b": heads, "in_proj_a": heads}
-
-    @property
-    def state_channels(self) -> Part:
-        """Channels of the convolution of a layer with heads: queries, keys and values, or x, B and C."""
-        whole = self.whole_recurrent
-        (x,), keys = self.sections(whole.attended_size), whole.key_heads * whole.key_dim
-        if whole.options.kind == "state_space":
-            return joined([x, self.groups(keys), self.groups(keys)])
-        return joined([*self.sections(keys, keys), x])
+        projected = kind_of(self.whole_recurrent).projected
+        assert projected is not None
+        return {
+            name: joined([self.groups(one.size) if one.is_by_group else self._even(one.size) for one in sections])
+            for name, sections in projected(self.whole_recurrent).items()
+        }
 
     def sections(self, *sizes: int) -> list[Part]:
         """Sections of an axis of a recurrent layer, each by its heads or channels, of which all ranks have as many."""
@@ -158,9 +147,7 @@ class Cut:
 
     def _recurrent(self, whole: RecurrentConfig) -> RecurrentConfig:
         size = self.ranks.size
-        if whole.options.kind == "short_conv":
-            return replace(whole, channels=whole.channels // size)
-        if whole.options.kind == "selective_scan":
+        if kind_of(whole).is_cut_by_channels:
             return replace(whole, channels=whole.channels // size, value_dim=whole.value_dim // size)
         heads, key_heads = whole.heads // size, max(1, whole.key_heads // size)
         num_keys = 2 * key_heads * whole.key_dim
@@ -181,6 +168,16 @@ def _refuse(model: ModelConfig, size: int) -> None:
         if number % size:
             raise ConfigError(f"tensor_parallel_size: {size} does not divide the model's {what} ({number}); {fewer}")
 
+    if len(set(model.kv_shapes())) > 1:
+        raise ConfigError(
+            f"tensor_parallel_size: {model.architecture} has layers whose heads differ in size or number; "
+            "it is not cut, take 1"
+        )
+    if model.layer_inputs is not None:
+        raise ConfigError(
+            f"tensor_parallel_size: {model.architecture} has inputs of each layer from the token itself, which are not "
+            "cut for several ranks; use 1"
+        )
     if model.num_kv_layers:
         must_divide(model.num_heads, "attention heads")
     if model.num_kv_layers and model.num_kv_heads % size and size % model.num_kv_heads:
@@ -188,11 +185,15 @@ def _refuse(model: ModelConfig, size: int) -> None:
             f"tensor_parallel_size: {size} neither divides the model's KV heads ({model.num_kv_heads}) nor is a "
             "multiple of them; take a number that does or is, or 1"
         )
-    if any(layer.has_mlp and model.experts_of(index) is None for index, layer in enumerate(model.layers)):
+    if any(map(model.has_dense, range(model.num_layers))):
         must_divide(model.intermediate_size, "intermediate size")
     if -(-model.vocab_size // size) * (size - 1) >= model.vocab_size:  # the last one would have none
         raise ConfigError(f"tensor_parallel_size: {size} leaves ranks without a token of {model.vocab_size}; {fewer}")
     if model.experts is not None:
+        if model.experts.options.is_beside:
+            raise ConfigError(
+                f"tensor_parallel_size: {model.architecture} has experts beside MLPs, which are not cut; take 1"
+            )
         must_divide(model.experts.shared_size, "width of the shared expert")
         if model.experts.num_experts < size:
             raise ConfigError(
@@ -200,9 +201,9 @@ def _refuse(model: ModelConfig, size: int) -> None:
                 "fewer ranks"
             )
     recurrent = model.recurrent
-    if recurrent is not None and recurrent.options.kind in ("short_conv", "selective_scan"):
+    if recurrent is not None and kind_of(recurrent).is_cut_by_channels:
         must_divide(recurrent.channels, "channels of recurrent layers")
     elif recurrent is not None:
         must_divide(recurrent.heads, "heads of recurrent layers")
-        if recurrent.key_heads != 1 or recurrent.options.kind == "delta":
+        if recurrent.key_heads != 1 or not kind_of(recurrent).shares_group:
             must_divide(recurrent.key_heads, "key heads (or groups) of recurrent layers")

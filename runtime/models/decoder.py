@@ -12,7 +12,8 @@ Per layer::
 With latent attention (`latent.py`) queries meet one vector per token instead of keys and values of their own.
 
 Cost: four matrix products per layer (q, k, v and gate, up are stacked when loading). In the last layer only the rows
-whose logits are wanted go on after the attention; with none wanted it ends at the KV write. In fp32 on the CPU no op
+whose logits are wanted go on after the attention; with none wanted it ends where the last layer that keeps something
+has written it. In fp32 on the CPU no op
 lets a row's bits depend on the other rows: a token's logits are the same alone, in a batch, or after a cached prefix.
 """
 
@@ -25,26 +26,30 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ...kernels import PLACES, Gate, LinearWeight, LoraPlan, ops
+from ...kernels import LinearWeight, LoraPlan, ops
 from ...kernels.linear_weight import Quantise
 from ..parallel.ranks import ALONE, Ranks
+from .altup import StreamWeights
 from .checkpoints import open_weights, prefix_of
 from .config import ModelConfig
 from .cut import Cut
-from .experts import ExpertRules, mixture
-from .gateless import bend
-from .head_norms import norm_own, norm_whole
+from .head_norms import norm_inner
+from .heads import place_heads, queries
 from .latent import queries_and_latents, values
-from .layer_weights import AdaptedMixer, LayerWeights, num_bytes, read_layer
-from .norms import Norm, add_norm, apply_norm, read_norm, scaled
-from .partial_linear import adapted_linear, partial_linear
+from .layer_config import kv_places, last_kept
+from .layer_inputs import InputEmbedding
+from .layer_weights import AdaptedMixer, LayerWeights, WeightPart, num_bytes
+from .mlp import MlpRules, run_mlp
+from .model_parts import read_parts
+from .norms import Norm, add_norm, apply_norm, rounded, scaled
+from .partial_linear import AT_O, AT_QKV, adapted_linear, partial_linear
 from .reader import Reader
 from .rope import query_scales, rope_table, table_by_length
 from .step import AdaptedRows, KVTensors, StateStep, WindowStep
-from .vocabulary import add_positions, all_logits, embed, read_positions, read_projection
+from .through_streams import through_streams
+from .vocabulary import add_positions, all_logits, embed
 from .weights import TORCH_TYPES
 
-AT_QKV, AT_O, AT_GATE_UP, AT_DOWN = range(len(PLACES))
 ROW_TILE = 256  # about where a product on a GPU stops being bound by reading the weights
 
 
@@ -73,24 +78,33 @@ class Decoder:
         lm_head: LinearWeight | None,
         max_positions: int,
         learned: Tensor | None = None,
+        inputs: InputEmbedding | None = None,
+        streams: StreamWeights | None = None,
     ) -> None:
         self.config = config = cut.config
         self.cut, self._ranks, self.max_positions = cut, cut.ranks, max_positions
         self.device, self.dtype = embedding.stored.device, embedding.dtype
-        self._embedding, self._learned = embedding, learned
+        self._embedding, self._learned, self._inputs, self._streams = embedding, learned, inputs, streams
+        own = [
+            embedding,
+            learned,
+            lm_head,
+            final_norm,
+            *(inputs.parts if inputs else ()),
+            *(streams.parts if streams else ()),
+        ]
+        self._own: list[WeightPart] = [part for part in own if part is not None]
         self._layers = list(zip(config.layers, layers, strict=True))
-        attends = [layer.attends for layer in config.layers]
-        self._kv_index = [sum(attends[:index]) for index in range(config.num_layers)]  # of a layer, in the cache
+        self._kv_index = kv_places(config.layers)
+        self._last_kept = last_kept(config.layers, None if config.recurrent is None else config.recurrent.layers)
         self._final_norm, self._lm_head = final_norm, lm_head
         self.generates = lm_head is not None
         self.rope_tables = [rope_table(rope, max_positions).to(self.device) for rope in config.ropes]
         growth, self._query_scales = config.query_growth, torch.empty(0)
         if growth is not None:
             self._query_scales = query_scales(growth, max_positions).to(self.device, self.dtype)
-        # rounded as transformers rounds it: the factor is an activation
-        self._embedding_scale = float(torch.tensor(config.embedding_scale).to(self.dtype))
-        self._gate = Gate(config.activation)
-        self._expert_rules = ExpertRules.of(config, cut.experts)
+        self._embedding_scale = rounded(config.embedding_scale, self.dtype)
+        self._rules = MlpRules.of(cut)
 
     @staticmethod
     def from_folder(
@@ -122,27 +136,10 @@ class Decoder:
         cut = Cut(ModelConfig.from_folder(folder), ranks)
         config = cut.config
         with open_weights(folder, cut.whole, dtype or TORCH_TYPES[config.dtype]) as checkpoint:
-            options, prefix = config.options, prefix_of(checkpoint, config)
+            prefix = prefix_of(checkpoint, config)
             reader = Reader(cut, checkpoint, prefix, device, ROW_TILE if deterministic else 0, quantise)
-            embedding = reader.linear(prefix, (options.embedding,), [cut.vocab], config.hidden_size, False)
-            layers, learned = [], read_positions(reader)
-            for index in range(config.num_layers):
-                layers.append(read_layer(reader, f"{prefix}{options.layers}.{index}.", index))
-                if report is not None:
-                    report(index + 1, config.num_layers)
-            final_norm = read_norm(reader, f"{prefix}{options.final_norm}", config.width_scale)
-            has_projection = bool(prefix) or f"{options.projection}.weight" in checkpoint
-            lm_head = read_projection(reader, embedding) if has_projection or config.tie_word_embeddings else None
-            reader.refuse_unread()
-        return Decoder(
-            cut,
-            embedding=embedding,
-            layers=layers,
-            final_norm=final_norm,
-            lm_head=lm_head,
-            max_positions=max_positions or config.max_position_embeddings,
-            learned=learned,
-        )
+            parts = read_parts(reader, report)
+        return Decoder(cut, max_positions=max_positions or config.max_position_embeddings, **parts)
 
     def switch_ropes(self) -> int | None:
         """From now on positions are rows of tables in two parts, by the length of a sequence (`Request.first_row`).
@@ -160,8 +157,7 @@ class Decoder:
     @property
     def num_weight_bytes(self) -> int:
         """Bytes of all weights on the device, the tied embedding counted once."""
-        own = (self._embedding, self._learned, self._lm_head, self._final_norm)
-        return num_bytes([part for part in own if part is not None], [layer for _, layer in self._layers])
+        return num_bytes(self._own, [layer for _, layer in self._layers])
 
     @torch.inference_mode()
     def forward(
@@ -211,14 +207,16 @@ class Decoder:
         final norm, times `config.width_scale`, `[R, hidden_size]`.
 
         token_ids, positions, slots `[T]` int64 (slot = block · block_size + offset); rows `[R]` int64: those that are
-        wanted, None: all. adapted: None where no row goes through an adapter. watch: called in each layer with its
-        index and queries `[T, H, head_dim]`, before they meet the keys. recurrent: the states, of a model with such
-        layers. windowed: for layers with a window, in place of plan and slots; None: they have none of their own.
+        wanted, None: all. adapted: None where no row goes through an adapter. watch: called for each layer that keeps
+        keys with its place in the cache and queries `[T, H, head_dim]`, before they meet the keys. recurrent: the
+        states, of a model with such layers. windowed: for layers with a window, in place of plan and slots; None: they
+        have none of their own.
         """
         x = scaled(embed(token_ids, self._embedding, self._ranks, self.cut.vocab), self._embedding_scale)
         x, kept = add_positions(x, self._learned, positions), kv_cache.hidden
         step = (positions, kv_cache, plan, slots, rows if kept is None else None)
-        states = self._through_layers(x, *step, adapted, watch, recurrent, windowed)
+        inputs = None if self._inputs is None else self._inputs.of(token_ids, x, self.config)
+        states = self._through_layers(x, *step, adapted, watch, recurrent, windowed, inputs)
         if kept is not None:
             kept[slots] = states
         return states if kept is None or rows is None else states[rows]
@@ -235,8 +233,12 @@ class Decoder:
         watch: Callable[[int, Tensor], None] | None,
         recurrent: StateStep | None,
         windowed: WindowStep | None,
+        inputs: Tensor | None = None,
     ) -> Tensor:
-        """As `hidden_states`, of what goes into the first layer, `[T, hidden_size]`."""
+        """As `hidden_states`, of what goes into the first layer, `[T, hidden_size]`; inputs: of each layer."""
+        if self._streams is not None and inputs is not None:
+            step = (positions, kv_cache, plan, slots, rows, adapted, watch, recurrent, windowed)
+            return through_streams(self, self._streams, x, inputs, *step)
         eps = self.config.rms_norm_eps
         normed, residual = apply_norm(x, self._layers[0][1].input_norm, eps), x
         last, scale, factors = len(self._layers) - 1, self.config.residual_scale, self.config.factors
@@ -244,12 +246,13 @@ class Decoder:
         none_wanted = rows is not None and rows.shape[0] == 0
         for index, (spec, weights) in enumerate(self._layers):
             own = windowed if windowed is not None and spec.window else WindowStep(plan, slots)
-            stops = index == last and none_wanted and plan.mass is None
+            stops = index == self._last_kept and none_wanted and plan.mass is None
             mixed = self._mix(index, normed, positions, kv_cache, own, lora, watch, recurrent, stops)
             if stops:
                 return normed[:0]
             if index == last and rows is not None:
                 mixed, residual, normed = [part[rows] for part in mixed], residual[rows], normed[rows]
+                inputs = None if inputs is None else inputs[rows]
                 lora = adapted.wanted if adapted is not None else None
             if mixed:
                 residual = normed * factors.keeps[spec.attends] if factors.keeps else residual
@@ -266,12 +269,15 @@ class Decoder:
             if spec.has_mlp:
                 residual = normed * factors.keeps[2] if factors.keeps else residual
                 # a caller that wants the logits of all tokens may have padded the step
-                x = self._ranks.sum(self._mlp(index, normed, slots if rows is None else None, lora))
+                x = self._ranks.sum(self._mlp(index, normed, slots if rows is None else None, lora, residual))
                 if weights.post_mlp_norm is not None:
                     x = apply_norm(x, weights.post_mlp_norm, eps)
                 x = scaled(x, scale * factors.adds[2])
+            if weights.layer_input is not None and inputs is not None:
+                residual = x + residual
+                x = weights.layer_input.of(residual, inputs[:, index], self._rules.gate, eps)
             following = self._final_norm if index == last else self._layers[index + 1][1].input_norm
-            normed, residual = add_norm(x, residual, following, eps)
+            normed, residual = add_norm(x, residual, following, eps, weights.scalar)
         return normed
 
     def _mix(
@@ -293,8 +299,8 @@ class Decoder:
         if spec.attends:
             source = scaled(normed, self.config.factors.attention_in)
             q, gate = self._write_kv(index, source, positions, kv_cache, own.slots, lora)
-            if watch is not None:
-                watch(index, q)
+            if watch is not None and spec.keeps_kv:
+                watch(self._kv_index[index], q)
             if not stops:
                 attended = self._attend(index, q, kv_cache, own.plan)
                 mixed.append(attended if gate is None else attended * ops.sigmoid(gate))
@@ -311,7 +317,8 @@ class Decoder:
         """The last projections of what `_mix` made, and their sum, `[T, C]`."""
         weights, factors, ranks = self._layers[index][1], self.config.factors, self._ranks
         assert weights.o is not None
-        x = adapted_linear(mixed[0], weights.o, lora, index, AT_O, ranks)
+        attended = norm_inner(mixed[0], weights.o_norm, self.cut.attended(index), ranks, self.config.rms_norm_eps)
+        x = adapted_linear(attended, weights.o, lora, index, AT_O, ranks)
         if weights.beside is None:
             return x
         return x * factors.attention_out + partial_linear(mixed[1], weights.beside, ranks) * factors.recurrent_out
@@ -336,31 +343,16 @@ class Decoder:
             ops.write_latents(latents, keys[:, 0], slots)
             return q, None
         assert layer.qkv is not None
-        config = self.config
-        heads = adapted_linear(normed, layer.qkv, lora, index, AT_QKV).view(len(positions), -1, config.head_dim)
-        sizes = [config.num_heads, config.num_kv_heads, config.num_kv_heads]
-        gates = [config.num_heads] if config.options.gated_attention else []
-        q, k, v, *gate = torch.split(heads, sizes + gates, dim=1)
-        norms, eps = None, config.rms_norm_eps
-        if layer.q_norm is not None and layer.k_norm is not None:
-            if config.options.whole_norms:
-                q = norm_whole(q, layer.q_norm, self.cut.heads, self._ranks, eps)
-                k = norm_whole(k, layer.k_norm, self.cut.kv_heads, self._ranks, eps)
-            elif config.options.own_norms:
-                q, k = norm_own(q, layer.q_norm, eps), norm_own(k, layer.k_norm, eps)
-            else:
-                norms = layer.q_norm, layer.k_norm
-        cos_sin = self.rope_tables[spec.rope] if spec.rope >= 0 else None
-        if config.options.norms_after_rope and norms is not None:
-            if cos_sin is not None:
-                ops.apply_rope(q, k, positions, cos_sin)
-            q, k = ops.rms_norm(q, norms[0], eps), ops.rms_norm(k, norms[1], eps)
-            norms = cos_sin = None
-        scales = kv_cache.key_scales[kept], kv_cache.value_scales[kept]
-        q = ops.place_heads(q, k, v, positions, cos_sin, norms, eps, keys, kv_cache.values[kept], slots, *scales)
+        heads = adapted_linear(normed, layer.qkv, lora, index, AT_QKV)
+        cos_sin, gate = self.rope_tables[spec.rope] if spec.rope >= 0 else None, None
+        if spec.keeps_kv:
+            q, gate = place_heads(heads, layer, self.cut, index, positions, cos_sin, kv_cache, kept, slots)
+        else:
+            heads = heads.view(len(positions), self.config.num_heads, -1)
+            q = queries(heads, layer.q_norm, self.config.rms_norm_eps, positions, cos_sin)
         if spec.grows:
             q = q * self._query_scales[positions][:, None, None]
-        return q, gate[0].flatten(1) if gate else None
+        return q, gate
 
     def _attend(self, index: int, q: Tensor, kv_cache: KVTensors, plan: ops.AttentionPlan) -> Tensor:
         """Values of all heads side by side, `[T, attended_size]`."""
@@ -384,16 +376,6 @@ class Decoder:
             mass=mass,
         ).flatten(1)
 
-    def _mlp(self, index: int, normed: Tensor, slots: Tensor | None, lora: LoraPlan | None) -> Tensor:
-        """What a layer's MLP, or its experts, make of hidden states `[T, C]`."""
-        weights = self._layers[index][1]
-        if weights.experts is not None and self._expert_rules is not None:
-            return mixture(normed, weights.experts, self._expert_rules, slots, self._ranks)
-        assert weights.gate_up is not None
-        assert weights.down is not None
-        gate_up, curve = adapted_linear(normed, weights.gate_up, lora, index, AT_GATE_UP), self.config.curve
-        factors = self.config.factors
-        if factors.gate != 1.0:
-            gate_up[:, : gate_up.shape[1] // 2] *= factors.gate
-        inner = ops.gated(gate_up, self._gate) if curve is None else bend(gate_up, curve, weights.curve)
-        return scaled(adapted_linear(inner, weights.down, lora, index, AT_DOWN, self._ranks), factors.down)
+    def _mlp(self, index: int, normed: Tensor, slots: Tensor | None, lora: LoraPlan | None, residual: Tensor) -> Tensor:
+        """What a layer's MLP, or its experts, or both make of hidden states `[T, C]`; residual: those not normed."""
+        return run_mlp(normed, self._layers[index][1], self._rules, index, slots, lora, residual)

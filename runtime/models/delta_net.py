@@ -17,6 +17,7 @@ from torch import Tensor
 from ...kernels import Gate, LinearWeight, ops
 from ...kernels.recurrent import apply_delta_rule, convolve
 from ...kernels.state_rounds import StateRounds
+from .part import joined
 from .reader import Reader
 from .recurrent_config import RecurrentConfig
 from .step import Adapt
@@ -63,7 +64,7 @@ class DeltaNetWeights:
 def read_delta_net(reader: Reader, base: str, config: RecurrentConfig) -> DeltaNetWeights:
     """The tensors below `base`; raises ModelError."""
     hidden, whole = reader.config.hidden_size, reader.cut.whole_recurrent
-    rows, (heads,) = reader.cut.projected, reader.cut.sections(whole.heads)
+    rows, (heads,), keys = reader.cut.projected, reader.cut.sections(whole.heads), whole.key_heads * whole.key_dim
     if config.options.is_fused:
         orders = _ungrouped(config), _ungrouped_rates(config)
         made, rated = (
@@ -74,7 +75,9 @@ def read_delta_net(reader: Reader, base: str, config: RecurrentConfig) -> DeltaN
         names, parts = tuple(rows), [*rows.values()]
         made = reader.linear(base, names[:2], parts[:2], hidden, False)
         rated = reader.linear(base, names[2:], parts[2:], hidden, False)
-    taps = reader.tensor([f"{base}conv1d.weight"], [reader.cut.state_channels], [1, config.width])
+    taps = reader.tensor(
+        [f"{base}conv1d.weight"], [joined(reader.cut.sections(keys, keys, whole.attended_size))], [1, config.width]
+    )
     return DeltaNetWeights(
         config,
         into=made,

@@ -22,20 +22,23 @@ def draft_config(name: str, folder: Path, model: ModelConfig, *, num_ranks: int,
     folder: of the model.
 
     Raises:
-        ConfigError: one of the two has recurrent layers, whose states cannot be taken back token by token; or there is
-            no MTP layer, or it would have to be cut for several ranks.
+        ConfigError: the draft model has recurrent layers, whose states cannot be taken back token by token; or there
+            is no MTP layer, or it would have to be cut for several ranks.
     """
     try:
         draft = model if name == MTP else ModelConfig.from_folder(resolve_model(name, weights=False))
     except ModelError as error:
         raise ConfigError(f"speculative_model: {error}") from error
-    for one, which in ((model, "the model"), (draft, name)):
-        if one.recurrent is not None:
-            raise ConfigError(f"speculative_model: {which} has recurrent layers, with which no drafts go; leave it out")
+    if name != MTP and draft.recurrent is not None:
+        raise ConfigError(
+            f"speculative_model: {name} has recurrent layers, whose states cannot be taken back token by token; "
+            "take one whose layers all attend, or leave it out"
+        )
     if name == MTP and not model.num_mtp_layers:
         raise ConfigError(
             f'speculative_model: "{MTP}": {folder} names no layers for multi-token prediction '
-            "(num_nextn_predict_layers in config.json); take a smaller model of the same vocabulary, or leave it out"
+            f"({model.options.mtp.count_key} in config.json); take a smaller model of the same vocabulary, or leave it "
+            "out"
         )
     if name == MTP and num_ranks > 1:
         raise ConfigError(
@@ -46,8 +49,11 @@ def draft_config(name: str, folder: Path, model: ModelConfig, *, num_ranks: int,
 
 
 def mtp_config(model: ModelConfig) -> ModelConfig:
-    """The model with its MTP layer alone, which is as its last layer is."""
-    experts = model.experts
+    """The model with its first MTP layer alone, which is as its last layer is that attends."""
+    last = max(index for index, layer in enumerate(model.layers) if layer.attends)
+    experts, base = model.experts, model.options.mtp.base
     if experts is not None:
-        experts = replace(experts, has_experts=experts.has_experts[-1:])
-    return replace(model, layers=model.layers[-1:], experts=experts, left_aside=NOT_READ)
+        experts = replace(experts, has_experts=experts.has_experts[last : last + 1])
+    others = tuple(f"{base}layers.{index}." for index in range(1, model.num_mtp_layers) if base)
+    layers = model.layers[last : last + 1]
+    return replace(model, layers=layers, experts=experts, recurrent=None, left_aside=(*NOT_READ, *others))

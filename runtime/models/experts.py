@@ -72,6 +72,7 @@ class ExpertsWeights:
     shared_down: LinearWeight | None
     to_latent: LinearWeight | None = None  # hidden_size -> latent_size, what the experts take; None: hidden states
     from_latent: LinearWeight | None = None
+    scales: Tensor | None = None  # [num_experts] fp32, factors on shares
 
 
 def read_experts(reader: Reader, base: str, experts: ExpertsConfig) -> ExpertsWeights:
@@ -109,6 +110,7 @@ def read_experts(reader: Reader, base: str, experts: ExpertsConfig) -> ExpertsWe
         shared_down=reader.summand(shared_base, names.of_shared.down, shared, False) if shared.size else None,
         to_latent=reader.linear(base, names.latents[:1], [latent], hidden, False) if latent else None,
         from_latent=reader.linear(base, names.latents[1:], [hidden], latent, False) if latent else None,
+        scales=reader.tensor([f"{base}{names.scales}"], [experts.num_experts], []).float() if names.scales else None,
     )
 
 
@@ -140,16 +142,25 @@ def _read_each(reader: Reader, base: str, experts: ExpertsConfig) -> tuple[Linea
     )
 
 
-def mixture(normed: Tensor, weights: ExpertsWeights, rules: ExpertRules, slots: Tensor | None, ranks: Ranks) -> Tensor:
+def mixture(
+    normed: Tensor,
+    weights: ExpertsWeights,
+    rules: ExpertRules,
+    slots: Tensor | None,
+    ranks: Ranks,
+    scored: Tensor | None = None,
+) -> Tensor:
     """What a rank's part of the mixture makes of hidden states `[T, C]`.
 
-    slots: `[T]` int64; rows below 0 only fill a step up.
+    slots: `[T]` int64; rows below 0 only fill a step up. scored: what the router takes, `[T, C]` fp32; None: the same.
     """
     experts = rules.config
-    logits = ops.linear(normed.float(), weights.router)
+    logits = ops.linear(normed.float() if scored is None else scored, weights.router)
     chosen, shares = ops.choose_experts(logits[:, : experts.num_experts], weights.bias, rules.choice, slots)
     if experts.nearness:
         shares = _shares_of_near(logits, chosen, experts.nearness)
+    if weights.scales is not None:
+        shares = shares * weights.scales[_known(chosen, experts.num_experts)]
     if rules.own.count < experts.num_experts:
         chosen, shares = _own(chosen, shares, rules.own)
     given = normed if weights.to_latent is None else ops.linear(normed, weights.to_latent)
@@ -174,13 +185,17 @@ def _shares_of_near(logits: Tensor, chosen: Tensor, nearness: float) -> Tensor:
     """SparseMixer (arXiv 2409.12136) at inference: the share of each choice in a softmax over the logits near it, but
     for those that were chosen before."""
     shares, left = [], logits
-    known = chosen.clamp(max=logits.shape[1] - 1).long()  # rows that fill a step up choose none
-    for expert in torch.split(known, 1, dim=1):
+    for expert in torch.split(_known(chosen, logits.shape[1]), 1, dim=1):
         most = left.gather(1, expert)
         is_far = (most - logits) / torch.maximum(logits.abs(), most) > nearness
         shares.append(torch.softmax(left.masked_fill(is_far, float("-inf")), -1).gather(1, expert))
         left = left.scatter(1, expert, float("-inf"))
     return torch.cat(shares, 1)
+
+
+def _known(chosen: Tensor, num_experts: int) -> Tensor:
+    """The choice as an index: rows that fill a step up choose none."""
+    return chosen.clamp(max=num_experts - 1).long()
 
 
 def _own(chosen: Tensor, shares: Tensor, own: Part) -> tuple[Tensor, Tensor]:

@@ -26,6 +26,7 @@ class ExpertNames:
 
     bias, shared, shared_gate: of routers with a balancing bias, of shared experts, and of what weighs those.
     shared_parts: gate, up and down of the shared expert, where they have other names than those of the others.
+    scales: of a factor on each expert's share; "": there is none.
     latents: of the projections before experts and after them.
     stacked: of all experts together, whose weights are single tensors then; "": each expert has tensors of its own.
     fused: as stacked, below which are `input_linear.weight` (gate and up) and `output_linear.weight` (Granite).
@@ -39,6 +40,7 @@ class ExpertNames:
     down: str = "down_proj"
     shared: str = "mlp.shared_experts"
     shared_gate: str = ""
+    scales: str = ""
     latents: tuple[str, str] = ("", "")
     shared_parts: tuple[str, str, str] | None = None
     stacked: str = ""
@@ -72,6 +74,7 @@ class ExpertOptions:
         alternates: outputs of gate and up alternate where experts are single tensors.
         linear_biases: router and experts add biases to what their matrices make.
         aliases: keys of `config.json` that stand for others here; a list there has the same number for all layers.
+        is_beside: a mixture is beside the layer's MLP, with norms of its own, and not in its place (`beside_mlp.py`).
         gateless: an expert is `down(max(up(x), 0)²)`, the shared one too; `names.gate` is "" then.
         has_latents: `moe_latent_size` is read.
         clamps: the gate is clamped (`kernels.Gate`), with this alpha and limit where none is named; None: it is not.
@@ -87,6 +90,7 @@ class ExpertOptions:
     mixes_near: bool = False
     alternates: bool = False
     linear_biases: bool = False
+    is_beside: bool = False
     gateless: bool = False
     has_latents: bool = False
     clamps: tuple[float, float] | None = None

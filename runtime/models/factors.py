@@ -10,8 +10,10 @@ Those on keys, embeddings and logits are folded into `ModelConfig.attention_scal
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
+from .architecture import Architecture
 from .json_file import Fields
 
 
@@ -67,3 +69,27 @@ class Factors:
             return tuple(fields.number(f"{part}_{which}_factor", 1.0) for part in ("linear_attn", "full_attn", "mlp"))
 
         return Factors(keeps=several("alpha"), adds=several("beta"))
+
+
+def embedding_scale(fields: Fields, options: Architecture, hidden_size: int) -> float:
+    """On token embeddings."""
+    if isinstance(options.scale_embedding, str):
+        return fields.number(options.scale_embedding, 1.0)
+    return math.sqrt(hidden_size) if options.scale_embedding else 1.0
+
+
+def residual_scale(fields: Fields, options: Architecture, num_layers: int) -> float:
+    """On what attention and MLP add."""
+    if options.multipliers:
+        return fields.number("residual_multiplier", 1.0)
+    depth = math.sqrt(num_layers)
+    return fields.number("scale_depth", depth) / depth if options.depth_scale else 1.0
+
+
+def width_scale(fields: Fields, options: Architecture, hidden_size: int) -> float:
+    """On the last hidden state."""
+    if options.multipliers:
+        return 1.0 / fields.number("logits_scaling", 1.0)
+    if options.logit_scale:
+        return fields.number(options.logit_scale, 1.0)
+    return fields.number("dim_model_base", hidden_size) / hidden_size if options.width_scale else 1.0

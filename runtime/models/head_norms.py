@@ -1,4 +1,4 @@
-"""Norms of queries and keys before RoPE, or after it: which there are, and those that no kernel has.
+"""Norms of queries and keys before RoPE, or after it, and norms over what all ranks have: those that no kernel has.
 
 ::
 
@@ -23,13 +23,14 @@ from .reader import Reader
 
 
 def read_head_norms(reader: Reader, base: str, index: int) -> tuple[Tensor | None, Tensor | None]:
-    """The weights of queries and keys of a layer that attends, below `base`; of its own norms this rank's heads.
+    """The weights of queries and keys of a layer that attends, below `base`; of its own norms this rank's heads. Keys
+    have none where the layer reads those of another.
 
     Raises:
         ModelError: one is missing or odd.
     """
     config, names, cut = reader.config, reader.config.options.names, reader.cut
-    options, dim = config.options, config.head_dim
+    options, dim = config.options, config.kv_shape(index).head_dim
     if not options.qk_norm or (options.weightless_norms and config.layers[index].rope < 0):
         return None, None
     if options.weightless_norms:
@@ -42,11 +43,17 @@ def read_head_norms(reader: Reader, base: str, index: int) -> tuple[Tensor | Non
     sizes = [dim, dim]
     if options.whole_norms:  # on every rank: a norm is of all heads
         sizes = [number * dim for number in (cut.whole.num_heads, cut.whole.num_kv_heads)]
-    q_norm, k_norm = (
-        reader.norm(f"{base}{name}.weight", size)
-        for name, size in zip((names.q_norm, names.k_norm), sizes, strict=True)
-    )
-    return q_norm, k_norm
+    q_norm = reader.norm(f"{base}{names.q_norm}.weight", sizes[0])
+    keeps_kv = config.layers[index].keeps_kv
+    return q_norm, reader.norm(f"{base}{names.k_norm}.weight", sizes[1]) if keeps_kv else None
+
+
+def read_value_norm(reader: Reader, index: int) -> Tensor | None:
+    """Ones, by which values are normed without weights; None: they are not, or the layer has none of its own."""
+    config = reader.config
+    if not config.options.norms_values or not config.layers[index].keeps_kv:
+        return None
+    return torch.ones(config.kv_shape(index).head_dim, device=reader.device)
 
 
 def _read_own(reader: Reader, name: str, heads: Part) -> Tensor:
@@ -70,3 +77,13 @@ def norm_whole(x: Tensor, weight: Tensor, own: Part, ranks: Ranks, eps: float) -
     copies = ranks.size * own.count // own.size
     whole = torch.cat(ranks.gather(x.flatten(1))[::copies], 1)
     return own.of(ops.rms_norm(whole, weight, eps).view(len(x), own.size, -1), 1)
+
+
+def read_inner_norm(reader: Reader, module: str, own: Part) -> Tensor:
+    """The weights of a norm over the inputs of a last projection on all ranks, fp32."""
+    return reader.norm(f"{module}.weight", own.size)
+
+
+def norm_inner(x: Tensor, weight: Tensor | None, own: Part, ranks: Ranks, eps: float) -> Tensor:
+    """One norm over the inputs of a last projection on all ranks, of which this one has `[T, K]`; None: as it is."""
+    return x if weight is None else norm_whole(x[..., None], weight, own, ranks, eps).flatten(1)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from .architecture import Architecture, turned_layers
-from .json_file import Fields
+from .json_file import MOST_WIDTH, Fields
+from .kv_shape import KVShape
 from .rope_config import RopeConfig
+
+LAYER_TABLE = "embed_tokens_per_layer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,8 +22,13 @@ class LayerConfig:
         rope: index into `ModelConfig.ropes`; -1: the layer has no positions (NoPE).
         in_chunks: the window is a chunk, from whose beginning on a query sees, instead of the last keys.
         grows: queries are multiplied as `ModelConfig.query_growth` says.
-        attends: it keeps keys and values.
+        attends: queries meet keys and values.
         has_mlp: an MLP, or experts.
+        kv_of: the layer before it whose keys and values it reads; -1: it keeps its own.
+        sparsity: which share of its MLP's gates is cut (`sparse_gate.py`); 0: none.
+        kv: what it keeps of a token, where that is not as in `ModelConfig`; None: it is.
+        reuses_keys: values are what the key projection makes, before norm and RoPE.
+        width_factor: how many times as wide as `ModelConfig.intermediate_size` its MLP is.
     """
 
     window: int
@@ -28,6 +37,41 @@ class LayerConfig:
     grows: bool = False
     attends: bool = True
     has_mlp: bool = True
+    kv_of: int = -1
+    sparsity: float = 0.0
+    kv: KVShape | None = None
+    reuses_keys: bool = False
+    width_factor: int = 1
+
+    @property
+    def keeps_kv(self) -> bool:
+        """Whether it has keys and values of its own."""
+        return self.attends and self.kv_of < 0
+
+
+@dataclass(frozen=True, slots=True)
+class LayerInputConfig:
+    """Inputs of each layer that come from the token itself (`layer_inputs.py`): tokens that have some, and numbers."""
+
+    vocab_size: int
+    size: int
+
+    @staticmethod
+    def from_fields(fields: Fields) -> LayerInputConfig | None:
+        """None: layers have none. Raises ModelError: a size is odd."""
+        size = fields.integer("hidden_size_per_layer_input", 256, at_least=0, at_most=MOST_WIDTH)
+        vocab_size = fields.integer("vocab_size_per_layer_input", 262_144)
+        return LayerInputConfig(vocab_size, size) if size else None
+
+    def layer_shapes(self, hidden: int) -> Iterator[tuple[int, int, str]]:
+        """(Outputs, inputs, module) of a layer's matrices."""
+        yield self.size, hidden, "per_layer_input_gate"
+        yield hidden, self.size, "per_layer_projection"
+
+    def shapes(self, hidden: int, num_layers: int) -> Iterator[tuple[int, int, str]]:
+        """(Outputs, inputs, module) of those of all layers: what is projected, and the table."""
+        yield num_layers * self.size, hidden, "per_layer_model_projection"
+        yield self.vocab_size, num_layers * self.size, LAYER_TABLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +81,19 @@ class QueryGrowth:
     share: float
     step: int
     offset: int = 0
+
+
+def kv_places(layers: Sequence[LayerConfig]) -> list[int]:
+    """By layer, where the keys and values that it meets are among those of all layers that keep some."""
+    keeps = [layer.keeps_kv for layer in layers]
+    return [sum(keeps[: index if layer.kv_of < 0 else layer.kv_of]) for index, layer in enumerate(layers)]
+
+
+def last_kept(layers: Sequence[LayerConfig], has_state: Sequence[bool] | None) -> int:
+    """The last layer that keeps keys and values, or a state; -1: there is none. has_state: None: no layer has one."""
+    states = has_state or [False] * len(layers)
+    keeps = [index for index, layer in enumerate(layers) if layer.keeps_kv or states[index]]
+    return max(keeps, default=-1)
 
 
 def read_windows(fields: Fields, options: Architecture, num_layers: int) -> list[int]:
@@ -56,16 +113,29 @@ def read_windows(fields: Fields, options: Architecture, num_layers: int) -> list
     return [window if layer_slides else 0 for layer_slides in slides]
 
 
+def read_shapes(
+    fields: Fields, options: Architecture, windows: list[int], kept: KVShape, num_heads: int
+) -> list[KVShape | None]:
+    """Of each layer what it keeps, where that is not `kept`; None: it is."""
+    if options.full_shape is None:
+        return [None] * len(windows)
+    full = options.full_shape(fields, [window > 0 for window in windows], kept, num_heads)
+    return [None if window or full == kept else full for window in windows]
+
+
 def read_ropes(
-    fields: Fields, options: Architecture, windows: list[int], head_dim: int, max_positions: int
+    fields: Fields, options: Architecture, windows: list[int], head_dims: tuple[int, int], max_positions: int
 ) -> tuple[tuple[RopeConfig, ...], list[int]]:
-    """The distinct ropes, and for every layer which one it uses (-1: none)."""
+    """The distinct ropes, and for every layer which one it uses (-1: none).
+
+    head_dims: of layers without a window, and of those with one where they have a rope of their own.
+    """
     if not options.has_positions:
         return (), [-1] * len(windows)
     parameters = rope_section(fields)
     per_type = any(isinstance(value, dict) for value in parameters.values.values())
 
-    def read(section: Fields, theta: float) -> RopeConfig:
+    def read(section: Fields, theta: float, head_dim: int) -> RopeConfig:
         return RopeConfig.from_fields(
             section,
             theta=theta,
@@ -76,11 +146,12 @@ def read_ropes(
         )
 
     theta = fields.number("rope_theta", fields.number("rotary_emb_base", 10_000.0))
-    ropes = [read(parameters.section("full_attention") if per_type else parameters, theta)]
+    ropes = [read(parameters.section("full_attention") if per_type else parameters, theta, head_dims[0])]
     has_local = bool(options.local_theta) or options.unscaled_windows
     if has_local:
         local = parameters.section("sliding_attention") if per_type else Fields({}, fields.place)
-        ropes.append(read(local, fields.number("rope_local_base_freq", options.local_theta or theta)))
+        local_theta = fields.number("rope_local_base_freq", options.local_theta or theta)
+        ropes.append(read(local, local_theta, head_dims[1]))
     used = [1 if window and has_local else 0 for window in windows]
     if options.positions_key:
         positions = fields.values.get(options.positions_key)
@@ -91,6 +162,46 @@ def read_ropes(
         used = [rope if window else -1 for rope, window in zip(used, windows, strict=True)]
     turned = turned_layers(fields, len(windows), options.unturned_every)
     return tuple(ropes), [rope if turns else -1 for rope, turns in zip(used, turned, strict=True)]
+
+
+def read_kv_sources(fields: Fields, options: Architecture, windows: list[int], rope_of_layer: list[int]) -> list[int]:
+    """For every layer the one whose keys and values it reads, the last of its kind that has some; -1: its own."""
+    num_own, kinds = len(windows), list(zip(windows, rope_of_layer, strict=True))
+    if options.shares_kv:
+        num_own -= fields.integer("num_kv_shared_layers", 0, at_least=0, at_most=len(windows))
+    last = {kind: index for index, kind in enumerate(kinds[:num_own])}
+    if set(kinds) - last.keys():
+        raise fields.odd("num_kv_shared_layers", f"fewer of {len(windows)} layers: one of each kind keeps its own")
+    return [-1] * num_own + [last[kind] for kind in kinds[num_own:]]
+
+
+def make_layers(
+    options: Architecture,
+    parts: list[tuple[bool, bool]],
+    windows: list[int],
+    ropes: list[int],
+    grow: list[bool],
+    sources: list[int],
+    sparsity: Sequence[float],
+    shapes: list[KVShape | None],
+) -> tuple[LayerConfig, ...]:
+    """By layer what was read of it; parts: whether it attends, and whether it has an MLP."""
+    return tuple(
+        LayerConfig(
+            window=window,
+            rope=ropes[index],
+            in_chunks=options.in_chunks,
+            grows=grow[index],
+            attends=parts[index][0],
+            has_mlp=parts[index][1],
+            kv_of=sources[index],
+            sparsity=sparsity[index],
+            kv=shapes[index],
+            reuses_keys=options.reuses_keys and not window,
+            width_factor=2 if options.widens_shared and sources[index] >= 0 else 1,
+        )
+        for index, window in enumerate(windows)
+    )
 
 
 def read_growth(

@@ -12,6 +12,7 @@ from .architecture import Architecture
 from .experts_config import ExpertsConfig
 from .json_file import MOST_WIDTH, Fields
 from .recurrent_config import ATTENTION, RecurrentConfig
+from .recurrent_kinds import read_shape
 
 MOST_LAYERS = 1 << 12
 _LETTERS = {"M": "mamba", "*": "attention", "-": "mlp", "E": "moe"}  # of Nemotron-H
@@ -73,7 +74,7 @@ def read_recurrent(fields: Fields, options: Architecture, num_layers: int, hidde
     """None: no layer keeps a state. Raises ModelError: all do, of an architecture whose other layers attend."""
     if options.recurrent is None:
         return None
-    found = RecurrentConfig.from_fields(fields, options.recurrent, num_layers, hidden_size)
+    found = read_shape(fields, options.recurrent, num_layers, hidden_size)
     if all(found.layers) and not options.recurrent.is_beside and not options.one_part:
         raise fields.odd("layer_types", "at least one layer that attends")
     return found if any(found.layers) else None

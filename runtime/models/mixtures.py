@@ -54,6 +54,12 @@ GPT_OSS = ExpertOptions(
     linear_biases=True,
     clamps=(1.702, 7.0),
 )
+GEMMA4 = ExpertOptions(
+    ExpertNames(router="router.proj", stacked="experts", scales="router.per_expert_scale"),
+    normalises=True,
+    is_beside=True,
+    aliases=(("top_k_experts", "num_experts_per_tok"),),
+)
 LLAMA4 = ExpertOptions(
     ExpertNames(router="feed_forward.router", stacked="feed_forward.experts", shared="feed_forward.shared_expert"),
     scoring="sigmoid",

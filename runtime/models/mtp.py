@@ -12,6 +12,10 @@ model's own; copies of them among the layer's tensors are not read. States are t
 position, before which there is no state, it is zero.
 
 Keys and values depend on tokens up to their own position only, so they lie where the model has those of the same token.
+The layer attends, also in models with recurrent layers, whose states it has no part in.
+
+Names above are DeepSeek-V3's; Qwen3-Next and Qwen3.5 call the same parts `pre_fc_norm_embedding`, `pre_fc_norm_hidden`,
+`fc` and `norm` (`MtpNames`).
 
 Source: DeepSeek-V3, arXiv 2412.19437, section 2.2; GLM-4.5, arXiv 2508.06471. Cost: that of a layer, one product of
 twice the width, and the projection.
@@ -77,23 +81,23 @@ class MtpDecoder(Decoder):
         Raises:
             ModelError: there is none, or it is not of the form above.
         """
-        config = mtp_config(model.config)
+        config, names = mtp_config(model.config), model.config.options.mtp
         cut = Cut(config, ALONE)
         with open_weights(folder, config, model.dtype) as checkpoint:
             prefix = prefix_of(checkpoint, config)
-            base = f"{prefix}layers.{model.config.num_layers}."
-            if not model.config.num_mtp_layers or f"{base}eh_proj.weight" not in checkpoint:
-                raise ModelError(f"{folder} has no layer for multi-token prediction ({base}eh_proj.weight)")
+            base = names.base or f"{prefix}layers.{model.config.num_layers}."
+            if not model.config.num_mtp_layers or f"{base}{names.joint}.weight" not in checkpoint:
+                raise ModelError(f"{folder} has no layer for multi-token prediction ({base}{names.joint}.weight)")
             reader = Reader(cut, checkpoint, prefix, model.device, ROW_TILE if deterministic else 0, quantise)
             hidden = config.hidden_size
             found = MtpDecoder(
                 model,
                 cut,
-                layer=read_layer(reader, base, 0),
-                token_norm=read_norm(reader, f"{base}enorm"),
-                state_norm=read_norm(reader, f"{base}hnorm"),
-                joint=reader.linear(base, ("eh_proj",), [hidden], 2 * hidden, False),
-                final_norm=read_norm(reader, f"{base}shared_head.norm"),
+                layer=read_layer(reader, f"{base}layers.0." if names.base else base, 0),
+                token_norm=read_norm(reader, f"{base}{names.token_norm}"),
+                state_norm=read_norm(reader, f"{base}{names.state_norm}"),
+                joint=reader.linear(base, (names.joint,), [hidden], 2 * hidden, False),
+                final_norm=read_norm(reader, f"{base}{names.final_norm}"),
             )
             reader.refuse_unread(base)
         return found

@@ -19,6 +19,8 @@ from .model_types import BY_MODEL_TYPE
 # the language model's architecture; "": the one that its `model_type` names
 WITH_IMAGES: dict[str, str] = {
     "Gemma3ForConditionalGeneration": "Gemma3ForCausalLM",
+    "Gemma3nForConditionalGeneration": "Gemma3nForCausalLM",
+    "Gemma4ForConditionalGeneration": "Gemma4ForCausalLM",
     "Mistral3ForConditionalGeneration": "",
     "LlavaForConditionalGeneration": "",
     "Qwen2VLForConditionalGeneration": "Qwen2ForCausalLM",
@@ -42,7 +44,15 @@ DEFAULTS: dict[str, dict[str, int | float]] = {
         "query_pre_attn_scalar": 256,
     },
 }
-OTHER_PARTS = ("visual.", "vision_tower.", "vision_model.", "multi_modal_projector.")
+OTHER_PARTS = (
+    "visual.",
+    "vision_tower.",
+    "vision_model.",
+    "multi_modal_projector.",
+    "audio_tower.",
+    "embed_vision.",
+    "embed_audio.",
+)
 _SHARED = ("quantization_config", "dtype", "torch_dtype", "eos_token_id", "bos_token_id")
 
 # parts of names -> what is missing here
@@ -54,9 +64,6 @@ MISSING: dict[str, str] = {
     "xLSTM": "its recurrent layers (xLSTM) are missing here",
     "OlmoHybrid": "its recurrent layers are missing here",
     "Bailing": "its recurrent layers (lightning attention) are missing here",
-    "BitNet": "linear maps that round their inputs, with norms inside of attention and MLP, are missing here",
-    "Gemma3n": "embeddings per layer and alternating updates are missing here",
-    "Gemma4": "embeddings per layer and keys shared among layers are missing here",
     "DeepseekV32": "sparse attention by an indexer is missing here",
     "DeepseekV4": "compressed sparse attention is missing here",
     "GPTBigCode": "its layout of queries, keys and values is missing here",

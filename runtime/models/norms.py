@@ -52,13 +52,18 @@ def apply_norm(x: Tensor, norm: Norm | None, eps: float) -> Tensor:
     return norm.of(x, eps) if isinstance(norm, LayerNorm) else ops.rms_norm(x, norm, eps)
 
 
-def add_norm(x: Tensor, residual: Tensor, norm: Norm | None, eps: float) -> tuple[Tensor, Tensor]:
-    """The sum of both, normed, and as it is; without a norm it is the same tensor twice."""
-    if isinstance(norm, Tensor):
+def add_norm(x: Tensor, residual: Tensor, norm: Norm | None, eps: float, factor: float = 1.0) -> tuple[Tensor, Tensor]:
+    """The sum of both times a factor, normed, and as it is; without a norm it is the same tensor twice."""
+    if isinstance(norm, Tensor) and factor == 1.0:
         return ops.add_rms_norm(x, residual, norm, eps)
-    total: Tensor = torch.add(x, residual)
+    total = scaled(torch.add(x, residual), factor)
     return apply_norm(total, norm, eps), total
 
 
 def scaled(x: Tensor, factor: float) -> Tensor:
     return x if factor == 1.0 else x * factor
+
+
+def rounded(factor: float, dtype: torch.dtype) -> float:
+    """A factor on activations as transformers rounds it, as one of them."""
+    return float(torch.tensor(factor).to(dtype))

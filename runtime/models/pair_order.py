@@ -23,12 +23,12 @@ def head_order(config: ModelConfig) -> Tensor | None:
     return torch.cat([stored[:num_rotary:2], stored[1:num_rotary:2], stored[num_rotary:]])
 
 
-def qkv_order(config: ModelConfig, device: torch.device) -> Tensor | None:
-    """The same for the rows of queries, keys and values together, and of gates, which come last: `[qkv_size]`.
+def qkv_order(config: ModelConfig, index: int, device: torch.device) -> Tensor | None:
+    """The same for a layer's rows of queries, keys and values together, and of gates, which come last: `[rows]`.
 
     A gate is stored after the query of its head; GPT-NeoX and Falcon store the rows of a KV head together.
     """
-    order, rows = head_order(config), torch.arange(config.qkv_size).view(-1, config.head_dim)
+    order, rows = head_order(config), torch.arange(sum(config.qkv_rows(index))).view(-1, config.head_dim)
     if config.options.gated_attention:
         queries, rest = rows[: 2 * config.num_heads], rows[2 * config.num_heads :]
         rows = torch.cat([queries[::2], rest, queries[1::2]])

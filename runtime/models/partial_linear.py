@@ -16,9 +16,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ...kernels import Grouped, LinearWeight, LoraPlan, ops
+from ...kernels import PLACES, Grouped, LinearWeight, LoraPlan, ops
 from ..parallel.ranks import ALONE, Ranks
 
+AT_QKV, AT_O, AT_GATE_UP, AT_DOWN = range(len(PLACES))  # of what adapters add to
 NUM_COLUMNS = 32  # of zeros: a step of a GPU's kernel
 
 

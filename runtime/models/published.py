@@ -12,9 +12,13 @@
     bytes    weight [N, K], weight_scale [N, 1], [1] or a block's, weight_zero_point [N, 1] int8
 
                and input_scale [1] where all inputs are rounded by one step
+    ternary  weight [N / 4, K] uint8     outputs n, n + N / 4, n + N / 2 and n + 3 N / 4 in a byte, the first lowest
+             weight_scale [1]
+    master   weight [N, K], plain, of which `-1, 0, 1` times the mean of its absolute values are used
 
 Numbers are counted from 0 there (but in `bytes`) and from the middle of their range here. With 8 bits a word holds
-four. Sources: AutoGPTQ 0.7, AutoAWQ 0.2, compressed-tensors 0.20 and DeepSeek-V3's checkpoints.
+four. Sources: AutoGPTQ 0.7, AutoAWQ 0.2, compressed-tensors 0.20, DeepSeek-V3's
+checkpoints and transformers' BitNet (arXiv 2402.17764).
 """
 
 from __future__ import annotations
@@ -31,14 +35,15 @@ from ...kernels import FP8
 from ...kernels.grouped import BITS, Grouped
 from .gguf.checkpoint import GgufCheckpoint
 from .gguf.tensor_types import Forms
-from .part import Axis, Part, as_part
+from .part import Axis, Part, as_part, taken
 from .part import stored as size_of
 from .weight_format import WORD, WeightFormat
 from .weights import STORED_DTYPES, Checkpoint
 
+LEAST_MEAN = 1e-5  # of a BitNet's absolute weights
 _PLACES = [0, 4, 1, 5, 2, 6, 3, 7]  # of an output of eight in AWQ's words
 _SCALE_DTYPES = (*STORED_DTYPES, torch.float8_e8m0fnu)
-_FIRST = {"gptq": "qweight", "awq": "qweight", "packed": "weight_packed", "bytes": "weight"}
+_FIRST = {"gptq": "qweight", "awq": "qweight", "packed": "weight_packed"}
 
 
 def is_published(checkpoint: Checkpoint | GgufCheckpoint, stored: WeightFormat | Forms | None, module: str) -> bool:
@@ -50,8 +55,10 @@ def is_published(checkpoint: Checkpoint | GgufCheckpoint, stored: WeightFormat |
         return checkpoint.has_form(module)
     if not isinstance(stored, WeightFormat) or stored.excludes(module):
         return False
-    name = f"{module}.{_FIRST[stored.kind]}"
-    if stored.kind == "bytes":
+    name = f"{module}.{_FIRST.get(stored.kind, 'weight')}"
+    if stored.kind == "master":
+        return True
+    if stored.kind in ("bytes", "ternary"):
         return name in checkpoint and checkpoint.dtype_of(name) not in STORED_DTYPES
     return name in checkpoint or f"{module}.weight" not in checkpoint
 
@@ -77,13 +84,14 @@ def read_published(
     order = _order(tensors, stored, inputs.size)
     rows = outputs.within(math.lcm(WORD, stored.block_rows or 1))
     columns = inputs.within(math.lcm(WORD, stored.size or 1)) if order is None else as_part(inputs.size)
-    reader = {"gptq": _read_gptq, "awq": _read_awq, "packed": _read_packed, "bytes": _read_bytes}[stored.kind]
-    numbers, scales, zeros = reader(tensors, stored, rows, columns)
+    readers = {"gptq": _read_gptq, "awq": _read_awq, "packed": _read_packed, "bytes": _read_bytes}
+    readers |= {"ternary": _read_ternary, "master": _read_master}
+    numbers, scales, zeros = readers[stored.kind](tensors, stored, rows, columns)
     if order is not None:
         numbers = numbers[:, order]
     found = _grouped(stored, numbers, scales, zeros, order)
     if stored.inputs != "plain":
-        found = replace(found, input_step=_input_step(tensors, stored))
+        found = replace(found, input_step=_input_step(tensors, stored), input_limit=stored.input_limit)
     if not found.scales.isfinite().all():
         raise ModelError(
             f"{checkpoint.place(f'{module}.{stored.scale}')}: has a scale that is no number; download it again"
@@ -238,6 +246,25 @@ def _read_bytes(tensors: _Tensors, stored: WeightFormat, outputs: Part, inputs: 
         scales,
         tensors.read("weight_zero_point", [outputs, groups], torch.int8) if stored.has_zeros else None,
     )
+
+
+def _read_ternary(tensors: _Tensors, stored: WeightFormat, outputs: Part, inputs: Part) -> Read:
+    if outputs.size % 4:
+        raise tensors.refuse("weight", f"{outputs.size} outputs are no multiple of the 4 that a byte holds")
+    packed = tensors.read("weight", [outputs.size // 4, inputs], torch.uint8)
+    counted = outputs.of(torch.cat([packed >> 2 * place & 3 for place in range(4)]), 0)
+    if (counted == 3).any():
+        raise tensors.refuse("weight", "has a number that is none of -1, 0 and 1; download it again")
+    scale = tensors.scales("weight_scale", [1], []).float().view(1, 1)
+    return counted.to(torch.int8) - 1, (1 / scale if stored.divides else scale).expand(outputs.count, 1), None
+
+
+def _read_master(tensors: _Tensors, stored: WeightFormat, outputs: Part, inputs: Part) -> Read:
+    """Of a part, too, the mean is that of the whole matrix."""
+    weight = tensors.read("weight", [outputs.size, inputs.size], *STORED_DTYPES).float()
+    factor = 1 / weight.abs().mean().clamp(min=LEAST_MEAN)
+    numbers = (taken(weight, [outputs, inputs]) * factor).round().clamp(-1, 1)
+    return numbers.to(torch.int8), (1 / factor).expand(outputs.count, 1), None
 
 
 def _input_step(tensors: _Tensors, stored: WeightFormat) -> float:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from .architecture import Architecture, LayerNames
+from .architecture import Architecture, LayerNames, MtpNames
 from .experts_config import ExpertNames, ExpertOptions
 from .recurrent_config import RecurrentOptions
 
@@ -40,6 +40,9 @@ _QWEN35 = replace(
     partial_rotary=0.25,
     recurrent=_QWEN35_RECURRENT,
     gated_attention=True,
+    mtp=MtpNames(
+        "mtp.", "pre_fc_norm_embedding", "pre_fc_norm_hidden", "fc", "norm", count_key="mtp_num_hidden_layers", count=1
+    ),
 )
 
 _FEED_FORWARD = LayerNames(

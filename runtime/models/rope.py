@@ -43,6 +43,8 @@ def inverse_frequencies(rope: RopeConfig, max_positions: int) -> tuple[Tensor, f
     plain = 1.0 / theta**exponents
     if rope.rope_type == "linear":
         return plain / rope.factor, 1.0
+    if rope.rope_type == "proportional":
+        return torch.where(torch.arange(len(plain)) < rope.num_turned, plain / rope.factor, 0.0), 1.0
     if rope.rope_type == "llama3":
         return _llama3(rope, plain), 1.0
     if rope.rope_type == "yarn":
@@ -85,7 +87,7 @@ def can_turn_back(config: ModelConfig) -> bool:
     the last thing that is done to them, and nothing else of a step depends on it."""
     if not config.ropes or config.latent is not None or any(layer.rope < 0 for layer in config.layers):
         return False
-    return not config.options.norms_after_rope and not config.query_growth
+    return not config.options.norms_after_rope and not config.query_growth and len(set(config.kv_shapes())) == 1
 
 
 def turn_back(keys: Tensor, table: Tensor, num_positions: int) -> Tensor:

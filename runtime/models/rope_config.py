@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from .json_file import Fields
 
-ROPE_TYPES = ("default", "linear", "dynamic", "llama3", "yarn", "longrope")
+ROPE_TYPES = ("default", "linear", "dynamic", "llama3", "yarn", "longrope", "proportional")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,7 @@ class RopeConfig:
         low_freq_factor, high_freq_factor: `llama3` only.
         beta_fast, beta_slow, mscale, mscale_all_dim, truncate: `yarn` only.
         short_factor, long_factor: `longrope` only, one number per pair.
+        num_turned: `proportional` only, how many of the pairs turn; the others, which stay, are among `rotary_dim`.
     """
 
     rope_type: str
@@ -43,6 +44,7 @@ class RopeConfig:
     truncate: bool = True
     short_factor: tuple[float, ...] = ()
     long_factor: tuple[float, ...] = ()
+    num_turned: int = 0
 
     def takes_long_factors(self, max_positions: int) -> bool:
         """Whether a `longrope` that serves positions below `max_positions` is a long one."""
@@ -67,8 +69,10 @@ class RopeConfig:
         kind = {"su": "longrope", "mrope": "default"}.get(kind, kind)
         if kind not in ROPE_TYPES:
             raise scaling.odd("rope_type", f"one of {', '.join(ROPE_TYPES)}")
-        rotary_dim = int(head_dim * scaling.number("partial_rotary_factor", partial_rotary))
-        if rotary_dim % 2 or not 0 < rotary_dim <= head_dim:
+        share = scaling.number("partial_rotary_factor", partial_rotary)
+        rotary_dim = head_dim if kind == "proportional" else int(head_dim * share)
+        num_turned = int(share * head_dim // 2) if kind == "proportional" else 0
+        if rotary_dim % 2 or not 0 < rotary_dim <= head_dim or 2 * num_turned > rotary_dim:
             raise scaling.odd("partial_rotary_factor", f"a factor that makes an even part of head_dim {head_dim}")
         if kind == "dynamic" and "alpha" in scaling and rotary_dim > 2:  # Hunyuan: a longer base, once for all lengths
             kind = "default"
@@ -86,7 +90,7 @@ class RopeConfig:
                     raise scaling.odd("long_mscale", "the same number as short_mscale")
                 scaling = Fields({**scaling.values, "attention_factor": scaling.values["short_mscale"]}, scaling.place)
         else:
-            default_factor, short, long = (1.0 if kind == "default" else None), (), ()
+            default_factor, short, long = (1.0 if kind in ("default", "proportional") else None), (), ()
         return RopeConfig(
             rope_type=kind,
             theta=scaling.number("rope_theta", theta),
@@ -103,4 +107,5 @@ class RopeConfig:
             truncate=scaling.boolean("truncate", True),
             short_factor=short,
             long_factor=long,
+            num_turned=num_turned,
         )

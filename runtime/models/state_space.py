@@ -19,7 +19,7 @@ from ...kernels import Gate, LinearWeight, ops
 from ...kernels.recurrent import convolve, scan_states
 from ...kernels.state_rounds import StateRounds
 from ..parallel.ranks import Ranks
-from .part import Axis, Part
+from .part import Axis, Part, joined
 from .reader import Reader
 from .recurrent_config import RecurrentConfig
 from .step import Adapt
@@ -91,7 +91,8 @@ def read_state_space(reader: Reader, base: str, config: RecurrentConfig) -> Stat
     """The tensors below `base`; raises ModelError."""
     hidden, cut, whole = reader.config.hidden_size, reader.cut, reader.cut.whole_recurrent
     x, heads = cut.sections(whole.attended_size, whole.heads)
-    keys, channels, rows = cut.groups(whole.key_heads * whole.key_dim), cut.state_channels, cut.projected
+    keys, rows = cut.groups(whole.key_heads * whole.key_dim), cut.projected
+    channels = joined([x, keys, keys])
 
     def numbers(name: str, size: Axis) -> Tensor:
         return reader.tensor([f"{base}{name}"], [size], []).float()

@@ -8,8 +8,10 @@
     compressed-tensors   packed     weight_packed, weight_scale, weight_zero_point       4 or 8 bits
     compressed-tensors   bytes      weight (int8, e4m3), weight_scale, weight_zero_point
     fp8                  bytes      weight (e4m3), weight_scale_inv or weight_scale
+    bitnet               ternary    weight (-1, 0, 1 in two bits each), weight_scale
+                         master     weight alone, a plain one, which is rounded to -1, 0, 1 while loading
 
-Activations are rounded where compressed-tensors asks for int8 by int8, and stay as they are otherwise: `_inputs`.
+Activations are rounded by BitNet, and where compressed-tensors asks for int8 by int8: `_inputs`. Others are left alone.
 Whatever else is named is refused here, before a tensor is opened. Knows no tensors; `published` reads them.
 """
 
@@ -24,11 +26,13 @@ from .name_pattern import NamePattern, Work
 
 if TYPE_CHECKING:
     from ...kernels.grouped import Element
+    from .architecture import Architecture
 
-Kind = Literal["gptq", "awq", "packed", "bytes"]
+Kind = Literal["gptq", "awq", "packed", "bytes", "ternary", "master"]
 Inputs = Literal["plain", "own steps", "one step"]
 WORD = 8  # numbers of four bits that a word holds; of eight, two words
-REMEDY = "use the original weights, or a checkpoint in GPTQ, AWQ, compressed-tensors (4 or 8 bits) or fp8"
+PLAIN = ("embed_tokens", "lm_head")  # what is no linear map of a layer
+REMEDY = "use the original weights, or a checkpoint in GPTQ, AWQ, compressed-tensors (4 or 8 bits), fp8 or BitNet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,8 @@ class WeightFormat:
         scale: name of the scales' tensor.
         scales: whether each output, or group of its inputs, has its own, or one goes for the whole matrix.
         inputs: whether they are rounded to int8: each row by its own step, or all by one that is stored.
+        input_limit: how many steps of its own a row's largest input has.
+        divides: numbers are divided by their scale.
         excluded: modules that are stored plainly: names or parts of them, or patterns ("re:…" in the file).
     """
 
@@ -59,6 +65,8 @@ class WeightFormat:
     scale: str = "scales"
     scales: Literal["each", "one", "either"] = "each"
     inputs: Inputs = "plain"
+    input_limit: float = 127.5
+    divides: bool = False
     excluded: tuple[str | NamePattern, ...] = ()
 
     def excludes(self, module: str) -> bool:
@@ -91,6 +99,23 @@ def read_weight_format(fields: Fields) -> WeightFormat | None:
     if reader is None:
         raise ModelError(f"{fields.place}: quantization_config ({method}) is not supported; {REMEDY}")
     return reader(section)
+
+
+def check_fit(form: WeightFormat | None, options: Architecture, place: str) -> None:
+    """Raises ModelError where a form is not read of an architecture's linear maps."""
+    single = "" if options.experts is None else options.experts.names.stacked or options.experts.names.fused
+    if form is not None and single:
+        raise ModelError(
+            f"{place}: quantization_config ({form.method}): experts that are single tensors ({single}) are read in "
+            "MXFP4 and in plain numbers; use the original weights"
+        )
+    others = (options.experts, options.recurrent, options.is_latent, options.transposed)
+    is_usual = not any(others) and (options.embedding, options.projection) == PLAIN
+    if form is not None and form.method == "bitnet" and not is_usual:
+        raise ModelError(
+            f"{place}: quantization_config (bitnet) is read of layers of attention and an MLP alone, with embed_tokens "
+            "before and lm_head after them; use the original weights"
+        )
 
 
 def _gptq(section: Fields) -> WeightFormat:
@@ -187,7 +212,32 @@ def _compressed(section: Fields) -> WeightFormat:
         "weight_scale",
         "one" if strategy == "tensor" else "each",
         "plain" if size or block_rows or has_zeros or element != "int8" else _inputs(schemes[0]),
-        excluded,
+        excluded=excluded,
+    )
+
+
+def _bitnet(section: Fields) -> WeightFormat:
+    linear_class = section.text("linear_class", "bitlinear")
+    if linear_class not in ("bitlinear", "autobitlinear"):
+        raise _unsupported(section, "linear_class", linear_class, "bitlinear and autobitlinear are read")
+    mode = section.text("quantization_mode", "offline")
+    if mode not in ("offline", "online"):
+        raise _unsupported(section, "quantization_mode", mode, "offline and online are read")
+    if section.boolean("use_rms_norm", False):
+        raise _unsupported(section, "use_rms_norm", True, "norms of the inputs of each linear map are missing here")
+    is_rounded_here = linear_class == "autobitlinear" and mode == "online"
+    return WeightFormat(
+        "bitnet",
+        "master" if is_rounded_here else "ternary",
+        "int8",
+        0,
+        has_zeros=False,
+        scale="weight_scale",
+        scales="one",
+        inputs="own steps",
+        input_limit=127.0,
+        divides=linear_class == "bitlinear",
+        excluded=(*PLAIN, *_names(section, "modules_to_not_convert")),
     )
 
 
@@ -216,7 +266,7 @@ def _compressed_weights(scheme: Fields) -> dict[str, Any]:
     return {key: weights.get(key) for key in keys} | {"format": scheme.values.get("format")}
 
 
-_READERS = {"gptq": _gptq, "awq": _awq, "fp8": _fp8, "compressed-tensors": _compressed}
+_READERS = {"gptq": _gptq, "awq": _awq, "fp8": _fp8, "compressed-tensors": _compressed, "bitnet": _bitnet}
 
 
 def _element(section: Fields, key: str) -> Element:

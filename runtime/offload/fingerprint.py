@@ -67,7 +67,7 @@ def fingerprint_of(config: EngineConfig, loaded: LoadedModel, memory: Path, *, r
         [_hash_sources(), kernels_hash],
         [torch.__version__, loaded.device.type, str(loaded.dtype), str(loaded.kv_dtype)],
         [config.quantise, config.deterministic, config.block_size, longest],
-        [model.num_layers, model.num_kv_heads, model.head_dim, model.num_kv_parts, config.tensor_parallel_size],
+        [model.num_layers, model.kv_shapes(), config.tensor_parallel_size],
     ]
     return hashlib.sha256(json.dumps(parts).encode()).digest()
 

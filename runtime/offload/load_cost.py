@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..execute.prefill_cost import PrefillCost
+from ..moving_average import moved
 
 FORGET = 0.2  # of an average, with each measurement
 HOPE = 0.98  # of what a tier is believed to take, after each refusal
@@ -39,7 +40,7 @@ class LoadCost:
     def observe_load(self, tier: str, num_blocks: int, seconds: float) -> None:
         """Records that reading `num_blocks` from a tier took `seconds`."""
         if num_blocks:
-            self.seconds_per_block[tier] = _average(self.seconds_per_block.get(tier), seconds / num_blocks)
+            self.seconds_per_block[tier] = moved(self.seconds_per_block.get(tier), seconds / num_blocks, FORGET)
 
     def pays(self, num_blocks: Mapping[str, int], start: int, end: int) -> bool:
         """Whether it pays to read `num_blocks` from each tier, so that tokens [start, end) need not be computed."""
@@ -52,7 +53,3 @@ class LoadCost:
             if number and tier in self.seconds_per_block:
                 self.seconds_per_block[tier] *= HOPE
         return False
-
-
-def _average(old: float | None, new: float) -> float:
-    return new if old is None else old + FORGET * (new - old)

@@ -24,16 +24,17 @@ from ..models import ModelConfig
 def recompute_cost(config: ModelConfig, block_size: int) -> Callable[[int], float]:
     """FLOPs of the block that ends at a given token. Never falls with the position; O(distinct windows)."""
     matrices = 2.0 * block_size * count_multiplications(config)
-    per_key = 4.0 * config.num_heads * config.head_dim  # with latents a little less: rotary parts have no values
-    attends = [layer.window for layer in config.layers if layer.attends]
-    num_layers = tuple(Counter(attends).items())
+    per_number = 4.0 * config.num_heads  # with latents a little less: rotary parts have no values
+    width_of: Counter[int] = Counter()  # of a window, elements of a head of all its layers
+    for index, layer in enumerate(config.layers):
+        width_of[layer.window] += config.kv_shape(index).head_dim * layer.attends
 
     def cost(end: int) -> float:
         keys = sum(
-            number * (_num_keys(end, window) - _num_keys(max(0, end - block_size), window))
-            for window, number in num_layers
+            width * (_num_keys(end, window) - _num_keys(max(0, end - block_size), window))
+            for window, width in width_of.items()
         )
-        return matrices + per_key * keys
+        return matrices + per_number * keys
 
     return cost
 

@@ -192,6 +192,9 @@ class Scheduler:
     def plan(self) -> Batch | None:
         """The next step's batch; None if nothing can run. Leases, evicts, admits and preempts as needed."""
         self._begin_step()
+        states = self._prefix_cache.states
+        if states is not None:
+            states.begin_step()
         decodes = any(request.num_uncomputed_tokens <= 1 for request in self.running)
         budget = self._budget(decodes)
         extends: list[Extend] = []
@@ -211,14 +214,14 @@ class Scheduler:
             if has_room:
                 extends.append(extend)
                 budget.take(extend)
-        return self._admit_into(extends, budget)
+        return self._lay_out(self._admit_into(extends, budget))
 
     def plan_ahead(self, batch: Batch, spans: Sequence[slice]) -> Batch | None:
         """The batch of the step after `batch`, whose forward is queued and whose tokens are not known yet.
 
         It has what goes on for certain: the next chunk of a prompt, the token after one that is being decided (wherever
         it will turn out to have been the last, one token is computed in vain), those newly admitted. None if none does,
-        or a request would have to be preempted, which waits until all is known.
+        or a request would have to be preempted, which waits until all is known, or no slots are left for its states.
 
         Args:
             spans: by extend of `batch`, which of the step's tokens are decided for it.
@@ -241,7 +244,10 @@ class Scheduler:
                 return None
             extends.append(extend)
             budget.take(extend)
-        return self._admit_into(extends, budget)
+        extends, states = self._admit_into(extends, budget), self._prefix_cache.states
+        if states is not None and not states.has_room(len(extends)):
+            return None
+        return self._lay_out(extends)
 
     def _begin_step(self) -> None:
         if self._loads is not None:
@@ -264,8 +270,8 @@ class Scheduler:
     def _decodes_first(self) -> list[Request]:
         return sorted(self.running, key=lambda request: request.num_uncomputed_tokens > 1)
 
-    def _admit_into(self, extends: list[Extend], budget: StepBudget) -> Batch | None:
-        """Plans those newly admitted after the others; the whole batch, None if there is none."""
+    def _admit_into(self, extends: list[Extend], budget: StepBudget) -> list[Extend]:
+        """Plans those newly admitted after the others; all of them."""
         for request in self._admit(budget) if budget.is_open else ():
             extend = share(request, budget.room(request, request.num_computed_tokens))
             if extend is None or not self._reserve(extend):
@@ -274,6 +280,10 @@ class Scheduler:
             budget.take(extend)
             if not budget.is_open:
                 break
+        return extends
+
+    def _lay_out(self, extends: list[Extend]) -> Batch | None:
+        """Their batch; None if there are none."""
         if not extends:
             return None
         self._prefix_cache.plan_states(extends)

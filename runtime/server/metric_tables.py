@@ -39,8 +39,6 @@ COUNTERS: Sequence[tuple[str, str, Figure]] = (
     ("cached_tokens", "Prompt tokens that came from the prefix cache.", lambda s: s.cached_tokens),
     ("loaded_tokens", "Cached tokens that were read from a tier below the pool.", lambda s: s.loaded_tokens),
     ("completion_tokens", "Generated tokens.", lambda s: s.completion_tokens),
-    ("drafted_tokens", "Tokens proposed by drafts.", lambda s: s.drafted_tokens),
-    ("jumped_tokens", "Drafted tokens that were accepted.", lambda s: s.jumped_tokens),
     ("computed_tokens", "Tokens whose KV was computed.", lambda s: s.num_computed_tokens),
     ("steps", "Steps of the engine.", lambda s: s.num_steps),
     ("steps_ahead", "Steps whose forward was queued before the step before was read.", lambda s: s.num_ahead),
@@ -147,11 +145,11 @@ THROUGHPUT_SECONDS = 10.0  # at least this long it is averaged over, if it was r
 
 
 class Throughput:
-    """Tokens generated per second, between now and an earlier call."""
+    """Tokens generated per second, between now and an earlier call. num_tokens: how many there are already."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic, num_tokens: int = 0) -> None:
         self._clock = clock
-        self._asked: deque[tuple[float, int]] = deque([(clock(), 0)], maxlen=1024)  # when, and the tokens so far
+        self._asked: deque[tuple[float, int]] = deque([(clock(), num_tokens)], maxlen=1024)  # when, and tokens so far
 
     def at(self, num_tokens: int) -> float:
         """The rate up to now, when `num_tokens` have been generated."""
@@ -213,7 +211,15 @@ class EngineCollector(Collector):
             yield tokens
 
     def _labelled(self, statistics: EngineStatistics) -> Iterable[Metric]:
-        """Gauges with labels of their own."""
+        """What has labels of its own."""
+        for name, text, numbers in (
+            ("drafted", "Tokens proposed by drafts, by what proposed them.", statistics.drafted_by),
+            ("jumped", "Drafted tokens that were accepted.", statistics.jumped_by),
+        ):
+            counter = CounterMetricFamily(f"phloem_{name}_tokens", text, labels=["by"])
+            for source, number in numbers.items():
+                counter.add_metric([source], number)
+            yield counter
         tiers = GaugeMetricFamily("phloem_kv_tier_bytes", "KV in each tier below the pool.", labels=["tier"])
         for name, num_bytes in statistics.tier_bytes.items():
             tiers.add_metric([name], num_bytes)

@@ -21,6 +21,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
+from ..kv_policies import DEFAULT_KV_POLICY
 from ..request import Delta
 from .prepare import EngineCall
 
@@ -61,6 +62,7 @@ def for_prompt(call: EngineCall) -> EngineCall:
         min_tokens=0,
         ignore_eos=True,
         kv_budget=None,
+        kv_policy=DEFAULT_KV_POLICY,
         beyond_context=False,
     )
     options = call.options.copy()

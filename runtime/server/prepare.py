@@ -98,7 +98,7 @@ def prepare_chat(
     if wanted is not None and reading.spec is not None and reading.spec is not spec:
         wanted = _compiled(engine, replace(wanted, spec=reading.spec))
     budget = body.max_completion_tokens if body.max_completion_tokens is not None else body.max_tokens
-    check_length(engine, len(chat.token_ids), None if body.beyond_context else budget, "messages")
+    check_length(engine, len(chat.token_ids), budget, "messages", body)
     logprobs = (body.top_logprobs or 0) if body.logprobs else None
     sampling = _sampling(body, budget, logprobs, engine)
     call = _call(chat.token_ids, sampling, wanted, body, api_key, adapter)
@@ -131,7 +131,7 @@ def prepare_completions(
     calls = []
     for prompt in body.prompt:
         prompt_ids = prompt_tokens(engine, body, prompt)
-        check_length(engine, len(prompt_ids), None if body.beyond_context else body.max_tokens, "prompt")
+        check_length(engine, len(prompt_ids), body.max_tokens, "prompt", body)
         scored_from = max(1, body.logprob_start_len or 0) if body.scores_prompt and len(prompt_ids) > 1 else None
         sampling = _sampling(body, body.max_tokens, body.logprobs, engine, prompt_logprobs_from=scored_from)
         calls.append(_call(prompt_ids, sampling, wanted, body, api_key, adapter))
@@ -238,13 +238,22 @@ def _placed(error: RequestError, spec: ConstraintSpec) -> RequestError:
     return type(error)(str(error).replace(pointer, f"resources/{pointer}", 1), pointer=f"resources/{pointer}")
 
 
-def check_length(engine: Engine, prompt_len: int, max_tokens: int | None, param: str) -> None:
-    """OpenAI refuses a budget that the context cannot hold; the engine itself would cut it."""
+def check_length(
+    engine: Engine, prompt_len: int, max_tokens: int | None, param: str, body: Generation | None = None
+) -> None:
+    """OpenAI refuses a budget that the context cannot hold; the engine itself would cut it.
+
+    body: None: of vectors, which have no answer.
+    """
+    if body is not None and body.beyond_context:
+        max_tokens = None
     limit = engine.max_model_len
     if prompt_len + (max_tokens or 0) <= limit:
         return
     asked = f" and {max_tokens} for the answer" if max_tokens else ""
     remedy = "Shorten the prompt or lower max_tokens." if max_tokens else "Shorten it."
+    if max_tokens and body is not None and body.kv_budget is not None:
+        remedy += " With a kv_budget an answer may go on past the context: see beyond_context."
     raise ApiError(
         400,
         f"This model's maximum context length is {limit} tokens, but the request has {prompt_len} tokens in '{param}'"

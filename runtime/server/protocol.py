@@ -8,14 +8,20 @@ enforced) is checked later; this module knows no engine.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from ..kv_policies import DEFAULT_KV_POLICY, KV_POLICIES
 from ..sampling_params import LEAST_ABOVE_ZERO, LEAST_KV_BUDGET, MAX_LOGPROBS
 from .fields import BadWord, Content, LogitBias, Prompts, Resources, Salt, Schema, SchemaOrText, StopStrings, fault
 from .tool_choice import ToolChoice, ToolChoiceField
 from .unsupported import refuse_unsupported
+
+if TYPE_CHECKING:
+    KVPolicyName = str
+else:
+    KVPolicyName = Literal[tuple(KV_POLICIES)]
 
 MAX_N = 128
 MAX_BAD_WORDS = 1024
@@ -161,7 +167,7 @@ class Generation(Body):
     allowed_token_ids: list[int] | None = Field(None, min_length=1)
     bad_words: list[BadWord] = Field([], max_length=MAX_BAD_WORDS)
     kv_budget: int | None = Field(None, ge=LEAST_KV_BUDGET)
-    kv_policy: Literal["snapkv", "sinks", "h2o"] = "snapkv"
+    kv_policy: KVPolicyName = DEFAULT_KV_POLICY
     beyond_context: bool = False
     return_token_ids: bool = False
     return_tokens_as_token_ids: bool = False

@@ -23,11 +23,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...fsm.guess import CERTAIN
+from ...fsm import Guess
+from ...fsm.guess import CERTAIN, WORD
 from ..cache.prefix_cache import PrefixCache
 from ..config import JumpMode
 from ..request import Request, TokenNote
 from .acceptance_rates import AcceptanceRates, first_rates
+from .draft_counts import DraftCounts
 from .lookup import Lookups
 from .model_drafter import ModelDrafter
 from .step_costs import MARGIN, MAX_TRIED_TOKENS, TRY_EVERY, step_costs
@@ -47,6 +49,9 @@ class Drafter:
         prefix_cache: knows what followed the tokens of a request in other requests.
         max_draft_tokens: of one draft.
         device_type: of which the costs are.
+
+    Attributes:
+        counts: what was drafted and was right, by what drafted it, of all requests but probes.
     """
 
     def __init__(
@@ -61,6 +66,7 @@ class Drafter:
         self._jump = jump
         self._lookups = lookups
         self.model = model
+        self.counts = DraftCounts(by_own_layer=model is not None and model.is_own_layer)
         self._prefix_cache = prefix_cache
         self._max_draft_tokens = max_draft_tokens
         self.step_costs = step_costs(device_type)
@@ -103,7 +109,8 @@ class Drafter:
         """Cuts the draft where the limit of the request's thought is to be asked."""
         most = None if request.thought is None else request.thought.max_draft_tokens
         if most is not None and len(request.draft) > most:
-            request.draft, request.guess, request.num_predicted = request.draft[:most], None, 0
+            request.draft, request.num_predicted = request.draft[:most], 0
+            request.guess = None if request.guess is None else request.guess.until(most)
 
     def _force(self, request: Request) -> None:
         """Sets what the request's constraint says that is to be verified.
@@ -120,15 +127,22 @@ class Drafter:
         sampling = request.sampling
         draft = propose(request, self._max_draft_tokens)
         needs_decisions = sampling.stop or sampling.min_tokens or sampling.logprobs is not None
-        request.draft = draft if needs_decisions else _take(request, draft)
+        if not needs_decisions:
+            num_drafted, draft = len(draft), _take(request, draft)
+            if not request.is_probe:
+                self.counts.add_forced(num_drafted - len(draft))
+        request.draft, request.guess = draft, Guess(draft, [WORD] * len(draft))
 
     def drop(self, request: Request) -> None:
         """Proposes nothing for the request's next forward."""
         request.draft, request.guess = [], None
         self._expected(request)
 
-    def settle(self, request: Request, decided: Sequence[int], num_new: int) -> None:
-        """Learns from a step of the request: `decided` is what follows, and `num_new` tokens joined the output."""
+    def settle(self, request: Request, num_drafted: int, decided: Sequence[int], num_new: int) -> None:
+        """Learns from a step of the request, which verified `num_drafted` tokens of its draft: `decided` is what
+        follows, and `num_new` tokens joined the output."""
+        if num_drafted and not request.is_probe:
+            self.counts.add(request.guess, num_drafted, max(0, num_new - 1))
         if request.rates is not None and request.guess is not None:
             request.rates.observe(request.guess, decided)
         if self._jump == "verified" and request.cursor is not None:

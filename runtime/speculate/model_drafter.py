@@ -40,6 +40,7 @@ from ..execute.batch import Batch, Extend
 from ..execute.draft_kv import DraftKV
 from ..execute.model_runner import ModelRunner
 from ..execute.prefill_cost import PrefillCost
+from ..moving_average import moved
 from ..request import Phase, Request
 from ..sample.sampler import Sampler
 from ..sample.sampler_output import SamplerOutput
@@ -136,13 +137,18 @@ class ModelDrafter:
         self._drafted: dict[Request, Turn] = {}
         self.num_failed = 0
 
+    @property
+    def is_own_layer(self) -> bool:
+        """Whether it is a layer of the model itself."""
+        return self._kv.keeps_hidden
+
     # -- what pays ---------------------------------------------------------------------------------------------
 
     def observe_step(self, num_requests: int, num_rows: int, seconds: float) -> None:
         """Takes note of what a step of the model took that computed these numbers of requests and tokens, no prompt."""
         fixed, host = self._step_costs
         self._saved = fixed / num_requests + host + 1.0
-        self._unit = _average(self._unit, seconds / self._num_units(num_requests, num_rows))
+        self._unit = moved(self._unit or None, seconds / self._num_units(num_requests, num_rows), WEIGHT)
 
     def may_draft(self, request: Request) -> bool:
         """Whether it would draft for a request now, if nothing were missing."""
@@ -200,7 +206,7 @@ class ModelDrafter:
         turns = []
         room, seconds = self._max_batch_tokens, self._target_seconds
         for request in requests:
-            if request.num_uncomputed_tokens != 1 or request.phase is not Phase.RUNNING:
+            if request.num_uncomputed_tokens - request.num_taken_back != 1 or request.phase is not Phase.RUNNING:
                 continue
             turn = self._turn(request, room, seconds)
             if turn is not None and turn.start < turn.end:
@@ -270,10 +276,10 @@ class ModelDrafter:
             extends = [Extend(shadow, shadow.num_tokens - 1, 1, [], shadow.num_tokens - 1) for shadow in shadows]
             going = self._forward(extends, going)
         if num_units:  # forwards after the first, of a token each, have no part in what was missing
-            self._draft_unit = _average(self._draft_unit, (self._stopwatch() - read) / num_units)
+            self._draft_unit = moved(self._draft_unit or None, (self._stopwatch() - read) / num_units, WEIGHT)
         elif num_first and not missing:
             num_units = self._num_units(len(turns), sum(turn.end - turn.start for turn in turns))
-            self._draft_unit = _average(self._draft_unit, (read - begin) / num_units)
+            self._draft_unit = moved(self._draft_unit or None, (read - begin) / num_units, WEIGHT)
         for turn in turns:
             self._take_over(turn)
 
@@ -327,18 +333,12 @@ def _shadow(request: Request) -> Request | None:
         cursor = cursor.fork()
         if not _takes(cursor, request.draft):
             return None
-    return Request(
-        request.request_id,
-        request.index,
-        request.token_ids + array("i", request.draft),
-        request.num_prompt_tokens,
-        sampling,
-        request.seed,
-        request.output,
+    return request.copy(
+        token_ids=request.token_ids + array("i", request.draft),
+        sampling=sampling,
+        adapter=None,
         cursor=cursor,
-        max_tokens=request.max_tokens,
         blocks=request.blocks,
-        rules=request.rules,
         phase=Phase.RUNNING,
     )
 
@@ -349,7 +349,3 @@ def _takes(cursor: Cursor, token_ids: Iterable[int]) -> bool:
         return all(map(cursor.advance, token_ids))
     except ConstraintTooLarge:
         return False
-
-
-def _average(old: float, new: float) -> float:
-    return old + WEIGHT * (new - old) if old else new

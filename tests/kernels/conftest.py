@@ -277,9 +277,7 @@ def run_steps() -> Callable[..., list[Tensor]]:
 
     def run(decoder: Decoder, recorder: Recorder | None, kv_dtype: torch.dtype, count: int) -> list[Tensor]:
         config, device = decoder.config, decoder.device
-        shape = {"num_layers": config.num_layers, "num_kv_heads": config.num_kv_heads, "head_dim": config.head_dim}
-        parts = config.num_kv_parts
-        cache = KVCache(**shape, num_blocks=99, block_size=16, dtype=kv_dtype, device=device, num_parts=parts)
+        cache = KVCache(shapes=config.kv_shapes(), num_blocks=99, block_size=16, dtype=kv_dtype, device=device)
         runner = ModelRunner(decoder, cache, device, recorder)
         tables = np.random.default_rng(0).permutation(99).reshape(3, 33).astype(np.int32)
         lens, found = np.array([250, 3, 40], np.int32), []

@@ -9,16 +9,18 @@ import torch
 from torch import Tensor
 
 from phloem.kernels import Grouped, LinearWeight, device_grouped, ops, pack_grouped
+from phloem.kernels.grouped import INPUT_LIMIT
 from phloem.kernels.plain import ops as reference
 from phloem.kernels.plain.rounding import quantise_rows
 
 SHAPES = [(33, 40), (20, 1281), (70, 96)]
 STEPS = [0.0, 0.02]
+ROUNDINGS = [(0.0, INPUT_LIMIT), (0.0, 127.0), (0.02, INPUT_LIMIT)]
 
 
-def random_weight(shape: tuple[int, int], input_step: float) -> Grouped:
+def random_weight(shape: tuple[int, int], input_step: float, input_limit: float = INPUT_LIMIT) -> Grouped:
     numbers = torch.randint(-128, 128, shape).to(torch.int8)
-    return Grouped("int8", numbers, torch.rand(shape[0], 1) / 100, input_step=input_step)
+    return Grouped("int8", numbers, torch.rand(shape[0], 1) / 100, input_step=input_step, input_limit=input_limit)
 
 
 def random_rows(num_rows: int, num_inputs: int) -> Tensor:
@@ -30,8 +32,10 @@ def random_rows(num_rows: int, num_inputs: int) -> Tensor:
 
 
 def published(x: Tensor, weight: Grouped, bias: Tensor, input_step: float) -> Tensor:
-    """compressed-tensors: `scale = max |x| / (255 / 2)`, `q = clamp(round(x / scale), -128, 127)`, in fp32."""
-    scale = torch.tensor(input_step) if input_step else x.abs().amax(1, keepdim=True) / torch.tensor(255 / 2)
+    """`q = clamp(round(x / scale), -128, 127)`, in fp32; `scale` is `max |x| / (255 / 2)` in compressed-tensors and
+    `max |x| / 127` in BitNet."""
+    most = x.abs().amax(1, keepdim=True)
+    scale = torch.tensor(input_step) if input_step else most / torch.tensor(weight.input_limit)
     whole = torch.clamp(torch.round(x / torch.where(scale == 0, 1.0, scale)), -128, 127)
     return (whole.double() * scale) @ weight.exact().T + bias
 
@@ -43,9 +47,11 @@ def shape(request: pytest.FixtureRequest) -> tuple[int, int]:
     return found
 
 
-@pytest.mark.parametrize("input_step", STEPS)
-def test_products_on_the_cpu_are_those_of_the_format(shape: tuple[int, int], input_step: float) -> None:
-    weight, bias, x = random_weight(shape, input_step), torch.randn(shape[0]), random_rows(25, shape[1])
+@pytest.mark.parametrize(("input_step", "input_limit"), ROUNDINGS)
+def test_products_on_the_cpu_are_those_of_the_format(
+    shape: tuple[int, int], input_step: float, input_limit: float
+) -> None:
+    weight, bias, x = random_weight(shape, input_step, input_limit), torch.randn(shape[0]), random_rows(25, shape[1])
     packed = pack_grouped(weight, bias, rounds_inputs=True)
     found = ops.linear(x, packed)
     torch.testing.assert_close(found.double(), published(x, weight, bias, input_step), rtol=4e-7, atol=1e-6)
@@ -72,12 +78,14 @@ def laid_out(weight: Grouped, bias: Tensor, device: torch.device) -> LinearWeigh
     return LinearWeight(stored.to(device), bias.half().to(device), *weight.numbers.shape, True, groups=groups)
 
 
-@pytest.mark.parametrize("input_step", STEPS)
-def test_triton_rounds_to_the_same_numbers(shape: tuple[int, int], input_step: float, device: torch.device) -> None:
+@pytest.mark.parametrize("rounding", ROUNDINGS)
+def test_triton_rounds_to_the_same_numbers(
+    shape: tuple[int, int], rounding: tuple[float, float], device: torch.device
+) -> None:
     from phloem.kernels.triton.int8 import quantised
 
     x = random_rows(9, shape[1]).to(device)
-    for found, expected in zip(quantised(x, input_step), quantise_rows(x, input_step), strict=True):
+    for found, expected in zip(quantised(x, *rounding), quantise_rows(x, *rounding), strict=True):
         assert torch.equal(found, expected)
 
 

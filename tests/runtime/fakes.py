@@ -21,6 +21,7 @@ from phloem.runtime.engine.engine import Engine
 from phloem.runtime.execute.kv_cache import KVCache
 from phloem.runtime.execute.loading import LoadedModel
 from phloem.runtime.models.config import LayerConfig
+from phloem.runtime.models.kv_shape import KVShape
 from phloem.runtime.models.rope_config import RopeConfig
 from phloem.runtime.request import SamplingParams
 from phloem.runtime.tokenizer.chat_template import CHATML, ChatTemplate
@@ -40,14 +41,13 @@ class FakeModelConfig:
     head_dim: int = 1
     hidden_size: int = 1
     intermediate_size: int = 1
-    qkv_size: int = 3
-    gate_up_size: int = 2
-    attended_size: int = 1
     attention_scale: float = 1.0
     attention_soft_cap: float = 0.0
     num_kv_parts: int = 2
     latent: None = None
     recurrent: None = None
+    layer_inputs: None = None
+    altup: None = None
     layers: tuple[LayerConfig, ...] = (LayerConfig(window=0, rope=0),)
     ropes: tuple[RopeConfig, ...] = ()
     vocab_size: int = VOCAB_SIZE
@@ -57,6 +57,27 @@ class FakeModelConfig:
     @property
     def num_kv_layers(self) -> int:
         return self.num_layers
+
+    def kv_shape(self, index: int) -> KVShape:
+        return KVShape(self.num_kv_heads, self.head_dim, self.num_kv_parts)
+
+    def kv_shapes(self, *, windowed: bool | None = None) -> tuple[KVShape, ...]:
+        return (self.kv_shape(0),) * len([one for one in self.layers if windowed in (None, one.window > 0)])
+
+    def projected(self, index: int) -> tuple[tuple[str, ...], int]:
+        return (), 3
+
+    def attended_size(self, index: int) -> int:
+        return 1
+
+    def inner_size(self, index: int) -> int:
+        return 1
+
+    def gate_up_size(self, index: int) -> int:
+        return 2
+
+    def has_dense(self, index: int) -> bool:
+        return True
 
     def experts_of(self, index: int) -> None:
         return None

@@ -147,8 +147,7 @@ def test_a_step_on_the_second_gpu_launches_every_kernel_there_and_waits_for_none
     monkeypatch.setattr(Checkpoint, "unread", lambda self, ignored: [])
     decoder = Decoder.from_folder(folder, device=SECOND, dtype=torch.bfloat16)
     config = decoder.config
-    shape = {"num_layers": config.num_layers, "num_kv_heads": config.num_kv_heads, "head_dim": config.head_dim}
-    cache = KVCache(**shape, num_blocks=40, block_size=16, dtype=torch.bfloat16, device=SECOND)
+    cache = KVCache(shapes=config.kv_shapes(), num_blocks=40, block_size=16, dtype=torch.bfloat16, device=SECOND)
     runner = ModelRunner(decoder, cache, SECOND)
     decided = torch.empty(2, dtype=torch.int64, device=SECOND)
     for batch in (two_requests(), replace(two_requests(), unread=np.array([-1] * 20 + [1]))):

@@ -28,7 +28,8 @@ export interface Now {
   running: number;
   seats: number;
   step_ms: { p50: number | null; p99: number | null };
-  tokens_per_second: { output: number; prompt: number };
+  /** Unknown at the first of a row of polls. */
+  tokens_per_second: { output: number | null; prompt: number | null };
   ttft_ms: Percentiles;
   inter_token_ms: Percentiles;
   pool: { num_blocks: number; free: number; leased: number; cached: number; pinned: number };

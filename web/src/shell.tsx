@@ -131,7 +131,7 @@ function ThemeSwitch() {
   const choice = useStore(theme);
   return (
     <label class="theme-switch">
-      <span class="out-of-sight">Colours</span>
+      <span class="out-of-sight">Theme</span>
       <select
         value={choice}
         onChange={(event) => {
@@ -139,9 +139,9 @@ function ThemeSwitch() {
           setTheme(value === "light" || value === "dark" ? value : "auto");
         }}
       >
-        <option value="auto">Auto</option>
-        <option value="light">Light</option>
-        <option value="dark">Dark</option>
+        <option value="auto">Theme: auto</option>
+        <option value="light">Theme: light</option>
+        <option value="dark">Theme: dark</option>
       </select>
     </label>
   );

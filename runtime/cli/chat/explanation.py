@@ -33,7 +33,8 @@ def sentences(answer: Answer) -> list[str]:
 def _divergence(agreed: str, differing: str) -> list[str]:
     if not differing:
         return []
-    return [f"it agreed up to {agreed!r} and differed from {differing!r} on" if agreed else f"it began {differing!r}"]
+    begins = f"{differing!r}…"  # both texts are cut where they are far from the place
+    return [f"it agreed up to …{agreed!r} and differed from {begins} on" if agreed else f"it began {begins}"]
 
 
 def runs(answer: Answer, show: Callable[[Sequence[int]], str]) -> list[Run]:

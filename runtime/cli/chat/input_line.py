@@ -26,6 +26,7 @@ from prompt_toolkit.styles import Style
 from ..terminal import visible
 from .commands import COMMANDS, SHOWN_CHARS
 from .session import Session
+from .word_wrap import WordWrap
 
 MAX_KEPT_CHARS = 10_000
 HINTS = "· Alt-Enter: new line · /help"  # the end of the line below, which is always in sight
@@ -41,6 +42,7 @@ class InputLine:
         self._session = session
         self._prompts: PromptSession[str] = PromptSession(
             multiline=True,
+            input_processors=[WordWrap(lambda: len(self._mark()))],
             key_bindings=_keys(),
             history=history_in(history_file() if history is None else history),
             completer=LineCompleter(session),
@@ -58,14 +60,18 @@ class InputLine:
         session = self._session
         while True:
             draft, session.draft = session.draft, ""
-            number = len([at for at in session.conversation.questions() if at < _end(session)]) + 1
             try:
-                yield self._prompts.prompt(f"\n{number}> ", default=draft)
+                yield self._prompts.prompt(f"\n{self._mark()}", default=draft)
             except EOFError:
                 return
             except KeyboardInterrupt:
                 was_editing, session.num_kept = session.num_kept is not None, None
                 session.view.note("(nothing is forgotten)" if was_editing else "(Ctrl-D or /exit leaves)")
+
+    def _mark(self) -> str:
+        """What stands before the line: the number of the question."""
+        session = self._session
+        return f"{len([at for at in session.conversation.questions() if at < _end(session)]) + 1}> "
 
     def _status(self) -> str:
         session = self._session

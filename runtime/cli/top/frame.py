@@ -28,7 +28,7 @@ def frame(history: History, about: str, url: str, num_seats: int, columns: int, 
     """The whole picture; what does not fit into `lines` is left out of its lower half. foot: its last line."""
     width = max(40, min(columns, MAX_COLUMNS))
     top = [_title(about, url, width), Text(), *_pool(history.last, width), *_queue(history.last, num_seats, width)]
-    top += [Text(), *_rates(history, width), Text(), *_latencies(history), Text()]
+    top += [Text(), *_rates(history, width), Text(), *_latencies(history, width), Text()]
     rest = max(0, lines - len(top) - 2)
     shown = [*top, *_details(history.last, rest, width)][: max(1, lines - 1)]
     for line in (*shown, foot):
@@ -69,9 +69,20 @@ def _pool(sample: Sample, width: int) -> list[Text]:
             end += 1  # what is there is seen
         bar.append(mark * max(0, end - len(bar)), style)
         done += parts[name]
-    legend = Text("  ").join(Text.assemble((mark, style), f" {name} {parts[name]:,}") for name, mark, style in PARTS)
+    legend = [Text.assemble((mark, style), f" {name} {parts[name]:,}") for name, mark, style in PARTS]
     size = f"{int(sample.numbers['num_blocks']):,} blocks of {int(sample.numbers['block_size'])} tokens"
-    return [_row("pool", bar[:columns]), _row("", legend), _row("", (size, "dim"))]
+    return [_row("pool", bar[:columns]), *(_row("", line) for line in _filled([*legend, Text(size, "dim")], columns))]
+
+
+def _filled(texts: list[Text], columns: int) -> Iterator[Text]:
+    """Lines of texts side by side, as many in each as it has room for."""
+    line = Text()
+    for text in texts:
+        if line.cell_len and line.cell_len + 2 + text.cell_len > columns:
+            yield line
+            line = Text()
+        line = Text.assemble(line, "  ", text) if line.cell_len else text
+    yield line
 
 
 def _queue(sample: Sample, num_seats: int, width: int) -> list[Text]:
@@ -90,7 +101,7 @@ def _rates(history: History, width: int) -> Iterator[Text]:
     sparks = _sparks(list(history.rates("completion_tokens"))[-max(1, width - LABEL - 36) :])
     yield _row("tokens/s", (f"{_number(output):>9}", "bold cyan"), "  output    ", (sparks, "cyan"))
     prompts = None if computed is None else computed - cached
-    yield _row("", f"{_number(prompts):>9}  of prompts computed, {_number(cached)} from the cache")
+    yield _row("", f"{_number(prompts):>9}  prompts   and {_number(cached)} cached")
     asked = history.grown("prompt_tokens")
     recent = f"{history.grown('cached_tokens') / asked:.1%}" if asked > 0 else "–"
     ever, hits = history.last.numbers["prompt_tokens"], history.last.numbers["cached_tokens"]
@@ -98,32 +109,34 @@ def _rates(history: History, width: int) -> Iterator[Text]:
     yield _row("hit rate", f"{recent:>9}", f"  last {history.seconds:.0f} s    ", f"{start} since the start")
     evicted, preempted = history.rate("num_evicted_blocks"), history.grown("num_preemptions")
     failed = int(history.last.numbers.get("num_failed", 0))
-    yield _row(
-        "evictions",
-        f"{_number(evicted):>9}  blocks/s    {preempted:.0f} preemptions",
-        (f"    {failed} outputs failed", "bold red") if failed else "",
-    )
+    yield _row("evictions", f"{_number(evicted):>9}  blocks/s    {preempted:.0f} preemptions")
+    if failed:
+        yield _row("failed", (f"{failed:>9,}  outputs", "bold red"))
 
 
-def _latencies(history: History) -> Iterator[Text]:
-    yield _row("latency", ("".join(f"{name:>11}" for name in ("p50", "p95", "p99", "n")), "dim"))
+def _latencies(history: History, width: int) -> Iterator[Text]:
+    cell = max(6, min(11, (width - LABEL - 2) // 4))
+    yield _row("latency", ("".join(f"{name:>{cell}}" for name in ("p50", "p95", "p99", "n")), "dim"))
     for label, name in (("  first token", FIRST_TOKEN), ("  between tokens", BETWEEN_TOKENS)):
         found, is_recent = history.latency(name)
         if not found.num_observed:
-            yield _row(label, ("".join(f"{'–':>11}" for _ in range(3)), "dim"))
+            yield _row(label, (f"{'–':>{cell}}" * 3, "dim"))
             continue
-        values = "".join(f"{_seconds(found.percentile(share)):>11}" for share in (0.5, 0.95, 0.99))
+        values = "".join(f"{_seconds(found.percentile(share)):>{cell}}" for share in (0.5, 0.95, 0.99))
         note = f"   last {history.seconds:.0f} s" if is_recent else "   since the start"
-        yield _row(label, values, f"{found.num_observed:>11,}", (note, "dim"))
+        fits = LABEL + 4 * cell + len(note) <= width
+        yield _row(label, values, f"{found.num_observed:>{cell},}", (note if fits else "", "dim"))
 
 
 def _details(sample: Sample, num_lines: int, width: int) -> list[Text]:
     """Branches of the tree and misses, in `num_lines` lines."""
     misses = [Text(f"  {visible(miss)}") for miss in sample.misses or ()]
-    room = num_lines - (min(len(misses), max(2, num_lines // 3)) + 1 if misses else 0)
+    misses = misses[: min(max(2, num_lines // 3), num_lines - 3)] if num_lines > 3 else []
+    room = num_lines - (len(misses) + 1 if misses else 0)
+    found = []
     if sample.branches is None:
         found = [_row("tree", ("not shown (servers with --enable-admin show it)", "dim"))]
-    else:
+    elif room > 1:
         found = [_row("tree", (f"{'blocks':>9}   with all below, the largest", "dim"))]
         for branch in largest(sample.branches, room - 1):
             text = (visible(branch.text), "green")

@@ -168,7 +168,8 @@ def _layer_names(family: Family, options: Architecture) -> dict[str, str]:
         found |= {names.input_norm: "attn_norm", names.mlp_norm: family.mlp_norm}
     if options.recurrent is not None:
         base, there = options.recurrent.base, _RECURRENT[options.recurrent.kind]
-        found |= {f"{base}{name}": f"{there}{name}" for name in ("conv", "in_proj", "out_proj")}
+        parts = {"conv": "conv", "in_proj": "in_proj", options.recurrent.out: "out_proj"}
+        found |= {f"{base}{ours}": f"{there}{theirs}" for ours, theirs in parts.items()}
     if options.sandwich_norms:
         found |= {names.post_attention_norm: "post_attention_norm", names.post_mlp_norm: "post_ffw_norm"}
     return {ours: theirs for ours, theirs in found.items() if ours}

@@ -24,6 +24,7 @@ WHAT_IF_SECONDS = 30.0
 SHARE = 200
 TTFT, GAPS = "time_to_first_token_seconds", "inter_token_latency_seconds"
 MAX_MISSES = 20
+GAP_SECONDS = 10.0  # after so long without a poll a rate would be the average of a time that no one looked at
 logger = logging.getLogger("phloem.server")
 
 
@@ -35,6 +36,7 @@ class Now:
         self._requests = requests
         service.metrics.recent |= {TTFT: RecentValues(), GAPS: RecentValues()}
         self._output, self._prompt = Throughput(), Throughput()
+        self._rated_at = float("-inf")
         self._what_if: tuple[dict[str, Any], float] | None = None  # and when it was found
         self._asking: asyncio.Task[None] | None = None
         self._due_at = 0.0
@@ -54,10 +56,7 @@ class Now:
             "running": found.num_running,
             "seats": service.engine.config.max_running_requests,
             "step_ms": {"p50": _ms(median), "p99": _ms(slowest)},
-            "tokens_per_second": {
-                "output": round(self._output.at(found.completion_tokens), 1),
-                "prompt": round(self._prompt.at(num_computed), 1),
-            },
+            "tokens_per_second": self._rates(found.completion_tokens, num_computed),
             "ttft_ms": _percentiles(recent[TTFT]),
             "inter_token_ms": _percentiles(recent[GAPS]),
             "pool": {
@@ -78,6 +77,16 @@ class Now:
             "what_if": self._what_if_now(),
             "misses": self._requests.misses(MAX_MISSES),
         }
+
+    def _rates(self, num_output: int, num_computed: int) -> dict[str, float | None]:
+        """Tokens per second; unknown at the first poll, and at the first one after a gap."""
+        now = time.monotonic()
+        is_first = now - self._rated_at > GAP_SECONDS
+        self._rated_at = now
+        if is_first:
+            self._output, self._prompt = Throughput(num_tokens=num_output), Throughput(num_tokens=num_computed)
+            return {"output": None, "prompt": None}
+        return {"output": round(self._output.at(num_output), 1), "prompt": round(self._prompt.at(num_computed), 1)}
 
     def _what_if_now(self) -> dict[str, Any] | None:
         if self._what_if is None:

@@ -139,7 +139,7 @@ def test_many_kinds_of_strings_can_be_unique(compiler: Compiler, schema: Any, te
     "schema",
     [
         {"prefixItems": [A_STRING, {"enum": ["a"]}], "items": A_STRING, "minItems": 2},
-        {"items": {"anyOf": [A_STRING, {"type": "array"}]}},
+        {"items": {"anyOf": [A_STRING, {"type": "array"}]}, "minItems": 2},
     ],
 )
 def test_what_might_run_out_is_refused(compiler: Compiler, schema: Any) -> None:

@@ -128,7 +128,7 @@ class Runs:
         start, request = one.num_computed_tokens, cast(Request, one)
         end = one.num_prompt_tokens if start < one.num_prompt_tokens else len(one.token_ids)
         self.store.begin_step()
-        self.store.plan([(request, end, end)])
+        self.store.plan([(request, request.num_computed_tokens, end, end)])
         one.num_computed_tokens = end
         self.store.settle(request, start)
 

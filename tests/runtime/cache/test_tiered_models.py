@@ -16,6 +16,7 @@ from phloem.runtime.config import EngineConfig
 from phloem.runtime.execute.kv_cache import KVCache
 from phloem.runtime.execute.loading import LoadedModel, load
 from phloem.runtime.models import resolve_model
+from phloem.runtime.models.kv_shape import KVShape
 
 from ..models.decoder_cases import CASES
 from ..models.oracle import save_random_model
@@ -67,7 +68,7 @@ def test_what_was_loaded_gives_the_bits_of_what_was_computed(kind: str, latent_m
         assert num_loaded >= 4
 
 
-PARTED = {"granite-hybrid": 12, "gemma2": 68}  # blocks of a pool
+PARTED = {"granite-hybrid": 12, "gemma2": 68, "gemma3n": 68}  # blocks of a pool
 
 
 @pytest.mark.parametrize("kind", PARTED)
@@ -80,7 +81,11 @@ def test_states_and_windows_that_were_loaded_give_the_bits_of_those_that_were_co
     shared = [[source.randrange(131) for _ in range(50)] for _ in range(3)]
     asked = [shared[index % 3] + [source.randrange(131) for _ in range(30 + index)] for index in range(5)]
     config: dict[str, Any] = {"model": str(tmp_path / "model"), "device": "cpu", "state_interval": 32}
-    config |= {"block_size": 4 if kind == "gemma2" else 16, "num_blocks": PARTED[kind], "check_invariants": True}
+    config |= {
+        "block_size": 16 if kind == "granite-hybrid" else 4,
+        "num_blocks": PARTED[kind],
+        "check_invariants": True,
+    }
     loaded = load(EngineConfig(**config))
     params = ph.SamplingParams(max_tokens=4, temperature=0.0, ignore_eos=True, logprobs=3)
     truth = None
@@ -106,14 +111,11 @@ def test_blocks_come_back_byte_for_byte(dtype: torch.dtype, num_parts: int) -> N
     for head_dim in (8, 5):
         pool, other = (
             KVCache(
-                num_layers=3,
+                shapes=[KVShape(1, head_dim, num_parts), KVShape(2, 3, num_parts), KVShape(1, head_dim, num_parts)],
                 num_blocks=7,
-                num_kv_heads=1,
                 block_size=2,
-                head_dim=head_dim,
                 dtype=dtype,
                 device=torch.device("cpu"),
-                num_parts=num_parts,
             )
             for _ in range(2)
         )

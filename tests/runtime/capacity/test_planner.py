@@ -5,24 +5,25 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
 
 from phloem.errors import ConfigError
+from phloem.kernels import KV_FORMATS
 from phloem.kernels.linear_weight import Quantise
 from phloem.runtime.capacity.plan_table import table
 from phloem.runtime.capacity.planner import plan
-from phloem.runtime.config import EngineConfig
+from phloem.runtime.config import EngineConfig, KVType
 from phloem.runtime.execute.kv_cache import KVCache
-from phloem.runtime.execute.loading import KV_DTYPES, load
+from phloem.runtime.execute.loading import load
 from phloem.runtime.execute.pool import allocate_pool
 from phloem.runtime.execute.window_kv import WindowKV
 from phloem.runtime.models import Decoder, ModelConfig, count_parameters, read_adapter
 from phloem.runtime.models.mtp import MtpDecoder
 from phloem.runtime.models.weights import TORCH_TYPES
-from phloem.runtime.number_types import KV_BITS, KVNumberType, NumberType
+from phloem.runtime.number_types import KV_BITS, ROUNDED_BITS, KVNumberType, NumberType, RoundedKV
 
 from ..models.decoder_cases import CASES
 from ..models.decoder_shapes import DEEPSEEK
@@ -71,7 +72,8 @@ def llama_8b(tmp_path: Path) -> ModelConfig:
 @pytest.mark.parametrize(
     "case",
     [
-        *("llama-gqa", "llama-mha-tied", "llama-biases", "qwen2", "qwen3", "phi3", "gemma3", "gpt2"),
+        *("llama-gqa", "llama-mha-tied", "llama-biases", "qwen2", "qwen3", "phi3", "gemma3", "gemma4-k-eq-v", "gpt2"),
+        *("gemma4-moe", "gemma4-small"),
         "opt-no-biases-untied",
         *LATENT_CASES,
         *EXPERT_CASES,
@@ -104,16 +106,21 @@ def test_on_a_cpu_a_model_is_counted_as_the_engine_keeps_it() -> None:
     assert capacity.weight_bytes < 0.51 * plan(decoder.config, pool_bytes=1, weight_dtype="float32").weight_bytes
 
 
+def test_formats_of_keys_and_values_have_the_same_names_everywhere() -> None:
+    assert {*KV_FORMATS} == {*ROUNDED_BITS} == {*get_args(RoundedKV)} == {*get_args(KVType)} - {"auto"}
+    assert {*KV_BITS} == {*get_args(KVNumberType)}
+    found = {name: 8 * one.dtype.itemsize // one.num_per_element for name, one in KV_FORMATS.items()}
+    assert found == ROUNDED_BITS
+
+
 @pytest.mark.parametrize("kv_type", KV_BITS)
 def test_pool_bytes_are_what_the_cache_takes(llama_8b: ModelConfig, kv_type: KVNumberType) -> None:
     capacity = plan(llama_8b, pool_bytes=10**8, block_size=16, kv_dtype=kv_type)
     cache = KVCache(
-        num_layers=llama_8b.num_layers,
+        shapes=llama_8b.kv_shapes(),
         num_blocks=capacity.num_blocks,
-        num_kv_heads=llama_8b.num_kv_heads,
         block_size=16,
-        head_dim=llama_8b.head_dim,
-        dtype={**TORCH_TYPES, **KV_DTYPES}[kv_type],
+        dtype={**TORCH_TYPES, **{name: one.dtype for name, one in KV_FORMATS.items()}}[kv_type],
         device=torch.device("cpu"),
     )
     scales = [tensor for tensor in (*cache.key_scales, *cache.value_scales) if tensor is not None]

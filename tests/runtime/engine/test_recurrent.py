@@ -30,8 +30,9 @@ from ..models.decoder_cases import CASES
 from ..models.oracle import Oracle, save_random_model
 from ..models.saved_adapters import save_adapter
 from ..recurrent_fake import RecurrentFakeDecoder
+from ..speculate.drafting import engine_with
 from ..traffic import check_traffic
-from .test_run_ahead import ALL_PARAMS, PROMPTS, ask, params_of, truth
+from .test_run_ahead import ALL_PARAMS, PROMPTS, ask, check_together, params_of, truth
 
 # one case of each arrangement: the decoder's own tests go through all of them
 AS_OTHERS = {"BambaForCausalLM", "FalconMambaForCausalLM", "Lfm2MoeForCausalLM", "Qwen3_5MoeForCausalLM"}
@@ -51,7 +52,11 @@ def recurrent_engine(**settings: Any) -> Engine:
 def test_every_state_that_is_read_is_that_of_the_tokens_before(data: st.DataObject) -> None:
     """Arrivals, aborts, forks, drafts and preemptions at any step, with few blocks and few states."""
     state_bytes, running = 16, data.draw(st.sampled_from([1, 2, 5]))
-    engine = recurrent_engine(
+    drafter = data.draw(st.sampled_from([None, None, "mtp", "noisy"]))
+    engine = engine_with(
+        drafter,
+        length=3 * (drafter is not None),
+        decoder=RecurrentFakeDecoder(),
         jump=data.draw(st.sampled_from(["off", "verified", "canonical"])),
         run_ahead=data.draw(st.booleans()),
         block_size=data.draw(st.sampled_from([1, 4])),
@@ -68,6 +73,19 @@ def test_every_state_that_is_read_is_that_of_the_tokens_before(data: st.DataObje
         st.integers(12, 18),
     )
     check_traffic(data, engine, requests, ask, lambda one: params_of(one[1], one[3]), truth)
+    assert drafter is None or not engine._stepper._drafter.model.num_failed
+
+
+def test_steps_run_ahead_where_slots_are_left() -> None:
+    every = [(prompt, which, 0, 14) for prompt in range(len(PROMPTS)) for which in range(2)]
+    shares = []
+    for num_slots in (16, 99):
+        settings = {"jump": "off", "run_ahead": True, "num_blocks": 256, "max_running_requests": 8, "state_interval": 0}
+        engine = recurrent_engine(**settings, prefix_cache=False, state_memory_bytes=16 * num_slots)
+        check_together(engine, every)
+        statistics = engine.statistics()
+        shares.append(statistics.num_ahead / statistics.num_steps)
+    assert shares[0] < 0.7 < 0.9 < shares[1]
 
 
 def cached_tokens(engine: Engine, prompt: list[int], params: SamplingParams = GREEDY) -> int:

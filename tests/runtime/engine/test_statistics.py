@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phloem.runtime.engine.engine import Engine
-from phloem.runtime.engine.statistics import COUNTED, EngineStatistics
+from phloem.runtime.engine.statistics import COUNTED, COUNTED_BY, EngineStatistics
 from phloem.runtime.engine.warmup import warm_up
 from phloem.runtime.request import SamplingParams
 
@@ -25,7 +25,7 @@ STATE |= {"running_adapters", "waiting_adapters"}
 
 def test_every_figure_is_a_state_or_a_counter() -> None:
     """So no counter that is added later is forgotten when they are set to zero."""
-    assert {field.name for field in fields(EngineStatistics)} == STATE | set(COUNTED)
+    assert {field.name for field in fields(EngineStatistics)} == STATE | set(COUNTED) | set(COUNTED_BY)
     assert not STATE & set(COUNTED)
 
 

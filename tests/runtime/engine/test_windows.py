@@ -26,8 +26,8 @@ from ..traffic import check_traffic
 from ..windowed_fake import WindowedFakeConfig, WindowedFakeDecoder
 from .test_run_ahead import ALL_PARAMS, PROMPTS, ask, params_of, truth
 
-# windows alone; one of two; five of six; with sinks; chunks
-WINDOWED = ["mistral-window", "gemma2", "gemma3", "gpt-oss", "llama4"]
+# windows alone; one of two; five of six; one of two, read by others too; with other heads; with sinks; chunks
+WINDOWED = ["mistral-window", "gemma2", "gemma3", "gemma3n", "gemma4-k-eq-v", "gpt-oss", "llama4"]
 GREEDY = SamplingParams(max_tokens=9, temperature=0.0)
 ONE = SamplingParams(max_tokens=1, temperature=0.0)
 

@@ -24,6 +24,7 @@ from phloem.runtime.execute.kv_cache import KVCache
 from phloem.runtime.execute.model_runner import ModelRunner
 from phloem.runtime.execute.window_kv import WindowKV
 from phloem.runtime.models import AdaptedRows, Adapter
+from phloem.runtime.models.kv_shape import KVShape
 from phloem.runtime.models.step import WindowStep
 
 from ..fakes import VOCAB_SIZE, FakeModelConfig, logits_after
@@ -129,7 +130,7 @@ class Sequences:
         self._block_size = block_size
         self._free = list(range(num_blocks))
         random.shuffle(self._free)
-        options: dict[str, Any] = {"num_layers": 1, "num_kv_heads": 1, "head_dim": 1, "dtype": torch.float64}
+        options: dict[str, Any] = {"shapes": [KVShape(1, 1)], "dtype": torch.float64}
         options |= {"num_blocks": num_blocks, "block_size": block_size, "device": CPU}
         cache: KVCache | WindowKV = KVCache(**options)
         self._slot_of: IntArray | None = None

@@ -25,8 +25,7 @@ STEPS = [(70, 66, 1), (1, 1, 1), (4, 1, 90), (1, 2, 1), (1, 1, 1)]
 def run(decoder: Decoder, kv_dtype: torch.dtype) -> list[torch.Tensor]:
     """The logits of all steps and, at the end, the KV."""
     config = decoder.config
-    shape = {"num_layers": config.num_layers, "num_kv_heads": config.num_kv_heads, "head_dim": config.head_dim}
-    cache = KVCache(**shape, num_blocks=40, block_size=16, dtype=kv_dtype, device=torch.device("cpu"))
+    cache = KVCache(shapes=config.kv_shapes(), num_blocks=40, block_size=16, dtype=kv_dtype, device=torch.device("cpu"))
     tables = np.random.default_rng(0).permutation(39).reshape(3, 13).astype(np.int32)
     tables[1, :4] = tables[0, :4]
     lens, found = np.zeros(3, np.int32), []

@@ -22,8 +22,7 @@ def model(monkeypatch: pytest.MonkeyPatch) -> ModelConfig:
 
 
 def bytes_of(config: EngineConfig, model: ModelConfig) -> int:
-    shape = {"num_layers": model.num_layers, "num_kv_heads": model.num_kv_heads, "head_dim": model.head_dim}
-    block = KVCache.bytes_per_block(**shape, block_size=config.block_size, dtype=torch.bfloat16)
+    block = KVCache.bytes_per_block(model.kv_shapes(), block_size=config.block_size, dtype=torch.bfloat16)
     return pool_size(config, model, torch.bfloat16, GPU).num_blocks * block
 
 

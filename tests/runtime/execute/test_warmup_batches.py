@@ -20,6 +20,7 @@ from phloem.runtime.execute.cuda_graphs import SIZES
 from phloem.runtime.execute.kv_cache import KVCache
 from phloem.runtime.execute.model_runner import ModelRunner
 from phloem.runtime.execute.warmup_batches import WarmupBatches
+from phloem.runtime.models.kv_shape import KVShape
 
 from ..fakes import FakeModelConfig
 from .test_cuda_graphs import CPU, DeviceDecoder, FakeRecorder, Sequences
@@ -88,7 +89,7 @@ def test_every_batch_is_one_that_the_engine_could_make(
 
 
 def runner_of(decoder: Any, recorder: Any = None) -> tuple[ModelRunner, KVCache]:
-    options: dict[str, Any] = {"num_layers": 1, "num_kv_heads": 1, "head_dim": 1, "dtype": torch.float64}
+    options: dict[str, Any] = {"shapes": [KVShape(1, 1)], "dtype": torch.float64}
     cache = KVCache(num_blocks=64, block_size=4, device=CPU, **options)
     cache.keys[0].random_(256)
     return ModelRunner(decoder, cache, CPU, recorder), cache

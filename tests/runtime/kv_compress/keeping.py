@@ -13,8 +13,7 @@ from phloem.kernels import AttentionPlan
 from phloem.kernels.plain import ops as reference
 from phloem.runtime.engine.engine import Engine
 from phloem.runtime.execute.kv_cache import KVCache
-from phloem.runtime.kv_compress.budget import WINDOW
-from phloem.runtime.kv_compress.policy import NUM_SINKS, POOL_WIDTH
+from phloem.runtime.kv_policies import DEFAULT_KV_POLICY, NUM_SINKS, POOL_WIDTH, WINDOW
 from phloem.runtime.sampling_params import SamplingParams
 
 from ..fakes import FakeDecoder, FakeModelConfig, fake_engine, logits_after
@@ -94,7 +93,12 @@ def attention_of_last(held: list[Token]) -> np.ndarray:
     return weights / weights.sum()
 
 
-KEPT = {"snapkv": kept_by_snapkv, "sinks": kept_by_sinks}
+Received = list[float]
+KEPT: dict[str, Callable[[list[Token], Received, int], tuple[list[Token], Received]]] = {
+    "snapkv": lambda held, received, budget: (kept_by_snapkv(held, budget), received[:budget]),
+    "sinks": lambda held, received, budget: (kept_by_sinks(held, budget), received[:budget]),
+    "h2o": kept_by_h2o,
+}
 
 
 @cache
@@ -104,10 +108,7 @@ def truth(prompt: tuple[int, ...], num_tokens: int, kv_budget: int | None, kv_po
     full = None if kv_budget is None else kv_budget + max(64, kv_budget // 4)
     for position in range(len(prompt) + num_tokens - 1):
         if full is not None and kv_budget is not None and position >= len(prompt) and len(held) >= full:
-            if kv_policy == "h2o":
-                held, received = kept_by_h2o(held, received, kv_budget)
-            else:
-                held = KEPT[kv_policy](held, kv_budget)
+            held, received = KEPT[kv_policy](held, received, kv_budget)
         held.append((token_ids[position], position))
         received.append(0.0)
         if kv_policy == "h2o" and position >= len(prompt) - WINDOW:
@@ -119,6 +120,7 @@ def truth(prompt: tuple[int, ...], num_tokens: int, kv_budget: int | None, kv_po
 
 
 def params_of(kv_budget: int | None, kv_policy: str, num_tokens: int = 150, **more: object) -> SamplingParams:
+    kv_policy = kv_policy if kv_budget is not None else DEFAULT_KV_POLICY
     return SamplingParams(
         max_tokens=num_tokens, temperature=0.0, ignore_eos=True, kv_budget=kv_budget, kv_policy=kv_policy, **more
     )  # type: ignore[arg-type]

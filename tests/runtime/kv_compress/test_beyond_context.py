@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import phloem as ph
-from phloem.runtime.kv_compress.policy import NUM_SINKS
+from phloem.runtime.kv_policies import NUM_SINKS
 
 from ..models.oracle import assert_likeliest
 from ..models.test_parity import LATENTS, save_confident_model
@@ -168,8 +168,10 @@ def _listen(core: Any, said: dict[str, list[int]]) -> None:
 
 
 def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
-    for more in ({"kv_budget": None}, {"kv_policy": "snapkv"}):
-        with pytest.raises(ph.RequestError, match=r"beyond_context: .* add a kv_budget and kv_policy='sinks'"):
+    for more, why in (({"kv_budget": None}, "no kv_budget"), ({"kv_policy": "h2o"}, "not by kv_policy='h2o'")):
+        with pytest.raises(
+            ph.RequestError, match=rf"beyond_context: .* {why}.*; use a kv_budget and kv_policy='sinks'"
+        ):
             params_of(**more)
     with pytest.raises(ph.RequestError, match="max_tokens: with beyond_context the context does not end the output"):
         params_of(None)  # type: ignore[arg-type]

@@ -17,18 +17,20 @@ from hypothesis import strategies as st
 from phloem.errors import RequestError
 from phloem.runtime.constrain.spec import regex
 from phloem.runtime.engine.engine import Engine
-from phloem.runtime.kv_compress.budget import WINDOW
-from phloem.runtime.kv_compress.policy import POLICIES
+from phloem.runtime.kv_policies import KV_POLICIES, WINDOW
 from phloem.runtime.models.config import LayerConfig
-from phloem.runtime.sampling_params import KV_POLICIES, SamplingParams
+from phloem.runtime.sampling_params import SamplingParams
 from phloem.runtime.server.protocol import Generation
 
 from ..fakes import FakeDecoder, FakeModelConfig, expect_short_answers, fake_engine
-from .keeping import KeepingDecoder, keeping_engine, params_of, prompt_of, truth
+from .keeping import KEPT, KeepingDecoder, keeping_engine, params_of, prompt_of, truth
 
 
 def test_the_policies_are_those_that_a_request_may_name() -> None:
-    assert tuple(POLICIES) == KV_POLICIES == get_args(Generation.model_fields["kv_policy"].annotation)
+    assert [*KV_POLICIES] == [*KEPT] == [*get_args(Generation.model_fields["kv_policy"].annotation)]
+    docs = (Path(__file__).resolve().parents[3] / "docs" / "prefix-cache.md").read_text(encoding="utf-8")
+    for name in KV_POLICIES:
+        assert f'`"{name}"`' in docs and f'"{name}"' in (SamplingParams.__doc__ or "")
 
 
 @pytest.mark.parametrize(
@@ -83,7 +85,7 @@ def test_any_traffic_in_any_pool_says_the_same(
     said: dict[str, list[int]] = {}
     for _ in range(data.draw(st.integers(1, 7))):
         prompt = prompt_of(data.draw(st.integers(1, 240)), data.draw(st.integers(0, 1)))
-        budget, policy = data.draw(st.sampled_from([None, 64, 70, 128])), data.draw(st.sampled_from(KV_POLICIES))
+        budget, policy = data.draw(st.sampled_from([None, 64, 70, 128])), data.draw(st.sampled_from([*KV_POLICIES]))
         num_tokens = data.draw(st.sampled_from([1, 20, 79]))
         request_id = engine.add(list(prompt), params_of(budget, policy, num_tokens))
         expected[request_id] = truth(prompt, num_tokens, budget, policy)
@@ -258,6 +260,8 @@ def test_what_cannot_be_is_refused() -> None:
         SamplingParams(kv_budget=63)
     with pytest.raises(RequestError, match="kv_policy: 'best' is not known; it is one of 'snapkv', 'sinks', 'h2o'"):
         SamplingParams(kv_policy="best")
+    with pytest.raises(RequestError, match="kv_policy: 'h2o' chooses what is kept within a kv_budget; add one"):
+        SamplingParams(kv_policy="h2o")
     windows = FakeModelConfig(layers=(LayerConfig(window=100, rope=0),))
     engine = fake_engine(decoder=FakeDecoder(windows))
     with pytest.raises(RequestError, match="kv_budget: no layer of this model sees all tokens"):

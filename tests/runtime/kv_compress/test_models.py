@@ -22,9 +22,8 @@ from hypothesis import strategies as st
 import phloem as ph
 from phloem.errors import RequestError
 from phloem.runtime.execute.kv_cache import KVCache
-from phloem.runtime.kv_compress.budget import WINDOW
-from phloem.runtime.kv_compress.policy import NUM_SINKS, POOL_WIDTH
-from phloem.runtime.sampling_params import KV_POLICIES
+from phloem.runtime.kv_policies import KV_POLICIES, NUM_SINKS, POOL_WIDTH, WINDOW
+from phloem.runtime.models.kv_shape import KVShape
 
 from ..models.oracle import assert_likeliest
 from ..models.test_parity import LATENTS, save_confident_model
@@ -36,6 +35,29 @@ SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
 }
 OTHER_GROUPS: dict[str, tuple[str, dict[str, Any]]] = {
     "windows": ("Gemma2ForCausalLM", {"sliding_window": 70, "query_pre_attn_scalar": 20}),
+    "windows, and other heads beside": (
+        "Gemma4ForCausalLM",
+        {
+            "sliding_window": 70,
+            "layer_types": ["sliding_attention", "full_attention"],
+            "global_head_dim": 32,
+            "num_global_key_value_heads": 4,
+            "attention_k_eq_v": True,
+            "hidden_size_per_layer_input": 0,
+        },
+    ),
+    "windows, and layers without keys": (
+        "Gemma3nForCausalLM",
+        {
+            "num_hidden_layers": 4,
+            "sliding_window": 70,
+            "layer_types": ["sliding_attention", "full_attention"] * 2,
+            "num_kv_shared_layers": 2,
+            "hidden_size_per_layer_input": 16,
+            "vocab_size_per_layer_input": 1280,
+            "laurel_rank": 16,
+        },
+    ),
     "states": ("Lfm2ForCausalLM", {"layer_types": ["conv", "full_attention"], "block_auto_adjust_ff_dim": False}),
 }
 LENGTH = 150
@@ -48,6 +70,9 @@ class Twin:
 
     def __init__(self, model: Any, num_choices: int, kv_budget: int, kv_policy: str) -> None:
         self.model, self.num_choices, self.kv_budget, self.kv_policy = model, num_choices, kv_budget, kv_policy
+        self._num_layers = model.config.num_hidden_layers - getattr(
+            model.config, "num_kv_shared_layers", 0
+        )  # with keys
         self.keeps_states = "conv" in (getattr(model.config, "layer_types", None) or ())
 
     @torch.inference_mode()
@@ -81,7 +106,7 @@ class Twin:
         return weights[0].sum(1).view(self.num_choices, -1, weights.shape[-1]).sum(1)
 
     def _count(self, attentions: Any, first_row: int) -> None:
-        for layer, weights in enumerate(attentions):
+        for layer, weights in enumerate(attentions[: self._num_layers]):
             given = self._by_choice(weights[:, :, max(0, first_row) :])
             if layer < len(self.received):
                 given[:, : self.received[layer].shape[1]] += self.received[layer]
@@ -160,7 +185,7 @@ def test_tokens_are_those_of_transformers_with_the_same_keys_gone(
 
 @pytest.mark.parametrize("kind", OTHER_GROUPS)
 def test_windows_stay_whole_and_states_go_on(kind: str, tmp_path: Path) -> None:
-    class_name, options = OTHER_GROUPS[kind]
+    has_windows, (class_name, options) = kind.startswith("windows"), OTHER_GROUPS[kind]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # transformers' own
         model = save_confident_model(tmp_path, class_name, {"num_key_value_heads": 2, **options}, "eager")
@@ -168,10 +193,10 @@ def test_windows_stay_whole_and_states_go_on(kind: str, tmp_path: Path) -> None:
     # windows have slots of their own in the first, and in the second there are too few blocks for that
     for more in ({"max_batch_tokens": 90, "num_blocks": 128}, {"prefix_cache": False, "num_blocks": 64}):
         with ph.Engine(str(tmp_path), device="cpu", check_invariants=True, **more) as engine:
-            assert (engine.prefix_cache.windows is not None) == (kind == "windows" and more["num_blocks"] == 128)
+            assert (engine.prefix_cache.windows is not None) == (has_windows and more["num_blocks"] == 128)
             said += [engine.generate(prompt, params) for _ in range(1 + ("max_batch_tokens" in more))]
             for policy, budget, place in (("snapkv", 100, "kv_policy"), ("sinks", 64, "kv_budget")):
-                if place == "kv_policy" or kind == "windows":
+                if place == "kv_policy" or has_windows:
                     with pytest.raises(RequestError, match=place):
                         engine.generate(prompt, params_of(budget, policy))
     assert said[1].usage.cached_tokens > 150
@@ -198,7 +223,7 @@ def _said(completion: ph.Completion) -> list[tuple[int, float]]:
 @settings(deadline=None, max_examples=6)
 @given(
     st.lists(
-        st.tuples(st.integers(1, 260), st.integers(1, 2), st.sampled_from([64, 80]), st.sampled_from(KV_POLICIES)),
+        st.tuples(st.integers(1, 260), st.integers(1, 2), st.sampled_from([64, 80]), st.sampled_from([*KV_POLICIES])),
         min_size=1,
         max_size=4,
     ),
@@ -253,8 +278,8 @@ def test_constraints_drafts_and_look_ups_change_nothing(policy: str) -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int8, torch.float8_e4m3fn])
 @pytest.mark.parametrize("num_parts", [1, 2])
 def test_gathered_numbers_are_the_stored_ones(dtype: torch.dtype, num_parts: int) -> None:
-    shape = {"num_layers": 3, "num_blocks": 9, "num_kv_heads": 2, "block_size": 4, "head_dim": 8}
-    kv_cache = KVCache(**shape, dtype=dtype, device=torch.device("cpu"), num_parts=num_parts)
+    shapes = [KVShape(2, 8, num_parts)] * 3
+    kv_cache = KVCache(shapes=shapes, num_blocks=9, block_size=4, dtype=dtype, device=torch.device("cpu"))
     torch.manual_seed(0)
     whole = {1: torch.int8, 2: torch.int16, 4: torch.int32}
     stacks = [stack.view(whole[stack.itemsize]) for stack in kv_cache._stacks]

@@ -7,6 +7,8 @@ from typing import Any
 from .decoder_shapes import (
     ALTERNATING,
     DEEPSEEK,
+    GEMMA3N,
+    GEMMA4,
     GLM4_MOE,
     GPT_OSS,
     GRANITE,
@@ -75,6 +77,54 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "gemma3": (
         "Gemma3ForCausalLM",
         {"head_dim": 16, "sliding_window": 9, "query_pre_attn_scalar": 20, "tie_word_embeddings": True},
+    ),
+    "bitnet": ("BitNetForCausalLM", {"hidden_act": "relu2"}),
+    "bitnet-biases-tied": (
+        "BitNetForCausalLM",
+        {"hidden_act": "silu", "attention_bias": True, "tie_word_embeddings": True},
+    ),
+    "gemma4": ("Gemma4ForCausalLM", GEMMA4),
+    "gemma4-k-eq-v": (
+        "Gemma4ForCausalLM",
+        {**GEMMA4, "attention_k_eq_v": True, "num_global_key_value_heads": 1, "attention_bias": True},
+    ),
+    "gemma4-small": (
+        "Gemma4ForCausalLM",
+        {
+            **GEMMA4,
+            "num_hidden_layers": 6,
+            "layer_types": ["sliding_attention", "sliding_attention", "full_attention"] * 2,
+            "num_kv_shared_layers": 3,
+            "use_double_wide_mlp": True,
+            "hidden_size_per_layer_input": 8,
+            "vocab_size_per_layer_input": 131,
+        },
+    ),
+    "gemma4-moe": (
+        "Gemma4ForCausalLM",
+        {
+            **GEMMA4,
+            "attention_k_eq_v": True,
+            "num_global_key_value_heads": 3,
+            "enable_moe_block": True,
+            "num_experts": 5,
+            "top_k_experts": 2,
+            "moe_intermediate_size": 24,
+        },
+    ),
+    "gemma3n": ("Gemma3nForCausalLM", GEMMA3N),
+    "gemma3n-no-windows-no-scale": (
+        "Gemma3nForCausalLM",
+        {
+            **GEMMA3N,
+            "layer_types": ["full_attention"] * 4,
+            "num_kv_shared_layers": 1,
+            "altup_num_inputs": 3,
+            "altup_active_idx": 1,
+            "altup_correct_scale": False,
+            "final_logit_softcapping": 3.0,
+            "tie_word_embeddings": False,
+        },
     ),
     "granite": (
         "GraniteForCausalLM",

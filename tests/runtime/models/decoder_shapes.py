@@ -38,6 +38,16 @@ def longrope(max_positions: int) -> dict[str, Any]:
     }
 
 
+GEMMA4 = {
+    "head_dim": 8,
+    "global_head_dim": 16,
+    "num_hidden_layers": 4,
+    "sliding_window": 9,
+    "layer_types": ["sliding_attention", "full_attention"] * 2,
+    "hidden_size_per_layer_input": 0,
+    "final_logit_softcapping": 3.0,
+    "tie_word_embeddings": True,
+}
 LATENT = {
     "kv_lora_rank": 32,
     "q_lora_rank": 24,
@@ -174,4 +184,16 @@ GRANITE = {
     "num_local_experts": 5,
     "num_experts_per_tok": 2,
     "intermediate_size": 24,
+}
+GEMMA3N = {
+    "num_hidden_layers": 4,
+    "head_dim": 16,
+    "sliding_window": 9,
+    "layer_types": ["sliding_attention", "full_attention"] * 2,
+    "num_kv_shared_layers": 2,
+    "hidden_size_per_layer_input": 16,
+    "vocab_size_per_layer_input": 120,
+    "laurel_rank": 8,
+    "activation_sparsity_pattern": [0.9, 0.4, 0.0, 0.2],
+    "tie_word_embeddings": True,
 }

@@ -11,7 +11,28 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from .oracle import save_random_model
+from .oracle import result_and_bound, save_random_model
+
+
+@dataclass(frozen=True)
+class MtpForm:
+    """Names of a checkpoint's parts. base: of the norms and the product of embedding and state; layer: of the layer."""
+
+    base: str
+    layer: str
+    token_norm: str
+    state_norm: str
+    joint: str
+    final_norm: str
+    offset: float = 0.0  # added to weights of norms
+
+
+def form_of(class_name: str, num_layers: int) -> MtpForm:
+    """As DeepSeek-V3 and GLM-4.5 are published, and as Qwen3-Next and Qwen3.5 are."""
+    if class_name.startswith("Qwen3"):
+        return MtpForm("mtp.", "mtp.layers.0.", "pre_fc_norm_embedding", "pre_fc_norm_hidden", "fc", "norm", 1.0)
+    base = f"model.layers.{num_layers}."
+    return MtpForm(base, base, "enorm", "hnorm", "eh_proj", "shared_head.norm")
 
 
 @dataclass(frozen=True)
@@ -20,6 +41,7 @@ class MtpOracle:
 
     model: Any
     layer: Any
+    form: MtpForm
     norms: dict[str, Tensor]  # of hidden states, by name
     joint: Tensor
 
@@ -33,9 +55,10 @@ class MtpOracle:
     def after(self, states: Tensor, token_ids: list[int]) -> Tensor:
         """DeepSeek-V3's equations 21 to 23 (arXiv 2412.19437), and the norm: what stands for the state of the last
         token, `[C]`. states: of the positions before all tokens but the first, `[T - 1, C]`."""
-        before = torch.cat([torch.zeros_like(self.norms["hnorm"])[None], states])
+        before = torch.cat([torch.zeros_like(self.norms[self.form.state_norm])[None], states])
         embedded = self.model.model.embed_tokens(torch.tensor(token_ids))
-        x = torch.cat([self._norm(embedded, "enorm"), self._norm(before, "hnorm")], -1) @ self.joint.T
+        parts = [self._norm(embedded, self.form.token_norm), self._norm(before, self.form.state_norm)]
+        x = torch.cat(parts, -1) @ self.joint.T
         positions, num_tokens = torch.arange(len(token_ids))[None], len(token_ids)
         found = self.layer(
             x[None],
@@ -43,7 +66,7 @@ class MtpOracle:
             position_ids=positions,
             position_embeddings=self.model.model.rotary_emb(x[None], positions),
         )
-        return self._norm((found[0] if isinstance(found, tuple) else found)[0, -1], "shared_head.norm")
+        return self._norm((found[0] if isinstance(found, tuple) else found)[0, -1], self.form.final_norm)
 
     @torch.inference_mode()
     def drafts(self, token_ids: list[int], answer: list[int]) -> Tensor:
@@ -55,31 +78,45 @@ class MtpOracle:
             token_ids = [*token_ids, token_id]
         return torch.stack(rows)
 
+    def assert_drafts(self, found: Tensor, token_ids: list[int], answer: list[int]) -> None:
+        """`found` are the logits of `drafts`, but for rounding."""
+        parameters = [*self.model.parameters(), *self.layer.parameters(), *self.norms.values(), self.joint]
+        expected, bound = result_and_bound(lambda: self.drafts(token_ids, answer), parameters, len(token_ids))
+        most = float(((found - expected).abs() / bound).max())
+        assert most <= 1.0, f"{most:.3g} times as far off as rounding explains"
+
     def _norm(self, x: Tensor, name: str) -> Tensor:
-        return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + self.model.config.rms_norm_eps) * self.norms[name]
+        weight = self.norms[name] + self.form.offset
+        return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + self.model.config.rms_norm_eps) * weight
 
 
 def save_mtp_model(folder: Path, class_name: str, options: dict[str, Any]) -> MtpOracle:
     """A random checkpoint with a layer for multi-token prediction."""
     num_layers = options.get("num_hidden_layers", 2)
-    model = save_random_model(folder, class_name, {**options, "num_hidden_layers": num_layers + 1})
+    kinds, form = options.get("layer_types"), form_of(class_name, num_layers)
+    more = {} if kinds is None else {"layer_types": [*kinds, "full_attention"]}
+    model = save_random_model(folder, class_name, {**options, **more, "num_hidden_layers": num_layers + 1})
+    layer, last = model.model.layers[num_layers], f"model.layers.{num_layers}."
     weights = load_file(folder / "model.safetensors")
-    layer = model.model.layers[num_layers]
+    weights = {name.replace(last, form.layer): weight for name, weight in weights.items()}
     model.model.layers = model.model.layers[:num_layers]
+    model.config.num_hidden_layers = num_layers
     size, generator = model.config.hidden_size, torch.Generator().manual_seed(1)
-    names = ("enorm", "hnorm", "shared_head.norm")
-    norms = {name: 1 + 0.25 * torch.randn(size, generator=generator) for name in names}
+    names = (form.token_norm, form.state_norm, form.final_norm)
+    norms = {name: 1 - form.offset + 0.25 * torch.randn(size, generator=generator) for name in names}
     joint = 0.25 * torch.randn(size, 2 * size, generator=generator)
-    base = f"model.layers.{num_layers}."
-    weights |= {f"{base}{name}.weight": norm for name, norm in norms.items()}
-    weights |= {f"{base}eh_proj.weight": joint}
-    copies = {"embed_tokens": "model.embed_tokens", "shared_head.head": "lm_head"}  # as they are published
-    weights |= {f"{base}{name}.weight": weights[f"{of}.weight"].clone() for name, of in copies.items()}
+    weights |= {f"{form.base}{name}.weight": norm for name, norm in norms.items()}
+    weights |= {f"{form.base}{form.joint}.weight": joint}
+    fields = json.loads((folder / "config.json").read_text()) | {"num_hidden_layers": num_layers}
+    if kinds is None:
+        copies = {"embed_tokens": "model.embed_tokens", "shared_head.head": "lm_head"}  # as they are published
+        weights |= {f"{form.base}{name}.weight": weights[f"{of}.weight"].clone() for name, of in copies.items()}
+        fields["num_nextn_predict_layers"] = 1
+    else:
+        fields["layer_types"] = kinds
     save_file(weights, folder / "model.safetensors", {"format": "pt"})
-    fields = json.loads((folder / "config.json").read_text())
-    fields |= {"num_hidden_layers": num_layers, "num_nextn_predict_layers": 1}
     (folder / "config.json").write_text(json.dumps(fields))
-    return MtpOracle(model, layer, norms, joint)
+    return MtpOracle(model, layer, form, norms, joint)
 
 
 def quieten(folder: Path, share: float) -> None:
@@ -87,14 +124,14 @@ def quieten(folder: Path, share: float) -> None:
 
     With 0 each token depends on the one before alone, and the MTP layer says the same as the model.
     """
-    weights = load_file(folder / "model.safetensors")
-    (base,) = (name.removesuffix("eh_proj.weight") for name in weights if name.endswith("eh_proj.weight"))
+    weights, fields = load_file(folder / "model.safetensors"), json.loads((folder / "config.json").read_text())
+    form = form_of(*fields["architectures"], fields["num_hidden_layers"])
     for name, weight in weights.items():
-        if name.endswith(("o_proj.weight", "down_proj.weight")):
+        if name.endswith(("o_proj.weight", "out_proj.weight", "down_proj.weight")):
             weight *= share
-    joint, size = weights[f"{base}eh_proj.weight"], len(weights["model.norm.weight"])
+    joint, size = weights[f"{form.base}{form.joint}.weight"], len(weights["model.norm.weight"])
     joint *= share
     joint[:, :size] += torch.eye(size)
-    weights[f"{base}enorm.weight"].fill_(1.0)
-    weights[f"{base}shared_head.norm.weight"] = weights["model.norm.weight"].clone()
+    weights[f"{form.base}{form.token_norm}.weight"].fill_(1.0 - form.offset)
+    weights[f"{form.base}{form.final_norm}.weight"] = weights["model.norm.weight"].clone()
     save_file(weights, folder / "model.safetensors", {"format": "pt"})

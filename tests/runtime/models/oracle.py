@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -38,18 +39,7 @@ class Oracle:
         Accuracy and Stability of Numerical Algorithms, section 3.1). What the model makes of that is measured: all of
         its weights are moved by a small share, up or down at random, and the change is scaled.
         """
-        expected, share, depth = self.logits(token_ids), 2.0**-14, len(token_ids)
-        source, kept = torch.Generator().manual_seed(1), []
-        with torch.no_grad():
-            for parameter in self.model.parameters():
-                kept.append(parameter.clone())
-                depth = max(depth, parameter.shape[-1])
-                parameter *= 1 + share * (2 * torch.randint(2, parameter.shape, generator=source) - 1)
-            moved = self.logits(token_ids)
-            for parameter, before in zip(self.model.parameters(), kept, strict=True):
-                parameter.copy_(before)
-        change = (moved - expected).abs().amax(-1, keepdim=True)
-        return expected, change * (depth * torch.finfo(torch.float32).eps / share)
+        return result_and_bound(lambda: self.logits(token_ids), list(self.model.parameters()), len(token_ids))
 
     def assert_logits(self, found: torch.Tensor, token_ids: list[int], rows: slice = slice(None)) -> None:
         """`found` are the logits of these rows, but for rounding."""
@@ -65,6 +55,24 @@ class Oracle:
         """
         logits, bound = (each[len(prompt) - 1 :] for each in self.logits_and_bound([*prompt, *answer[:-1]]))
         assert_likeliest(logits, answer, bound[:, 0])
+
+
+def result_and_bound(
+    compute: Callable[[], torch.Tensor], parameters: list[torch.Tensor], num_tokens: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """`[T, V]`, and the bound of each row, as `Oracle.logits_and_bound` says."""
+    expected, share, depth = compute(), 2.0**-14, num_tokens
+    source, kept = torch.Generator().manual_seed(1), []
+    with torch.no_grad():
+        for parameter in parameters:
+            kept.append(parameter.clone())
+            depth = max(depth, parameter.shape[-1])
+            parameter *= 1 + share * (2 * torch.randint(2, parameter.shape, generator=source) - 1)
+        moved = compute()
+        for parameter, before in zip(parameters, kept, strict=True):
+            parameter.copy_(before)
+    change = (moved - expected).abs().amax(-1, keepdim=True)
+    return expected, change * (depth * torch.finfo(torch.float32).eps / share)
 
 
 def assert_likeliest(logits: torch.Tensor, answer: list[int], bound: torch.Tensor) -> None:
@@ -87,13 +95,20 @@ def save_random_model(folder: Path, class_name: str, options: dict[str, Any], **
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             is_norm = "norm" in name
-            parameter.normal_(mean=float(is_norm and "gemma" not in config.model_type), std=0.25)
+            parameter.normal_(mean=float(is_norm and not has_norm_offset(config.model_type)), std=0.25)
         for name, buffer in model.named_buffers():
+            if name.endswith("layer_scalar"):
+                buffer.uniform_(0.5, 1.5)
             if name.endswith("e_score_correction_bias"):
                 buffer.normal_(std=0.25)
     model.generation_config.pad_token_id = 0
     model.save_pretrained(folder, **saving)
     return model
+
+
+def has_norm_offset(model_type: str) -> bool:
+    """Whether a model adds one to the weights of its norms."""
+    return "gemma" in model_type and "gemma4" not in model_type
 
 
 class PagedRun:
@@ -102,12 +117,13 @@ class PagedRun:
     def __init__(self, decoder: Decoder, num_sequences: int = 1, block_size: int = 4, max_len: int = 192) -> None:
         config = decoder.config
         blocks_each = -(-max_len // block_size)
-        shape = (num_sequences * blocks_each, config.num_kv_heads, block_size, config.head_dim)
-        order = np.random.default_rng(7).permutation(shape[0]).astype(np.int32)
+        num_blocks = num_sequences * blocks_each
+        shapes = [(num_blocks, kept.num_heads, block_size, kept.head_dim) for kept in config.kv_shapes()]
+        order = np.random.default_rng(7).permutation(num_blocks).astype(np.int32)
         self.decoder, self.block_size = decoder, block_size
         # garbage in unwritten slots must not show
-        self.keys = [torch.full(shape, 1e4, dtype=decoder.dtype) for _ in range(config.num_kv_layers)]
-        self.values = [torch.full(shape, 1e4, dtype=decoder.dtype) for _ in range(config.num_kv_layers)]
+        self.keys = [torch.full(shape, 1e4, dtype=decoder.dtype) for shape in shapes]
+        self.values = [torch.full(shape, 1e4, dtype=decoder.dtype) for shape in shapes]
         self.key_scales = self.value_scales = [None] * config.num_kv_layers
         self.states = self.hidden = None
         if config.recurrent is not None:

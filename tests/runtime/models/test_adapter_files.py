@@ -27,6 +27,7 @@ EVERY = r".*\.(" + "|".join(ALL) + ")"
 
 # name: (model, modules with tensors, ranks and scales by the end of a name, what the configuration says)
 KINDS: dict[str, tuple[str, str, dict[str, int], dict[str, float], dict[str, Any]]] = {
+    "layers without keys": ("gemma3n", EVERY, {}, {}, {"target_modules": ALL}),
     "glm4": ("glm4", EVERY, {}, {}, {"target_modules": ALL}),
     "attention and MLP side by side": ("cohere", EVERY, {}, {}, {"target_modules": ALL}),
     "attention beside a recurrent mixer": (

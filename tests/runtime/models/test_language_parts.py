@@ -14,8 +14,8 @@ import torch
 from phloem.errors import ModelError
 from phloem.runtime.models import Decoder, ModelConfig
 
-from .decoder_shapes import DELTA, LLAMA4
-from .oracle import Oracle, PagedRun, random_ids
+from .decoder_shapes import DELTA, GEMMA3N, GEMMA4, LLAMA4
+from .oracle import Oracle, PagedRun, has_norm_offset, random_ids, save_random_model
 
 TEXT: dict[str, Any] = {
     "vocab_size": 131,
@@ -53,6 +53,8 @@ WINDOWS = {"sliding_window": 9, "num_hidden_layers": 4, "layer_types": ["sliding
 # name: (transformers' model class, of the language model, of the other part)
 CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "gemma3": ("Gemma3ForConditionalGeneration", WINDOWS, {}),
+    "gemma3n": ("Gemma3nForConditionalGeneration", GEMMA3N, {}),
+    "gemma4": ("Gemma4ForConditionalGeneration", GEMMA4, {"num_key_value_heads": 2, "head_dim": 16}),
     "mistral3": ("Mistral3ForConditionalGeneration", {"model_type": "mistral"}, {"model_type": "pixtral"}),
     "llava": ("LlavaForConditionalGeneration", {"model_type": "llama"}, {"model_type": "clip_vision_model"}),
     "qwen2-vl": ("Qwen2VLForConditionalGeneration", {**SECTIONS, "head_dim": 8}, {}),
@@ -77,16 +79,36 @@ def save_with_images(folder: Path, class_name: str, text: dict[str, Any], vision
         import transformers
     logging.getLogger("transformers").setLevel(logging.ERROR)
     torch.manual_seed(7)
+    if class_name == "Gemma3nForConditionalGeneration":
+        return save_gemma3n(folder, text)
     model_class = getattr(transformers, class_name)
     config = model_class.config_class(text_config={**TEXT, **text}, vision_config={**VISION, **vision})
     model = model_class(config).eval()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             is_norm = "norm" in name
-            parameter.normal_(mean=float(is_norm and "gemma" not in config.model_type), std=0.25)
+            parameter.normal_(mean=float(is_norm and not has_norm_offset(config.model_type)), std=0.25)
     model.save_pretrained(folder)
     # transformers' Llama 4 as a whole does not take texts without images
     return model.language_model if class_name.startswith("Llama4") else model
+
+
+def save_gemma3n(folder: Path, text: dict[str, Any]) -> Any:
+    """The language model alone, which transformers makes without timm, with tensors of other parts and all names as in
+    a checkpoint of the whole."""
+    from safetensors.torch import load_file, save_file
+
+    model = save_random_model(folder, "Gemma3nForCausalLM", {**TEXT, **text})
+    path, config = folder / "model.safetensors", folder / "config.json"
+    weights = {name.replace("model.", "model.language_model.", 1): weight for name, weight in load_file(path).items()}
+    for part in ("vision_tower.timm_model.norm", "audio_tower.norm", "embed_vision.norm", "embed_audio.norm"):
+        weights[f"model.{part}.weight"] = torch.ones(4)
+    for name in ("k_proj", "v_proj", "k_norm"):  # published, and not used
+        weights[f"model.language_model.layers.3.self_attn.{name}.weight"] = torch.ones(4)
+    save_file(weights, path)
+    text = json.loads(config.read_text())
+    config.write_text(json.dumps({"architectures": ["Gemma3nForConditionalGeneration"], "text_config": text}))
+    return model
 
 
 @pytest.mark.parametrize("name", CASES)

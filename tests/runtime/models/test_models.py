@@ -56,7 +56,7 @@ def test_a_tokens_logits_are_the_same_bits_however_it_was_computed(oracle: Oracl
     assert torch.equal(found, expected[[39, *range(20, 40), 0]])
 
 
-# LayerNorm, attention beside the MLP, MLPs without a gate, norms after rope, layers without positions, chunks
+# LayerNorm, attention beside the MLP, MLPs without a gate, norms after rope, layers without positions, chunks, streams
 BLOCKS = [
     "llama-gqa",
     "cohere2",
@@ -66,9 +66,11 @@ BLOCKS = [
     "apertus",
     "gpt-neox",
     "glm4.5",
+    "gemma4-k-eq-v",
     "ministral3",
     "falcon-h1",
     "llama4",
+    "gemma3n",
 ]
 
 
@@ -98,7 +100,11 @@ def test_the_configuration_is_read_as_transformers_means_it(oracle: Oracle) -> N
     config, theirs = ModelConfig.from_folder(oracle.folder), oracle.model.config
     assert config.num_layers == theirs.num_hidden_layers
     latent = config.latent
-    if latent is None:
+    if config.options.full_shape is not None:
+        for index in range(config.num_layers):
+            own = theirs.per_layer_config[index]
+            assert config.kv_shape(index) == (own.num_key_value_heads, own.head_dim, 2)
+    elif latent is None:
         assert config.num_kv_heads == getattr(theirs, "num_key_value_heads", None) or theirs.num_attention_heads
         assert config.head_dim == getattr(theirs, "head_dim", None) or theirs.hidden_size // theirs.num_attention_heads
     else:

@@ -94,7 +94,9 @@ def _num_not_in_bf16(decoder: Decoder, int8: bool) -> int:
     """Two bytes for each number of the matrices that are no experts'; of the routers' where the others are int8."""
     config = decoder.config
     num_routed = 3 * 6 * config.hidden_size
-    matrices = 3 * config.hidden_size * (config.qkv_size + config.attended_size) + 2 * 131 * config.hidden_size
+    matrices = (
+        3 * config.hidden_size * (sum(config.qkv_rows(0)) + config.attended_size(0)) + 2 * 131 * config.hidden_size
+    )
     return 2 * (num_routed if int8 else num_routed + matrices)
 
 

@@ -65,9 +65,15 @@ def save_confident_model(folder: Path, class_name: str, options: dict[str, Any],
     import transformers
 
     model_class = getattr(transformers, class_name)
-    settings = {"tie_word_embeddings": True, "num_attention_heads": 4, "head_dim": 16, **options}
+    settings = {
+        "tie_word_embeddings": True,
+        "num_attention_heads": 4,
+        "head_dim": 16,
+        "num_hidden_layers": 2,
+        **options,
+    }
     config = model_class.config_class(
-        vocab_size=1280, hidden_size=64, intermediate_size=96, num_hidden_layers=2,
+        vocab_size=1280, hidden_size=64, intermediate_size=96,
         max_position_embeddings=512, eos_token_id=None, bos_token_id=None, **settings,
     )  # fmt: skip
     config._attn_implementation = attention

@@ -14,6 +14,7 @@ BY_TWO = [
     "llama-biases",
     "gemma2",
     "olmo2-biases",  # norms over the heads of all ranks
+    "bitnet",  # norms over the inputs of the last projections, on all ranks
     "glm",
     "phi",  # a projection to the vocabulary with a bias
     "gpt-neox",  # query, key and value of one head after another
@@ -72,6 +73,18 @@ SHARED = {
         "experts.bias_in_row",
         "experts.counts_top",
         "experts.mixes_near",
+    ),
+    "of models that are not cut, which is refused": (
+        "full_shape",
+        "reuses_keys",
+        "norms_values",
+        "shares_kv",
+        "has_layer_inputs",
+        "has_altup",
+        "layer_scalars",
+        "experts.is_beside",
+        "experts.names.scales",
+        "adapts",
     ),
     "names, and what is refused": ("refused", "aliases", "experts.aliases", "recurrent.names", "recurrent.others"),
     "of what a selective scan chooses, of which all ranks have the sum": ("recurrent.norms",),

@@ -29,6 +29,7 @@ from phloem.runtime.parallel.process_group import check_backend, join
 from phloem.runtime.parallel.ranks import Ranks
 
 from ..models.decoder_cases import CASES
+from ..models.oracle import save_random_model
 from .cut_cases import BY_FOUR, BY_TWO, SHARED, cut_kinds, kinds
 
 VALUES: dict[str, Any] = {
@@ -60,13 +61,13 @@ def test_the_parts_of_all_ranks_are_the_whole_once(size: int, tmp_path: Path) ->
         return
     cuts = [Cut(model_of(tmp_path), Ranks(rank, size)) for rank in range(size)]
     for name in ("vocab", "heads", "inner", "shared", "experts"):
-        parts = [getattr(cut, name) for cut in cuts]
+        parts = [cut.inner(0) if name == "inner" else getattr(cut, name) for cut in cuts]
         whole = torch.arange(parts[0].size)
         assert torch.equal(torch.cat([part.of(whole, 0) for part in parts]), whole)
     for cut in cuts:
-        q, k, v = cut.qkv
+        q, k, v = cut.qkv(0)
         assert (q.count, k.count, v.count) == (64 // size, 8 * max(1, 2 // size), 8 * max(1, 2 // size))
-        assert cut.config.qkv_size == q.count + k.count + v.count
+        assert sum(cut.config.qkv_rows(0)) == q.count + k.count + v.count
         assert cut.kv_heads.first == cut.heads.first * 2 // 8  # the heads that its queries meet
 
 
@@ -186,6 +187,14 @@ def test_more_ranks_than_gpus_are_refused(monkeypatch: pytest.MonkeyPatch) -> No
     assert find_device("cuda:1", 2) == torch.device("cuda", 1)
     with pytest.raises(ph.ConfigError, match=r"tensor_parallel_size: 3 ranks need as many GPUs from cuda:1 on.*take 2"):
         find_device("cuda:1", 3)
+
+
+def test_layers_with_inputs_of_their_own_are_not_cut(tmp_path: Path) -> None:
+    save_random_model(tmp_path, *CASES["gemma3n"])
+    with pytest.raises(
+        ph.ConfigError, match=r"tensor_parallel_size: Gemma3nForCausalLM has inputs of each layer.*use 1"
+    ):
+        Cut(ModelConfig.from_folder(tmp_path), Ranks(0, 2))
 
 
 def test_a_torch_without_a_way_between_processes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ NANO = ModelConfig.from_folder(resolve_model("nano"))
 def flops(config: ModelConfig, first: int, end: int) -> int:
     """Two for each pair of numbers that the layers multiply for tokens [first, end) of a sequence."""
     heads, hidden = config.num_heads * config.head_dim, config.hidden_size
-    per_token = hidden * config.qkv_size + heads * hidden + 3 * hidden * config.intermediate_size
+    per_token = hidden * sum(config.qkv_rows(0)) + heads * hidden + 3 * hidden * config.intermediate_size
     total = 0
     for layer in config.layers:
         for position in range(first, end):

@@ -21,6 +21,7 @@ from phloem.runtime.engine.async_engine import AsyncEngine
 from phloem.runtime.server import ServerSettings, create_app
 from phloem.runtime.server.metric_tables import Throughput
 from phloem.runtime.server.settings import MetricNames
+from phloem.runtime.speculate.draft_counts import SOURCES
 
 from ..fakes import threaded_engine
 from .wire import Answer, exchange
@@ -142,6 +143,7 @@ def test_the_new_histograms_say_what_happened() -> None:
     for name in ("request_queue_time_seconds", "request_prompt_tokens"):
         assert sums[f"phloem_{name}_count"] == sums[f"vllm:{name}_count"], "under our own names too"
     assert sums["vllm:iteration_tokens_total_sum"] >= sums["vllm:generation_tokens_total"] - 5
+    assert {labels["by"] for labels, _ in found["phloem_drafted_tokens_total"]} == set(SOURCES)
     assert sums["phloem_recoveries_total"] == sums["phloem_failed_outputs_total"] == 0
 
 

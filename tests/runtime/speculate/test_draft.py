@@ -37,6 +37,7 @@ def steps(num_requests: int, rate: float, num_steps: int) -> list[bool]:
         draft=[],
         guess=None,
         num_predicted=0,
+        is_probe=False,
         thought=None,
     )
     drafter.begin(request)
@@ -47,7 +48,7 @@ def steps(num_requests: int, rate: float, num_steps: int) -> list[bool]:
         found.append(bool(request.draft))
         owed += rate if request.draft else 0.0
         is_right, owed = owed >= 1.0, owed % 1.0
-        drafter.settle(request, [7 if is_right else 8], 1)
+        drafter.settle(request, len(request.draft), [7 if is_right else 8], 1)
     return found
 
 

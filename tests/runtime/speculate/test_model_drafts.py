@@ -55,6 +55,12 @@ def test_all_laws_say_the_same_together(drafter: str, jump: str) -> None:
         assert said[name] == truth(asked)
     statistics = engine.statistics()
     assert statistics.num_held_blocks == 0
+    assert sum(statistics.drafted_by.values()) == statistics.drafted_tokens
+    assert sum(statistics.jumped_by.values()) == statistics.jumped_tokens
+    drafting = {source for source, number in statistics.drafted_by.items() if number}
+    by_model = "mtp" if drafter == "mtp" else "model"
+    if drafter != "confused":
+        assert drafting - {"habit", "lookup"} == {by_model, *["forced"] * (jump == "verified")}
     if drafter == "same":
         assert statistics.jumped_tokens > statistics.completion_tokens / 2
     if drafter == "noisy":

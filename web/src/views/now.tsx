@@ -66,7 +66,7 @@ interface Tile {
 }
 
 function tilesOf(now: Now): Tile[] {
-  const whole = (value: number) => count(Math.round(value));
+  const whole = (value: number | null) => (value === null ? "–" : count(Math.round(value)));
   return [
     {
       title: "Requests",
@@ -127,10 +127,7 @@ function tilesOf(now: Now): Tile[] {
       title: "Hit rate",
       value: now.prompt_tokens > 0 ? percent(now.hit_rate) : "–",
       note: "of prompt tokens came from the cache",
-      lines: [
-        ["hitRate", "hit rate"],
-        ["freeShare", "pool free"],
-      ],
+      lines: [["hitRate", "hit rate"]],
       write: (value) => `${Math.round(value)} %`,
       atLeast: 100 / 1.1,
     },

@@ -18,6 +18,7 @@ from ..wire import Client
 
 
 def test_numbers_are_those_of_the_engine(page: Client, page_engine: AsyncEngine) -> None:
+    assert page.get("/page/now").json()["tokens_per_second"]["output"] is None, "the first of a row of polls"
     page.complete("A few words to be counted, in a block and a half or so.", max_tokens=5, n=2)
     found = page.get("/page/now").json()
     known = page_engine.statistics()
@@ -47,6 +48,9 @@ def test_the_page_is_told_of_the_model(page: Client, operators_page: Client, pag
 
 class Rates:
     """What is asked for in the place of rates: the counts."""
+
+    def __init__(self, num_tokens: int = 0) -> None:
+        pass
 
     def at(self, count: int) -> float:
         return count
@@ -79,7 +83,8 @@ def test_prompts_are_counted_as_far_as_they_are_computed_and_a_replay_serves_for
     first, _, _, last = asyncio.run(seen())
     known = page_engine.statistics()
     assert known.cached_tokens and first["what_if"] is None and asked == [WHAT_IF_SECONDS]
-    assert first["tokens_per_second"]["prompt"] == known.prompt_tokens - known.cached_tokens
+    assert first["tokens_per_second"] == {"output": None, "prompt": None}, "nothing is known yet"
+    assert last["tokens_per_second"]["prompt"] == known.prompt_tokens - known.cached_tokens
     assert [policy["name"] for policy in last["what_if"]["policies"]] == ["lru", "lfu", "optimum"], "in use, others"
     assert [size["num_blocks"] for size in last["what_if"]["sizes"]] == [256, 512]
     assert last["what_if"]["seconds_ago"] >= 0

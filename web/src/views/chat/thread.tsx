@@ -21,11 +21,17 @@ export function Thread({ chats, settings }: { chats: ChatStore; settings: TokenS
   useEffect(() => {
     isAtEnd.current = true;
   }, [conversation.id, conversation.numTurns]);
-  useLayoutEffect(() => {
+  const keepEnd = () => {
     if (isAtEnd.current && box.current) {
       box.current.scrollTop = box.current.scrollHeight;
     }
-  });
+  };
+  useLayoutEffect(keepEnd);
+  useEffect(() => {
+    const observer = new ResizeObserver(keepEnd); // a panel below takes room
+    if (box.current) observer.observe(box.current);
+    return () => observer.disconnect();
+  }, []);
   return (
     <section
       class="thread"

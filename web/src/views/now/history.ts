@@ -20,8 +20,6 @@ export const SERIES = [
   "gapP50",
   "gapP95",
   "hitRate",
-  "cachedShare",
-  "freeShare",
 ] as const;
 
 export type SeriesName = (typeof SERIES)[number];
@@ -61,7 +59,6 @@ export class NowHistory {
 }
 
 function valuesOf(now: Now): Record<SeriesName, number | null> {
-  const size = Math.max(1, now.pool.num_blocks);
   return {
     queue: now.queue,
     running: now.running,
@@ -74,7 +71,5 @@ function valuesOf(now: Now): Record<SeriesName, number | null> {
     gapP50: now.inter_token_ms.p50,
     gapP95: now.inter_token_ms.p95,
     hitRate: 100 * now.hit_rate,
-    cachedShare: (100 * now.pool.cached) / size,
-    freeShare: (100 * now.pool.free) / size,
   };
 }

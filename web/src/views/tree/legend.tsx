@@ -6,7 +6,14 @@ import { type ColourBy, legend, swatches } from "./palette.ts";
 
 const TITLES: Record<ColourBy, string> = { age: "Last used", hits: "Hits", namespace: "Namespace" };
 
-export function LegendBar({ colourBy, namespaces }: { colourBy: ColourBy; namespaces: string[] }) {
+interface LegendProps {
+  colourBy: ColourBy;
+  namespaces: string[];
+  /** Whether the text of a chosen node is shown. */
+  showsText: boolean;
+}
+
+export function LegendBar({ colourBy, namespaces, showsText }: LegendProps) {
   useStore(theme);
   return (
     <div class="legend">
@@ -39,7 +46,7 @@ export function LegendBar({ colourBy, namespaces }: { colourBy: ColourBy; namesp
       </ul>
       <p class="hint">
         Width: blocks of a bar and all below it; number: its own. Wheel or pinch zooms, drag moves, a click chooses, a
-        second click fills the width.
+        second click fills the width.{!showsText && " Servers with --enable-admin show the text of a chosen bar."}
       </p>
     </div>
   );

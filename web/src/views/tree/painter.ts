@@ -4,6 +4,7 @@
 // pixel wide; narrower siblings side by side become one bar. Rectangles are drawn colour by colour. All arrays are made
 // once per layout, so a frame allocates nothing. Knows no events; sizes are CSS pixels.
 
+import { counted } from "../../format.ts";
 import type { Layout } from "./layout.ts";
 import type { Markers } from "./markers.ts";
 import { MERGED, type Swatch } from "./palette.ts";
@@ -94,7 +95,7 @@ export class Painter {
     for (let place = 1; place < layout.size; place += 1) {
       const node = layout.node[place]!;
       this.holds[place] = (leases[node]! > 0 ? LEASED : 0) | (pinned[node]! ? PINNED : 0);
-      this.labels[place] = `${blocks[node]!}`;
+      this.labels[place] = counted(blocks[node]!, "block");
     }
     this.labels[0] = "whole cache";
     const most = 2 * layout.size;
@@ -242,9 +243,9 @@ export class Painter {
       if (place < 0 || this.w[i]! < LABEL_WIDTH) continue;
       if (scene.path.length > 0 && !scene.path.includes(place)) continue;
       const from = Math.max(this.x[i]!, 0);
-      const label = this.labels[place]!;
       const room = Math.min(this.x[i]! + this.w[i]!, this.width) - from - 12;
-      if (label.length * 7 > room) continue;
+      const label = this.labelOf(place, room);
+      if (label === "") continue;
       context.fillStyle = scene.swatches[scene.classes[place]!]!.ink;
       context.fillText(
         label,
@@ -252,6 +253,14 @@ export class Painter {
         (scene.layout.depth[place]! - scene.view.top) * scene.row + scene.row / 2 - 0.5,
       );
     }
+  }
+
+  /** What a bar with room for so many pixels says: its blocks, without their noun if there is less room. */
+  private labelOf(place: number, room: number): string {
+    const label = this.labels[place]!;
+    if (label.length * 7 <= room) return label;
+    const number = place === 0 ? "" : label.slice(0, label.indexOf(" "));
+    return number.length * 7 <= room ? number : "";
   }
 
   private outline(scene: Scene, place: number, weight: number): void {

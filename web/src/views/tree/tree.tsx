@@ -78,7 +78,7 @@ function Tree({ api, about, announce, layout, takenAt, children }: TreeProps) {
           ) : (
             <NodeTable layout={layout} place={chosen} takenAt={takenAt} onChoose={choose} />
           )}
-          {form === "icicle" && <LegendBar colourBy={colourBy} namespaces={namespaces} />}
+          {form === "icicle" && <LegendBar colourBy={colourBy} namespaces={namespaces} showsText={about.admin} />}
         </section>
         <aside class="tree-side">
           <NodePanel

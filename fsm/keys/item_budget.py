@@ -1,0 +1,141 @@
+"""ItemBudget: how many tokens complete a text in which some items must not be written again.
+
+As in `KeyBudget` the shortest completion stands where it repeats nothing. Else the text goes on byte by byte, to the
+nearest place at which a key or an item ends, or a list opens, that is no repetition and no dead end (`dead_ends`), and
+from there in the same way. Of two such places that are equally near the end of the text the first by their bytes is
+taken; so it is taken again after each byte that leads there, and the number stays a promise.
+
+Lists that must have several items of any kind are not compiled, so that a shortest completion ends each list after the
+item that has begun: what is looked for is seldom further away than one more digit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cached_property
+from heapq import heappop, heappush
+
+import numpy as np
+import numpy.typing as npt
+
+from ..._core import fsm as core
+from ..._core.fsm import KeyEvent
+from .. import columns as k
+from ..automaton.automaton import Automaton
+from ..bounded_map import BoundedMap
+from ..masks.completions import Completions
+from .key_budget import ITEM_BYTES, MAX_KEPT, KeyBudget
+from .open_lists import may_repeat
+from .repeats import Repeats
+from .written import KeyPlace, Written
+
+Following = list[tuple[int, int]]
+"""(bytes from there to the end of the text, and one; the byte), the nearest first."""
+
+
+class ItemBudget(KeyBudget):
+    """The bounds of one automaton whose network has lists of any values that must differ."""
+
+    def __init__(self, automaton: Automaton, completions: Completions, repeats: Repeats) -> None:
+        super().__init__(automaton, completions, repeats)
+        self._following: BoundedMap[int, Following] = BoundedMap(MAX_KEPT)
+
+    def slack(self, written: Written | None, num_bytes: int) -> int:
+        """See `KeyBudget`. An item that has to differ from n others may cost n times what one member or item costs."""
+        return self.key_slack(written, num_bytes) + self._item_slack(written)
+
+    def key_slack(self, written: Written | None, num_bytes: int) -> int:
+        """See `KeyBudget`."""
+        return super().key_slack(written, num_bytes) if self._tables else 0
+
+    def _item_slack(self, written: Written | None) -> int:
+        lists = [] if written is None or written.lists is None else written.lists.chain()
+        count = self._most_commas + sum(len(one.values.by_text) for one in lists)
+        most = self._automaton.vocabulary.max_token_len
+        return most + (len(lists) + 1) * (count + 2) * (self._most_value + ITEM_BYTES)
+
+    def _bound(self, place: KeyPlace, limit: int) -> tuple[int, Iterable[bytes]]:
+        """See `KeyBudget`."""
+        num_bytes, keys = 0, list[bytes]()
+        begin: KeyPlace | None = place
+        while begin is not None and num_bytes <= limit:
+            _, state, _ = begin
+            text, events = self._completion(state, has_keys=True)
+            _, end, _ = self._repeats.read_on(begin, text)
+            keys += [text[first:last] for kind, first, last in events if kind == KeyEvent.KEY_ENDS and first >= 0]
+            if end and self._automaton.is_accepting(end):
+                return num_bytes + len(text) if num_bytes else self._completions.bound(state), keys
+            more, begin = self._nearest_end(begin)
+            num_bytes += len(more)
+            keys.append(more)
+        return max(num_bytes, limit + 1) if begin is not None else k.NEVER, keys
+
+    def _nearest_end(self, place: KeyPlace) -> tuple[bytes, KeyPlace | None]:
+        """The nearest place at which something ends, and the bytes up to there; None: there is none."""
+        pending: list[tuple[int, bytes, KeyPlace, int]] = []
+
+        def push(length: int, text: bytes, before: KeyPlace, index: int) -> None:
+            following = self._after_state(before[1])
+            if index < len(following):
+                num_bytes, byte = following[index]
+                heappush(pending, (length + num_bytes, text + bytes((byte,)), before, index))
+
+        push(0, b"", place, 0)
+        while pending:
+            _, text, before, index = heappop(pending)
+            push(len(text) - 1, text[:-1], before, index + 1)
+            after = self._repeats.read_on(before, text[-1:])
+            if not after[1]:
+                continue
+            if self._automaton.is_accepting(after[1]) or _remembered(after) != _remembered(before):
+                if not self._repeats.is_dead(after):
+                    return text, after
+                continue
+            push(len(text), text, after, 0)
+        return b"", None
+
+    def _after_state(self, state: int) -> Following:
+        found = self._following.get(state)
+        if found is None:
+            automaton, found = self._automaton, []
+            for byte in np.flatnonzero(automaton.live_bytes(state)).tolist():
+                found.append((1 + automaton.min_bytes(automaton.advance_bytes(state, bytes((byte,)))), byte))
+            found.sort()
+            self._following.keep(state, found)
+        return found
+
+    @cached_property
+    def _most_commas(self) -> int:
+        """No token ends more items."""
+        tokens, found = self._automaton.vocabulary.tokens, self._repeats.tokens.items
+        return max((tokens[token_id].count(b",") for token_id in found), default=0) + 1
+
+    @cached_property
+    def _commas(self) -> npt.NDArray[np.bool_]:
+        """By token: whether it has a comma."""
+        return np.array([b"," in token for token in self._automaton.vocabulary.tokens], np.bool_)
+
+    def _tells(self, place: KeyPlace, *, is_near: bool) -> npt.NDArray[np.bool_]:
+        """See `KeyBudget`; after a comma, and on the way to a repetition, the state does not tell all."""
+        written, state, begun = place
+        found = super()._tells(place, is_near=is_near)
+        if core.is_in_string(self._automaton.core, state):
+            found |= self._commas & (self._repeats.tokens.structure == 2)  # a quote
+        else:
+            found |= self._commas
+        if written is not None and may_repeat(written.lists):
+            vocabulary = self._automaton.vocabulary
+            for _, token_id, _ in self._repeats.walk(written, state, lambda: begun):
+                while token_id >= 0:
+                    found[token_id] = True
+                    token_id = int(vocabulary.trie.next_same[token_id])
+        return found
+
+
+def _remembered(place: KeyPlace) -> tuple[object, ...]:
+    """What differs where a key or an item has ended, or a list or an object that is remembered opens or closes."""
+    written = place[0]
+    if written is None:
+        return ()
+    lists = [] if written.lists is None else written.lists.chain()
+    return written.objects, *(one.values for one in lists)

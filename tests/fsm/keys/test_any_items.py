@@ -1,0 +1,140 @@
+"""No list has a value twice that must not, whatever its items are: masks are compared bit for bit."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from phloem.fsm import Compiler, Vocabulary
+
+from .judging import Judge
+
+WORDS = [
+    b"true", b"tr", b"true,", b"true,true", b"rue]", b"null,", b"[]", b"{}", b"[],[", b"1,1", b"1,2", b"1]", b"0,0",
+    b'"a"', b'"a",', b'","', b'"a","a"', b'{"a":', b'"a":1', b'":1}', b'{"a":true},{"a":true}', b"},{", b'},{"a":t',
+    b'"b":false', b"false}", b',"b":', b"[[1],[", b"],[1", b"1.0", b".0", b"0e", b"e0", b"e1", b"-0", b'{"b":1', b"],",
+    b"e-", b"10", b"[1,1]",
+]  # fmt: skip
+TOKENS = [*(bytes([byte]) for byte in range(256)), *WORDS, b""]
+EOS = len(TOKENS) - 1
+ALPHABET = b'{}[]":,ab01.eutrslfan'
+
+BOOLEAN: Any = {"type": "boolean"}
+LIST: Any = {"type": "array", "uniqueItems": True}
+PAIR: Any = {
+    "type": "object",
+    "properties": {"a": BOOLEAN, "b": BOOLEAN},
+    "required": ["a"],
+    "additionalProperties": False,
+}
+SCHEMAS: dict[str, Any] = {
+    "any items": LIST,
+    "objects with few values": LIST | {"items": PAIR},
+    "numbers": LIST | {"items": {"type": "number"}},
+    "whole numbers": LIST | {"items": {"type": "integer"}},
+    "strings or null": LIST | {"items": {"type": ["string", "null"]}},
+    "short lists of few values": LIST | {"items": {"type": "array", "items": {"enum": [1, True]}, "maxItems": 2}},
+    "lists that differ in a list that differs": LIST | {"items": LIST | {"items": {"type": "integer"}}},
+    "after fixed ones": LIST | {"prefixItems": [BOOLEAN, {"type": ["boolean", "array"], "maxItems": 0}]},
+    "an object is in it": LIST | {"contains": {"type": "object", "maxProperties": 1}, "maxContains": 1},
+    "at most two": LIST | {"maxItems": 2, "minItems": 1},
+    "objects with a key of some kind": LIST
+    | {"items": {"type": "object", "patternProperties": {"^[ab]$": BOOLEAN}, "additionalProperties": False}},
+    "a list, or one that may repeat a little": {
+        "anyOf": [LIST, {"type": "array", "items": {"enum": [1, [], True]}, "maxItems": 3}]
+    },
+    "two lists that differ, or do not": {
+        "anyOf": [
+            {"type": "object", "properties": {"a": LIST}, "additionalProperties": False},
+            {
+                "type": "object",
+                "properties": {"a": {"type": "array", "items": {"enum": [0, [1]]}, "maxItems": 2}, "b": {"const": 0}},
+                "required": ["a", "b"],
+                "additionalProperties": False,
+            },
+        ]
+    },
+}
+
+
+def lists(items: tuple[str, ...], most: int) -> list[str]:
+    return [f"[{','.join(chosen)}]" for count in range(most + 1) for chosen in itertools.product(items, repeat=count)]
+
+
+REPEATING = {
+    "a list, or one that may repeat a little": lists(("1", "[]", "true"), 3),
+    "two lists that differ, or do not": [f'{{"a":{text},"b":0}}' for text in lists(("0", "[1]"), 2)],
+}
+
+
+@pytest.fixture(scope="module")
+def compiler() -> Compiler:
+    return Compiler(Vocabulary(TOKENS, [EOS]))
+
+
+def common(text: bytes) -> str:
+    """The same for all spellings of a value."""
+    return json.dumps(
+        json.loads(text, parse_int=Decimal, parse_float=Decimal),
+        sort_keys=True,
+        default=lambda number: ["a number", str((number + 0).normalize() if number else 0)],
+    )
+
+
+def repeats(text: bytes, depth: int) -> bool:
+    """Whether a list of a text that has begun, in fewer than `depth` others, has an item twice, by reading it as JSON.
+
+    Or an object a key.
+    """
+    open_parts: list[tuple[bytes, set[str], int]] = []  # bracket, items or keys, where the item begins
+    position = 0
+    while position < len(text):
+        byte = text[position : position + 1]
+        position += 1
+        if byte == b'"':
+            start = position - 1
+            while position < len(text) and text[position : position + 1] != b'"':
+                position += 2 if text[position : position + 1] == b"\\" else 1
+            position += 1
+            if position > len(text):
+                return False
+            if open_parts and open_parts[-1][0] == b"{" and text[start - 1 : start] in (b"{", b","):
+                key = text[start:position].decode()
+                if key in open_parts[-1][1]:
+                    return True
+                open_parts[-1][1].add(key)
+        elif byte in (b"{", b"["):
+            open_parts.append((byte, set(), position))
+        elif byte in (b",", b"]", b"}"):
+            bracket, items, start = open_parts.pop()
+            num_around = sum(bracket == b"[" for bracket, _, _ in open_parts)
+            if bracket == b"[" and num_around < depth and text[start : position - 1].strip():
+                item = common(text[start : position - 1])
+                if item in items:
+                    return True
+                items.add(item)
+            if byte == b",":
+                open_parts.append((bracket, items, position))
+    return False
+
+
+def judge_of(compiler: Compiler, name: str) -> Judge:
+    repeating = [text.encode() for text in REPEATING.get(name, [])]
+    constraint = compiler.json_schema(SCHEMAS[name], key_order="any")
+    depth = 2 if name == "lists that differ in a list that differs" else 1
+    spare = 12 if name.startswith("objects") else 5
+    return Judge(constraint, SCHEMAS[name], TOKENS, ALPHABET, repeating, lambda text: repeats(text, depth), spare)
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_masks_are_those_of_valid_texts(compiler: Compiler, name: str) -> None:
+    judge_of(compiler, name).check_masks(3, 6)
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_within_any_budget_the_text_ends_and_is_valid(compiler: Compiler, name: str) -> None:
+    judge_of(compiler, name).check_budgets(20)
