@@ -51,8 +51,8 @@ def tile_classes(
     """
     if seen and not deterministic:
         return (16, 32)
-    if head_dim > 256:  # latents
-        return (16,) if deterministic else (16, 32)
+    if head_dim > 256:  # latents, and Gemma 4's heads of 512
+        return (16,) if deterministic or itemsize == 4 else (16, 32)
     if head_dim > 128 or (itemsize == 4 and (head_dim > 64 or quantised)):
         return (32,) if deterministic else (16, 32)
     return (64,) if deterministic else BLOCK_ROWS
@@ -81,12 +81,14 @@ def attention_config(
         registers = most_registers(num_warps) if block_rows >= 64 else None
         if block_rows == 16 and head_dim <= 64 and not folds and not quantised:
             registers = 80  # three programs of eight warps; the compiler alone would spill to fit a fourth
-        return AttentionConfig(block_rows, 16 if head_dim > 64 else 32, num_warps, 5, registers)
+        block_keys = 8 if head_dim > 256 else 16 if head_dim > 64 else 32
+        return AttentionConfig(block_rows, block_keys, num_warps, 5, registers)
     is_one_of_three = block_rows == 16 and head_dim <= 128 and not seen
     if quantised:
         num_warps = 8 if block_rows * head_dim >= 32 * 96 else 4
         return AttentionConfig(block_rows, 32, num_warps, 5, 168 if is_one_of_three else most_registers(num_warps))
     block_keys = 32 if head_dim > 128 or block_rows * head_dim > 64 * 128 else 64
+    block_keys = 16 if head_dim > 256 else block_keys
     num_warps = 4 if block_rows * head_dim <= (16 if seen else 32) * 128 else 8
     if block_rows == 16 and head_dim <= 64 and not seen:  # four programs; some compilers would spill to fit a fifth
         return AttentionConfig(block_rows, block_keys, num_warps, 5, 128)

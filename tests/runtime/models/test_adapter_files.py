@@ -115,6 +115,8 @@ KINDS: dict[str, tuple[str, str, dict[str, int], dict[str, float], dict[str, Any
         {"target_modules": "all-linear", "rank_pattern": {"qkv_proj": 5}},
     ),
     "norms after, caps, windows": ("gemma2", EVERY, {}, {}, {"target_modules": ALL}),
+    "values made of keys": ("gemma4-k-eq-v", EVERY, {}, {}, {"target_modules": ALL}),
+    "layers without keys, MLPs of two widths": ("gemma4-small", EVERY, {}, {}, {"target_modules": ALL}),
     "attention next to experts": (
         "mixtral",
         r".*self_attn.*_proj",
