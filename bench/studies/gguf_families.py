@@ -80,6 +80,9 @@ def changed(families: Any, yarn: dict[str, Any]) -> dict[str, Any]:
         writer.add_embedding_length_per_layer_input(256)
         writer.add_shared_kv_layers(5)
         writer.add_activation_sparsity_scale([NormalDist().inv_cdf(0.95)] * 10 + [float("-inf")] * 15)
+        for index in range(20, 25):  # which no layer uses
+            for name, shape in (("k", (32, 64)), ("v", (32, 64)), ("k_norm", (16,))):
+                writer.add_tensor(f"blk.{index}.attn_{name}.weight", np.zeros(shape, np.float32))
 
     shared = {"leading_dense_block_count": 1, "expert_shared_count": 1}
     keys = join(families._turned(8), grouped(8, 2, **shared, expert_weights_norm=True))
