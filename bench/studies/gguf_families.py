@@ -16,6 +16,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -72,6 +73,17 @@ def changed(families: Any, yarn: dict[str, Any]) -> dict[str, Any]:
         writer.add_leading_dense_block_count(2)
         writer.add_expert_shared_count(0)
 
+    def streams_as_published(writer: Any) -> None:
+        writer.add_sliding_window_pattern([index % 5 < 4 for index in range(25)])
+        writer.add_altup_active_idx(0)
+        writer.add_altup_num_inputs(4)
+        writer.add_embedding_length_per_layer_input(256)
+        writer.add_shared_kv_layers(5)
+        writer.add_activation_sparsity_scale([NormalDist().inv_cdf(0.95)] * 10 + [float("-inf")] * 15)
+        for index in range(20, 25):  # which no layer uses
+            for name, shape in (("k", (32, 64)), ("v", (32, 64)), ("k_norm", (16,))):
+                writer.add_tensor(f"blk.{index}.attn_{name}.weight", np.zeros(shape, np.float32))
+
     shared = {"leading_dense_block_count": 1, "expert_shared_count": 1}
     keys = join(families._turned(8), grouped(8, 2, **shared, expert_weights_norm=True))
     cases["glm4.5"] = ("glm4moe", "glm4.5", families.INNER, "", keys)
@@ -79,6 +91,11 @@ def changed(families: Any, yarn: dict[str, Any]) -> dict[str, Any]:
     cases["deepseek-v2"] = ("deepseek2", "deepseek-v2", {"q_lora_rank": 24}, "", keys)
     cases["youtu"] = (*cases["youtu"][:4], join(latent(24), without_latent_queries))
     cases["exaone4"] = ("exaone4", "exaone4", {**families.WIDE, "num_hidden_layers": 64}, "", families._window(9))
+    # it knows sizes, which layers are sparse or share keys, and how sparse they are
+    options = {**families.WIDE, "num_hidden_layers": 25, "num_kv_shared_layers": 5, "laurel_rank": 64}
+    options |= {"layer_types": [*["sliding_attention"] * 4, "full_attention"] * 5, "hidden_size_per_layer_input": 256}
+    options |= {"activation_sparsity_pattern": [0.95] * 10 + [0.0] * 15, "vocab_size_per_layer_input": 131}
+    cases["gemma3n"] = ("gemma3n", "gemma3n", options, "", join(families._window(9), streams_as_published))
     # it rounds YaRN's bounds to whole pairs, which the published models do not
     options = {**cases["gpt-oss"][2], "rope_parameters": {**yarn, "truncate": True}}
     cases["gpt-oss"] = ("gpt-oss", "gpt-oss", options, "", cases["gpt-oss"][4])

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from ...errors import ModelError
 from .architecture import Architecture
 from .json_file import MOST_WIDTH, Fields
+from .layer_kinds import MOST_LAYERS
 
 MOST_STREAMS = 64
 
@@ -65,8 +66,8 @@ def adapt_gemma3n(fields: Fields, options: Architecture) -> tuple[Fields, Archit
     Raises:
         ModelError: MLPs of different widths, or a key that is odd.
     """
-    num_layers, values = fields.integer("num_hidden_layers", 35), dict(fields.values)
-    width = values.get("intermediate_size", 16_384)
+    num_layers, values = fields.integer("num_hidden_layers", at_most=MOST_LAYERS), dict(fields.values)
+    width = values.get("intermediate_size")
     if isinstance(width, list):
         if not width or len(set(map(str, width))) > 1:
             raise ModelError(f"{fields.place}: intermediate_size: layers of different widths are missing here")

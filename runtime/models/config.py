@@ -46,7 +46,6 @@ from .sparse_gate import read_sparsity
 from .weight_format import WeightFormat, check_fit, read_weight_format
 
 MOST_HEADS, MOST_TOKENS = 1 << 12, 1 << 24
-_KEYS = ("k_proj.", "v_proj.", "k_norm.")
 ENDLESS = 1 << 20  # tokens that are served of a model without attention, whose files name no context
 
 
@@ -312,7 +311,7 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...], *, in_gguf: bo
         dtype=_dtype(fields, "bfloat16" if is_mxfp4 or weight_format is not None else "float32"),
         curve=named_curve(fields) if options.gateless else None,
         query_growth=growth,
-        left_aside=_left_aside(options, sources, num_mtp_layers) + (OTHER_PARTS if fields is not outer else ()),
+        left_aside=_left_aside(options, num_layers, num_mtp_layers) + (OTHER_PARTS if fields is not outer else ()),
         recurrent=recurrent,
         factors=factors,
         weight_format=weight_format,
@@ -322,15 +321,12 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...], *, in_gguf: bo
     )
 
 
-def _left_aside(options: Architecture, sources: list[int], num_mtp_layers: int) -> tuple[str, ...]:
-    """Layers that predict tokens beyond the next (GLM-4.5, DeepSeek-V3; ERNIE 4.5), and masks (GPT-NeoX, GPT-2);
-    keys and values of layers that read those of others."""
+def _left_aside(options: Architecture, num_layers: int, num_mtp_layers: int) -> tuple[str, ...]:
+    """Layers that predict tokens beyond the next (GLM-4.5, DeepSeek-V3; ERNIE 4.5), and masks (GPT-NeoX, GPT-2)."""
     masks: tuple[str, ...] = (".attention.bias", ".attention.masked_bias") if options.rows_by_head else ()
     masks = (".attn.bias", ".attn.masked_bias") if options.transposed else masks
     num_after = 0 if options.mtp.base else num_mtp_layers
-    unused = [f"layers.{len(sources) + index}." for index in range(num_after)]
-    unused += [f"layers.{index}.self_attn.{name}" for index, of in enumerate(sources) if of >= 0 for name in _KEYS]
-    return (*unused, "mtp.", "mtp_", *masks)
+    return (*(f"layers.{num_layers + index}." for index in range(num_after)), "mtp.", "mtp_", *masks)
 
 
 def _heads(fields: Fields, hidden_size: int, num_heads: int) -> tuple[int, int]:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from ..altup_config import MOST_STREAMS
 from ..architecture import Architecture
 from ..experts_config import ExpertNames
+from ..layer_config import LAYER_TABLE
 from .file import GgufFile
 from .tensor_types import Forms
 
@@ -31,6 +33,7 @@ class Family:
         mlp_norm: name of the norm before the MLP; final_norm: of the last one.
         cuts_yarn: the pairs between which YaRN mixes are whole ones.
         activation: of an MLP without a gate, as `hidden_act` would name it.
+        soft_cap: of logits, where the file names none; 0: there is none.
         keys: that are read for it, besides those of all.
     """
 
@@ -47,6 +50,7 @@ class Family:
     final_norm: str = "output_norm"
     cuts_yarn: bool = True
     activation: str = ""
+    soft_cap: float = 0.0
     keys: tuple[str, ...] = ()
 
 
@@ -57,6 +61,30 @@ _LATENT = (
     "rope.scaling.yarn_log_multiplier",
 )  # fmt: skip
 _LATER_NORM = "post_attention_norm"
+_STREAMS = (
+    "altup.num_inputs", "altup.active_idx", "embedding_length_per_layer_input", "attention.shared_kv_layers",
+    "activation_sparsity_scale",
+)  # fmt: skip
+_OF_INPUTS = {
+    "per_layer_input_gate": "inp_gate",
+    "per_layer_projection": "proj",
+    "post_per_layer_input_norm": "post_norm",
+}
+_OF_ALL_INPUTS = {
+    LAYER_TABLE: "per_layer_token_embd",
+    "per_layer_model_projection": "per_layer_model_proj",
+    "per_layer_projection_norm": "per_layer_proj_norm",
+}
+_OF_STREAMS = {
+    "altup.modality_router": "altup_router",
+    "altup.router_norm": "altup_router_norm",
+    "altup.prediction_coefs": "altup_predict_coef",
+    "altup.correction_coefs": "altup_correct_coef",
+    "altup.correct_output_scale": "altup_correct_scale.weight",
+    "laurel.linear_left": "laurel_l",
+    "laurel.linear_right": "laurel_r",
+    "laurel.post_laurel_norm": "laurel_post_norm",
+}
 
 FAMILIES: dict[str, Family] = {
     # Llama 1 to 3, Mistral, Mixtral, SmolLM and SmolLM2, TinyLlama, Yi …
@@ -71,6 +99,7 @@ FAMILIES: dict[str, Family] = {
     "gemma": Family("GemmaForCausalLM"),
     "gemma2": Family("Gemma2ForCausalLM", window_pattern=2, wide_layers=46),  # the one of 27 billion
     "gemma3": Family("Gemma3ForCausalLM", window_pattern=6, wide_layers=62),
+    "gemma3n": Family("Gemma3nForCausalLM", window_pattern=5, soft_cap=30.0, keys=_STREAMS),
     "granite": Family("GraniteForCausalLM", is_permuted=True, keys=_MULTIPLIERS),
     "granitemoe": Family("", "GraniteMoeSharedForCausalLM", is_permuted=True, keys=_MULTIPLIERS),
     "olmo2": Family("Olmo2ForCausalLM", windowed="Olmo3ForCausalLM", window_pattern=4),
@@ -133,6 +162,11 @@ def tensor_names(
     }
     if options.positions:
         names[f"model.{options.positions}"] = "position_embd", None
+    if options.has_layer_inputs:
+        names |= {f"model.{ours}": (theirs, None) for ours, theirs in _OF_ALL_INPUTS.items()}
+    if options.has_altup:
+        for kind, its in (("altup_projections", "altup_proj"), ("altup_unembed_projections", "altup_unembd_proj")):
+            names |= {f"model.{kind}.{index}": (its, index) for index in range(MOST_STREAMS - 1)}
     below = _layer_names(family, options)
     for index in range(num_layers):
         base, there = f"model.layers.{index}.", f"blk.{index}."
@@ -179,6 +213,8 @@ def _layer_names(family: Family, options: Architecture) -> dict[str, str]:
         found |= {f"{base}{ours}": f"{there}{theirs}" for ours, theirs in parts.items()}
     if options.sandwich_norms:
         found |= {names.post_attention_norm: "post_attention_norm", names.post_mlp_norm: "post_ffw_norm"}
+    found |= _OF_INPUTS if options.has_layer_inputs else {}
+    found |= _OF_STREAMS if options.has_altup else {}
     return {ours: theirs for ours, theirs in found.items() if ours}
 
 

@@ -10,6 +10,7 @@ activation of MLPs without a gate.
 from __future__ import annotations
 
 import math
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -100,7 +101,7 @@ def config_values(file: GgufFile) -> dict[str, Any]:
         options.eps_key: fields.number(eps),
         "tie_word_embeddings": "output.weight" not in file.tensors,
         "attn_logit_softcapping": fields.number("attn_logit_softcapping", 0.0, above=-1.0),
-        "final_logit_softcapping": fields.number("final_logit_softcapping", 0.0, above=-1.0),
+        "final_logit_softcapping": fields.number("final_logit_softcapping", family.soft_cap, above=-1.0),
         "dtype": _dtype(file),
         **_parts_that_are_there(file, options),
         **_factors_of(fields, options),
@@ -109,9 +110,12 @@ def config_values(file: GgufFile) -> dict[str, Any]:
         **_windows(fields, family, layers),
         **_mlp(file, fields, family, options),
         **_recurrent(file, fields, options, layers),
+        **(_streams(file, fields, layers) if options.has_altup else {}),
     }
     if options.in_chunks:  # Llama 4; the one of 128 experts has no norms of heads
         values |= {"attention_chunk_size": 8192, "use_qk_norm": fields.integer("expert_count") != 128}
+    if options.positions:
+        values["n_inner"] = values[options.width_key]
     if family.activation:
         values["hidden_act"] = family.activation
     if family.wide_layers == layers:
@@ -207,6 +211,27 @@ def _recurrent(file: GgufFile, fields: Fields, options: Architecture, num_layers
     }
 
 
+def _streams(file: GgufFile, fields: Fields, num_layers: int) -> dict[str, Any]:
+    """Streams of hidden states, inputs of layers and shared keys (Gemma 3n); sparse gates are said by quantiles."""
+    values: dict[str, Any] = {
+        "altup_num_inputs": fields.integer("altup.num_inputs"),
+        "altup_active_idx": fields.integer("altup.active_idx", at_least=0),
+        "altup_correct_scale": "blk.0.altup_correct_scale.weight" in file.tensors,
+        "hidden_size_per_layer_input": fields.integer("embedding_length_per_layer_input"),
+        # of files that do not say it the first twenty layers have keys of their own
+        "num_kv_shared_layers": fields.integer("attention.shared_kv_layers", max(0, num_layers - 20), at_least=0),
+    }
+    for key, name in (("laurel_rank", "blk.0.laurel_l"), ("vocab_size_per_layer_input", "per_layer_token_embd")):
+        info = file.tensors.get(f"{name}.weight")
+        if info is None or len(info.shape) != 2:
+            raise ModelError(f"{file.path}: tensor '{name}.weight' of two dimensions is missing; download it again")
+        values[key] = info.shape[0]
+    quantiles = fields.values.get("activation_sparsity_scale", [float("-inf")] * num_layers)
+    if not isinstance(quantiles, list) or not all(isinstance(each, float) for each in quantiles):
+        raise fields.odd("activation_sparsity_scale", f"{num_layers} numbers")
+    return values | {"activation_sparsity_pattern": [NormalDist().cdf(each) for each in quantiles]}
+
+
 def _of_all_layers(fields: Fields, key: str, default: int | None = None) -> int:
     """An integer that some files write once for each layer, 0 for those to which it does not apply."""
     value = fields.values.get(key)
@@ -221,7 +246,7 @@ def _of_all_layers(fields: Fields, key: str, default: int | None = None) -> int:
 def _mlp(file: GgufFile, fields: Fields, family: Family, options: Architecture) -> dict[str, Any]:
     num_experts = fields.integer("expert_count", 0, at_least=0)
     if not num_experts or options.experts is None:
-        return {options.width_key: fields.integer("feed_forward_length")}
+        return {options.width_key: _of_all_layers(fields, "feed_forward_length")}
     inner = fields.integer("feed_forward_length", 1, at_least=0) or 1
     num_dense = fields.integer("leading_dense_block_count", 0, at_least=0)
     step = fields.integer("interleave_moe_layer_step", 1, at_least=0) or 1

@@ -105,6 +105,10 @@ def write_model(
         if name.endswith("kv_b_proj.weight"):
             _write_latents(writer, name.split(".")[2], parameter.detach(), model.config, kind)
             continue
+        if re.search(r"altup_(unembed_)?projections", name):
+            continue
+        if name.endswith("altup.correct_output_scale"):
+            name += ".weight"
         if parameter.dim() == 3 or re.search(r"\.experts\.|\.shared_mlp\.(in|out)put_linear", name):
             _write_stack(
                 writer,
@@ -119,17 +123,24 @@ def write_model(
             continue
         there = file_name(name, arch) if arch in KNOWN else named_by_package(name, names)
         own = next((found for part, found in (others or {}).items() if part in there), kind)
+        own = "F32" if re.search("altup_(router|predict|correct)", there) else own
         own = "F32" if parameter.dim() == 1 or "ffn_gate_inp" in there or "exp_probs_b" in there else own
         heads = _paired_heads(model.config, arch, there)
-        if "ffn_gate_inp" in there:  # F32, but from checkpoints in bf16
+        if "ffn_gate_inp" in there or "altup_router.weight" in there:  # F32, but from checkpoints in bf16
             _set(parameter, parameter.detach().bfloat16().float().numpy())
         if arch == "gpt2" and parameter.dim() == 2 and ".h." in name:
             turned = parameter.detach().T.contiguous()
             _write(writer, there, turned, own, 0, rng, is_folded=False)
             _set(parameter, turned.T.numpy())
             continue
-        is_folded = ("gemma" in arch or arch == "nemotron") and there.endswith("norm.weight")
+        is_folded = (("gemma" in arch and arch != "gemma3n") or arch == "nemotron") and there.endswith("norm.weight")
         _write(writer, there, parameter, own, heads, rng, is_folded=is_folded)
+    for there, ours in (("altup_proj", "altup_projections"), ("altup_unembd_proj", "altup_unembed_projections")):
+        if parts := [linear.weight for linear in getattr(model.base_model, ours, ())]:
+            stacked = torch.stack(parts)
+            _write(writer, f"{there}.weight", stacked, kind, 0, rng, is_folded=False)
+            for part, found in zip(parts, stacked, strict=True):
+                part.copy_(found)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

@@ -99,6 +99,18 @@ def _nextn(writer: Any) -> None:
     writer.add_tensor("blk.2.nextn.eh_proj.weight", np.zeros((64, 128), np.float32))
 
 
+def _streams(writer: Any) -> None:
+    """What the converter writes of Gemma 3n, but for logits' caps, which llama.cpp knows."""
+    writer.add_sliding_window(9)
+    writer.add_sliding_window_pattern([True, False, True, False])
+    writer.add_altup_active_idx(0)
+    writer.add_altup_num_inputs(4)
+    writer.add_embedding_length_per_layer_input(32)
+    writer.add_shared_kv_layers(2)
+    shares = torch.tensor([0.9, 0.4, 0.0, 0.2])
+    writer.add_activation_sparsity_scale(torch.distributions.normal.Normal(0, 1).icdf(shares).tolist())
+
+
 def _xielu(writer: Any) -> None:
     """As the model has them: see `test_logits_equal_those_of_transformers`."""
     for name, values in XIELU.items():
@@ -138,6 +150,9 @@ MODELS: dict[str, tuple[str, str, dict[str, Any], str, Any]] = {
     "granite, shared": (
         "granitemoe", "granite-moe-shared", {**EXPERTS, "shared_intermediate_size": 64}, "Q5_0",
         _all(_granite, _experts(5, 2, expert_shared_feed_forward_length=64)),
+    ),
+    "gemma3n": (
+        "gemma3n", "gemma3n", {**WIDE, "laurel_rank": 32, "hidden_size_per_layer_input": 32}, "Q8_0", _streams,
     ),
     "olmo2": ("olmo2", "olmo2", WIDE, "Q8_0", None),
     "olmo3": (
