@@ -75,10 +75,10 @@ class Bounds:
         left = row.bits if row.worst < remaining else self._budget.row(state, remaining - 1)
         if written is not None and self._repeats is not None:
             left = self._repeats.row(written, state, left, typed)
-        is_free = self.is_free(row, written, remaining)
-        if is_free and not keys.has_lists:
+        if self.is_free(row, written, remaining):
             return left
-        return keys.row(self._place(state, written, typed), left, remaining - 1, is_near=not is_free)
+        is_near = row.worst + keys.key_slack(written, row.worst) >= remaining
+        return keys.row(self._place(state, written, typed), left, remaining - 1, is_near=is_near)
 
     def _place(self, state: int, written: Written | None, typed: Typed) -> KeyPlace:
         is_in_key = self._repeats is not None and self._repeats.place(state) == IN_KEY

@@ -56,19 +56,20 @@ class DeadEnds:
     def walk(self, read: Read, place: KeyPlace) -> Iterator[tuple[bytes, int, bool]]:
         """The beginnings of tokens that go on as a value that a list has: bytes, token (or -1), whether they are dead.
 
-        None goes on from one that is dead.
+        None goes on from one that is dead. The place itself is not.
         """
         trie = self._automaton.vocabulary.trie
         pending = [(b"", NO_NODE, place)]
         while pending:
             path, node, here = pending.pop()
             live = self._automaton.live_bytes(here[1])
+            is_forced = np.count_nonzero(live) == 1  # what must come leads on, since the place is not dead
             for byte in next_bytes(_lists(here)):
                 child = _child(trie, node, byte) if live[byte] else NO_NODE
                 if child == NO_NODE:
                     continue
                 after = read(here, bytes((byte,)))
-                is_dead = not after[1] or self.is_dead(read, after)
+                is_dead = not is_forced and (not after[1] or self.is_dead(read, after))
                 yield path + bytes((byte,)), int(trie.tokens[child]), is_dead
                 if not is_dead and _may_repeat(after):
                     pending.append((path + bytes((byte,)), child, after))

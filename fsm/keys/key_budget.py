@@ -58,8 +58,6 @@ class _ToKey(NamedTuple):
 class KeyBudget:
     """The bounds of one automaton whose network has keys to be remembered; `owes`: several may have to be written."""
 
-    has_lists = False
-
     def __init__(self, automaton: Automaton, completions: Completions, repeats: Repeats) -> None:
         self._automaton = automaton
         self._completions = completions
@@ -81,6 +79,10 @@ class KeyBudget:
 
     def slack(self, written: Written | None, num_bytes: int) -> int:
         """By how much a completion may be longer than the automaton knows, which knows of no more than `num_bytes`."""
+        return self.key_slack(written, num_bytes)
+
+    def key_slack(self, written: Written | None, num_bytes: int) -> int:
+        """The same, as far as keys cost it."""
         objects, num_keys, longest = None if written is None else written.objects, _num_written(written), 0
         while objects is not None:
             longest = max(longest, objects.keys.longest)
@@ -127,7 +129,7 @@ class KeyBudget:
 
         Args:
             left: those after which they would, were no key forbidden, and which repeat no key.
-            is_near: whether keys may cost more than is left.
+            is_near: whether keys may cost more than is left; else only items may.
         """
         _, state, begun = place
         targets = self._automaton.targets(state, left)

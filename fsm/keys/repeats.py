@@ -48,6 +48,7 @@ MAX_KEPT = 1 << 13
 MAX_LEFT = 64
 FEW_KEYS = 64
 STEP_BYTES = 400
+HAS_QUOTE = 2  # `KeyTokens.structure`
 
 Left = tuple[bool, list[bytes]]
 
@@ -304,7 +305,7 @@ class Repeats:
             if is_dead:
                 left = bits.copy() if left is bits else left
                 core.clear_below(self._automaton.core, path, left)
-        for token_id in self._suspects(written):
+        for token_id in self._suspects(written, state):
             word, bit = token_id >> 5, token_id & 31
             if int(left[word]) >> bit & 1 and not self.follow(written, state, token_id, 0, typed)[0]:
                 left = bits.copy() if left is bits else left
@@ -318,9 +319,12 @@ class Repeats:
             cleared[token_id] = self.follow(written, state, token_id, 0, typed)[0] != 0
         left |= np.packbits(cleared, bitorder="little").view(np.int32)
 
-    def _suspects(self, written: Written) -> Iterator[int]:
-        """Tokens that may be forbidden though they begin elsewhere than inside a key."""
-        yield from self.tokens.items if self.has_lists else self.tokens.twice
+    def _suspects(self, written: Written, state: int) -> Iterator[int]:
+        """Tokens that may be forbidden though they begin elsewhere than inside a key, or an item."""
+        yield from self.tokens.twice
+        if self.has_lists:
+            in_string = written.lists is not None and core.is_in_string(self._automaton.core, state)
+            yield from (i for i in self.tokens.items if not in_string or self.tokens.structure[i] == HAS_QUOTE)
         objects = written.objects
         if objects is not None and not self.is_endless and not self._has_more_keys(objects.count):
             yield from self.tokens.before  # there may be no key left to write

@@ -26,7 +26,8 @@ _WHOLE_KEY = re.compile(rb'(?=(?:\A|,)\s*"((?:[^"\\]|\\.)*)")', re.DOTALL)
 _BEGUN_KEY = re.compile(rb'(?=(?:\A|,)\s*"((?:[^"\\]|\\.)*\\?)\Z)', re.DOTALL)
 _TWO_KEYS = re.compile(rb'"\s*:.*,\s*"(?:[^"\\]|\\.)*"', re.DOTALL)
 _BEFORE_KEY = re.compile(rb"(?:,\s*|\A\s+)\Z")
-_COMMA_INSIDE = re.compile(rb",\s*[^\s]", re.DOTALL)
+# a comma between two values: what lies between it and the quote before it is no part of a string
+_COMMA_INSIDE = re.compile(rb'(?:.*")?[\s0-9truefalsnE\[\]{}:.+-]*,\s*["\[{0-9tfn-]', re.DOTALL)
 _TWO_ITEMS = re.compile(rb'"\s*,\s*"(?:[^"\\]|\\.)*"', re.DOTALL)
 
 
@@ -63,7 +64,7 @@ class KeyTokens:
             if _TWO_KEYS.search(token) or _TWO_ITEMS.search(token):
                 self.twice.append(token_id)
         for token_id in _tokens_with(b",", data, offsets):
-            if _COMMA_INSIDE.search(tokens[token_id]):
+            if _COMMA_INSIDE.match(tokens[token_id]):
                 self.items.append(token_id)
         for token_id in _tokens_with(b", \n\t", data, offsets):
             if _BEFORE_KEY.search(tokens[token_id]):

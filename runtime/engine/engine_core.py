@@ -56,6 +56,7 @@ class EngineCore:
         generates: whether the checkpoint has logits, and not only hidden states.
         vectors: how vectors are made of texts; safe on any thread.
         processes: of the other ranks; None: there are none.
+        draft_share: which part of the memory for KV a draft model has; None: there is none.
         block_cost: FLOPs of computing the block that ends at a token; see `recompute_cost`.
     """
 
@@ -76,6 +77,7 @@ class EngineCore:
         """
         self.config, self._device, self._clock, self._closed = config, loaded.device, clock, False
         model, tensors = loaded.decoder.config, Allocated.of(config, loaded)
+        self.draft_share = None if tensors.draft_kv is None else tensors.draft_kv.share_beside(tensors.kv_cache)
         self.model_config = whole = model if loaded.cut is None else loaded.cut.whole
         self.processes, self.tokenizer, self.generates = loaded.processes, loaded.tokenizer, loaded.generates
         self.vectors = Vectors(loaded.tokenizer, loaded.vectors, model.hidden_size)
