@@ -43,8 +43,8 @@ CUT = "\0"  # stands where special tokens must not be read across
 
 
 @dataclass(frozen=True, slots=True)
-class Conversation:
-    """A conversation ready to be continued.
+class ChatPrompt:
+    """The prompt of a chat, ready to be continued.
 
     Attributes:
         token_ids: the prompt.
@@ -73,17 +73,17 @@ class ReplyMemory:
 
     def encode(
         self, tokenizer: Tokenizer, pieces: Sequence[str], messages: Sequence[Mapping[str, Any]], namespace: str
-    ) -> Conversation:
+    ) -> ChatPrompt:
         """Token ids of a rendered template (`ChatTemplate.render`), with the ids of the longest remembered part.
 
         `messages` are those that were rendered: they say where a reply may be.
         """
         if any(CUT in piece for piece in pieces):
-            return Conversation(array("i", tokenizer.encode_pieces(pieces)), "", 0)
+            return ChatPrompt(array("i", tokenizer.encode_pieces(pieces)), "", 0)
         text = CUT.join(pieces)
         known, end = self._longest(tokenizer, text, messages, namespace)
         rest = tokenizer.encode_pieces(text[end:].split(CUT), at_start=not end)
-        return Conversation(known + array("i", rest), text, len(known))
+        return ChatPrompt(known + array("i", rest), text, len(known))
 
     def remember(
         self, text: str, reply: str, token_ids: Sequence[int], namespace: str, *, has_marks: bool = False

@@ -9,7 +9,7 @@ from array import array
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict, Unpack
 
-from ..cache.reply_memory import Conversation, ReplyMemory
+from ..cache.reply_memory import ChatPrompt, ReplyMemory
 from ..models.adapter import LONG
 from ..request import FinishReason, Request
 from ..tokenizer.tokenizer import Tokenizer
@@ -46,7 +46,7 @@ class Chats:
         """What is remembered."""
         return self._replies.num_bytes
 
-    def encode(self, messages: Sequence[Message], **options: Unpack[ChatOptions]) -> Conversation:
+    def encode(self, messages: Sequence[Message], **options: Unpack[ChatOptions]) -> ChatPrompt:
         """A conversation as a prompt. Give its `text` to the request as `conversation`, so that the reply is remembered
         in turn."""
         namespace = self._request_factory.namespace(options.pop("namespace", ""), options.pop("adapter", None))

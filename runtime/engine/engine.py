@@ -26,7 +26,7 @@ from typing import Self, Unpack, cast, overload
 from ...errors import EngineStopped, RequestError
 from ...radix import Pin
 from ..cache.cache_report import CacheReport, what_if
-from ..cache.reply_memory import Conversation
+from ..cache.reply_memory import ChatPrompt
 from ..config import EngineConfig, EngineSettings
 from ..constrain.spec import ConstraintSpec
 from ..execute.loading import LoadedModel
@@ -200,7 +200,7 @@ class Engine:
         options["conversation"] = chat.text
         return self.generate(chat.token_ids, sampling, constraint, **options)
 
-    def encode_chat(self, messages: Sequence[Message], **options: Unpack[ChatOptions]) -> Conversation:
+    def encode_chat(self, messages: Sequence[Message], **options: Unpack[ChatOptions]) -> ChatPrompt:
         """A conversation as a prompt; replies of this engine are the very tokens it generated. See `Chats.encode`."""
         return self.core.chats.encode(messages, **options)
 

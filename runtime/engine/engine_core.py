@@ -21,33 +21,24 @@ from typing import Unpack
 from ...errors import EngineStopped, QueueFull, RequestError
 from ...fsm import Compiler, Limits
 from ...radix import Pin
-from ..cache.prefix_cache import PrefixCache
 from ..cache.traffic_record import TrafficRecord
-from ..capacity.state_memory import most_running, needed_each
-from ..config import TARGET_STEP_SECONDS, EngineConfig
+from ..config import EngineConfig
 from ..constrain.spec import ConstraintSpec
 from ..execute.loading import LoadedModel
-from ..execute.pool import allocate_draft_kv, allocate_pool
 from ..execute.prefill_cost import PrefillCost
-from ..execute.recurrent_states import allocate_states
 from ..execute.runner_setup import make_adapters, make_runner
 from ..execute.warmup_batches import WarmupBatches
-from ..execute.window_kv import WindowKV
-from ..kv_compress.fit import LayerGroups
-from ..models.rope import can_turn_back
 from ..parallel.ranks import RankLost
 from ..request import Delta, Phase, Request, RequestOptions, SamplingParams
 from ..sample.sampler import Sampler
 from ..schedule.recompute_cost import recompute_cost
 from ..schedule.rope_switch import RopeSwitch
-from ..schedule.scheduler import Scheduler
 from .chats import Chats
 from .draft_setup import make_drafter
+from .engine_setup import Allocated, make_prefix_cache, make_request_factory, make_scheduler, stopwatch_of
 from .monitor import Monitor
-from .request_factory import RequestFactory
 from .statistics import EngineStatistics, Totals
 from .stepper import Stepper
-from .store_setup import slot_books
 from .tier_setup import make_followers
 from .token_ids import Prompt
 from .vectors import Vectors
@@ -84,84 +75,36 @@ class EngineCore:
                 time of the thread that steps if the model is on the CPU, where other processes must not count, or else
                 `time.monotonic`.
         """
-        model = loaded.decoder.config
-        states = allocate_states(config, loaded)
-        kv_cache = allocate_pool(config, loaded, 0 if states is None else states.num_slots)
-        pool = kv_cache.pool if isinstance(kv_cache, WindowKV) else kv_cache
-        slots = slot_books(config, model, kv_cache, states)
-        windows = slots.windows
-        draft_kv = allocate_draft_kv(config, loaded, kv_cache)
-        self.draft_share = None if draft_kv is None else draft_kv.share_beside(kv_cache)
-        self.block_cost = recompute_cost(model, config.block_size)
-        prefill = PrefillCost(self.block_cost, config.block_size)
-        self.config = config
-        self._device = loaded.device
+        self.config, self._device, self._clock, self._closed = config, loaded.device, clock, False
+        model, tensors = loaded.decoder.config, Allocated.of(config, loaded)
+        self.draft_share = None if tensors.draft_kv is None else tensors.draft_kv.share_beside(tensors.kv_cache)
         self.model_config = whole = model if loaded.cut is None else loaded.cut.whole
-        self.processes = loaded.processes
-        self.tokenizer = loaded.tokenizer
-        self.generates = loaded.generates
+        self.processes, self.tokenizer, self.generates = loaded.processes, loaded.tokenizer, loaded.generates
         self.vectors = Vectors(loaded.tokenizer, loaded.vectors, model.hidden_size)
         limits = Limits(config.max_constraint_bytes, config.max_compile_seconds)
         self.compiler = Compiler(loaded.tokenizer.vocabulary(), limits=limits)
         self.max_model_len = min(config.max_model_len or model.max_position_embeddings, model.max_position_embeddings)
         self.adapters = make_adapters(loaded, whole)
-        self.prefix_cache = PrefixCache(
-            num_blocks=kv_cache.num_blocks,
-            block_size=config.block_size,
-            kv_cache=pool,
-            enabled=config.prefix_cache,
-            eviction_policy=config.eviction_policy,
-            block_cost=self.block_cost,
-            explain_namespaces=config.explain_namespaces,
-            max_pinned_blocks=(
-                kv_cache.num_blocks // 4 if config.max_pinned_blocks is None else config.max_pinned_blocks
-            ),
-            followers=make_followers(config, loaded, pool, prefill, self.adapters, slots.rules),
-            slots=slots,
-            draft_kv=draft_kv,
-            clock=clock,
-        )
-        self.request_factory = RequestFactory(
-            config,
-            loaded.tokenizer,
-            self.compiler,
-            self.adapters,
-            max_model_len=self.max_model_len,
-            pool_len=kv_cache.num_blocks * config.block_size,
-            vocab_size=model.vocab_size,
-            groups=LayerGroups.of(model.layers, self.max_model_len, has_states=states is not None),
-            has_logits=loaded.generates,
-            is_on_gpu=loaded.device.type == "cuda",
-            turns_keys=loaded.switches_at is None and can_turn_back(model),
+        self.block_cost = recompute_cost(model, config.block_size)
+        prefill = PrefillCost(self.block_cost, config.block_size)
+        followers = make_followers(config, loaded, tensors.pool, prefill, self.adapters, tensors.slots.rules)
+        self.prefix_cache = make_prefix_cache(config, tensors, followers, self.block_cost, clock)
+        self.request_factory = make_request_factory(
+            config, loaded, self.compiler, self.adapters, tensors, self.max_model_len
         )
         self._rope_switch = RopeSwitch(loaded.switches_at)
-        self._scheduler = Scheduler(
-            self.prefix_cache,
-            prefill,
-            max_batch_tokens=config.max_batch_tokens if windows is None else windows.most_step_tokens,
-            target_step_seconds=config.target_step_seconds or TARGET_STEP_SECONDS[loaded.device.type],
-            max_running_requests=(
-                config.max_running_requests
-                if states is None
-                else min(config.max_running_requests, most_running(states.num_slots, needed_each(config.has_tiers)))
-            ),
-            max_overtakes=config.max_overtakes,
-            max_wait_seconds=config.max_wait_seconds,
-            clock=clock,
-            rope_switch=self._rope_switch,
-        )
-        self._runner = make_runner(config, loaded, kv_cache, states)
+        self._scheduler = make_scheduler(config, loaded, self.prefix_cache, prefill, tensors, self._rope_switch, clock)
+        self._runner = make_runner(config, loaded, tensors.kv_cache, tensors.states)
         self._sampler = Sampler(model.vocab_size, tuple(loaded.tokenizer.eos_ids), loaded.device)
-        if stopwatch is None:
-            waits = loaded.device.type != "cpu" or loaded.processes is not None
-            stopwatch = time.monotonic if waits else time.thread_time
+        stopwatch = stopwatch or stopwatch_of(loaded)
+        drafting = tensors.draft_kv, stopwatch
         self._stepper = Stepper(
             self._scheduler,
             self._runner,
             self._sampler,
             self.prefix_cache,
             loaded.tokenizer,
-            drafter=make_drafter(config, loaded, self.compiler.vocabulary, self.prefix_cache, draft_kv, stopwatch),
+            drafter=make_drafter(config, loaded, self.compiler.vocabulary, self.prefix_cache, *drafting),
             prefill=prefill,
             on_finish=self._settle,
             runs_ahead=loaded.device.type == "cuda" if config.run_ahead is None else config.run_ahead,
@@ -184,8 +127,6 @@ class EngineCore:
             compiler=self.compiler,
             tokenizer=self.tokenizer,
         )
-        self._clock = clock
-        self._closed = False
 
     def run_warmup_batches(self) -> None:
         """Lets a GPU compile, load and capture what steps will need, as `warm_up` does; on the CPU, nothing.

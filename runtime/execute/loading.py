@@ -93,7 +93,14 @@ def load(
     draft = None
     if config.speculative_model is not None:
         kv_dtype = config.kv_dtype
-        draft = draft_config(config.speculative_model, folder, model, num_ranks=size, kv_dtype=kv_dtype)
+        draft = draft_config(
+            config.speculative_model,
+            folder,
+            model,
+            is_mtp=config.speculative_model == MTP,
+            num_ranks=size,
+            kv_dtype=kv_dtype,
+        )
     if size == 1:
         part = load_part(config, device, ALONE, report)
     else:

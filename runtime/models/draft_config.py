@@ -9,15 +9,16 @@ from dataclasses import replace
 from pathlib import Path
 
 from ...errors import ConfigError, ModelError
-from ..config import MTP
 from .config import ModelConfig
 from .resolve import resolve_model
 
 NOT_READ = ("embed_tokens.", "shared_head.head.")  # of an MTP layer: copies of the model's own
 
 
-def draft_config(name: str, folder: Path, model: ModelConfig, *, num_ranks: int, kv_dtype: str) -> ModelConfig:
-    """That of a draft model; for "mtp" the model itself.
+def draft_config(
+    name: str, folder: Path, model: ModelConfig, *, is_mtp: bool, num_ranks: int, kv_dtype: str
+) -> ModelConfig:
+    """That of a draft model; is_mtp: of the model's own layer (`config.MTP`), that of the model itself.
 
     folder: of the model.
 
@@ -26,23 +27,23 @@ def draft_config(name: str, folder: Path, model: ModelConfig, *, num_ranks: int,
             is no MTP layer, or it would have to be cut for several ranks.
     """
     try:
-        draft = model if name == MTP else ModelConfig.from_folder(resolve_model(name, weights=False))
+        draft = model if is_mtp else ModelConfig.from_folder(resolve_model(name, weights=False))
     except ModelError as error:
         raise ConfigError(f"speculative_model: {error}") from error
-    if name != MTP and draft.recurrent is not None:
+    if not is_mtp and draft.recurrent is not None:
         raise ConfigError(
             f"speculative_model: {name} has recurrent layers, whose states cannot be taken back token by token; "
             "take one whose layers all attend, or leave it out"
         )
-    if name == MTP and not model.num_mtp_layers:
+    if is_mtp and not model.num_mtp_layers:
         raise ConfigError(
-            f'speculative_model: "{MTP}": {folder} names no layers for multi-token prediction '
+            f'speculative_model: "{name}": {folder} names no layers for multi-token prediction '
             f"({model.options.mtp.count_key} in config.json); take a smaller model of the same vocabulary, or leave it "
             "out"
         )
-    if name == MTP and num_ranks > 1:
+    if is_mtp and num_ranks > 1:
         raise ConfigError(
-            f'speculative_model: "{MTP}" is not cut for several ranks; use tensor_parallel_size=1, or leave it out'
+            f'speculative_model: "{name}" is not cut for several ranks; use tensor_parallel_size=1, or leave it out'
         )
     draft.check_kv_type(kv_dtype)
     return draft

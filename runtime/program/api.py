@@ -90,23 +90,9 @@ def gen(
     if choices_method is not None:
         raise ProgramError("gen: choices_method needs choices")
     kind = _dtype(dtype)
-    _exclusive(dtype=dtype, regex=regex, json_schema=json_schema, constraint=constraint, type=type)
-    if kind is not None:
-        constraint = constraint_spec.regex(DTYPE_PATTERNS[kind])
-        if kind in (int, float):
-            stop = (*_strings("stop", stop), *NUMBER_STOPS)
-    elif regex is not None:
-        constraint = constraint_spec.regex(regex)
-    elif json_schema is not None:
-        constraint = constraint_spec.json_schema(json_schema)
-    elif type is not None:
-        constraint = _of_type(type)
-    if constraint is not None and not isinstance(constraint, ConstraintSpec):
-        raise ProgramError(
-            f"gen: constraint: expected phloem.regex(...), phloem.json_schema(...) or the like, got {constraint!r}"
-        )
-    if constraint is not None and kind is None:
-        check_spec(constraint)
+    if kind in (int, float):
+        stop = (*_strings("stop", stop), *NUMBER_STOPS)
+    constraint = _constraint(kind, dtype, regex, json_schema, constraint, type)
     given = {
         "max_tokens": max_tokens,
         "min_tokens": min_tokens,
@@ -132,6 +118,29 @@ def gen(
     )
     _check_sampling(atom)
     return atom
+
+
+def _constraint(
+    kind: type | None, dtype: type | str | None, regex: str | None, json_schema: Any, constraint: Any, of_type: Any
+) -> ConstraintSpec | None:
+    """That of a `gen`, however it is said. Raises as `gen` does."""
+    _exclusive(dtype=dtype, regex=regex, json_schema=json_schema, constraint=constraint, type=of_type)
+    if kind is not None:
+        return constraint_spec.regex(DTYPE_PATTERNS[kind])
+    if regex is not None:
+        constraint = constraint_spec.regex(regex)
+    elif json_schema is not None:
+        constraint = constraint_spec.json_schema(json_schema)
+    elif of_type is not None:
+        constraint = _of_type(of_type)
+    if constraint is None:
+        return None
+    if not isinstance(constraint, ConstraintSpec):
+        raise ProgramError(
+            f"gen: constraint: expected phloem.regex(...), phloem.json_schema(...) or the like, got {constraint!r}"
+        )
+    check_spec(constraint)
+    return constraint
 
 
 def gen_int(name: str | None = None, **arguments: Any) -> Expression:

@@ -25,6 +25,13 @@ HUNG_AFTER = 120.0  # seconds without a sign of life from a busy step thread
 
 def info_router(service: Service) -> APIRouter:
     router = APIRouter()
+    _add_models(router, service)
+    _add_states(router, service)
+    _add_tokens(router, service)
+    return router
+
+
+def _add_models(router: APIRouter, service: Service) -> None:
     created = int(time.time())
 
     def card(name: str) -> dict[str, Any]:
@@ -49,6 +56,8 @@ def info_router(service: Service) -> APIRouter:
     async def model(name: str) -> Response:
         return json_response(card(service.check_model(name)))
 
+
+def _add_states(router: APIRouter, service: Service) -> None:
     @router.get("/health", **described(answer(None, "status")))
     async def health() -> Response:
         """200 while the process can serve, also while it drains; 503 when the step thread is dead or hangs."""
@@ -83,6 +92,8 @@ def info_router(service: Service) -> APIRouter:
         """Occupancy, hit rate and what other pools would have brought; the tree, with text, with admin rights only."""
         return json_response(await service.cache_report())
 
+
+def _add_tokens(router: APIRouter, service: Service) -> None:
     @router.post("/tokenize", **described(answer(None, "tokens", "count", "max_model_len"), TokenizeRequest))
     async def tokenize(request: Request) -> Response:
         body = await read_request(request, TokenizeRequest, service.settings)
@@ -105,8 +116,6 @@ def info_router(service: Service) -> APIRouter:
             if not 0 <= token_id < vocab_size:
                 raise invalid(f"{token_id} is not a token id in [0, {vocab_size}).", f"tokens[{position}]")
         return json_response({"prompt": service.engine.tokenizer.decode(body.tokens)})
-
-    return router
 
 
 def admin_router(service: Service) -> APIRouter:

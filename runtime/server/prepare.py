@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ConstraintError, RequestError
-from ..cache.reply_memory import Conversation
+from ..cache.reply_memory import ChatPrompt
 from ..constrain.spec import ConstraintSpec, ExtraKeys
 from ..request import RequestOptions, SamplingParams
 from .constraints import Compilations, Wanted, constraint_of
@@ -165,7 +165,7 @@ def prompt_tokens(
 
 def chat_prompt(
     engine: Engine, body: ChatRequest | TokenizeRequest, namespace: str = "", adapter: str | None = None
-) -> Conversation:
+) -> ChatPrompt:
     """The messages through the chat template; raises `ApiError` if the template refuses them."""
     messages = [message.as_sent() for message in body.messages or []]
     tools = None

@@ -11,7 +11,7 @@ from ....errors import ProgramError, RequestError
 from ...constrain.spec import ConstraintSpec
 from ...request import Delta, FinishReason, SamplingParams, Usage
 from ..run import DeltaStream
-from .characters import Characters, conversation
+from .characters import Characters, sent_prompt
 from .http_call import Call, HttpClient
 from .remote_stream import RemoteStream
 from .text_api import changed_fields, closed, unsaid
@@ -66,7 +66,7 @@ class Anthropic:
         adapter: str | None = None,
     ) -> DeltaStream:
         sampling = sampling or SamplingParams()
-        said = conversation(prompt)
+        said = sent_prompt(prompt)
         if not said.is_chat:
             raise self._lacks("go on with plain text; put it into user(…), and gen into assistant(…)")
         body = self._body(sampling, namespace, adapter) | {"stream": True}

@@ -79,7 +79,7 @@ class Characters:
 
 
 @dataclass(frozen=True, slots=True)
-class Conversation:
+class SentPrompt:
     """A prompt as a server takes it.
 
     Attributes:
@@ -92,7 +92,7 @@ class Conversation:
     is_chat: bool
 
 
-def conversation(prompt: Sequence[int]) -> Conversation:
+def sent_prompt(prompt: Sequence[int]) -> SentPrompt:
     """The text or the messages of a prompt.
 
     Raises:
@@ -116,7 +116,7 @@ def conversation(prompt: Sequence[int]) -> Conversation:
         role = ROLES[prompt[at] - FIRST_MARK]
     text = "".join(map(chr, prompt[start:]))
     if not marks:
-        return Conversation([], text, is_chat=False)
+        return SentPrompt([], text, is_chat=False)
     if role != "assistant":
         raise ProgramError(f"gen in {role or 'no'} message: an API of messages answers as the assistant only")
-    return Conversation(messages, text, is_chat=True)
+    return SentPrompt(messages, text, is_chat=True)

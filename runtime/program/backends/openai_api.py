@@ -17,7 +17,7 @@ from ....errors import ProgramError, RequestError
 from ...constrain.spec import ConstraintSpec
 from ...request import Delta, FinishReason, SamplingParams, TokenLogprob, Usage
 from ..run import DeltaStream
-from .characters import Characters, conversation
+from .characters import Characters, sent_prompt
 from .http_call import Call, HttpClient
 from .remote_stream import RemoteStream
 from .text_api import changed_fields, closed, unsaid
@@ -99,7 +99,7 @@ class OpenAI:
         adapter: str | None = None,
     ) -> DeltaStream:
         sampling = sampling or SamplingParams()
-        said = conversation(prompt)
+        said = sent_prompt(prompt)
         body = self._body(sampling, namespace, adapter) | {"stream": True, "stream_options": {"include_usage": True}}
         body |= self._constraint(constraint) if constraint is not None else {}
         if not said.is_chat:
@@ -132,7 +132,7 @@ class OpenAI:
         adapter: str | None = None,
     ) -> Sequence[DeltaStream]:
         """A request for each, whose prompt is echoed with log-probabilities."""
-        said = conversation(prompt)
+        said = sent_prompt(prompt)
         if said.is_chat:
             raise self._lacks(
                 "score a given text in a chat, as select does; use gen(json_schema=Literal[…]), or select in a state"

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from phloem.errors import RequestError
-from phloem.runtime.cache.reply_memory import Conversation as Prompt
+from phloem.runtime.cache.reply_memory import ChatPrompt as Prompt
 from phloem.runtime.cli.chat.conversation import Conversation
 from phloem.runtime.cli.chat.plain_transcript import PlainTranscript
 from phloem.runtime.cli.chat.session import Session, View

@@ -48,7 +48,8 @@ def test_windows_take_the_policies_that_keep_the_last(policy: str) -> None:
 
 def test_chunks_as_long_as_the_context_are_no_chunks() -> None:
     chunked = LayerConfig(window=256, rope=0, in_chunks=True)
-    of(FULL, chunked, longest=256).check_budget(budget_of(64))
+    for has_states in (False, True):
+        of(FULL, chunked, longest=256, has_states=has_states).check_budget(budget_of(64))
     with pytest.raises(RequestError, match="kv_budget: this model has layers that see chunks of the context"):
         of(FULL, chunked, longest=257).check_budget(budget_of(300))
 

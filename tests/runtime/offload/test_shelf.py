@@ -72,7 +72,8 @@ def test_a_load_ends_where_a_request_can_go_on(data: st.DataObject, num_needed: 
     start = data.draw(st.integers(0, first)) if num_needed else first
     end = data.draw(st.integers(first, len(PREFIX)))
     some = st.sets(st.integers(0, len(PREFIX) - 1))
-    there, below, has_part = (data.draw(some) for _ in range(3))
+    there, below = data.draw(some), data.draw(some)
+    has_part = {*range(len(PREFIX))} - data.draw(st.sets(st.integers(0, len(PREFIX) - 1), max_size=3))
     there = {index for index in there if index < first}
     below = {index for index in below if index < first} - there
     rules = PartRules(BLOCK_BYTES * num_rows, lambda number: range(max(0, number - num_needed), number))

@@ -118,7 +118,7 @@ def test_errors_come_in_the_place_of_values_where_they_are_asked_for() -> None:
         (lambda **given: ph.extract(Person, 3, **given), "extract: documents: expected texts, got int"),
         (lambda **given: ph.extract(Person, [], foo=1, **given), "^extract: foo: no such option"),
         (lambda **given: ph.extract(Person, [], num_threads=0, **given), "^extract: num_threads: expected"),
-        (lambda **given: ph.extract(set[Any], [], **given), r"test_typed\.py:\d+, extract: kind: "),
+        (lambda **given: ph.extract(list[type], [], **given), r"test_typed\.py:\d+, extract: kind: "),
         (lambda **given: ph.generate(Person, "text", stream=True, **given), "^generate: stream: no such option"),
         (lambda **given: ph.generate("text", Person, **given), "generate: kind: expected a type"),
     ],

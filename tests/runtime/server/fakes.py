@@ -16,7 +16,7 @@ import numpy as np
 
 from phloem.errors import PromptTooLong, RequestError
 from phloem.runtime.cache.cache_report import CacheReport
-from phloem.runtime.cache.reply_memory import Conversation
+from phloem.runtime.cache.reply_memory import ChatPrompt
 from phloem.runtime.config import EngineConfig
 from phloem.runtime.constrain.spec import ConstraintSpec
 from phloem.runtime.engine.statistics import EngineStatistics
@@ -154,11 +154,11 @@ class FakeEngine:
         namespace: str = "",
         adapter: str | None = None,
         **options: Any,
-    ) -> Conversation:
+    ) -> ChatPrompt:
         messages = [checked_message(message, "messages") for message in messages]
         self.chats.append(list(messages))
         self.tools.append(options.get("tools"))
-        return Conversation(self.tokenizer.apply_chat_template(messages, **options), "", 0)
+        return ChatPrompt(self.tokenizer.apply_chat_template(messages, **options), "", 0)
 
 
 def joined(deltas: Sequence[Delta], sizes: Sequence[int]) -> list[Delta]:

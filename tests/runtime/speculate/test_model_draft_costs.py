@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from phloem.runtime.request import SamplingParams
-from phloem.runtime.speculate.model_drafter import ModelDrafter
+from phloem.runtime.speculate.model_drafter import ModelDrafter, Turn
 
 from ..fakes import FakeDecoder, fake_engine
 from ..stepped import SteppedEngine
@@ -132,21 +132,38 @@ def test_a_prompt_that_is_read_at_once_is_not_a_cost_of_drafted_tokens() -> None
     assert model._draft_unit == pytest.approx(1.0 / 23.7)
 
 
+def watch_plans(model: ModelDrafter) -> list[list[Turn]]:
+    """Whose drafts each step plans, from now on."""
+    plan, found = model.plan, list[list[Turn]]()
+
+    def planned(requests: Any) -> Any:
+        found.append(plan(requests))
+        return found[-1]
+
+    model.plan = planned  # type: ignore[method-assign]
+    return found
+
+
+def test_what_several_draft_at_once_fits_a_batch() -> None:
+    engine, model = drafting_engine(
+        1, num_blocks=400, max_draft_tokens=4, max_batch_tokens=48, target_step_seconds=1e6, max_running_requests=4
+    )
+    planned = watch_plans(model)
+    params = SamplingParams(max_tokens=20, temperature=0.0, ignore_eos=True)
+    engine.generate([[number] * 60 for number in (6, 7, 8)], params)
+    sizes = [sum(turn.end - turn.start for turn in turns) for turns in planned if len(turns) > 1]
+    assert max(sizes) == 48
+
+
 def test_what_is_missing_of_several_takes_one_steps_time() -> None:
     engine, model = drafting_engine(
         1, num_blocks=400, max_draft_tokens=4, max_batch_tokens=128, target_step_seconds=40.0
     )
-    plan, missing = model.plan, []
-
-    def planned(requests: Any) -> Any:
-        turns = plan(requests)
-        missing.append([turn.end - turn.start for turn in turns if not turn.limit])
-        return turns
-
-    model.plan = planned  # type: ignore[method-assign]
+    planned = watch_plans(model)
     params = SamplingParams(max_tokens=60, temperature=0.0, ignore_eos=True)
     engine.generate([5] * 200, params)  # what a token takes is known from here on
-    missing.clear()
+    planned.clear()
     engine.generate([[number] * 200 for number in (6, 7, 8)], params)
+    missing = [[turn.end - turn.start for turn in turns if not turn.limit] for turns in planned]
     several = [sum(chunks) for chunks in missing if len(chunks) > 1]
     assert several and max(several) <= 40 + 2 * 4 + 4  # of each that has no time left, a block

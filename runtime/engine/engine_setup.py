@@ -1,0 +1,138 @@
+"""From settings and a loaded model to what a core consists of: tensors, prefix cache, request factory, scheduler.
+
+Knows how these are made, and nothing of what they do.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ...fsm import Compiler
+from ...radix import BlockCost
+from ..cache.followers import Followers
+from ..cache.prefix_cache import PrefixCache
+from ..cache.slot_books import SlotBooks
+from ..capacity.state_memory import most_running, needed_each
+from ..config import TARGET_STEP_SECONDS, EngineConfig
+from ..execute.adapters import Adapters
+from ..execute.draft_kv import DraftKV
+from ..execute.kv_cache import KVCache
+from ..execute.loading import LoadedModel
+from ..execute.pool import allocate_draft_kv, allocate_pool
+from ..execute.prefill_cost import PrefillCost
+from ..execute.recurrent_states import RecurrentStates, allocate_states
+from ..execute.window_kv import WindowKV
+from ..kv_compress.fit import LayerGroups
+from ..models.rope import can_turn_back
+from ..schedule.rope_switch import RopeSwitch
+from ..schedule.scheduler import Scheduler
+from .request_factory import RequestFactory
+from .store_setup import slot_books
+
+
+@dataclass(frozen=True, slots=True)
+class Allocated:
+    """An engine's tensors besides weights, and the books of those in slots.
+
+    Attributes:
+        kv_cache: keys and values. states: of recurrent layers. draft_kv: of a draft model, in the same blocks.
+    """
+
+    kv_cache: KVCache | WindowKV
+    states: RecurrentStates | None
+    draft_kv: DraftKV | None
+    slots: SlotBooks
+
+    @staticmethod
+    def of(config: EngineConfig, loaded: LoadedModel) -> Allocated:
+        """Raises ConfigError: the memory does not hold them."""
+        states = allocate_states(config, loaded)
+        kv_cache = allocate_pool(config, loaded, 0 if states is None else states.num_slots)
+        slots = slot_books(config, loaded.decoder.config, kv_cache, states)
+        return Allocated(kv_cache, states, allocate_draft_kv(config, loaded, kv_cache), slots)
+
+    @property
+    def pool(self) -> KVCache:
+        """Of layers that see all tokens."""
+        return self.kv_cache.pool if isinstance(self.kv_cache, WindowKV) else self.kv_cache
+
+
+def make_prefix_cache(
+    config: EngineConfig,
+    tensors: Allocated,
+    followers: Followers | None,
+    block_cost: BlockCost,
+    clock: Callable[[], float],
+) -> PrefixCache:
+    num_blocks = tensors.kv_cache.num_blocks
+    return PrefixCache(
+        num_blocks=num_blocks,
+        block_size=config.block_size,
+        kv_cache=tensors.pool,
+        enabled=config.prefix_cache,
+        eviction_policy=config.eviction_policy,
+        block_cost=block_cost,
+        explain_namespaces=config.explain_namespaces,
+        max_pinned_blocks=num_blocks // 4 if config.max_pinned_blocks is None else config.max_pinned_blocks,
+        followers=followers,
+        slots=tensors.slots,
+        draft_kv=tensors.draft_kv,
+        clock=clock,
+    )
+
+
+def make_request_factory(
+    config: EngineConfig,
+    loaded: LoadedModel,
+    compiler: Compiler,
+    adapters: Adapters,
+    tensors: Allocated,
+    max_model_len: int,
+) -> RequestFactory:
+    model = loaded.decoder.config
+    return RequestFactory(
+        config,
+        loaded.tokenizer,
+        compiler,
+        adapters,
+        max_model_len=max_model_len,
+        pool_len=tensors.kv_cache.num_blocks * config.block_size,
+        vocab_size=model.vocab_size,
+        groups=LayerGroups.of(model.layers, max_model_len, has_states=tensors.states is not None),
+        has_logits=loaded.generates,
+        is_on_gpu=loaded.device.type == "cuda",
+        turns_keys=loaded.switches_at is None and can_turn_back(model),
+    )
+
+
+def make_scheduler(
+    config: EngineConfig,
+    loaded: LoadedModel,
+    prefix_cache: PrefixCache,
+    prefill: PrefillCost,
+    tensors: Allocated,
+    rope_switch: RopeSwitch,
+    clock: Callable[[], float],
+) -> Scheduler:
+    windows, states, most = tensors.slots.windows, tensors.states, config.max_running_requests
+    if states is not None:
+        most = min(most, most_running(states.num_slots, needed_each(config.has_tiers)))
+    return Scheduler(
+        prefix_cache,
+        prefill,
+        max_batch_tokens=config.max_batch_tokens if windows is None else windows.most_step_tokens,
+        target_step_seconds=config.target_step_seconds or TARGET_STEP_SECONDS[loaded.device.type],
+        max_running_requests=most,
+        max_overtakes=config.max_overtakes,
+        max_wait_seconds=config.max_wait_seconds,
+        clock=clock,
+        rope_switch=rope_switch,
+    )
+
+
+def stopwatch_of(loaded: LoadedModel) -> Callable[[], float]:
+    """The CPU time of the thread that steps if it computes the model, where other processes must not count."""
+    waits = loaded.device.type != "cpu" or loaded.processes is not None
+    return time.monotonic if waits else time.thread_time
