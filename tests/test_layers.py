@@ -20,7 +20,7 @@ FSM_FLOORS = [  # a room imports rooms of lower floors only; modules outside of 
     {"look"},
 ]
 RUNTIME_FLOORS = [  # the same for runtime/; a module outside of the rooms counts as a room
-    {"kv_policies"},
+    {"kv_policies", "moving_average", "byte_text"},
     {"sampling_params", "event_settings", "number_types", "path_fault", "device", "setting", "readout"},
     {"request", "parallel"},
     {"config", "option_types", "models", "kv_compress", "constrain"},
