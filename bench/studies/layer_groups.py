@@ -54,10 +54,10 @@ def load_model(name: str, folder: Path) -> LoadedModel:
 
 def params_of(asked: Asked) -> ph.SamplingParams:
     _, length, temperature, budget, _, _, _ = asked
+    kept: dict[str, Any] = {} if budget is None else {"kv_budget": budget, "kv_policy": "sinks"}
     return ph.SamplingParams(
-        max_tokens=length, temperature=temperature, seed=5, ignore_eos=True, logprobs=0, kv_budget=budget,
-        kv_policy="sinks", stop="never said",
-    )  # fmt: skip
+        max_tokens=length, temperature=temperature, seed=5, ignore_eos=True, logprobs=0, stop="never said", **kept
+    )
 
 
 class Truth:

@@ -107,11 +107,21 @@ def _rates(history: History, width: int) -> Iterator[Text]:
     ever, hits = history.last.numbers["prompt_tokens"], history.last.numbers["cached_tokens"]
     start = f"{hits / ever:.1%}" if ever else "–"
     yield _row("hit rate", f"{recent:>9}", f"  last {history.seconds:.0f} s    ", f"{start} since the start")
+    sources = [name.removeprefix("drafted_by.") for name in history.last.numbers if name.startswith("drafted_by.")]
+    drafts = [text for source in sources if (text := _drafts(history, source))]
+    if drafts:
+        yield _row("drafts right", ", ".join(drafts))
     evicted, preempted = history.rate("num_evicted_blocks"), history.grown("num_preemptions")
     failed = int(history.last.numbers.get("num_failed", 0))
     yield _row("evictions", f"{_number(evicted):>9}  blocks/s    {preempted:.0f} preemptions")
     if failed:
         yield _row("failed", (f"{failed:>9,}  outputs", "bold red"))
+
+
+def _drafts(history: History, source: str) -> str:
+    """How many of the tokens that it has drafted of late were right, or "" if it has drafted none."""
+    drafted, right = (history.grown(f"{name}_by.{source}") for name in ("drafted", "jumped"))
+    return f"{source} {right / drafted:.0%} of {drafted:,.0f}" if drafted > 0 else ""
 
 
 def _latencies(history: History, width: int) -> Iterator[Text]:

@@ -32,6 +32,7 @@ NEEDED: tuple[str, ...] = (
     "num_cached_blocks",
 )
 NEEDED += ("num_evictable_blocks", "num_pinned_blocks", "prompt_tokens", "cached_tokens", "completion_tokens")
+BY_SOURCE = ("drafted_by", "jumped_by")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,7 @@ class Sample:
 
     Attributes:
         at: seconds on a clock of this machine.
-        numbers: the fields of `/statistics`.
+        numbers: the fields of `/statistics`; of drafts by source under names like `drafted_by.lookup`.
         histograms: by name.
         branches: of the tree, as it is drawn; None: the server does not show them.
         misses: sentences, newest first; None: the server does not tell.
@@ -143,6 +144,8 @@ class Poller:
         found = self._server.json("/statistics")
         try:
             numbers = {name: count(value) for name, value in found.items() if isinstance(value, int | float)}
+            for name in BY_SOURCE:  # a server of an older version has none
+                numbers |= {f"{name}.{source}": count(value) for source, value in found.get(name, {}).items()}
             if not all(isinstance(numbers[name], int) for name in NEEDED):
                 raise ValueError
         except (AttributeError, KeyError, ValueError) as error:

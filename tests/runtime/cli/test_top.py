@@ -60,6 +60,14 @@ def _sample(at: float, seconds: list[float] = [], **numbers: int) -> Sample:  # 
     return Sample(at, NUMBERS | numbers, read_histograms(_metrics(seconds)), None, None)
 
 
+def test_drafts_are_shown_by_what_drafted_them() -> None:
+    before = {"drafted_by.mtp": 100, "jumped_by.mtp": 0, "drafted_by.lookup": 7, "jumped_by.lookup": 7}
+    history = History(_sample(0.0, **before))
+    history.add(_sample(9.0, **{**before, "drafted_by.mtp": 300, "jumped_by.mtp": 150}))
+    shown = frame(history, "nano", "http://127.0.0.1:8000", 256, 80, 24, Text()).plain
+    assert "drafts right    mtp 75% of 200\n" in shown
+
+
 @given(SECONDS, SECONDS, st.sampled_from([0.5, 0.95, 0.99]))
 def test_percentiles_are_in_the_bucket_of_the_true_one(before: list[float], later: list[float], share: float) -> None:
     history = History(_sample(0.0, before))
