@@ -85,7 +85,15 @@ def changed(families: Any, yarn: dict[str, Any]) -> dict[str, Any]:
     return cases
 
 
-def compare(name: str, case: Any, folder: Path, peer: LlamaCpp, oracle: Any, write: Callable[..., None]) -> str:
+def compare(
+    name: str,
+    case: Any,
+    folder: Path,
+    peer: LlamaCpp,
+    oracle: Any,
+    write: Callable[..., None],
+    set_xielu: Callable[[Any], None],
+) -> str:
     arch, base, differs, _, keys = case
     class_name, options = base
     model, path = oracle.save_random_model(folder, class_name, {**options, **differs}), folder / "model.gguf"
@@ -96,6 +104,7 @@ def compare(name: str, case: Any, folder: Path, peer: LlamaCpp, oracle: Any, wri
             keys(writer)
 
     with torch.no_grad():
+        set_xielu(model)
         write(path, model, arch, "F32", keys=all_keys)
     token_ids = oracle.random_ids(40)
     expected, bound = (each.numpy() for each in oracle.Oracle(folder, model).logits_and_bound(token_ids))
@@ -109,7 +118,9 @@ def compare(name: str, case: Any, folder: Path, peer: LlamaCpp, oracle: Any, wri
 
 
 def main() -> None:
-    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("only", nargs="*", help="names of cases; none: all")
+    only = parser.parse_args().only
     with tempfile.TemporaryDirectory() as root:  # the checkout's own root must not be imported from
         (Path(root) / "tests").symlink_to(ROOT / "tests")
         sys.path.insert(0, root)
@@ -118,10 +129,15 @@ def main() -> None:
         peer = LlamaCpp()
         print(f"{'':<22}{'file':<16}{'farthest':>10}{'largest':>10}{'of rounding':>12}{'same top':>10}")
         for name, case in changed(test_gguf_families, decoder_shapes.YARN).items():
+            if only and name not in only:
+                continue
             folder = Path(root) / name
             folder.mkdir()
             full = (case[0], decoder_cases.CASES[case[1]], *case[2:])
-            print(compare(name, full, folder, peer, oracle, gguf_files.write_model), flush=True)
+            print(
+                compare(name, full, folder, peer, oracle, gguf_files.write_model, test_gguf_families.set_xielu),
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

@@ -37,9 +37,9 @@ def read_curve(reader: Reader, base: str) -> Tensor | None:
     """
     if reader.config.curve != "xielu":
         return None
-    learned = [reader.tensor([f"{base}mlp.act_fn.{name}"], [1], []).float() for name in ("alpha_p", "alpha_n")]
-    beta, eps = (reader.scalar(f"{base}mlp.act_fn.{name}") for name in ("beta", "eps"))
-    positive, negative = (F.softplus(number)[0] for number in learned)
+    parts = (reader.scalar(f"{base}mlp.act_fn.{name}") for name in ("alpha_p", "alpha_n", "beta", "eps"))
+    positive, negative, beta, eps = parts
+    positive, negative = F.softplus(positive), F.softplus(negative)
     return torch.stack([positive, beta, beta + negative, eps])
 
 

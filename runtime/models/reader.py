@@ -93,10 +93,12 @@ class Reader:
             weight, bias = weight[order], None if bias is None else bias[order]
         return self.packed(weight, bias)
 
-    def summand(self, base: str, name: str, columns: Part, has_bias: bool) -> LinearWeight:
-        """A projection to hidden states with a part of its inputs, for `partial_linear`; of the ranks' results one has
-        the bias."""
-        size, ranks = self.config.hidden_size, self.cut.ranks
+    def summand(
+        self, base: str, name: str, columns: Part, has_bias: bool, num_outputs: int | None = None
+    ) -> LinearWeight:
+        """A projection with a part of its inputs, for `partial_linear`; of the ranks' results one has the bias.
+        num_outputs: None: it is one to hidden states."""
+        size, ranks = num_outputs or self.config.hidden_size, self.cut.ranks
         if ranks.rank > 0:
             self.leave(f"{base}{name}.bias")
         weight = self.weight([f"{base}{name}"], [size], columns)
@@ -147,9 +149,11 @@ class Reader:
         return self._checkpoint.read_stacked(names, rows, tail, device=self.device)
 
     def scalar(self, name: str) -> Tensor:
-        """A number that has no axis, in fp32; no GGUF file has one."""
-        assert isinstance(self._checkpoint, Checkpoint)
-        return self._checkpoint.read_kept(name, [], STORED_DTYPES, device=self.device).float()
+        """A number, with an axis of one or without, in fp32 and without one."""
+        if isinstance(self._checkpoint, GgufCheckpoint):
+            return torch.tensor(self._checkpoint.scalar(name), device=self.device)
+        shape = [1] if self.has_shape(name, [1]) else []
+        return self._checkpoint.read_kept(name, shape, STORED_DTYPES, device=self.device).float().view(())
 
     def has(self, name: str) -> bool:
         """Whether there is a tensor of this name."""

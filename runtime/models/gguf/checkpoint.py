@@ -111,6 +111,18 @@ class GgufCheckpoint:
     def read_bytes(self, name: str, shape: Sequence[Axis], *, device: torch.device) -> Tensor:
         raise ModelError(f"{self.place(name)}: is not read from GGUF")
 
+    def scalar(self, name: str) -> float:
+        """A number of a layer's activation, which the file has in a list of all layers' (Apertus).
+
+        Raises:
+            ModelError: there is no such list, or it ends before the layer.
+        """
+        key, index = f"xielu.{name.rpartition('.')[2]}", int(name.split(".")[2])
+        values = self.file.values.get(key)
+        if values is None or not hasattr(values, "__len__") or index >= len(values):
+            raise ModelError(f"{self.file.path}: {key}: expected a number for each layer; download it again")
+        return float(values[index])
+
     def unread(self, ignored: Iterable[str]) -> list[str]:
         """Tensors of the file that were never read."""
         unread = self.file.tensors.keys() - self._read

@@ -75,6 +75,8 @@ FAMILIES: dict[str, Family] = {
     "granitemoe": Family("", "GraniteMoeSharedForCausalLM", is_permuted=True, keys=_MULTIPLIERS),
     "olmo2": Family("Olmo2ForCausalLM", windowed="Olmo3ForCausalLM", window_pattern=4),
     "olmoe": Family("", "OlmoeForCausalLM", normalises=False),
+    "gpt2": Family("GPT2LMHeadModel", activation="gelu_new"),
+    "apertus": Family("ApertusForCausalLM", activation="xielu"),
     "glm4": Family("Glm4ForCausalLM"),
     "glm4moe": Family("", "Glm4MoeForCausalLM", normalises=False, mlp_norm=_LATER_NORM),
     "command-r": Family("CohereForCausalLM", keys=("logit_scale",)),
@@ -103,7 +105,8 @@ FAMILIES: dict[str, Family] = {
 
 
 def file_options(options: Architecture) -> Architecture:
-    """The options as a file has them: norms with their offset added, experts side by side in three tensors."""
+    """The options as a file has them: norms with their offset added, experts side by side in three tensors, matrices as
+    outputs by inputs."""
     experts = options.experts
     if experts is not None:
         plain = ExpertNames()
@@ -111,7 +114,9 @@ def file_options(options: Architecture) -> Architecture:
             experts.names, expert=plain.expert, gate=plain.gate, up=plain.up, down=plain.down, stacked="", fused=""
         )
         experts = replace(experts, names=names, aliases=(), alternates=False)
-    return replace(options, norm_offset=0.0, experts=experts)
+    return replace(
+        options, norm_offset=0.0, experts=experts, transposed=False, layers="layers", embedding="embed_tokens"
+    )
 
 
 def tensor_names(
@@ -126,6 +131,8 @@ def tensor_names(
         f"model.{options.final_norm}": (family.final_norm, None),
         options.projection: ("output", None),
     }
+    if options.positions:
+        names[f"model.{options.positions}"] = "position_embd", None
     below = _layer_names(family, options)
     for index in range(num_layers):
         base, there = f"model.layers.{index}.", f"blk.{index}."

@@ -100,6 +100,8 @@ def write_model(
         if "conv.conv" in name:
             _add_plain(writer, named_by_package(name, names), parameter.detach()[:, 0].numpy(), "F32")
             continue
+        if ".act_fn." in name:
+            continue  # `keys` has them
         if name.endswith("kv_b_proj.weight"):
             _write_latents(writer, name.split(".")[2], parameter.detach(), model.config, kind)
             continue
@@ -121,6 +123,11 @@ def write_model(
         heads = _paired_heads(model.config, arch, there)
         if "ffn_gate_inp" in there:  # F32, but from checkpoints in bf16
             _set(parameter, parameter.detach().bfloat16().float().numpy())
+        if arch == "gpt2" and parameter.dim() == 2 and ".h." in name:
+            turned = parameter.detach().T.contiguous()
+            _write(writer, there, turned, own, 0, rng, is_folded=False)
+            _set(parameter, turned.T.numpy())
+            continue
         is_folded = ("gemma" in arch or arch == "nemotron") and there.endswith("norm.weight")
         _write(writer, there, parameter, own, heads, rng, is_folded=is_folded)
     writer.write_header_to_file()
@@ -228,7 +235,7 @@ def add_keys(writer: Any, config: Any, arch: str) -> None:
     writer.add_block_count(config.num_hidden_layers)
     writer.add_feed_forward_length(config.intermediate_size)
     writer.add_head_count(config.num_attention_heads)
-    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_head_count_kv(getattr(config, "num_key_value_heads", config.num_attention_heads))
     for name in ("rms_norm_eps", "norm_eps"):
         if hasattr(config, name):
             writer.add_layer_norm_rms_eps(getattr(config, name))

@@ -24,6 +24,16 @@ EXPERTS = {**WIDE, "intermediate_size": 32}
 INNER = {**WIDE, "moe_intermediate_size": 32}
 
 
+XIELU = {"alpha_p": [0.4, -0.3, 0.1], "alpha_n": [0.2, 0.7, -0.5], "beta": [0.5] * 3, "eps": [-1e-6] * 3}
+
+
+def set_xielu(model: torch.nn.Module) -> None:
+    """The numbers of all layers, which a file has in its keys."""
+    for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
+        if ".act_fn." in name:
+            tensor.fill_(XIELU[name.rpartition(".")[2]][int(name.split(".")[2])])
+
+
 def _granite(writer: Any) -> None:
     writer.add_embedding_scale(3.0)
     writer.add_attention_scale(0.2)
@@ -87,6 +97,16 @@ def _nextn(writer: Any) -> None:
     writer.add_block_count(3)
     writer.add_nextn_predict_layers(1)
     writer.add_tensor("blk.2.nextn.eh_proj.weight", np.zeros((64, 128), np.float32))
+
+
+def _xielu(writer: Any) -> None:
+    """As the model has them: see `test_logits_equal_those_of_transformers`."""
+    for name, values in XIELU.items():
+        getattr(writer, f"add_xielu_{name}")(values)
+
+
+def _inner(writer: Any) -> None:
+    writer.add_feed_forward_length(256)
 
 
 def _all(*added: Any) -> Any:
@@ -155,6 +175,8 @@ MODELS: dict[str, tuple[str, str, dict[str, Any], str, Any]] = {
     "nemotron": ("nemotron", "nemotron", WIDE, "Q8_0", _turned(8)),
     "phi2": ("phi2", "phi", {**WIDE, "num_key_value_heads": 4}, "Q8_0", _turned(8)),
     "stablelm": ("stablelm", "stablelm", WIDE, "Q8_0", _turned(4)),
+    "gpt2": ("gpt2", "gpt2", {**WIDE, "num_key_value_heads": 4}, "Q8_0", _inner),
+    "apertus": ("apertus", "apertus", {**WIDE, "rope_parameters": PLAIN}, "Q8_0", _xielu),
     "dots1": (
         "dots1", "dots1",
         {**INNER, "num_key_value_heads": 4, "sliding_window": None, "use_sliding_window": False}, "Q8_0",
@@ -190,6 +212,7 @@ def test_logits_equal_those_of_transformers(name: str, tmp_path: Path) -> None:
     class_name, options = CASES[case]
     model, path = save_random_model(tmp_path, class_name, {**options, **differs}), tmp_path / "model.gguf"
     with torch.no_grad():
+        set_xielu(model)
         write_model(path, model, arch, kind, keys=keys)
     decoder, token_ids = Decoder.from_folder(path, dtype=torch.float32, max_positions=128), random_ids(40)
     run = PagedRun(decoder)
