@@ -1,11 +1,11 @@
 """`uniqueItems` over items of any kind: verdicts on random schemas and instances, and walks within tight budgets.
 
-    python bench/studies/unique_items.py [--schemas N] [--seed N]
+    python bench/studies/unique_items.py [--schemas N] [--seed N] [--walks N]
 
 Of each schema random instances, half of them with an item written again in another way (other order of members,
 `1.0` for `1`), are judged by `jsonschema` and by a cursor. A valid instance that is refused is a false reject only if
 it is taken without `uniqueItems`: other keywords leave spellings out. Then texts are written at random, each within a
-budget of a few tokens more than the least; each has to end complete and valid, and no mask may be empty before.
+budget of up to 150 tokens more than the least; each has to end complete and valid, and no mask may be empty before.
 """
 
 from __future__ import annotations
@@ -144,6 +144,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--schemas", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--walks", type=int, default=1, help="of each schema")
     options = parser.parse_args()
     compiler, counts = Compiler(Vocabulary(TOKENS, [EOS])), Counter[str]()
     for number in range(options.seed, options.seed + options.schemas):
@@ -182,7 +183,7 @@ def main() -> None:
                 print("verdict", number, json.dumps(schema), text, valid)
         if constraint is None:
             continue
-        for _ in range(4):
+        for _ in range(options.walks):
             counts["walks"] += 1
             try:
                 text = walk(constraint, rng, rng.choice((0, 1, 4, 9, 40, 150)))

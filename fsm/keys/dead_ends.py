@@ -47,7 +47,7 @@ class DeadEnds:
                     continue
                 if not _may_repeat(after):
                     return False
-                same = _signature(after)
+                same = signature(after)
                 if same not in seen:
                     seen.add(same)
                     pending.append(after)
@@ -83,10 +83,11 @@ def _may_repeat(place: KeyPlace) -> bool:
     return may_repeat(_lists(place))
 
 
-def _signature(place: KeyPlace) -> object:
-    """Equal for places with the same future."""
+def signature(place: KeyPlace) -> object:
+    """Equal for places with the same future, as far as it is about the items that have begun."""
     written, state, begun = place
-    assert written is not None
+    if written is None:
+        return state, begun
     chain = [] if written.lists is None else written.lists.chain()
     return state, begun, written.objects, written.depth, *((one.values, one.places, one.depth) for one in chain)
 

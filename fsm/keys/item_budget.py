@@ -21,6 +21,7 @@ import numpy.typing as npt
 from ..._core import fsm as core
 from ..._core.fsm import KeyEvent
 from .. import columns as k
+from .dead_ends import signature
 from .key_budget import ITEM_BYTES, WIDEST, KeyBudget
 from .open_lists import may_repeat
 from .written import KeyPlace, Written
@@ -62,6 +63,7 @@ class ItemBudget(KeyBudget):
     def _nearest_end(self, place: KeyPlace) -> tuple[bytes, KeyPlace | None]:
         """The nearest place at which something ends, and the bytes up to there; None: there is none."""
         pending: list[tuple[int, bytes, KeyPlace, int]] = []
+        seen = set[object]()  # places that were reached in another way, as with other blanks
 
         def push(text: bytes, before: KeyPlace, index: int) -> None:
             following = self._nearest.following(before[1])
@@ -75,8 +77,9 @@ class ItemBudget(KeyBudget):
             _, text, before, index = heappop(pending)
             push(text[:-1], before, index + 1)
             after = self._repeats.read_on(before, text[-1:])
-            if not after[1]:
+            if not after[1] or (same := signature(after)) in seen:
                 continue
+            seen.add(same)
             if self._automaton.is_accepting(after[1]) or _remembered(after) != _remembered(before):
                 if not self._repeats.is_dead(after):
                     return text, after

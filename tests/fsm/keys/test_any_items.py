@@ -40,6 +40,8 @@ SCHEMAS: dict[str, Any] = {
     "short lists of few values": LIST | {"items": {"type": "array", "items": {"enum": [1, True]}, "maxItems": 2}},
     "lists that differ in a list that differs": LIST | {"items": LIST | {"items": {"type": "integer"}}},
     "after fixed ones": LIST | {"prefixItems": [BOOLEAN, {"type": ["boolean", "array"], "maxItems": 0}]},
+    "strings far from each other, or null": LIST
+    | {"items": {"anyOf": [{"type": "string", "pattern": "^(a{9})*$"}, {"type": "null"}]}},
     "an object is in it": LIST | {"contains": {"type": "object", "maxProperties": 1}, "maxContains": 1},
     "at most two": LIST | {"maxItems": 2, "minItems": 1},
     "objects with a key of some kind": LIST
@@ -126,7 +128,7 @@ def judge_of(compiler: Compiler, name: str) -> Judge:
     repeating = [text.encode() for text in REPEATING.get(name, [])]
     constraint = compiler.json_schema(SCHEMAS[name], key_order="any")
     depth = 2 if name == "lists that differ in a list that differs" else 1
-    spare = 12 if name.startswith("objects") else 5
+    spare = 12 if name.startswith(("objects", "strings far")) else 5
     return Judge(constraint, SCHEMAS[name], TOKENS, ALPHABET, repeating, lambda text: repeats(text, depth), spare)
 
 
