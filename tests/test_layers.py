@@ -21,7 +21,17 @@ FSM_FLOORS = [  # a room imports rooms of lower floors only; modules outside of 
 ]
 RUNTIME_FLOORS = [  # the same for runtime/; a module outside of the rooms counts as a room
     {"kv_policies"},
-    {"sampling_params", "event_settings", "number_types", "path_fault", "device", "setting", "readout"},
+    {
+        "sampling_params",
+        "event_settings",
+        "number_types",
+        "path_fault",
+        "device",
+        "setting",
+        "readout",
+        "byte_text",
+        "moving_average",
+    },
     {"request", "parallel"},
     {"config", "option_types", "models", "kv_compress", "constrain"},
     {"tokenizer", "capacity"},

@@ -5,15 +5,11 @@ Knows configurations and no tensors.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 from ...errors import ConfigError, ModelError
 from ..config import MTP
-from .config import ModelConfig
-from .resolve import resolve_model
-
-NOT_READ = ("embed_tokens.", "shared_head.head.")  # of an MTP layer: copies of the model's own
+from ..models import ModelConfig, resolve_model
 
 
 def draft_config(name: str, folder: Path, model: ModelConfig, *, num_ranks: int, kv_dtype: str) -> ModelConfig:
@@ -46,14 +42,3 @@ def draft_config(name: str, folder: Path, model: ModelConfig, *, num_ranks: int,
         )
     draft.check_kv_type(kv_dtype)
     return draft
-
-
-def mtp_config(model: ModelConfig) -> ModelConfig:
-    """The model with its first MTP layer alone, which is as its last layer is that attends."""
-    last = max(index for index, layer in enumerate(model.layers) if layer.attends)
-    experts, base = model.experts, model.options.mtp.base
-    if experts is not None:
-        experts = replace(experts, has_experts=experts.has_experts[last : last + 1])
-    others = tuple(f"{base}layers.{index}." for index in range(1, model.num_mtp_layers) if base)
-    layers = model.layers[last : last + 1]
-    return replace(model, layers=layers, experts=experts, recurrent=None, left_aside=(*NOT_READ, *others))
