@@ -7,6 +7,7 @@ A random checkpoint of Qwen3.5 with experts, which magnifies rounding. Takes a f
 
 from __future__ import annotations
 
+import argparse
 import sys
 import tempfile
 import warnings
@@ -100,6 +101,7 @@ def in_float64() -> Iterator[None]:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     main()

@@ -20,7 +20,7 @@ from typing import Literal, NamedTuple
 from ...errors import ConfigError
 from ..config import CPU_POOL_BYTES, KV_MEMORY_SHARE, MAX_BATCH_TOKENS, MAX_RUNNING_REQUESTS, Quantisation
 from ..models import ModelConfig
-from ..models.draft_config import mtp_config
+from ..models.mtp_config import mtp_config
 from ..number_types import BYTES, KV_BITS, KV_SCALE_BYTES, ROUNDED_BITS, KVNumberType, NumberType
 from .counts import count_mxfp4, count_outputs, count_parameters
 from .matrix_bytes import joint_bytes, matrix_bytes
@@ -135,7 +135,7 @@ def plan(
     num_adapter_parameters: of all adapters (`models.count_parameters`); they are counted in the type of the weights.
     num_ranks: devices that share the model (`tensor_parallel_size`); all sizes are those of the rank that holds most.
     kv_memory_share: which part of what the weights leave of a device becomes the pool. draft: a draft model
-    (`models.draft_config`).
+    (`draft_config.py`).
 
     Raises:
         ConfigError: not exactly one of the two sizes, a size, length or share out of range, a length above the model's

@@ -118,7 +118,7 @@ def _draft(
     name: str | None, folder: Path, config: ModelConfig, num_ranks: int, kv_dtype: str
 ) -> ModelConfig | Literal["mtp"] | None:
     """The draft model, as `planner.plan` takes it."""
-    from ..models.draft_config import draft_config
+    from ..capacity.draft_config import draft_config
 
     if name is None:
         return None

@@ -16,11 +16,11 @@ import torch
 
 from ...errors import ConfigError, ModelError
 from ...kernels import KV_FORMATS, use_threads
+from ..capacity.draft_config import draft_config
 from ..config import MTP, EngineConfig
 from ..device import find_device
 from ..models import Adapter, Decoder, ModelConfig, resolve_model
 from ..models.cut import Cut
-from ..models.draft_config import draft_config
 from ..models.fitted_vocabulary import FittedVocabulary
 from ..models.mtp import MtpDecoder
 from ..models.vector_rules import VectorRules

@@ -35,8 +35,8 @@ from ..parallel.ranks import ALONE
 from .checkpoints import open_weights, prefix_of
 from .cut import Cut
 from .decoder import ROW_TILE, Decoder
-from .draft_config import mtp_config
 from .layer_weights import LayerWeights, read_layer
+from .mtp_config import mtp_config
 from .norms import Norm, apply_norm, read_norm
 from .reader import Reader
 from .step import KVTensors
