@@ -10,5 +10,6 @@ KVNumberType = Literal[NumberType, RoundedKV]
 
 BYTES: dict[NumberType, int] = {"float32": 4, "bfloat16": 2, "float16": 2}
 ROUNDED_BITS: dict[RoundedKV, int] = {"fp8": 8, "int8": 8, "int4": 4}
-KV_BITS: dict[KVNumberType, int] = {**{name: 8 * size for name, size in BYTES.items()}, **ROUNDED_BITS}
+KV_BITS: dict[KVNumberType, int] = {name: 8 * size for name, size in BYTES.items()}
+KV_BITS |= dict[KVNumberType, int](ROUNDED_BITS.items())
 KV_SCALE_BYTES = 4  # of a head of a token whose numbers are rounded

@@ -27,8 +27,9 @@ from .sampling_params import SamplingParams as SamplingParams
 
 if TYPE_CHECKING:
     from ..fsm import Cursor, Guess
-    from ..radix import Explanation, Node
+    from ..radix import Node
     from .cache.cache_explanation import CacheExplanation
+    from .cache.found_prefix import FoundPrefix
     from .kv_compress.received import Received
     from .models import Adapter
     from .readout import Pooling, Readout, Rows
@@ -287,7 +288,7 @@ class Request:
         notes: one per token of the output; None: they were not asked for.
         num_delivered: output tokens that a delta has reported.
         queued_at: seconds of the scheduler's clock.
-        found: what the tree said about the prompt just before the request was admitted.
+        found: what the cache said about the prompt just before the request was admitted.
         num_forks: how many forks have been made of it.
         rules: which tokens it may say, besides what its cursor allows; None: all.
         thought: the limit of its thought; None: it has none.
@@ -333,7 +334,7 @@ class Request:
     deadline_seconds: float | None = None
     queued_at: float = 0.0
     explain_cache: bool = False
-    found: Explanation | None = None
+    found: FoundPrefix | None = None
     ticket: int = 0
     num_forks: int = 0
     rules: TokenRules | None = None

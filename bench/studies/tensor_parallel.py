@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_file, save_file
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 
@@ -192,7 +193,11 @@ def models(only: str) -> int:
         def run(groups: dict[int, Group], options: dict[str, Any], name: str = name, save: Saved = save) -> set[int]:
             with tempfile.TemporaryDirectory() as folder:
                 save(Path(folder), options)
-                return compare(name, Path(folder), groups)
+                try:
+                    return compare(name, Path(folder), groups)
+                except ph.ModelError as error:  # these sizes do not go together
+                    print(f"  {name:45} {min(groups)}  no such model: {str(error)[-60:]}", flush=True)
+                    return set()
 
         ran[kind] |= run(two, options) or run(two, of_eight(options))
         ran[kind] |= run(four, of_eight(options))
@@ -205,41 +210,51 @@ def formats(only: str) -> None:
     print(f"weights                                       ranks  log-prob.  greedy     {COLUMNS}")
     groups = {size: Group(size) for size in (2, 4)}
     for name, options in written():
-        if only not in name:
-            continue
-        with tempfile.TemporaryDirectory() as folder:
-            path, more = options(Path(folder))
-            compare(name, path, groups, **more)
+        for size, group in groups.items():
+            if only in name:
+                with tempfile.TemporaryDirectory() as folder:
+                    path, more = options(Path(folder), size)
+                    compare(name, path, {size: group}, **more)
 
 
-Written = Callable[[Path], tuple[Path, dict[str, Any]]]
+Written = Callable[[Path, int], tuple[Path, dict[str, Any]]]
 
 
 def written() -> Iterator[tuple[str, Written]]:
+    """(Name, what writes it for a number of ranks and returns its path, with further options of loading)."""
     for model, form in published_models.CASES:
         kind, options, _ = published_models.MODELS[model]
 
-        def few(folder: Path, form: str = form, kind: str = kind, options: Any = options) -> Any:
-            publish(folder, FORMATS[form], kind, options)
+        def few(folder: Path, size: int, form: str = form, kind: str = kind, options: Any = options) -> Any:
+            publish(folder, FORMATS[form], kind, options if size == 2 else of_eight(options))
             return folder, {}
 
         yield f"{model}, {form}", few
     for name in gguf_models.MODELS:
-        yield f"GGUF, {name}", lambda folder, name=name: (gguf_models._written(folder, name)[0], {})
+        yield f"GGUF, {name}", lambda folder, _, name=name: (gguf_models._written(folder, name)[0], {})
     for steps, activations in (("own steps", int8_inputs.OWN_STEPS), ("one step", int8_inputs.ONE_STEP)):
 
-        def rounding(folder: Path, activations: Any = activations) -> Any:
+        def rounding(folder: Path, _: int, activations: Any = activations) -> Any:
             publish(folder, int8_inputs.int8_format(activations), "LlamaForCausalLM", int8_inputs.LLAMA)
             if not activations["dynamic"]:
                 int8_inputs.add_steps(folder)
             return folder, {}
 
         yield f"llama, W8A8, {steps}", rounding
-    yield "gpt-oss, MXFP4", lambda folder: (mxfp4_models.publish(folder), (folder, {}))[1]
+
+    def mxfp4(folder: Path, size: int) -> Any:
+        mxfp4_models.publish(folder, **({} if size == 2 else {"num_attention_heads": 8}))
+        tensors = load_file(folder / "model.safetensors")  # config.json names no type, which means bf16
+        wide = {name: tensor.bfloat16() for name, tensor in tensors.items() if tensor.is_floating_point()}
+        save_file(tensors | wide, folder / "model.safetensors")
+        return folder, {}
+
+    yield "gpt-oss, MXFP4", mxfp4
     for quantise in ("int8", "int4"):
 
-        def rounded(folder: Path, quantise: str = quantise) -> Any:
-            save_random_model(folder, *CASES["llama-gqa"])
+        def rounded(folder: Path, _: int, quantise: str = quantise) -> Any:
+            kind, options = CASES["llama-gqa"]
+            save_random_model(folder, kind, of_eight(options))
             return folder, {"quantise": quantise}
 
         yield f"llama, rounded to {quantise}", rounded

@@ -64,6 +64,8 @@ def some_schema(rng: random.Random, depth: int = 0) -> Any:
         return {"type": "array", "items": some_schema(rng, depth + 1), "maxItems": rng.randrange(1, 4)}
     if kind == 8:
         return some_list(rng, depth + 1)
+    if kind == 4 and rng.random() < 0.3:
+        return {"anyOf": [{"type": "string", "pattern": "^(a{9})*$"}, {"type": "null"}]}
     return {} if kind == 4 else {"anyOf": [some_schema(rng, depth + 1), some_schema(rng, depth + 1)]}
 
 
@@ -129,7 +131,7 @@ def walk(constraint: Constraint, rng: random.Random, spare: int) -> bytes:
         found = allowed(cursor.row_within(remaining))
         assert found, text
         assert set(found) <= set(allowed(cursor.row())), text
-        liked = [i for i in found if i != EOS and (i >= 256 or i in b'{}[]",:01.etrufalsnab')]
+        liked = [i for i in found if i != EOS and (i >= 256 or i in b'{}[]",:01.etrufalsnab ')]
         token_id = EOS if EOS in found and (not liked or rng.random() < 0.1) else rng.choice(liked or found)
         assert cursor.advance(token_id), (text, token_id)
         if token_id == EOS:
@@ -152,8 +154,9 @@ def main() -> None:
         counts["schemas"] += 1
         validator = jsonschema.Draft202012Validator(schema)
         try:
-            constraint = compiler.json_schema(schema, key_order="any", extra_keys="schema")
-            loose = compiler.json_schema(without_unique(schema), key_order="any", extra_keys="schema")
+            space = "compact" if rng.random() < 0.5 else "flexible"
+            constraint = compiler.json_schema(schema, key_order="any", whitespace=space)
+            loose = compiler.json_schema(without_unique(schema), key_order="any", whitespace=space)
         except EmptyLanguage:
             constraint = loose = None
         except PhloemError as error:
@@ -179,10 +182,10 @@ def main() -> None:
                 print("verdict", number, json.dumps(schema), text, valid)
         if constraint is None:
             continue
-        for turn in range(4):
+        for _ in range(4):
             counts["walks"] += 1
             try:
-                text = walk(constraint, rng, turn * turn)
+                text = walk(constraint, rng, rng.choice((0, 1, 4, 9, 40, 150)))
                 assert validator.is_valid(json.loads(text)), text
             except AssertionError as error:
                 counts["WRONG: walks"] += 1

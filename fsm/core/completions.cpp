@@ -1,5 +1,6 @@
 #include "completions.h"
 
+#include "trie_walk.h"
 #include "written.h"
 
 namespace phloem::fsm {
@@ -113,12 +114,11 @@ int64_t CompletionBounds::tokens_from(size_t first) {
   int64_t best = automaton_.states[path_[first].state].cost;  // as many bytes, each of them a token
   int64_t node = trie.roots[path_[first].byte];
   for (size_t index = first + 1; node >= 0; ++index) {
-    const int64_t after = at(tokens_, index < path_.size() ? path_[index].state : here_), last = trie.ends[node];
+    const int64_t after = at(tokens_, index < path_.size() ? path_[index].state : here_);
     if (trie.tokens[node] >= 0 && after) best = std::min(best, after);
-    if (++node == last) break;
+    if (trie.ends[node] == node + 1) break;
     if (index == path_.size() && (automaton_.states[here_].accepts || is_many(here_) || !go_on())) break;
-    while (node < last && trie.bytes[node] != path_[index].byte) node = trie.ends[node];
-    if (node >= last) node = -1;
+    node = child_of(trie, node, path_[index].byte);
   }
   return best;
 }

@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "completions.h"
+#include "trie_walk.h"
 
 namespace phloem::fsm {
 
@@ -51,14 +52,7 @@ void CompletionBounds::keep_each(int64_t state, int32_t* bits, int64_t limit, in
 void CompletionBounds::keep_by_walk(int64_t state, int32_t* bits, int64_t limit, int64_t most_bytes, Judged& judged) {
   const TokenTrie& trie = automaton_.vocabulary.whole;
   judged.states[0] = state;
-  while (judged.node < trie.size) {
-    const int64_t node = judged.node;
-    const int64_t target = automaton_.step(judged.states[trie.depths[node] - 1], trie.bytes[node]);
-    if (target == 0) {
-      judged.node = trie.ends[node];
-      continue;
-    }
-    judged.states[trie.depths[node]] = target;
+  walk_trie(automaton_, trie, judged.node, trie.size, judged.states, [&](int64_t node, int64_t target) {
     if (trie.tokens[node] >= 0) {
       const int64_t needed = tokens_beyond(target, limit, most_bytes);
       for (int64_t token = trie.tokens[node]; token >= 0; token = automaton_.vocabulary.next_same[token]) {
@@ -67,9 +61,8 @@ void CompletionBounds::keep_by_walk(int64_t state, int32_t* bits, int64_t limit,
         if (0 <= limit && limit < needed) clear_bit(bits, token);
       }
     }
-    judged.node = node + 1;
     ++progress_;
-  }
+  });
 }
 
 }  // namespace phloem::fsm

@@ -1,38 +1,19 @@
-// Walks through the vocabulary with the automaton: which tokens may follow a state. A walk follows the trie in
-// depth-first order and jumps over what is refused. It makes states as it goes.
-#include "automaton.h"
+// Walks through the vocabulary with the automaton: which tokens may follow a state.
+#include "trie_walk.h"
 
 namespace phloem::fsm {
 
 namespace {
 
-// The walk over nodes node .. end - 1 of a trie, path[depth - 1] being the state before the first of them.
-int64_t walk_range(Automaton& automaton, const TokenTrie& trie, int64_t node, int64_t end, int32_t* bits) {
+// Sets the bits of the tokens that may follow in the sub-tree of a node; 1 + the greatest cost after one of them.
+int64_t walk_below(Automaton& automaton, const TokenTrie& trie, int64_t node, int32_t* bits) {
   const int32_t* same = automaton.vocabulary.next_same;
-  int64_t* path = automaton.scratch().path;
   int64_t worst = 0;
-  while (node < end) {
-    const int depth = trie.depths[node];
-    const int64_t before = path[depth - 1], byte = trie.bytes[node];
-    const State& state = automaton.states[before];
-    int64_t target = -1;
-    if (state.byte >= 0 && state.byte != byte) {
-      target = 0;
-    } else if (state.row >= 0) {
-      target = automaton.rows[state.row].targets[byte];
-    }
-    if (target < 0) target = automaton.step(before, byte);
-    if (target == 0) {
-      node = trie.ends[node];
-      continue;
-    }
-    path[depth] = target;
-    if (trie.tokens[node] >= 0) {
-      worst = std::max<int64_t>(worst, automaton.states[target].cost + 1);
-      for (int64_t token = trie.tokens[node]; token >= 0; token = same[token]) set_bit(bits, token);
-    }
-    ++node;
-  }
+  walk_trie(automaton, trie, node, trie.ends[node], automaton.scratch().path, [&](int64_t at, int64_t target) {
+    if (trie.tokens[at] < 0) return;
+    worst = std::max<int64_t>(worst, automaton.states[target].cost + 1);
+    for (int64_t token = trie.tokens[at]; token >= 0; token = same[token]) set_bit(bits, token);
+  });
   return worst;
 }
 
@@ -52,7 +33,7 @@ int64_t walk(Automaton& automaton, int64_t state, int32_t* bits) {
     const int64_t node = trie.roots[byte];
     if (node < 0 || (end > first + 1 && !scratch.live[byte])) continue;
     scratch.path[0] = state;
-    worst = std::max(worst, walk_range(automaton, trie, node, trie.ends[node], bits));
+    worst = std::max(worst, walk_below(automaton, trie, node, bits));
   }
   return worst;
 }
@@ -66,7 +47,7 @@ int64_t walk_exits(Automaton& automaton, const TokenTrie& trie, int64_t state, I
     for (int32_t index = starts[byte]; index < starts[byte + 1]; ++index) {
       const int64_t node = exits[index];
       scratch.path[trie.depths[node] - 1] = state;
-      worst = std::max(worst, walk_range(automaton, trie, node, trie.ends[node], bits));
+      worst = std::max(worst, walk_below(automaton, trie, node, bits));
     }
   }
   return worst;

@@ -1,6 +1,7 @@
 #include "written.h"
 
 #include "texts.h"
+#include "trie_walk.h"
 
 namespace phloem::fsm {
 
@@ -153,14 +154,8 @@ KeysLeft keys_left(Automaton& automaton, int64_t state, std::span<const Bytes> t
 
 void clear_below(const TokenTrie& trie, Bytes path, int32_t* bits) {
   int64_t node = trie.roots[path[0]];
-  if (node < 0) return;
-  for (uint8_t byte : path.subspan(1)) {
-    const int64_t end = trie.ends[node];
-    ++node;
-    while (node < end && trie.bytes[node] != byte) node = trie.ends[node];
-    if (node >= end) return;
-  }
-  clear_tokens(trie, node, trie.ends[node], bits);
+  for (size_t index = 1; node >= 0 && index < path.size(); ++index) node = child_of(trie, node, path[index]);
+  if (node >= 0) clear_tokens(trie, node, trie.ends[node], bits);
 }
 
 bool is_in_key(const Automaton& automaton, int64_t state) {

@@ -94,7 +94,7 @@ _HOW = {
     "minItems": "counter",
     "maxItems": "counter",
     "contains": "one rule per number of items found",
-    "uniqueItems": "few values: a set; strings: each that was written is remembered",
+    "uniqueItems": "few values: a set; others: each that was written is remembered",
     "allOf": "merged: all of them hold",
     "anyOf": "alternatives",
     "oneOf": "alternatives, proved disjoint or the others subtracted",

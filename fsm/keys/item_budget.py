@@ -21,27 +21,16 @@ import numpy.typing as npt
 from ..._core import fsm as core
 from ..._core.fsm import KeyEvent
 from .. import columns as k
-from ..automaton.automaton import Automaton
-from ..bounded_map import BoundedMap
-from ..masks.completions import Completions
-from .key_budget import ITEM_BYTES, MAX_KEPT, KeyBudget
+from .key_budget import ITEM_BYTES, WIDEST, KeyBudget
 from .open_lists import may_repeat
-from .repeats import Repeats
 from .written import KeyPlace, Written
-
-Following = list[tuple[int, int]]
-"""(bytes from there to the end of the text, and one; the byte), the nearest first."""
 
 
 class ItemBudget(KeyBudget):
     """The bounds of one automaton whose network has lists of any values that must differ."""
 
-    def __init__(self, automaton: Automaton, completions: Completions, repeats: Repeats) -> None:
-        super().__init__(automaton, completions, repeats)
-        self._following: BoundedMap[int, Following] = BoundedMap(MAX_KEPT)
-
     def slack(self, written: Written | None, num_bytes: int) -> int:
-        """See `KeyBudget`. An item that has to differ from n others may cost n times what one member or item costs."""
+        """See `KeyBudget`. To differ from n others an item goes on n times: by a member, an item, a part of a text."""
         return self.key_slack(written, num_bytes) + self._item_slack(written)
 
     def key_slack(self, written: Written | None, num_bytes: int) -> int:
@@ -52,7 +41,7 @@ class ItemBudget(KeyBudget):
         lists = [] if written is None or written.lists is None else written.lists.chain()
         count = self._most_commas + sum(len(one.values.by_text) for one in lists)
         most = self._automaton.vocabulary.max_token_len
-        return most + (len(lists) + 1) * (count + 2) * (self._most_value + ITEM_BYTES)
+        return most + (len(lists) + 1) * (count + 2) * self._most_further
 
     def _bound(self, place: KeyPlace, limit: int) -> tuple[int, Iterable[bytes]]:
         """See `KeyBudget`."""
@@ -74,16 +63,17 @@ class ItemBudget(KeyBudget):
         """The nearest place at which something ends, and the bytes up to there; None: there is none."""
         pending: list[tuple[int, bytes, KeyPlace, int]] = []
 
-        def push(length: int, text: bytes, before: KeyPlace, index: int) -> None:
-            following = self._after_state(before[1])
+        def push(text: bytes, before: KeyPlace, index: int) -> None:
+            following = self._nearest.following(before[1])
             if index < len(following):
-                num_bytes, byte = following[index]
-                heappush(pending, (length + num_bytes, text + bytes((byte,)), before, index))
+                more = following[index]
+                num_bytes = len(text) + 1 + more.num_bytes
+                heappush(pending, (num_bytes, text + bytes((more.byte,)), before, index))
 
-        push(0, b"", place, 0)
+        push(b"", place, 0)
         while pending:
             _, text, before, index = heappop(pending)
-            push(len(text) - 1, text[:-1], before, index + 1)
+            push(text[:-1], before, index + 1)
             after = self._repeats.read_on(before, text[-1:])
             if not after[1]:
                 continue
@@ -91,18 +81,14 @@ class ItemBudget(KeyBudget):
                 if not self._repeats.is_dead(after):
                     return text, after
                 continue
-            push(len(text), text, after, 0)
+            push(text, after, 0)
         return b"", None
 
-    def _after_state(self, state: int) -> Following:
-        found = self._following.get(state)
-        if found is None:
-            automaton, found = self._automaton, []
-            for byte in np.flatnonzero(automaton.live_bytes(state)).tolist():
-                found.append((1 + automaton.min_bytes(automaton.advance_bytes(state, bytes((byte,)))), byte))
-            found.sort()
-            self._following.keep(state, found)
-        return found
+    @cached_property
+    def _most_further(self) -> int:
+        """No member, item, or way through a text to another end has more bytes, of those that a shortest text has."""
+        texts = max((table.max_bytes for table in self._automaton.network.texts), default=0)
+        return self._most_value + ITEM_BYTES + texts + WIDEST
 
     @cached_property
     def _most_commas(self) -> int:

@@ -53,7 +53,7 @@ class _Begun(NamedTuple):
     last: int
 
 
-class _Next(NamedTuple):
+class Next(NamedTuple):
     """A byte that may follow a state inside a key, and how many bytes it leaves; `ends`: it is the quote."""
 
     num_bytes: int
@@ -77,13 +77,13 @@ class NearestKeys:
         self._repeats = repeats
         self._lock = threading.Lock()
         self._searches: BoundedMap[int, _Search] = BoundedMap(MAX_KEPT)
-        self._following: BoundedMap[int, list[_Next]] = BoundedMap(MAX_KEPT)
+        self._known: BoundedMap[int, list[Next]] = BoundedMap(MAX_KEPT)
 
     @property
     def num_bytes(self) -> int:
         """Memory of what is kept, roughly."""
         num_found = sum(len(search.found) + len(search.pending) for search in list(self._searches.values()))
-        return 150 * num_found + 150 * sum(map(len, list(self._following.values())))
+        return 150 * num_found + 150 * sum(map(len, list(self._known.values())))
 
     def get(self, state: int, index: int) -> NearKey | None:
         """The key with this index; None if there are fewer."""
@@ -97,7 +97,7 @@ class NearestKeys:
 
     def _begun(self, state: int, rest: bytes, index: int) -> list[_Begun]:
         """The beginning with one more byte, if so many may follow the state."""
-        following = self._after(state)
+        following = self.following(state)
         if index >= len(following):
             return []
         taken = following[index]
@@ -106,7 +106,7 @@ class NearestKeys:
     def _go_on(self, search: _Search) -> None:
         """Takes up the nearest beginning: it is a key, or goes on."""
         begun = search.pending[0]
-        taken = self._after(begun.before)[begun.last]
+        taken = self.following(begun.before)[begun.last]
         more = self._begun(begun.before, begun.rest[:-1], begun.last + 1)
         is_remembered = False
         if taken.ends:
@@ -120,16 +120,16 @@ class NearestKeys:
         if taken.ends:
             search.found.append(NearKey(begun.num_bytes, begun.rest[:-1], taken.state, is_remembered))
 
-    def _after(self, state: int) -> list[_Next]:
+    def following(self, state: int) -> list[Next]:
         """The bytes that may follow a state, in the order of what they leave."""
-        found = self._following.get(state)
+        found = self._known.get(state)
         if found is None:
             automaton, quote = self._automaton, QUOTE[0]
             found = []
             for byte in np.flatnonzero(automaton.live_bytes(state)).tolist():
                 after = automaton.advance_bytes(state, bytes((byte,)))
                 ends = byte == quote and self._repeats.place(after) != k.IN_KEY
-                found.append(_Next(automaton.min_bytes(after), byte, after, ends))
+                found.append(Next(automaton.min_bytes(after), byte, after, ends))
             found.sort()
-            self._following.keep(state, found)
+            self._known.keep(state, found)
         return found

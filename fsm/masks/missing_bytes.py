@@ -34,7 +34,8 @@ def needed_bytes(network: Network, missing: int) -> int:
         found = sum(word << 64 * place for place, word in enumerate(words))
         needed |= 0 if found & ~missing else found
     for index, text in enumerate(network.texts):
-        least = MANY_CHARACTERS if index in network.key_texts else 1
+        must_differ = index in network.key_texts or network.edge_texts != ()
+        least = MANY_CHARACTERS if must_differ else 1
         needed |= TextView(text).needed_bytes(missing, least=least)
     return needed & missing
 

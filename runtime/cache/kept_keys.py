@@ -18,6 +18,7 @@ from torch import Tensor
 from ..execute.kv_cache import KVCache
 from ..execute.window_view import EMPTY
 from ..request import Request
+from .dropped_texts import DroppedTexts
 from .kept_state import StatePoint
 from .slot_books import SlotBooks
 
@@ -33,7 +34,11 @@ class _Kept:
 
 
 class KeptKeys(Container[Request]):
-    """Of requests, until their next blocks."""
+    """Of requests, until their next blocks.
+
+    Attributes:
+        dropped: what requests have said whose keys were dropped.
+    """
 
     def __init__(self, kv_cache: KVCache, slots: SlotBooks) -> None:
         self._kv_cache = kv_cache
@@ -41,6 +46,7 @@ class KeptKeys(Container[Request]):
         self._window_kv = slots.window_kv
         self._states = slots.states
         self._kept: dict[Request, _Kept] = {}
+        self.dropped = DroppedTexts()
 
     def __contains__(self, request: object) -> bool:
         return request in self._kept

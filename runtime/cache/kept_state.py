@@ -1,11 +1,13 @@
 """A state of recurrent layers as the books have it: in which slot, after which token, and what it is worth.
 
-Knows slots and numbers of tokens; it knows no blocks and no requests.
+Knows slots, ids of blocks and numbers of tokens; it knows no requests.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from ...radix import Match
 
 NONE = -1  # the slot of a request before its first token: all zeros
 
@@ -58,3 +60,21 @@ class StatePoint:
 
     num_tokens: int
     slot: int
+
+
+class LostStates:
+    """Where states were that have made room for others, as long as the blocks are there to which they belonged.
+
+    Attributes:
+        by_block: after how many tokens the last one was in a block.
+    """
+
+    def __init__(self, block_size: int) -> None:
+        self.by_block: dict[int, int] = {}
+        self._block_size = block_size
+
+    def last_on(self, match: Match) -> int:
+        """After how many tokens of a match the last one was; 0: there was none."""
+        length = len(match.blocks) * self._block_size + match.num_partial_tokens
+        numbers = (self.by_block.get(block, 0) for block in (match.partial_block, *reversed(match.blocks)))
+        return next((number for number in numbers if 0 < number <= length), 0)

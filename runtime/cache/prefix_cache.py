@@ -22,7 +22,7 @@ from functools import partial
 
 from torch import Tensor
 
-from ...radix import NOTHING, BlockCost, BlockPool, Explanation, Pin, RadixTree, equal_cost, pack, unpack
+from ...radix import NOTHING, BlockCost, BlockPool, Pin, RadixTree, equal_cost, pack, unpack
 from ..execute.batch import Batch, Extend
 from ..execute.draft_kv import DraftKV
 from ..execute.kv_cache import KVCache
@@ -31,9 +31,9 @@ from ..offload.parts import Look
 from ..request import Lease, Request
 from .audit import audit_blocks
 from .block_supply import BlockSupply
-from .cache_explanation import WhyShorter
 from .donor import Donor
 from .followers import Followers
+from .found_prefix import FoundPrefix
 from .kept_keys import KeptKeys
 from .match_limit import match_limit
 from .request_scores import keep_scores, recall_scores
@@ -103,19 +103,19 @@ class PrefixCache:
         """The one of now: after a fault a tree that is not sound is given up for an empty one."""
         return self.supply.tree
 
-    @property
-    def why_shorter(self) -> WhyShorter:
-        """Why a request may resume before the end of the keys that it finds."""
-        return "no_state" if self.states is not None else "block_rounding" if self.windows is None else "no_window"
-
-    def explain(self, request: Request) -> Explanation | None:
+    def explain(self, request: Request) -> FoundPrefix | None:
         """Where a `lease` of the request would end, and why; None without a tree."""
         if not self.enabled:
             return None
         tokens = pack(request.token_ids[: match_limit(request)])
         found = self.tree.explain(tokens, request.namespace, elsewhere_too=self._explain_namespaces)
         unusable = 0 if self.tiers is None else self.tiers.loads.num_unusable(request)
-        return replace(found, num_agreeing_tokens=max(found.num_agreeing_tokens, unusable))
+        found = replace(found, num_agreeing_tokens=max(found.num_agreeing_tokens, unusable))
+        was_dropped = self._kept.dropped.agrees(tokens, request.namespace, found.num_agreeing_tokens)
+        if self.states is not None:
+            lost = self.states.lost.last_on(self.tree.match(tokens, request.namespace))
+            return FoundPrefix(found, "no_state", lost, was_dropped)
+        return FoundPrefix(found, "block_rounding" if self.windows is None else "no_window", 0, was_dropped)
 
     def lease(self, request: Request, running: Iterable[Request] = ()) -> Donor | None:
         """Gives a request the longest cached prefix of whole blocks, and evicts nothing.
@@ -291,6 +291,8 @@ class PrefixCache:
         A last block that is not full goes in as a tail, so a request that continues the text hits every token of it.
         """
         if keep:
+            if self.enabled and request.num_dropped_tokens and not request.is_probe:
+                self._kept.dropped.add(request)
             duplicates = self._hand_over(request, self._num_blocks(request), request.num_computed_tokens)
             if self.states is not None and request.lease is not None:
                 self.states.keep_last(request)

@@ -1,6 +1,7 @@
 """What groups of layers keep in slots of their own, besides the blocks of the pool: the books, and the tensors.
 
-Knows no requests. No model that is run has both states and windows that are let go of.
+Knows no requests. A model has states or windows that are let go of: one with both is refused where its configuration
+is read (`models/layer_kinds.check_kept`).
 """
 
 from __future__ import annotations

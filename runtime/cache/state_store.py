@@ -38,7 +38,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 from ...radix import Match
 from ..request import Request
-from .kept_state import NONE, KeptState, ResumePoint, StatePoint
+from .kept_state import NONE, KeptState, LostStates, ResumePoint, StatePoint
 
 
 class StateStore:
@@ -52,6 +52,7 @@ class StateStore:
     Attributes:
         on_leave: called with a block at whose end a state is that is about to be written over; None: that is of no
             interest, nor is which are kept.
+        lost: where states were that have made room.
     """
 
     def __init__(self, num_slots: int, block_size: int, *, interval: int, keeps: bool, at_blocks: bool = False) -> None:
@@ -70,6 +71,7 @@ class StateStore:
         self._planned: dict[Request, list[list[StatePoint]]] = {}  # by step that is under way
         self._branch: dict[Request, int] = {}
         self._resumed: dict[Request, KeptState] = {}
+        self.lost = LostStates(block_size)
         self._floor = 0.0  # the highest rank that was evicted
 
     @property
@@ -225,8 +227,9 @@ class StateStore:
 
     def forget(self, blocks: Iterable[int]) -> None:
         """These blocks are free."""
-        if self._kept:
+        if self._kept or self.lost.by_block:
             for block in blocks:
+                self.lost.by_block.pop(block, None)
                 for state in self._kept.pop(block, {}).values():
                     self._give_up(state)
 
@@ -250,6 +253,7 @@ class StateStore:
         self._planned.clear()
         self._branch.clear()
         self._resumed.clear()
+        self.lost.by_block.clear()
         for block in self._kept.keys() - set(blocks):
             for state in self._kept.pop(block).values():
                 state.is_kept = False
@@ -376,7 +380,9 @@ class StateStore:
         self._floor = max(self._floor, rank)
         if number == self._block_size and self.on_leave is not None:
             self.on_leave(block)
-        self._give_up(self._kept[block].pop(number))
+        state = self._kept[block].pop(number)
+        self.lost.by_block[block] = state.num_tokens
+        self._give_up(state)
         if not self._kept[block]:
             del self._kept[block]
         return True

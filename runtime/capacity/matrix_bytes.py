@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..config import Quantisation
 from ..models import ModelConfig
 from ..models.added_parts import added_shapes
 from ..models.gguf.tensor_types import Form, Forms
 from ..models.recurrent_kinds import recurrent_matrices
-from ..models.weight_format import WeightFormat
+from ..models.weight_format import WORD, WeightFormat
 from ..number_types import BYTES, NumberType
 
 if TYPE_CHECKING:
@@ -31,43 +31,92 @@ DEVICE_FACTOR_BYTES = 4  # on a GPU, and where inputs are rounded with their wei
 INT4_SIZE = 32  # inputs of a group that is rounded to four bits while loading
 MOST_ROUNDED, LEAST_ROUNDED = 128, 32  # inputs of a group of which inputs are rounded together
 LEAST_SPAN = 32  # inputs of a step of a GPU's kernel
+ROOM = 32  # columns beside a rank's part of the inputs where these are rounded by the step of the whole row
+
+
+class Matrix(NamedTuple):
+    """One matrix.
+
+    Attributes:
+        modules: that it is made of; none of an absorbed one.
+        is_summand: of several ranks each has a part of its inputs, and the results are added up.
+        is_widened: it is kept in plain numbers, however it is published.
+    """
+
+    outputs: int
+    inputs: int
+    modules: tuple[str, ...]
+    is_summand: bool = False
+    is_widened: bool = False
 
 
 def matrix_bytes(
-    config: ModelConfig, dtype: NumberType, held: NumberType, *, on_cpu: bool, quantise: Quantisation = "none"
+    config: ModelConfig,
+    dtype: NumberType,
+    held: NumberType,
+    *,
+    on_cpu: bool,
+    quantise: Quantisation = "none",
+    num_ranks: int = 1,
 ) -> int:
     """Of all matrices but routers and experts in MXFP4.
 
-    dtype: of activations and of what is widened; held: of numbers that are published plainly.
+    dtype: of activations and of what is widened; held: of numbers that are published plainly. num_ranks: of which
+    `config` describes one's part.
     """
-    total = 0
-    for outputs, inputs, modules in _matrices(config):
-        form = _kept_form(config, inputs, modules, dtype, on_cpu=on_cpu)
-        is_published = _is_published(config, modules)
-        if form is not None:
-            size = form.size
-            if on_cpu and quantise != "none" and form.element != "e4m3" and not form.rounds_inputs:
-                size = _size_for_rounding(size)
-            factors = FACTOR_BYTES if on_cpu and not form.rounds_inputs else DEVICE_FACTOR_BYTES
-            if form.has_offsets:
-                factors = OFFSET_BYTES
-            total += outputs * (inputs * BITS[form.element] // 8 + inputs // size * factors)
-            total += 8 * inputs * (isinstance(config.weight_format, WeightFormat) and config.weight_format.has_order)
-        elif quantise == "int4" and inputs % 8 == 0:
-            groups = inputs // math.gcd(inputs, INT4_SIZE)
-            total += outputs * (inputs // 2 + groups * FACTOR_BYTES)
-        elif quantise != "none":
-            total += outputs * (inputs + 4)
-        else:
-            total += outputs * inputs * BYTES[dtype if is_published or _is_wide(config, modules) else held]
-    return total
+    counted = (_one_bytes(config, one, dtype, held, on_cpu, quantise, num_ranks) for one in _matrices(config))
+    return sum(counted)
+
+
+def joint_bytes(
+    config: ModelConfig, dtype: NumberType, held: NumberType, *, on_cpu: bool, quantise: Quantisation
+) -> int:
+    """Of the matrix by which an MTP layer takes token and state (`models/mtp.py`)."""
+    names = config.options.mtp
+    joint = Matrix(config.hidden_size, 2 * config.hidden_size, (f"{names.base or 'model.layers.0.'}{names.joint}",))
+    return _one_bytes(config, joint, dtype, held, on_cpu, quantise, 1)
+
+
+def _one_bytes(
+    config: ModelConfig,
+    matrix: Matrix,
+    dtype: NumberType,
+    held: NumberType,
+    on_cpu: bool,
+    quantise: Quantisation,
+    num_ranks: int,
+) -> int:
+    (outputs, inputs, modules), stored = matrix[:3], config.weight_format
+    is_part = matrix.is_summand and num_ranks > 1
+    has_order = isinstance(stored, WeightFormat) and stored.has_order
+    form = None
+    if not matrix.is_widened and not (is_part and has_order):  # the inputs of a group are on several ranks there
+        form = _kept_form(config, inputs, modules, dtype, on_cpu=on_cpu, is_part=is_part)
+    is_published = _is_published(config, modules)
+    if form is not None:
+        size = form.size
+        if on_cpu and quantise != "none" and form.element != "e4m3" and not form.rounds_inputs:
+            size = _size_for_rounding(size)
+        factors = FACTOR_BYTES if on_cpu and not form.rounds_inputs else DEVICE_FACTOR_BYTES
+        if form.has_offsets:
+            factors = OFFSET_BYTES
+        num_factors = inputs // size
+        if is_part and isinstance(stored, WeightFormat) and stored.inputs == "own steps":
+            inputs += ROOM
+        return outputs * (inputs * BITS[form.element] // 8 + num_factors * factors) + 8 * inputs * has_order
+    if quantise == "int4" and inputs % 8 == 0:
+        groups = inputs // math.gcd(inputs, INT4_SIZE)
+        return outputs * (inputs // 2 + groups * FACTOR_BYTES)
+    if quantise != "none":
+        return outputs * (inputs + 4)
+    return outputs * inputs * BYTES[dtype if is_published or _is_wide(config, modules) else held]
 
 
 def _kept_form(
-    config: ModelConfig, inputs: int, modules: tuple[str, ...], dtype: NumberType, *, on_cpu: bool
+    config: ModelConfig, inputs: int, modules: tuple[str, ...], dtype: NumberType, *, on_cpu: bool, is_part: bool
 ) -> Form | None:
     """What a matrix is kept as, if it is kept in few bits."""
-    form = _form(config, inputs, modules)
+    form = _form(config, inputs, modules, is_part=is_part)
     if form is None:
         return None
     if on_cpu:
@@ -76,8 +125,11 @@ def _kept_form(
     return form if BYTES[dtype] == 2 and form.size % LEAST_SPAN == 0 else None
 
 
-def _form(config: ModelConfig, inputs: int, modules: tuple[str, ...]) -> Form | None:
-    """What the parts of a matrix are as one (`grouped.stack`), if all of them are in few bits."""
+def _form(config: ModelConfig, inputs: int, modules: tuple[str, ...], *, is_part: bool) -> Form | None:
+    """What the parts of a matrix are as one (`grouped.stack`), if all of them are in few bits.
+
+    is_part: these are not all inputs; groups are smaller where they do not end where the part does.
+    """
     stored = config.weight_format
     if stored is None or not modules:
         return None
@@ -86,10 +138,14 @@ def _form(config: ModelConfig, inputs: int, modules: tuple[str, ...]) -> Form | 
         element = _common_element([form.element for form in forms]) if len(forms) == len(modules) else None
         if element is None:
             return None
-        return Form(element, math.gcd(*(form.size for form in forms)), any(form.has_offsets for form in forms))
+        size = math.gcd(*(form.size for form in forms))
+        has_offsets = any(form.has_offsets for form in forms)
+        return Form(element, math.gcd(size, inputs) if is_part else size, has_offsets)
     if modules in PLAIN or any(stored.excludes(module) for module in modules):
         return None
     size = math.gcd(inputs, stored.size or inputs)
+    if is_part and not stored.size and stored.inputs == "plain" and inputs % WORD:
+        size = math.gcd(inputs, WORD)  # a word of the inputs is on two ranks
     return Form(stored.element, size, rounds_inputs=stored.inputs != "plain")
 
 
@@ -122,17 +178,17 @@ def _is_wide(config: ModelConfig, modules: tuple[str, ...]) -> bool:
     return isinstance(stored, Forms) and any(module in stored.wide for module in modules)
 
 
-def _matrices(config: ModelConfig) -> Iterator[tuple[int, int, tuple[str, ...]]]:
-    """(Outputs, inputs, modules that it is made of), a tied embedding once; no modules: absorbed."""
+def _matrices(config: ModelConfig) -> Iterator[Matrix]:
+    """A tied embedding once."""
     for index in range(config.num_layers):
         yield from _layer_matrices(config, index)
     for modules in PLAIN[: 1 if config.tie_word_embeddings else 2]:
-        yield config.vocab_size, config.hidden_size, modules
+        yield Matrix(config.vocab_size, config.hidden_size, modules)
     for outputs, inputs, module in added_shapes(config, None):
-        yield outputs, inputs, (f"model.{module}",)
+        yield Matrix(outputs, inputs, (f"model.{module}",))
 
 
-def _layer_matrices(config: ModelConfig, index: int) -> Iterator[tuple[int, int, tuple[str, ...]]]:
+def _layer_matrices(config: ModelConfig, index: int) -> Iterator[Matrix]:
     hidden, inner, names = config.hidden_size, config.inner_size(index), config.options.names
     base, latent, experts = f"model.layers.{index}.", config.latent, config.experts_of(index)
 
@@ -141,30 +197,33 @@ def _layer_matrices(config: ModelConfig, index: int) -> Iterator[tuple[int, int,
 
     layer = config.layers[index]
     if config.recurrent is not None and config.is_recurrent(index):
-        for outputs, inputs, found in recurrent_matrices(config.recurrent, hidden):
-            yield outputs, inputs, below(*(f"{config.recurrent.options.base}{name}" for name in found))
+        options, found = config.recurrent.options, recurrent_matrices(config.recurrent, hidden)
+        for outputs, inputs, parts in found:
+            is_summand = parts in ((options.out,), ("x_proj",))
+            modules = below(*(f"{options.base}{name}" for name in parts))
+            yield Matrix(outputs, inputs, modules, is_summand, options.is_fused and not is_summand)
     if not layer.attends:
         pass
     elif latent is None:
         qkv, num_rows = config.projected(index)
-        yield num_rows, hidden, below(*qkv)
+        yield Matrix(num_rows, hidden, below(*qkv))
     else:
         rank, query_size = latent.query_rank, config.num_heads * latent.query_dim
         first = "self_attn.q_a_proj" if rank else "self_attn.q_proj"
-        yield (rank or query_size) + latent.width, hidden, below(first, "self_attn.kv_a_proj_with_mqa")
+        yield Matrix((rank or query_size) + latent.width, hidden, below(first, "self_attn.kv_a_proj_with_mqa"))
         if rank:
-            yield query_size, rank, below("self_attn.q_b_proj")
-        yield config.num_heads * latent.rank, latent.plain_dim, ()
-        yield config.num_heads * latent.value_dim, latent.rank, ()
+            yield Matrix(query_size, rank, below("self_attn.q_b_proj"))
+        yield Matrix(config.num_heads * latent.rank, latent.plain_dim, ())
+        yield Matrix(config.num_heads * latent.value_dim, latent.rank, ())
     if layer.attends:
-        yield hidden, config.attended_size(index), below(names.o)
+        yield Matrix(hidden, config.attended_size(index), below(names.o), is_summand=True)
     for outputs, inputs, module in added_shapes(config, index):
-        yield outputs, inputs, below(module)
+        yield Matrix(outputs, inputs, below(module))
     if not layer.has_mlp:
         return
     if config.has_dense(index):
-        yield config.gate_up_size(index), hidden, below(*names.gate_up)
-        yield hidden, inner, below(names.down)
+        yield Matrix(config.gate_up_size(index), hidden, below(*names.gate_up))
+        yield Matrix(hidden, inner, below(names.down), is_summand=True)
     if experts is None:
         return
     of = experts.options.names
@@ -177,8 +236,8 @@ def _layer_matrices(config: ModelConfig, index: int) -> Iterator[tuple[int, int,
         places, widths, outers = [*places, of.shared], [*widths, experts.shared_size], [*outers, hidden]
     for place, width, outer in zip(places, widths, outers, strict=True):
         named = of.of_shared if place == of.shared else of
-        yield experts.num_firsts * width, outer, below(*named.gate_up(f"{place}."))
-        yield outer, width, below(f"{place}.{named.down}")
+        yield Matrix(experts.num_firsts * width, outer, below(*named.gate_up(f"{place}.")))
+        yield Matrix(outer, width, below(f"{place}.{named.down}"), is_summand=place == of.shared)
     if experts.latent_size:
-        yield experts.latent_size, hidden, below(*of.latents[:1])
-        yield hidden, experts.latent_size, below(*of.latents[1:])
+        yield Matrix(experts.latent_size, hidden, below(*of.latents[:1]))
+        yield Matrix(hidden, experts.latent_size, below(*of.latents[1:]))

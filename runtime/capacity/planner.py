@@ -13,18 +13,19 @@ blocks per request. Only the share of a device that is left to activations is a 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
 
 from ...errors import ConfigError
 from ..config import CPU_POOL_BYTES, KV_MEMORY_SHARE, MAX_BATCH_TOKENS, MAX_RUNNING_REQUESTS, Quantisation
-from ..models import ModelConfig, recurrent_kinds
-from ..models.added_parts import added_shapes, count_fp32, count_multiplied
+from ..models import ModelConfig
+from ..models.draft_config import mtp_config
 from ..number_types import BYTES, KV_BITS, KV_SCALE_BYTES, ROUNDED_BITS, KVNumberType, NumberType
-from .matrix_bytes import matrix_bytes
+from .counts import count_mxfp4, count_outputs, count_parameters
+from .matrix_bytes import joint_bytes, matrix_bytes
 from .rank_config import largest_part
-from .state_memory import needed_each, num_states
+from .state_memory import check_number, check_tiers, needed_each, num_states
 from .window_memory import KVSizes, most_blocks, room_for_windows, share_memory, widest_window
 
 CONTEXT_LENS = (1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072)
@@ -57,14 +58,18 @@ class CapacityPlan:
         dtype: what the model computes in.
         kept_dtype: of the matrices that are neither published nor rounded in fewer bits.
         adapter_bytes: of the adapters loaded with it.
+        draft_bytes, draft_bytes_per_token: of a draft model, which rank 0 alone has: its weights, and what it keeps of
+            each token of the pool; 0: there is none.
         num_kv_parts: 2, keys and values, or 1 where latents are kept instead.
         kv_bytes_per_token: parts · layers · kv_heads · bytes of a head in the KV type, its scale included.
         num_states, state_bytes: of recurrent layers: how many there are room for, and the bytes of one; 0: none. Each
-            running request takes two.
+            running request takes `states_each`: two, and with host memory below the pool three.
         num_slots, slot_bytes: of layers with a window, how many blocks of theirs there is room for, and the bytes of
             one; 0: none, all layers have blocks of the pool alone.
         memory_bytes: of the device; None: the pool was given.
-        pool_bytes: set aside for KV; `num_blocks` whole blocks of it are used.
+        pool_bytes: set aside for KV; `num_blocks` whole blocks of it are used. 0: no layer has keys, and blocks only
+            number the tokens.
+        host_memory_bytes: for KV below the pool.
         prefix_len: the shared prefix assumed by `num_sharing_requests`; only its whole blocks are shared.
     """
 
@@ -75,16 +80,20 @@ class CapacityPlan:
     dtype: NumberType
     kept_dtype: NumberType
     adapter_bytes: int
+    draft_bytes: int
+    draft_bytes_per_token: int
     num_kv_parts: int
     kv_bytes_per_token: int
     num_states: int
     state_bytes: int
+    states_each: int
     num_slots: int
     slot_bytes: int
     block_size: int
     memory_bytes: int | None
     pool_bytes: int
     num_blocks: int
+    host_memory_bytes: int
     prefix_len: int
     lengths: tuple[LengthPlan, ...]
 
@@ -109,44 +118,67 @@ def plan(
     num_adapter_parameters: int = 0,
     num_ranks: int = 1,
     kv_memory_share: float = KV_MEMORY_SHARE,
+    state_memory_bytes: int | None = None,
+    host_memory_bytes: int = 0,
+    max_running_requests: int = MAX_RUNNING_REQUESTS,
+    max_batch_tokens: int = MAX_BATCH_TOKENS,
+    max_model_len: int | None = None,
+    draft: ModelConfig | Literal["mtp"] | None = None,
 ) -> CapacityPlan:
     """Plans for one device (`device_memory_bytes`) or for a KV pool of a given size (`pool_bytes`).
 
+    What has a setting's name is as in `EngineConfig`. quantise counts weights as the engine keeps them, with their
+    scales, on a CPU, which alone has it. Types default to the checkpoint's, on a CPU to float32, where matrices
+    published in bf16 stay in two bytes a number (`kernels.linear_weight`), and those in MXFP4 in four bits, as they do
+    with bf16 on a GPU; context_lens to powers of two up to the model's own context; prefix_len is the prefix that
+    requests are assumed to share (0: none). A model that does not fit gives a plan with 0 blocks.
+    num_adapter_parameters: of all adapters (`models.count_parameters`); they are counted in the type of the weights.
     num_ranks: devices that share the model (`tensor_parallel_size`); all sizes are those of the rank that holds most.
-
-    quantise: "int8" and "int4" count weights as the engine's setting of that name keeps them, with their scales, on a
-    CPU, which alone has it. Types default to the checkpoint's, on a CPU to float32, where matrices published in bf16
-    stay in two bytes a number (`kernels.linear_weight`), and those in MXFP4 in four bits, as they do with bf16 on a
-    GPU; context_lens to powers of two up to the model's own context; prefix_len is the prefix that requests are assumed
-    to share (0: none). A model that does not fit gives a plan with 0 blocks. num_adapter_parameters: of all adapters
-    (`models.count_parameters`); they are counted in the type of the weights. kv_memory_share: which part of what the
-    weights leave of a device becomes the pool, as in `EngineConfig`.
+    kv_memory_share: which part of what the weights leave of a device becomes the pool. draft: a draft model
+    (`models.draft_config`).
 
     Raises:
         ConfigError: not exactly one of the two sizes, a size, length or share out of range, a length above the model's
-            context, a KV type that does not fit, or a number of ranks that cannot share the model.
+            context, a KV type or tier that does not fit, or a number of ranks that cannot share the model.
     """
     if (device_memory_bytes is None) == (pool_bytes is None):
         raise ConfigError("plan: give either device_memory_bytes or pool_bytes")
     if not 0 < kv_memory_share <= 1:
         raise ConfigError(f"plan: kv_memory_share: {kv_memory_share} is out of range; it must be in (0, 1]")
-    lengths = _checked_lengths(config, context_lens, [device_memory_bytes or pool_bytes or 0, block_size], prefix_len)
+    longest = min(max_model_len or config.max_position_embeddings, config.max_position_embeddings)
+    sizes = [device_memory_bytes or pool_bytes or 0, block_size, max_running_requests, max_batch_tokens, longest]
+    lengths = _checked_lengths(longest, context_lens, sizes, prefix_len)
     part, on_cpu = largest_part(config, num_ranks), on_cpu or quantise != "none"
-    weights = _weights(part, count_parameters(config)[1], weight_dtype, quantise, on_cpu=on_cpu)
+    weights = _weights(part, count_parameters(config)[1], weight_dtype, quantise, on_cpu=on_cpu, num_ranks=num_ranks)
     kv_type = kv_dtype or weights.dtype
     part.check_kv_type(kv_type)
+    if host_memory_bytes:
+        check_tiers(config, num_ranks)
+    drafts = _Draft(0, 0)
+    if draft is not None:
+        drafts = _draft(config, draft, weights.dtype, kv_type, quantise, on_cpu=on_cpu)
     adapter_bytes = num_adapter_parameters * BYTES[weights.dtype]
     free = None
     if device_memory_bytes is not None:
-        free = max(0, device_memory_bytes - weights.num_bytes - adapter_bytes)
-    state_bytes = 0 if part.recurrent is None else part.recurrent.num_state_bytes
-    states = _num_states(state_bytes, None if free is None or on_cpu else free * kv_memory_share)
+        free = max(0, device_memory_bytes - weights.num_bytes - adapter_bytes - drafts.num_bytes)
+    states, state_bytes, each = 0, 0, needed_each(host_memory_bytes > 0)
+    if part.recurrent is not None:
+        state_bytes = part.recurrent.num_state_bytes
+        shared = None if free is None or on_cpu else free * kv_memory_share
+        running, memory = max_running_requests, state_memory_bytes
+        states = num_states(state_bytes, running, memory, each=each, free=shared, least=CPU_POOL_BYTES)
+        if state_memory_bytes is not None:
+            check_number(states, each, state_bytes)
     if free is not None:
         pool_bytes = int(max(0, free - states * state_bytes) * kv_memory_share)
-    token_bytes, window = _kv_bytes_per_token(part, kv_type), widest_window(part, config.max_position_embeddings)
+    token_bytes, window = _kv_bytes_per_token(part, kv_type), widest_window(part, longest)
+    if host_memory_bytes and all(layer.window for layer in part.layers):
+        window = 0  # a tier has rows of the size of a block in the other layers
     slot_bytes = block_size * _kv_bytes_per_token(part, kv_type, windowed=True) if window else 0
-    room = share_memory(pool_bytes or 0, block_size * token_bytes - slot_bytes, slot_bytes, window, block_size)
-    most = states // needed_each(False) if state_bytes else None  # requests, of which each needs its states
+    block_bytes = block_size * (token_bytes + drafts.bytes_per_token) - slot_bytes
+    sizes_of = share_memory(pool_bytes or 0, block_bytes, slot_bytes, window, block_size)
+    most = states // each if state_bytes else None  # requests, of which each needs its states
+    rules = (window, block_size, prefix_len, most, max_batch_tokens)
     return CapacityPlan(
         architecture=part.architecture,
         num_parameters=sum(count_parameters(config)),
@@ -155,26 +187,29 @@ def plan(
         dtype=weights.dtype,
         kept_dtype=weights.kept_dtype,
         adapter_bytes=adapter_bytes,
+        draft_bytes=drafts.num_bytes,
+        draft_bytes_per_token=drafts.bytes_per_token,
         num_kv_parts=part.num_kv_parts,
         kv_bytes_per_token=token_bytes,
         num_states=states,
         state_bytes=state_bytes,
-        num_slots=room.num_slots,
-        slot_bytes=slot_bytes if room.num_slots else 0,
+        states_each=each,
+        num_slots=sizes_of.num_slots,
+        slot_bytes=slot_bytes if sizes_of.num_slots else 0,
         block_size=block_size,
         memory_bytes=device_memory_bytes,
-        pool_bytes=pool_bytes or 0,
-        num_blocks=room.num_blocks,
+        pool_bytes=(pool_bytes or 0) if block_bytes + slot_bytes else 0,
+        num_blocks=sizes_of.num_blocks,
+        host_memory_bytes=host_memory_bytes,
         prefix_len=prefix_len,
-        lengths=tuple(_length(n, room, window, block_size, prefix_len, most) for n in lengths),
+        lengths=tuple(_length(n, sizes_of, *rules) for n in lengths),
     )
 
 
 def _checked_lengths(
-    config: ModelConfig, context_lens: Sequence[int] | None, sizes: Sequence[int], prefix_len: int
+    longest: int, context_lens: Sequence[int] | None, sizes: Sequence[int], prefix_len: int
 ) -> Sequence[int]:
     """The lengths to plan for, once all that was given makes sense."""
-    longest = config.max_position_embeddings
     if context_lens is None:
         context_lens = sorted({*(n for n in CONTEXT_LENS if n <= longest), longest})
     if min(*sizes, *context_lens) < 1 or prefix_len < 0:
@@ -193,15 +228,22 @@ class _Weights(NamedTuple):
 
 
 def _weights(
-    part: ModelConfig, num_routers: int, dtype: NumberType | None, quantise: Quantisation, *, on_cpu: bool
+    part: ModelConfig,
+    num_routers: int,
+    dtype: NumberType | None,
+    quantise: Quantisation,
+    *,
+    on_cpu: bool,
+    num_ranks: int = 1,
 ) -> _Weights:
     """What the weights of one rank take; num_routers: numbers in routers, which each rank has whole."""
     asked = dtype or ("float32" if on_cpu else part.dtype)
     kept: NumberType = "bfloat16" if on_cpu and (asked, part.dtype) == ("float32", "bfloat16") else asked
     dtype = asked if quantise == "none" else "float32"
     num_norms, num_biases = count_parameters(part)[0], count_outputs(part)[1]
-    num_bytes = matrix_bytes(part, dtype, kept, on_cpu=on_cpu, quantise=quantise) + num_biases * BYTES[dtype]
-    num_mxfp4 = _count_mxfp4(part)
+    num_bytes = matrix_bytes(part, dtype, kept, on_cpu=on_cpu, quantise=quantise, num_ranks=num_ranks)
+    num_bytes += num_biases * BYTES[dtype]
+    num_mxfp4 = count_mxfp4(part)
     if dtype == ("float32" if on_cpu else "bfloat16"):
         num_bytes += num_mxfp4 // 2 + num_mxfp4 // 32
     else:
@@ -211,11 +253,31 @@ def _weights(
     return _Weights(num_bytes, dtype, kept if quantise == "none" else dtype)
 
 
-def _num_states(state_bytes: int, shared: float | None) -> int:
-    """How many states of recurrent layers there are room for; shared: memory that they share with the pool, if so."""
-    if not state_bytes:
-        return 0
-    return num_states(state_bytes, MAX_RUNNING_REQUESTS, None, free=shared, least=CPU_POOL_BYTES)
+class _Draft(NamedTuple):
+    """What a draft model takes: of weights, and of each token of the pool."""
+
+    num_bytes: int
+    bytes_per_token: int
+
+
+def _draft(
+    model: ModelConfig,
+    draft: ModelConfig | Literal["mtp"],
+    dtype: NumberType,
+    kv_type: KVNumberType,
+    quantise: Quantisation,
+    *,
+    on_cpu: bool,
+) -> _Draft:
+    """Of another model, or of the model's own MTP layer, beside which hidden states are kept."""
+    config = draft if isinstance(draft, ModelConfig) else replace(mtp_config(model), vocab_size=0)
+    found = _weights(config, count_parameters(config)[1], dtype, quantise, on_cpu=on_cpu)
+    num_bytes, token_bytes = found.num_bytes, _kv_bytes_per_token(config, kv_type)
+    if config is not draft:
+        num_bytes += joint_bytes(config, dtype, found.kept_dtype, on_cpu=on_cpu, quantise=quantise)
+        num_bytes += 2 * 4 * config.hidden_size  # norms of token and state
+        token_bytes += config.hidden_size * BYTES[dtype]
+    return _Draft(num_bytes, token_bytes)
 
 
 def _kv_bytes_per_token(config: ModelConfig, dtype: KVNumberType, *, windowed: bool = False) -> int:
@@ -230,111 +292,14 @@ def _kv_bytes_per_token(config: ModelConfig, dtype: KVNumberType, *, windowed: b
     )
 
 
-def count_parameters(config: ModelConfig) -> tuple[int, int, int]:
-    """(Numbers in norms and the like, kept as fp32; in routers, which are rounded to nothing less; in the rest)."""
-    hidden, experts = config.hidden_size, config.experts
-    numbers_each = 2 * hidden if config.options.norm == "layer" else hidden
-    around = numbers_each * config.options.num_norms + 4 * (config.curve == "xielu")
-    norms, norms_of_heads = config.num_heads * config.options.has_sinks, 0
-    around += config.intermediate_size * bool(config.options.names.down_norm)
-    norms += config.num_heads * config.head_dim * bool(config.options.names.o_norm)
-    if config.options.qk_norm and not config.options.weightless_norms:
-        has_weights_each = config.options.whole_norms or config.options.own_norms
-        num_normed_heads = config.num_heads + config.num_kv_heads if has_weights_each else 2
-        norms_of_heads = num_normed_heads * sum(kept.head_dim for kept in config.kv_shapes())
-    if config.latent is not None:
-        norms += config.latent.num_norms
-    num_norms, num_routed = config.num_layers * around + config.num_kv_layers * norms + numbers_each, 0
-    num_norms += norms_of_heads
-    if config.options.qk_norm and config.options.weightless_norms:
-        num_norms += config.head_dim * sum(layer.rope >= 0 for layer in config.layers)
-    elif config.options.qk_norm and config.latent is None:
-        shared = [index for index, layer in enumerate(config.layers) if layer.kv_of >= 0]
-        num_norms += sum(config.kv_shape(index).head_dim for index in shared)  # of queries alone
-    if config.recurrent is not None:
-        num_norms += sum(config.recurrent.layers) * recurrent_kinds.num_fp32(config.recurrent)
-    num_norms += count_fp32(config)
-    if config.altup is not None:
-        num_routed = config.num_layers * config.altup.num_streams
-    if experts is not None:
-        num_routed = sum(experts.has_experts) * experts.num_scored
-        num_norms += num_routed * (experts.options.has_bias or experts.options.linear_biases)
-    matrices = sum(outputs * inputs for outputs, inputs in _matrices(config))
-    return num_norms, num_routed * hidden, matrices + count_outputs(config)[1]
-
-
-def count_outputs(config: ModelConfig) -> tuple[int, int]:
-    """(Rows of all matrices but routers, which have a scale each where weights are int8; numbers in biases, and of
-    learned positions)."""
-    hidden = config.hidden_size
-    attending = [index for index, layer in enumerate(config.layers) if layer.attends]
-    biases = len(attending) * hidden * config.o_bias
-    if config.latent is not None:
-        biases += len(attending) * config.latent.num_biases(config.num_heads)
-    else:
-        biases += sum(config.projected(index)[1] for index in attending) * config.qkv_bias
-    dense, experts = filter(config.has_dense, range(config.num_layers)), config.experts
-    biases += sum(config.gate_up_size(index) + hidden for index in dense) * config.mlp_bias
-    biases += config.vocab_size * bool(config.options.projection_bias)
-    biases += config.max_position_embeddings * hidden * bool(config.options.positions)
-    if config.recurrent is not None:
-        biases += sum(config.recurrent.layers) * recurrent_kinds.num_biases(config.recurrent, hidden)
-    if experts is not None:
-        num_biases = experts.num_experts * (2 * experts.inner_size + hidden) * experts.options.linear_biases
-        biases += sum(experts.has_experts) * num_biases
-    return sum(outputs for outputs, _ in _matrices(config)), biases
-
-
-def _count_mxfp4(config: ModelConfig) -> int:
-    """Numbers that are published in four bits, with a scale for 32 of them."""
-    experts = config.experts
-    if experts is None or not experts.is_mxfp4:
-        return 0
-    shapes = [(2 * experts.inner_size, config.hidden_size), (config.hidden_size, experts.inner_size)]
-    each = sum(outputs * inputs for outputs, inputs in shapes)
-    return each * experts.num_experts * sum(experts.has_experts)
-
-
-def count_multiplications(config: ModelConfig) -> int:
-    """Multiplications, each with an addition, of one token with the matrices of all layers; it meets few experts."""
-    total = count_multiplied(config)
-    for index in range(config.num_layers):
-        experts = config.experts_of(index)
-        if experts is not None:
-            total += experts.num_scored * config.hidden_size
-        num_experts = experts.num_chosen if experts is not None else 0
-        total += sum(outputs * inputs for outputs, inputs in layer_matrices(config, index, num_experts))
-    return total
-
-
-def _matrices(config: ModelConfig) -> Iterator[tuple[int, int]]:
-    """(Outputs, inputs) of all matrices but routers, a tied embedding once."""
-    for index in range(config.num_layers):
-        yield from layer_matrices(config, index, config.experts.num_experts if config.experts is not None else 0)
-    for _ in range(1 if config.tie_word_embeddings else 2):
-        yield config.vocab_size, config.hidden_size
-    yield from ((outputs, inputs) for outputs, inputs, _ in added_shapes(config, None))
-
-
-def layer_matrices(config: ModelConfig, index: int, num_experts: int) -> list[tuple[int, int]]:
-    """(Outputs, inputs) of the matrices of one layer but its router, with `num_experts` of its experts."""
-    hidden, inner, experts = config.hidden_size, config.inner_size(index), config.experts_of(index)
-    found, layer = [], config.layers[index]
-    if layer.attends:
-        latent = config.latent
-        found = [(config.projected(index)[1], hidden)] if latent is None else latent.shapes(hidden, config.num_heads)
-        found.append((hidden, config.attended_size(index)))
-    if config.recurrent is not None and config.is_recurrent(index):
-        found += [matrix[:2] for matrix in recurrent_kinds.recurrent_matrices(config.recurrent, hidden)]
-    if layer.has_mlp:
-        mlp = [(config.gate_up_size(index), hidden), (hidden, inner)]
-        found += mlp if config.has_dense(index) else []
-        found += experts.shapes(hidden, num_experts) if experts is not None else []
-    return found + [(outputs, inputs) for outputs, inputs, _ in added_shapes(config, index)]
-
-
 def _length(
-    context_len: int, sizes: KVSizes, window: int, block_size: int, prefix_len: int, most_requests: int | None
+    context_len: int,
+    sizes: KVSizes,
+    window: int,
+    block_size: int,
+    prefix_len: int,
+    most_requests: int | None,
+    max_batch_tokens: int,
 ) -> LengthPlan:
     each = -(-context_len // block_size)
     # at least one block is a request's own: the last token's KV is never shared
@@ -342,7 +307,7 @@ def _length(
     alone, sharing = sizes.num_blocks // each, max(0, sizes.num_blocks - shared) // (each - shared)
     if sizes.num_slots:
         most = most_blocks(window, block_size)
-        room = room_for_windows(sizes.num_slots, block_size, MAX_BATCH_TOKENS)
+        room = room_for_windows(sizes.num_slots, block_size, max_batch_tokens)
         alone = min(alone, room // min(each, most))
         sharing = min(sharing, max(0, room - min(shared, most)) // min(each - shared, most))
     if most_requests is not None:

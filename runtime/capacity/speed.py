@@ -26,7 +26,8 @@ from typing import Literal
 from ...errors import ConfigError
 from ..models import ModelConfig
 from ..models.added_parts import added_shapes, count_multiplied
-from .planner import CapacityPlan, count_multiplications, layer_matrices
+from .counts import count_multiplications, layer_matrices
+from .planner import CapacityPlan
 
 BANDWIDTH_SHARE, OPERATIONS_SHARE = 0.8, 0.5
 GIB = 1 << 30
@@ -92,12 +93,14 @@ class SpeedPlan:
     """What is estimated for one device.
 
     Attributes:
+        num_ranks: devices that share the model; what they send each other is not counted.
         bandwidth, operations: what the device states, a second; `BANDWIDTH_SHARE` and `OPERATIONS_SHARE` of them count.
         prompt_tokens_per_second: while prompts are computed, in steps large enough that operations limit them.
         steps: for each number of requests asked for.
     """
 
     device: str
+    num_ranks: int
     bandwidth: float
     operations: float
     prompt_tokens_per_second: float
@@ -130,6 +133,7 @@ def estimate(
     prompt = _operations(config, context_len // 2) - 2 * config.vocab_size * config.hidden_size
     return SpeedPlan(
         device.name,
+        capacity.num_ranks,
         device.bandwidth,
         device.operations,
         device.operations * OPERATIONS_SHARE * capacity.num_ranks / prompt,
@@ -187,19 +191,27 @@ def _visible(config: ModelConfig, context_len: int) -> list[tuple[int, int]]:
 
 
 def table(speed: SpeedPlan) -> str:
-    """The estimate as text for a terminal."""
+    """The estimate as text for a terminal, which has no more than two figures that mean something."""
     context_len = speed.steps[0].context_len if speed.steps else 0
     lines = [
         f"{'speed':<14}estimate for {speed.device}: {BANDWIDTH_SHARE:.0%} of {speed.bandwidth / 1e9:,.0f} GB/s, "
         f"{OPERATIONS_SHARE:.0%} of {speed.operations / 1e12:,.0f} TFLOPS",
-        f"{'prompts':<14}{speed.prompt_tokens_per_second:,.0f} tokens/s, at {context_len:,} tokens each",
+        *([f"{'':<14}on each of {speed.num_ranks}; what they send each other is left out"] * (speed.num_ranks > 1)),
+        f"{'prompts':<14}{two_figures(speed.prompt_tokens_per_second)} tokens/s, at {context_len:,} tokens each",
         "",
         f"{'requests':>10}{'context':>10}{'step':>12}{'tokens/s each':>16}{'in all':>12}   limited by",
     ]
     for step in speed.steps:
         each = step.tokens_per_second / step.num_requests
         lines.append(
-            f"{step.num_requests:>10,}{step.context_len:>10,}{step.seconds * 1000:>9.3g} ms{each:>16,.1f}"
-            f"{step.tokens_per_second:>12,.0f}   {step.limited_by}"
+            f"{step.num_requests:>10,}{step.context_len:>10,}{two_figures(step.seconds * 1000):>9} ms"
+            f"{two_figures(each):>16}{two_figures(step.tokens_per_second):>12}   {step.limited_by}"
         )
     return "\n".join(lines)
+
+
+def two_figures(number: float) -> str:
+    """A positive number rounded to two figures: `0.0058`, `5.8`, `170`, `1,800`."""
+    places = 1 - math.floor(math.log10(number))
+    rounded = round(number, places)
+    return f"{rounded:,.{max(0, 1 - math.floor(math.log10(rounded)))}f}"

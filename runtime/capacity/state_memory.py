@@ -7,6 +7,9 @@ more for each of its requests from these, and does not run ahead where none is l
 
 from __future__ import annotations
 
+from ...errors import ConfigError
+from ..models import ModelConfig
+
 GPU_SHARE = 0.5  # of what `kv_memory_share` names, for states; the pool of KV has its share of what they leave
 KEPT_EACH = 2  # states for each request that may run, besides those that it needs
 LEAST_KEPT = 16
@@ -38,3 +41,30 @@ def num_states(
 def most_running(num_slots: int, each: int) -> int:
     """Requests that n slots are enough for."""
     return num_slots // each
+
+
+def check_number(num_slots: int, each: int, state_bytes: int) -> None:
+    """Raises ConfigError: n states are not enough for one request."""
+    if num_slots < each:
+        number = "two" if each == 2 else "three"
+        raise ConfigError(
+            f"state_memory_bytes: the memory does not hold the {number} states of one request, of {state_bytes} bytes "
+            "each; raise it"
+        )
+
+
+def check_tiers(model: ModelConfig, num_ranks: int) -> None:
+    """Raises ConfigError: with recurrent layers, this model's blocks cannot be kept in tiers below the pool."""
+    if model.recurrent is None:
+        return
+    if not model.num_kv_layers:
+        raise ConfigError(
+            f"{model.architecture} has no layers with keys, of which tiers below the pool keep blocks; "
+            "leave host_memory_bytes, disk_cache and shared_cache out"
+        )
+    if num_ranks > 1:
+        raise ConfigError(
+            f"tensor_parallel_size: {model.architecture} has layers that keep a state, of which each "
+            "rank has a part, and tiers below the pool take whole ones; leave host_memory_bytes, disk_cache and "
+            "shared_cache out, or use one rank"
+        )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +10,7 @@ import typer
 from ...errors import ConfigError
 from .engine_options import fetched
 from .inspect_cache import cache_of
+from .inspect_checkpoint import checkpoint_of
 from .looking import constraint_spec, show
 from .options import ModelArgument, option
 
@@ -115,7 +115,7 @@ def inspect(
         return
     if (name := _option_of(model)) is not None:
         raise ConfigError(f"{model[:80]}: this is no checkpoint; to explain what is in it, give it with {name}")
-    typer.echo(_checkpoint(model))
+    typer.echo(checkpoint_of(model))
 
 
 def _option_of(model: str) -> str | None:
@@ -123,52 +123,3 @@ def _option_of(model: str) -> str | None:
     if model.lstrip().startswith("{"):
         return "--schema"
     return OPTION_OF_SUFFIX.get(Path(model).suffix.lower())
-
-
-def _checkpoint(model: str) -> str:
-    from ..capacity.planner import count_parameters
-    from ..models import ModelConfig, resolve_model
-    from ..number_types import BYTES
-    from ..tokenizer.tokenizer import Tokenizer
-
-    folder = resolve_model(fetched(model, weights=False))
-    config = ModelConfig.from_folder(folder)
-    tokenizer = Tokenizer.from_folder(folder)
-    kv_bytes = sum(math.prod(kept) for kept in config.kv_shapes()) * BYTES[config.dtype]
-    kinds = [f"{kept.num_heads} KV, head dim {kept.head_dim}" for kept in dict.fromkeys(config.kv_shapes())]
-    heads = f"{config.num_heads} query, {' and '.join(kinds)}"
-    if not config.num_kv_layers:
-        heads = "none: no layer attends"
-    elif config.latent is not None:
-        heads = (
-            f"{config.num_heads}, over latents of {config.latent.rank} and rotary keys of {config.latent.rotary_dim}"
-        )
-    experts = []
-    if config.experts is not None:
-        found = config.experts
-        shared = f", a shared one of {found.shared_size}" if found.shared_size else ""
-        where = f"in {sum(found.has_experts)} layers"
-        experts = [("experts", f"{found.num_chosen} of {found.num_experts} of {found.inner_size}{shared}, {where}")]
-    template = tokenizer.chat_template
-    facts = [
-        ("folder", str(folder)),
-        ("files", _files(folder)),
-        ("architecture", config.architecture),
-        ("parameters", f"{sum(count_parameters(config)):,}"),
-        ("layers", str(config.num_layers)),
-        ("heads", heads),
-        ("width", f"{config.hidden_size}, inner {config.intermediate_size}"),
-        *experts,
-        ("context", f"{config.max_position_embeddings:,} tokens"),
-        ("stored as", config.dtype),
-        ("KV per token", f"{kv_bytes:,} bytes as stored"),
-        ("vocabulary", f"{tokenizer.vocab_size:,} tokens, {len(tokenizer.special_ids)} special"),
-        ("end tokens", ", ".join(f"{tokenizer.token_text(i)} ({i})" for i in tokenizer.eos_ids) or "none"),
-        ("chat template", template.place + (" (the folder has none)" if template.is_default else "")),
-    ]
-    return "\n".join(f"{name:<15}{value}" for name, value in facts)
-
-
-def _files(folder: Path) -> str:
-    files = [file for file in sorted(folder.iterdir()) if file.is_file()]
-    return f"{len(files)} files, {sum(file.stat().st_size for file in files) / 1e6:,.1f} MB"

@@ -5,22 +5,40 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from typing import TYPE_CHECKING, Annotated, NamedTuple, TypedDict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypedDict
 
 import typer
 
 from ...errors import ConfigError
-from ..config import KV_MEMORY_SHARE, MAX_RUNNING_REQUESTS, KVType, Quantisation
-from .engine_options import fetched
+from ..config import MAX_RUNNING_REQUESTS, MTP, EngineConfig, Quantisation
+from .engine_options import Settings, fetched
 from .options import ModelArgument, option, size
-from .setting_options import folders_by_name
+from .setting_options import with_options
 
 if TYPE_CHECKING:
     from ..capacity.planner import CapacityPlan
     from ..capacity.speed import DeviceNumbers, SpeedPlan
+    from ..models import ModelConfig
     from ..number_types import NumberType
 
 LEAST_BYTES = 1 << 20  # of a memory worth a plan; what is less lacks its unit
+# of an engine, those that a plan depends on; --kv-memory and --device mean something else here
+SETTINGS = (
+    "adapters",
+    "tensor_parallel_size",
+    "dtype",
+    "quantise",
+    "block_size",
+    "kv_dtype",
+    "kv_memory_share",
+    "state_memory_bytes",
+    "max_model_len",
+    "max_batch_tokens",
+    "max_running_requests",
+    "host_memory_bytes",
+    "speculative_model",
+)
 
 
 class Asked(TypedDict):
@@ -28,7 +46,9 @@ class Asked(TypedDict):
     num_requests: list[int]
 
 
+@with_options(SETTINGS, settings=EngineConfig)
 def plan(
+    settings: Settings,
     model: ModelArgument = "nano",
     memory: Annotated[
         str | None,
@@ -37,21 +57,6 @@ def plan(
     kv_memory: Annotated[
         str | None, option("--kv-memory", help="Plan for a KV pool of this size instead.", env="KV_MEMORY")
     ] = None,
-    kv_memory_share: Annotated[
-        float,
-        option("--kv-memory-share", help="Part of the memory beside the weights that is KV.", env="KV_MEMORY_SHARE"),
-    ] = KV_MEMORY_SHARE,
-    block_size: Annotated[int, option("--block-size", help="Tokens per KV block.", env="BLOCK_SIZE")] = 16,
-    dtype: Annotated[
-        str, option("--dtype", help="Type of the weights: auto, float32, bfloat16 or float16.", env="DTYPE")
-    ] = "auto",
-    kv_dtype: Annotated[
-        KVType, option("--kv-dtype", help="Type of the KV cache; auto: as the weights.", env="KV_DTYPE")
-    ] = "auto",
-    quantise: Annotated[
-        Quantisation,
-        option("--quantise", help="Round the weights to int8 or int4, with their scales (CPU).", env="QUANTISE"),
-    ] = "none",
     device: Annotated[
         str, option("--device", help="cpu: plan for memory as the engine uses it on a CPU.", env="DEVICE")
     ] = "auto",
@@ -63,18 +68,6 @@ def plan(
             env="CONTEXT",
         ),
     ] = None,
-    adapter: Annotated[
-        list[str] | None,
-        option("--adapter", help="A LoRA adapter to be loaded too, NAME=FOLDER (repeatable).", env="ADAPTER"),
-    ] = None,
-    num_ranks: Annotated[
-        int,
-        option(
-            "--tensor-parallel-size",
-            help="Devices that share the model; sizes are of each.",
-            env="TENSOR_PARALLEL_SIZE",
-        ),
-    ] = 1,
     prefix_len: Annotated[int, option("--prefix", help="Tokens of a prefix that requests share.", env="PREFIX")] = 2000,
     gpu: Annotated[
         str | None,
@@ -93,25 +86,25 @@ def plan(
     from ..capacity import planner, speed
     from ..models import ModelConfig, count_parameters, resolve_model
 
-    config = ModelConfig.from_folder(resolve_model(fetched(model, weights=False)))
-    numbers = _numbers(gpu, bandwidth, tflops)
+    folder = resolve_model(fetched(model, weights=False))
+    config = ModelConfig.from_folder(folder)
+    numbers, quantise = _numbers(gpu, bandwidth, tflops), settings.pop("quantise")
     place = _place(memory, kv_memory, _device_of(device, quantise, gpu), numbers)
+    num_ranks, kv_dtype, adapters = (settings.pop(name) for name in ("tensor_parallel_size", "kv_dtype", "adapters"))
     capacity = planner.plan(
         config,
         device_memory_bytes=place.memory_bytes,
         pool_bytes=place.pool_bytes,
-        block_size=block_size,
-        weight_dtype=_weight_type(dtype),
+        weight_dtype=_weight_type(settings.pop("dtype")),
         kv_dtype=None if kv_dtype == "auto" else kv_dtype,
         quantise=quantise,
         on_cpu=place.is_cpu,
         context_lens=context or None,
         prefix_len=prefix_len,
-        num_adapter_parameters=sum(
-            count_parameters(folder, config) for folder in folders_by_name(adapter, "--adapter").values()
-        ),
+        num_adapter_parameters=sum(count_parameters(at, config) for at in adapters.values()),
         num_ranks=num_ranks,
-        kv_memory_share=kv_memory_share,
+        draft=_draft(settings.pop("speculative_model"), folder, config, num_ranks, kv_dtype),
+        **settings,
     )
     estimated = None
     if numbers is not None and capacity.num_blocks:
@@ -119,6 +112,19 @@ def plan(
     _print(capacity, estimated, place, quantise, as_json=as_json)
     if capacity.num_blocks == 0:
         raise typer.Exit(1)
+
+
+def _draft(
+    name: str | None, folder: Path, config: ModelConfig, num_ranks: int, kv_dtype: str
+) -> ModelConfig | Literal["mtp"] | None:
+    """The draft model, as `planner.plan` takes it."""
+    from ..models.draft_config import draft_config
+
+    if name is None:
+        return None
+    name = name if name == MTP else fetched(name, weights=False)
+    found = draft_config(name, folder, config, num_ranks=num_ranks, kv_dtype=kv_dtype)
+    return "mtp" if name == MTP else found
 
 
 class Place(NamedTuple):

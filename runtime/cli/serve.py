@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import closing
 from dataclasses import replace
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -16,6 +17,9 @@ from .busy import busy
 from .engine_options import Settings, fetched, load_engine
 from .options import ModelArgument, option, read_text
 from .setting_options import with_options
+
+if TYPE_CHECKING:
+    from ..engine.engine_core import EngineCore
 
 SERVER = "Server"
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -150,6 +154,8 @@ def _serve_one(
             num_blocks = engine.statistics().num_blocks
             place = f"{url_of(bound)}/v1 ({num_blocks} KV blocks)"
             typer.echo(f"phloem serves {server_settings.model_name} on {place}", err=True)
+            for line in parts_of(engine.core):
+                typer.echo(line, err=True)
             if server_settings.page:
                 typer.echo(f"its live page is at {url_of(bound)}/", err=True)
             if not server_settings.api_keys and host not in LOOPBACK:
@@ -160,6 +166,17 @@ def _serve_one(
                 raise typer.Exit(1)
         finally:
             served.stop()
+
+
+def parts_of(core: EngineCore) -> list[str]:
+    """What computes beside the engine's own model and process, a line for each."""
+    lines = []
+    if core.processes is not None:
+        others = ", ".join(str(number) for number in core.processes.process_ids)
+        lines.append(f"{core.processes.size} ranks compute it: processes {os.getpid()} (this one), {others}")
+    if core.draft_share is not None:
+        lines.append(f"draft model {core.config.speculative_model}: {core.draft_share:.0%} of the memory for KV")
+    return lines
 
 
 def _serve_replicas(

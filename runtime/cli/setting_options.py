@@ -6,7 +6,7 @@ Names are the fields', and vLLM's and SGLang's where they have the option (`--ma
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import fields
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
@@ -15,17 +15,18 @@ from ..setting import Flag, flags
 from .options import option, size, size_text
 
 
-def with_options(**groups: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def with_options(only: Collection[str] = (), /, **groups: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Gives a command the options of settings classes.
 
     Args:
+        only: names of fields; the others have no option here, and no value. None: all have one.
         groups: a settings class by the name of the command's parameter that receives the values, as a dict by
             field; the class's name begins with the heading of its options in the help ("Engine…").
     """
 
     def wrap(command: Callable[..., None]) -> Callable[..., None]:
         own = [p for p in inspect.signature(command, eval_str=True).parameters.values() if p.name not in groups]
-        made = {group: _parameters(settings) for group, settings in groups.items()}
+        made = {group: _parameters(settings, only) for group, settings in groups.items()}
 
         def run(**values: Any) -> None:
             taken = {
@@ -44,11 +45,12 @@ def with_options(**groups: type) -> Callable[[Callable[..., None]], Callable[...
     return wrap
 
 
-def _parameters(settings: type) -> dict[str, inspect.Parameter]:
+def _parameters(settings: type, only: Collection[str]) -> dict[str, inspect.Parameter]:
     hints = get_type_hints(settings)
     defaults = {field.name: field.default for field in fields(settings)}
     panel = settings.__name__.removesuffix("Config").removesuffix("Settings")
-    return {name: _parameter(name, flag, hints[name], defaults[name], panel) for name, flag in flags(settings).items()}
+    found = {name: flag for name, flag in flags(settings).items() if not only or name in only}
+    return {name: _parameter(name, flag, hints[name], defaults[name], panel) for name, flag in found.items()}
 
 
 def _parameter(name: str, flag: Flag, kind: Any, default: Any, panel: str) -> inspect.Parameter:
@@ -73,8 +75,8 @@ def _values(settings: type, given: Mapping[str, Any]) -> dict[str, Any]:
     """What typer has read, as the fields have it."""
     values: dict[str, Any] = {}
     hints = get_type_hints(settings)
-    for name, flag in flags(settings).items():
-        value = given[name]
+    for name, value in given.items():
+        flag = flags(settings)[name]
         if flag.is_size and value is not None:
             value = size(value, f"--{flag.name or name.replace('_', '-')}")
         elif get_origin(hints[name]) is tuple:

@@ -8,24 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ...errors import DeadlineExceeded, RequestError
-from ..cache.cache_explanation import WhyShorter, explain_to_caller
+from ..cache.cache_explanation import explain_to_caller
 from ..request import Delta, FinishReason, Request
 
 
-def new_delta(
-    request: Request, show: Callable[[Sequence[int]], str], *, why_shorter: WhyShorter = "block_rounding"
-) -> Delta:
-    """What was not reported yet; it counts as reported then.
-
-    show: tokens as text, for explanations. why_shorter: as `explain_to_caller` takes it.
-    """
+def new_delta(request: Request, show: Callable[[Sequence[int]], str]) -> Delta:
+    """What was not reported yet; it counts as reported then. show: tokens as text, for explanations."""
     if request.explain_cache and request.usage.cache_explanation is None:
         request.usage.cache_explanation = explain_to_caller(
             request.found,
             request.token_ids[: request.num_prompt_tokens],
             request.usage.cached_tokens,
             show,
-            why_shorter=why_shorter,
         )
     first = request.num_delivered
     token_ids = tuple(request.token_ids[request.num_prompt_tokens + first :])

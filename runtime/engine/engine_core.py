@@ -65,6 +65,7 @@ class EngineCore:
         generates: whether the checkpoint has logits, and not only hidden states.
         vectors: how vectors are made of texts; safe on any thread.
         processes: of the other ranks; None: there are none.
+        draft_share: which part of the memory for KV a draft model has; None: there is none.
         block_cost: FLOPs of computing the block that ends at a token; see `recompute_cost`.
     """
 
@@ -90,6 +91,7 @@ class EngineCore:
         slots = slot_books(config, model, kv_cache, states)
         windows = slots.windows
         draft_kv = allocate_draft_kv(config, loaded, kv_cache)
+        self.draft_share = None if draft_kv is None else draft_kv.share_beside(kv_cache)
         self.block_cost = recompute_cost(model, config.block_size)
         prefill = PrefillCost(self.block_cost, config.block_size)
         self.config = config

@@ -347,7 +347,7 @@ class Stepper:
         if reason is not None:
             request.output.finish()
             self._end(request, reason)
-            return new_delta(request, self._tokenizer.show, why_shorter=self._prefix_cache.why_shorter)
+            return new_delta(request, self._tokenizer.show)
         if was_prefill:
             self._prefix_cache.commit(request)
             self._pin_prompt(request)
@@ -357,7 +357,7 @@ class Stepper:
             self._drafter.draft(request)
         else:
             self._drafter.drop(request)
-        return new_delta(request, self._tokenizer.show, why_shorter=self._prefix_cache.why_shorter)
+        return new_delta(request, self._tokenizer.show)
 
     def _compact(self, batch: Batch) -> None:
         """Drops keys and values of requests that have come to their next compaction (`kv_budget`)."""

@@ -45,6 +45,12 @@ class DraftKV:
         shape = (cache.num_blocks * cache.block_size + NUM_MORE_ROWS, hidden_size)
         cache.hidden = model_kv.hidden = zeros(shape, dtype, cache.keys[0].device)
 
+    def share_beside(self, model_kv: KVCache | WindowKV) -> float:
+        """Which part these are of what both models keep of tokens."""
+        hidden = self.kv_cache.hidden
+        own = self.kv_cache.num_bytes + (0 if hidden is None else hidden.nbytes)
+        return own / (own + model_kv.num_bytes)
+
     @property
     def keeps_hidden(self) -> bool:
         """Whether the draft model is an MTP layer."""

@@ -82,6 +82,11 @@ class KVCache:
         return sum(stack[:, :1].nbytes for stack in self._stacks)
 
     @property
+    def num_bytes(self) -> int:
+        """Bytes of these tensors."""
+        return sum(stack.nbytes for stack in self._stacks)
+
+    @property
     def block_bytes(self) -> int:
         """Bytes of a block outside of the pool."""
         return self.row_bytes

@@ -20,6 +20,7 @@ from ..config import MTP, EngineConfig
 from ..device import find_device
 from ..models import Adapter, Decoder, ModelConfig, resolve_model
 from ..models.cut import Cut
+from ..models.draft_config import draft_config
 from ..models.fitted_vocabulary import FittedVocabulary
 from ..models.mtp import MtpDecoder
 from ..models.vector_rules import VectorRules
@@ -89,7 +90,10 @@ def load(
     folder = resolve_model(config.model)
     model = ModelConfig.from_folder(folder)
     vectors = VectorRules.from_folder(folder)
-    draft = _draft_config(config, folder, model)
+    draft = None
+    if config.speculative_model is not None:
+        kv_dtype = config.kv_dtype
+        draft = draft_config(config.speculative_model, folder, model, num_ranks=size, kv_dtype=kv_dtype)
     if size == 1:
         part = load_part(config, device, ALONE, report)
     else:
@@ -194,39 +198,6 @@ def _check_adapters(own: Mapping[str, Adapter], found: Mapping[str, str]) -> Non
     for name, adapter in own.items():
         if found[name] != adapter.fingerprint:
             raise ConfigError(f"adapters: {name}: {adapter.folder} changed while the ranks read it; start again")
-
-
-def _draft_config(config: EngineConfig, folder: Path, model: ModelConfig) -> ModelConfig | None:
-    """What the draft model is, if there is to be one: the model itself, for its MTP layer.
-
-    Raises:
-        ConfigError: the draft model has recurrent layers, whose states cannot be taken back token by token; or there
-            is no MTP layer, or it would have to be cut for several ranks.
-    """
-    name = config.speculative_model
-    if name is None:
-        return None
-    try:
-        draft = model if name == MTP else ModelConfig.from_folder(resolve_model(name))
-    except ModelError as error:
-        raise ConfigError(f"speculative_model: {error}") from error
-    if name != MTP and draft.recurrent is not None:
-        raise ConfigError(
-            f"speculative_model: {name} has recurrent layers, whose states cannot be taken back token by token; "
-            "take one whose layers all attend, or leave it out"
-        )
-    if name == MTP and not model.num_mtp_layers:
-        raise ConfigError(
-            f'speculative_model: "{MTP}": {folder} names no layers for multi-token prediction '
-            f"({model.options.mtp.count_key} in config.json); take a smaller model of the same vocabulary, or leave it "
-            "out"
-        )
-    if name == MTP and config.tensor_parallel_size > 1:
-        raise ConfigError(
-            f'speculative_model: "{MTP}" is not cut for several ranks; use tensor_parallel_size=1, or leave it out'
-        )
-    draft.check_kv_type(config.kv_dtype)
-    return draft
 
 
 def _load_draft(config: EngineConfig, loaded: LoadedModel, draft: ModelConfig) -> DraftDecoder:

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ...errors import ConfigError
-from ..capacity.state_memory import most_running, needed_each, num_states
+from ..byte_text import bytes_text
+from ..capacity.state_memory import check_number, check_tiers, most_running, needed_each, num_states
 from ..config import CPU_POOL_BYTES, EngineConfig
 from ..models import ModelConfig
 from .loading import LoadedModel
@@ -70,37 +70,19 @@ def allocate_states(config: EngineConfig, loaded: LoadedModel) -> RecurrentState
     model, device = loaded.decoder.config, loaded.device
     if model.recurrent is None:
         return None
-    _refuse(config, loaded)
+    if config.has_tiers:
+        check_tiers(model, config.tensor_parallel_size)
     state_bytes, running = model.recurrent.num_state_bytes, config.max_running_requests
     free = None
     if device.type == "cuda":
         free = torch.cuda.mem_get_info(device)[0] * config.kv_memory_share
     each = needed_each(config.has_tiers)
     num_slots = num_states(state_bytes, running, config.state_memory_bytes, each=each, free=free, least=CPU_POOL_BYTES)
-    if num_slots < each:
-        number = "two" if each == 2 else "three"
-        raise ConfigError(
-            f"state_memory_bytes: the memory does not hold the {number} states of one request, of {state_bytes} bytes "
-            "each; raise it"
-        )
+    check_number(num_slots, each, state_bytes)
     if most_running(num_slots, each) < running:
         logger.warning(
-            "states of recurrent layers take %d MB each: at most %d requests run at a time (state_memory_bytes)",
-            state_bytes >> 20,
+            "states of recurrent layers take %s each: at most %d requests run at a time (state_memory_bytes)",
+            bytes_text(state_bytes),
             most_running(num_slots, each),
         )
     return RecurrentStates(model, num_slots, device)
-
-
-def _refuse(config: EngineConfig, loaded: LoadedModel) -> None:
-    if config.has_tiers and not loaded.decoder.config.num_kv_layers:
-        raise ConfigError(
-            f"{loaded.decoder.config.architecture} has no layers with keys, of which tiers below the pool keep blocks; "
-            "leave host_memory_bytes, disk_cache and shared_cache out"
-        )
-    if config.has_tiers and loaded.processes is not None:
-        raise ConfigError(
-            f"tensor_parallel_size: {loaded.decoder.config.architecture} has layers that keep a state, of which each "
-            "rank has a part, and tiers below the pool take whole ones; leave host_memory_bytes, disk_cache and "
-            "shared_cache out, or use one rank"
-        )

@@ -31,6 +31,7 @@ class WindowKV:
         self.block_size = pool.block_size
         self.num_blocks = pool.num_blocks
         self.num_slots = windowed.num_blocks
+        self.num_bytes = pool.num_bytes + windowed.num_bytes
         places = [sum(has_window[:index]) for index in range(len(has_window))]
         of = [
             (windowed, before) if has else (pool, index - before)

@@ -38,7 +38,7 @@ from .layer_config import (
     read_windows,
     rope_section,
 )
-from .layer_kinds import MOST_LAYERS, mlp_width, parts_of_layers, read_recurrent, spelled_out
+from .layer_kinds import MOST_LAYERS, check_kept, mlp_width, parts_of_layers, read_recurrent, spelled_out
 from .named_architecture import OTHER_PARTS, named_architecture
 from .recurrent_config import RecurrentConfig
 from .rope_config import RopeConfig
@@ -252,6 +252,7 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...], *, in_gguf: bo
     longest = None if attends else ENDLESS
     max_positions = fields.integer("max_position_embeddings", longest, at_most=MOST_POSITIONS)
     windows = read_windows(fields, options, num_layers)
+    check_kept(fields, recurrent, windows)
     rotary_dim = head_dim if latent is None else latent.rotary_dim
     own = read_shapes(fields, options, windows, KVShape(num_kv_heads, head_dim), num_heads)
     full_dim = next((shape.head_dim for shape in own if shape is not None), rotary_dim)

@@ -46,8 +46,8 @@ def adapt_gemma4(fields: Fields, options: Architecture) -> tuple[Fields, Archite
         kinds = [*kinds[:-1], "full_attention"]
     reuses_keys = fields.boolean("attention_k_eq_v", False)
     values: dict[str, Any] = {
-        "sliding_window": _WINDOW,
         **fields.values,
+        "sliding_window": fields.integer("sliding_window", _WINDOW),
         "layer_types": kinds,
         "rope_parameters": fields.values.get("rope_parameters") or _ROPES,
         "query_pre_attn_scalar": 1.0,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...errors import ModelError
 from .architecture import Architecture
 from .experts_config import ExpertsConfig
 from .json_file import MOST_WIDTH, Fields
@@ -78,6 +79,15 @@ def read_recurrent(fields: Fields, options: Architecture, num_layers: int, hidde
     if all(found.layers) and not options.recurrent.is_beside and not options.one_part:
         raise fields.odd("layer_types", "at least one layer that attends")
     return found if any(found.layers) else None
+
+
+def check_kept(fields: Fields, recurrent: RecurrentConfig | None, windows: Sequence[int]) -> None:
+    """Raises ModelError: some layers keep states and others windows, of which `SlotBooks` has one."""
+    if recurrent is not None and any(windows):
+        raise ModelError(
+            f"{fields.place}: sliding_window: {max(windows)}, beside layers that keep a state: models that have both "
+            "are not run; take one whose other layers see the whole context"
+        )
 
 
 def mlp_width(

@@ -23,7 +23,6 @@ twice the width, and the projection.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -34,16 +33,14 @@ from ...kernels import LinearWeight, ops
 from ...kernels.linear_weight import Quantise
 from ..parallel.ranks import ALONE
 from .checkpoints import open_weights, prefix_of
-from .config import ModelConfig
 from .cut import Cut
 from .decoder import ROW_TILE, Decoder
+from .draft_config import mtp_config
 from .layer_weights import LayerWeights, read_layer
 from .norms import Norm, apply_norm, read_norm
 from .reader import Reader
 from .step import KVTensors
 from .vocabulary import embed
-
-NOT_READ = ("embed_tokens.", "shared_head.head.")  # copies of the model's own
 
 
 class MtpDecoder(Decoder):
@@ -129,14 +126,3 @@ class MtpDecoder(Decoder):
         found = self._through_layers(x, positions, kv_cache, plan, slots, logits_rows, None, None, None, None)
         kept[slots[logits_rows]] = found
         return self.project(found)
-
-
-def mtp_config(model: ModelConfig) -> ModelConfig:
-    """The model with its first MTP layer alone, which is as its last layer is that attends."""
-    last = max(index for index, layer in enumerate(model.layers) if layer.attends)
-    experts, base = model.experts, model.options.mtp.base
-    if experts is not None:
-        experts = replace(experts, has_experts=experts.has_experts[last : last + 1])
-    others = tuple(f"{base}layers.{index}." for index in range(1, model.num_mtp_layers) if base)
-    layers = model.layers[last : last + 1]
-    return replace(model, layers=layers, experts=experts, recurrent=None, left_aside=(*NOT_READ, *others))

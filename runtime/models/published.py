@@ -37,11 +37,10 @@ from .gguf.checkpoint import GgufCheckpoint
 from .gguf.tensor_types import Forms
 from .part import Axis, Part, as_part, taken
 from .part import stored as size_of
-from .weight_format import WeightFormat
+from .weight_format import WORD, WeightFormat
 from .weights import STORED_DTYPES, Checkpoint
 
 LEAST_MEAN = 1e-5  # of a BitNet's absolute weights
-WORD = 8  # numbers of four bits that a word holds; of eight, two words
 _PLACES = [0, 4, 1, 5, 2, 6, 3, 7]  # of an output of eight in AWQ's words
 _SCALE_DTYPES = (*STORED_DTYPES, torch.float8_e8m0fnu)
 _FIRST = {"gptq": "qweight", "awq": "qweight", "packed": "weight_packed"}

@@ -93,10 +93,12 @@ class Reader:
             weight, bias = weight[order], None if bias is None else bias[order]
         return self.packed(weight, bias)
 
-    def summand(self, base: str, name: str, columns: Part, has_bias: bool) -> LinearWeight:
-        """A projection to hidden states with a part of its inputs, for `partial_linear`; of the ranks' results one has
-        the bias."""
-        size, ranks = self.config.hidden_size, self.cut.ranks
+    def summand(
+        self, base: str, name: str, columns: Part, has_bias: bool, num_outputs: int | None = None
+    ) -> LinearWeight:
+        """A projection with a part of its inputs, for `partial_linear`; of the ranks' results one has the bias.
+        num_outputs: None: it is one to hidden states."""
+        size, ranks = num_outputs or self.config.hidden_size, self.cut.ranks
         if ranks.rank > 0:
             self.leave(f"{base}{name}.bias")
         weight = self.weight([f"{base}{name}"], [size], columns)

@@ -20,6 +20,7 @@ from ...kernels.recurrent import convolve, scan_channels
 from ...kernels.state_rounds import StateRounds
 from ..parallel.ranks import Ranks
 from .part import Axis, joined
+from .partial_linear import partial_linear
 from .reader import Reader
 from .recurrent_config import RecurrentConfig
 
@@ -47,7 +48,7 @@ class SelectiveScanWeights:
         made, gate = ops.linear(normed, self.into).chunk(2, dim=1)
         x = convolve(made, self.taps, self.bias, states[0], plan, silu=True)
         sizes = [config.step_rank, config.key_dim, config.key_dim]
-        chosen = torch.split(self.ranks.sum(ops.linear(x, self.choose)), sizes, dim=1)
+        chosen = torch.split(self.ranks.sum(partial_linear(x, self.choose, self.ranks)), sizes, dim=1)
         if self.norm is not None:
             pairs = zip(chosen, torch.split(self.norm, sizes), strict=True)
             chosen = tuple(ops.rms_norm(part.contiguous(), norm, self.eps) for part, norm in pairs)
@@ -75,7 +76,7 @@ def read_selective_scan(reader: Reader, base: str, config: RecurrentConfig) -> S
     return SelectiveScanWeights(
         config,
         into=reader.linear(base, ("in_proj",), [joined([own, own])], reader.config.hidden_size, config.has_bias),
-        choose=reader.linear(base, ("x_proj",), [sum(sizes)], own, False),
+        choose=reader.summand(base, "x_proj", own, False, sum(sizes)),
         spread=reader.linear(base, ("dt_proj",), [own], config.step_rank, False),
         taps=numbers("conv1d.weight", own, 1, config.width)[:, 0].T.contiguous(),
         bias=numbers("conv1d.bias", own) if config.has_conv_bias else None,

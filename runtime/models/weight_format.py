@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 Kind = Literal["gptq", "awq", "packed", "bytes", "ternary", "master"]
 Inputs = Literal["plain", "own steps", "one step"]
+WORD = 8  # numbers of four bits that a word holds; of eight, two words
 PLAIN = ("embed_tokens", "lm_head")  # what is no linear map of a layer
 REMEDY = "use the original weights, or a checkpoint in GPTQ, AWQ, compressed-tensors (4 or 8 bits), fp8 or BitNet"
 

@@ -37,9 +37,9 @@ class TierStatistics:
     """Counts since start, in blocks, and what the tiers hold now.
 
     Attributes:
-        num_stored: copied to a tier; what a block needs besides keys (`parts.py`) counts as one more.
+        num_stored: copied to a tier, once for each tier that has taken one; parts (`parts.py`) are not counted.
         num_loaded: read back into the pool.
-        num_dropped: not copied, since the writer was busy; parts as above.
+        num_dropped: not copied, since the writer was busy; a part that was not counts as one more.
         num_faults: files that could not be read or written, or were not what they should be, and other failures.
         num_bytes: what each tier holds, as far as this process knows, by its name, fastest first.
     """

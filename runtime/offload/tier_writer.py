@@ -48,7 +48,7 @@ class TierWriter:
         waits: whether `offer` waits for room.
 
     Attributes:
-        num_dropped: blocks that were not copied, since too many waited.
+        num_dropped: blocks, and parts of blocks, that were not copied, since too many waited.
     """
 
     def __init__(
@@ -85,7 +85,8 @@ class TierWriter:
             if not room:
                 break
             blocks = [block for _, block in wanted[:room]]
-            self._copy([key for key, _ in wanted[:room]], partial(self._kv_cache.read_blocks, blocks), tiers)
+            keys, read = [key for key, _ in wanted[:room]], partial(self._kv_cache.read_blocks, blocks)
+            self._copy(keys, read, tiers, are_blocks=True)
             wanted = wanted[room:]
         self.num_dropped += len(wanted)
 
@@ -99,9 +100,9 @@ class TierWriter:
         with self._queued.change:
             found = self._queued.change.wait_for(has_room, self._patience)
         if found:
-            self._copy(keys, read, tiers)
+            self._copy(keys, read, tiers, are_blocks=False)
         else:
-            self.num_dropped += len(keys)
+            self.num_dropped += 1
 
     def _room(self, num_wanted: int, end: float) -> int:
         """For how many blocks there is room now, or until `end`; for one where nothing waits, however large it is."""
@@ -113,7 +114,10 @@ class TierWriter:
         with self._queued.change:
             return self._queued.change.wait_for(room, max(0.0, end - time.monotonic()))
 
-    def _copy(self, keys: Sequence[BlockKey], read: Callable[[], Tensor], tiers: Sequence[Tier]) -> None:
+    def _copy(
+        self, keys: Sequence[BlockKey], read: Callable[[], Tensor], tiers: Sequence[Tier], *, are_blocks: bool
+    ) -> None:
+        """are_blocks: the rows are blocks, and are counted; else those of one part."""
         try:
             rows = self._device_copy.send_out(read())
         except Exception:
@@ -125,7 +129,8 @@ class TierWriter:
         def write() -> None:
             try:
                 copied = rows()
-                queued.num_written += sum(tier.put_blocks(keys, copied) for tier in tiers)
+                num_taken = sum(tier.put_blocks(keys, copied) for tier in tiers)
+                queued.num_written += num_taken if are_blocks else 0
             finally:
                 queued.add(-num_bytes)
 

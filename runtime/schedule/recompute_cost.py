@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from ..capacity.planner import count_multiplications
+from ..capacity.counts import count_multiplications
 from ..models import ModelConfig
 
 

@@ -9,7 +9,7 @@ import hashlib
 import json
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ConstraintError, RequestError
@@ -26,6 +26,9 @@ from .vectors_request import Read
 
 if TYPE_CHECKING:
     from ..engine.engine import Engine
+
+# sampling parameters that the body of every route has by the same name
+OF_BODY = tuple(field.name for field in fields(SamplingParams) if field.name in Generation.model_fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,29 +286,11 @@ def _sampling(
                 raise invalid(f"Invalid '{param}': {token_id} is not a token id in [0, {vocab_size}).", param)
     try:
         return SamplingParams(
-            max_tokens=max_tokens,
-            min_tokens=body.min_tokens,
-            temperature=body.temperature,
-            top_k=body.top_k,
-            top_p=body.top_p,
-            min_p=body.min_p,
-            seed=body.seed,
-            stop=tuple(body.stop),
+            **{name: getattr(body, name) for name in OF_BODY if name != "include_stop_str_in_output"},
             include_stop_str_in_output=body.include_stop_str_in_output or body.no_stop_trim,
-            stop_token_ids=tuple(body.stop_token_ids),
-            ignore_eos=body.ignore_eos,
-            presence_penalty=body.presence_penalty,
-            frequency_penalty=body.frequency_penalty,
-            repetition_penalty=body.repetition_penalty,
-            logit_bias=body.logit_bias,
-            allowed_token_ids=tuple(body.allowed_token_ids) if body.allowed_token_ids is not None else None,
-            bad_words=tuple(body.bad_words),
+            max_tokens=max_tokens,
             logprobs=logprobs,
             prompt_logprobs_from=prompt_logprobs_from,
-            n=body.n,
-            kv_budget=body.kv_budget,
-            kv_policy=body.kv_policy,
-            beyond_context=body.beyond_context,
         )
     except RequestError as error:
         raise api_error(error) from error

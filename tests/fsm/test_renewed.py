@@ -91,6 +91,7 @@ WORDS: dict[str, Any] = SCHEMAS | {
         "uniqueItems": True,
         "items": {"type": "string"},
     },
+    "lists of anything": {"type": "array", "uniqueItems": True},
 }
 
 

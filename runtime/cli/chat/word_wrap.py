@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 
+from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.formatted_text.utils import fragment_list_to_text
 from prompt_toolkit.layout.processors import Processor, Transformation, TransformationInput
 from prompt_toolkit.layout.utils import explode_text_fragments
@@ -30,7 +31,8 @@ class WordWrap(Processor):
         pads = dict(paddings(fragment_list_to_text(fragments), columns)) if columns > 0 else {}
         if not pads:
             return Transformation(fragments)
-        starts, shown, ends = sorted(pads), [], []
+        starts, ends = sorted(pads), list[int]()
+        shown: StyleAndTextTuples = []
         for place, fragment in enumerate(fragments):
             if place in pads:
                 shown += [("", " ")] * pads[place]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from ....errors import (
@@ -42,11 +42,10 @@ ERRORS: Mapping[str, type[RequestError]] = {
     "empty_language": EmptyLanguage,
     "constraint_too_large": ConstraintTooLarge,
 }
-SENT = (  # fields of SamplingParams that the server knows by the same name
-    *("min_tokens", "temperature", "top_k", "top_p", "min_p", "seed", "include_stop_str_in_output", "ignore_eos"),
-    *("presence_penalty", "frequency_penalty", "repetition_penalty", "n", "kv_budget", "kv_policy", "logprobs"),
-    "beyond_context",
-)
+REFUSED = ("logit_bias", "allowed_token_ids", "bad_words")
+SAID_OTHERWISE = ("max_tokens", "stop", "stop_token_ids", "prompt_logprobs_from", *REFUSED)
+# fields of SamplingParams that the server knows by the same name
+SENT = tuple(field.name for field in fields(SamplingParams) if field.name not in SAID_OTHERWISE)
 TOKEN_NAME = "token_id:"
 QUESTION_SECONDS = 60.0  # most that the tokenizer may be silent for
 
@@ -108,8 +107,8 @@ class RuntimeEndpoint:
         adapter: str | None = None,
     ) -> DeltaStream:
         sampling = sampling or SamplingParams()
-        if sampling.logit_bias or sampling.allowed_token_ids or sampling.bad_words:
-            raise ProgramError("logit_bias, allowed_token_ids, bad_words: give them to an engine in this process")
+        if any(getattr(sampling, name) for name in REFUSED):
+            raise ProgramError(f"{', '.join(REFUSED)}: give them to an engine in this process")
         scored_from = sampling.prompt_logprobs_from
         room = self._tokenizer.max_model_len - len(prompt)
         wanted = room if sampling.max_tokens is None else sampling.max_tokens

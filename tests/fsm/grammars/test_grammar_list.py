@@ -48,6 +48,12 @@ def test_each_grammar_ignores_what_it_says_itself() -> None:
         assert not accepts(constraint, text)
 
 
+def test_grammars_without_names_are_not_each_others() -> None:
+    unnamed = {"lark_grammar": 'start: "b"'}
+    constraint = COMPILER.grammar(listed({"lark_grammar": 'start: "a"'}, unnamed, {**unnamed, "name": ""}))
+    assert accepts(constraint, "a") and not accepts(constraint, "b")
+
+
 def test_a_header_means_nothing() -> None:
     for header in ("%llguidance {}", '%llguidance {"no_forcing": true}'):
         constraint = COMPILER.grammar(f'{header}\nstart: "a"')

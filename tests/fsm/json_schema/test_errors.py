@@ -113,7 +113,7 @@ UNSUPPORTED: list[tuple[str, Any, str, str]] = [
     ("a pattern that is not regular", {"patternProperties": {r"(a)\1": {}}}, r"/patternProperties/(a)\1", "\\\\1"),
     (
         "unique items that are objects",
-        {"items": {"uniqueItems": True, "type": "array", "items": {"type": "object"}}},
+        {"items": {"uniqueItems": True, "type": "array", "items": {"type": "object"}, "minItems": 2}},
         "/items/uniqueItems",
         "list the values, write them as strings",
     ),

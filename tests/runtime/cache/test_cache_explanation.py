@@ -50,6 +50,10 @@ def test_new_text_was_never_seen_and_is_shown_where_it_begins() -> None:
             "block_rounding",
             "The first 9 tokens were cached; what follows is for 3 tokens, but there was no room to copy their block.",
         ),
+        (
+            "dropped",
+            "The first 9 tokens were cached; what follows was computed too, but its keys were dropped by a kv_budget.",
+        ),
         ("disabled", "There is no prefix cache."),
     ],
 )

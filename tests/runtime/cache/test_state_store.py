@@ -98,8 +98,8 @@ class Ranked(StateStore):
 class Runs:
     """Requests one step at a time, over blocks that are numbered by the tokens up to their end, as in a tree."""
 
-    def __init__(self, num_slots: int, interval: int = 0) -> None:
-        self.store = Ranked(num_slots, BLOCK, interval=interval, keeps=True)
+    def __init__(self, num_slots: int, interval: int = 0, *, at_blocks: bool = False) -> None:
+        self.store = Ranked(num_slots, BLOCK, interval=interval, keeps=True, at_blocks=at_blocks)
         self.numbers: dict[Tokens, int] = {}  # of whole blocks that are in the tree
         self.open: list[Asked] = []
         self.count = 0
@@ -243,6 +243,36 @@ def test_what_a_fault_leaves_without_a_block_was_given_up() -> None:
     assert not state.is_kept
     assert runs.store.num_kept == 0
     runs.store.audit([], [])
+
+
+def test_a_request_that_resumed_and_computed_nothing_leaves_the_end_as_it_was() -> None:
+    runs = Runs(12)
+    runs.run(range(8), 4)
+    runs.end(runs.begin([*range(8), *range(1000, 1004), 7]))
+    assert [state.num_uses for state in runs.store.states() if state.num_tokens == 12] == [2]
+
+
+@pytest.mark.parametrize("num_prompt", range(5, 14))
+def test_with_tiers_states_are_kept_at_ends_of_blocks_too(num_prompt: int) -> None:
+    """Before the prompt's last token and before the end; such a state has been asked for by nothing yet."""
+    runs = Runs(12, at_blocks=True)
+    runs.run(range(num_prompt), 3)
+    last, end = num_prompt - 1, num_prompt + 3
+    uses = {state.num_tokens: state.num_uses for state in runs.store.states()}
+    stepped = [number for number in (num_prompt, end) if number % BLOCK == 0]  # where a step has ended
+    kept = {last // BLOCK * BLOCK, last, *stepped}
+    assert uses == {**dict.fromkeys(kept, 0), end: 1}
+
+
+def test_a_state_that_moves_to_a_block_of_the_tree_is_new_there() -> None:
+    runs = Runs(12)
+    runs.store.on_leave = lambda block: None
+    runs.run(range(5), 3)
+    (block,) = runs.store.take_kept()[-1:]
+    slot = runs.store.part_of(block)
+    runs.store.merge(block, 99)
+    assert (runs.store.take_kept(), runs.store.part_of(block), runs.store.part_of(99)) == ([99], -1, slot)
+    assert slot >= 0
 
 
 @pytest.mark.parametrize("wrong", ["block", "place", "request"])

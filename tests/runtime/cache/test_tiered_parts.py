@@ -47,6 +47,7 @@ def test_a_hit_from_a_tier_goes_on_at_the_last_block(kind: str, where: str, chec
     assert cached == 0
     if where == "disk, after a restart":
         settle(engine)
+        assert engine.statistics().num_stored_blocks == (len(PROMPT) + len(first) - 1) // 4, "parts are no blocks"
         engine.close()
         engine = parted_engine(kind, checkpoint, disk)
     else:

@@ -89,6 +89,17 @@ def test_an_end_that_the_tree_has_under_another_id_is_that_of_the_other() -> Non
     assert have_slots(store, range(11)) == [2, 3, 4, 5, 6, 7, 8, 10]
 
 
+def test_a_window_that_moves_to_a_block_of_the_tree_is_new_there() -> None:
+    store = store_of(8, 4)
+    store.on_leave = lambda block: None
+    first = begin(store, [0, 1])
+    go_on(store, first, 4)
+    end(store, first)
+    assert store.take_kept() == [0, 1]
+    store.merge(1, 9)
+    assert store.take_kept() == [9]
+
+
 def test_blocks_that_are_shared_are_counted_besides_those_of_each() -> None:
     store = store_of(40, 4)
     most = next(number for number in count() if not store.fits([1] * number))

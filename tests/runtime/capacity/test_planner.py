@@ -21,10 +21,13 @@ from phloem.runtime.execute.loading import load
 from phloem.runtime.execute.pool import allocate_pool
 from phloem.runtime.execute.window_kv import WindowKV
 from phloem.runtime.models import Decoder, ModelConfig, count_parameters, read_adapter
+from phloem.runtime.models.mtp import MtpDecoder
 from phloem.runtime.models.weights import TORCH_TYPES
 from phloem.runtime.number_types import KV_BITS, ROUNDED_BITS, KVNumberType, NumberType, RoundedKV
 
 from ..models.decoder_cases import CASES
+from ..models.decoder_shapes import DEEPSEEK
+from ..models.mtp_checkpoint import save_mtp_model
 from ..models.oracle import save_random_model
 from ..models.saved_adapters import ALL, save_adapter
 
@@ -208,3 +211,44 @@ def test_windows_are_planned_for_as_the_engine_makes_room_for_them(name: str, tm
     layers = tuple(replace(layer, window=0) for layer in model.layers)
     without = plan(replace(model, layers=layers), pool_bytes=1 << 20, block_size=4, on_cpu=True)
     assert without.num_slots == 0 < without.num_blocks < capacity.num_blocks
+
+
+def test_a_draft_model_takes_of_the_pool_what_it_does_in_an_engine(tmp_path: Path) -> None:
+    save_mtp_model(tmp_path, "DeepseekV3ForCausalLM", {**DEEPSEEK, "n_group": 4, "topk_group": 2})
+    model = ModelConfig.from_folder(tmp_path)
+    for name, draft in (("mtp", "mtp"), (str(tmp_path), model)):
+        memory: dict[str, Any] = {"kv_memory_bytes": 1 << 20, "block_size": 4}
+        config = EngineConfig(str(tmp_path), device="cpu", speculative_model=name, **memory)
+        loaded = load(config)
+        found, decoder = plan(model, pool_bytes=1 << 20, block_size=4, on_cpu=True, draft=draft), loaded.draft_decoder
+        assert isinstance(decoder, Decoder)
+        own = decoder.num_weight_bytes
+        if isinstance(decoder, MtpDecoder):
+            shared = [decoder._embedding, decoder._lm_head]
+            own += decoder._joint.num_bytes + 8 * model.hidden_size - sum(one.num_bytes for one in shared if one)
+        assert (found.draft_bytes, found.num_blocks) == (own, allocate_pool(config, loaded).num_blocks)
+        assert "draft model" in table(found)
+    without = plan(model, device_memory_bytes=1 << 30, on_cpu=True)
+    with_it = plan(model, device_memory_bytes=1 << 30, on_cpu=True, draft=model)
+    assert without.pool_bytes - with_it.pool_bytes == pytest.approx(0.8 * with_it.draft_bytes, abs=2)
+
+
+def test_states_and_tiers_are_planned_for_as_they_are_set(tmp_path: Path) -> None:
+    save_random_model(tmp_path / "hybrid", *CASES["lfm2"])
+    hybrid = ModelConfig.from_folder(tmp_path / "hybrid")
+    each = plan(hybrid, pool_bytes=1 << 20).state_bytes
+    found = plan(hybrid, pool_bytes=1 << 20, state_memory_bytes=7 * each, max_running_requests=2)
+    tiered = plan(hybrid, pool_bytes=1 << 20, state_memory_bytes=7 * each, host_memory_bytes=GIB)
+    assert found.num_states == tiered.num_states == 7
+    assert [max(row.num_requests for row in each.lengths) for each in (found, tiered)] == [3, 2]
+    assert "three for each running request" in table(tiered) and "tokens in 1.00 GiB of host memory" in table(tiered)
+    with pytest.raises(ConfigError, match="does not hold the three states of one request"):
+        plan(hybrid, pool_bytes=1 << 20, state_memory_bytes=2 * each, host_memory_bytes=1)
+    with pytest.raises(ConfigError, match="each rank has a part, and tiers below the pool take whole ones"):
+        plan(hybrid, pool_bytes=1 << 20, host_memory_bytes=1, num_ranks=2)
+    save_random_model(tmp_path / "windows", *CASES["mistral-window"])
+    windows = ModelConfig.from_folder(tmp_path / "windows")
+    sizes = {"pool_bytes": 1 << 20, "block_size": 4}
+    assert plan(windows, **sizes).num_slots
+    assert not plan(windows, **sizes, host_memory_bytes=GIB).num_slots, "tiers have rows of other layers' blocks"
+    assert not plan(windows, **sizes, max_model_len=13).num_slots, "no request is longer than the window"

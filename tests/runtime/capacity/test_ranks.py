@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from phloem.errors import ConfigError
+from phloem.kernels.linear_weight import Quantise
 from phloem.runtime.capacity.plan_table import table
 from phloem.runtime.capacity.planner import plan
 from phloem.runtime.capacity.speed import DEVICES, estimate
@@ -17,16 +19,18 @@ from phloem.runtime.parallel.ranks import Ranks
 from ..models.decoder_cases import CASES
 from ..models.oracle import save_random_model
 from ..models.published import FORMATS, publish
+from ..models.test_int8_inputs import ONE_STEP, OWN_STEPS, add_steps, int8_format
 
 NUM_RANKS = 2
-LLAMA = {"vocab_size": 512, "hidden_size": 128, "intermediate_size": 256, "num_attention_heads": 4}
-LLAMA |= {"num_key_value_heads": 2, "head_dim": 32, "num_hidden_layers": 2}
+SMALL = {"vocab_size": 64, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 1}
+SMALL |= {"num_attention_heads": 4, "num_key_value_heads": 4}
+ROUNDING = {"own steps": int8_format(OWN_STEPS), "one step": int8_format(ONE_STEP)}  # of inputs
 
 
-def most_bytes(folder: Path, dtype: torch.dtype) -> int:
+def most_bytes(folder: Path, dtype: torch.dtype, num_ranks: int = NUM_RANKS, **options: Any) -> int:
     """Of the ranks' weights, each loaded by itself."""
-    ranks = [Ranks(rank, NUM_RANKS, group=object()) for rank in range(NUM_RANKS)]
-    return max(Decoder.from_folder(folder, dtype=dtype, ranks=each).num_weight_bytes for each in ranks)
+    ranks = [Ranks(rank, num_ranks, group=object()) for rank in range(num_ranks)]
+    return max(Decoder.from_folder(folder, dtype=dtype, ranks=each, **options).num_weight_bytes for each in ranks)
 
 
 @pytest.mark.parametrize(
@@ -54,12 +58,36 @@ def test_plain_weights(tmp_path: Path, case: str) -> None:
     assert "on each of 2 devices" in table(found)
 
 
-@pytest.mark.parametrize("form", ["gptq", "awq", "packed", "fp8, blocks", "int8, channels"])
+@pytest.mark.parametrize("form", [*FORMATS, *ROUNDING])
 def test_weights_in_few_bits(tmp_path: Path, form: str) -> None:
-    publish(tmp_path, FORMATS[form], "LlamaForCausalLM", LLAMA)
+    """Of every format, whole and in parts, which may lie across groups, or have columns of zeros beside them."""
+    publish(tmp_path, {**FORMATS, **ROUNDING}[form], "LlamaForCausalLM", SMALL)
+    if form == "one step":
+        add_steps(tmp_path)
     config = ModelConfig.from_folder(tmp_path)
-    found = plan(config, pool_bytes=1 << 20, weight_dtype="float32", on_cpu=True, num_ranks=NUM_RANKS)
-    assert found.weight_bytes == pytest.approx(most_bytes(tmp_path, torch.float32), rel=0.03)
+    for num_ranks in (1, 2, 4):
+        found = plan(config, pool_bytes=1 << 20, weight_dtype="float32", on_cpu=True, num_ranks=num_ranks)
+        assert found.weight_bytes == most_bytes(tmp_path, torch.float32, num_ranks)
+
+
+@pytest.mark.parametrize(("case", "form"), [("qwen3-next", "fp8, blocks"), ("jamba", "own steps")])
+def test_recurrent_layers_in_few_bits(tmp_path: Path, case: str, form: str) -> None:
+    """Rows that stand key head by key head lose their few bits; what a scan chooses is a sum of all ranks."""
+    kind, options = CASES[case]
+    publish(tmp_path, {**FORMATS, **ROUNDING}[form], kind, options, plain=("A_log",))
+    config = ModelConfig.from_folder(tmp_path)
+    for num_ranks in (1, 2):
+        found = plan(config, pool_bytes=1 << 20, weight_dtype="float32", on_cpu=True, num_ranks=num_ranks)
+        assert found.weight_bytes == pytest.approx(most_bytes(tmp_path, torch.float32, num_ranks), rel=0.003)
+
+
+@pytest.mark.parametrize("quantise", ["int8", "int4"])
+def test_weights_that_are_rounded_while_loading(tmp_path: Path, quantise: Quantise) -> None:
+    save_random_model(tmp_path, "LlamaForCausalLM", SMALL)
+    config = ModelConfig.from_folder(tmp_path)
+    for num_ranks in (2, 4):
+        found = plan(config, pool_bytes=1 << 20, quantise=quantise, num_ranks=num_ranks)
+        assert found.weight_bytes == most_bytes(tmp_path, torch.float32, num_ranks, quantise=quantise)
 
 
 def test_ranks_share_keys_and_work(tmp_path: Path) -> None:

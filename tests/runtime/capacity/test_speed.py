@@ -10,7 +10,7 @@ import pytest
 
 from phloem.errors import ConfigError
 from phloem.runtime.capacity.planner import plan
-from phloem.runtime.capacity.speed import BANDWIDTH_SHARE, DEVICES, estimate, table, weight_bytes_read
+from phloem.runtime.capacity.speed import BANDWIDTH_SHARE, DEVICES, estimate, table, two_figures, weight_bytes_read
 from phloem.runtime.models import Decoder, ModelConfig
 
 from ..models.decoder_cases import CASES
@@ -115,3 +115,11 @@ def test_what_is_not_positive_is_refused(
     with pytest.raises(ConfigError, match="must be positive"):
         capacity = plan(config, pool_bytes=1 << 20)
         estimate(config, capacity, device, context_len=context_len, num_requests=num_requests)
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(841_336.5, "840,000"), (99.6, "100"), (172.4, "170"), (9.96, "10"), (5.8, "5.8"), (0.00123, "0.0012")],
+)
+def test_no_more_than_two_figures_are_shown(number: float, text: str) -> None:
+    assert two_figures(number) == text

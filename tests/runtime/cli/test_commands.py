@@ -188,6 +188,10 @@ def test_plan_answers_from_the_config_alone(shell: Shell) -> None:
     assert speed["device"] == "NVIDIA H100 SXM" and {step["context_len"] for step in speed["steps"]} == {256}
     assert shell("plan", "--memory", "8GiB", "--bandwidth", "300", "--tflops", "121") == 0
     assert "estimate for this device: 80% of 300 GB/s" in shell.out and "16,199" not in shell.out
+    assert shell("plan", "--gpu", "h100", "--tensor-parallel-size", "2", "--host-memory", "2GiB") == 0
+    assert "on each of 2; what they send each other is left out" in shell.out and "2.00 GiB of host" in shell.out
+    assert shell("plan", "--kv-memory", "1MiB", "--speculative-model", "nano", "--json") == 0
+    assert json.loads(shell.out)["num_blocks"] == capacity["num_blocks"]  # two models in half the bytes
     assert shell("plan", "--help") == 0
     assert "auto|fp8|int8|int4" in re.sub(r"\s", "", shell.out)
 
@@ -199,7 +203,7 @@ def test_plan_answers_from_the_config_alone(shell: Shell) -> None:
         (["--memory", "8GiB", "--context", "100000"], "100,000 is more than the 4,096 tokens of the model"),
         (
             ["--memory", "8GiB", "--kv-dtype", "bfloat16"],
-            "'--kv-dtype': 'bfloat16' is not one of 'auto', 'fp8', 'int8', 'int4'",
+            "'--kv-dtype' / '--kv-cache-dtype': 'bfloat16' is not one of 'auto', 'fp8', 'int8', 'int4'",
         ),
         (["--memory", "80"], "'80' is 80 bytes; do you mean 80GiB?"),
         (["--gpu", "h1"], "'h1' is not one of a100,"),
@@ -209,6 +213,7 @@ def test_plan_answers_from_the_config_alone(shell: Shell) -> None:
         (["--gpu", "l4", "--bandwidth", "300", "--tflops", "1"], "exclude each other"),
         (["--memory", "8GiB", "--bandwidth", "nan", "--tflops", "1"], "must be positive"),
         (["--kv-memory", "2k"], "'2k' is 2000 bytes; do you mean 2GiB?"),
+        (["--memory", "8GiB", "--speculative-model", "mtp"], "names no layers for multi-token prediction"),
     ],
 )
 def test_plan_refuses_by_name(shell: Shell, options: list[str], words: str) -> None:

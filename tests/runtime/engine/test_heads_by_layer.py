@@ -87,5 +87,5 @@ def test_what_does_not_go_with_other_heads_is_refused_by_name(folder: Path) -> N
     short = EngineConfig(device="cpu", block_size=4, num_blocks=140, max_model_len=9)  # no longer than the window
     with ph.Engine.from_loaded(short, loaded) as engine:
         for policy in ("snapkv", "h2o"):
-            with pytest.raises(RequestError, match='this model has some that have other heads; use "sinks"'):
+            with pytest.raises(RequestError, match="does not go with layers that have other heads, which"):
                 engine.generate([1, 2], ph.SamplingParams(max_tokens=1, kv_budget=64, kv_policy=policy))

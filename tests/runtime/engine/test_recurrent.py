@@ -119,6 +119,17 @@ def test_a_miss_for_want_of_a_state_is_explained() -> None:
     assert "what follows is for 30 tokens, but no state of the recurrent layers" in explained.sentence
 
 
+def test_a_state_that_made_room_is_named() -> None:
+    """One slot for what is kept while a request runs: the states of longer prompts stay, which spare more."""
+    engine = recurrent_engine(state_interval=0, max_running_requests=1, state_memory_bytes=3 * 16)
+    for prompt in ([*range(200, 209)], [*range(60)], [*range(100, 160)]):
+        engine.generate(prompt, GREEDY)
+    again = engine.generate([*range(200, 209), 7, 8, 9], GREEDY, explain_cache=True).usage.cache_explanation
+    assert again is not None
+    assert (again.reason, again.num_cached_tokens, again.num_agreeing_tokens, again.state_at) == ("no_state", 0, 9, 8)
+    assert again.sentence.endswith("the state of the recurrent layers at token 8 made room for others that save more.")
+
+
 def test_prompts_have_states_at_intervals() -> None:
     engine = recurrent_engine(state_interval=8)
     assert cached_tokens(engine, [*range(30), 40, 41]) == 0
@@ -170,7 +181,8 @@ def test_without_attention_blocks_hold_nothing_and_states_are_found_by_them(tmp_
     with Engine.from_loaded(config, load(config)) as engine:
         assert engine.statistics().num_blocks == EMPTY_BLOCKS
         assert [cached_tokens(engine, list(range(23))) for _ in range(2)] == [0, 22]
-    assert "KV per token  0 B" in table(plan(ModelConfig.from_folder(tmp_path), pool_bytes=1 << 20))
+    found = table(plan(ModelConfig.from_folder(tmp_path), pool_bytes=1 << 20))
+    assert "KV per token  none: no layer keeps keys" in found and "KV pool       none; 65,536 blocks" in found
 
 
 def test_a_hit_says_what_a_miss_says_and_transformers_too(hybrid: tuple[Path, Oracle], loaded: LoadedModel) -> None:
@@ -203,9 +215,9 @@ def test_a_hit_says_what_a_miss_says_and_transformers_too(hybrid: tuple[Path, Or
 
 
 def test_tiers_are_refused_where_states_are_on_several_ranks() -> None:
-    ranks: Any = SimpleNamespace(decoder=RecurrentFakeDecoder(), device=torch.device("cpu"), processes=object())
+    ranks: Any = SimpleNamespace(decoder=RecurrentFakeDecoder(), device=torch.device("cpu"))
     with pytest.raises(ConfigError, match="tensor_parallel_size: FakeForCausalLM has layers that keep a state, of whi"):
-        allocate_states(EngineConfig(host_memory_bytes=1 << 20), ranks)
+        allocate_states(EngineConfig(host_memory_bytes=1 << 20, tensor_parallel_size=2), ranks)
 
 
 def test_too_little_memory_for_states_is_refused() -> None:

@@ -33,6 +33,20 @@ def test_the_policies_are_those_that_a_request_may_name() -> None:
         assert f'`"{name}"`' in docs and f'"{name}"' in (SamplingParams.__doc__ or "")
 
 
+def test_the_next_turn_is_told_that_keys_were_dropped() -> None:
+    engine = keeping_engine(block_size=16, num_blocks=100)
+    prompt = prompt_of(90)
+    said = engine.generate(list(prompt), params_of(64, "sinks"))
+    turn, one = [*prompt, *said.token_ids, 1, 2], SamplingParams(max_tokens=1)
+    found = [
+        engine.generate(turn, one, explain_cache=True, namespace=namespace).usage.cache_explanation
+        for namespace in ("other", "")
+    ]
+    assert [why.reason for why in found if why is not None] == ["never_seen", "dropped"]
+    assert found[1] is not None and 80 <= found[1].num_cached_tokens < len(turn) - 2
+    assert found[1].sentence.endswith("what follows was computed too, but its keys were dropped by a kv_budget.")
+
+
 @pytest.mark.parametrize(
     ("block_size", "prompt_len", "budget", "policy"),
     [

@@ -113,7 +113,7 @@ RECURRENT_CASES: dict[str, tuple[str, dict[str, Any]]] = {
         {**MAMBA2, "n_groups": 1, "use_bias": True, "use_conv_bias": False, "tie_word_embeddings": True},
     ),
     "mamba": ("MambaForCausalLM", {**MAMBA, "use_bias": True}),
-    "falcon-mamba": ("FalconMambaForCausalLM", {**MAMBA, "time_step_rank": 7}),
+    "falcon-mamba": ("FalconMambaForCausalLM", {**MAMBA, "time_step_rank": 7, "mixer_rms_eps": 0.25}),
     "jamba": ("JambaForCausalLM", JAMBA),
     "lfm2-moe": (
         "Lfm2MoeForCausalLM",

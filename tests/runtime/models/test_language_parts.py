@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from phloem.errors import ModelError
+from phloem.runtime.capacity.planner import plan
 from phloem.runtime.models import Decoder, ModelConfig
 
 from .decoder_shapes import DELTA, GEMMA3N, GEMMA4, LLAMA4
@@ -156,3 +157,59 @@ def test_what_a_published_configuration_of_gemma_3_leaves_out(tmp_path: Path) ->
     assert [rope.rope_type for rope in config.ropes] == ["linear", "default"]
     assert config.dtype == "bfloat16"
     assert [index for index, layer in enumerate(config.layers) if not layer.window] == [5, 11, 17, 23, 29]
+
+
+GEMMA3N_E4B: dict[str, Any] = {
+    "activation_sparsity_pattern": [0.95] * 10 + [0.0] * 25,
+    "altup_num_inputs": 4,
+    "final_logit_softcapping": 30.0,
+    "head_dim": 256,
+    "hidden_activation": "gelu_pytorch_tanh",
+    "hidden_size": 2048,
+    "hidden_size_per_layer_input": 256,
+    "intermediate_size": [16_384] * 35,
+    "laurel_rank": 64,
+    "layer_types": [*["sliding_attention"] * 4, "full_attention"] * 7,
+    "max_position_embeddings": 32_768,
+    "model_type": "gemma3n_text",
+    "num_attention_heads": 8,
+    "num_hidden_layers": 35,
+    "num_key_value_heads": 2,
+    "num_kv_shared_layers": 15,
+    "query_pre_attn_scalar": 256,
+    "rope_local_base_freq": 10_000.0,
+    "rope_theta": 1_000_000.0,
+    "sliding_window": 512,
+    "vocab_size": 262_400,
+    "vocab_size_per_layer_input": 262_144,
+}
+
+
+def gemma3n(folder: Path, **changed: Any) -> ModelConfig:
+    values = {"architectures": ["Gemma3nForConditionalGeneration"], "text_config": {**GEMMA3N_E4B, **changed}}
+    (folder / "config.json").write_text(json.dumps({**values, "torch_dtype": "bfloat16"}))
+    return ModelConfig.from_folder(folder)
+
+
+def test_the_published_configuration_of_gemma_3n_e4b(tmp_path: Path) -> None:
+    config = gemma3n(tmp_path)
+    assert [layer.kv_of for layer in config.layers] == [-1] * 20 + [18, 18, 18, 18, 19] * 3
+    assert (config.attention_scale, [rope.theta for rope in config.ropes]) == (1.0, [1e6, 1e4])
+    capacity = plan(config, device_memory_bytes=24 << 30)
+    assert capacity.kv_bytes_per_token == 2 * 20 * 2 * 256 * 2
+    assert capacity.num_parameters == 6_835_235_568 + 20 * 256  # as transformers counts, and ones that norm values
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("intermediate_size", [16_384] * 34 + [8192]),
+        ("activation_sparsity_pattern", [1.0] * 35),
+        ("activation_sparsity_pattern", [0.5]),
+        ("num_kv_shared_layers", 34),
+        ("altup_active_idx", 4),
+    ],
+)
+def test_configurations_of_gemma_3n_that_are_odd(tmp_path: Path, key: str, value: Any) -> None:
+    with pytest.raises(ModelError, match=rf"config.json: text_config: {key}: "):
+        gemma3n(tmp_path, **{key: value})

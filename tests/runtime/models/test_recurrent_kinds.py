@@ -9,8 +9,10 @@ from typing import get_args
 
 import pytest
 
+from phloem.errors import ModelError
 from phloem.runtime.capacity.matrix_bytes import matrix_bytes
 from phloem.runtime.models import ModelConfig
+from phloem.runtime.models.architecture import all_layers
 from phloem.runtime.models.architectures import ARCHITECTURES
 from phloem.runtime.models.json_file import Fields
 from phloem.runtime.models.layer_weights import READ_MIXER
@@ -54,3 +56,15 @@ def test_the_planner_asks_for_the_output_projection_by_its_name(tmp_path: Path) 
         return matrix_bytes(model, "bfloat16", "bfloat16", on_cpu=False)
 
     assert num_bytes("output", ("output",)) == num_bytes("out_proj", ("out_proj",)) > num_bytes("output", ("out_proj",))
+
+
+def test_states_and_windows_in_one_model_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever architecture comes to have both; what is kept for a hit is one of the two (`SlotBooks`)."""
+    values = {"architectures": ["FalconH1ForCausalLM"], "hidden_size": HIDDEN, "num_hidden_layers": 2, "vocab_size": 9}
+    values |= {"num_attention_heads": 4, "intermediate_size": 64, "max_position_embeddings": 512, "mamba_d_head": 4}
+    (tmp_path / "config.json").write_text(json.dumps({**values, "sliding_window": 64}))
+    assert ModelConfig.from_folder(tmp_path).layers[0].window == 0
+    both = replace(ARCHITECTURES["FalconH1ForCausalLM"], sliding=all_layers)
+    monkeypatch.setitem(ARCHITECTURES, "FalconH1ForCausalLM", both)
+    with pytest.raises(ModelError, match=r"config.json: sliding_window: 64, beside layers that keep a state"):
+        ModelConfig.from_folder(tmp_path)

@@ -20,6 +20,7 @@ import pytest
 import torch
 
 import phloem as ph
+from phloem.runtime.cli.serve import parts_of
 from phloem.runtime.config import EngineConfig
 from phloem.runtime.engine.engine import Engine
 from phloem.runtime.execute import adapters
@@ -174,6 +175,10 @@ def broken(runner: Any, ranks: Ranks, at: int) -> Any:
 def test_a_draft_model_is_on_rank_0_alone(processes: dict[int, RankProcesses]) -> None:
     with engine_of("nano", processes[2], speculative_model="nano", lookup_drafts=False) as engine:
         drafted = engine.generate("The river", greedy(40))
+        ranks, draft = parts_of(engine.core)
+    others = processes[2].process_ids
+    assert ranks == f"2 ranks compute it: processes {os.getpid()} (this one), {others[0]}"
+    assert draft == "draft model nano: 67% of the memory for KV"  # two heads, and one of the model's two
     with engine_of("nano", lookup_drafts=False) as alone:
         assert drafted.token_ids == alone.generate("The river", greedy(40)).token_ids
     assert drafted.usage.jumped_tokens > 10
