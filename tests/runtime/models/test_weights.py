@@ -215,7 +215,7 @@ BROKEN: dict[str, tuple[Callable[[Path], None], str]] = {
         "short_factor: expected 4 positive numbers",
     ),
     "odd head": (_config(head_dim=7, rope_parameters=None), "head_dim 7"),
-    "activation": (_config(hidden_act="relu"), "hidden_act: expected silu, found 'relu'"),
+    "activation": (_config(hidden_act="relu"), "hidden_act: expected silu or relu2, found 'relu'"),
     "dtype": (_config(dtype="float8_e4m3fn"), "dtype: expected one of float32, bfloat16, float16"),
     "quantized": (
         _config(quantization_config={"quant_method": "bitsandbytes"}),
