@@ -41,9 +41,7 @@ def adapt_learned(fields: Fields, options: Architecture) -> tuple[Fields, Archit
         raise ModelError(f"{fields.place}: word_embed_proj_dim: {what} are missing here")
     values = {
         **fields.values,
-        "intermediate_size": fields.integer(
-            "ffn_dim", fields.integer("intermediate_size", 4 * hidden), at_most=MOST_WIDTH
-        ),
+        "intermediate_size": fields.integer("ffn_dim", 4 * hidden, at_most=MOST_WIDTH),
         "layer_norm_epsilon": fields.number("layer_norm_epsilon", 1e-5),  # OPT's configuration does not say it
     }
     return Fields(values, fields.place), options

@@ -112,6 +112,8 @@ def config_values(file: GgufFile) -> dict[str, Any]:
     }
     if options.in_chunks:  # Llama 4; the one of 128 experts has no norms of heads
         values |= {"attention_chunk_size": 8192, "use_qk_norm": fields.integer("expert_count") != 128}
+    if options.positions:  # GPT-2, where `intermediate_size` says nothing
+        values["ffn_dim"] = values[options.width_key]
     if family.activation:
         values["hidden_act"] = family.activation
     if family.wide_layers == layers:
