@@ -32,6 +32,7 @@ class RecurrentOptions:
         is_beside: all layers have one, beside attention (Falcon-H1).
         is_wide_by_heads: its width is that of its heads, whatever `mamba_expand` says (Nemotron-H).
         norms: of steps, B and C of a selective scan: learned, or without weights.
+        has_rates: rates are stored as they are used, below 0, and not as logarithms (GGUF).
         least_step: the key of the least step; "": `time_step_limit` says.
     """
 
@@ -44,6 +45,7 @@ class RecurrentOptions:
     is_beside: bool = False
     is_wide_by_heads: bool = False
     norms: Norms = "none"
+    has_rates: bool = False
     least_step: str = ""
 
 

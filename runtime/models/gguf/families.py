@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ..altup_config import MOST_STREAMS
-from ..architecture import Architecture
+from ..architecture import Architecture, LayerNames
 from ..experts_config import ExpertNames
 from ..layer_config import LAYER_TABLE
 from .file import GgufFile
@@ -55,7 +55,15 @@ class Family:
 
 
 _MULTIPLIERS = ("attention.scale", "embedding_scale", "residual_scale", "logit_scale")
-_RECURRENT = {"short_conv": "shortconv."}  # before the names of a recurrent layer's tensors
+_STATES = ("ssm.conv_kernel", "ssm.inner_size", "ssm.state_size", "ssm.time_step_rank", "ssm.group_count")
+# names of a recurrent layer's modules, and in full of tensors that are none of a module's
+_RECURRENT = {
+    "short_conv": {name: f"shortconv.{name}" for name in ("conv", "in_proj", "out_proj")},
+    "state_space": {
+        "in_proj": "ssm_in", "out_proj": "ssm_out", "conv1d": "ssm_conv1d", "norm": "ssm_norm",
+        "A_log": "ssm_a", "D": "ssm_d", "dt_bias": "ssm_dt.bias",
+    },
+}  # fmt: skip
 _LATENT = (
     "attention.q_lora_rank", "attention.kv_lora_rank", "attention.key_length_mla", "attention.value_length_mla",
     "rope.scaling.yarn_log_multiplier",
@@ -102,6 +110,10 @@ FAMILIES: dict[str, Family] = {
     "gemma3n": Family("Gemma3nForCausalLM", window_pattern=5, soft_cap=30.0, keys=_STREAMS),
     "granite": Family("GraniteForCausalLM", is_permuted=True, keys=_MULTIPLIERS),
     "granitemoe": Family("", "GraniteMoeSharedForCausalLM", is_permuted=True, keys=_MULTIPLIERS),
+    # Granite 4.0 H
+    "granitehybrid": Family(
+        "GraniteMoeHybridForCausalLM", "GraniteMoeHybridForCausalLM", is_permuted=True, keys=(*_MULTIPLIERS, *_STATES)
+    ),
     "olmo2": Family("Olmo2ForCausalLM", windowed="Olmo3ForCausalLM", window_pattern=4),
     "olmoe": Family("", "OlmoeForCausalLM", normalises=False),
     "gpt2": Family("GPT2LMHeadModel", activation="gelu_new"),
@@ -143,9 +155,13 @@ def file_options(options: Architecture) -> Architecture:
             experts.names, expert=plain.expert, gate=plain.gate, up=plain.up, down=plain.down, stacked="", fused=""
         )
         experts = replace(experts, names=names, aliases=(), alternates=False)
-    return replace(
-        options, norm_offset=0.0, experts=experts, transposed=False, layers="layers", embedding="embed_tokens"
-    )
+    of_layer, recurrent = options.names, options.recurrent
+    if options.width_key == "shared_intermediate_size":  # gate and up are one tensor elsewhere
+        of_layer = replace(of_layer, gate_up=LayerNames().gate_up, down=LayerNames().down)
+    if recurrent is not None:
+        recurrent = replace(recurrent, has_rates=True)
+    options = replace(options, names=of_layer, recurrent=recurrent, experts=experts)
+    return replace(options, norm_offset=0.0, transposed=False, layers="layers", embedding="embed_tokens")
 
 
 def tensor_names(
@@ -208,9 +224,9 @@ def _layer_names(family: Family, options: Architecture) -> dict[str, str]:
     if options.pre_norms:
         found |= {names.input_norm: "attn_norm", names.mlp_norm: family.mlp_norm}
     if options.recurrent is not None:
-        base, there = options.recurrent.base, _RECURRENT[options.recurrent.kind]
-        parts = {"conv": "conv", "in_proj": "in_proj", options.recurrent.out: "out_proj"}
-        found |= {f"{base}{ours}": f"{there}{theirs}" for ours, theirs in parts.items()}
+        base, parts = options.recurrent.base, dict(_RECURRENT[options.recurrent.kind])
+        parts[options.recurrent.out] = parts.pop("out_proj")
+        found |= {f"{base}{ours}": theirs for ours, theirs in parts.items()}
     if options.sandwich_norms:
         found |= {names.post_attention_norm: "post_attention_norm", names.post_mlp_norm: "post_ffw_norm"}
     found |= _OF_INPUTS if options.has_layer_inputs else {}

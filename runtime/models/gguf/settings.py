@@ -197,14 +197,18 @@ def _latent(fields: Fields, head_dim: int) -> dict[str, Any]:
 
 
 def _recurrent(file: GgufFile, fields: Fields, options: Architecture, num_layers: int) -> dict[str, Any]:
-    """Layers without heads of keys and values are recurrent ones (LFM2)."""
+    """Layers without heads of keys and values are recurrent ones (LFM2, Granite 4)."""
     if options.recurrent is None:
         return {}
     heads = fields.values.get("attention.head_count_kv")
     if not isinstance(heads, list) or len(heads) != num_layers:
         raise fields.odd("attention.head_count_kv", f"{num_layers} numbers")
-    return {
-        "layer_types": ["full_attention" if each else options.recurrent.names[0] for each in heads],
+    values: dict[str, Any] = {
+        "layer_types": ["full_attention" if each else options.recurrent.names[0] for each in heads]
+    }
+    if options.recurrent.kind == "state_space":
+        return values | _state_space(file, fields)
+    return values | {
         "conv_L_cache": fields.integer("shortconv.l_cache"),
         "conv_bias": any(name.endswith("shortconv.in_proj.bias") for name in file.tensors),
         "block_auto_adjust_ff_dim": False,
@@ -230,6 +234,24 @@ def _streams(file: GgufFile, fields: Fields, num_layers: int) -> dict[str, Any]:
     if not isinstance(quantiles, list) or not all(isinstance(each, float) for each in quantiles):
         raise fields.odd("activation_sparsity_scale", f"{num_layers} numbers")
     return values | {"activation_sparsity_pattern": [NormalDist().cdf(each) for each in quantiles]}
+
+
+def _state_space(file: GgufFile, fields: Fields) -> dict[str, Any]:
+    """Mamba 2, as Granite 4 has it, whose attention has positions if a key does not say that it has none."""
+    inner, heads = fields.integer("ssm.inner_size"), fields.integer("ssm.time_step_rank")
+    if inner % heads:
+        raise fields.odd("ssm.inner_size", f"a multiple of ssm.time_step_rank ({heads})")
+    return {
+        "mamba_n_heads": heads,
+        "mamba_d_head": inner // heads,
+        "mamba_expand": inner // fields.integer("embedding_length"),
+        "mamba_d_state": fields.integer("ssm.state_size"),
+        "mamba_n_groups": fields.integer("ssm.group_count"),
+        "mamba_d_conv": fields.integer("ssm.conv_kernel"),
+        "mamba_conv_bias": any(name.endswith("ssm_conv1d.bias") for name in file.tensors),
+        "mamba_proj_bias": any(name.endswith("ssm_in.bias") for name in file.tensors),
+        "position_embedding_type": "rope" if fields.boolean("rope.scaling.finetuned", True) else "nope",
+    }
 
 
 def _of_all_layers(fields: Fields, key: str, default: int | None = None) -> int:
@@ -261,6 +283,7 @@ def _mlp(file: GgufFile, fields: Fields, family: Family, options: Architecture) 
     values: dict[str, Any] = {
         options.width_key: inner,
         "num_experts": num_experts,
+        **({options.experts_key: num_experts} if options.experts_key else {}),
         "num_experts_per_tok": fields.integer("expert_used_count"),
         "moe_intermediate_size": fields.integer("expert_feed_forward_length", inner),
         "norm_topk_prob": fields.boolean("expert_weights_norm", family.normalises),

@@ -100,6 +100,9 @@ def write_model(
         if "conv.conv" in name:
             _add_plain(writer, named_by_package(name, names), parameter.detach()[:, 0].numpy(), "F32")
             continue
+        if re.search(r"\.mamba\.(A_log|D|dt_bias|conv1d|norm)", name):
+            _write_state_space(writer, name, parameter.detach(), names)
+            continue
         if ".act_fn." in name:
             continue  # `keys` has them
         if name.endswith("kv_b_proj.weight"):
@@ -119,6 +122,7 @@ def write_model(
                 rng,
                 alternates=arch == "gpt-oss",
                 inputs_first=arch in ("gpt-oss", "llama4"),
+                has_experts=getattr(model.config, "num_local_experts", 0) > 0,
             )
             continue
         there = file_name(name, arch) if arch in KNOWN else named_by_package(name, names)
@@ -191,12 +195,13 @@ def _write_stack(
     *,
     alternates: bool,
     inputs_first: bool,
+    has_experts: bool,
 ) -> None:
     """All experts of a layer: transformers has gate and up in one tensor; alternates: their outputs do."""
     index, is_bias, is_gate_up = name.split(".")[2], name.endswith("_bias"), "gate_up_proj" in name or "input_" in name
     names = ("ffn_gate_exps", "ffn_up_exps") if is_gate_up else ("ffn_down_exps",)
     if ".shared_mlp." in name:
-        names = tuple(one.replace("_exps", "_shexp") for one in names)
+        names = tuple(one.replace("_exps", "_shexp" if has_experts else "") for one in names)
     rows = parameter.detach() if is_bias or not inputs_first else parameter.detach().transpose(1, 2)
     parts = (rows[:, ::2], rows[:, 1::2]) if alternates and is_gate_up else rows.chunk(len(names), rows.dim() - 2)
     for there, part in zip(names, parts, strict=True):
@@ -205,6 +210,19 @@ def _write_stack(
         rows = part.contiguous().clone()
         _write(writer, there, rows, own, 0, rng, is_folded=False)
         part.copy_(rows)
+
+
+def _write_state_space(writer: Any, name: str, parameter: Any, names: Any) -> None:
+    """What is no matrix, in F32: rates as they are used."""
+    there = named_by_package(name.replace("dt_bias", "dt_proj.bias"), names)
+    numbers = parameter.numpy()
+    if name.endswith("A_log"):
+        numbers = -np.exp(numbers)
+    if name.endswith(("A_log", ".D")):
+        numbers = numbers[:, None]
+    if name.endswith("norm.weight"):
+        numbers = numbers[None]
+    _add_plain(writer, there, numbers[:, 0] if name.endswith("conv1d.weight") else numbers, "F32")
 
 
 def _set(parameter: Any, found: np.ndarray[Any, Any]) -> None:
@@ -233,7 +251,7 @@ def file_name(name: str, arch: str) -> str:
 
 def _paired_heads(config: Any, arch: str, there: str) -> int:
     """Heads of rows that llama.cpp turns in pairs; 0: it does not."""
-    if arch not in ("llama", "smollm3", "granite", "granitemoe", "arcee"):
+    if arch not in ("llama", "smollm3", "granite", "granitemoe", "granitehybrid", "arcee"):
         return 0
     if ".attn_q." in there:
         return int(config.num_attention_heads)

@@ -24,6 +24,9 @@ EXPERTS = {**WIDE, "intermediate_size": 32}
 INNER = {**WIDE, "moe_intermediate_size": 32}
 
 
+HYBRID = {**WIDE, "mamba_n_heads": 4, "mamba_d_head": 32, "shared_intermediate_size": 96}
+MULTIPLIERS = {"embedding_multiplier": 3.0, "attention_multiplier": 0.2}
+MULTIPLIERS |= {"residual_multiplier": 0.4, "logits_scaling": 6.0}
 XIELU = {"alpha_p": [0.4, -0.3, 0.1], "alpha_n": [0.2, 0.7, -0.5], "beta": [0.5] * 3, "eps": [-1e-6] * 3}
 
 
@@ -39,6 +42,22 @@ def _granite(writer: Any) -> None:
     writer.add_attention_scale(0.2)
     writer.add_residual_scale(0.4)
     writer.add_logit_scale(6.0)
+
+
+def _states(writer: Any) -> None:
+    writer.add_feed_forward_length(96)
+    writer.add_ssm_conv_kernel(4)
+    writer.add_ssm_inner_size(128)
+    writer.add_ssm_state_size(16)
+    writer.add_ssm_time_step_rank(4)
+    writer.add_ssm_group_count(1)
+    writer.add_head_count_kv([0, 0, 2, 0])
+    writer.add_rope_scaling_finetuned(False)
+
+
+def _rope(writer: Any) -> None:
+    writer.add_feed_forward_length(32)
+    writer.add_rope_scaling_finetuned(True)
 
 
 def _turned(dims: int) -> Any:
@@ -153,6 +172,12 @@ MODELS: dict[str, tuple[str, str, dict[str, Any], str, Any]] = {
     ),
     "gemma3n": (
         "gemma3n", "gemma3n", {**WIDE, "laurel_rank": 32, "hidden_size_per_layer_input": 32}, "Q8_0", _streams,
+    ),
+    "granite-hybrid": ("granitehybrid", "granite-hybrid", HYBRID, "Q8_0", _all(_granite, _states)),
+    "granite-hybrid, experts": (
+        "granitehybrid", "granite-hybrid-experts",
+        {**HYBRID, **MULTIPLIERS, "intermediate_size": 32, "position_embedding_type": "rope"}, "Q8_0",
+        _all(_granite, _states, _rope, _experts(6, 2, expert_shared_feed_forward_length=96)),
     ),
     "olmo2": ("olmo2", "olmo2", WIDE, "Q8_0", None),
     "olmo3": (
