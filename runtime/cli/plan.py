@@ -123,7 +123,7 @@ def _draft(
     if name is None:
         return None
     name = name if name == MTP else fetched(name, weights=False)
-    found = draft_config(name, folder, config, is_mtp=name == MTP, num_ranks=num_ranks, kv_dtype=kv_dtype)
+    found = draft_config(name, folder, config, num_ranks=num_ranks, kv_dtype=kv_dtype)
     return "mtp" if name == MTP else found
 
 

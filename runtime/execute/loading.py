@@ -97,7 +97,6 @@ def load(
             config.speculative_model,
             folder,
             model,
-            is_mtp=config.speculative_model == MTP,
             num_ranks=size,
             kv_dtype=kv_dtype,
         )

@@ -9,6 +9,7 @@ const REASONS: Record<string, string> = {
   block_rounding: "block rounding",
   no_state: "no state of recurrent layers",
   no_window: "window let go",
+  dropped: "keys dropped",
   other_namespace: "other namespace",
   disabled: "no prefix cache",
   complete: "complete",
