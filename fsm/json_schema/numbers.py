@@ -14,7 +14,6 @@ next float. Whole numbers are read as integers and compared exactly.
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from fractions import Fraction
@@ -28,8 +27,9 @@ from ..regex.regex import regex_to_dfa
 from ..remembered import remembered
 from ..text.dfa import Dfa
 from ..text.literals import literal_dfa
-from .digits import EQUAL, GREATER, LESS, compared, multiples
+from .digits import GREATER, LESS, multiples
 from .listed_numbers import INTEGER, bounds, common_step, constant_texts, exact, few_multiples, scaled
+from .number_bounds import BIG, MINUS_BIG, MINUS_SMALL, SMALL, Texts, beyond, reaching
 from .parts import Test
 from .residues import (
     BOUNDS,
@@ -42,8 +42,6 @@ from .residues import (
 )
 from .steps import MAX_STEP_PLACES, agreed_multiples, exact_texts, is_binary
 
-_SMALL, _BIG, _MINUS_SMALL, _MINUS_BIG = 1, 2, 4, 8
-
 MAX_STEP_STATES = 20_000
 MANY_REMAINDERS = 2_000
 """Of several whole steps: a product would tell as many apart for each of 16 numbers of digits."""
@@ -53,11 +51,6 @@ MAX_EXCLUDED = 64
 
 MAX_LITERALS = 16
 """Most constants that are written out; more are an automaton, which is smaller and shared."""
-
-_LARGE = 2**53
-_TINY = Fraction(1, 10**30)
-Texts = tuple[Dfa, int]
-"""Plain texts, and the sets of scientific ones."""
 
 
 @functools.cache
@@ -263,10 +256,10 @@ def _scientific(sets: int) -> Embed:
     options = [
         rf"{sign}[1-9](?:\.[0-9]+)?{exponent}"
         for bit, sign, exponent in (
-            (_SMALL, "", small),
-            (_BIG, "", big),
-            (_MINUS_SMALL, "-", small),
-            (_MINUS_BIG, "-", big),
+            (SMALL, "", small),
+            (BIG, "", big),
+            (MINUS_SMALL, "-", small),
+            (MINUS_BIG, "-", big),
         )
         if sets & bit
     ]
@@ -284,9 +277,9 @@ def _passing(test: Test, whole: bool) -> Texts:
     if kind == "integer":
         return _integers(), 0
     if kind in ("minimum", "maximum"):
-        return _reaching(argument, GREATER if kind == "minimum" else LESS, whole)
+        return reaching(argument, GREATER if kind == "minimum" else LESS, whole)
     if kind in ("exclusive-minimum", "exclusive-maximum"):
-        return _beyond(argument, GREATER if kind == "exclusive-minimum" else LESS, whole)
+        return beyond(argument, GREATER if kind == "exclusive-minimum" else LESS, whole)
     if kind == "multiple":
         return _multiples(argument, True, whole), 0
     if kind == "among":
@@ -300,11 +293,11 @@ def _failing(test: Test, whole: bool) -> Texts:
     kind: Any = test[0]
     argument: Any = test[1] if len(test) > 1 else None
     if kind == "integer":
-        return (Dfa.nothing(), 0) if whole else (_fractions(), _SMALL | _MINUS_SMALL)
+        return (Dfa.nothing(), 0) if whole else (_fractions(), SMALL | MINUS_SMALL)
     if kind in ("minimum", "maximum"):
-        return _beyond(argument, LESS if kind == "minimum" else GREATER, whole)
+        return beyond(argument, LESS if kind == "minimum" else GREATER, whole)
     if kind in ("exclusive-minimum", "exclusive-maximum"):
-        return _reaching(argument, LESS if kind == "exclusive-minimum" else GREATER, whole)
+        return reaching(argument, LESS if kind == "exclusive-minimum" else GREATER, whole)
     if kind == "multiple":
         return _multiples(argument, False, whole), 0
     if kind == "not":  # it fails where every test in it holds
@@ -315,7 +308,7 @@ def _failing(test: Test, whole: bool) -> Texts:
         return _integers().difference(literal_dfa(texts)), 0
     if len(argument) > MAX_EXCLUDED:
         raise ConstraintTooLarge(f"more than {MAX_EXCLUDED} numbers are excluded; say what is allowed")
-    sides = [_union((_beyond(n, LESS, whole), _beyond(n, GREATER, whole))) for n in sorted(argument)]
+    sides = [_union((beyond(n, LESS, whole), beyond(n, GREATER, whole))) for n in sorted(argument)]
     return functools.reduce(_both, sides)
 
 
@@ -328,68 +321,6 @@ def _union(found: Iterable[Texts]) -> Texts:
     for other in found:
         plain, scientific = plain.union(other[0]), scientific | other[1]
     return plain, scientific
-
-
-def _reaching(number: int | float, direction: int, whole: bool) -> Texts:
-    """Numbers >= number (direction GREATER) or <= number (LESS)."""
-    bound = _safe_bound(number, direction)
-    plain = compared(bound, frozenset((EQUAL, direction)), with_point=not whole)
-    return plain, 0 if whole else _sets_beyond(bound, direction)
-
-
-def _beyond(number: int | float, direction: int, whole: bool) -> Texts:
-    """Numbers > number (direction GREATER) or < number (LESS), also after rounding to a float."""
-    bound = _safe_bound(number, direction)
-    wanted = frozenset((direction,))
-    exact = compared(bound, wanted, with_point=False)
-    if whole:
-        return exact, 0
-    scientific = _sets_beyond(bound, direction)
-    if bound == 0:
-        return exact.union(compared(_TINY * direction, wanted, with_point=True)), scientific
-    try:
-        nearest = float(number)
-    except OverflowError:
-        return exact, scientific
-    following = math.nextafter(nearest, math.inf * direction)
-    if not math.isfinite(following):
-        return exact, scientific
-    middle = (Fraction(nearest) + Fraction(following)) / 2
-    middle = max(middle, bound) if direction > 0 else min(middle, bound)
-    beyond = compared(middle, wanted, with_point=True)
-    return (beyond if abs(bound) < _LARGE else exact.union(beyond)), scientific
-
-
-def _safe_bound(number: int | float, direction: int) -> Fraction:
-    """The bound read as a decimal and read as a float, where whole numbers lie between the two."""
-    bound = exact(number)
-    if type(number) is int or abs(bound) < _LARGE:
-        return bound
-    nearest = Fraction(number)
-    return max(bound, nearest) if direction > 0 else min(bound, nearest)
-
-
-def _sets_beyond(bound: Fraction, direction: int) -> int:
-    """The sets of scientific texts that lie wholly on one side of the bound, equality aside."""
-    size = abs(bound)
-    sets = 0
-    for bit, sign, low, high in (
-        (_SMALL, 1, Fraction(0), Fraction(1, 10**4)),
-        (_BIG, 1, Fraction(10**16), Fraction(10**308)),
-        (_MINUS_SMALL, -1, Fraction(0), Fraction(1, 10**4)),
-        (_MINUS_BIG, -1, Fraction(10**16), Fraction(10**308)),
-    ):
-        if bound == 0 or (bound > 0) != (sign > 0):
-            side = sign  # zero, or a bound of the other sign: all lie on the side of their sign
-        elif size >= high:
-            side = -sign
-        elif size < low:
-            side = sign
-        else:
-            continue
-        if side == direction:
-            sets |= bit
-    return sets
 
 
 def _multiples(step: int | float, wanted: bool, whole: bool) -> Dfa:

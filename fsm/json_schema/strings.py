@@ -8,6 +8,7 @@ bytes, except `"`, `\\` and the control characters, which have the shortest esca
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, cast
@@ -17,7 +18,7 @@ from ..any_json import any_string
 from ..compile_time import NO_LIMIT, CompileTime
 from ..network.expression import Embed, Expression
 from ..regex.regex import long_run, regex_to_dfa
-from ..regex.regex_syntax import Dialect, is_read_twice
+from ..regex.regex_syntax import Dialect
 from ..remembered import remembered
 from ..text.counted import Counted, counted
 from ..text.dfa import MAX_STATES, Dfa, Span
@@ -40,6 +41,7 @@ MAX_COUNTED = 1 << 20
 """A language of this many texts counts as infinite."""
 MAX_LENGTH = 1 << 29
 """A greatest length of this or more is no bound: no text is that long."""
+_READ_TWICE = re.compile(r"\{,\d*\}|\[\^?\]", re.ASCII)
 
 
 @functools.cache
@@ -64,11 +66,19 @@ def pattern_language(pattern: str, *, for_all: bool = True, compile_time: Compil
     return _pattern_language(pattern, for_all, compile_time)
 
 
+def _is_read_twice(pattern: str) -> bool:
+    """Whether Python and ECMA-262 might take some of the pattern's characters for different things.
+
+    `[^]a]` is one character for one of them and two for the other, `a{,2}` a repetition or the text itself.
+    """
+    return _READ_TWICE.search(pattern) is not None
+
+
 @remembered(1024)
 def _pattern_language(pattern: str, for_all: bool, compile_time: CompileTime) -> Dfa:
     dialect: Dialect = "json-schema" if for_all else "json-schema-possible"
     language = regex_to_dfa(pattern, search=True, dialect=dialect, compile_time=compile_time)
-    if not is_read_twice(pattern):  # nearly always
+    if not _is_read_twice(pattern):  # nearly always
         return language
     try:
         other = regex_to_dfa(pattern, search=True, dialect="python", compile_time=compile_time)

@@ -43,7 +43,6 @@ MAX_MEMBERS = 10_000  # intervals of a class that are gathered before those that
 _PLAIN_RUN = re.compile(r"(?:[^\\.\[\](){}*+?|^$](?![*+?{]))+")  # characters that mean themselves, once
 _PLAIN_OPTIONS = re.compile(r"(?:[^\\.\[\](){}*+?|^$]+\|)+[^\\.\[\](){}*+?|^$]+(?=\)|\Z)")  # a|b|c and nothing else
 _REPEAT = re.compile(r"\{(\d*)(,?)(\d*)\}", re.ASCII)
-_READ_TWICE = re.compile(r"\{,\d*\}|\[\^?\]", re.ASCII)
 _GROUP_NAME = re.compile(r"\w+")
 _FLAGS = re.compile(r"([imsxauL]*)(?:-([imsx]+))?([:)])")
 
@@ -54,14 +53,6 @@ def parse(pattern: str, dialect: Dialect, compile_time: CompileTime = NO_LIMIT) 
     if len(pattern) > MAX_PATTERN_LEN:
         raise ConstraintTooLarge(f"the pattern has {len(pattern)} characters; at most {MAX_PATTERN_LEN} are read")
     return _Parser(pattern, dialect, compile_time).parse()
-
-
-def is_read_twice(pattern: str) -> bool:
-    """Whether Python and ECMA-262 might take some of the pattern's characters for different things.
-
-    `[^]a]` is one character for one of them and two for the other, `a{,2}` a repetition or the text itself.
-    """
-    return _READ_TWICE.search(pattern) is not None
 
 
 @dataclass(slots=True)
