@@ -12,6 +12,7 @@ much of it transformers' own bf16 keeps. Needs transformers.
 
 from __future__ import annotations
 
+import argparse
 import random
 import sys
 import tempfile
@@ -88,6 +89,7 @@ def row(oracle: Oracle, way: str, options: dict[str, Any]) -> str:
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     print(f"{'':<32}{'agree':>12}{'hit = miss':>12}{'cached':>9}{'windows':>9}")
     with tempfile.TemporaryDirectory() as folder:
         oracle = Oracle(Path(folder), save_confident_model(Path(folder), "Gemma3nForCausalLM", SHAPE))

@@ -9,6 +9,7 @@ ones. Ways and columns are those of `gemma3n.py`. Needs transformers.
 
 from __future__ import annotations
 
+import argparse
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,7 @@ SHAPES: dict[str, dict[str, Any]] = {
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     for name, shape in SHAPES.items():
         print(f"\n{name:<32}{'agree':>12}{'hit = miss':>12}{'cached':>9}{'windows':>9}")
         with tempfile.TemporaryDirectory() as folder:

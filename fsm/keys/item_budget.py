@@ -21,14 +21,26 @@ import numpy.typing as npt
 from ..._core import fsm as core
 from ..._core.fsm import KeyEvent
 from .. import columns as k
+from ..bounded_map import BoundedMap
 from .dead_ends import signature
 from .key_budget import ITEM_BYTES, WIDEST, KeyBudget
 from .open_lists import may_repeat
 from .written import KeyPlace, Written
 
+FOLLOW_WORK = 5_000  # for a text that is followed to its end, as an allowance counts it (`Automaton.allow`)
+MAX_KEPT = 1 << 14
+
 
 class ItemBudget(KeyBudget):
-    """The bounds of one automaton whose network has lists of any values that must differ."""
+    """The bounds of one automaton whose network has lists of any values that must differ.
+
+    What was followed is kept, and each text takes from the allowance: so a row may be made in parts.
+    """
+
+    @cached_property
+    def _followed(self) -> BoundedMap[object, tuple[int, int]]:
+        """By the place of a row and a token: the limit up to which the text was followed, and what was found."""
+        return BoundedMap(MAX_KEPT)
 
     def slack(self, written: Written | None, num_bytes: int) -> int:
         """See `KeyBudget`. To differ from n others an item goes on n times: by a member, an item, a part of a text."""
@@ -59,6 +71,16 @@ class ItemBudget(KeyBudget):
             num_bytes += len(more)
             keys.append(more)
         return max(num_bytes, limit + 1) if begin is not None else k.NEVER, keys
+
+    def _bound_after(self, place: KeyPlace, token_id: int, limit: int) -> int:
+        """See `KeyBudget`. Raises OutOfWork before a text is followed for which nothing is left."""
+        which = signature(place), token_id
+        known, number = self._followed.get(which, (-1, 0))
+        if known < limit and (known < 0 or number > known):  # what is beyond a limit is known up to there alone
+            self._automaton.spend(FOLLOW_WORK)
+            number = super()._bound_after(place, token_id, limit)
+            self._followed.keep(which, (limit, number))
+        return number
 
     def _nearest_end(self, place: KeyPlace) -> tuple[bytes, KeyPlace | None]:
         """The nearest place at which something ends, and the bytes up to there; None: there is none."""

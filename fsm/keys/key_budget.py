@@ -148,7 +148,7 @@ class KeyBudget:
         if self._repeats.place(state) == k.IN_KEY and is_near:
             alone[list(self._going_along(to_differ, begun))] = True
         for token_id in np.flatnonzero(alone & (targets != 0)).tolist():
-            cleared[token_id] = self._bound(self._after(place, token_id), limit)[0] > limit
+            cleared[token_id] = self._bound_after(place, token_id, limit) > limit
         return left & ~np.packbits(cleared, bitorder="little").view(np.int32) if cleared.any() else left
 
     def _tells(self, place: KeyPlace, *, is_near: bool) -> npt.NDArray[np.bool_]:
@@ -176,6 +176,10 @@ class KeyBudget:
                 while token_id >= 0:
                     yield token_id
                     token_id = int(vocabulary.trie.next_same[token_id])
+
+    def _bound_after(self, place: KeyPlace, token_id: int, limit: int) -> int:
+        """The bound after a token that repeats no key."""
+        return self._bound(self._after(place, token_id), limit)[0]
 
     def _after(self, place: KeyPlace, token_id: int) -> KeyPlace:
         """The place after a token that repeats no key."""

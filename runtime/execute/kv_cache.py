@@ -56,7 +56,8 @@ class KVCache:
         }
         self._stacks = [stack for stacks in made.values() for stack in stacks]
         places = [self.shapes[:index].count(shape) for index, shape in enumerate(shapes)]
-        of = [[stack[place] for stack in made[shape]] for shape, place in zip(shapes, places, strict=True)]
+        layers = {shape: list(zip(*stacks, strict=True)) for shape, stacks in made.items()}
+        of = [layers[shape][place] for shape, place in zip(shapes, places, strict=True)]
         num_parts = groups[0].num_parts
         self.keys = [tensors[0] for tensors in of]
         self.values = [tensors[1] for tensors in of] if num_parts > 1 else []

@@ -37,3 +37,14 @@ def read_activation(fields: Fields, options: Architecture) -> Activation:
     if name not in ("silu", "swish", "relu2"):
         raise fields.odd("hidden_act", "silu or relu2")
     return "squared" if name == "relu2" else "silu"
+
+
+def read_sparsity(fields: Fields, num_layers: int) -> list[float]:
+    """By layer the share of gates that is cut, below 1 (`sparse_gate`); 0: none is. Raises ModelError: it is odd."""
+    key = "activation_sparsity_pattern"
+    if key not in fields:
+        return [0.0] * num_layers
+    found = fields.numbers(key)
+    if len(found) != num_layers or not all(0.0 <= share < 1.0 for share in found):
+        raise fields.odd(key, f"{num_layers} numbers of at least 0 and below 1")
+    return list(found)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ...errors import ConfigError, ModelError
 from ..number_types import BYTES, ROUNDED_BITS, NumberType
-from .activation_config import Activation, named_curve, read_activation
+from .activation_config import Activation, named_curve, read_activation, read_sparsity
 from .altup_config import AltUpConfig
 from .architecture import Architecture, Curve
 from .architectures import ARCHITECTURES
@@ -42,7 +42,6 @@ from .layer_kinds import MOST_LAYERS, check_kept, mlp_width, parts_of_layers, re
 from .named_architecture import OTHER_PARTS, named_architecture
 from .recurrent_config import RecurrentConfig
 from .rope_config import RopeConfig
-from .sparse_gate import read_sparsity
 from .weight_format import WeightFormat, check_fit, read_weight_format
 
 MOST_HEADS, MOST_TOKENS = 1 << 12, 1 << 24

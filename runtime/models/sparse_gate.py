@@ -15,19 +15,6 @@ from statistics import NormalDist
 import torch
 from torch import Tensor
 
-from .json_file import Fields
-
-
-def read_sparsity(fields: Fields, num_layers: int) -> list[float]:
-    """By layer the share of gates that is cut, below 1; 0: none is. Raises ModelError: it is odd."""
-    key = "activation_sparsity_pattern"
-    if key not in fields:
-        return [0.0] * num_layers
-    found = fields.numbers(key)
-    if len(found) != num_layers or not all(0.0 <= share < 1.0 for share in found):
-        raise fields.odd(key, f"{num_layers} numbers of at least 0 and below 1")
-    return list(found)
-
 
 def sparsen(gate_up: Tensor, share: float) -> None:
     """Changes the gates of an MLP, the first half of `[T, 2F]`, in place; nothing where no share of them is cut."""

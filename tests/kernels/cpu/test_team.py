@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from phloem._core import kernels as core
 from phloem.kernels import ops
 from phloem.kernels.cpu import threads as cpu_threads
+from phloem.kernels.grouped import INPUT_LIMIT
 from phloem.kernels.linear_weight import LinearWeight
 
 SHAPES = [(64, 130), (1040, 16), (2000, 130), (300, 700)]  # outputs and inputs: one task, tiny ones, long ones
@@ -32,7 +33,7 @@ def product(team: core.Team, num_threads: int, weight: LinearWeight, x: torch.Te
     num_panels, _, width = weight.stored.shape
     out = torch.full((len(x), num_panels * width), torch.nan)
     places = (weight.stored.data_ptr(), weight.packing, weight.bias.data_ptr(), 0, out.data_ptr())
-    core.multiply(team, num_threads, 0, x.data_ptr(), x.stride(0), *places, *x.shape, num_panels, -1.0)
+    core.multiply(team, num_threads, 0, x.data_ptr(), x.stride(0), *places, *x.shape, num_panels, -1.0, INPUT_LIMIT)
     return out
 
 
@@ -147,7 +148,7 @@ LEFT_AT_WORK = """
     places = (weight.stored.data_ptr(), weight.packing, weight.bias.data_ptr(), 0, out.data_ptr())
     def work():
         while True:
-            core.multiply(ONE_TEAM, 3, 0, x.data_ptr(), 400, *places, 9, 400, 38, -1.0)
+            core.multiply(ONE_TEAM, 3, 0, x.data_ptr(), 400, *places, 9, 400, 38, -1.0, 127.5)
     threading.Thread(target=work, daemon=True).start()
 """
 # no memory for the stack of another thread
