@@ -214,7 +214,7 @@ class Scheduler:
             if has_room:
                 extends.append(extend)
                 budget.take(extend)
-        return self._lay_out(self._admit_into(extends, budget))
+        return self._admit_into(extends, budget)
 
     def plan_ahead(self, batch: Batch, spans: Sequence[slice]) -> Batch | None:
         """The batch of the step after `batch`, whose forward is queued and whose tokens are not known yet.
@@ -244,10 +244,7 @@ class Scheduler:
                 return None
             extends.append(extend)
             budget.take(extend)
-        extends, states = self._admit_into(extends, budget), self._prefix_cache.states
-        if states is not None and not states.has_room(len(extends)):
-            return None
-        return self._lay_out(extends)
+        return self._admit_into(extends, budget, is_ahead=True)
 
     def _begin_step(self) -> None:
         if self._loads is not None:
@@ -270,8 +267,8 @@ class Scheduler:
     def _decodes_first(self) -> list[Request]:
         return sorted(self.running, key=lambda request: request.num_uncomputed_tokens > 1)
 
-    def _admit_into(self, extends: list[Extend], budget: StepBudget) -> list[Extend]:
-        """Plans those newly admitted after the others; all of them."""
+    def _admit_into(self, extends: list[Extend], budget: StepBudget, *, is_ahead: bool = False) -> Batch | None:
+        """Plans those newly admitted after the others; the whole batch, None if there is none or, ahead, no room."""
         for request in self._admit(budget) if budget.is_open else ():
             extend = share(request, budget.room(request, request.num_computed_tokens))
             if extend is None or not self._reserve(extend):
@@ -280,11 +277,8 @@ class Scheduler:
             budget.take(extend)
             if not budget.is_open:
                 break
-        return extends
-
-    def _lay_out(self, extends: list[Extend]) -> Batch | None:
-        """Their batch; None if there are none."""
-        if not extends:
+        states = self._prefix_cache.states
+        if not extends or (is_ahead and states is not None and not states.has_room(len(extends))):
             return None
         self._prefix_cache.plan_states(extends)
         return self._prefix_cache.lay_out(extends)
