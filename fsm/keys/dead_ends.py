@@ -20,7 +20,7 @@ from ..vocabulary.trie import Trie
 from .open_lists import OpenList, may_repeat, next_bytes
 from .written import KeyPlace
 
-MAX_PLACES = 50_000
+MAX_PLACES = 2_000  # a second
 NO_NODE = -1
 
 Read = Callable[[KeyPlace, bytes], KeyPlace]

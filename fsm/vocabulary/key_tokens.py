@@ -26,8 +26,8 @@ _WHOLE_KEY = re.compile(rb'(?=(?:\A|,)\s*"((?:[^"\\]|\\.)*)")', re.DOTALL)
 _BEGUN_KEY = re.compile(rb'(?=(?:\A|,)\s*"((?:[^"\\]|\\.)*\\?)\Z)', re.DOTALL)
 _TWO_KEYS = re.compile(rb'"\s*:.*,\s*"(?:[^"\\]|\\.)*"', re.DOTALL)
 _BEFORE_KEY = re.compile(rb"(?:,\s*|\A\s+)\Z")
-# a comma between two values: what lies between it and the quote before it is no part of a string
-_COMMA_INSIDE = re.compile(rb'(?:.*")?[\s0-9truefalsnE\[\]{}:.+-]*,\s*["\[{0-9tfn-]', re.DOTALL)
+# a comma after a value: what lies between it and the quote before it is no part of a string
+_COMMA = re.compile(rb'(?:.*")?[\s0-9truefalsnE\[\]{}:.+-]*,\s*(?:["\[{0-9tfn-]|\Z)', re.DOTALL)
 _TWO_ITEMS = re.compile(rb'"\s*,\s*"(?:[^"\\]|\\.)*"', re.DOTALL)
 
 
@@ -42,7 +42,7 @@ class KeyTokens:
         whole: by the text of a key as it is written between its quotes, the tokens that may write all of it.
         begun: by the beginning of such a text, the tokens that may end right after it.
         twice: tokens in which two keys of one object, or two strings of one list, may end.
-        items: those, and tokens in which an item of any kind may end and the next one begin.
+        items: those, and tokens in which an item of any kind may end and the next one be owed or begin.
         before: tokens after which a key may begin.
         structure: uint8 by token: 2 if it has a quote or a backslash, else 1 if it has a brace or a bracket, else 0.
     """
@@ -64,7 +64,7 @@ class KeyTokens:
             if _TWO_KEYS.search(token) or _TWO_ITEMS.search(token):
                 self.twice.append(token_id)
         for token_id in _tokens_with(b",", data, offsets):
-            if _COMMA_INSIDE.match(tokens[token_id]):
+            if _COMMA.match(tokens[token_id]):
                 self.items.append(token_id)
         for token_id in _tokens_with(b", \n\t", data, offsets):
             if _BEFORE_KEY.search(tokens[token_id]):

@@ -64,8 +64,6 @@ def place_heads(
             ops.apply_rope(q, k, positions, cos_sin)
         q, k = ops.rms_norm(q, norms[0], eps), ops.rms_norm(k, norms[1], eps)
         norms = cos_sin = None
-    if layer.v_norm is not None:
-        v = ops.rms_norm(v, layer.v_norm, eps)
     scales = kv_cache.key_scales[kept], kv_cache.value_scales[kept]
     places = kv_cache.keys[kept], kv_cache.values[kept], slots
     q = ops.place_heads(q, k, v, positions, cos_sin, norms, eps, *places, *scales)

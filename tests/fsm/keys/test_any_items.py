@@ -7,8 +7,10 @@ import json
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pytest
 
+from phloem.errors import ConstraintTooLarge
 from phloem.fsm import Compiler, Vocabulary
 
 from .judging import Judge
@@ -135,6 +137,47 @@ def judge_of(compiler: Compiler, name: str) -> Judge:
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_masks_are_those_of_valid_texts(compiler: Compiler, name: str) -> None:
     judge_of(compiler, name).check_masks(2, 6)
+
+
+USED_UP: dict[str, tuple[Any, list[str]]] = {
+    "an object with one key": ({**PAIR, "properties": {"a": BOOLEAN}}, ['{"a":true}', '{"a":false}']),
+    "a list of one": ({"type": "array", "items": BOOLEAN, "minItems": 1, "maxItems": 1}, ["[false]", "[true]"]),
+    "an object, or null": (
+        {"anyOf": [{"type": "null"}, {**PAIR, "properties": {"a": {"const": 1}}}]},
+        ['{"a":1}', "null"],
+    ),
+    "numbers of one sign": ({"type": "number", "minimum": 0, "maximum": 1, "multipleOf": 1}, ["1", "0"]),
+}
+
+
+@pytest.mark.parametrize("name", USED_UP)
+def test_once_all_values_are_written_none_is_begun(compiler: Compiler, name: str) -> None:
+    """After each beginning of the text, every token: it is in the mask if it can be taken, with budgets or without."""
+    items, values = USED_UP[name]
+    constraint = compiler.json_schema(LIST | {"items": items})
+    cursor = constraint.cursor()
+    for byte in f"[{','.join(values)}".encode():
+        assert cursor.advance(byte)
+        bits = np.unpackbits(cursor.row().view(np.uint8), bitorder="little")[: len(TOKENS)]
+        taken = [cursor.fork().advance(token_id) for token_id in range(len(TOKENS))]
+        assert np.flatnonzero(bits).tolist() == np.flatnonzero(taken).tolist()
+        assert (cursor.row_within(500) == cursor.row()).all()
+    assert not bits[ord(",")] and bits[ord("]")]
+
+
+def test_numbers_that_differ_by_a_sign_or_not() -> None:
+    compiler = Compiler(Vocabulary(TOKENS, [EOS]))
+    constraint = compiler.json_schema(LIST)
+    for text, is_valid in ((b"[0,-0]", False), (b"[1,-1]", True), (b"[1,1e-0]", False), (b"[-1.0,-10e-1]", False)):
+        assert constraint.accepts(text) == is_valid, text
+
+
+def test_values_with_endless_spellings_end_in_an_error(compiler: Compiler) -> None:
+    cursor = compiler.json_schema(LIST | {"items": {"type": "number", "minimum": 0, "maximum": 0}}).cursor()
+    with pytest.raises(ConstraintTooLarge, match="too many ways to write an item again"):
+        for byte in b"[0":
+            cursor.advance(byte)
+            cursor.row()
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
