@@ -5,7 +5,8 @@
 Of each schema random instances, half of them with an item written again in another way (other order of members,
 `1.0` for `1`), are judged by `jsonschema` and by a cursor. A valid instance that is refused is a false reject only if
 it is taken without `uniqueItems`: other keywords leave spellings out. Then texts are written at random, each within a
-budget of up to 150 tokens more than the least; each has to end complete and valid, and no mask may be empty before.
+budget of up to 150 tokens more than the least; each has to end complete and valid, no mask may be empty before, and what
+a mask without a budget allows can be taken.
 """
 
 from __future__ import annotations
@@ -130,7 +131,9 @@ def walk(constraint: Constraint, rng: random.Random, spare: int) -> bytes:
         assert cursor.min_tokens_to_accept() <= remaining, text
         found = allowed(cursor.row_within(remaining))
         assert found, text
-        assert set(found) <= set(allowed(cursor.row())), text
+        free = allowed(cursor.row())
+        assert set(found) <= set(free), text
+        assert all(cursor.fork().advance(token_id) for token_id in free), text
         liked = [i for i in found if i != EOS and (i >= 256 or i in b'{}[]",:01.etrufalsnab ')]
         token_id = EOS if EOS in found and (not liked or rng.random() < 0.1) else rng.choice(liked or found)
         assert cursor.advance(token_id), (text, token_id)

@@ -67,6 +67,16 @@ class Number:
             and str(abs(needed)).startswith(written)
         )
 
+    def folded(self, text: str) -> str:
+        """One text for those that go on alike: zeros at the end of a fraction say nothing, nor does a power of zero.
+
+        text: one that may become this number.
+        """
+        if not self.digits and "e" in text.lower():
+            return "0e0"
+        is_folded = text.endswith("00") and "." in text and "e" not in text.lower()
+        return text[:-1] if is_folded and _parts(text)[1].rstrip("0") == self.digits else text
+
 
 @record
 class Items:
@@ -158,9 +168,7 @@ def step(place: Place, byte: int) -> Place | Literal[False]:
                 text = top.text + chr(byte)
                 if not top.number.may_become(text):
                     return GONE
-                if not top.number.digits and "e" in text.lower():
-                    text = "0e0"  # whatever the power is
-                return (_InNumber(top.number, text), rest)
+                return (_InNumber(top.number, top.number.folded(text)), rest)
             return step(rest, byte) if Number.of(top.text) == top.number else GONE
         case _InKey() if top.typed or byte == QUOTE:
             typed = top.typed + bytes((byte,))

@@ -52,10 +52,15 @@ def plan(
     model: ModelArgument = "nano",
     memory: Annotated[
         str | None,
-        option("--memory", help="Memory of the device (80GiB …); default: of the GPU here.", env="MEMORY"),
+        option("--memory", help="Memory of the GPU to plan for (80GiB …); default: of the one here.", env="MEMORY"),
     ] = None,
     kv_memory: Annotated[
-        str | None, option("--kv-memory", help="Plan for a KV pool of this size instead.", env="KV_MEMORY")
+        str | None,
+        option(
+            "--kv-memory",
+            help="Plan for a KV pool of this size instead, on a GPU unless --device is cpu.",
+            env="KV_MEMORY",
+        ),
     ] = None,
     device: Annotated[
         str, option("--device", help="cpu: plan for memory as the engine uses it on a CPU.", env="DEVICE")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phloem.runtime.cache.cache_explanation import CacheExplanation
+from phloem.runtime.cache.cache_explanation import CacheExplanation, CacheReason
 from phloem.runtime.engine.engine import Engine
 from phloem.runtime.request import SamplingParams
 
@@ -22,6 +23,15 @@ def ask(engine: Engine, prompt: str | list[int], **options: Any) -> CacheExplana
     assert usage.cache_explanation is not None
     assert usage.cache_explanation.num_cached_tokens == usage.cached_tokens
     return usage.cache_explanation
+
+
+@pytest.mark.parametrize("reason", get_args(CacheReason))
+def test_every_reason_has_sentences_and_is_where_reasons_are_listed(reason: CacheReason) -> None:
+    for num_cached in (0, 1, 7):
+        assert CacheExplanation(reason, num_cached, 9, 1.0, "a", "b").sentence.endswith(".")
+    root = Path(__file__).resolve().parents[3]
+    assert f"`{reason}`" in (root / "docs" / "server.md").read_text()
+    assert f"{reason}:" in (root / "web" / "src" / "views" / "now" / "misses_card.tsx").read_text()
 
 
 def test_nothing_is_explained_unasked() -> None:
