@@ -5,8 +5,8 @@
 Of each schema random instances, half of them with an item written again in another way (other order of members,
 `1.0` for `1`), are judged by `jsonschema` and by a cursor. A valid instance that is refused is a false reject only if
 it is taken without `uniqueItems`: other keywords leave spellings out. Then texts are written at random, each within a
-budget of up to 150 tokens more than the least; each has to end complete and valid, no mask may be empty before, and what
-a mask without a budget allows can be taken.
+budget of up to 150 tokens more than the least; each has to end complete and valid, no mask may be empty before, and
+what a mask without a budget allows can be taken.
 """
 
 from __future__ import annotations
