@@ -32,6 +32,15 @@ export function duration(milliseconds: number | null): string {
   return `${Math.round(milliseconds / 60_000)} min`;
 }
 
+/** The same, with the seconds of what takes minutes: "3 min 20 s". */
+export function exactDuration(milliseconds: number): string {
+  const seconds = Math.round(milliseconds / 1000);
+  if (seconds < 120 || seconds >= 3600) {
+    return duration(milliseconds);
+  }
+  return `${Math.floor(seconds / 60)} min ${seconds % 60} s`;
+}
+
 /** 0.4237 → "42 %". */
 export function percent(fraction: number): string {
   const value = fraction * 100;

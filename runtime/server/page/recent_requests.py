@@ -61,11 +61,14 @@ class RecentRequests:
         return {"requests": [_at(now, one) for one in [*running, *reversed(self._ended)][:MAX_REQUESTS]]}
 
     def misses(self, most: int) -> list[dict[str, Any]]:
-        """The last requests of whose prompts something was not cached, and why."""
+        """The last requests of whose prompts something was not cached, and why.
+
+        A prompt that is new from its second half on is none of them: so is each turn of a chat.
+        """
         now = time.monotonic()
         found: list[dict[str, Any]] = []
         for one in reversed(self._ended):
-            if one["cache"] is not None and one["cache"]["reason"] not in NO_MISS and len(found) < most:
+            if len(found) < most and one["cache"] is not None and _has_missed(one):
                 ago = round(now - one["ended_at"], 3)
                 found.append({"seconds_ago": ago, "request_id": one["request_id"], **one["cache"]})
         return found
@@ -102,6 +105,11 @@ class RecentRequests:
             after = f"After {why.agreed_text!r} comes" if why.agreed_text else "It begins with"
             sentence += f" {after} {why.differing_text!r}."
         return {"reason": why.reason, "sentence": sentence}
+
+
+def _has_missed(one: dict[str, Any]) -> bool:
+    reason = one["cache"]["reason"]
+    return reason not in NO_MISS and (reason != "never_seen" or 2 * one["cached_tokens"] < one["prompt_tokens"])
 
 
 def _milliseconds(record: RequestRecord, until: float) -> dict[str, float | None]:

@@ -2,7 +2,7 @@
 
 import { useCallback, useState } from "preact/hooks";
 import type { RequestRow } from "../contract.ts";
-import { count, duration, percent } from "../format.ts";
+import { count, exactDuration, percent } from "../format.ts";
 import { Fault } from "../parts/fault.tsx";
 import { usePolling } from "../polling.ts";
 import type { ViewProps } from "../view.ts";
@@ -111,7 +111,7 @@ function Summary({ rows }: { rows: RequestRow[] }) {
 
 /** Times above the bars: how long ago, or how long after the start. */
 function AxisMarks({ axis, now }: { axis: TimeAxis; now: number | null }) {
-  const texts = axis.marks.map(({ time }) => duration((now === null ? time : now - time) * 1000));
+  const texts = axis.marks.map(({ time }) => exactDuration((now === null ? time : now - time) * 1000));
   return (
     <div class="request-axis" aria-hidden="true">
       <span />

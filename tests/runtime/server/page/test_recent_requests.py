@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from array import array
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -36,7 +37,7 @@ def test_the_parts_of_a_request_add_up_to_its_seconds(shows_text: bool) -> None:
     call = EngineCall(array("i", [1, 2, 3]), SamplingParams(n=2), None, options, compiled=((10.0, 12.0),))
     record.begin([call])
     assert options == {"request_id": "req_1", "explain_cache": True}
-    usages = [Usage(3, 2, admitted_at=at, queue_seconds=at - 12, cache_explanation=MISS) for at in (12.5, 13.5)]
+    usages = [Usage(3, 1, admitted_at=at, queue_seconds=at - 12, cache_explanation=MISS) for at in (12.5, 13.5)]
     for at, index, reason in (
         (14.0, 0, None),
         (15.0, 1, None),
@@ -50,7 +51,7 @@ def test_the_parts_of_a_request_add_up_to_its_seconds(shows_text: bool) -> None:
     [found] = recent.as_data()["requests"]
     parts = [found[name] for name in ("compile_ms", "queue_ms", "prefill_ms", "decode_ms")]
     assert parts == [2000.0, 500.0, 1500.0, 6000.0] and sum(parts) == 1000 * found["seconds"]
-    assert (found["prompt_tokens"], found["cached_tokens"], found["completion_tokens"]) == (3, 2, 4)
+    assert (found["prompt_tokens"], found["cached_tokens"], found["completion_tokens"]) == (3, 1, 4)
     assert found["finish_reason"] == "stop" and not found["is_running"] and found["cache"]["reason"] == "never_seen"
     assert ("secret" in json.dumps(found)) is shows_text
     [miss] = recent.misses(20)
@@ -84,6 +85,17 @@ def test_the_latest_misses_come_first() -> None:
         record.push(0, Delta(str(number), 0, "a", (1,), FinishReason.STOP, Usage(3, cache_explanation=MISS)))
         recent.end(str(number), "/v1/completions", 200, is_read_only=False)
     assert [miss["request_id"] for miss in recent.misses(2)] == ["3", "2"]
+
+
+@pytest.mark.parametrize(("num_cached", "is_listed"), [(0, True), (4, True), (5, False), (9, False)])
+def test_a_prompt_that_is_new_in_its_second_half_alone_has_not_missed(num_cached: int, is_listed: bool) -> None:
+    recent, record = RecentRequests("m", shows_text=False), RequestRecord()
+    recent.begin("req_1", "/v1/completions", record)
+    record.begin([EngineCall([1] * 10, SamplingParams(), None, RequestOptions())])
+    usage = Usage(10, num_cached, cache_explanation=replace(MISS, reason="never_seen"))
+    record.push(0, Delta("req_1", 0, "a", (1,), FinishReason.STOP, usage))
+    recent.end("req_1", "/v1/completions", 200, is_read_only=False)
+    assert [miss["request_id"] for miss in recent.misses(9)] == ["req_1"] * is_listed
 
 
 @pytest.mark.parametrize("stream", [False, True])
