@@ -1,6 +1,6 @@
 // The view Chat: conversations at the side, the one that is shown, and the next message.
 
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { useStore } from "../../store.ts";
 import type { ViewProps } from "../../view.ts";
 import { Composer } from "./composer.tsx";
@@ -18,7 +18,7 @@ export function ChatView({ api, about, chats }: ViewProps) {
   const opener = useRef<HTMLButtonElement>(null);
   const settings = useMemo(() => new TokenSettingsStore(), []);
   useStore(chats.changes);
-  useEffect(() => {
+  useLayoutEffect(() => {
     const close = (event: KeyboardEvent) => {
       if (event.key === "Escape" && showsSidebar) {
         setShowsSidebar(false);
