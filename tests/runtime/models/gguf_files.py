@@ -18,11 +18,12 @@ KIND = gguf.GGMLQuantizationType
 _HALVES = {
     "Q4_0": (0,), "Q4_1": (0, 2), "Q5_0": (0,), "Q5_1": (0, 2), "Q8_0": (0,), "Q2_K": (80, 82), "Q3_K": (108,),
     "Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (208,), "IQ4_NL": (0,), "IQ4_XS": (0,), "MXFP4": (),
+    "TQ1_0": (52,), "TQ2_0": (64,),
 }  # fmt: skip
 # so that numbers are about as large as those of plain matrices
 _SIZES = {
     "Q4_0": 0.02, "Q4_1": 0.02, "Q5_0": 0.01, "Q5_1": 0.01, "Q8_0": 2e-3, "Q2_K": 6e-3, "Q3_K": 4e-3, "Q4_K": 3e-4,
-    "Q5_K": 2e-4, "Q6_K": 8e-5, "IQ4_NL": 2e-3, "IQ4_XS": 1e-4,
+    "Q5_K": 2e-4, "Q6_K": 8e-5, "IQ4_NL": 2e-3, "IQ4_XS": 1e-4, "TQ1_0": 0.1, "TQ2_0": 0.1,
 }  # fmt: skip
 FEW_BITS = tuple(_HALVES)
 PLAIN = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}

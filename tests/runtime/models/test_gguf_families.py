@@ -22,6 +22,7 @@ PLAIN = {"rope_type": "default", "rope_theta": 1e4}
 WIDE = {"hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 4}
 EXPERTS = {**WIDE, "intermediate_size": 32}
 INNER = {**WIDE, "moe_intermediate_size": 32}
+TERNARY = {"hidden_size": 256, "intermediate_size": 256, "num_hidden_layers": 1}  # whole blocks of 256
 KINDS = {**WIDE, "head_dim": 16, "global_head_dim": 32}
 MSCALES = {
     "rope_type": "longrope", "rope_theta": 1e4, "short_mscale": 1.2, "long_mscale": 1.2,
@@ -294,7 +295,8 @@ MODELS: dict[str, tuple[str, str, dict[str, Any], str, Any]] = {
         "BF16", _all(_longrope, _experts(4, 2)),
     ),
     "bitnet": (
-        "bitnet", "bitnet", {**WIDE, "hidden_act": "silu", "tie_word_embeddings": True}, "Q8_0", _plain_scaling,
+        "bitnet", "bitnet", {**WIDE, **TERNARY, "hidden_act": "silu", "tie_word_embeddings": True}, "TQ2_0",
+        _plain_scaling,
     ),
     "bitnet, relu2": (
         "bitnet", "bitnet", {**WIDE, "tie_word_embeddings": True}, "F16", _said("hidden_activation", "relu2"),
