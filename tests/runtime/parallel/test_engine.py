@@ -292,7 +292,7 @@ def test_models_that_cannot_be_cut_so_are_refused(
     options: dict[str, Any], size: int, reason: str, tmp_path: Path
 ) -> None:
     save_random_model(tmp_path, "LlamaForCausalLM", options)
-    with pytest.raises(ph.ConfigError, match=f"tensor_parallel_size: .*{reason}.*take a number"):
+    with pytest.raises(ph.ConfigError, match=f"tensor_parallel_size: .*{reason}.*; choose another number, or take 1"):
         ph.Engine(str(tmp_path), device="cpu", tensor_parallel_size=size)
 
 
