@@ -45,7 +45,7 @@ def _facts(capacity: CapacityPlan) -> list[tuple[str, str]]:
         facts.append(("windows", f"{capacity.num_slots:,} slots of {size}, of layers with a window"))
     facts.append(("memory", "not given" if capacity.memory_bytes is None else bytes_text(capacity.memory_bytes)))
     facts += [("KV pool", pool), ("tokens", f"{capacity.num_tokens:,}")]
-    if has_keys and not (is_cut and capacity.num_states):  # tiers keep the parts of all ranks
+    if has_keys:  # tiers keep the parts of all ranks
         memory, token_bytes = capacity.host_memory_bytes, capacity.kv_bytes_per_token * capacity.num_ranks
         where = f"in {bytes_text(memory)} of host memory" if memory else "in each GiB of host memory or disk"
         facts.append(("below it", f"{(memory or 1 << 30) // token_bytes:,} tokens {where}"))

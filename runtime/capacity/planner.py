@@ -153,7 +153,7 @@ def plan(
     kv_type = kv_dtype or weights.dtype
     part.check_kv_type(kv_type)
     if host_memory_bytes:
-        check_tiers(config, num_ranks)
+        check_tiers(config)
     drafts = _Draft(0, 0)
     if draft is not None:
         drafts = _draft(config, draft, weights.dtype, kv_type, quantise, on_cpu=on_cpu)

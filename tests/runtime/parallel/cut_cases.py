@@ -46,7 +46,6 @@ BY_FOUR: dict[str, dict[str, Any]] = {
     "minimax-m2": EIGHT_HEADS,  # and its norm counts it once; six experts
     "youtu": {**EIGHT_HEADS, "num_key_value_heads": 8},
     "gemma4-moe": {**EIGHT_HEADS, "num_global_key_value_heads": 4},  # KV heads by layer: on two ranks, or on one
-    "gemma4-small": EIGHT_HEADS,  # six layers, whose inputs four ranks make
 }
 
 # options of `Architecture` that change nothing of what is cut, by the reason
