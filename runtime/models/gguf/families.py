@@ -154,9 +154,9 @@ FAMILIES: dict[str, Family] = {
 }
 
 
-def file_options(options: Architecture) -> Architecture:
+def file_options(options: Architecture, *, is_fused: bool) -> Architecture:
     """The options as a file has them: norms with their offset added, experts side by side in three tensors, matrices as
-    outputs by inputs."""
+    outputs by inputs. is_fused: of recurrent layers, as `RecurrentOptions` has it."""
     experts = options.experts
     if experts is not None:
         plain = ExpertNames()
@@ -169,7 +169,7 @@ def file_options(options: Architecture) -> Architecture:
     if options.width_key == "shared_intermediate_size":  # gate and up are one tensor elsewhere
         of_layer = replace(of_layer, gate_up=LayerNames().gate_up, down=LayerNames().down)
     if recurrent is not None:
-        recurrent = replace(recurrent, has_rates=True, is_fused=False)
+        recurrent = replace(recurrent, has_rates=True, is_fused=is_fused)
     if options.factors:  # matrices are stored with them
         options = replace(options, factors=False, scale_embedding=False, logit_scale="")
     options = replace(options, names=of_layer, recurrent=recurrent, experts=experts)
@@ -251,7 +251,9 @@ def _layer_names(family: Family, options: Architecture) -> dict[str, str]:
 def _mixture(names: ExpertNames) -> dict[str, str]:
     found = {names.router: "ffn_gate_inp", names.bias: "exp_probs_b.bias"}
     found |= {f"{names.shared}.{ours}": f"{theirs}_shexp" for ours, theirs in _parts(names).items()}
-    found |= {ours: theirs for ours, theirs in zip(names.latents, ("ffn_latent_down", "ffn_latent_up"), strict=True) if ours}
+    found |= {
+        ours: theirs for ours, theirs in zip(names.latents, ("ffn_latent_down", "ffn_latent_up"), strict=True) if ours
+    }
     return found | ({names.shared_gate: "ffn_gate_inp_shexp"} if names.shared_gate else {})
 
 

@@ -32,9 +32,9 @@ RECURRENT_NAMES: dict[Kind, dict[str, str]] = {
         "b_layernorm": "ssm_b_norm", "c_layernorm": "ssm_c_norm",
     },
     "delta": {
-        **_HEADS, "in_proj_qkv": "attn_qkv", "in_proj_z": "attn_gate", "in_proj_ba": "ssm_ba",
-        "in_proj_b": "ssm_beta", "in_proj_a": "ssm_alpha", "conv1d": "ssm_conv1d", "norm": "ssm_norm",
-        "out_proj": "ssm_out",
+        **_HEADS, "in_proj_qkvz": "ssm_in", "in_proj_qkv": "attn_qkv", "in_proj_z": "attn_gate",
+        "in_proj_ba": "ssm_ba", "in_proj_b": "ssm_beta", "in_proj_a": "ssm_alpha", "conv1d": "ssm_conv1d",
+        "norm": "ssm_norm", "out_proj": "ssm_out",
     },
     "kimi_delta": {
         **_HEADS, **{f"{part}_proj": f"attn_{part}" for part in "qkv"},
@@ -160,6 +160,7 @@ def _delta(file: GgufFile, fields: Fields) -> dict[str, Any]:
         "linear_num_key_heads": fields.integer("ssm.group_count"),
         "linear_key_head_dim": fields.integer("ssm.state_size"),
         "linear_conv_kernel_dim": fields.integer("ssm.conv_kernel"),
+        "is_fused": _has(file, "ssm_in.weight"),  # in the first files of Qwen3-Next
     }
 
 

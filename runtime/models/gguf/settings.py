@@ -91,6 +91,7 @@ def config_values(file: GgufFile) -> dict[str, Any]:
     if embedding is None or len(embedding.shape) != 2:
         raise ModelError(f"{file.path}: tensor 'token_embd.weight' of two dimensions is missing; download it again")
     eps = "attention.layer_norm_rms_epsilon" if options.norm == "rms" else "attention.layer_norm_epsilon"
+    rotary = fields.integer("rope.dimension_count") if options.is_latent else head_dim
     values: dict[str, Any] = {
         "architectures": [architecture],
         "hidden_size": hidden,
@@ -108,7 +109,7 @@ def config_values(file: GgufFile) -> dict[str, Any]:
         **_parts_that_are_there(file, options),
         **_factors_of(fields, options),
         **(_latent(fields, head_dim) if options.is_latent else {}),
-        **_rope(file, fields, family, fields.integer("rope.dimension_count") if options.is_latent else head_dim),
+        **(_rope(file, fields, family, rotary) if options.has_positions else {}),
         **_windows(fields, family, layers),
         **(_mlp(file, fields, family, options) if attends else {}),
         **recurrent_values(file, fields, options, layers),
@@ -235,6 +236,8 @@ def _of_all_layers(fields: Fields, key: str, default: int | None = None) -> int:
 
 def _mlp(file: GgufFile, fields: Fields, family: Family, options: Architecture) -> dict[str, Any]:
     num_experts = fields.integer("expert_count", 0, at_least=0)
+    if num_experts == 1 and not any(name.endswith(".ffn_gate_inp.weight") for name in file.tensors):
+        num_experts = 0  # MLPs, which need no router (Jamba)
     if not num_experts or options.experts is None:
         return {options.width_key: _of_all_layers(fields, "feed_forward_length")}
     has_width = fields.values.get("feed_forward_length", 0) != 0

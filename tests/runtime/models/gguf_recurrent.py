@@ -157,12 +157,12 @@ def _scaled(name: str, numbers: Array, config: Config) -> Array:
 
 
 def _qwen(name: str, numbers: Array, config: Config, arch: str) -> Iterator[tuple[str, Array]]:
-    """Norms with their offset; value heads of key heads apart (Qwen3.5), or queries to gates each in one (Qwen3-Next)."""
+    """Norms with their offset; a key head's value heads apart, and in Qwen3-Next queries, keys, values and gates."""
     if name.endswith("norm.weight") and not name.endswith("linear_attn.norm.weight"):
         numbers = numbers + np.float32(1)
     key_heads, heads = config["linear_num_key_heads"], config["linear_num_value_heads"]
     key_dim, value_dim = config["linear_key_head_dim"], config["linear_value_head_dim"]
-    if name.endswith("in_proj_qkvz.weight"):
+    if name.endswith("in_proj_qkvz.weight") and not config.get("is_fused"):
         each = heads // key_heads * value_dim
         parts = np.split(
             numbers.reshape(key_heads, -1, numbers.shape[1]), np.cumsum([key_dim, key_dim, each]).tolist(), axis=1
@@ -302,6 +302,8 @@ def nemotron_h(writer: Any, config: Config) -> None:
     writer.add_ssm_state_size(config["ssm_state_size"])
     writer.add_ssm_time_step_rank(config["mamba_num_heads"])
     writer.add_ssm_group_count(config["n_groups"])
+    writer.add_layer_norm_eps(config["layer_norm_epsilon"])
+    writer.add_rope_dimension_count(config["hidden_size"])  # of no use, and larger than a head
     writer.add_rope_scaling_finetuned(False)
     has_experts = "moe" in kinds
     width = config["moe_intermediate_size" if has_experts else "intermediate_size"]
@@ -336,6 +338,12 @@ def qwen(writer: Any, config: Config) -> None:
     if "num_experts" in config:
         _experts(writer, config)
         writer.add_expert_shared_feed_forward_length(config["shared_expert_intermediate_size"])
+
+
+def fused_qwen(writer: Any, config: Config) -> None:
+    """As the first converter wrote it."""
+    qwen(writer, config)
+    config["is_fused"] = True
 
 
 def kimi_linear(writer: Any, config: Config) -> None:

@@ -14,7 +14,7 @@ from phloem.runtime.models import Decoder
 from . import gguf_recurrent as keys
 from .decoder_cases import CASES
 from .gguf_recurrent import Keys, convert
-from .oracle import Oracle, PagedRun, random_ids, save_random_model
+from .oracle import PagedRun, random_ids, save_random_model
 
 WIDE = {"hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 4}
 VALUES = {"linear_key_head_dim": 32, "linear_value_head_dim": 32, "linear_num_value_heads": 6}
@@ -59,12 +59,16 @@ MODELS: dict[str, tuple[str, str, dict[str, Any], str, Keys]] = {
         "Q8_0", keys.nemotron_h,
     ),
     "qwen3-next": ("qwen3next", "qwen3-next", {**DELTA, **SPARSE}, "Q8_0", keys.qwen),
+    "qwen3-next, fused": ("qwen3next", "qwen3-next", {**DELTA, **SPARSE}, "Q8_0", keys.fused_qwen),
     "qwen3.5": ("qwen35", "qwen3.5", DELTA, "Q8_0", keys.qwen),
     "qwen3.5, experts": ("qwen35moe", "qwen3.5-moe", {**DELTA, **SPARSE}, "BF16", keys.qwen),
     "kimi-linear": (
         "kimi-linear", "kimi-linear",
-        {**WIDE, "linear_num_heads": 4, "num_expert_group": 1, "topk_group": 1, "num_key_value_heads": 4, "moe_intermediate_size": 32}, "BF16",
-        keys.kimi_linear,
+        {
+            **WIDE, "linear_num_heads": 4, "num_expert_group": 1, "topk_group": 1, "num_key_value_heads": 4,
+            "moe_intermediate_size": 32,
+        },
+        "BF16", keys.kimi_linear,
     ),
 }  # fmt: skip
 
