@@ -106,6 +106,7 @@ class Monitor:
             waiting_adapters=waiting_adapters,
             drafted_by=dict(self._stepper.draft_counts.drafted),
             jumped_by=dict(self._stepper.draft_counts.right),
+            max_running_requests=self._scheduler.max_running_requests,
         )
 
     def kept_bytes(self) -> KeptBytes:
