@@ -107,6 +107,7 @@ class Monitor:
             drafted_by=dict(self._stepper.draft_counts.drafted),
             jumped_by=dict(self._stepper.draft_counts.right),
             max_running_requests=self._scheduler.max_running_requests,
+            draft_model_rests=self._stepper.draft_model_rests,
         )
 
     def kept_bytes(self) -> KeptBytes:
