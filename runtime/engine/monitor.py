@@ -160,4 +160,4 @@ class Monitor:
 
     def _label(self, token_ids: list[int]) -> str:
         """The beginning of a run, as the drawn tree shows it."""
-        return repr(self._tokenizer.decode([token_id for token_id in token_ids if token_id >= 0]))
+        return repr(self._tokenizer.show([token_id for token_id in token_ids if token_id >= 0]))
