@@ -134,6 +134,15 @@ def test_prompts_have_states_at_intervals() -> None:
     assert cached_tokens(engine, [*range(30), 50, 51]) == 24
 
 
+@pytest.mark.parametrize(
+    ("settings", "seats"),
+    [({}, 256), ({"state_memory_bytes": 15 * 16}, 7), ({"max_batch_tokens": 5}, 5), ({"max_running_requests": 3}, 3)],
+)
+def test_statistics_have_the_number_that_may_run(settings: dict[str, Any], seats: int) -> None:
+    """The setting, unless states (16 bytes each, two for each request) or the tokens of a step are for fewer."""
+    assert recurrent_engine(**settings).statistics().max_running_requests == seats
+
+
 def test_where_a_chunk_ends_a_state_is_kept_too() -> None:
     engine = recurrent_engine(state_interval=8, max_batch_tokens=8)
     assert cached_tokens(engine, [*range(30), 40, 41]) == 0
