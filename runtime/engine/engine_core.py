@@ -21,7 +21,6 @@ from typing import Unpack
 from ...errors import EngineStopped, QueueFull, RequestError
 from ...fsm import Compiler, Limits
 from ...radix import Pin
-from ..cache.traffic_record import TrafficRecord
 from ..config import EngineConfig
 from ..constrain.spec import ConstraintSpec
 from ..execute.loading import LoadedModel
@@ -112,7 +111,6 @@ class EngineCore:
         )
         self._requests: dict[str, list[Request]] = {}
         self._totals = Totals()
-        self._traffic = TrafficRecord()
         self.chats = Chats(loaded.tokenizer, self.request_factory, config.reply_memory_bytes)
         self.monitor = Monitor(
             self._scheduler,
@@ -121,7 +119,6 @@ class EngineCore:
             self._sampler,
             self.prefix_cache,
             self._totals,
-            self._traffic,
             config=config,
             chats=self.chats,
             compiler=self.compiler,
@@ -284,7 +281,7 @@ class EngineCore:
             del self._requests[request.request_id]
         self._totals.end(request)
         if request.admitted_before and not request.is_probe:
-            self._traffic.add(request)
+            self.prefix_cache.traffic.add(request)
         if keeps:
             self.chats.remember_reply(request)
 
@@ -335,4 +332,4 @@ class EngineCore:
         finally:
             if self.processes is not None:
                 self.processes.end_model()
-        self._traffic.clear()
+        self.prefix_cache.traffic.clear()

@@ -344,8 +344,8 @@ class Scheduler:
                 outlooks[admitted.request] = self._outlooks.of_candidate(
                     admitted
                 )  # it has the blocks now that were missing
-            if request.explain_cache and not request.admitted_before:
-                request.found = self._prefix_cache.explain(request)
+            if request.explain_cache and not request.admitted_before and self._prefix_cache.enabled:
+                request.found = self._prefix_cache.explainer.explain(request)
             donor = self._prefix_cache.lease(request, self.running)
             partner = sole_partner(self._prefix_cache, request, self.running)
             if partner is not None:
