@@ -21,7 +21,7 @@ from functools import partial
 
 from torch import Tensor
 
-from ...radix import NOTHING, BlockCost, BlockPool, Pin, RadixTree, equal_cost, pack, unpack
+from ...radix import NOTHING, BlockCost, BlockPool, RadixTree, equal_cost, pack, unpack
 from ..execute.batch import Batch, Extend
 from ..execute.draft_kv import DraftKV
 from ..execute.kv_cache import KVCache
@@ -205,14 +205,6 @@ class PrefixCache:
             self.states.settle(extend.request, extend.start)
         if self.windows is not None:
             self.windows.move_on(extend.request)
-
-    def pin(self, token_ids: Iterable[int], ttl: float, namespace: str) -> Pin:
-        """Keeps what is cached of a prefix (whole blocks) for `ttl` seconds; see `RadixTree.pin`."""
-        return self.tree.pin(pack(token_ids), ttl, namespace)
-
-    def end_expired_pins(self) -> float:
-        """From the moment a pin expires its prefix is one like any other; returns when that is next the case."""
-        return self.tree.end_expired_pins()
 
     def fork(self, parent: Request, child: Request) -> bool:
         """Gives `child` what `parent` has computed: a lease on its whole blocks, a copy of what follows them.

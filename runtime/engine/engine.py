@@ -332,13 +332,13 @@ class Engine:
         token_ids = self.request_factory.token_ids(prompt)
         kept = self.request_factory.namespace(namespace, adapter)
         self.generate(token_ids, SamplingParams(max_tokens=0), namespace=namespace, adapter=adapter)
-        return self.step_thread.call(lambda: self.core.pin(token_ids, ttl, kept)).result()
+        return self.step_thread.call(lambda: self.core.pins.add(token_ids, ttl, kept)).result()
 
     def unpin(self, pin: Pin) -> bool:
         """Ends a pin; False if it held nothing or was given up already. Raises RequestError: it is no `Pin`."""
         if not isinstance(pin, Pin):
             raise RequestError(f"pin: expected what `pin` returned, got {pin!r}", param="pin")
-        return self.step_thread.call(lambda: self.core.unpin(pin)).result()
+        return self.step_thread.call(lambda: self.core.pins.end(pin)).result()
 
     def cache_report(self, *, shows_tree: bool = True, asks_what_if: bool = True) -> CacheReport:
         """What holds the pool, hit rate, evictions, the tree drawn, and what other pools would bring; `print` it.

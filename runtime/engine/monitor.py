@@ -79,7 +79,7 @@ class Monitor:
             num_free_blocks=pool.num_free,
             num_cached_blocks=tree.num_cached_blocks,
             num_evictable_blocks=tree.num_evictable_blocks,
-            num_pinned_blocks=tree.num_pinned_blocks,
+            num_pinned_blocks=tree.pins.num_blocks,
             num_steps=self._stepper.num_steps,
             num_ahead=self._stepper.num_ahead,
             num_forwards=self._runner.num_forwards,

@@ -302,7 +302,7 @@ class Scheduler:
         request = extend.request
         while not self._reserve(extend):
             if len(self.running) == 1:
-                assert self._prefix_cache.tree.give_up_pin(), "one request alone must fit the pool"
+                assert self._prefix_cache.tree.pins.end_first(), "one request alone must fit the pool"
                 self.num_pins_given_up += 1
                 continue
             victim = cheapest_to_resume(self.running, self._prefix_cache)
