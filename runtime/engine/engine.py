@@ -19,7 +19,6 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from types import TracebackType
 from typing import Self, Unpack, cast, overload
 
@@ -52,8 +51,9 @@ class Engine:
         core: what the step thread steps; other threads may use of it what says so. Where no call is under way, a
             measurement may step it instead.
         step_thread: for what has to be done between two steps.
-        config, model_config, tokenizer, compiler, request_factory, adapters, prefix_cache, max_model_len, vectors:
-            those of the core, read-only.
+        adapters: which adapters requests may choose; `load` and `unload` them while steps go on.
+        config, model_config, tokenizer, compiler, request_factory, prefix_cache, max_model_len, vectors: those of the
+            core, read-only.
     """
 
     def __init__(self, model: str = "nano", **settings: Unpack[EngineSettings]) -> None:
@@ -295,28 +295,7 @@ class Engine:
             with suppress(EngineStopped):
                 self.step_thread.leave([(stream.request_id, stream.deliver) for stream in unfinished]).result()
 
-    # -- adapters and cache ------------------------------------------------------------------------------------
-
-    def load_adapter(self, name: str, folder: str | Path) -> None:
-        """From now on requests may choose the LoRA adapter in a folder (as PEFT saves it) by this name.
-
-        It is read on the caller's thread; steps go on meanwhile.
-
-        Raises:
-            ModelError: the folder cannot be loaded.
-            ConfigError: the name is taken, or the device has no memory for it.
-        """
-        self.adapters.load(name, folder)
-
-    def unload_adapter(self, name: str) -> None:
-        """From now on requests may not choose this adapter; those that have go on to their ends.
-
-        What is cached under it stays until it is evicted, and counts again if the same content is loaded again.
-
-        Raises:
-            ConfigError: no adapter of that name is loaded.
-        """
-        self.adapters.unload(name)
+    # -- the cache ------------------------------------------------------------------------------------------------
 
     def pin(self, prompt: Prompt, *, ttl: float = 600.0, namespace: str = "", adapter: str | None = None) -> Pin:
         """Computes a prefix, if it is not cached, and keeps it for `ttl` seconds, whether it is used or not.
