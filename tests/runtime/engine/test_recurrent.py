@@ -114,7 +114,7 @@ def test_a_miss_for_want_of_a_state_is_explained() -> None:
     explained = engine.generate([*range(30), 50, 51], GREEDY, explain_cache=True).usage.cache_explanation
     assert explained is not None
     assert (explained.reason, explained.num_cached_tokens, explained.num_agreeing_tokens) == ("no_state", 0, 30)
-    assert "what follows is for 30 tokens, but no state of the recurrent layers" in explained.sentence
+    assert "of its first 30 tokens are cached, but no state of the recurrent layers" in explained.sentence
 
 
 def test_a_state_that_made_room_is_named() -> None:
