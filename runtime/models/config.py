@@ -232,7 +232,7 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...], *, in_gguf: bo
     options = ARCHITECTURES[architecture].of(fields)
     if options.adapts is not None:
         fields, options = options.adapts(fields, options)
-    options = file_options(options) if in_gguf else options
+    options = file_options(options, is_fused=fields.boolean("is_fused", False)) if in_gguf else options
     fields = spelled_out(fields, options)
     is_mxfp4, weight_format = _is_mxfp4(fields, options), read_weight_format(fields)
     check_fit(weight_format, options, fields.place)

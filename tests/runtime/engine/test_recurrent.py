@@ -114,7 +114,7 @@ def test_a_miss_for_want_of_a_state_is_explained() -> None:
     explained = engine.generate([*range(30), 50, 51], GREEDY, explain_cache=True).usage.cache_explanation
     assert explained is not None
     assert (explained.reason, explained.num_cached_tokens, explained.num_agreeing_tokens) == ("no_state", 0, 30)
-    assert "what follows is for 30 tokens, but no state of the recurrent layers" in explained.sentence
+    assert "of its first 30 tokens are cached, but no state of the recurrent layers" in explained.sentence
 
 
 def test_a_state_that_made_room_is_named() -> None:
@@ -132,6 +132,15 @@ def test_prompts_have_states_at_intervals() -> None:
     engine = recurrent_engine(state_interval=8)
     assert cached_tokens(engine, [*range(30), 40, 41]) == 0
     assert cached_tokens(engine, [*range(30), 50, 51]) == 24
+
+
+@pytest.mark.parametrize(
+    ("settings", "seats"),
+    [({}, 256), ({"state_memory_bytes": 15 * 16}, 7), ({"max_batch_tokens": 5}, 5), ({"max_running_requests": 3}, 3)],
+)
+def test_statistics_have_the_number_that_may_run(settings: dict[str, Any], seats: int) -> None:
+    """The setting, unless states (16 bytes each, two for each request) or the tokens of a step are for fewer."""
+    assert recurrent_engine(**settings).statistics().max_running_requests == seats
 
 
 def test_where_a_chunk_ends_a_state_is_kept_too() -> None:

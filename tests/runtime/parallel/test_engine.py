@@ -213,7 +213,7 @@ def test_adapters_are_cut_as_the_maps_that_they_add_to(
     results = []
     for ranks in (None, processes[2]):
         with engine_of(tmp_path / "model", ranks, adapters={"one": str(folders[0])}) as engine:
-            engine.load_adapter("two", folders[1])
+            engine.adapters.load("two", folders[1])
             names = ["one", None, "two", "one"]
             results.append([said(engine.generate(random_ids(9), greedy(24), adapter=name)) for name in names])
     assert_close(results[1], results[0])
@@ -243,7 +243,7 @@ def test_an_adapter_that_another_rank_finds_changed_is_refused_on_all(
             with pytest.raises(
                 ph.ConfigError, match=rf"rank 1: adapters: new: {folders[0]} has changed.*load it again"
             ):
-                engine.load_adapter("new", folders[0])
+                engine.adapters.load("new", folders[0])
         with pytest.raises(ph.RequestError, match="'new' is not loaded; there are: kept"):
             engine.generate([1, 2], greedy(4), adapter="new")
         assert running.result().finish_reason == "length"
@@ -251,8 +251,8 @@ def test_an_adapter_that_another_rank_finds_changed_is_refused_on_all(
             "new",
             "again",
         ):  # the same content as the other name's, which the ranks keep when one is let go of
-            engine.load_adapter(name, folders[0])
-            engine.unload_adapter(name)
+            engine.adapters.load(name, folders[0])
+            engine.adapters.unload(name)
         assert engine.generate([1, 2], greedy(4), adapter="kept").token_ids == expected
 
 
