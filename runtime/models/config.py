@@ -315,7 +315,7 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...], *, in_gguf: bo
         factors=factors,
         weight_format=weight_format,
         num_mtp_layers=num_mtp_layers,
-        layer_inputs=LayerInputConfig.from_fields(fields) if options.has_layer_inputs else None,
+        layer_inputs=LayerInputConfig.from_fields(fields, num_layers) if options.has_layer_inputs else None,
         altup=AltUpConfig.from_fields(fields) if options.has_altup else None,
     )
 
