@@ -22,7 +22,7 @@ from functools import partial
 from typing import TypeVar
 
 from ...errors import RequestError
-from ...radix import PinBudgetExceeded
+from ...radix import PinBudgetExceeded, pack
 from ..cache.prefix_cache import PrefixCache
 from ..execute.batch import Batch, Extend
 from ..execute.model_runner import ModelRunner
@@ -223,7 +223,7 @@ class Stepper:
     def _step(self) -> None:
         """Adds to `_deltas`."""
         begin = self._stopwatch()
-        self._prefix_cache.end_expired_pins()
+        self._prefix_cache.tree.pins.end_expired()
         ahead = self._computation.take_ahead()
         self.num_ahead += ahead is not None
         self._drafting = 0.0
@@ -389,5 +389,6 @@ class Stepper:
         ttl, request.pin_ttl = request.pin_ttl, 0.0
         if ttl > 0:
             with suppress(PinBudgetExceeded):
-                prompt = request.token_ids[: request.num_prompt_tokens]
-                request.usage.pinned_tokens = self._prefix_cache.pin(prompt, ttl, request.namespace).num_tokens
+                prompt = pack(request.token_ids[: request.num_prompt_tokens])
+                pin = self._prefix_cache.tree.pins.add(prompt, ttl, request.namespace)
+                request.usage.pinned_tokens = pin.num_tokens

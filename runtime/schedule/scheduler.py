@@ -302,7 +302,7 @@ class Scheduler:
         request = extend.request
         while not self._reserve(extend):
             if len(self.running) == 1:
-                assert self._prefix_cache.tree.give_up_pin(), "one request alone must fit the pool"
+                assert self._prefix_cache.tree.pins.end_first(), "one request alone must fit the pool"
                 self.num_pins_given_up += 1
                 continue
             victim = cheapest_to_resume(self.running, self._prefix_cache)
@@ -344,8 +344,8 @@ class Scheduler:
                 outlooks[admitted.request] = self._outlooks.of_candidate(
                     admitted
                 )  # it has the blocks now that were missing
-            if request.explain_cache and not request.admitted_before:
-                request.found = self._prefix_cache.explain(request)
+            if request.explain_cache and not request.admitted_before and self._prefix_cache.enabled:
+                request.found = self._prefix_cache.explainer.explain(request)
             donor = self._prefix_cache.lease(request, self.running)
             partner = sole_partner(self._prefix_cache, request, self.running)
             if partner is not None:
