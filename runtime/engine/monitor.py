@@ -104,6 +104,7 @@ class Monitor:
             drafted_by=dict(self._stepper.draft_counts.drafted),
             jumped_by=dict(self._stepper.draft_counts.right),
             max_running_requests=self._scheduler.max_running_requests,
+            draft_model_rests=self._stepper.draft_model_rests,
         )
 
     def kept_bytes(self) -> KeptBytes:
@@ -156,4 +157,4 @@ class Monitor:
 
     def _label(self, token_ids: list[int]) -> str:
         """The beginning of a run, as the drawn tree shows it."""
-        return repr(self._tokenizer.decode([token_id for token_id in token_ids if token_id >= 0]))
+        return repr(self._tokenizer.show([token_id for token_id in token_ids if token_id >= 0]))

@@ -33,6 +33,7 @@ class EngineStatistics:
     tokens, or a memory of few states of recurrent layers, has room for fewer.
 
     `drafted_by`, `jumped_by`: `drafted_tokens` and `jumped_tokens` by what drafted them (`speculate.draft_counts`).
+    `draft_model_rests`: there is a draft model, and of late its drafts would have cost more than they save.
     """
 
     num_running: int
@@ -72,6 +73,7 @@ class EngineStatistics:
     drafted_by: Mapping[str, int] = field(default_factory=dict)
     jumped_by: Mapping[str, int] = field(default_factory=dict)
     max_running_requests: int = 0
+    draft_model_rests: bool = False
 
     def since(self, begin: EngineStatistics) -> EngineStatistics:
         """The same state, with what has been counted since `begin`."""

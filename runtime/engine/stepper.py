@@ -111,6 +111,11 @@ class Stepper:
         return self._drafter.counts
 
     @property
+    def draft_model_rests(self) -> bool:
+        """Whether there is a draft model whose drafts would not pay now."""
+        return self._drafter.model is not None and self._drafter.model.rests
+
+    @property
     def has_work(self) -> bool:
         """Whether any request is unfinished, or the next step has something to return."""
         return bool(self._scheduler.requests or self._deltas)

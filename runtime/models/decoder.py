@@ -215,7 +215,7 @@ class Decoder:
         x = scaled(embed(token_ids, self._embedding, self._ranks, self.cut.vocab), self._embedding_scale)
         x, kept = add_positions(x, self._learned, positions), kv_cache.hidden
         step = (positions, kv_cache, plan, slots, rows if kept is None else None)
-        inputs = None if self._inputs is None else self._inputs.of(token_ids, x, self.config)
+        inputs = None if self._inputs is None else self._inputs.of(token_ids, x, self.config, self._ranks)
         states = self._through_layers(x, *step, adapted, watch, recurrent, windowed, inputs)
         if kept is not None:
             kept[slots] = states
@@ -269,7 +269,7 @@ class Decoder:
             if spec.has_mlp:
                 residual = normed * factors.keeps[2] if factors.keeps else residual
                 # a caller that wants the logits of all tokens may have padded the step
-                x = self._ranks.sum(self._mlp(index, normed, slots if rows is None else None, lora, residual))
+                x = self._mlp(index, normed, slots if rows is None else None, lora, residual)
                 if weights.post_mlp_norm is not None:
                     x = apply_norm(x, weights.post_mlp_norm, eps)
                 x = scaled(x, scale * factors.adds[2])

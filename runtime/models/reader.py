@@ -155,6 +155,12 @@ class Reader:
         shape = [1] if self.has_shape(name, [1]) else []
         return self._checkpoint.read_kept(name, shape, STORED_DTYPES, device=self.device).float().view(())
 
+    def rates(self, name: str, *shape: Axis) -> Tensor:
+        """By which states decay, fp32: stored as logarithms, or below 0 (`RecurrentOptions.has_rates`)."""
+        assert self.config.recurrent is not None
+        stored = self.tensor([name], shape[:1], shape[1:]).float()
+        return -stored if self.config.recurrent.options.has_rates else stored.exp()
+
     def has(self, name: str) -> bool:
         """Whether there is a tensor of this name."""
         return name in self._checkpoint

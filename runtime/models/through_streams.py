@@ -88,7 +88,7 @@ def through_streams(
         # a caller that wants the logits of all tokens may have padded the step
         padded = slots if rows is None else None
         made = run_mlp(apply_norm(x, layer.mlp_norm, eps), layer, decoder._rules, index, padded, lora, x)
-        x = x + apply_norm(decoder._ranks.sum(made), layer.post_mlp_norm, eps)
+        x = x + apply_norm(made, layer.post_mlp_norm, eps)
         streams = altup.correct(streams, x, active, eps)
         first = streams[active] if altup.scale is None else (streams[active] * altup.scale).to(x.dtype)
         streams[1:] += layer_input.of(first, inputs[:, index], decoder._rules.gate, eps)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,7 +19,6 @@ from phloem.runtime.capacity.window_memory import EMPTY_BLOCKS
 from phloem.runtime.config import EngineConfig
 from phloem.runtime.engine.engine import Engine
 from phloem.runtime.execute.loading import LoadedModel, load
-from phloem.runtime.execute.recurrent_states import allocate_states
 from phloem.runtime.models import ModelConfig
 from phloem.runtime.models.architectures import ARCHITECTURES
 from phloem.runtime.request import SamplingParams
@@ -221,12 +219,6 @@ def test_a_hit_says_what_a_miss_says_and_transformers_too(hybrid: tuple[Path, Or
     again = engine.generate(turn, GREEDY)
     assert again.usage.cached_tokens == len(prompts[0]) + 8
     assert again.token_ids == cold.generate(turn, GREEDY).token_ids
-
-
-def test_tiers_are_refused_where_states_are_on_several_ranks() -> None:
-    ranks: Any = SimpleNamespace(decoder=RecurrentFakeDecoder(), device=torch.device("cpu"))
-    with pytest.raises(ConfigError, match="tensor_parallel_size: FakeForCausalLM has layers that keep a state, of whi"):
-        allocate_states(EngineConfig(host_memory_bytes=1 << 20, tensor_parallel_size=2), ranks)
 
 
 def test_too_little_memory_for_states_is_refused() -> None:

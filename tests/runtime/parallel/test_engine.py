@@ -184,16 +184,20 @@ def test_a_draft_model_is_on_rank_0_alone(processes: dict[int, RankProcesses]) -
     assert drafted.usage.jumped_tokens > 10
 
 
-def test_tiers_hold_the_parts_of_all_ranks(processes: dict[int, RankProcesses], tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["nano", "granite-hybrid"])  # keys, and states beside them
+def test_tiers_hold_the_parts_of_all_ranks(name: str, processes: dict[int, RankProcesses], tmp_path: Path) -> None:
+    model = name if name == "nano" else str(tmp_path / name)
+    if name != "nano":
+        save_random_model(tmp_path / name, *CASES[name])
     prompt = random_ids(60, 3)
     settings = {"disk_cache": str(tmp_path / "kv"), "block_size": 4, "role": "decode"}
-    with engine_of("nano", processes[2], **settings) as engine:
+    with engine_of(model, processes[2], **settings) as engine:
         first = engine.generate(prompt, greedy(8))
-    with engine_of("nano", processes[2], **settings) as engine:
+    with engine_of(model, processes[2], **settings) as engine:
         again = engine.generate(prompt, greedy(8))
         assert again.usage.cached_tokens >= 56
     assert said(again) == said(first)
-    with engine_of("nano", **settings) as alone:  # what two ranks have written is laid out otherwise
+    with engine_of(model, **settings) as alone:  # what two ranks have written is laid out otherwise
         assert alone.generate(prompt, greedy(8)).usage.cached_tokens == 0
 
 
@@ -292,7 +296,7 @@ def test_models_that_cannot_be_cut_so_are_refused(
     options: dict[str, Any], size: int, reason: str, tmp_path: Path
 ) -> None:
     save_random_model(tmp_path, "LlamaForCausalLM", options)
-    with pytest.raises(ph.ConfigError, match=f"tensor_parallel_size: .*{reason}.*take a number"):
+    with pytest.raises(ph.ConfigError, match=f"tensor_parallel_size: .*{reason}.*; choose another number, or take 1"):
         ph.Engine(str(tmp_path), device="cpu", tensor_parallel_size=size)
 
 
