@@ -54,7 +54,7 @@ class EngineCore:
         vectors: how vectors are made of texts; safe on any thread.
         pins: prefixes that are kept for a time.
         processes: of the other ranks; None: there are none.
-        draft_share: which part of the memory for KV a draft model has; None: there is none.
+        draft_share: the share of the memory for KV that a draft model has; None: there is none.
         block_cost: FLOPs of computing the block that ends at a token; see `recompute_cost`.
     """
 
