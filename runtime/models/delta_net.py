@@ -68,7 +68,7 @@ def read_delta_net(reader: Reader, base: str, config: RecurrentConfig) -> DeltaN
     if config.options.is_fused:
         orders = _ungrouped(config), _ungrouped_rates(config)
         made, rated = (
-            reader.packed(reader.wide([f"{base}{name}"], [part], hidden)[order.to(reader.device)])
+            reader.packing.one(reader.wide([f"{base}{name}"], [part], hidden)[order.to(reader.device)])
             for (name, part), order in zip(rows.items(), orders, strict=True)
         )
     else:
