@@ -25,6 +25,7 @@ from phloem.fsm.network.expression import (
 )
 from phloem.fsm.network.network import build_network
 from phloem.fsm.text.dfa import Dfa
+from phloem.fsm.text.extent import all_texts
 from phloem.fsm.text.literals import literal_dfa
 from phloem.fsm.vocabulary.vocabulary import Vocabulary
 
@@ -71,7 +72,7 @@ def written_out(expression: Expression) -> frozenset[bytes]:
     if isinstance(expression, Embed):
         language = expression.language
         assert isinstance(language, Dfa)
-        return frozenset(text.encode() for text in language.texts(100) or [])
+        return frozenset(text.encode() for text in all_texts(language, 100) or [])
     if isinstance(expression, Alternation):
         return frozenset().union(*map(written_out, expression.options))
     if isinstance(expression, Sequence):
