@@ -12,6 +12,7 @@ import numpy as np
 from ..errors import ConstraintError
 from .any_json import json_grammar
 from .constraint import Constraint
+from .foresight import forced_tokens
 from .network.expression import Alternation, Embed, Expression, Grammar, Literal, Repeat, Sequence
 from .regex.regex import regex_to_dfa, regex_to_expression
 from .text.counted import counted
@@ -84,7 +85,7 @@ def _use(constraint: Constraint, num_tokens: int) -> None:
     for turn in range(num_tokens):
         row = cursor.row()
         if turn < FEW_TOKENS:
-            cursor.draft()
+            forced_tokens(cursor)
             cursor.row_within(cursor.min_tokens_to_accept())
         word = int(np.flatnonzero(row)[0])
         bits = int(row[word])

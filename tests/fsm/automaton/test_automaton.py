@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from phloem.errors import ConstraintError, ConstraintTooLarge, EmptyLanguage, InvalidGrammar
 from phloem.fsm.automaton.automaton import Automaton
+from phloem.fsm.foresight import forced_bytes
 from phloem.fsm.network.expression import (
     EMPTY_TEXT,
     NOTHING,
@@ -141,7 +142,7 @@ def test_masks_costs_and_forced_bytes_are_those_of_the_written_out_language(expr
         assert cursor.constraint.automaton.min_bytes(cursor.state) == shortest, text
         assert cursor.min_tokens_to_accept() in numbers, text
         assert cursor.is_accepting == (b"" in rest)
-        assert cursor.forced_bytes() == (b"" if b"" in rest else common_beginning(rest)), text
+        assert forced_bytes(cursor) == (b"" if b"" in rest else common_beginning(rest)), text
         for token_id in expected:
             following = text + vocabulary.tokens[token_id]
             if token_id not in vocabulary.eos_ids and following not in seen:
