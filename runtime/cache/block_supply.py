@@ -192,7 +192,7 @@ class BlockSupply:
         except Exception:
             logger.exception("the prefix cache was left in disorder, and begins anew")
             self._num_evicted_before = self.num_evicted_blocks
-            num_lost_pins = self.tree.num_pins
+            num_lost_pins = len(self.tree.pins)
             self.tree = self._make_tree()
         kept = self.tree.blocks()
         if self._followers is not None:

@@ -17,12 +17,11 @@ import time
 from array import array
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 
 from torch import Tensor
 
-from ...radix import NOTHING, BlockCost, BlockPool, Pin, RadixTree, equal_cost, pack, unpack
+from ...radix import NOTHING, BlockCost, BlockPool, RadixTree, equal_cost, pack, unpack
 from ..execute.batch import Batch, Extend
 from ..execute.draft_kv import DraftKV
 from ..execute.kv_cache import KVCache
@@ -32,19 +31,23 @@ from ..request import Lease, Request
 from .audit import audit_blocks
 from .block_supply import BlockSupply
 from .donor import Donor
+from .explainer import Explainer
 from .followers import Followers
-from .found_prefix import FoundPrefix
 from .kept_keys import KeptKeys
 from .match_limit import match_limit
 from .request_scores import keep_scores, recall_scores
 from .resuming import find_donor, lease_to_state, lease_to_window, take_lease
 from .slot_books import SlotBooks
+from .traffic_record import TrafficRecord
 
 
 class PrefixCache:
     """Leases blocks to requests and takes their KV back into the tree.
 
     With `enabled=False` nothing is ever shared and `release` frees at once: the same code path, no tree.
+
+    Attributes:
+        explainer: why a request finds no more here than it does. traffic: what was asked of it lately.
     """
 
     def __init__(
@@ -92,7 +95,15 @@ class PrefixCache:
             parts=None if followers is None else slots.lower_parts(followers),
         )
         self._kept = KeptKeys(kv_cache, slots)
-        self._explain_namespaces = explain_namespaces
+        self.traffic = TrafficRecord()
+        self.explainer = Explainer(
+            lambda: self.tree,
+            slots,
+            self.traffic,
+            self._kept.dropped,
+            None if self.tiers is None else self.tiers.loads,
+            looks_elsewhere=explain_namespaces,
+        )
 
     @property
     def pool(self) -> BlockPool:
@@ -102,20 +113,6 @@ class PrefixCache:
     def tree(self) -> RadixTree:
         """The one of now: after a fault a tree that is not sound is given up for an empty one."""
         return self.supply.tree
-
-    def explain(self, request: Request) -> FoundPrefix | None:
-        """Where a `lease` of the request would end, and why; None without a tree."""
-        if not self.enabled:
-            return None
-        tokens = pack(request.token_ids[: match_limit(request)])
-        found = self.tree.explain(tokens, request.namespace, elsewhere_too=self._explain_namespaces)
-        unusable = 0 if self.tiers is None else self.tiers.loads.num_unusable(request)
-        found = replace(found, num_agreeing_tokens=max(found.num_agreeing_tokens, unusable))
-        was_dropped = self._kept.dropped.agrees(tokens, request.namespace, found.num_agreeing_tokens)
-        if self.states is not None:
-            lost = self.states.lost.last_on(self.tree.match(tokens, request.namespace))
-            return FoundPrefix(found, "no_state", lost, was_dropped)
-        return FoundPrefix(found, "block_rounding" if self.windows is None else "no_window", 0, was_dropped)
 
     def lease(self, request: Request, running: Iterable[Request] = ()) -> Donor | None:
         """Gives a request the longest cached prefix of whole blocks, and evicts nothing.
@@ -208,14 +205,6 @@ class PrefixCache:
             self.states.settle(extend.request, extend.start)
         if self.windows is not None:
             self.windows.move_on(extend.request)
-
-    def pin(self, token_ids: Iterable[int], ttl: float, namespace: str) -> Pin:
-        """Keeps what is cached of a prefix (whole blocks) for `ttl` seconds; see `RadixTree.pin`."""
-        return self.tree.pin(pack(token_ids), ttl, namespace)
-
-    def end_expired_pins(self) -> float:
-        """From the moment a pin expires its prefix is one like any other; returns when that is next the case."""
-        return self.tree.end_expired_pins()
 
     def fork(self, parent: Request, child: Request) -> bool:
         """Gives `child` what `parent` has computed: a lease on its whole blocks, a copy of what follows them.

@@ -227,11 +227,10 @@ class StateStore:
 
     def forget(self, blocks: Iterable[int]) -> None:
         """These blocks are free."""
-        if self._kept or self.lost.by_block:
-            for block in blocks:
-                self.lost.by_block.pop(block, None)
-                for state in self._kept.pop(block, {}).values():
-                    self._give_up(state)
+        for block in blocks:
+            self.lost.forget(block)
+            for state in self._kept.pop(block, {}).values():
+                self._give_up(state)
 
     def merge(self, source: int, target: int) -> None:
         """Both blocks hold the same tokens, as far as both are filled: `target` takes over what it does not have."""
@@ -253,7 +252,7 @@ class StateStore:
         self._planned.clear()
         self._branch.clear()
         self._resumed.clear()
-        self.lost.by_block.clear()
+        self.lost.clear()
         for block in self._kept.keys() - set(blocks):
             for state in self._kept.pop(block).values():
                 state.is_kept = False
@@ -381,7 +380,7 @@ class StateStore:
         if number == self._block_size and self.on_leave is not None:
             self.on_leave(block)
         state = self._kept[block].pop(number)
-        self.lost.by_block[block] = state.num_tokens
+        self.lost.add(block, state.num_tokens)
         self._give_up(state)
         if not self._kept[block]:
             del self._kept[block]

@@ -13,6 +13,7 @@ blocks per request. Only the share of a device that is left to activations is a 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
@@ -23,6 +24,7 @@ from ..models import ModelConfig
 from ..models.mtp_config import mtp_config
 from ..number_types import BYTES, KV_BITS, KV_SCALE_BYTES, ROUNDED_BITS, KVNumberType, NumberType
 from .counts import count_mxfp4, count_outputs, count_parameters
+from .longest import longest_of
 from .matrix_bytes import joint_bytes, matrix_bytes
 from .rank_config import largest_part
 from .state_memory import check_number, check_tiers, needed_each, num_states
@@ -39,12 +41,23 @@ class LengthPlan:
         num_blocks: blocks of one request.
         num_requests: requests at the same time, each with all blocks of its own.
         num_sharing_requests: requests at the same time that share the plan's prefix; None: it is no shorter than they.
+        limited_by: what runs out first as requests of their own come: blocks, slots of windows, or states.
     """
 
     context_len: int
     num_blocks: int
     num_requests: int
     num_sharing_requests: int | None
+    limited_by: Literal["blocks", "windows", "states"]
+
+
+@dataclass(frozen=True, slots=True)
+class KVLayers:
+    """Layers that keep as many KV heads (or one latent) of a token, of as many numbers."""
+
+    num_layers: int
+    num_heads: int
+    head_dim: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +74,9 @@ class CapacityPlan:
         draft_bytes, draft_bytes_per_token: of a draft model, which rank 0 alone has: its weights, and what it keeps of
             each token of the pool; 0: there is none.
         num_kv_parts: 2, keys and values, or 1 where latents are kept instead.
-        kv_bytes_per_token: parts · layers · kv_heads · bytes of a head in the KV type, its scale included.
+        num_layers, kv_layers: of the model, and those of them that keep keys, each kind with its number.
+        kv_dtype: of keys and values.
+        kv_bytes_per_token: of these, parts · layers · heads · bytes of a head in that type, its scale included.
         num_states, state_bytes: of recurrent layers: how many there are room for, and the bytes of one; 0: none. Each
             running request takes `states_each`: two, and with host memory below the pool three.
         num_slots, slot_bytes: of layers with a window, how many blocks of theirs there is room for, and the bytes of
@@ -83,6 +98,9 @@ class CapacityPlan:
     draft_bytes: int
     draft_bytes_per_token: int
     num_kv_parts: int
+    num_layers: int
+    kv_layers: tuple[KVLayers, ...]
+    kv_dtype: KVNumberType
     kv_bytes_per_token: int
     num_states: int
     state_bytes: int
@@ -145,7 +163,7 @@ def plan(
         raise ConfigError("plan: give either device_memory_bytes or pool_bytes")
     if not 0 < kv_memory_share <= 1:
         raise ConfigError(f"plan: kv_memory_share: {kv_memory_share} is out of range; it must be in (0, 1]")
-    longest = min(max_model_len or config.max_position_embeddings, config.max_position_embeddings)
+    longest = longest_of(config, max_model_len)
     sizes = [device_memory_bytes or pool_bytes or 0, block_size, max_running_requests, max_batch_tokens, longest]
     lengths = _checked_lengths(longest, context_lens, sizes, prefix_len)
     part, on_cpu = largest_part(config, num_ranks), on_cpu or quantise != "none"
@@ -153,7 +171,7 @@ def plan(
     kv_type, has_tiers = kv_dtype or weights.dtype, host_memory_bytes > 0
     part.check_kv_type(kv_type)
     if has_tiers:
-        check_tiers(config, num_ranks)
+        check_tiers(config)
     drafts = _draft(config, draft, weights.dtype, kv_type, quantise, on_cpu=on_cpu)
     adapter_bytes, free = num_adapter_parameters * BYTES[weights.dtype], None
     if device_memory_bytes is not None:
@@ -176,6 +194,9 @@ def plan(
         draft_bytes=drafts.num_bytes,
         draft_bytes_per_token=drafts.bytes_per_token,
         num_kv_parts=part.num_kv_parts,
+        num_layers=part.num_layers,
+        kv_layers=_kv_layers(part),
+        kv_dtype=kv_type,
         kv_bytes_per_token=pool.bytes_per_token,
         num_states=states.number,
         state_bytes=states.num_bytes,
@@ -268,6 +289,11 @@ def _draft(
     return _Draft(num_bytes, token_bytes)
 
 
+def _kv_layers(config: ModelConfig) -> tuple[KVLayers, ...]:
+    counted = Counter(config.kv_shapes())
+    return tuple(KVLayers(number, shape.num_heads, shape.head_dim) for shape, number in counted.items())
+
+
 class _States(NamedTuple):
     """Of recurrent layers; 0: there are none."""
 
@@ -345,11 +371,14 @@ def _length(
     # at least one block is a request's own: the last token's KV is never shared
     shared = min(prefix_len // block_size, each - 1)
     alone, sharing = sizes.num_blocks // each, max(0, sizes.num_blocks - shared) // (each - shared)
+    limited_by: Literal["blocks", "windows", "states"] = "blocks"
     if sizes.num_slots:
         most = most_blocks(window, block_size)
         room = room_for_windows(sizes.num_slots, block_size, max_batch_tokens)
-        alone = min(alone, room // min(each, most))
+        in_windows = room // min(each, most)
+        alone, limited_by = (in_windows, "windows") if in_windows < alone else (alone, "blocks")
         sharing = min(sharing, max(0, room - min(shared, most)) // min(each - shared, most))
     if most_requests is not None:
+        limited_by = "states" if most_requests < alone else limited_by
         alone, sharing = min(alone, most_requests), min(sharing, most_requests)
-    return LengthPlan(context_len, each, alone, sharing if context_len > prefix_len > 0 else None)
+    return LengthPlan(context_len, each, alone, sharing if context_len > prefix_len > 0 else None, limited_by)

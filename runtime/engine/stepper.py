@@ -23,7 +23,7 @@ from typing import TypeVar
 
 from ...errors import RequestError
 from ...fsm.automaton_handover import restart
-from ...radix import PinBudgetExceeded
+from ...radix import PinBudgetExceeded, pack
 from ..cache.prefix_cache import PrefixCache
 from ..execute.batch import Batch, Extend
 from ..execute.model_runner import ModelRunner
@@ -110,6 +110,11 @@ class Stepper:
     def draft_counts(self) -> DraftCounts:
         """What was drafted and was right, by what drafted it."""
         return self._drafter.counts
+
+    @property
+    def draft_model_rests(self) -> bool:
+        """Whether there is a draft model whose drafts would not pay now."""
+        return self._drafter.model is not None and self._drafter.model.rests
 
     @property
     def has_work(self) -> bool:
@@ -219,7 +224,7 @@ class Stepper:
     def _step(self) -> None:
         """Adds to `_deltas`."""
         begin = self._stopwatch()
-        self._prefix_cache.end_expired_pins()
+        self._prefix_cache.tree.pins.end_expired()
         ahead = self._computation.take_ahead()
         self.num_ahead += ahead is not None
         self._drafting = 0.0
@@ -385,5 +390,6 @@ class Stepper:
         ttl, request.pin_ttl = request.pin_ttl, 0.0
         if ttl > 0:
             with suppress(PinBudgetExceeded):
-                prompt = request.token_ids[: request.num_prompt_tokens]
-                request.usage.pinned_tokens = self._prefix_cache.pin(prompt, ttl, request.namespace).num_tokens
+                prompt = pack(request.token_ids[: request.num_prompt_tokens])
+                pin = self._prefix_cache.tree.pins.add(prompt, ttl, request.namespace)
+                request.usage.pinned_tokens = pin.num_tokens

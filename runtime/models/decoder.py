@@ -215,7 +215,7 @@ class Decoder:
         x = scaled(embed(token_ids, self._embedding, self._ranks, self.cut.vocab), self._embedding_scale)
         x, kept = add_positions(x, self._learned, positions), kv_cache.hidden
         step = (positions, kv_cache, plan, slots, rows if kept is None else None)
-        inputs = None if self._inputs is None else self._inputs.of(token_ids, x, self.config)
+        inputs = None if self._inputs is None else self._inputs.of(token_ids, x, self.config, self._ranks)
         states = self._through_layers(x, *step, adapted, watch, recurrent, windowed, inputs)
         if kept is not None:
             kept[slots] = states
@@ -273,7 +273,7 @@ class Decoder:
                     normed, residual = add_norm(x, residual, weights.mlp_norm, eps)
             if spec.has_mlp:
                 residual = normed * factors.keeps[2] if factors.keeps else residual
-                x = self._ranks.sum(run_mlp(normed, weights, self._rules, index, padded, lora, residual))
+                x = run_mlp(normed, weights, self._rules, index, padded, lora, residual)
                 x = scaled(apply_norm(x, weights.post_mlp_norm, eps), self.config.residual_scale * factors.adds[2])
             if streams is not None:
                 streams.correct(weights, index, x + residual)

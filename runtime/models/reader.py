@@ -148,6 +148,12 @@ class Reader:
         shape = [1] if self.has_shape(name, [1]) else []
         return self.checkpoint.read_kept(name, shape, STORED_DTYPES, device=self.device).float().view(())
 
+    def rates(self, name: str, *shape: Axis) -> Tensor:
+        """By which states decay, fp32: stored as logarithms, or below 0 (`RecurrentOptions.has_rates`)."""
+        assert self.config.recurrent is not None
+        stored = self.tensor([name], shape[:1], shape[1:]).float()
+        return -stored if self.config.recurrent.options.has_rates else stored.exp()
+
     def has_shape(self, name: str, shape: list[int]) -> bool:
         """Whether a tensor has this shape, unread; not if it is missing, or in a GGUF file."""
         found = self.checkpoint
@@ -186,10 +192,6 @@ class Reader:
                 return kept
         wide = [matrix.widen(self.dtype) if isinstance(matrix, Grouped) else matrix for matrix in maps]
         return self.packing.each(torch.stack([matrix.to(self.dtype) for matrix in wide]), bias)
-
-    def bytes(self, name: str, shape: Sequence[Axis]) -> Tensor:
-        """A tensor of plain bytes."""
-        return self.checkpoint.read_bytes(name, shape, device=self.device)
 
     @property
     def dtype(self) -> torch.dtype:

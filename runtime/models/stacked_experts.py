@@ -72,8 +72,8 @@ def _read_mxfp4(
             f"{reader.checkpoint.place(name)}: {num_inputs} inputs are no multiple of {MXFP4_BLOCK}, as MXFP4 has them"
         )
     shape: list[Axis] = [num_experts, num_outputs, num_inputs // MXFP4_BLOCK]
-    blocks = reader.bytes(f"{name}_blocks", [*shape, MXFP4_BLOCK // 2])
-    scales = reader.bytes(f"{name}_scales", shape)
+    blocks = reader.checkpoint.read_bytes(f"{name}_blocks", [*shape, MXFP4_BLOCK // 2], device=reader.device)
+    scales = reader.checkpoint.read_bytes(f"{name}_scales", shape, device=reader.device)
     if (scales == 255).any():
         raise ModelError(
             f"{reader.checkpoint.place(f'{name}_scales')}: has a scale of 255, which is no number; download it again"

@@ -53,6 +53,8 @@ class Scheduler:
         running: requests that hold blocks, oldest first.
         current: the request that was dealt with last, which is charged with what fails then; to be set by all code that
             deals with one.
+        max_running_requests: most that run at a time: of the setting, what a step has tokens for, and what there are
+            states of recurrent layers for, the least.
         num_preemptions: how often a running request had to give its blocks back.
         num_pins_given_up: pins that ended early, since with them a request could not have run.
     """
@@ -75,7 +77,7 @@ class Scheduler:
         self._prefill = prefill
         self._max_batch_tokens = max_batch_tokens
         self._target_step_seconds = target_step_seconds
-        self._max_running_requests = min(max_running_requests, max_batch_tokens)
+        self.max_running_requests = min(max_running_requests, max_batch_tokens)
         self._make_line = partial(
             WaitingLine, max_overtakes=max_overtakes, max_wait_seconds=max_wait_seconds, clock=clock
         )
@@ -159,7 +161,7 @@ class Scheduler:
             self._waiting.add(child)
 
     def _seat_fork(self, parent: Request, child: Request) -> bool:
-        if len(self.running) >= self._max_running_requests or not self._prefix_cache.fork(parent, child):
+        if len(self.running) >= self.max_running_requests or not self._prefix_cache.fork(parent, child):
             return False
         if self._outlooks.has_room([self._outlooks.of(request) for request in (*self.running, child)]):
             return True
@@ -300,7 +302,7 @@ class Scheduler:
         request = extend.request
         while not self._reserve(extend):
             if len(self.running) == 1:
-                assert self._prefix_cache.tree.give_up_pin(), "one request alone must fit the pool"
+                assert self._prefix_cache.tree.pins.end_first(), "one request alone must fit the pool"
                 self.num_pins_given_up += 1
                 continue
             victim = cheapest_to_resume(self.running, self._prefix_cache)
@@ -329,7 +331,7 @@ class Scheduler:
         """
         outlooks: dict[Request, Outlook] = {}
         admitted: Candidate | None = None
-        while len(self.running) < self._max_running_requests:
+        while len(self.running) < self.max_running_requests:
             candidate = next_candidate(
                 self._waiting, self._preempted, self.running, self._prefix_cache, self._is_coming
             )
@@ -342,8 +344,8 @@ class Scheduler:
                 outlooks[admitted.request] = self._outlooks.of_candidate(
                     admitted
                 )  # it has the blocks now that were missing
-            if request.explain_cache and not request.admitted_before:
-                request.found = self._prefix_cache.explain(request)
+            if request.explain_cache and not request.admitted_before and self._prefix_cache.enabled:
+                request.found = self._prefix_cache.explainer.explain(request)
             donor = self._prefix_cache.lease(request, self.running)
             partner = sole_partner(self._prefix_cache, request, self.running)
             if partner is not None:

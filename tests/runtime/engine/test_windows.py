@@ -116,7 +116,7 @@ def test_a_hit_that_a_window_cut_short_is_explained() -> None:
     explained = engine.generate([*range(30), 50, 51], GREEDY, explain_cache=True).usage.cache_explanation
     assert explained is not None
     assert (explained.reason, explained.num_cached_tokens, explained.num_agreeing_tokens) == ("no_window", 0, 30)
-    assert "what follows is for 30 tokens, but keys of the window before them have made room" in explained.sentence
+    assert "of its first 30 tokens are cached, but those in layers with a window have made room" in explained.sentence
 
 
 @pytest.mark.parametrize(
