@@ -105,6 +105,7 @@ _SHAPES = (
     "attention.key_length_swa", "attention.value_length_swa", "attention.shared_kv_layers", "rope.dimension_count_swa",
     "embedding_length_per_layer_input",
 )  # fmt: skip
+_SECTIONS = ("rope.dimension_sections", "n_deepstack_layers")
 _BESIDE = {
     "layer_scalar": "layer_output_scale.weight",
     "router.scale": "ffn_gate_inp.scale",
@@ -122,6 +123,16 @@ FAMILIES: dict[str, Family] = {
     "qwen2moe": Family("", "Qwen2MoeForCausalLM", normalises=False),
     "qwen3": Family("Qwen3ForCausalLM"),
     "qwen3moe": Family("", "Qwen3MoeForCausalLM"),
+    # the language models of those that see: a token of text has one position in all of the rope's sections
+    "qwen2vl": Family("Qwen2ForCausalLM", keys=_SECTIONS),
+    "qwen3vl": Family("Qwen3ForCausalLM", keys=_SECTIONS),
+    "qwen3vlmoe": Family("", "Qwen3MoeForCausalLM", keys=_SECTIONS),
+    # Ministral 3, Mistral Small 3
+    "mistral3": Family(
+        "Ministral3ForCausalLM",
+        is_permuted=True,
+        keys=("attention.temperature_scale", "rope.scaling.yarn_log_multiplier"),
+    ),
     "smollm3": Family("SmolLM3ForCausalLM", is_permuted=True, unturned_every=4),
     "phi2": Family("PhiForCausalLM", activation="gelu_new"),
     "phi3": Family("Phi3ForCausalLM", window_pattern=0),
@@ -165,6 +176,7 @@ FAMILIES: dict[str, Family] = {
     "hunyuan-dense": Family("HunYuanDenseV1ForCausalLM"),
     "hunyuan-moe": Family("", "HunYuanMoEV1ForCausalLM"),
     "arcee": Family("ArceeForCausalLM", is_permuted=True, activation="relu2"),
+    "jais2": Family("Jais2ForCausalLM", activation="relu2"),
     "nemotron": Family("NemotronForCausalLM", activation="relu2"),
     "stablelm": Family("StableLmForCausalLM"),
     # the first name was a mistake of llama.cpp's, and stayed

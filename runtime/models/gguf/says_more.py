@@ -1,6 +1,6 @@
 """What the files of single architectures say besides what those of all say, in the words of a `config.json`.
 
-Falcon, GPT-NeoX, BitNet, GPT-2, Llama 4. Knows no tensors but their names.
+Falcon, GPT-NeoX, BitNet, GPT-2, Llama 4, Ministral 3. Knows no tensors but their names.
 """
 
 from __future__ import annotations
@@ -43,6 +43,16 @@ def _llama4(file: GgufFile, fields: Fields, values: Values) -> Values:
     return {"attention_chunk_size": 8192, "use_qk_norm": fields.integer("expert_count") != 128}
 
 
+def _ministral3(file: GgufFile, fields: Fields, values: Values) -> Values:
+    """How queries grow with the position, and the two factors of YaRN, which here is said of the second alone."""
+    scaling = dict(values.get("rope_scaling", {}))
+    if scaling.get("rope_type") == "yarn" and "mscale" in scaling:
+        weight = fields.number("rope.scaling.yarn_log_multiplier")
+        scaling |= {"mscale": 1.0, "mscale_all_dim": weight}
+    growth = fields.number("attention.temperature_scale", 0.0, above=-1.0)
+    return {"rope_scaling": {**scaling, "llama_4_scaling_beta": growth}}
+
+
 # by architecture, what its files say; given what was read of all
 SAYS_MORE: dict[str, Callable[[GgufFile, Fields, Values], Values]] = {
     "FalconForCausalLM": _falcon,
@@ -50,4 +60,5 @@ SAYS_MORE: dict[str, Callable[[GgufFile, Fields, Values], Values]] = {
     "BitNetForCausalLM": _bitnet,
     "GPT2LMHeadModel": _gpt2,
     "Llama4ForCausalLM": _llama4,
+    "Ministral3ForCausalLM": _ministral3,
 }

@@ -105,6 +105,6 @@ def test_inspect_says_that_there_is_no_tokenizer(tmp_path: Path) -> None:
     writer.close()
     for name in ("", "model.gguf"):
         facts = {line[:15].strip(): line[15:] for line in checkpoint_of(str(tmp_path / name)).splitlines()}
-        assert facts["vocabulary"] == "131 tokens, no tokenizer: token ids go in and out"
-        assert facts["chat template"] == "none: there is no tokenizer"
+        assert facts["vocabulary"].startswith("131 tokens; the folder has no tokenizer")
+        assert "chat template" not in facts
     assert facts["files"].startswith("1 file, ")

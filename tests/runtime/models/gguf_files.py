@@ -279,7 +279,7 @@ def file_name(name: str, arch: str) -> str:
 
 def _paired_heads(config: Any, arch: str, there: str) -> int:
     """Heads of rows that llama.cpp turns in pairs; 0: it does not."""
-    if arch not in ("llama", "smollm3", "granite", "granitemoe", "granitehybrid", "arcee"):
+    if arch not in ("llama", "smollm3", "granite", "granitemoe", "granitehybrid", "arcee", "mistral3"):
         return 0
     if ".attn_q." in there:
         return int(config.num_attention_heads)

@@ -171,6 +171,17 @@ def _in_turn(writer: Any) -> None:
     writer.add_parallel_residual(False)
 
 
+def _sections(writer: Any) -> None:
+    writer.add_rope_dimension_sections([3, 3, 2, 0])
+    writer.add_num_deepstack_layers(3)
+
+
+def _ministral(writer: Any) -> None:
+    _yarn(writer)
+    writer.add_rope_scaling_yarn_log_mul(0.7)
+    writer.add_attn_temperature_scale(0.1)
+
+
 def _falcon(heads: int, width: int) -> Any:
     def add(writer: Any) -> None:
         writer.add_tensor_data_layout("jploski")
@@ -313,6 +324,15 @@ MODELS: dict[str, tuple[str, str, dict[str, Any], str, Any]] = {
     "falcon-11b": (
         "falcon", "falcon-11b", {**WIDE, "num_kv_heads": 2, "num_key_value_heads": 2}, "F16", _falcon(2, 256),
     ),
+    "qwen2-vl": ("qwen2vl", "qwen2", WIDE, "Q8_0", _sections),
+    "qwen3-vl": ("qwen3vl", "qwen3", WIDE, "F16", _sections),
+    "qwen3-vl, experts": ("qwen3vlmoe", "qwen3-moe", INNER, "Q8_0", _all(_sections, _experts(7, 3))),
+    "ministral3": (
+        "mistral3", "ministral3",
+        {**WIDE, "rope_parameters": {**YARN, "mscale": 1.0, "mscale_all_dim": 0.7, "llama_4_scaling_beta": 0.1}},
+        "Q8_0", _ministral,
+    ),
+    "jais2": ("jais2", "jais2", WIDE, "Q8_0", None),
     "stablelm": ("stablelm", "stablelm", WIDE, "Q8_0", _turned(4)),
     "gpt2": ("gpt2", "gpt2", {**WIDE, "num_key_value_heads": 4}, "Q8_0", _inner),
     "apertus": ("apertus", "apertus", {**WIDE, "rope_parameters": PLAIN}, "Q8_0", _xielu),
