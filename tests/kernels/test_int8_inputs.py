@@ -102,7 +102,7 @@ def test_triton_multiplies_as_the_twin(shape: tuple[int, int], num_rows: int, de
             assert torch.equal(triton_grouped.linear(x[first : first + count], weight), found[first : first + count])
 
 
-@pytest.mark.parametrize(("num_tokens", "rounding"), [(0, ROUNDINGS[0]), (3, ROUNDINGS[2]), (25, ROUNDINGS[1])])
+@pytest.mark.parametrize(("num_tokens", "rounding"), [(0, ROUNDINGS[0]), (3, ROUNDINGS[2]), (17, ROUNDINGS[1])])
 def test_triton_multiplies_rows_of_experts_as_the_twin(
     num_tokens: int, rounding: tuple[float, float], device: torch.device
 ) -> None:
@@ -110,7 +110,7 @@ def test_triton_multiplies_rows_of_experts_as_the_twin(
     from phloem.kernels.triton import experts as triton_experts
 
     torch.manual_seed(num_tokens)
-    num_experts, hidden, inner = 3, 160, 40
+    num_experts, hidden, inner = 2, 160, 40
     x, chosen = torch.randn(num_tokens, hidden).half(), torch.rand(num_tokens, num_experts).topk(2).indices.int()
     kept, moved = [], []
     for shape in ((2 * inner, hidden), (hidden, inner)):
