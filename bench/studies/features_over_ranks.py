@@ -3,9 +3,9 @@
     OMP_NUM_THREADS=1 python bench/studies/features_over_ranks.py [--only gemma3n]
 
 Random checkpoints of the tests with the bundled vocabulary. 64 greedy tokens each of five prompts that begin alike (15
-where requests shall be preempted), with one, two and four ranks in the same settings. "other" counts tokens that differ from one rank's, "apart" is
-the largest difference of a log-probability before the first of them; "hit = miss" whether the same prompts say the same
-again, from the cache, to the bit. Takes some minutes.
+where requests shall be preempted), with one, two and four ranks in the same settings. "other" counts tokens that differ
+from one rank's, "apart" is the largest difference of a log-probability before the first of them; "hit = miss" whether
+the same prompts say the same again, from the cache, to the bit. Takes some minutes.
 """
 
 from __future__ import annotations
