@@ -41,7 +41,7 @@ from phloem.runtime.parallel.rank_processes import RankProcesses
 MODELS = ("gemma3n", "gemma4-small", "gemma4-moe", "granite-hybrid")
 ADAPTER, PLACES = "one", r".*layers\.\d+\.self_attn\.(q|o)_proj"
 WAYS: dict[str, dict[str, Any]] = {
-    "chunks of 13, preempted": {"max_batch_tokens": 13, "num_blocks": 68},
+    "chunks of 13, preempted": {"max_batch_tokens": 13, "num_blocks": 44},
     "int8 keys, host memory below": {"kv_dtype": "int8", "host_memory_bytes": 64 << 20, "num_blocks": 100},
     "drafts of itself, a regex": {"speculative_model": ""},
     "an adapter": {"adapters": {}},
