@@ -22,6 +22,7 @@ from functools import partial
 from typing import TypeVar
 
 from ...errors import RequestError
+from ...fsm.automaton_handover import restart
 from ...radix import PinBudgetExceeded, pack
 from ..cache.prefix_cache import PrefixCache
 from ..execute.batch import Batch, Extend
@@ -212,7 +213,7 @@ class Stepper:
         for request in tuple(self._scheduler.requests):
             try:
                 if request.cursor is not None:
-                    request.cursor.restart(request.token_ids[request.num_prompt_tokens :])
+                    restart(request.cursor, request.token_ids[request.num_prompt_tokens :])
             except Exception as fault:
                 self._fail(request, cause_of("the constraint", fault))
         try:
