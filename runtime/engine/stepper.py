@@ -22,6 +22,7 @@ from functools import partial
 from typing import TypeVar
 
 from ...errors import RequestError
+from ...fsm.automaton_handover import restart
 from ...radix import PinBudgetExceeded, pack
 from ..cache.prefix_cache import PrefixCache
 from ..execute.batch import Batch, Extend
@@ -212,7 +213,7 @@ class Stepper:
         for request in tuple(self._scheduler.requests):
             try:
                 if request.cursor is not None:
-                    request.cursor.restart(request.token_ids[request.num_prompt_tokens :])
+                    restart(request.cursor, request.token_ids[request.num_prompt_tokens :])
             except Exception as fault:
                 self._fail(request, cause_of("the constraint", fault))
         try:
@@ -321,7 +322,7 @@ class Stepper:
             request.num_computed_tokens -= 1
         self._prefix_cache.keep_scores(request, extend.start)
         if output.is_postponed or not extend.reaches_end:
-            self._prefix_cache.settle(extend)
+            self._prefix_cache.slots.settle(extend)
             self._prefix_cache.commit(request)
             return None
         was_prefill = extend.start < request.num_prompt_tokens
@@ -337,7 +338,7 @@ class Stepper:
         request.num_computed_tokens = num_tokens - 1 if num_new else num_tokens
         if request.received is not None:
             request.received.settle(request.num_computed_tokens)
-        self._prefix_cache.settle(extend)
+        self._prefix_cache.slots.settle(extend)
         if num_new > 1:
             request.usage.jumped_tokens += num_new - 1
             first = first_output - request.num_prompt_tokens

@@ -69,7 +69,7 @@ def read_delta_net(reader: Reader, base: str, config: RecurrentConfig) -> DeltaN
     num_made = 1 if config.options.is_fused else 2
 
     def ungrouped(name: str, order: Tensor) -> LinearWeight:
-        return reader.packed(reader.wide([f"{base}{name}"], [rows[name]], hidden)[order.to(reader.device)])
+        return reader.packing.one(reader.wide([f"{base}{name}"], [rows[name]], hidden)[order.to(reader.device)])
 
     if config.options.is_fused:
         made = ungrouped(names[0], _ungrouped(config))
