@@ -166,7 +166,7 @@ class Dfa:
         order = self._order()
         if order is None:
             return limit
-        sizes = self._class_sizes()
+        sizes = self.class_sizes()
         totals = [0] * self.num_states
         for state in order:
             total = int(self.accepting[state])
@@ -225,7 +225,8 @@ class Dfa:
             longest[state] = best
         return longest[self.start_state] if self.start_state else -1
 
-    def _class_sizes(self) -> list[int]:
+    def class_sizes(self) -> list[int]:
+        """How many characters each class of the alphabet has."""
         ends = np.append(self.alphabet.starts[1:], MAX_CODE_POINT + 1)
         sizes = np.bincount(
             self.alphabet.classes, weights=ends - self.alphabet.starts, minlength=self.alphabet.num_classes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 from decimal import Decimal
 from fractions import Fraction
 from itertools import product
@@ -189,6 +190,35 @@ def test_few_multiples_between_bounds_are_all_tried() -> None:
         assert accepts(automaton, json.dumps(number)) == judge.is_valid(number), number
     with pytest.raises(EmptyLanguage):  # in floats 999999.19 / 0.01 is 99999918.99999999
         constraint_of({"type": "number", "multipleOf": 0.01, "minimum": 999999.19, "maximum": 999999.19})
+
+
+@pytest.mark.parametrize(
+    ("step", "bounds"),
+    [
+        (28672, {}), (123456789, {"minimum": 700}), (0.123456789, {"type": "integer"}),
+        (0.123456789, {"maximum": -123}),
+        (20000.5, {"type": "integer", "minimum": 3}), (1e-15, {}), (10**40, {"maximum": -123}), (1e300, {}),
+        (2.0**-20, {"minimum": 700}),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_of_a_large_step_the_nearest_multiples_are_written(step: float, bounds: dict[str, Any]) -> None:
+    schema = {"multipleOf": step, **bounds}
+    automaton, judge = constraint_of(schema), judge_of({"type": "number", **bounds})
+    exact_step = Fraction(Decimal(repr(step)))
+    whole = exact_step.numerator if "type" in bounds else exact_step
+    side = -1 if "maximum" in bounds else 1
+    first = math.ceil(Fraction(abs(bounds.get("minimum", bounds.get("maximum", 0)))) / whole)
+    for index in [*range(first, first + 40), first + 600]:
+        number = side * index * whole
+        if abs(number) >= 10**308:
+            continue
+        text = str(number) if number.denominator == 1 else repr(float(number))
+        is_multiple = Fraction(Decimal(text)) % exact_step == 0
+        is_one_in_floats = Fraction(float(step)) == exact_step or (float(text) / step).is_integer()
+        is_written = is_multiple and is_one_in_floats and judge.is_valid(json.loads(text))
+        assert accepts(automaton, text) == is_written, text
+        assert not accepts(automaton, str(number + 1) if whole > 1 else "0.7"), text
 
 
 def test_what_the_readings_judge_differently_is_neither_a_multiple_nor_none() -> None:
