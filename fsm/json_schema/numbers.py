@@ -27,11 +27,10 @@ from ..regex.regex import regex_to_dfa
 from ..remembered import remembered
 from ..text.dfa import Dfa
 from ..text.literals import literal_dfa
-from .digits import GREATER, LESS, multiples
+from .digits import EQUAL, GREATER, LESS, compared, multiples
 from .listed_numbers import (
     INTEGER,
     MAX_LISTED,
-    MAX_STEP_STATES,
     bounds,
     common_step,
     constant_texts,
@@ -332,15 +331,28 @@ def _union(found: Iterable[Texts]) -> Texts:
     return plain, scientific
 
 
+def _large_multiples(step: int | float, wanted: bool, whole: bool) -> Dfa:
+    """`_multiples` of a step that has too many remainders: the nearest to 0, or numbers between them that are none."""
+    tests: tuple[Test, ...] = (("multiple", step), *((INTEGER,) if whole else ()))
+    if wanted:
+        return literal_dfa(nearest_multiples(tests, NO_LIMIT)[0])
+    nearest = exact(step) if not whole else Fraction(exact(step).numerator)
+    # of whole numbers the quotient must be so small that what is left over is not rounded away
+    bound = nearest / 2 if not whole else min(nearest / 2, Fraction(int(exact(step) * 2**51 / nearest)))
+    small = (compared(bound * side, frozenset((-side,)), with_point=not whole) for side in (LESS, GREATER))
+    zero = compared(Fraction(0), frozenset((EQUAL,)), with_point=True)
+    found = functools.reduce(Dfa.intersect, small, _short()).difference(zero)
+    if found.is_empty():
+        raise ConstraintTooLarge(f"no multiple of {step!r}: it has too many remainders for an automaton")
+    return found
+
+
 def _multiples(step: int | float, wanted: bool, whole: bool) -> Dfa:
     """Plain texts of numbers that are (or are not) multiples of `step`; fractions of up to 15 digits."""
     exact_step = exact(step)
     numerator, places = scaled(exact_step)
     if is_large_step(step):
-        raise ConstraintTooLarge(
-            f"no multiple of {step!r}: it has too many remainders for an automaton, which has at most "
-            f"{MAX_STEP_STATES}, at all decimal places together; say which numbers are allowed"
-        )
+        return _large_multiples(step, wanted, whole)
     if wanted and not is_binary(exact_step):
         found = agreed_multiples(numerator, places)
         return found.intersect(_integers()) if whole else found

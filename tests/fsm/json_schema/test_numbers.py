@@ -221,6 +221,20 @@ def test_of_a_large_step_the_nearest_multiples_are_written(step: float, bounds: 
         assert not accepts(automaton, str(number + 1) if whole > 1 else "0.7"), text
 
 
+@pytest.mark.parametrize("step", [28672, 0.123456789, 20000.5, 1e300, 999999937])
+@pytest.mark.parametrize("kind", ["number", "integer"])
+def test_what_is_no_multiple_of_a_large_step_is_written_near_zero(step: float, kind: str) -> None:
+    automaton = constraint_of({"type": kind, "not": {"multipleOf": step}})
+    exact_step = Fraction(Decimal(repr(step)))
+    for number in (*range(-30, 30), *(Fraction(index, 1000) for index in range(-30, 30)), 28671, 28672, 40001, 123456):
+        text = repr(float(number)) if number.denominator > 1 else str(number)
+        is_none = Fraction(Decimal(text)) % exact_step != 0 and not (float(text) / step).is_integer()
+        is_near = number.denominator == 1 if kind == "integer" else abs(number) * 2 < exact_step
+        is_near = is_near and abs(number) < 10_000
+        assert accepts(automaton, text) == is_none or not is_near, text
+        assert is_none or not accepts(automaton, text), text
+
+
 def test_what_the_readings_judge_differently_is_neither_a_multiple_nor_none() -> None:
     for schema in ({"multipleOf": 0.01}, {"not": {"multipleOf": 0.01}}, {"enum": [0.07], "multipleOf": 0.01}):
         if "enum" in schema:
