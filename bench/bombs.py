@@ -45,6 +45,7 @@ from real_vocabularies import read_vocabulary
 
 from phloem.errors import PhloemError
 from phloem.fsm import Compiler, Constraint, Cursor
+from phloem.fsm.foresight import forced_tokens_within
 from phloem.runtime.sample.sampler import MASK_WORK
 
 FAR = 1_000_000  # tokens
@@ -116,7 +117,7 @@ def walk(cursor: Cursor, num_tokens: int, budget: int, *, is_open: bool) -> tupl
         if is_open and not closing[allowed].all():
             allowed = allowed[~closing[allowed]]
         begin = time.process_time()
-        cursor.draft_within(budget - index)
+        forced_tokens_within(cursor, budget - index)
         assert cursor.advance(int(rng.choice(allowed))), "a token of the mask was refused"
         longest_call = max(longest_call, time.process_time() - begin)
     return longest_mask, longest_call

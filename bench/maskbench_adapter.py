@@ -22,6 +22,7 @@ from typing import Any
 import phloem
 from phloem.fsm import Compiler, Constraint, Vocabulary
 from phloem.fsm.any_json import ExtraKeys, KeyOrder
+from phloem.fsm.foresight import forced_bytes
 from phloem.runtime.engine.gc_tuning import settle
 from phloem.runtime.execute.huge_pages import gather
 
@@ -45,7 +46,7 @@ class Matcher:
         return self._cursor.is_accepting
 
     def forced(self) -> bytes:
-        return self._cursor.forced_bytes()
+        return forced_bytes(self._cursor)
 
 
 class _Adapter:

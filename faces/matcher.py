@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from ..errors import ConfigError
 from ..fsm import Constraint
+from ..fsm.foresight import forced_bytes, forced_tokens
 from .arguments import number
 
 Bitmask = npt.NDArray[np.int32]
@@ -97,12 +98,12 @@ class GrammarMatcher:
 
     def find_jump_forward_string(self) -> str:
         """The text that must come next whatever is chosen, up to its last whole character; "" if there is none."""
-        forced = self._cursor.forced_bytes()
+        forced = forced_bytes(self._cursor)
         return forced[: _whole(forced)].decode()
 
     def find_jump_forward_tokens(self) -> list[int]:
         """The same in the tokenizer's own tokens, as far as no later text can merge into them."""
-        return list(self._cursor.draft())
+        return list(forced_tokens(self._cursor))
 
     def is_accepting(self) -> bool:
         """Whether the text so far is complete."""

@@ -25,7 +25,7 @@ from .network.expression import (
     literal,
 )
 from .regex.regex import regex_to_dfa
-from .text.dfa import Dfa
+from .text.dfa import Dfa, any_text
 from .text.json_strings import JsonStrings
 
 Whitespace = OneOf["compact", "spaced", "flexible"]
@@ -45,7 +45,7 @@ BLANK = r"( |\n[ \t]{0,16})?"
 @functools.cache
 def any_string() -> JsonStrings:
     """Any JSON string (one shared object)."""
-    return JsonStrings(Dfa.any_text())
+    return JsonStrings(any_text())
 
 
 @functools.cache

@@ -19,13 +19,14 @@ a constraint of its own: so a call that is made in parts ends, however often it 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Concatenate, ParamSpec, Protocol, Self, TypeVar
 
 from ..errors import ConstraintTooLarge
 from .automaton.limits import ENDLESS, LAST_WORK, OutOfWork
 from .columns import NEVER
 from .language_caches import LanguageCaches
+from .trail import Trail
 
 LITTLE_ROOM, ENOUGH_ROOM, ALL = 0.75, 0.6, 2.0  # of an automaton's bound on memory, used up
 EARLY, AT_LAST, NO_MORE = 2, 1, 0  # when a cursor may be handed over: early, only if it must be, or no more
@@ -56,12 +57,12 @@ class HandingOver(Protocol):
     cohort: str
     patience: int
     last_handover: tuple[int, bool]
+    trail: Trail
 
     @classmethod
     def first(cls, constraint: Renewable, cohort: str) -> Self: ...
     @property
     def num_consumed(self) -> int: ...
-    def last_tokens(self, count: int) -> list[int]: ...
     def is_within(self, limit: int) -> bool: ...
     def advance(self, token_id: int) -> bool: ...
     def become(self, other: Self) -> None: ...
@@ -93,7 +94,7 @@ def retry_in_renewed(
 
 
 def _placed(cursor: HandingOver, error: ConstraintTooLarge) -> ConstraintTooLarge:
-    return cursor.constraint.placed(error, cursor.last_tokens(cursor.num_consumed))
+    return cursor.constraint.placed(error, cursor.trail.last_tokens(cursor.num_consumed))
 
 
 def hand_over_early(cursor: HandingOver, remaining: int) -> None:
@@ -136,7 +137,7 @@ def _hand_over(cursor: HandingOver, constraint: Renewable, remaining: int, share
     moved.patience, moved.last_handover = NO_MORE, cursor.last_handover
     automaton.allow(LAST_WORK)
     try:
-        if not all(map(moved.advance, cursor.last_tokens(cursor.num_consumed))) or not moved.is_within(remaining):
+        if not all(map(moved.advance, cursor.trail.last_tokens(cursor.num_consumed))) or not moved.is_within(remaining):
             return False
     except (ConstraintTooLarge, OutOfWork):
         return False
@@ -149,3 +150,16 @@ def _hand_over(cursor: HandingOver, constraint: Renewable, remaining: int, share
     automaton.allow(cursor.constraint.caches.automaton.give_up())
     cursor.become(moved)
     return True
+
+
+def restart(cursor: HandingOver, token_ids: Sequence[int]) -> None:
+    """Begins again and takes these tokens: for a cursor that an exception has left half changed. O(tokens).
+
+    Raises:
+        ConstraintTooLarge, ValueError: it cannot take them again; it cannot be used after that.
+    """
+    other = cursor.first(cursor.constraint, cursor.cohort)
+    if not all(map(other.advance, token_ids)):
+        raise ValueError(f"token {other.num_consumed} of {len(token_ids)} is forbidden")
+    other.patience, other.last_handover = cursor.patience, cursor.last_handover
+    cursor.become(other)

@@ -92,7 +92,7 @@ class Constraint:
     def cursor(self, cohort: str = "") -> Cursor:
         """A new cursor at the beginning of the text; `renewed` is its constraint.
 
-        cohort: cursors of one cohort share habits, guesses at what comes next (`Cursor.remember`).
+        cohort: cursors of one cohort share habits, guesses at what comes next (`foresight.remember`).
         """
         return Cursor.first(self.renewed(), cohort)
 

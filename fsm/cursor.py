@@ -13,8 +13,6 @@ A cursor never changes the text: it says what may come next. It knows no logits,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
 from typing import Self
 
 import numpy as np
@@ -25,8 +23,6 @@ from .automaton.automaton import END
 from .automaton.limits import ENDLESS, LAST_WORK, TOO_MUCH_WORK, OutOfWork
 from .automaton_handover import EARLY, NEVER_HANDED_OVER, Renewable, hand_over_early, retry_in_renewed
 from .columns import NEVER
-from .guess import CERTAIN, Guess
-from .jump import MAX_TAIL_TOKENS
 from .keys.written import Written, in_string, since
 from .moves import Steps
 from .text.alphabet import Ints
@@ -43,14 +39,17 @@ class Cursor:
     Attributes:
         constraint: the one that it is in; another one of the same texts after a handover.
         caches: of the constraint; its states belong to them.
-        cohort: the name of the requests that share habits with this one (`habits`).
+        cohort: the name of the requests that share habits with this one.
+        habits: what its cohort wrote before, and learns from it (`foresight.remember`).
+        repeats: what is known of keys that must differ; None: there are none.
+        trail: the tokens taken, and the states after them.
         patience: when it may be handed over (see `automaton_handover`).
         last_handover: the number of tokens at the last handover, and whether it was to a constraint of its own.
     """
 
     __slots__ = (
-        "_habits", "_is_plain", "_masks", "_moves", "_num_attempts", "_repeats", "_rows",
-        "_size", "_steps", "_trail", "_written", "caches", "cohort", "constraint", "last_handover", "patience",
+        "_is_plain", "_masks", "_moves", "_num_attempts", "_rows", "_size", "_steps", "_written",
+        "caches", "cohort", "constraint", "habits", "last_handover", "patience", "repeats", "trail",
     )  # fmt: skip
 
     def __init__(self, constraint: Renewable, cohort: str, trail: Trail, written: Written | None) -> None:
@@ -59,15 +58,15 @@ class Cursor:
         self.patience = EARLY
         self.last_handover = NEVER_HANDED_OVER
         self.cohort = cohort
-        self._habits = caches.cohorts.habits_of(cohort)
+        self.habits = caches.cohorts.habits_of(cohort)
         self._num_attempts = 0
         self._masks = caches.masks
         self._rows = caches.masks.rows
         # what advance needs, bound once: it is called for every token
         self._is_plain = caches.vocabulary.is_plain
         self._size = caches.vocabulary.size
-        self._repeats = caches.repeats
-        self._trail = trail
+        self.repeats = caches.repeats
+        self.trail = trail
         self._take_up(written)
         self._steps = self._moves.steps(trail.last_state(caches.automaton.start))
 
@@ -84,7 +83,7 @@ class Cursor:
         """
         self._written = written
         moves = self.caches.moves
-        if self._repeats is not None and written is not None and not written.is_empty:
+        if self.repeats is not None and written is not None and not written.is_empty:
             moves = self.caches.key_moves
         self._moves = moves
 
@@ -108,7 +107,7 @@ class Cursor:
     @property
     def num_consumed(self) -> int:
         """Number of tokens taken, EOS included."""
-        return len(self._trail)
+        return len(self.trail)
 
     @property
     def state(self) -> int:
@@ -195,7 +194,7 @@ class Cursor:
         except OutOfWork:  # what was found out is kept
             if self._num_attempts >= MAX_ATTEMPTS + MAX_LAST_ATTEMPTS:
                 error = ConstraintTooLarge(TOO_MUCH_WORK)
-                raise self.constraint.placed(error, self.last_tokens(self.num_consumed)) from None
+                raise self.constraint.placed(error, self.trail.last_tokens(self.num_consumed)) from None
             self._num_attempts += 1
             return None
         finally:
@@ -210,93 +209,18 @@ class Cursor:
 
     def _unrepeated(self, written: Written, bits: Ints) -> Ints:
         """The tokens of a row that repeat no key."""
-        assert self._repeats is not None
-        return self._repeats.row(written, self.state, bits, self._typed)
+        assert self.repeats is not None
+        return self.repeats.row(written, self.state, bits, self._typed)
 
     def _typed(self) -> bytes:
         """What was written since the last quote that opened a string, the cursor being in that string."""
         tokens, count = self.caches.vocabulary.tokens, 4
         while True:
-            tail = b"".join([tokens[token_id] for token_id in self._trail.last_tokens(count)])
-            typed = in_string(tail, count >= len(self._trail))
+            tail = b"".join([tokens[token_id] for token_id in self.trail.last_tokens(count)])
+            typed = in_string(tail, count >= len(self.trail))
             if typed is not None:
                 return typed
             count *= 4
-
-    @retry_in_renewed
-    def forced_bytes(self) -> bytes:
-        """The bytes that must come next whatever is chosen (the compressed edge from here); b"" if there are none."""
-        if self.state == FINISHED:
-            return b""
-        return self.caches.drafts.run(self.state).data
-
-    @retry_in_renewed
-    def draft(self) -> list[int]:
-        """The forced bytes in canonical tokens, cut where later bytes could still merge; [] if there are none.
-
-        Needs `Vocabulary.encode`; without it always [].
-        """
-        if self.state == FINISHED:
-            return []
-        return self.caches.drafts.draft(self.state, self._trail.last_tokens(MAX_TAIL_TOKENS))
-
-    @retry_in_renewed
-    def draft_within(self, remaining: int) -> list[int]:
-        """The beginning of `draft()` that leaves enough of `remaining` tokens to complete the text.
-
-        Canonical tokens may be more than the fewest that spell the same bytes.
-        """
-        remaining = token_count("remaining", remaining)
-        if self.state == FINISHED or not self.caches.drafts.run(self.state).data:
-            return []  # nearly always
-        draft = self.draft()[: max(remaining, 0)]
-        if self._repeats is None and self.caches.automaton.min_bytes(self.state) <= remaining:
-            return draft  # every token of the draft takes at least one byte off
-        return draft[: self.count_allowed(draft, remaining)]
-
-    def may_guess(self, chances: Sequence[float], floor: float, *, looks: bool) -> bool:
-        """False if `guess_within`, asked the same, certainly finds nothing: at the cost of a look-up or two."""
-        return self.caches.guesses.may_find(self.state, self._habits, chances, floor, looks=looks)
-
-    @retry_in_renewed
-    def guess_within(
-        self, remaining: int, limit: int, chances: Sequence[float] = CERTAIN, floor: float = 0.0, *, looks: bool = True
-    ) -> Guess:
-        """At most `limit` tokens that are likely to come next: what was taken here before, and forced text between.
-
-        Every token is allowed, and after each the rest of `remaining` tokens suffices to complete the text. Unlike a
-        draft it may be wrong also where the model writes canonical tokens: it must be verified. Forced text stops
-        where it was last written in other tokens.
-
-        Args:
-            chances: how likely a token is right by kind of evidence (`guess`), in the order WORD, MARK, ONCE, OFTEN.
-            floor: the guess ends before the first token up to which all are right less likely than that.
-            looks: whether forced text is looked for also in states where it is not known yet, which costs far more.
-        """
-        remaining, limit = token_count("remaining", remaining), token_count("limit", limit)
-        guesses = self.caches.guesses
-        guess = guesses.find(self.state, self._habits, self._trail, remaining, limit, chances, floor, looks=looks)
-        if self._repeats is None or not guess.token_ids:
-            return guess
-        return guess.until(self.count_allowed(guess.token_ids, remaining))  # what repeats no key
-
-    def count_allowed(self, token_ids: Sequence[int], remaining: int) -> int:
-        """How many of some tokens are allowed and leave enough of `remaining`; perhaps fewer, if there is no room."""
-        ahead, index, remaining = self.fork(), 0, token_count("remaining", remaining)
-        with suppress(ConstraintTooLarge):
-            for token_id in token_ids:
-                if not ahead.advance(token_id) or not ahead.is_within(remaining - index - 1):
-                    break
-                index += 1
-        return index
-
-    def last_tokens(self, count: int) -> list[int]:
-        """The last `count` tokens taken, or all if there are fewer."""
-        return self._trail.last_tokens(token_count("count", count))
-
-    def remember(self, count: int) -> None:
-        """Makes habits of the last `count` tokens taken (since a fork), for this constraint and cohort."""
-        self._habits.learn_last(self._trail, self.caches.automaton.start, token_count("count", count))
 
     # ---------------------------------------------------------------- moving
 
@@ -315,7 +239,7 @@ class Cursor:
                 after = self._taken(steps, token_id)
                 if after is None:
                     return False
-        trail = self._trail  # another one after a handover
+        trail = self.trail  # another one after a handover
         trail.states.append(after.state)
         trail.tokens.append(token_id)
         self._steps = after
@@ -346,10 +270,10 @@ class Cursor:
                 return FINISHED if self.is_accepting else 0
             if target == 0:
                 return 0
-        if self._repeats is None:
+        if self.repeats is None:
             return self._helped(state, token_id)
-        num_tokens = len(self._trail) + 1
-        target, written, _ = self._repeats.follow(self._written, state, token_id, num_tokens, self._typed)
+        num_tokens = len(self.trail) + 1
+        target, written, _ = self.repeats.follow(self._written, state, token_id, num_tokens, self._typed)
         if written is not self._written:
             self._moves.learn_that_it_depends(state, token_id)
             self._take_up(written)
@@ -365,33 +289,21 @@ class Cursor:
     def rollback(self, num_tokens: int) -> None:
         """Takes back the last `num_tokens` tokens (EOS counts as one). O(num_tokens). ValueError: there are fewer."""
         count = token_count("num_tokens", num_tokens)
-        if not 0 <= count <= len(self._trail):
-            raise ValueError(f"cannot take back {count} of {len(self._trail)} tokens")
+        if not 0 <= count <= len(self.trail):
+            raise ValueError(f"cannot take back {count} of {len(self.trail)} tokens")
         if count:
-            self._trail.cut(count)
+            self.trail.cut(count)
             if self._written is not None:
-                self._take_up(since(self._written, len(self._trail)))
-            self._steps = self._moves.steps(self._trail.last_state(self.caches.automaton.start))
+                self._take_up(since(self._written, len(self.trail)))
+            self._steps = self._moves.steps(self.trail.last_state(self.caches.automaton.start))
 
     def fork(self) -> Cursor:
         """An independent cursor at the same place. O(1): what was taken so far is shared."""
-        other = Cursor(self.constraint, self.cohort, self._trail.fork(), self._written)
+        other = Cursor(self.constraint, self.cohort, self.trail.fork(), self._written)
         other.patience, other.last_handover = self.patience, self.last_handover
         return other
 
     __copy__ = fork
-
-    def restart(self, token_ids: Sequence[int]) -> None:
-        """Begins again and takes these tokens: for a cursor that an exception has left half changed. O(tokens).
-
-        Raises:
-            ConstraintTooLarge, ValueError: it cannot take them again; it cannot be used after that.
-        """
-        other = Cursor.first(self.constraint, self.cohort)
-        if not all(map(other.advance, token_ids)):
-            raise ValueError(f"token {other.num_consumed} of {len(token_ids)} is forbidden")
-        other.patience, other.last_handover = self.patience, self.last_handover
-        self.become(other)
 
     def become(self, other: Cursor) -> None:
         """Takes over the place of another cursor, which must not be used any more."""

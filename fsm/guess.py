@@ -50,7 +50,7 @@ NOTHING = Guess()
 
 
 class Guesses:
-    """What is likely to come next at the states of one automaton. `chances` and `floor`: see `Cursor.guess_within`."""
+    """What is likely to come next at states of one automaton. `chances` and `floor`: see `foresight.guess_within`."""
 
     __slots__ = ("_automaton", "_completions", "_drafts", "_moves", "_repeats")
 

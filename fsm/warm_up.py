@@ -12,10 +12,11 @@ import numpy as np
 from ..errors import ConstraintError
 from .any_json import json_grammar
 from .constraint import Constraint
+from .foresight import forced_tokens
 from .network.expression import Alternation, Embed, Expression, Grammar, Literal, Repeat, Sequence
 from .regex.regex import regex_to_dfa, regex_to_expression
 from .text.counted import counted
-from .text.dfa import Dfa
+from .text.dfa import any_text, of_length
 from .text.json_strings import JsonStrings
 from .text.letter_case import ignoring_case
 
@@ -36,8 +37,8 @@ def warm_up(build: Callable[[Grammar], Constraint]) -> None:
         if num_tokens == MANY_TOKENS:
             _use_rarely(constraint)
     ignoring_case(((0x61, 0x61),), ascii_only=False)
-    Dfa.length(0, 1).is_disjoint_from(Dfa.length(2, 3))
-    Dfa.length(0, 1).accepts("a")
+    of_length(0, 1).is_disjoint_from(of_length(2, 3))
+    of_length(0, 1).accepts("a")
 
 
 def _grammars() -> Iterator[tuple[Grammar, int]]:
@@ -48,10 +49,10 @@ def _grammars() -> Iterator[tuple[Grammar, int]]:
 
     letters = Alternation((Literal(b"a"), Literal(b"b")))
     bounded = Embed(JsonStrings(regex_to_dfa("[^a]{1,40}").intersect(regex_to_dfa(".{0,30}"))))
-    long = counted(JsonStrings(Dfa.any_text()), 3, 1000)
+    long = counted(JsonStrings(any_text()), 3, 1000)
     texts: tuple[Expression, ...] = (
         regex_to_expression("a|b|c|ab|bc|ca|abc|bca"),
-        Embed(long or Dfa.any_text()),
+        Embed(long or any_text()),
         regex_to_expression(r"\w+\d\s\p{Lu}"),
         letters,
         Alternation(tuple(Literal(bytes([letter])) for letter in b"abcd")),
@@ -84,7 +85,7 @@ def _use(constraint: Constraint, num_tokens: int) -> None:
     for turn in range(num_tokens):
         row = cursor.row()
         if turn < FEW_TOKENS:
-            cursor.draft()
+            forced_tokens(cursor)
             cursor.row_within(cursor.min_tokens_to_accept())
         word = int(np.flatnonzero(row)[0])
         bits = int(row[word])

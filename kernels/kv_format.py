@@ -12,7 +12,7 @@ Scales are fp32 `[num_blocks, num_kv_heads, block_size]`, one tensor for keys an
 
 int4 has -8 … 7, and a byte holds two neighbours as 0 … 15, the first in its low half, so the last axis is half as long.
 Scale and middle are rounded to bf16 before they are used, and are the high and the low half of one int32 in the place
-of the fp32 scale. Such a cache is of uint8, as no other is. Knows no kernels.
+of the fp32 scale. Such a cache is of uint8. No two formats have one dtype: by it a cache is known. Knows no kernels.
 """
 
 from __future__ import annotations
@@ -55,7 +55,21 @@ KV_FORMATS: Mapping[str, KVFormat] = MappingProxyType(
         "int4": KVFormat(INT4, 3, scale_dtype=torch.int32, num_per_element=2),
     }
 )
-_OF_DTYPE = {one.dtype: one for one in KV_FORMATS.values()}
+
+
+def by_dtype(formats: Mapping[str, KVFormat]) -> dict[torch.dtype, KVFormat]:
+    """The formats by the types of their caches: kernels and the core's loops get tensors alone, and know them by that.
+
+    Raises:
+        ValueError: two have one type.
+    """
+    found = {one.dtype: one for one in formats.values()}
+    if len(found) < len(formats):
+        raise ValueError(f"each format of keys and values needs a dtype of its own: {', '.join(formats)}")
+    return found
+
+
+_OF_DTYPE = by_dtype(KV_FORMATS)
 
 
 def kv_format(dtype: torch.dtype) -> KVFormat | None:

@@ -32,6 +32,7 @@ class Explanation:
         evicted_at: seconds of the tree's clock, or None.
         asked_at: time of the explanation, on the same clock.
         other_namespace: the one with the longest cached prefix, or None.
+        num_tokens_elsewhere: length of that prefix, in whole blocks; 0: there is none.
     """
 
     num_tokens: int
@@ -41,6 +42,7 @@ class Explanation:
     evicted_at: float | None
     asked_at: float
     other_namespace: str | None
+    num_tokens_elsewhere: int
 
 
 def explain_miss(
@@ -63,4 +65,5 @@ def explain_miss(
         reason = "block_rounding"
     elif elsewhere is not None:
         reason = "other_namespace"
-    return Explanation(len(tokens) // 4, num_cached, num_cached + num_partial, reason, evicted_at, now, elsewhere)
+    agreeing, num_elsewhere = num_cached + num_partial, 0 if elsewhere is None else there[elsewhere]
+    return Explanation(len(tokens) // 4, num_cached, agreeing, reason, evicted_at, now, elsewhere, num_elsewhere)

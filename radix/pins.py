@@ -7,7 +7,8 @@ may share blocks; the budget counts each block once. Knows no requests. Cost: O(
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from .._core import radix as core
@@ -33,33 +34,48 @@ class Pin:
 
 
 class PinBook:
-    """The pins of a tree, and the number of distinct blocks that they protect: at most `max_blocks`."""
+    """The pins of a tree that have not ended, which hold at most `max_blocks` distinct blocks.
 
-    __slots__ = ("_pins", "_tree", "max_blocks", "num_blocks")
+    Attributes:
+        num_blocks: distinct blocks that pins protect (leases may protect them too).
+    """
 
-    def __init__(self, tree: core.Tree, max_blocks: int) -> None:
+    __slots__ = ("_clock", "_pins", "_tree", "max_blocks", "num_blocks")
+
+    def __init__(self, tree: core.Tree, max_blocks: int, clock: Callable[[], float]) -> None:
         self.max_blocks = max_blocks
         self.num_blocks = 0
         self._tree = tree
+        self._clock = clock
         self._pins: dict[Pin, None] = {}
 
     def __len__(self) -> int:
         return len(self._pins)
 
     def __iter__(self) -> Iterator[Pin]:
-        return iter(self._pins)
+        return iter(tuple(self._pins))
 
-    def add(self, pin: Pin) -> Pin:
-        """Lease the prefix of a pin and record the pin, or raise `PinBudgetExceeded` and change nothing."""
-        if not pin.num_tokens:
+    def add(self, tokens: bytes, ttl: float, namespace: str) -> Pin:
+        """Protect the cached prefix of packed tokens from eviction for at least `ttl` seconds.
+
+        Counts as a match. If nothing is cached, the pin has 0 tokens and protects nothing. After `ttl` it ends when
+        an eviction cannot free enough blocks otherwise.
+
+        Raises:
+            PinBudgetExceeded: the pinned blocks would exceed `max_blocks`; nothing was pinned.
+        """
+        now = self._clock()
+        num_tokens, node, *_ = self._tree._match(tokens, namespace, now)
+        pin = Pin(node, num_tokens, now + ttl)
+        if not num_tokens:
             return pin
-        num_blocks = self.count_blocks(pin.node)
+        num_blocks = self.count_blocks(node)
         if num_blocks > self.max_blocks:
             raise PinBudgetExceeded(
                 f"all pins together would hold {num_blocks} blocks, the budget is {self.max_blocks}:"
                 " unpin something first, or raise the budget"
             )
-        self._tree.lease(pin.node)
+        self._tree.lease(node)
         self._pins[pin] = None
         self.num_blocks = num_blocks
         return pin
@@ -73,13 +89,22 @@ class PinBook:
         self.num_blocks = self.count_blocks()
         return True
 
-    def end_expired(self, now: float) -> bool:
+    def end_expired(self) -> bool:
         """End all expired pins; False if there were none."""
-        return any([self.end(pin) for pin in list(self._pins) if pin.expires_at <= now])
+        if not self._pins:
+            return False
+        now = self._clock()
+        return any([self.end(pin) for pin in self if pin.expires_at <= now])
 
-    def first(self) -> Pin | None:
-        """The pin that expires first."""
-        return min(self._pins, key=lambda pin: pin.expires_at, default=None)
+    def end_first(self) -> bool:
+        """End the pin that expires first, even before its time; False if there is none."""
+        first = min(self._pins, key=lambda pin: pin.expires_at, default=None)
+        return first is not None and self.end(first)
+
+    @property
+    def next_expiry(self) -> float:
+        """When the first pin expires, in seconds of the clock; inf: there is none."""
+        return min((pin.expires_at for pin in self._pins), default=math.inf)
 
     def count_blocks(self, *others: Node) -> int:
         """Distinct blocks on the paths to the nodes of all pins and to `others`."""

@@ -67,7 +67,7 @@ class Snapshot:
 
         ::
 
-            namespace 'default'
+            default namespace
             ├─ 125 blocks · 3 s · 2 leases  [1, 734, 2091, …]
             │  ├─ 9 blocks · 41 s  [88, 12, …]
             │  └─ 4 blocks · 3 s · 1 lease  [88, 19, …]
@@ -156,7 +156,7 @@ def _audit_child(child: NodeRecord, node: NodeRecord, block_size: int) -> None:
 
 def _describe(node: NodeRecord, neighbours: list[bytes], now: float, label: Callable[[list[int]], str] | None) -> str:
     if not node.id:
-        return f"namespace {node.namespace!r}"
+        return f"namespace {node.namespace!r}" if node.namespace else "default namespace"
     age = now - node.last_used
     parts = [
         _count(len(node.blocks), "block"),

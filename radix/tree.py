@@ -15,14 +15,13 @@ runs, every method that reads the tree raises RuntimeError, in every thread; onl
 
 from __future__ import annotations
 
-import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 
 from .._core import radix as core
 from .explain import Explanation, explain_miss
-from .pins import Pin, PinBook
+from .pins import PinBook
 from .results import NOTHING, Columns, Event, Inserted, Match, Node, Statistics
 from .snapshot import NodeRecord, Snapshot
 from .tokens import pack, unpack
@@ -54,6 +53,9 @@ class RadixTree(core.Tree):
         on_event: called after every insertion and eviction. An exception that it raises is reported by
             `sys.unraisablehook`; the operation has happened, and returns its result.
 
+    Attributes:
+        pins: prefixes that it protects though no request uses them.
+
     Raises:
         ValueError: the policy is unknown, or `block_size` is less than 1.
     """
@@ -74,7 +76,7 @@ class RadixTree(core.Tree):
         self._block_cost = block_cost if policy == "cost" else None
         self._clock = clock
         self._tell = None if on_event is None else lambda *fields: on_event(Event(*fields))
-        self._pins = PinBook(self, max_pinned_blocks)
+        self.pins = PinBook(self, max_pinned_blocks, clock)
 
     # ---------------------------------------------------------------- counts
 
@@ -84,19 +86,9 @@ class RadixTree(core.Tree):
         return self.num_cached_blocks - self.num_leased_blocks
 
     @property
-    def num_pins(self) -> int:
-        """Pins that have not ended."""
-        return len(self._pins)
-
-    @property
-    def num_pinned_blocks(self) -> int:
-        """Distinct blocks that pins protect (leases may protect them too)."""
-        return self._pins.num_blocks
-
-    @property
     def statistics(self) -> Statistics:
         """A snapshot of all counts."""
-        return Statistics(**self._counts(), num_pinned_blocks=self._pins.num_blocks)
+        return Statistics(**self._counts(), num_pinned_blocks=self.pins.num_blocks)
 
     # ---------------------------------------------------------------- match, insert
 
@@ -150,44 +142,15 @@ class RadixTree(core.Tree):
         """Count a use of the prefix that ends at `node`, as `match` does: for a tail that served as a donor."""
         self._touch(node, self._clock())
 
-    # ---------------------------------------------------------------- leases and pins
+    # ---------------------------------------------------------------- leases
 
     def end_leases(self) -> None:
         """End every lease except those of pins, for an owner that has lost track of its leases. O(nodes)."""
-        self._pins.num_blocks = self._pins.count_blocks()
-        pinned = Counter(pin.node for pin in self._pins)
+        self.pins.num_blocks = self.pins.count_blocks()
+        pinned = Counter(pin.node for pin in self.pins)
         for node in self._snapshot().nodes:
             for _ in range(node.num_leases - pinned[Node(node.id)]):
                 self.release(Node(node.id))
-
-    def pin(self, tokens: bytes, ttl: float, namespace: str) -> Pin:
-        """Protect the cached prefix of `tokens` from eviction for at least `ttl` seconds.
-
-        Counts as a match. If nothing is cached, the pin has 0 tokens and protects nothing. After `ttl` it ends when
-        an eviction cannot free enough blocks otherwise.
-
-        Raises:
-            PinBudgetExceeded: the pinned blocks would exceed `max_pinned_blocks`; nothing was pinned.
-        """
-        now = self._clock()
-        num_tokens, node, *_ = self._match(tokens, namespace, now)
-        return self._pins.add(Pin(node, num_tokens, now + ttl))
-
-    def unpin(self, pin: Pin) -> bool:
-        """End a pin; False if it protected nothing, or has ended."""
-        return self._pins.end(pin)
-
-    def end_expired_pins(self) -> float:
-        """End all expired pins; returns when the next one expires, in seconds of the clock (inf: there is none)."""
-        if self._pins:
-            self._pins.end_expired(self._clock())
-        first = self._pins.first()
-        return first.expires_at if first else math.inf
-
-    def give_up_pin(self) -> bool:
-        """End the pin that expires first, even before its time; False if there is none."""
-        first = self._pins.first()
-        return first is not None and self._pins.end(first)
 
     # ---------------------------------------------------------------- evict, clear
 
@@ -208,7 +171,7 @@ class RadixTree(core.Tree):
             TypeError: `spare` did not return an int.
         """
         freed = self._evict_leaves(num_blocks, spare)
-        if len(freed) < num_blocks and self._pins and self._pins.end_expired(self._clock()):
+        if len(freed) < num_blocks and self.pins.end_expired():
             freed += self._evict_leaves(num_blocks - len(freed), spare)
         if len(freed) < num_blocks and spare is not None:
             freed += self._evict_leaves(num_blocks - len(freed), None)
@@ -219,7 +182,7 @@ class RadixTree(core.Tree):
 
     def clear(self) -> list[int]:
         """End all pins and evict everything that is not leased; returns the ids."""
-        while self.give_up_pin():
+        while self.pins.end_first():
             pass
         return self.evict(self.num_cached_blocks)
 
@@ -234,12 +197,7 @@ class RadixTree(core.Tree):
 
         20,000 nodes take 4 ms.
         """
-        return Columns(*self._columns(self._clock(), most, [pin.node for pin in self._pins]))
-
-    @property
-    def pins(self) -> list[Pin]:
-        """The pins that have not ended."""
-        return list(self._pins)
+        return Columns(*self._columns(self._clock(), most, [pin.node for pin in self.pins]))
 
     def explain(self, tokens: bytes, namespace: str, *, elsewhere_too: bool = True) -> Explanation:
         """Where the longest cached prefix of `tokens` ends, and why. Changes and counts nothing.
@@ -254,7 +212,7 @@ class RadixTree(core.Tree):
 
     def audit(self) -> None:
         """Recompute every count and check every link; an AssertionError names the first that is wrong. O(tree)."""
-        self._snapshot().audit(self._pins)
+        self._snapshot().audit(self.pins)
 
     def _snapshot(self) -> Snapshot:
         nodes = [NodeRecord(*fields) for fields in self._nodes()]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, TypedDict
 
 from ..errors import ConfigError
@@ -371,6 +372,11 @@ class EngineConfig:
     def has_tiers(self) -> bool:
         """Whether anything keeps KV below the pool."""
         return self.host_memory_bytes > 0 or self.disk_cache is not None or self.shared_cache is not None
+
+    @property
+    def draft_model_name(self) -> str | None:
+        """Name of the draft model, without the folders above it; "mtp": the model's own layer; None: there is none."""
+        return None if self.speculative_model is None else Path(self.speculative_model).name
 
     @staticmethod
     def field_names() -> tuple[str, ...]:

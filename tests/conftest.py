@@ -48,7 +48,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, given, settings, strategies
 
 from phloem.fsm import Compiler, compiler
 from phloem.fsm.compile_time import MAX_SECONDS, CompileTime
@@ -145,7 +145,14 @@ def _scale_examples(items: list[pytest.Item], percent: int) -> None:
             )
 
 
+@given(strategies.none())
+@settings(max_examples=1, database=None)
+def _begin_hypothesis(_: None) -> None:
+    """Hypothesis makes its own generator of random numbers, and looks for what refers to it: not among the frozen."""
+
+
 def pytest_collection_finish() -> None:
+    _begin_hypothesis()
     gc.collect()
     gc.freeze()
 

@@ -24,6 +24,7 @@ from schema_cases import cases
 
 from phloem.errors import PhloemError
 from phloem.fsm import Compiler, Vocabulary
+from phloem.fsm.foresight import forced_tokens
 
 
 def resident() -> float:
@@ -60,7 +61,7 @@ def ours(vocabulary: Vocabulary, groups: list[tuple[str, dict[str, Any]]], optio
             cursor.row()
             if not cursor.advance(token_id):
                 break
-            cursor.draft()
+            forced_tokens(cursor)
         count += 1
         most = max(most, compiler.num_cached_bytes)
         if count % 100 == 0 or count == options.num:

@@ -17,6 +17,7 @@ import torch
 
 import phloem as ph
 from phloem.fsm import Compiler, Constraint, Vocabulary
+from phloem.fsm.foresight import forced_tokens
 from phloem.kernels import sample
 from phloem.runtime.sample.mask_table import MaskTable
 
@@ -148,7 +149,7 @@ def step(
         _ = cursor.is_finished or cursor.must_stop
     times.append(clock())
     for cursor, _ in group:
-        cursor.draft()
+        forced_tokens(cursor)
     times.append(clock())
     for part, begin, end in zip(PARTS, times, times[1:], strict=False):
         costs.parts[part] += end - begin

@@ -22,6 +22,7 @@ from schema_cases import cases
 
 from phloem.errors import PhloemError
 from phloem.fsm import Compiler
+from phloem.fsm.foresight import forced_tokens
 
 
 def main() -> int:
@@ -65,7 +66,7 @@ def main() -> int:
             saved_until = 0
             for position, token_id in enumerate(ids):
                 begin = time.process_time()
-                draft = cursor.draft()
+                draft = forced_tokens(cursor)
                 times.append(1e6 * (time.process_time() - begin))
                 num_drafts += bool(draft)
                 if draft != ids[position : position + len(draft)]:

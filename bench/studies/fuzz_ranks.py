@@ -87,9 +87,9 @@ def fuzz(rounds: int) -> None:
             elif what == "flush":
                 core.flush_cache()
             elif what == "pin":
-                core.end_expired_pins()
+                core.pins.end_expired()
                 with suppress(PinBudgetExceeded):
-                    core.pin(list(range(20, 37)), 0.01, "")
+                    core.pins.add(list(range(20, 37)), 0.01, "")
             elif open_ids:
                 name = source.choice(open_ids)
                 if what == "abort":

@@ -2,8 +2,9 @@
 
     python bench/studies/gguf_families.py
 
-The tests write a file and its transformers model (`tests/runtime/models/test_gguf_families.py`) and compare phloem with
-the model. A fault that the writer shares with phloem would not show there; here llama.cpp reads the same files, all in
+The tests write a file and its transformers model (`tests/runtime/models/test_gguf_families.py`, and
+`test_gguf_recurrent.py` for layers that keep a state) and compare phloem with the model, or with itself on the
+checkpoint. A fault that the writer shares with phloem would not show there; here llama.cpp reads the same files, all in
 fp32. Where it cannot take a test's shape (it knows some of a model by its number of layers), the shape differs.
 
 Needs `llama_cpp_py_sync` for the declarations and `xllamacpp` for the library, of the same build of llama.cpp.
@@ -125,13 +126,36 @@ def compare(
         write(path, model, arch, "F32", keys=all_keys)
     token_ids = oracle.random_ids(40)
     expected, bound = (each.numpy() for each in oracle.Oracle(folder, model).logits_and_bound(token_ids))
-    found = peer.logits(path, token_ids, expected.shape[1])
+    return row(name, arch, expected, bound, peer.logits(path, token_ids, expected.shape[1]))
+
+
+def compare_recurrent(name: str, case: Any, folder: Path, peer: LlamaCpp, oracle: Any, convert: Any) -> str:
+    """Of models with recurrent layers, whose files are made of saved checkpoints."""
+    import transformers
+
+    arch, base, differs, add_keys = case
+    class_name, options = base
+    path = folder / "model.gguf"
+    oracle.save_random_model(folder, class_name, {**options, **differs})
+
+    def all_keys(writer: Any, config: dict[str, Any]) -> None:
+        writer.add_tokenizer_model("no_vocab")
+        add_keys(writer, config)
+
+    convert(folder, path, arch, "F32", all_keys)
+    model = getattr(transformers, class_name).from_pretrained(folder, dtype=torch.float32).eval()
+    token_ids = oracle.random_ids(40)
+    expected, bound = (each.numpy() for each in oracle.Oracle(folder, model).logits_and_bound(token_ids))
+    return row(name, arch, expected, bound, peer.logits(path, token_ids, expected.shape[1]))
+
+
+def row(name: str, arch: str, expected: np.ndarray[Any, Any], bound: np.ndarray[Any, Any], found: Any) -> str:
     if found is None:
-        return f"{name:<22}{arch:<16}is not taken"
+        return f"{name:<24}{arch:<16}is not taken"
     off = np.abs(found - expected)
     same = (found.argmax(1) == expected.argmax(1)).mean()
     numbers = f"{off.max():>10.1e}{np.abs(expected).max():>10.1f}{(off / bound).max():>12.2g}{same:>10.0%}"
-    return f"{name:<22}{arch:<16}{numbers}"
+    return f"{name:<24}{arch:<16}{numbers}"
 
 
 def main() -> None:
@@ -141,20 +165,29 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as root:  # the checkout's own root must not be imported from
         (Path(root) / "tests").symlink_to(ROOT / "tests")
         sys.path.insert(0, root)
-        from tests.runtime.models import decoder_cases, decoder_shapes, gguf_files, oracle, test_gguf_families
+        from tests.runtime.models import decoder_cases, decoder_shapes, gguf_files, gguf_recurrent, oracle
+        from tests.runtime.models import test_gguf_families as families
+        from tests.runtime.models import test_gguf_recurrent as recurrent
 
         peer = LlamaCpp()
-        print(f"{'':<22}{'file':<16}{'farthest':>10}{'largest':>10}{'of rounding':>12}{'same top':>10}")
-        for name, case in changed(test_gguf_families, decoder_shapes.YARN).items():
+        print(f"{'':<24}{'file':<16}{'farthest':>10}{'largest':>10}{'of rounding':>12}{'same top':>10}")
+        for name, case in changed(families, decoder_shapes.YARN).items():
             if only and name not in only:
                 continue
             folder = Path(root) / name
             folder.mkdir()
             full = (case[0], decoder_cases.CASES[case[1]], *case[2:])
             print(
-                compare(name, full, folder, peer, oracle, gguf_files.write_model, test_gguf_families.set_xielu),
+                compare(name, full, folder, peer, oracle, gguf_files.write_model, families.set_xielu),
                 flush=True,
             )
+        for name, (arch, case, differs, _, add_keys) in recurrent.MODELS.items():
+            if only and name not in only:
+                continue
+            folder = Path(root) / name
+            folder.mkdir()
+            full = (arch, decoder_cases.CASES[case], differs, add_keys)
+            print(compare_recurrent(name, full, folder, peer, oracle, gguf_recurrent.convert), flush=True)
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from schema_cases import cases
 
 from phloem.errors import PhloemError
 from phloem.fsm import Compiler, Constraint, Vocabulary
+from phloem.fsm.foresight import forced_tokens, guess_within, remember
 
 MAX_BYTES = 4000
 BUDGET = 1 << 20  # tokens: never tight
@@ -51,16 +52,16 @@ def write(constraint: Constraint, ids: list[int], max_draft_tokens: int, *, gues
     while cursor.num_consumed < len(ids):
         rest = ids[cursor.num_consumed :]
         draft = (
-            list(cursor.guess_within(BUDGET, max_draft_tokens).token_ids)
+            list(guess_within(cursor, BUDGET, max_draft_tokens).token_ids)
             if guesses
-            else cursor.draft()[:max_draft_tokens]
+            else forced_tokens(cursor)[:max_draft_tokens]
         )
         draft = draft[: len(rest) - 1]
         right = next((i for i, token_id in enumerate(draft) if token_id != rest[i]), len(draft))
         for token_id in rest[: right + 1]:
             cursor.advance(token_id)
         if guesses:
-            cursor.remember(right + 1)
+            remember(cursor, right + 1)
         num_steps += 1
         num_drafted += len(draft)
         num_right += right

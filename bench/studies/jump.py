@@ -24,6 +24,7 @@ from pathlib import Path
 import torch
 
 import phloem as ph
+from phloem.fsm.foresight import forced_tokens
 from phloem.runtime.config import EngineConfig, JumpMode
 from phloem.runtime.execute.loading import load
 
@@ -102,7 +103,7 @@ def check_drafts(
     for name, spec in specs.items():
         cursor = engine.request_factory.compile(spec).cursor()
         for token_id in tokens[name]:
-            draft = cursor.draft()
+            draft = forced_tokens(cursor)
             checked += bool(draft)
             odd += tokenizer.encode(tokenizer.decode(draft)) != draft
             cursor.advance(token_id)

@@ -139,6 +139,7 @@ def compare(name: str, path: Path, groups: dict[int, Group], **options: Any) -> 
 EIGHT = {  # numbers of heads, and groups of them where there are several
     "num_attention_heads": (8, 8),
     "num_key_value_heads": (8, 6),
+    "num_global_key_value_heads": (4, 3),
     "mamba_n_heads": (8, 1),
     "mamba_num_heads": (8, 1),
     "num_heads": (8, 1),

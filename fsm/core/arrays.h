@@ -50,7 +50,7 @@ Result<To> shaped(const std::vector<From>& values, std::initializer_list<size_t>
   if (PyObject_GetBuffer(array.ptr(), &buffer, PyBUF_CONTIG) != 0) throw nb::python_error();
   std::copy_n(reinterpret_cast<const To*>(values.data()), values.size(), static_cast<To*>(buffer.buf));
   PyBuffer_Release(&buffer);
-  return Result<To>(std::move(array));
+  return nb::steal<Result<To>>(array.release());  // nanobind 2.4 makes no typed object of another
 }
 
 template <class T>

@@ -29,7 +29,7 @@ from ...errors import ConstraintTooLarge, InvalidGrammar
 from ..compile_time import CompileTime
 from ..network.expression import EMPTY_TEXT, Alternation, AnyOrder, Embed, Expression, Literal, Repeat, Rule, Sequence
 from ..network.walks import children, is_nullable, nullable_rules, strong_components
-from ..text.dfa import Dfa
+from ..text.dfa import Dfa, of_length
 
 MAX_COMPONENT = 64  # rules that begin with one another; the number of ways between them is the square
 MAX_STEPS = 50_000  # of all these ways together
@@ -302,4 +302,4 @@ def _way(first: str, last: str) -> str:
 def _without_empty(language: object) -> Dfa:
     if not isinstance(language, Dfa):
         raise AssertionError(f"a language that may be empty is a Dfa, not {type(language).__name__}")
-    return language.difference(Dfa.length(0, 0))
+    return language.difference(of_length(0, 0))

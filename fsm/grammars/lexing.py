@@ -90,7 +90,7 @@ def lexed(
             for name, body in compile_time.over(rules.items(), name="grammar, its rules")
         }
         spaced.update({rule.name: Sequence((end, Rule(name))) for name, rule in after.items()})
-        spacing = Spacing({rule.name: name for name, rule in after.items()}, tuple(between), end.maximum is None)
+        spacing = Spacing({rule.name: name for name, rule in after.items()}, tuple(between))
         known.update(between)
     whole = f"{start}, whole"
     spaced[whole] = sequence(Rule(start), end)

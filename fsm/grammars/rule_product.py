@@ -42,15 +42,13 @@ class Spacing:
     Attributes:
         terminals: rules that are a terminal after what is ignored, and that terminal.
         names: the terminals that are ignored.
-        repeats: whether any number of them may stand there, else at most one.
     """
 
     terminals: Mapping[str, str]
     names: tuple[str, ...]
-    repeats: bool
 
 
-NO_SPACING = Spacing({}, (), False)
+NO_SPACING = Spacing({}, ())
 
 
 class _Nodes:
@@ -104,7 +102,7 @@ class _Nodes:
             return EMPTY
         first = self.first_sets[self.firsts[item]]
         bounds = (item, minimum, -1 if maximum is None else maximum)
-        return self._add(REPEAT, bounds, bounds, first, minimum == 0 or self.nullable[item])
+        return self._add(REPEAT, bounds, bounds, first, minimum == 0)  # no turn writes nothing
 
     def _named(self, name: str) -> int:
         found = self._numbers.get(name)
@@ -266,8 +264,7 @@ class RuleProduct:
                     for left in self._lexemes.left_by(ignored, one):
                         if left not in found:
                             found[left] = None
-                            if self._spacing.repeats:
-                                queue.append(left)
+                            queue.append(left)
         return found
 
     def _number(self, obligations: Obligations) -> int:

@@ -17,7 +17,7 @@ from ..compile_time import NO_LIMIT, CompileTime
 from ..network.expression import ByteSet, Expression, Literal, Sequence, alternation
 from ..regex.determinise import determinise
 from ..regex.regex_tree import CharSet, Concat, Node, Plain
-from ..text.dfa import Dfa
+from ..text.dfa import Dfa, of_length
 
 MAX_SPELLINGS = 8  # characters that may stand at one place of a terminal that is spelt out
 
@@ -63,7 +63,7 @@ class Terminal:
         """Its texts; not the empty one, which no terminal can be."""
         found = self.matches
         if found.accepts(""):
-            found = found.difference(Dfa.length(0, 0)).minimised()
+            found = found.difference(of_length(0, 0)).minimised()
         if not self.is_lazy:
             return found
         table = np.where(found.accepting[:, None], 0, found.table).astype(np.int32)

@@ -17,7 +17,7 @@ from ...errors import ConstraintTooLarge, EmptyLanguage
 from ..any_json import ExtraKeys, KeyOrder
 from ..network.dead_rules import dead_rules
 from ..network.expression import CommonRule, Embed, Expression, Grammar, Literal, Rule, alternation
-from ..text.dfa import Dfa
+from ..text.dfa import Dfa, no_text
 from ..text.json_strings import JsonStrings
 from .any_order import AnyKeyOrder
 from .arrays import ArrayWriter, DistinctStrings, too_few
@@ -267,7 +267,7 @@ class SchemaCompiler:
             for tests in strings if len(strings) == 1 else joined_lengths(strings, self._time):
                 own = string_language(tests, compile_time=self._time)
                 language = own if language is None else language.union(own)
-            language = self._names[goal] = Dfa.nothing() if language is None else language
+            language = self._names[goal] = no_text() if language is None else language
         return language
 
     def texts(self, goal: Goal, limit: int) -> list[str] | None:

@@ -27,7 +27,7 @@ from __future__ import annotations
 import functools
 
 from ..regex.regex import regex_to_dfa
-from ..text.dfa import Dfa
+from ..text.dfa import Dfa, of_length
 from .idn import idn_hostname
 
 _DAY = (
@@ -187,7 +187,7 @@ def format_language(name: str, *, for_all: bool = True) -> Dfa:
     if name == "idn-hostname":
         return idn_hostname()
     language = regex_to_dfa(_PATTERNS[name], search=False, dialect="json-schema").minimised()
-    return language.intersect(Dfa.length(1, _MAX_HOSTNAME_LEN)) if name == "hostname" else language
+    return language.intersect(of_length(1, _MAX_HOSTNAME_LEN)) if name == "hostname" else language
 
 
 def _plain_regexes() -> Dfa:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import unicodedata
 
 from ..regex.regex import regex_to_dfa
-from ..text.dfa import Dfa
+from ..text.dfa import Dfa, of_length
 
 MAX_WIDE = 14
 MAX_NARROW = 62
@@ -36,9 +36,9 @@ def idn_hostname() -> Dfa:
     first = f"[a-z0-9{letters}]"
     wide = rf"{first}[{reordered}]?(?:[a-z0-9{letters}{marks}-][{reordered}]?)*"
     hyphens = regex_to_dfa(r"(?:[^]*-|[^]{2}--[^]*)", search=False)
-    label = regex_to_dfa(wide, search=False).intersect(Dfa.length(1, MAX_WIDE)).difference(hyphens)
+    label = regex_to_dfa(wide, search=False).intersect(of_length(1, MAX_WIDE)).difference(hyphens)
     narrow = regex_to_dfa(_ASCII_LABEL, search=False).difference(hyphens)
-    narrow = narrow.intersect(Dfa.length(1, MAX_NARROW))
+    narrow = narrow.intersect(of_length(1, MAX_NARROW))
     either, dot = label.union(narrow), regex_to_dfa(r"\.", search=False)
     names = either
     for _ in range(MAX_LABELS - 1):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from ..compile_time import NO_LIMIT, CompileTime
 from ..remembered import remembered
-from ..text.dfa import Dfa
+from ..text.dfa import Dfa, any_text
 from .key_trie import any_text_except
 from .parts import ANYTHING, NEVER, Clause, Goal, Keys, ObjectFacet
 from .strings import pattern_language
@@ -129,7 +129,7 @@ def key_language(
     compile_time: CompileTime = NO_LIMIT,
 ) -> Dfa:
     """The keys not in `excluded` that match all of `matched` and none of `unmatched`, for all validators."""
-    language = any_text_except(excluded, compile_time) if excluded else Dfa.any_text()
+    language = any_text_except(excluded, compile_time) if excluded else any_text()
     for pattern in matched:
         compile_time.check_here()
         language = language.intersect(pattern_language(pattern, compile_time=compile_time))

@@ -25,6 +25,7 @@ from ..network.walks import folded, least_fixed_point
 from ..regex.regex import regex_to_dfa
 from ..text.counted import Counted
 from ..text.dfa import Dfa
+from ..text.extent import class_sizes, is_finite, num_texts
 from ..text.json_strings import JsonStrings
 from ..text.language import Language
 
@@ -133,16 +134,16 @@ def _of_language(language: Language) -> float:
 
 
 def _num_texts(language: Dfa) -> float:
-    return language.num_texts(MOST) if language.is_finite() else inf
+    return num_texts(language, MOST) if is_finite(language) else inf
 
 
 def _num_counted(counted: Counted) -> float:
     """The strings of a language with a least or greatest length."""
     language = counted.language
     texts = language.texts if isinstance(language, JsonStrings) else language
-    if counted.maximum is None and not texts.is_finite():
+    if counted.maximum is None and not is_finite(texts):
         return inf
-    sizes = [*texts.class_sizes(), 1]
+    sizes = [*class_sizes(texts), 1]
     most = min(MOST_STEPS, MOST_STEPS if counted.maximum is None else counted.maximum)
     ways = np.zeros(len(language.table))
     ways[language.start_state] = 1

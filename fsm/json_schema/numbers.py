@@ -25,7 +25,8 @@ from ..compile_time import NO_LIMIT, CompileTime
 from ..network.expression import Embed, Expression, Literal
 from ..regex.regex import regex_to_dfa
 from ..remembered import remembered
-from ..text.dfa import Dfa
+from ..text.dfa import Dfa, no_text
+from ..text.extent import all_texts
 from ..text.literals import literal_dfa
 from .digits import EQUAL, GREATER, LESS, compared, multiples
 from .listed_numbers import (
@@ -128,7 +129,7 @@ def _number_language(tests: tuple[Test, ...], compile_time: CompileTime) -> Text
     if texts is not None:
         return literal_dfa(texts), 0
     if is_any_whole(tests, None, None) is False:
-        return Dfa.nothing(), 0
+        return no_text(), 0
     if (found := _by_remainder(tests, compile_time, MANY_REMAINDERS)) is not None:
         return found, 0
     try:
@@ -242,7 +243,7 @@ def number_texts(tests: tuple[Test, ...], limit: int, compile_time: CompileTime 
     if has_large_step(tests) and not nearest_multiples(tests, compile_time)[1]:
         return None
     plain, scientific = number_language(tests, compile_time)
-    texts = None if scientific else plain.texts(limit)
+    texts = None if scientific else all_texts(plain, limit)
     if texts is None:
         return None
     shortest_last = sorted(texts, key=len, reverse=True)  # 0, not -0
@@ -301,7 +302,7 @@ def _failing(test: Test, whole: bool) -> Texts:
     kind: Any = test[0]
     argument: Any = test[1] if len(test) > 1 else None
     if kind == "integer":
-        return (Dfa.nothing(), 0) if whole else (_fractions(), SMALL | MINUS_SMALL)
+        return (no_text(), 0) if whole else (_fractions(), SMALL | MINUS_SMALL)
     if kind in ("minimum", "maximum"):
         return beyond(argument, LESS if kind == "minimum" else GREATER, whole)
     if kind in ("exclusive-minimum", "exclusive-maximum"):
@@ -325,7 +326,7 @@ def _both(one: Texts, other: Texts) -> Texts:
 
 
 def _union(found: Iterable[Texts]) -> Texts:
-    plain, scientific = Dfa.nothing(), 0
+    plain, scientific = no_text(), 0
     for other in found:
         plain, scientific = plain.union(other[0]), scientific | other[1]
     return plain, scientific

@@ -21,7 +21,8 @@ from ..compile_time import CompileTime
 from ..network.expression import Embed, Expression, Member, Sequence, alternation
 from ..record import record
 from ..remembered import remembered
-from ..text.dfa import Dfa
+from ..text.dfa import Dfa, any_text
+from ..text.extent import all_texts, num_texts
 from .key_trie import strings_but
 from .keys import forbidden_keys, goal_of_key, is_in, key_language, required_keys
 from .parts import ANYTHING, NEVER, Goal, Keys, ObjectFacet
@@ -180,8 +181,8 @@ class Others:
             for keys, _ in facet.witnesses:
                 self.time.check(facet.pointer)
                 language = _both(self._language(keys), key_language(named, (), ()))
-                texts = language.texts(MAX_LISTED)
-                if texts is None and language.num_texts(MAX_COUNTED) < MAX_COUNTED:
+                texts = all_texts(language, MAX_LISTED)
+                if texts is None and num_texts(language, MAX_COUNTED) < MAX_COUNTED:
                     raise _too_few(facet.pointer)
                 found.update(dict.fromkeys(sorted(texts or ())))
         return tuple(found)
@@ -263,7 +264,7 @@ class Others:
                 continue
             value = self.value(goal | extra)
             if value is not None:
-                key = any_key() if language is Dfa.any_text() else key_expression(language)
+                key = any_key() if language is any_text() else key_expression(language)
                 cells.append((key, value))
         return tuple(cells)
 
@@ -336,7 +337,7 @@ def _listed(languages: dict[Goal, Dfa], limit: int) -> tuple[str, ...] | None:
     """All keys, in order; None if they are too many."""
     keys: list[str] = []
     for language in languages.values():
-        texts = language.texts(limit)
+        texts = all_texts(language, limit)
         if texts is None:
             return None
         keys += texts

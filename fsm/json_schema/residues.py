@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..text.alphabet import Bools
-from ..text.dfa import Dfa
+from ..text.dfa import Dfa, no_text
 from .digits import numeric
 from .parts import Test
 
@@ -57,7 +57,7 @@ def whole_numbers(tests: tuple[Test, ...], modulus: int) -> Dfa:
     remainders = np.arange(modulus)
     passing = _passing(tests, modulus)  # -n if and only if n
     if not passing.any():
-        return Dfa.nothing()
+        return no_text()
     alphabet, digits, _, sign = numeric()
     start, minus, zero, first = 1, 2, 3, 4
     table = np.zeros((first + modulus, alphabet.num_classes), np.int32)

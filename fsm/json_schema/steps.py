@@ -25,7 +25,7 @@ from ...errors import ConstraintTooLarge
 from ..regex.regex import regex_to_dfa
 from ..remembered import remembered
 from ..text.alphabet import Ints
-from ..text.dfa import Dfa
+from ..text.dfa import Dfa, no_text
 from .digits import GREATER, LESS, compared, multiples, numeric
 from .float_quotients import MAX_COMPUTED_PLACES, whole_quotients
 
@@ -77,7 +77,7 @@ def _agreed(numerator: int, places: int) -> Dfa:
             return multiples(numerator, places).intersect(whole)
         except ConstraintTooLarge:
             pass
-    found = Dfa.nothing()
+    found = no_text()
     for decimals in range(min(places, MAX_DIGITS - MAX_WHOLE_DIGITS), places + 1):
         num_zeros = max(decimals - MAX_TRIED_PLACES, 0)
         num_digits = MAX_TRIED_PLACES if num_zeros else min(MAX_WHOLE_DIGITS + decimals, MAX_DIGITS)

@@ -21,7 +21,8 @@ from ..regex.regex import long_run, regex_to_dfa
 from ..regex.regex_syntax import Dialect
 from ..remembered import remembered
 from ..text.counted import Counted, counted
-from ..text.dfa import MAX_STATES, Dfa, Span
+from ..text.dfa import MAX_STATES, Dfa, Span, any_text, of_length, of_lengths
+from ..text.extent import all_texts, is_finite, num_texts
 from ..text.json_strings import JsonStrings
 from ..text.literals import literal_dfa
 from .formats import format_language
@@ -104,7 +105,7 @@ def string_language(tests: tuple[Test, ...], *, for_all: bool = True, compile_ti
 
 @remembered(1024)
 def _string_language(tests: tuple[Test, ...], for_all: bool, compile_time: CompileTime) -> Dfa:
-    language = Dfa.any_text()
+    language = any_text()
     listed = _listed(tests)
     if listed is not None:
         texts = list(listed[0])
@@ -115,7 +116,7 @@ def _string_language(tests: tuple[Test, ...], for_all: bool, compile_time: Compi
     for test in _cheapest_first(tests):
         other = _passing(test, for_all, compile_time)
         compile_time.check_here()
-        language = other if language is Dfa.any_text() else language.intersect(other)
+        language = other if language is any_text() else language.intersect(other)
         num_states += language.num_states
         if num_states > MAX_PRODUCTS:
             raise ConstraintTooLarge(
@@ -132,7 +133,7 @@ def string_expression(tests: tuple[Test, ...], compile_time: CompileTime = NO_LI
     """
     if not tests:
         return any_string_expression()
-    return _expression(tests, Dfa.any_text(), _quoted, compile_time)
+    return _expression(tests, any_text(), _quoted, compile_time)
 
 
 def joined_lengths(
@@ -142,9 +143,9 @@ def joined_lengths(
 
     def longest(tests: tuple[Test, ...]) -> int:
         others = _lengths_apart(tests)[0]
-        language = string_language(others, compile_time=compile_time) if others else Dfa.any_text()
+        language = string_language(others, compile_time=compile_time) if others else any_text()
         # a product has at most a state for each of the language's at each length
-        return MAX_LENGTH if language is Dfa.any_text() else MAX_STATES // language.num_states - 2
+        return MAX_LENGTH if language is any_text() else MAX_STATES // language.num_states - 2
 
     return joined(alternatives, longest)
 
@@ -156,7 +157,7 @@ def raw_expression(tests: tuple[Test, ...], among: Dfa, compile_time: CompileTim
 
 
 def _quoted(language: Dfa) -> JsonStrings:
-    return any_string() if language is Dfa.any_text() else JsonStrings(language)
+    return any_string() if language is any_text() else JsonStrings(language)
 
 
 def _expression(
@@ -173,8 +174,8 @@ def _expression(
         others = tests
     language = string_language(others, for_all=for_all, compile_time=compile_time)
     compile_time.check_here()
-    if among is not Dfa.any_text():
-        language = among if language is Dfa.any_text() else language.intersect(among)
+    if among is not any_text():
+        language = among if language is any_text() else language.intersect(among)
     if others == tests:
         return None if language.is_empty() else Embed(spelt(language))
     if 0 < minimum <= SMALL_LENGTH:
@@ -190,8 +191,8 @@ def _expression(
 
 def _within(language: Dfa, minimum: int, maximum: int | None) -> Dfa:
     """The texts of a language with a number of characters between two bounds."""
-    lengths = Dfa.length(minimum, maximum)
-    return lengths if language is Dfa.any_text() else language.intersect(lengths)
+    lengths = of_length(minimum, maximum)
+    return lengths if language is any_text() else language.intersect(lengths)
 
 
 @remembered(1024)
@@ -202,7 +203,7 @@ def distinct_strings(tests: tuple[Test, ...], compile_time: CompileTime = NO_LIM
         return None, 0
     assert isinstance(expression, Embed)
     is_counted = isinstance(expression.language, Counted)
-    if is_counted and not string_language(_lengths_apart(tests)[0], compile_time=compile_time).is_finite():
+    if is_counted and not is_finite(string_language(_lengths_apart(tests)[0], compile_time=compile_time)):
         return replace(expression, is_item=True), None
     return replace(expression, is_item=True), num_strings([string_language(tests, compile_time=compile_time)])
 
@@ -211,7 +212,7 @@ def num_strings(languages: Iterable[Dfa]) -> int | None:
     """How many texts there are in all; None if they are endlessly many, or as good as."""
     total = 0
     for language in languages:
-        total += language.num_texts(MAX_COUNTED)
+        total += num_texts(language, MAX_COUNTED)
         if total >= MAX_COUNTED:
             return None
     return total
@@ -234,7 +235,7 @@ def are_apart(left: tuple[Test, ...], right: tuple[Test, ...], compile_time: Com
             rest != () and _string_language(left + right, False, compile_time).is_empty()
         )
     if asks_for_lengths(left) or asks_for_lengths(right):
-        return _expression(left + right, Dfa.any_text(), _quoted, compile_time, for_all=False) is None
+        return _expression(left + right, any_text(), _quoted, compile_time, for_all=False) is None
     return all(
         _string_language(left, for_all, compile_time).is_disjoint_from(
             _string_language(right, not for_all, compile_time)
@@ -249,11 +250,11 @@ def few_strings(tests: tuple[Test, ...], limit: int, compile_time: CompileTime =
     if others != tests:
         language = string_language(others, compile_time=compile_time)
         bound = minimum if maximum is None else maximum
-        if not _is_dense(language, bound) and not language.is_finite():
+        if not _is_dense(language, bound) and not is_finite(language):
             found = counted(language, minimum, maximum)
             if found is not None and not found.is_empty():
                 return None  # more than a few, or too long to be listed
-    return string_language(tests, compile_time=compile_time).texts(limit)
+    return all_texts(string_language(tests, compile_time=compile_time), limit)
 
 
 def _listed(tests: tuple[Test, ...]) -> tuple[frozenset[str], tuple[Test, ...]] | None:
@@ -332,14 +333,14 @@ def _passing(test: Test, for_all: bool, compile_time: CompileTime) -> Dfa:
         return run[0]
     if kind == "possible-run":
         run = long_run(argument, for_all=False)
-        return Dfa.any_text() if run is None else run[0].concatenate(regex_to_dfa(r"\n?"))
+        return any_text() if run is None else run[0].concatenate(regex_to_dfa(r"\n?"))
     if kind == "length":
-        return Dfa.length(argument, cast("int | None", test[2]))
+        return of_length(argument, cast("int | None", test[2]))
     if kind == "lengths":
-        return Dfa.of_lengths(cast("tuple[Span, ...]", argument))
+        return of_lengths(cast("tuple[Span, ...]", argument))
     if kind == "format":
         return format_language(argument, for_all=for_all)
     if kind == "among":
         return literal_language(argument)
     assert kind == "not", kind
-    return _string_language(argument, not for_all, compile_time).complement_utf8()
+    return any_text().difference(_string_language(argument, not for_all, compile_time))

@@ -20,6 +20,7 @@ from ..any_json import any_number, any_string
 from ..json_schema.numbers import integer_expression, number_expression
 from ..text.counted import Counted
 from ..text.dfa import Dfa
+from ..text.extent import all_texts, max_length, shortest_text
 from ..text.unicode_sets import unicode_digits, unicode_space, unicode_word
 from .graph import Edge, Graph, Kind, Word, is_single
 
@@ -317,14 +318,14 @@ def language_label(language: object) -> str:
     if language is integer_expression().language:
         return "integer"
     if isinstance(language, Dfa):
-        if language.max_length() == 1 and not language.accepting[language.start_state]:
+        if max_length(language) == 1 and not language.accepting[language.start_state]:
             return class_label(_characters(language))
-        texts = language.texts(4)
+        texts = all_texts(language, 4)
         if texts is not None:
             return " or ".join(quoted(text.encode()) for text in sorted(texts))
         if language.accepting[language.start_state]:
             return f"text of {language.num_states - 1} states, or nothing"
-        return f"text like {shortened(quoted(language.shortest()), 24)}"
+        return f"text like {shortened(quoted(shortest_text(language)), 24)}"
     if isinstance(language, Counted):
         low, high = language.minimum, language.maximum
         bounds = f"{low}+" if high is None else f"{low}–{high}" if low else f"at most {high}"

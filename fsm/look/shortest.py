@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from ..automaton.automaton import Automaton
 from ..constraint import Constraint
+from ..foresight import forced_tokens
 from ..keys.repeats import Repeats
 from ..keys.written import Written, in_string
 
@@ -95,7 +96,7 @@ def _tokens(constraint: Constraint, text: bytes) -> tuple[int, int]:
     cursor = constraint.cursor()
     position = num_drafted = 0
     while position < len(ids):
-        draft = cursor.draft()
+        draft = forced_tokens(cursor)
         if draft and ids[position : position + len(draft)] == draft:
             num_drafted += len(draft)
         else:

@@ -3,7 +3,7 @@
 Everything is built from its end to its beginning, so a node has a greater number than what follows it (a loop back
 aside), and the nodes of a rule lie together: that makes the costs of most networks a matter of one sweep.
 
-What is plain (`place`) is built at once. The rest goes through a stack of (operand, verb), so that no depth of an
+What is plain (`_place`) is built at once. The rest goes through a stack of (operand, verb), so that no depth of an
 expression can exhaust Python's:
 
     parts, n >= 0     put the first n parts before the node on top of `results`
@@ -115,7 +115,7 @@ class Positions:
         self.order += other.order
         self.firsts += other.firsts
 
-    def add(self, kind: int, arg: int, next_node: int) -> int:
+    def _add(self, kind: int, arg: int, next_node: int) -> int:
         """A new node; its number."""
         self.kind.append(kind)
         self.arg.append(arg)
@@ -129,11 +129,11 @@ class Positions:
         number = self.numbers[name]
         self.firsts.append(len(self.kind))
         self.order.append(number)
-        self.results.append(self.add(K_RETURN, 0, 0))
-        self.run((self.rules[name],))
+        self.results.append(self._add(K_RETURN, 0, 0))
+        self._run((self.rules[name],))
         self.entries[number] = self.results.pop()
 
-    def run(self, parts: Parts) -> None:
+    def _run(self, parts: Parts) -> None:
         """Replaces the node on top of `results` by the entry of the parts followed by that node."""
         tasks, results = self.tasks, self.results
         tasks += (parts, len(parts))
@@ -141,37 +141,37 @@ class Positions:
             verb = tasks.pop()
             what = tasks.pop()
             if verb >= 0:
-                self.build(what, verb)
+                self._build(what, verb)
             elif verb == TIE:
-                self.tie(what)
+                self._tie(what)
             elif verb == PUSH:
                 results.append(what)
             elif verb == JOIN:
-                self.join(what)
+                self._join(what)
             elif verb == CLOSE_LOOP:
-                self.close_loop(what)
+                self._close_loop(what)
             else:
-                self.close_set(what)
+                self._close_set(what)
             if len(self.kind) > self.next_check:
-                self.look_up()
+                self._look_up()
 
-    def look_up(self) -> None:
+    def _look_up(self) -> None:
         """Asks whether there is time for more, and room; after every MANY_NODES."""
         self.next_check = len(self.kind) + MANY_NODES
         self.time.check_here()
         if len(self.kind) > MAX_NODES:
             raise too_large()
 
-    def build(self, parts: Parts, count: int) -> None:
+    def _build(self, parts: Parts, count: int) -> None:
         """Puts parts before the node on top of `results`, from the last one to the first that needs a stack."""
         node = self.results[-1]
         while count:
             count -= 1
             part = parts[count]
             if type(part) in _SIMPLE:
-                node = self.place(part, node)
+                node = self._place(part, node)
                 if len(self.kind) > self.next_check:
-                    self.look_up()
+                    self._look_up()
                 continue
             if count:
                 self.tasks += (parts, count)
@@ -181,16 +181,16 @@ class Positions:
                 continue
             self.results[-1] = node
             if type(part) is Alternation:
-                self.expand_alternation(part)
+                self._expand_alternation(part)
             elif type(part) is AnyOrder:
-                self.expand_set(part)
+                self._expand_set(part)
             else:
                 assert type(part) is Repeat, part
-                self.expand_repeat(part)
+                self._expand_repeat(part)
             return
         self.results[-1] = node
 
-    def place(self, part: Expression, end: int) -> int:
+    def _place(self, part: Expression, end: int) -> int:
         """The node of a part before the node `end` if it is plain, or a sequence of plain parts; else NOT_PLAIN."""
         kinds = self.kind
         if type(part) is ByteSet:
@@ -207,17 +207,17 @@ class Positions:
             self.arg.append(self.rule_number(part.name))
         elif type(part) is Embed:
             kinds.append(K_TEXT)
-            self.arg.append(self.text_index(part))
+            self.arg.append(self._text_index(part))
         elif type(part) is Sequence and _SIMPLE.issuperset(map(type, part.parts)):
             for inner in reversed(part.parts):
-                end = self.place(inner, end)
+                end = self._place(inner, end)
             return end
         else:
             return NOT_PLAIN
         self.next_node.append(end)
         return len(kinds) - 1
 
-    def text_index(self, part: Embed) -> int:
+    def _text_index(self, part: Embed) -> int:
         """The number of a text automaton, which is kept once for texts, for keys and for items."""
         texts = self.key_texts if part.is_key else self.item_texts if part.is_item else self.texts
         texts = self.edge_texts if part.is_edge else texts
@@ -241,8 +241,8 @@ class Positions:
 
     # ---------------------------------------------------------------- what needs the stack
 
-    def expand_alternation(self, expression: Alternation) -> None:
-        """Options: plain ones at once, many literals as a trie, the others by tasks that `join` collects."""
+    def _expand_alternation(self, expression: Alternation) -> None:
+        """Options: plain ones at once, many literals as a trie, the others by tasks that `_join` collects."""
         literals = [option.data for option in expression.options if type(option) is Literal]
         others = expression.options
         if len(literals) >= TRIE_FROM:
@@ -254,32 +254,32 @@ class Positions:
             return
         end = self.results[-1]
         some = others if len(others) <= FEW else self.time.over(others)
-        nodes = [self.place(option, end) for option in some]
+        nodes = [self._place(option, end) for option in some]
         open_nodes = [index for index, node in enumerate(nodes) if node == NOT_PLAIN]
         if not open_nodes:
-            self.join((nodes, open_nodes, literals))
+            self._join((nodes, open_nodes, literals))
             return
         self.tasks += ((nodes, open_nodes, literals), JOIN)
         for index in open_nodes:
             self.tasks += ((others[index],), 1, end, PUSH)
 
-    def join(self, what: tuple[list[int], list[int], list[bytes]]) -> None:
+    def _join(self, what: tuple[list[int], list[int], list[bytes]]) -> None:
         """results: end, open option n, .., open option 1 -> entry."""
         nodes, open_nodes, literals = what
         for index in open_nodes:
             nodes[index] = self.results.pop()
         end = self.results[-1]
         if literals:
-            nodes.extend(self.add_trie(in_order(literals, self.time), end))
-        self.results[-1] = nodes[0] if len(nodes) == 1 else self.add_split(nodes)
+            nodes.extend(self._add_trie(in_order(literals, self.time), end))
+        self.results[-1] = nodes[0] if len(nodes) == 1 else self._add_split(nodes)
 
-    def add_split(self, nodes: Seq[int]) -> int:
+    def _add_split(self, nodes: Seq[int]) -> int:
         """A node from which some others are reached without reading anything."""
         first = len(self.options)
         self.options.extend(nodes)
-        return self.add(K_SPLIT, first, len(nodes))
+        return self._add(K_SPLIT, first, len(nodes))
 
-    def add_trie(self, literals: list[bytes], end: int) -> list[int]:
+    def _add_trie(self, literals: list[bytes], end: int) -> list[int]:
         """Nodes that together spell exactly these sorted literals, common beginnings shared; returns the entries."""
         self.time.check_here()
         data, lens = b"".join(literals), np.array(list(map(len, literals)), np.int64)
@@ -296,7 +296,7 @@ class Positions:
         found: list[int] = entries.tolist()
         return found
 
-    def expand_repeat(self, expression: Repeat) -> None:
+    def _expand_repeat(self, expression: Repeat) -> None:
         """A repetition: written out where that is short, a cycle where nothing is counted, else a loop that counts."""
         minimum, maximum, item = expression.minimum, expression.maximum, expression.item
         results, tasks = self.results, self.tasks
@@ -309,17 +309,17 @@ class Positions:
         unrolls = UNROLL_UP_TO if type(item) in _SIMPLE else 1
         once = ((item,), 1)
         if minimum == 0 and maximum == 1:
-            node = self.place(item, results[-1])
+            node = self._place(item, results[-1])
             if node != NOT_PLAIN:
-                results[-1] = self.add_split((node, results[-1]))
+                results[-1] = self._add_split((node, results[-1]))
                 return
             results.append(results[-1])
             tasks += (-1, TIE, *once)
         elif maximum is None and minimum <= unrolls - 1:
             first = len(self.options)  # this option will be the item, followed by the split itself
-            results[-1] = split = self.add_split((-1, results[-1]))
+            results[-1] = split = self._add_split((-1, results[-1]))
             tasks += once * minimum
-            self.options[first] = node = self.place(item, split)
+            self.options[first] = node = self._place(item, split)
             if node == NOT_PLAIN:
                 results.append(split)
                 tasks += (first, TIE, *once)
@@ -331,39 +331,39 @@ class Positions:
             tasks += ((nested,), 1)
         else:
             self.loops.append((-1, minimum, -1 if maximum is None else maximum))
-            results.append(self.add(K_RETURN, 0, 0))
+            results.append(self._add(K_RETURN, 0, 0))
             tasks += (len(self.loops) - 1, CLOSE_LOOP, *once)
 
-    def tie(self, option: int) -> None:
+    def _tie(self, option: int) -> None:
         """results: .., end, entry of the item -> .., entry (`option` -1: a new split of item and end)."""
         item = self.results.pop()
         if option < 0:
-            self.results[-1] = self.add_split((item, self.results[-1]))
+            self.results[-1] = self._add_split((item, self.results[-1]))
         else:
             self.options[option] = item
 
-    def close_loop(self, loop: int) -> None:
+    def _close_loop(self, loop: int) -> None:
         """results: .., end, entry of the item -> .., entry."""
         _, minimum, maximum = self.loops[loop]
         self.loops[loop] = (self.results.pop(), minimum, maximum)
-        self.results[-1] = self.add(K_LOOP, loop, self.results[-1])
+        self.results[-1] = self._add(K_LOOP, loop, self.results[-1])
 
-    def expand_set(self, expression: AnyOrder) -> None:
+    def _expand_set(self, expression: AnyOrder) -> None:
         """Like bodies (most are "any string") are one node, as all of them end at the same one."""
-        end = self.add(K_RETURN, 0, 0)
+        end = self._add(K_RETURN, 0, 0)
         parts = {id(member.body): member.body for member in expression.members}
         for part in (expression.separator, *expression.others):
             parts[id(part)] = part
-        nodes = {key: self.place(part, end) for key, part in parts.items()}
+        nodes = {key: self._place(part, end) for key, part in parts.items()}
         if NOT_PLAIN not in nodes.values():
-            self.close_set((expression, nodes, ()))
+            self._close_set((expression, nodes, ()))
             return
         open_parts = [key for key, node in nodes.items() if node == NOT_PLAIN]
         self.tasks += ((expression, nodes, open_parts), CLOSE_SET)
         for key in open_parts:
             self.tasks += ((parts[key],), 1, end, PUSH)
 
-    def close_set(self, what: tuple[AnyOrder, dict[int, int], Seq[int]]) -> None:
+    def _close_set(self, what: tuple[AnyOrder, dict[int, int], Seq[int]]) -> None:
         """results: .., end, what was open among separator, others and bodies, from last to first -> .., entry."""
         expression, nodes, open_parts = what
         results = self.results

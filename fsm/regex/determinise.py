@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from ...errors import ConstraintTooLarge
 from ..compile_time import NO_LIMIT, CompileTime
-from ..text.dfa import Dfa
+from ..text.dfa import Dfa, no_text
 from .nfa import ANY_TEXT, build
 from .regex_tree import OPTIONAL_BREAK, PYTHON_END, Assertion, Concat, Either, Look, Node
 from .subsets import MAX_WORK, plain_dfa
@@ -41,7 +41,7 @@ def _determinised(tree: Node, max_work: int, compile_time: CompileTime, depth: i
         if nfa.assertions or nfa.looks:
             return Threads(nfa, compile_time, depth).dfa()
         return plain_dfa(nfa, compile_time, max_work)
-    found = Dfa.nothing()
+    found = no_text()
     plain = tuple(rest for looks, rest in options if not looks)
     if plain:
         found = _determinised(Either(plain), max_work, compile_time, depth)

@@ -20,7 +20,7 @@ from ..._core import fsm as core
 from ...errors import ConstraintTooLarge
 from ..compile_time import CompileTime
 from ..text.alphabet import Alphabet, Ints
-from ..text.dfa import Dfa, explore
+from ..text.dfa import Dfa, any_text, explore
 from ..text.unicode_sets import ASCII_WORD, Intervals
 from .nfa import ANY_TEXT, ASSERT, LOOK, MATCH, SET, Nfa, build, universal_nodes
 from .regex_tree import Assertion, Concat, Either, Look, Node, Times
@@ -209,7 +209,7 @@ def _look_automata(look: Look, compile_time: CompileTime, depth: int) -> list[Df
         found = [Threads(nfa, compile_time, depth + 1, kind).dfa() for kind in KINDS_BEFORE]
     else:
         found = [Threads(nfa, compile_time, depth + 1).dfa()]
-    return [machine.complement_utf8() if look.is_negative else machine for machine in found]
+    return [any_text().difference(machine) if look.is_negative else machine for machine in found]
 
 
 def _assertions(tree: Node) -> Iterator[tuple[str, Intervals]]:

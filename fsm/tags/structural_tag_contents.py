@@ -20,7 +20,7 @@ from ..json_schema import (
 )
 from ..network.expression import Embed, Expression, Grammar, alternation
 from ..resources import NO_RESOURCES, checked_resources
-from ..text.dfa import Dfa
+from ..text.dfa import Dfa, of_length
 from ..text.free_text import first_marks, free_text, text_until
 from .structural_tag_parts import Strings, read_flag, read_required, read_strings, unsupported, within
 
@@ -85,11 +85,11 @@ def any_text(form: Mapping[str, Any], place: str, ends: Strings) -> Expression:
             pointer=f"{place}/max_chars",
         )
     if not ends:
-        return Embed(without_marks(excludes).intersect(Dfa.length(0, longest)))
+        return Embed(without_marks(excludes).intersect(of_length(0, longest)))
     options: list[Expression] = []
     for ended, text in up_to_marks(ends, excludes):
         enough = longest + max(len(end) for end in ended if end in ends)
-        options.append(Embed(text.intersect(Dfa.length(0, enough))))
+        options.append(Embed(text.intersect(of_length(0, enough))))
     return alternation(*options)
 
 

@@ -106,17 +106,17 @@ class _Compiler:
         top = read_object(description, "")
         if "structures" in top:
             older = read_older_form(top)
-            tags = _placed("/structures", lambda: self.triggered_tags(older, "", (), tags_key="structures"))
+            tags = _placed("/structures", lambda: self._triggered_tags(older, "", (), tags_key="structures"))
             self.rules.bodies[START] = tags
         elif "format" in top:
-            self.rules.bodies[START] = self.format(top["format"], "/format", ())
+            self.rules.bodies[START] = self._format(top["format"], "/format", ())
         else:
             raise InvalidStructuralTag("structural tag: it has neither 'format' nor 'structures'", pointer="")
         return Grammar(self.rules.bodies, START, pointer_of=self.rules.pointer_of)
 
     # ---------------------------------------------------------------- formats
 
-    def format(self, value: object, place: str, ends: Strings) -> Expression:
+    def _format(self, value: object, place: str, ends: Strings) -> Expression:
         """A format followed by one of `ends` (by nothing in particular if there are none)."""
         form = read_object(value, place)
         kind = form.get("type")
@@ -134,97 +134,97 @@ class _Compiler:
         self.depth -= 1
         return expression
 
-    def json_schema(self, form: Mapping[str, Any], place: str, ends: Strings, *, style: str = "json") -> Expression:
+    def _json_schema(self, form: Mapping[str, Any], place: str, ends: Strings, *, style: str = "json") -> Expression:
         prefix = self.rules.prefix()
         grammar = schema_grammar(form, place, self.whitespace, self.tokens.spell, self.time, prefix, style=style)
         return _followed(self.rules.take_in(grammar, prefix, f"{place}/json_schema"), ends)
 
-    def qwen_xml_parameter(self, form: Mapping[str, Any], place: str, ends: Strings) -> Expression:
+    def _qwen_xml_parameter(self, form: Mapping[str, Any], place: str, ends: Strings) -> Expression:
         """An older name of `json_schema` in this style."""
-        return self.json_schema(form, place, ends, style="qwen_xml")
+        return self._json_schema(form, place, ends, style="qwen_xml")
 
-    def regex(self, form: Mapping[str, Any], place: str, ends: Strings) -> Expression:
+    def _regex(self, form: Mapping[str, Any], place: str, ends: Strings) -> Expression:
         pattern = read_string(form, "pattern", place)
         return _followed(within(f"{place}/pattern", lambda: regex_to_expression(pattern, compile_time=self.time)), ends)
 
-    def text_grammar(self, form: Mapping[str, Any], place: str, ends: Strings) -> Expression:
+    def _text_grammar(self, form: Mapping[str, Any], place: str, ends: Strings) -> Expression:
         text = read_string(form, "grammar", place)
         spell = self.tokens.spell_special
         grammar = within(f"{place}/grammar", lambda: text_to_grammar(text, "auto", self.time, spell))
         prefix = self.rules.prefix()
         return _followed(self.rules.take_in(with_prefix(grammar, prefix), prefix, f"{place}/grammar"), ends)
 
-    def sequence(self, form: Mapping[str, Any], place: str, ends: Strings) -> Expression:
+    def _sequence(self, form: Mapping[str, Any], place: str, ends: Strings) -> Expression:
         elements = read_array(form, "elements", place)
         last = len(elements) - 1
         parts = [
-            self.format(element, f"{place}/elements/{index}", ends if index == last else ())
+            self._format(element, f"{place}/elements/{index}", ends if index == last else ())
             for index, element in enumerate(elements)
         ]
         return sequence(*parts) if parts else _followed(EMPTY_TEXT, ends)
 
-    def either(self, form: Mapping[str, Any], place: str, ends: Strings) -> Expression:
+    def _either(self, form: Mapping[str, Any], place: str, ends: Strings) -> Expression:
         elements = read_array(form, "elements", place)
-        return alternation(*(self.format(e, f"{place}/elements/{i}", ends) for i, e in enumerate(elements)))
+        return alternation(*(self._format(e, f"{place}/elements/{i}", ends) for i, e in enumerate(elements)))
 
-    def repeated(self, form: Mapping[str, Any], place: str, ends: Strings) -> Expression:
+    def _repeated(self, form: Mapping[str, Any], place: str, ends: Strings) -> Expression:
         if form["type"] == "repeat":
             minimum, maximum = read_count(form, "min", place), read_count(form, "max", place)
             if minimum < 0 or -1 != maximum < minimum:
                 raise InvalidStructuralTag(f"structural tag, {place}: min and max do not fit", pointer=place)
         else:
             minimum, maximum = {"optional": (0, 1), "star": (0, -1), "plus": (1, -1)}[form["type"]]
-        item = self.format(read_required(form, "content", place), f"{place}/content", ())
+        item = self._format(read_required(form, "content", place), f"{place}/content", ())
         return _followed(Repeat(item, minimum, None if maximum < 0 else maximum), ends)
 
-    def token(self, form: Mapping[str, Any], place: str, ends: Strings) -> Expression:
+    def _token(self, form: Mapping[str, Any], place: str, ends: Strings) -> Expression:
         if form.get("type", "token") != "token":
             raise InvalidStructuralTag(
                 f"structural tag, {place}: expected a text or a token, not {form['type']!r}", pointer=f"{place}/type"
             )
         return _followed(self.tokens.special(read_required(form, "token", place), f"{place}/token"), ends)
 
-    def any_tokens(self, form: Mapping[str, Any], place: str, ends: Strings) -> Expression:
+    def _any_tokens(self, form: Mapping[str, Any], place: str, ends: Strings) -> Expression:
         """Free text, which holds no special token, excluded or not."""
         self.tokens.check_excluded(form, place)
         return any_text({"max_tokens": form.get("max_tokens")}, place, ends)
 
-    def tag(self, form: Mapping[str, Any], place: str, ends: Strings) -> Expression:
-        return _followed(sequence(self.begin(form, place), self.after_begin(form, place)), ends)
+    def _tag(self, form: Mapping[str, Any], place: str, ends: Strings) -> Expression:
+        return _followed(sequence(self._begin(form, place), self._after_begin(form, place)), ends)
 
-    def begin(self, form: Mapping[str, Any], place: str) -> Expression:
+    def _begin(self, form: Mapping[str, Any], place: str) -> Expression:
         begin = form.get("begin")
         if isinstance(begin, Mapping):
-            return self.token(begin, f"{place}/begin", ())
+            return self._token(begin, f"{place}/begin", ())
         return literal(read_string(form, "begin", place))
 
-    def after_begin(self, form: Mapping[str, Any], place: str) -> Expression:
+    def _after_begin(self, form: Mapping[str, Any], place: str) -> Expression:
         """Content and end of a tag, as a rule: a tag can be reached by several ways."""
         end = form.get("end")
         if isinstance(end, Mapping):
-            return self.before_token(form, end, place)
+            return self._before_token(form, end, place)
         ends = read_strings(form, "end", place) if isinstance(end, list) else (read_string(form, "end", place),)
         name = f"tag {place}"
         if name not in self.rules.bodies:
             content = read_required(form, "content", place)
             if "" in ends:  # nothing marks the end
-                followed = [self.format(content, f"{place}/content", ())]
+                followed = [self._format(content, f"{place}/content", ())]
                 others = tuple(other for other in ends if other)
-                followed += [self.format(content, f"{place}/content", others)] if others else []
+                followed += [self._format(content, f"{place}/content", others)] if others else []
                 self.rules.bodies[name] = alternation(*followed)
             else:
-                self.rules.bodies[name] = self.format(content, f"{place}/content", ends)
+                self.rules.bodies[name] = self._format(content, f"{place}/content", ends)
         return Rule(name)
 
-    def before_token(self, form: Mapping[str, Any], end: Mapping[str, Any], place: str) -> Expression:
+    def _before_token(self, form: Mapping[str, Any], end: Mapping[str, Any], place: str) -> Expression:
         """Content, and a special token that ends it: as free text cannot hold one, nothing else is needed."""
         name = f"tag {place}"
         if name not in self.rules.bodies:
-            content = self.format(read_required(form, "content", place), f"{place}/content", ())
-            self.rules.bodies[name] = sequence(content, self.token(end, f"{place}/end", ()))
+            content = self._format(read_required(form, "content", place), f"{place}/content", ())
+            self.rules.bodies[name] = sequence(content, self._token(end, f"{place}/end", ()))
         return Rule(name)
 
-    def token_triggered_tags(self, form: Mapping[str, Any], place: str, ends: Strings) -> Expression:
+    def _token_triggered_tags(self, form: Mapping[str, Any], place: str, ends: Strings) -> Expression:
         triggers = [
             self.tokens.special(token, f"{place}/trigger_tokens/{index}")
             for index, token in enumerate(read_array(form, "trigger_tokens", place))
@@ -233,25 +233,25 @@ class _Compiler:
         for index, entry in enumerate(read_array(form, "tags", place)):
             inner = f"{place}/tags/{index}"
             tag = read_object(entry, inner)
-            begin = self.begin(tag, inner)
+            begin = self._begin(tag, inner)
             if begin not in triggers:
                 raise InvalidStructuralTag(
                     f"structural tag, {inner}/begin: expected one of the trigger tokens", pointer=f"{inner}/begin"
                 )
-            tags.append(sequence(begin, self.after_begin(tag, inner)))
+            tags.append(sequence(begin, self._after_begin(tag, inner)))
         at_least_one = read_flag(form, "at_least_one", place)
         loops = not read_flag(form, "stop_after_first", place)
-        return self.token_dispatched(form, tags, place, ends, at_least_one=at_least_one, loops=loops)
+        return self._token_dispatched(form, tags, place, ends, at_least_one=at_least_one, loops=loops)
 
-    def token_dispatch(self, form: Mapping[str, Any], place: str, ends: Strings) -> Expression:
+    def _token_dispatch(self, form: Mapping[str, Any], place: str, ends: Strings) -> Expression:
         tags = []
         for inner, token, content in read_pairs(form, place, "a token"):
             begin = self.tokens.special(token, f"{inner}/0")
-            tags.append(sequence(begin, self.format(content, f"{inner}/1", ())))
+            tags.append(sequence(begin, self._format(content, f"{inner}/1", ())))
         loops = read_flag(form, "loop", place, True)
-        return self.token_dispatched(form, tags, place, ends, at_least_one=False, loops=loops)
+        return self._token_dispatched(form, tags, place, ends, at_least_one=False, loops=loops)
 
-    def token_dispatched(
+    def _token_dispatched(
         self,
         form: Mapping[str, Any],
         tags: Sequence[Expression],
@@ -275,7 +275,7 @@ class _Compiler:
         )
         return sequence(alternation(*tags), after) if at_least_one else Rule(name)
 
-    def triggered_tags(
+    def _triggered_tags(
         self, form: Mapping[str, Any], place: str, ends: Strings, *, tags_key: str = "tags"
     ) -> Expression:
         listed = self.time.over(read_array(form, "tags", place), place, f"structural tag, {place}")
@@ -291,7 +291,7 @@ class _Compiler:
                     f"structural tag, {place}/{tags_key}/{index}/begin: {begin!r} begins with no trigger",
                     pointer=f"{place}/{tags_key}/{index}/begin",
                 )
-        bodies = [self.after_begin(tag, f"{place}/{tags_key}/{i}") for i, tag in enumerate(tags)]
+        bodies = [self._after_begin(tag, f"{place}/{tags_key}/{i}") for i, tag in enumerate(tags)]
 
         def body_after(completed: frozenset[str]) -> Expression:
             starts = sorted(trigger for trigger in completed if trigger in triggers)
@@ -304,7 +304,7 @@ class _Compiler:
             return alternation(*(sequence(literal(rest), body) for rest, body in options))
 
         first = alternation(*(sequence(literal(b), body) for b, body in zip(begins, bodies, strict=True)))
-        return self.dispatched(
+        return self._dispatched(
             triggers,
             body_after,
             place,
@@ -314,22 +314,22 @@ class _Compiler:
             loops=not read_flag(form, "stop_after_first", place),
         )
 
-    def dispatch(self, form: Mapping[str, Any], place: str, ends: Strings) -> Expression:
+    def _dispatch(self, form: Mapping[str, Any], place: str, ends: Strings) -> Expression:
         bodies: dict[str, Expression] = {}
         for inner, mark, content in read_pairs(form, place, "a text that is not empty"):
             name = f"rule {inner}"
-            self.rules.bodies[name] = self.format(content, f"{inner}/1", ())
+            self.rules.bodies[name] = self._format(content, f"{inner}/1", ())
             bodies[mark] = Rule(name)
 
         def body_after(completed: frozenset[str]) -> Expression:
             return alternation(*(bodies[mark] for mark in sorted(completed) if mark in bodies))
 
         loops = read_flag(form, "loop", place, True)
-        return self.dispatched(
+        return self._dispatched(
             tuple(bodies), body_after, place, ends, read_strings(form, "excludes", place), None, loops
         )
 
-    def dispatched(
+    def _dispatched(
         self,
         triggers: Strings,
         body_after: Callable[[frozenset[str]], Expression],
@@ -351,9 +351,9 @@ class _Compiler:
         self.rules.bodies[name] = alternation(*options)
         return Rule(name) if at_once is None else sequence(at_once, after)
 
-    def tags_with_separator(self, form: Mapping[str, Any], place: str, ends: Strings) -> Expression:
+    def _tags_with_separator(self, form: Mapping[str, Any], place: str, ends: Strings) -> Expression:
         tags = [read_object(tag, f"{place}/tags/{i}") for i, tag in enumerate(read_array(form, "tags", place))]
-        tag = alternation(*(self.tag(tag, f"{place}/tags/{i}", ()) for i, tag in enumerate(tags)))
+        tag = alternation(*(self._tag(tag, f"{place}/tags/{i}", ()) for i, tag in enumerate(tags)))
         again = sequence(literal(read_string(form, "separator", place)), tag)
         more = EMPTY_TEXT if read_flag(form, "stop_after_first", place) else Repeat(again, 0, None)
         listed = sequence(tag, more)
@@ -362,25 +362,25 @@ class _Compiler:
 
 _FORMATS: dict[str, Callable[[_Compiler, Mapping[str, Any], str, Strings], Expression]] = {
     "const_string": lambda _, form, place, ends: _followed(literal(read_string(form, "value", place)), ends),
-    "json_schema": _Compiler.json_schema,
-    "qwen_xml_parameter": _Compiler.qwen_xml_parameter,
-    "regex": _Compiler.regex,
-    "grammar": _Compiler.text_grammar,
+    "json_schema": _Compiler._json_schema,
+    "qwen_xml_parameter": _Compiler._qwen_xml_parameter,
+    "regex": _Compiler._regex,
+    "grammar": _Compiler._text_grammar,
     "any_text": lambda _, form, place, ends: any_text(form, place, ends),
-    "any_tokens": _Compiler.any_tokens,
-    "sequence": _Compiler.sequence,
-    "or": _Compiler.either,
-    "optional": _Compiler.repeated,
-    "star": _Compiler.repeated,
-    "plus": _Compiler.repeated,
-    "repeat": _Compiler.repeated,
-    "tag": _Compiler.tag,
-    "triggered_tags": lambda self, form, place, ends: self.triggered_tags(form, place, ends),
-    "tags_with_separator": _Compiler.tags_with_separator,
-    "token": _Compiler.token,
-    "token_triggered_tags": _Compiler.token_triggered_tags,
-    "token_dispatch": _Compiler.token_dispatch,
-    "dispatch": _Compiler.dispatch,
+    "any_tokens": _Compiler._any_tokens,
+    "sequence": _Compiler._sequence,
+    "or": _Compiler._either,
+    "optional": _Compiler._repeated,
+    "star": _Compiler._repeated,
+    "plus": _Compiler._repeated,
+    "repeat": _Compiler._repeated,
+    "tag": _Compiler._tag,
+    "triggered_tags": lambda self, form, place, ends: self._triggered_tags(form, place, ends),
+    "tags_with_separator": _Compiler._tags_with_separator,
+    "token": _Compiler._token,
+    "token_triggered_tags": _Compiler._token_triggered_tags,
+    "token_dispatch": _Compiler._token_dispatch,
+    "dispatch": _Compiler._dispatch,
 }
 
 

@@ -24,7 +24,7 @@ from ..._core import fsm as core
 from ..._core.fsm import Alive
 from ...errors import ConstraintTooLarge
 from ..remembered import remembered
-from .alphabet import MAX_CODE_POINT, Alphabet, Bools, Ints
+from .alphabet import Alphabet, Bools, Ints
 from .language import byte_row
 
 Node = TypeVar("Node", bound=Hashable)
@@ -47,7 +47,7 @@ class Dfa:
         start: the first state (0: the empty language).
         distance: int32[num_states], least number of characters to acceptance; computed if not given.
 
-    Build one with the class methods below or `regex.regex_to_dfa`; the constructor wants a trimmed table.
+    Build one with `from_table`, the functions below or `regex.regex_to_dfa`; the constructor wants a trimmed table.
     """
 
     __slots__ = ("__dict__", "accepting", "alphabet", "distance", "start_state", "table")
@@ -71,29 +71,9 @@ class Dfa:
         table = np.ascontiguousarray(table, np.int32)
         table, accepting, distance, start = core.trimmed(table, np.ascontiguousarray(accepting), start)
         if not start:
-            return _nothing()
+            return no_text()
         alphabet, table = _join_classes(alphabet, table)
         return cls(alphabet, table, accepting, int(start), distance)
-
-    @staticmethod
-    def nothing() -> Dfa:
-        """The empty language (one shared object)."""
-        return _nothing()
-
-    @staticmethod
-    def any_text() -> Dfa:
-        """Every valid UTF-8 text (one shared object)."""
-        return _any_text()
-
-    @staticmethod
-    def length(minimum: int, maximum: int | None) -> Dfa:
-        """Every text of `minimum` to `maximum` Unicode characters (code points). Shared by its bounds."""
-        return _nothing() if maximum is not None and maximum < minimum else _of_lengths(((minimum, maximum),))
-
-    @staticmethod
-    def of_lengths(spans: tuple[Span, ...]) -> Dfa:
-        """The same of several spans, ascending and disjoint."""
-        return _of_lengths(spans)
 
     # ---------------------------------------------------------------- the byte automaton (Language)
 
@@ -157,105 +137,6 @@ class Dfa:
             raise ConstraintTooLarge(f"to compare two patterns takes more than {MAX_STATES} states; simplify them")
         return not found
 
-    def is_finite(self) -> bool:
-        """Whether the language has finitely many texts."""
-        return self._order() is not None
-
-    def num_texts(self, limit: int) -> int:
-        """Number of texts, or `limit` if there are at least that many."""
-        order = self._order()
-        if order is None:
-            return limit
-        sizes = self.class_sizes()
-        totals = [0] * self.num_states
-        for state in order:
-            total = int(self.accepting[state])
-            for class_id, target in enumerate(self.table[state].tolist()):
-                if target:
-                    total += sizes[class_id] * totals[target]
-            totals[state] = min(total, limit)
-        return totals[self.start_state]
-
-    def texts(self, limit: int) -> list[str] | None:
-        """All texts in no special order, or None if there are more than `limit`."""
-        if self.num_texts(limit + 1) > limit:
-            return None
-        ends = [*self.alphabet.starts[1:].tolist(), MAX_CODE_POINT + 1]
-        characters: dict[int, list[str]] = {}
-        for first, end, class_id in zip(
-            self.alphabet.starts.tolist(), ends, self.alphabet.classes.tolist(), strict=True
-        ):
-            if end - first <= limit:
-                characters.setdefault(class_id, []).extend(map(chr, range(first, end)))
-        found: list[str] = []
-        pending = [(self.start_state, "")]
-        while pending:
-            state, text = pending.pop()
-            if self.accepting[state]:
-                found.append(text)
-            for class_id, target in enumerate(self.table[state].tolist()):
-                if target:
-                    pending.extend((target, text + c) for c in characters[class_id])
-        return found
-
-    def shortest(self) -> bytes:
-        """A text with the fewest characters; ValueError if the language is empty."""
-        if self.is_empty():
-            raise ValueError("the empty language has no text")
-        state, text = self.start_state, ""
-        names = self.alphabet.representatives
-        while self.distance[state]:
-            targets = self.table[state]
-            steps = np.where(targets > 0, self.distance[targets], np.iinfo(np.int32).max)
-            best = min(np.flatnonzero(steps == steps.min()).tolist(), key=lambda c: _plainness(names[c]))
-            text += chr(names[best])
-            state = int(targets[best])
-        return text.encode()
-
-    def max_length(self) -> int | None:
-        """The greatest number of characters of a text; None if unbounded; -1 if the language is empty."""
-        order = self._order()
-        if order is None:
-            return None
-        longest = [-1] * self.num_states
-        for state in order:
-            best = 0 if self.accepting[state] else -1
-            for target in set(self.table[state].tolist()) - {0}:
-                best = max(best, longest[target] + 1)
-            longest[state] = best
-        return longest[self.start_state] if self.start_state else -1
-
-    def class_sizes(self) -> list[int]:
-        """How many characters each class of the alphabet has."""
-        ends = np.append(self.alphabet.starts[1:], MAX_CODE_POINT + 1)
-        sizes = np.bincount(
-            self.alphabet.classes, weights=ends - self.alphabet.starts, minlength=self.alphabet.num_classes
-        )
-        return [int(size) for size in sizes]
-
-    def _order(self) -> list[int] | None:
-        """The states, each after all its successors; None if there is a cycle."""
-        order: list[int] = []
-        mark = [0] * self.num_states
-        if self.start_state == 0:
-            return order
-        stack = [(self.start_state, iter(set(self.table[self.start_state].tolist()) - {0}))]
-        mark[self.start_state] = 1
-        while stack:
-            state, successors = stack[-1]
-            for target in successors:
-                if mark[target] == 1:
-                    return None
-                if mark[target] == 0:
-                    mark[target] = 1
-                    stack.append((target, iter(set(self.table[target].tolist()) - {0})))
-                    break
-            else:
-                mark[state] = 2
-                order.append(state)
-                stack.pop()
-        return order
-
     # ---------------------------------------------------------------- algebra
 
     def intersect(self, other: Dfa) -> Dfa:
@@ -270,16 +151,12 @@ class Dfa:
         """Texts that belong to `self` and not to `other`."""
         return self._product(other, Alive.FIRST, lambda mine, theirs: mine & ~theirs)
 
-    def complement_utf8(self) -> Dfa:
-        """All valid UTF-8 texts that do not belong to the language."""
-        return _any_text().difference(self)
-
     def _product(self, other: Dfa, alive: Alive, accept: Callable[[Bools, Bools], Any]) -> Dfa:
         alphabet, mine, theirs = self.alphabet.refine(other.alphabet)
         starts = self.start_state, other.start_state
         needed = {Alive.BOTH: all(starts), Alive.EITHER: any(starts), Alive.FIRST: starts[0]}[alive]
         if not needed:
-            return _nothing()
+            return no_text()
         most = min(MAX_STATES, MAX_CELLS // alphabet.num_classes)
         table, lefts, rights = core.product(self.table, other.table, mine, theirs, *starts, alive, most)
         if len(table) == 0:
@@ -330,7 +207,7 @@ def explore(
     """The Dfa whose states are hashable nodes found by `step(node) -> successor per class`."""
     numbers: dict[Node, int] = {dead: 0, start: 1}
     if start == dead:
-        return _nothing()
+        return no_text()
     nodes = [dead, start]
     rows = [[0] * alphabet.num_classes]
     for node in islice(nodes, 1, None):  # grows meanwhile
@@ -350,10 +227,6 @@ def explore(
     return Dfa.from_table(alphabet, table, accepting, 1)
 
 
-def _plainness(code_point: int) -> int:
-    return code_point if code_point >= 0x61 else code_point + 0x110000
-
-
 def _join_classes(alphabet: Alphabet, table: Ints) -> tuple[Alphabet, Ints]:
     """Joins the classes whose columns are equal."""
     numbers, joined = core.joined_classes(table)
@@ -363,19 +236,27 @@ def _join_classes(alphabet: Alphabet, table: Ints) -> tuple[Alphabet, Ints]:
 
 
 @functools.cache
-def _nothing() -> Dfa:
+def no_text() -> Dfa:
+    """The empty language (one shared object)."""
     alphabet, _ = Alphabet.from_sets([])
     return Dfa(alphabet, np.zeros((1, 2), np.int32), np.zeros(1, np.bool_), 0)
 
 
 @functools.cache
-def _any_text() -> Dfa:
+def any_text() -> Dfa:
+    """Every valid UTF-8 text (one shared object)."""
     alphabet, _ = Alphabet.from_sets([])
     return Dfa(alphabet, np.array([[0, 0], [0, 1]], np.int32), np.array([False, True]), 1)
 
 
+def of_length(minimum: int, maximum: int | None) -> Dfa:
+    """Every text of `minimum` to `maximum` Unicode characters (code points). Shared by its bounds."""
+    return no_text() if maximum is not None and maximum < minimum else of_lengths(((minimum, maximum),))
+
+
 @remembered(256)
-def _of_lengths(spans: tuple[Span, ...]) -> Dfa:
+def of_lengths(spans: tuple[Span, ...]) -> Dfa:
+    """The same of several spans, ascending and disjoint."""
     least, most = spans[-1]
     last = least if most is None else most
     if last > MAX_LENGTH:

@@ -13,7 +13,7 @@ import numpy as np
 from ..._core import fsm as core
 from ...errors import ConstraintTooLarge
 from .alphabet import SURROGATES, Alphabet
-from .dfa import Dfa
+from .dfa import Dfa, no_text
 
 MAX_CELLS = 1 << 24  # entries of the table
 MAX_CHARACTERS = 1 << 20  # of all texts
@@ -36,7 +36,7 @@ def literal_dfa(texts: Iterable[str]) -> Dfa:
     if ((used >= SURROGATES[0]) & (used <= SURROGATES[1])).any():
         return literal_dfa(text for text in ordered if _SURROGATE.search(text) is None)
     if not ordered:
-        return Dfa.nothing()
+        return no_text()
     if sum(map(len, ordered)) > MAX_CHARACTERS:
         raise ConstraintTooLarge(f"{len(ordered)} texts have more than {MAX_CHARACTERS} characters in all; use fewer")
     points = np.frombuffer("".join(ordered).encode("utf-32-le"), np.uint32).astype(np.int64)

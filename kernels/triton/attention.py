@@ -54,6 +54,86 @@ def load_scales(at: tl.tensor, IN_PAIRS: tl.constexpr) -> tl.tensor:
 
 
 @triton.jit  # type: ignore[untyped-decorator]  # triton has no types
+def load_tiles(
+    k_at: tl.tensor,  # [keys], where they begin
+    v_at: tl.tensor,
+    K_TYPE: tl.constexpr,
+    V_TYPE: tl.constexpr,
+    HEAD_DIM: tl.constexpr,
+    BLOCK_DIM: tl.constexpr,
+    QUANTISED: tl.constexpr,
+    IN_PAIRS: tl.constexpr,
+) -> tl.tensor:
+    """Keys and values `[keys, BLOCK_DIM]`, with zeros from HEAD_DIM on; rounded ones as numbers of these types."""
+    c = tl.arange(0, BLOCK_DIM // 2 if IN_PAIRS else BLOCK_DIM)
+    in_row = c < (HEAD_DIM // 2 if IN_PAIRS else HEAD_DIM)
+    k_at = k_at[:, None] + c[None, :]
+    v_at = v_at[:, None] + c[None, :]
+    if HEAD_DIM == BLOCK_DIM:
+        k = tl.load(k_at)
+        v = tl.load(v_at)
+    elif QUANTISED:
+        k = tl.load(k_at, mask=in_row[None, :])
+        v = tl.load(v_at, mask=in_row[None, :])
+    else:
+        k = tl.load(k_at, mask=in_row[None, :], other=0.0)
+        v = tl.load(v_at, mask=in_row[None, :], other=0.0)
+    if IN_PAIRS:
+        k, v = unpack(k), unpack(v)
+    if QUANTISED:
+        k = k.to(tl.float32).to(K_TYPE)
+        v = v.to(tl.float32).to(V_TYPE)
+        if HEAD_DIM != BLOCK_DIM:
+            in_head = tl.arange(0, BLOCK_DIM) < HEAD_DIM
+            k = tl.where(in_head[None, :], k, 0.0)
+            v = tl.where(in_head[None, :], v, 0.0)
+    return k, v
+
+
+@triton.jit  # type: ignore[untyped-decorator]  # triton has no types
+def score_keys(
+    q: tl.tensor,
+    q_sum: tl.tensor,  # [rows], what a middle meets; read if IN_PAIRS
+    k: tl.tensor,
+    scales_at: tl.tensor,  # [keys]; read if QUANTISED
+    scale: tl.tensor,
+    soft_cap: tl.tensor,
+    QUANTISED: tl.constexpr,
+    IN_PAIRS: tl.constexpr,
+    HAS_CAP: tl.constexpr,
+) -> tl.tensor:
+    """`[rows, keys]` fp32, in base 2."""
+    scores = tl.dot(q, tl.trans(k), input_precision="ieee") * scale
+    if QUANTISED:
+        k_scale, k_middle = load_scales(scales_at, IN_PAIRS)
+        scores = scores * k_scale[None, :]
+        if IN_PAIRS:
+            scores += q_sum[:, None] * k_middle[None, :]
+    if HAS_CAP:  # cap * tanh(x), tanh(x) = 1 - 2 / (exp(2 x) + 1)
+        e = tl.exp2(tl.minimum(scores / soft_cap, 20.0) * (2.0 * 1.4426950408889634))
+        scores = soft_cap * (1.0 - 2.0 / (e + 1.0))
+    return scores
+
+
+@triton.jit  # type: ignore[untyped-decorator]  # triton has no types
+def add_values(
+    acc: tl.tensor,
+    weights: tl.tensor,
+    v: tl.tensor,
+    scales_at: tl.tensor,  # [keys]; read if QUANTISED
+    QUANTISED: tl.constexpr,
+    IN_PAIRS: tl.constexpr,
+) -> tl.tensor:
+    """The sums `[rows, BLOCK_DIM]` with the values of these keys, each times its weight."""
+    if QUANTISED:
+        v_scale, v_middle = load_scales(scales_at, IN_PAIRS)
+        if IN_PAIRS:
+            acc += tl.sum(weights * v_middle[None, :], 1)[:, None]
+        weights = weights * v_scale[None, :]
+    return tl.dot(weights.to(v.dtype), v, acc, input_precision="ieee")
+
+
+@triton.jit  # type: ignore[untyped-decorator]  # triton has no types
 def attend_items(
     q_ptr: tl.tensor,  # [T, H, D]
     k_ptr: tl.tensor,  # [num_blocks, Hkv, BLOCK_SIZE, D], of int4 half as wide
@@ -113,8 +193,7 @@ def attend_items(
             q_offset = token.to(tl.int64) * q_token + head * q_head
             q_mask = in_rows[:, None] & in_head[None, :]
             q = tl.load(q_ptr + q_offset[:, None] + d[None, :], mask=q_mask, other=0.0)
-            if IN_PAIRS:  # what a middle meets
-                q_sum = tl.sum(q.to(tl.float32), 1) * scale
+            q_sum = tl.sum(q.to(tl.float32), 1) * scale if IN_PAIRS else scale
 
             if HAS_WINDOW:  # blocks that no row can see are skipped; they would add exactly nothing
                 edge = first_key(position, window, IN_CHUNKS)
@@ -143,39 +222,15 @@ def attend_items(
                 else:
                     block = tl.load(table + held // BLOCK_SIZE).to(tl.int64)
                 offset = kv_offset + block * kv_block + (held % BLOCK_SIZE) * kv_slot
-                c = tl.arange(0, BLOCK_DIM // 2 if IN_PAIRS else BLOCK_DIM)
-                in_row = c < (HEAD_DIM // 2 if IN_PAIRS else HEAD_DIM)
-                k_at = (k_ptr + offset)[:, None] + c[None, :]
-                v_at = (v_ptr + offset)[:, None] + c[None, :]
-                if HEAD_DIM == BLOCK_DIM:
-                    k = tl.load(k_at)
-                    v = tl.load(v_at)
-                elif QUANTISED:
-                    k = tl.load(k_at, mask=in_row[None, :])
-                    v = tl.load(v_at, mask=in_row[None, :])
-                else:
-                    k = tl.load(k_at, mask=in_row[None, :], other=0.0)
-                    v = tl.load(v_at, mask=in_row[None, :], other=0.0)
-                if IN_PAIRS:
-                    k, v = unpack(k), unpack(v)
-                if QUANTISED:  # every one of their numbers is one of q's type as well, and one of bf16
-                    k = k.to(tl.float32).to(q.dtype)
-                    # in fp16 weights times scales, which may be tiny, would lose their digits
-                    v = v.to(tl.float32).to(tl.bfloat16 if q.dtype == tl.float16 else q.dtype)
-                    if HEAD_DIM != BLOCK_DIM:
-                        k = tl.where(in_head[None, :], k, 0.0)
-                        v = tl.where(in_head[None, :], v, 0.0)
-
-                scores = tl.dot(q, tl.trans(k), input_precision="ieee") * scale
-                if QUANTISED:
-                    at = block * scale_block + kv_head * BLOCK_SIZE + held % BLOCK_SIZE
-                    k_scale, k_middle = load_scales(k_scales_ptr + at, IN_PAIRS)
-                    scores = scores * k_scale[None, :]
-                    if IN_PAIRS:
-                        scores += q_sum[:, None] * k_middle[None, :]
-                if HAS_CAP:  # cap * tanh(x), tanh(x) = 1 - 2 / (exp(2 x) + 1)
-                    e = tl.exp2(tl.minimum(scores / soft_cap, 20.0) * (2.0 * 1.4426950408889634))
-                    scores = soft_cap * (1.0 - 2.0 / (e + 1.0))
+                scale_at = block * scale_block + kv_head * BLOCK_SIZE + held % BLOCK_SIZE
+                # every rounded number is one of q's type as well, and one of bf16: in fp16 weights times scales, which
+                # may be tiny, would lose their digits
+                v_type: tl.constexpr = tl.bfloat16 if q.dtype == tl.float16 else q.dtype
+                k, v = load_tiles(
+                    k_ptr + offset, v_ptr + offset, q.dtype, v_type, HEAD_DIM, BLOCK_DIM, QUANTISED, IN_PAIRS
+                )
+                k_scales_at = k_scales_ptr + scale_at
+                scores = score_keys(q, q_sum, k, k_scales_at, scale, soft_cap, QUANTISED, IN_PAIRS, HAS_CAP)
                 visible = (n[None, :] < key_end) & (n[None, :] <= position[:, None])
                 if HAS_WINDOW:
                     visible = visible & (n[None, :] >= edge[:, None])
@@ -185,12 +240,7 @@ def attend_items(
 
                 weights, decay, top, total = add_scores(scores, top, total)
                 acc = acc * decay[:, None]
-                if QUANTISED:
-                    v_scale, v_middle = load_scales(v_scales_ptr + at, IN_PAIRS)
-                    if IN_PAIRS:
-                        acc += tl.sum(weights * v_middle[None, :], 1)[:, None]
-                    weights = weights * v_scale[None, :]
-                acc = tl.dot(weights.to(v.dtype), v, acc, input_precision="ieee")
+                acc = add_values(acc, weights, v, v_scales_ptr + scale_at, QUANTISED, IN_PAIRS)
                 if FOLDS and (start + BLOCK_KEYS) % SPLIT == 0:
                     folded_top, folded_total, folded = fold(folded_top, folded_total, folded, top, total, acc)
                     top = tl.full([BLOCK_ROWS], float("-inf"), tl.float32)

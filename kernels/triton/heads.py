@@ -112,6 +112,30 @@ def load_heads(
 
 
 @triton.jit  # type: ignore[untyped-decorator]  # triton has no types
+def store_rounded(
+    x: tl.tensor,  # [HEADS, BLOCK_DIM]
+    at: tl.tensor,  # [HEADS], where each begins in the cache
+    scales_at: tl.tensor,  # [HEADS], where their scales are; written if they are rounded
+    is_head: tl.tensor,
+    HEAD_DIM: tl.constexpr,
+    BLOCK_DIM: tl.constexpr,
+    LIMIT: tl.constexpr,
+    IS_INT: tl.constexpr,
+    IN_PAIRS: tl.constexpr,
+) -> None:
+    """Writes the keys or values of a token, as the cache has them."""
+    if IN_PAIRS:
+        x, scale = quantise_in_pairs(x, tl.arange(0, BLOCK_DIM) < HEAD_DIM)
+        tl.store(scales_at, scale, mask=is_head)
+    elif LIMIT > 0:
+        x, scale = quantise_heads(x, LIMIT, IS_INT)
+        tl.store(scales_at, scale, mask=is_head)
+    c = tl.arange(0, BLOCK_DIM // 2 if IN_PAIRS else BLOCK_DIM)
+    mask = is_head[:, None] & (c < (HEAD_DIM // 2 if IN_PAIRS else HEAD_DIM))[None, :]
+    tl.store(at[:, None] + c[None, :], x.to(at.dtype.element_ty), mask=mask)
+
+
+@triton.jit  # type: ignore[untyped-decorator]  # triton has no types
 def place_rows(
     q_ptr: tl.tensor,  # [T, H, D]
     k_ptr: tl.tensor,  # [T, Hkv, D]
@@ -194,21 +218,12 @@ def place_rows(
                 HAS_ROPE,
             )
             v = tl.load(v_ptr + token * v_token + h[:, None] * v_head + d[None, :], mask=mask, other=0.0)
-            if LIMIT > 0 or IN_PAIRS:
-                if IN_PAIRS:
-                    k, k_scale = quantise_in_pairs(k, d < HEAD_DIM)
-                    v, v_scale = quantise_in_pairs(v, d < HEAD_DIM)
-                else:
-                    k, k_scale = quantise_heads(k, LIMIT, IS_INT)
-                    v, v_scale = quantise_heads(v, LIMIT, IS_INT)
-                place = (slot // BLOCK_SIZE * num_kv_heads + h) * BLOCK_SIZE + slot % BLOCK_SIZE
-                tl.store(k_scales_ptr + place, k_scale, mask=is_head)
-                tl.store(v_scales_ptr + place, v_scale, mask=is_head)
+            place = (slot // BLOCK_SIZE * num_kv_heads + h) * BLOCK_SIZE + slot % BLOCK_SIZE
             at = slot // BLOCK_SIZE * cache_block + slot % BLOCK_SIZE * cache_slot + h * cache_head
-            c = tl.arange(0, BLOCK_DIM // 2 if IN_PAIRS else BLOCK_DIM)
-            mask = is_head[:, None] & (c < (HEAD_DIM // 2 if IN_PAIRS else HEAD_DIM))[None, :]
-            tl.store(k_cache_ptr + at[:, None] + c[None, :], k.to(k_cache_ptr.dtype.element_ty), mask=mask)
-            tl.store(v_cache_ptr + at[:, None] + c[None, :], v.to(v_cache_ptr.dtype.element_ty), mask=mask)
+            k_at, k_scales_at = k_cache_ptr + at, k_scales_ptr + place
+            store_rounded(k, k_at, k_scales_at, is_head, HEAD_DIM, BLOCK_DIM, LIMIT, IS_INT, IN_PAIRS)
+            v_at, v_scales_at = v_cache_ptr + at, v_scales_ptr + place
+            store_rounded(v, v_at, v_scales_at, is_head, HEAD_DIM, BLOCK_DIM, LIMIT, IS_INT, IN_PAIRS)
 
 
 def place_heads(

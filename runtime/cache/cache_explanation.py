@@ -31,10 +31,11 @@ SHOWN_CHARS = 40  # characters of them that are shown
 
 @dataclass(frozen=True, slots=True)
 class CacheExplanation:
-    """Where the longest match of a prompt ended when the request was admitted, and why there.
+    """Where the longest match of a prompt ended when the request was admitted, and what most was lost to.
 
     Attributes:
-        reason: "complete": all of the prompt was there (but its last token, which is computed for its logits).
+        reason: what kept most tokens of the prompt from being reused.
+            "complete": nothing: all of the prompt was there (but its last token, which is computed for its logits).
             "never_seen": no request has sent these tokens from there on, or longer ago than the record reaches.
             "evicted": they were here, and went `seconds_since_eviction` ago.
             "dropped": a request has said them whose `kv_budget` had dropped keys, and what it computes from then on is
@@ -45,7 +46,7 @@ class CacheExplanation:
             state too, and none is kept after this; `state_at` is where the last one was that has made room.
             "no_window": keys and values agree further, in one or the other, but layers with a window need more of those
             before.
-        "disabled": the engine runs without a prefix cache.
+            "disabled": the engine runs without a prefix cache.
         num_cached_tokens: prompt tokens that were not computed.
         num_agreeing_tokens: how far the cache agreed with the prompt; at least `num_cached_tokens`.
         seconds_since_eviction: for "evicted".
@@ -53,6 +54,8 @@ class CacheExplanation:
         differing_text: the first that did not; "" if all agreed.
         state_at: for "no_state": after how many tokens the state was that would have served, and has made room for
             states that save more; None: none was kept there, or it went with its block.
+        num_lost_tokens: how many tokens the reason kept from being reused, as far as is known; of those that were
+            evicted, what requests that are still on record had put there. 0 where nothing is known to be lost.
     """
 
     reason: CacheReason
@@ -62,6 +65,7 @@ class CacheExplanation:
     agreed_text: str
     differing_text: str
     state_at: int | None = None
+    num_lost_tokens: int = 0
 
     @property
     def sentence(self) -> str:
@@ -70,33 +74,47 @@ class CacheExplanation:
             return "There is no prefix cache."
         if self.reason == "complete":
             return "All of the prompt was cached; its last token is always computed, for what comes next."
-        if self.num_cached_tokens == 0 and self.reason in ("never_seen", "evicted", "dropped", "other_namespace"):
-            return f"Nothing of it was cached: {self._nothing}."
-        more = self.num_agreeing_tokens - self.num_cached_tokens
-        state = "no state of the recurrent layers is kept after them"
-        if self.state_at is not None:
-            state = f"the state of the recurrent layers at token {self.state_at:,} made room for others that save more"
-        follows = {
-            "never_seen": "what follows was never seen, or too long ago to know",
-            "evicted": f"what follows was too, but made room for others {self.seconds_since_eviction or 0.0:.1f} s ago",
-            "dropped": "what follows was computed too, but its keys were dropped by a kv_budget",
-            "other_namespace": "what follows is cached for others (another salt, key or adapter) and not shared",
-            "block_rounding": f"what follows is for {more} tokens, but there was no room to copy their block",
-            "no_state": f"what follows is for {more} tokens, but {state}",
-            "no_window": f"what follows is for {more} tokens, but keys of the window before them have made room",
-        }
-        tokens = "token was" if self.num_cached_tokens == 1 else "tokens were"
-        return f"The first {self.num_cached_tokens} {tokens} cached; {follows[self.reason]}."
+        some = self.num_cached_tokens
+        if self.reason == "never_seen":
+            never = "was never seen, or too long ago to know"
+            return f"{_first(some)}; what follows {never}." if some else f"Nothing of it was cached: it {never}."
+        lost = self.num_lost_tokens
+        if self.reason in ("block_rounding", "no_state", "no_window"):  # these tokens are the next ones
+            why = self._in_the_way
+            if some:
+                return f"{_first(some)}; keys and values of the next {_tokens(lost)} are too, but {why}."
+            return f"Nothing of it could be reused: keys and values of its first {_tokens(lost)} are cached, but {why}."
+        if some:
+            return f"{_first(some)}; of what follows {_tokens(lost)} {self._what_became(lost)}."
+        return f"Nothing of it was cached: {_tokens(lost)} of it {self._what_became(lost)}."
 
     @property
-    def _nothing(self) -> str:
+    def _in_the_way(self) -> str:
+        """What kept a request from tokens that were there."""
+        if self.reason == "block_rounding":
+            return "there was no free block to copy them into"
+        if self.reason == "no_window":
+            return "those in layers with a window have made room for others"
+        if self.state_at is not None:
+            return f"the state of the recurrent layers at token {self.state_at:,} made room for others that save more"
+        return "no state of the recurrent layers is kept after them"
+
+    def _what_became(self, lost: int) -> str:
+        """Of n tokens that were not there."""
+        were, are = ("was", "is") if lost == 1 else ("were", "are")
         if self.reason == "evicted":
-            return f"it was once, and made room for others {self.seconds_since_eviction or 0.0:.1f} s ago"
+            return f"{were} cached once, and made room for others {self.seconds_since_eviction or 0.0:.1f} s ago"
         if self.reason == "dropped":
-            return "it was computed once, but its keys were dropped by a kv_budget"
-        if self.reason == "other_namespace":
-            return "others (another salt, key or adapter) have it, and it is not shared"
-        return "it was never seen, or too long ago to know"
+            return f"{were} computed once, but after a kv_budget had dropped keys, so that they were not kept"
+        return f"{are} cached for others (another salt, key or adapter) and not shared"
+
+
+def _tokens(number: int) -> str:
+    return "1 token" if number == 1 else f"{number} tokens"
+
+
+def _first(number: int) -> str:
+    return f"The first {_tokens(number)} {'was' if number == 1 else 'were'} cached"
 
 
 def explain_to_caller(
@@ -107,28 +125,25 @@ def explain_to_caller(
 ) -> CacheExplanation:
     """prefix: what the cache said of the tokens that might have been reused; None if there is none."""
     reason: CacheReason = "disabled"
-    agreeing = num_cached_tokens
+    agreeing, num_lost = num_cached_tokens, 0
     seconds = state_at = None
     if prefix is not None:
         found = prefix.tree
         agreeing = max(agreeing, found.num_agreeing_tokens)
+        losses = prefix.losses(num_cached_tokens)
+        largest = max(losses, key=losses.__getitem__)
         if num_cached_tokens >= found.num_tokens:
             reason = "complete"
-        elif found.num_agreeing_tokens > num_cached_tokens:
-            reason = prefix.why_shorter
-            if reason == "no_state" and prefix.lost_state > num_cached_tokens:
-                state_at = prefix.lost_state
-        elif found.reason == "evicted" and found.evicted_at is not None:
-            reason = "evicted"
-            seconds = round(max(0.0, found.asked_at - found.evicted_at), 3)
-        elif prefix.was_dropped:
-            reason = "dropped"
-        elif found.reason == "other_namespace":
-            reason = "other_namespace"
-        else:
+        elif losses[largest] <= 0:
             reason = "never_seen"
+        else:
+            reason, num_lost = largest, losses[largest]
+        if reason == "evicted" and found.evicted_at is not None:
+            seconds = round(max(0.0, found.asked_at - found.evicted_at), 3)
+        if reason == "no_state" and prefix.lost_state > num_cached_tokens:
+            state_at = prefix.lost_state
     agreed = show(prompt[max(0, agreeing - SHOWN_TOKENS) : agreeing])
     differing = "" if reason == "complete" else show(prompt[agreeing : agreeing + SHOWN_TOKENS])
     return CacheExplanation(
-        reason, num_cached_tokens, agreeing, seconds, agreed[-SHOWN_CHARS:], differing[:SHOWN_CHARS], state_at
+        reason, num_cached_tokens, agreeing, seconds, agreed[-SHOWN_CHARS:], differing[:SHOWN_CHARS], state_at, num_lost
     )

@@ -63,18 +63,29 @@ class StatePoint:
 
 
 class LostStates:
-    """Where states were that have made room for others, as long as the blocks are there to which they belonged.
-
-    Attributes:
-        by_block: after how many tokens the last one was in a block.
-    """
+    """Where states were that have made room for others, as long as the blocks are there to which they belonged."""
 
     def __init__(self, block_size: int) -> None:
-        self.by_block: dict[int, int] = {}
+        self._by_block: dict[int, set[int]] = {}  # after how many tokens
         self._block_size = block_size
+
+    def add(self, block: int, num_tokens: int) -> None:
+        """A state after n tokens, of which the last is in this block, has made room."""
+        self._by_block.setdefault(block, set()).add(num_tokens)
+
+    def forget(self, block: int) -> None:
+        """This block is free."""
+        self._by_block.pop(block, None)
+
+    def clear(self) -> None:
+        """Nothing has been lost."""
+        self._by_block.clear()
 
     def last_on(self, match: Match) -> int:
         """After how many tokens of a match the last one was; 0: there was none."""
         length = len(match.blocks) * self._block_size + match.num_partial_tokens
-        numbers = (self.by_block.get(block, 0) for block in (match.partial_block, *reversed(match.blocks)))
-        return next((number for number in numbers if 0 < number <= length), 0)
+        for block in (match.partial_block, *reversed(match.blocks)):
+            numbers = [number for number in self._by_block.get(block, ()) if number <= length]
+            if numbers:
+                return max(numbers)
+        return 0

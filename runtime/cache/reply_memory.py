@@ -12,7 +12,7 @@ whole text of the conversation up to the end of the reply, and spliced in when a
 A reply with calls of tools comes back as calls, not as text, and the template writes them again. Where the model marks
 them with special tokens, what was generated is remembered under the conversation alone, and spliced in if the template
 has written the very same text at one of its marks; that it was these marks and not their spelling is checked before
-(`Tokenizer.shows_marks`), and a mark in a user's text is cut, so it never is the same text.
+(`tokenizer.shows_marks`), and a mark in a user's text is cut, so it never is the same text.
 
 A reply that was cut (its request was aborted, a stop string ended it) comes back as far as its reader had it. It is
 remembered under the conversation alone as well; the ids of as much of it as came back are spliced in.

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections import deque
 
-from ...radix import Visit, pack
+from ...radix import Visit, common_prefix, pack
+from ..kv_compress.budget import first_compaction
 from ..request import Request
 
 MAX_VISITS = 2000
@@ -22,7 +23,7 @@ class TrafficRecord:
         self._max_visits = max_visits
         self._max_bytes = max_bytes
         self._num_bytes = 0
-        self._visits: deque[tuple[Visit, int]] = deque()  # and its cached tokens
+        self._visits: deque[tuple[Visit, int, int]] = deque()  # its cached tokens, and how many went into the tree
 
     @property
     def num_bytes(self) -> int:
@@ -36,7 +37,9 @@ class TrafficRecord:
         """Puts down a request that ended. Of its last token, if it was generated, no KV was computed."""
         token_ids = request.token_ids[:-1] if request.num_output_tokens else request.token_ids
         visit = Visit(request.namespace, pack(token_ids), request.num_prompt_tokens)
-        self._visits.append((visit, request.usage.cached_tokens))
+        compacted_at = first_compaction(request)  # of the tokens from there on it has kept nothing in the tree
+        num_entered = len(token_ids) if compacted_at is None else min(compacted_at, len(token_ids))
+        self._visits.append((visit, request.usage.cached_tokens, num_entered))
         self._num_bytes += len(visit.tokens)
         while len(self._visits) > self._max_visits or self._num_bytes > self._max_bytes:
             self._num_bytes -= len(self._visits.popleft()[0].tokens)
@@ -48,10 +51,21 @@ class TrafficRecord:
 
     def visits(self) -> list[Visit]:
         """A copy, oldest first."""
-        return [visit for visit, _ in self._visits]
+        return [visit for visit, *_ in self._visits]
+
+    def num_agreeing(self, tokens: bytes, namespace: str) -> int:
+        """How many of these packed tokens one of the requests has put into the tree. O(requests on record)."""
+        return max(
+            (
+                min(num_entered, common_prefix(visit.tokens, tokens) // 4)
+                for visit, _, num_entered in self._visits
+                if visit.namespace == namespace
+            ),
+            default=0,
+        )
 
     @property
     def hit_rate(self) -> float:
         """Share of the prompts' tokens that came from the cache."""
-        num_asked = sum(visit.num_asked_tokens for visit, _ in self._visits)
-        return sum(num_cached for _, num_cached in self._visits) / num_asked if num_asked else 0.0
+        num_asked = sum(visit.num_asked_tokens for visit, *_ in self._visits)
+        return sum(num_cached for _, num_cached, _ in self._visits) / num_asked if num_asked else 0.0

@@ -38,7 +38,7 @@ def draft_config(name: str, folder: Path, model: ModelConfig, *, num_ranks: int,
         )
     if name == MTP and num_ranks > 1:
         raise ConfigError(
-            f'speculative_model: "{MTP}" is not cut for several ranks; use tensor_parallel_size=1, or leave it out'
+            f'speculative_model: "{MTP}" is not cut for several ranks (tensor_parallel_size); leave it out, or take 1'
         )
     draft.check_kv_type(kv_dtype)
     return draft

@@ -201,7 +201,8 @@ def _layer_matrices(config: ModelConfig, index: int) -> Iterator[Matrix]:
         for outputs, inputs, parts in found:
             is_summand = parts in ((options.out,), ("x_proj",))
             modules = below(*(f"{options.base}{name}" for name in parts))
-            yield Matrix(outputs, inputs, modules, is_summand, options.is_fused and not is_summand)
+            is_widened = parts in (("in_proj_qkvz",), ("in_proj_ba",))  # key head by key head
+            yield Matrix(outputs, inputs, modules, is_summand, is_widened)
     if not layer.attends:
         pass
     elif latent is None:

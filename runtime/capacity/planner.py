@@ -13,6 +13,7 @@ blocks per request. Only the share of a device that is left to activations is a 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
@@ -23,6 +24,7 @@ from ..models import ModelConfig
 from ..models.mtp_config import mtp_config
 from ..number_types import BYTES, KV_BITS, KV_SCALE_BYTES, ROUNDED_BITS, KVNumberType, NumberType
 from .counts import count_mxfp4, count_outputs, count_parameters
+from .longest import longest_of
 from .matrix_bytes import joint_bytes, matrix_bytes
 from .rank_config import largest_part
 from .state_memory import check_number, check_tiers, needed_each, num_states
@@ -39,12 +41,23 @@ class LengthPlan:
         num_blocks: blocks of one request.
         num_requests: requests at the same time, each with all blocks of its own.
         num_sharing_requests: requests at the same time that share the plan's prefix; None: it is no shorter than they.
+        limited_by: what runs out first as requests of their own come: blocks, slots of windows, or states.
     """
 
     context_len: int
     num_blocks: int
     num_requests: int
     num_sharing_requests: int | None
+    limited_by: Literal["blocks", "windows", "states"]
+
+
+@dataclass(frozen=True, slots=True)
+class KVLayers:
+    """Layers that keep as many KV heads (or one latent) of a token, of as many numbers."""
+
+    num_layers: int
+    num_heads: int
+    head_dim: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +74,9 @@ class CapacityPlan:
         draft_bytes, draft_bytes_per_token: of a draft model, which rank 0 alone has: its weights, and what it keeps of
             each token of the pool; 0: there is none.
         num_kv_parts: 2, keys and values, or 1 where latents are kept instead.
-        kv_bytes_per_token: parts · layers · kv_heads · bytes of a head in the KV type, its scale included.
+        num_layers, kv_layers: of the model, and those of them that keep keys, each kind with its number.
+        kv_dtype: of keys and values.
+        kv_bytes_per_token: of these, parts · layers · heads · bytes of a head in that type, its scale included.
         num_states, state_bytes: of recurrent layers: how many there are room for, and the bytes of one; 0: none. Each
             running request takes `states_each`: two, and with host memory below the pool three.
         num_slots, slot_bytes: of layers with a window, how many blocks of theirs there is room for, and the bytes of
@@ -83,6 +98,9 @@ class CapacityPlan:
     draft_bytes: int
     draft_bytes_per_token: int
     num_kv_parts: int
+    num_layers: int
+    kv_layers: tuple[KVLayers, ...]
+    kv_dtype: KVNumberType
     kv_bytes_per_token: int
     num_states: int
     state_bytes: int
@@ -145,40 +163,26 @@ def plan(
         raise ConfigError("plan: give either device_memory_bytes or pool_bytes")
     if not 0 < kv_memory_share <= 1:
         raise ConfigError(f"plan: kv_memory_share: {kv_memory_share} is out of range; it must be in (0, 1]")
-    longest = min(max_model_len or config.max_position_embeddings, config.max_position_embeddings)
+    longest = longest_of(config, max_model_len)
     sizes = [device_memory_bytes or pool_bytes or 0, block_size, max_running_requests, max_batch_tokens, longest]
     lengths = _checked_lengths(longest, context_lens, sizes, prefix_len)
     part, on_cpu = largest_part(config, num_ranks), on_cpu or quantise != "none"
     weights = _weights(part, count_parameters(config)[1], weight_dtype, quantise, on_cpu=on_cpu, num_ranks=num_ranks)
-    kv_type = kv_dtype or weights.dtype
+    kv_type, has_tiers = kv_dtype or weights.dtype, host_memory_bytes > 0
     part.check_kv_type(kv_type)
-    if host_memory_bytes:
-        check_tiers(config, num_ranks)
-    drafts = _Draft(0, 0)
-    if draft is not None:
-        drafts = _draft(config, draft, weights.dtype, kv_type, quantise, on_cpu=on_cpu)
-    adapter_bytes = num_adapter_parameters * BYTES[weights.dtype]
-    free = None
+    if has_tiers:
+        check_tiers(config)
+    drafts = _draft(config, draft, weights.dtype, kv_type, quantise, on_cpu=on_cpu)
+    adapter_bytes, free = num_adapter_parameters * BYTES[weights.dtype], None
     if device_memory_bytes is not None:
         free = max(0, device_memory_bytes - weights.num_bytes - adapter_bytes - drafts.num_bytes)
-    states, state_bytes, each = 0, 0, needed_each(host_memory_bytes > 0)
-    if part.recurrent is not None:
-        state_bytes = part.recurrent.num_state_bytes
-        shared = None if free is None or on_cpu else free * kv_memory_share
-        running, memory = max_running_requests, state_memory_bytes
-        states = num_states(state_bytes, running, memory, each=each, free=shared, least=CPU_POOL_BYTES)
-        if state_memory_bytes is not None:
-            check_number(states, each, state_bytes)
+    shared = None if free is None or on_cpu else free * kv_memory_share
+    states = _states(part, max_running_requests, state_memory_bytes, shared, has_tiers=has_tiers)
     if free is not None:
-        pool_bytes = int(max(0, free - states * state_bytes) * kv_memory_share)
-    token_bytes, window = _kv_bytes_per_token(part, kv_type), widest_window(part, longest)
-    if host_memory_bytes and all(layer.window for layer in part.layers):
-        window = 0  # a tier has rows of the size of a block in the other layers
-    slot_bytes = block_size * _kv_bytes_per_token(part, kv_type, windowed=True) if window else 0
-    block_bytes = block_size * (token_bytes + drafts.bytes_per_token) - slot_bytes
-    sizes_of = share_memory(pool_bytes or 0, block_bytes, slot_bytes, window, block_size)
-    most = states // each if state_bytes else None  # requests, of which each needs its states
-    rules = (window, block_size, prefix_len, most, max_batch_tokens)
+        pool_bytes = int(max(0, free - states.number * states.num_bytes) * kv_memory_share)
+    pool = _pool(part, kv_type, pool_bytes or 0, block_size, longest, drafts.bytes_per_token, has_tiers=has_tiers)
+    most = states.number // states.each if states.num_bytes else None  # requests, of which each needs its states
+    rules = (pool.window, block_size, prefix_len, most, max_batch_tokens)
     return CapacityPlan(
         architecture=part.architecture,
         num_parameters=sum(count_parameters(config)),
@@ -190,19 +194,22 @@ def plan(
         draft_bytes=drafts.num_bytes,
         draft_bytes_per_token=drafts.bytes_per_token,
         num_kv_parts=part.num_kv_parts,
-        kv_bytes_per_token=token_bytes,
-        num_states=states,
-        state_bytes=state_bytes,
-        states_each=each,
-        num_slots=sizes_of.num_slots,
-        slot_bytes=slot_bytes if sizes_of.num_slots else 0,
+        num_layers=part.num_layers,
+        kv_layers=_kv_layers(part),
+        kv_dtype=kv_type,
+        kv_bytes_per_token=pool.bytes_per_token,
+        num_states=states.number,
+        state_bytes=states.num_bytes,
+        states_each=states.each,
+        num_slots=pool.sizes.num_slots,
+        slot_bytes=pool.slot_bytes,
         block_size=block_size,
         memory_bytes=device_memory_bytes,
-        pool_bytes=(pool_bytes or 0) if block_bytes + slot_bytes else 0,
-        num_blocks=sizes_of.num_blocks,
+        pool_bytes=pool.num_bytes,
+        num_blocks=pool.sizes.num_blocks,
         host_memory_bytes=host_memory_bytes,
         prefix_len=prefix_len,
-        lengths=tuple(_length(n, sizes_of, *rules) for n in lengths),
+        lengths=tuple(_length(n, pool.sizes, *rules) for n in lengths),
     )
 
 
@@ -262,7 +269,7 @@ class _Draft(NamedTuple):
 
 def _draft(
     model: ModelConfig,
-    draft: ModelConfig | Literal["mtp"],
+    draft: ModelConfig | Literal["mtp"] | None,
     dtype: NumberType,
     kv_type: KVNumberType,
     quantise: Quantisation,
@@ -270,6 +277,8 @@ def _draft(
     on_cpu: bool,
 ) -> _Draft:
     """Of another model, or of the model's own MTP layer, beside which hidden states are kept."""
+    if draft is None:
+        return _Draft(0, 0)
     config = draft if isinstance(draft, ModelConfig) else replace(mtp_config(model), vocab_size=0)
     found = _weights(config, count_parameters(config)[1], dtype, quantise, on_cpu=on_cpu)
     num_bytes, token_bytes = found.num_bytes, _kv_bytes_per_token(config, kv_type)
@@ -278,6 +287,63 @@ def _draft(
         num_bytes += 2 * 4 * config.hidden_size  # norms of token and state
         token_bytes += config.hidden_size * BYTES[dtype]
     return _Draft(num_bytes, token_bytes)
+
+
+def _kv_layers(config: ModelConfig) -> tuple[KVLayers, ...]:
+    counted = Counter(config.kv_shapes())
+    return tuple(KVLayers(number, shape.num_heads, shape.head_dim) for shape, number in counted.items())
+
+
+class _States(NamedTuple):
+    """Of recurrent layers; 0: there are none."""
+
+    number: int
+    num_bytes: int  # of one
+    each: int  # of a request
+
+
+def _states(
+    part: ModelConfig, max_running_requests: int, memory_bytes: int | None, shared: float | None, *, has_tiers: bool
+) -> _States:
+    """memory_bytes: that were asked for; shared: of a GPU's memory, what states and the pool have; None: not known."""
+    each = needed_each(has_tiers)
+    if part.recurrent is None:
+        return _States(0, 0, each)
+    num_bytes = part.recurrent.num_state_bytes
+    number = num_states(num_bytes, max_running_requests, memory_bytes, each=each, free=shared, least=CPU_POOL_BYTES)
+    if memory_bytes is not None:
+        check_number(number, each, num_bytes)
+    return _States(number, num_bytes, each)
+
+
+class _Pool(NamedTuple):
+    """What is set aside for KV, and what fits; slot_bytes: 0: layers with a window have no blocks of their own."""
+
+    num_bytes: int
+    bytes_per_token: int
+    slot_bytes: int
+    window: int
+    sizes: KVSizes
+
+
+def _pool(
+    part: ModelConfig,
+    kv_type: KVNumberType,
+    num_bytes: int,
+    block_size: int,
+    longest: int,
+    draft_bytes_per_token: int,
+    *,
+    has_tiers: bool,
+) -> _Pool:
+    token_bytes, window = _kv_bytes_per_token(part, kv_type), widest_window(part, longest)
+    if has_tiers and all(layer.window for layer in part.layers):
+        window = 0  # a tier has rows of the size of a block in the other layers
+    slot_bytes = block_size * _kv_bytes_per_token(part, kv_type, windowed=True) if window else 0
+    block_bytes = block_size * (token_bytes + draft_bytes_per_token) - slot_bytes
+    sizes = share_memory(num_bytes, block_bytes, slot_bytes, window, block_size)
+    num_bytes = num_bytes if block_bytes + slot_bytes else 0
+    return _Pool(num_bytes, token_bytes, slot_bytes if sizes.num_slots else 0, window, sizes)
 
 
 def _kv_bytes_per_token(config: ModelConfig, dtype: KVNumberType, *, windowed: bool = False) -> int:
@@ -305,11 +371,14 @@ def _length(
     # at least one block is a request's own: the last token's KV is never shared
     shared = min(prefix_len // block_size, each - 1)
     alone, sharing = sizes.num_blocks // each, max(0, sizes.num_blocks - shared) // (each - shared)
+    limited_by: Literal["blocks", "windows", "states"] = "blocks"
     if sizes.num_slots:
         most = most_blocks(window, block_size)
         room = room_for_windows(sizes.num_slots, block_size, max_batch_tokens)
-        alone = min(alone, room // min(each, most))
+        in_windows = room // min(each, most)
+        alone, limited_by = (in_windows, "windows") if in_windows < alone else (alone, "blocks")
         sharing = min(sharing, max(0, room - min(shared, most)) // min(each - shared, most))
     if most_requests is not None:
+        limited_by = "states" if most_requests < alone else limited_by
         alone, sharing = min(alone, most_requests), min(sharing, most_requests)
-    return LengthPlan(context_len, each, alone, sharing if context_len > prefix_len > 0 else None)
+    return LengthPlan(context_len, each, alone, sharing if context_len > prefix_len > 0 else None, limited_by)

@@ -12,8 +12,8 @@ from ..parallel.ranks import Ranks
 
 
 def largest_part(config: ModelConfig, num_ranks: int) -> ModelConfig:
-    """Of the rank that holds most: tokens and experts are not always even. Its vocabulary and its number of experts are
-    those that it holds, unlike in `Cut.config`, which a decoder computes by.
+    """Of the rank that holds most: tokens, experts and layers whose inputs it makes are not always even. Its vocabulary
+    and its number of experts are those that it holds, unlike in `Cut.config`, which a decoder computes by.
 
     Raises:
         ConfigError: this number of ranks cannot share the model.
@@ -24,6 +24,9 @@ def largest_part(config: ModelConfig, num_ranks: int) -> ModelConfig:
         raise ConfigError(f"tensor_parallel_size: {num_ranks} is out of range; it is 1 to {MOST_RANKS}")
     cuts = [Cut(config, Ranks(rank, num_ranks)) for rank in range(num_ranks)]
     found = replace(cuts[0].config, vocab_size=max(cut.vocab.count for cut in cuts))
-    if found.experts is None:
-        return found
-    return replace(found, experts=replace(found.experts, num_experts=max(cut.experts.count for cut in cuts)))
+    if found.experts is not None:
+        found = replace(found, experts=replace(found.experts, num_experts=max(cut.experts.count for cut in cuts)))
+    if found.layer_inputs is not None:
+        made = max(cut.input_layers.count for cut in cuts)
+        found = replace(found, layer_inputs=replace(found.layer_inputs, num_layers=made))
+    return found

@@ -53,18 +53,10 @@ def check_number(num_slots: int, each: int, state_bytes: int) -> None:
         )
 
 
-def check_tiers(model: ModelConfig, num_ranks: int) -> None:
-    """Raises ConfigError: with recurrent layers, this model's blocks cannot be kept in tiers below the pool."""
-    if model.recurrent is None:
-        return
-    if not model.num_kv_layers:
+def check_tiers(model: ModelConfig) -> None:
+    """Raises ConfigError: with recurrent layers alone, this model's blocks cannot be kept in tiers below the pool."""
+    if model.recurrent is not None and not model.num_kv_layers:
         raise ConfigError(
             f"{model.architecture} has no layers with keys, of which tiers below the pool keep blocks; "
             "leave host_memory_bytes, disk_cache and shared_cache out"
-        )
-    if num_ranks > 1:
-        raise ConfigError(
-            f"tensor_parallel_size: {model.architecture} has layers that keep a state, of which each "
-            "rank has a part, and tiers below the pool take whole ones; leave host_memory_bytes, disk_cache and "
-            "shared_cache out, or use one rank"
         )

@@ -84,7 +84,7 @@ def plan(
     tflops: Annotated[float | None, option("--tflops", help="… and n TFLOPS in bfloat16, dense.", env="TFLOPS")] = None,
     as_json: Annotated[bool, option("--json", help="Print JSON.", env="JSON")] = False,
 ) -> None:
-    """Says how many tokens and requests fit: 2 × layers × kv_heads × head_dim × bytes per token (1 × with latents).
+    """Says how many tokens and requests fit, from what each layer keeps of a token and what the weights leave.
 
     With --gpu, or --bandwidth and --tflops, it estimates tokens per second too.
     """
@@ -178,8 +178,10 @@ def _print(
         return
     kept = "" if capacity.kept_dtype == capacity.dtype else f", matrices published in {capacity.kept_dtype} kept so"
     kept = kept if quantise == "none" else f", matrices rounded to {quantise}"
-    where = "CPU" if place.is_cpu else "GPU"
-    where = f"one {where}" if capacity.num_ranks == 1 else f"each of {capacity.num_ranks} {where}s"
+    where = "one CPU" if place.is_cpu else "one GPU"
+    if capacity.num_ranks > 1:
+        number = capacity.num_ranks
+        where = f"one CPU, with {number} ranks (processes)" if place.is_cpu else f"each of {number} GPUs"
     typer.echo(f"{'device':<14}{where}, computing in {capacity.dtype}{kept}")
     typer.echo(plan_table.table(capacity))
     if estimated is not None:

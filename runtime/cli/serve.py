@@ -154,7 +154,7 @@ def _serve_one(
             num_blocks = engine.statistics().num_blocks
             place = f"{url_of(bound)}/v1 ({num_blocks} KV blocks)"
             typer.echo(f"phloem serves {server_settings.model_name} on {place}", err=True)
-            for line in parts_of(engine.core):
+            for line in (*parts_of(engine.core), *limits_of(engine.core)):
                 typer.echo(line, err=True)
             if server_settings.page:
                 typer.echo(f"its live page is at {url_of(bound)}/", err=True)
@@ -177,6 +177,15 @@ def parts_of(core: EngineCore) -> list[str]:
     if core.draft_share is not None:
         lines.append(f"draft model {core.config.speculative_model}: {core.draft_share:.0%} of the memory for KV")
     return lines
+
+
+def limits_of(core: EngineCore) -> list[str]:
+    """A line if the pool cannot hold a request as long as the model's context."""
+    context, pool = core.max_model_len, core.monitor.statistics().num_pool_tokens
+    if pool >= context:
+        return []
+    text = f"a request may have {pool:,} tokens, prompt and answer together, since the KV pool holds no more"
+    return [f"{text}; for the model's context of {context:,} raise --kv-memory"]
 
 
 def _serve_replicas(

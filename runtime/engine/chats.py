@@ -12,7 +12,7 @@ from typing import Any, TypedDict, Unpack
 from ..cache.reply_memory import ChatPrompt, ReplyMemory
 from ..models.adapter import LONG
 from ..request import FinishReason, Request
-from ..tokenizer.tokenizer import Tokenizer
+from ..tokenizer.tokenizer import Tokenizer, shows_marks
 from .request_factory import RequestFactory
 
 Message = Mapping[str, Any]
@@ -87,7 +87,7 @@ class Chats:
             kept.pop()
         said = kept[num_prompt_tokens:]
         is_plain = tokenizer.decode(said) == text
-        if is_plain or tokenizer.shows_marks(said, text):
+        if is_plain or shows_marks(tokenizer, said, text):
             self._replies.remember(conversation, text, kept, namespace, has_marks=not is_plain)
             if not may_be_cut:
                 return

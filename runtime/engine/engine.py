@@ -19,7 +19,6 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from types import TracebackType
 from typing import Self, Unpack, cast, overload
 
@@ -52,8 +51,9 @@ class Engine:
         core: what the step thread steps; other threads may use of it what says so. Where no call is under way, a
             measurement may step it instead.
         step_thread: for what has to be done between two steps.
-        config, model_config, tokenizer, compiler, request_factory, adapters, prefix_cache, max_model_len, vectors:
-            those of the core, read-only.
+        adapters: which adapters requests may choose; `load` and `unload` them while steps go on.
+        config, model_config, tokenizer, compiler, request_factory, prefix_cache, max_model_len, vectors: those of the
+            core, read-only.
     """
 
     def __init__(self, model: str = "nano", **settings: Unpack[EngineSettings]) -> None:
@@ -295,28 +295,7 @@ class Engine:
             with suppress(EngineStopped):
                 self.step_thread.leave([(stream.request_id, stream.deliver) for stream in unfinished]).result()
 
-    # -- adapters and cache ------------------------------------------------------------------------------------
-
-    def load_adapter(self, name: str, folder: str | Path) -> None:
-        """From now on requests may choose the LoRA adapter in a folder (as PEFT saves it) by this name.
-
-        It is read on the caller's thread; steps go on meanwhile.
-
-        Raises:
-            ModelError: the folder cannot be loaded.
-            ConfigError: the name is taken, or the device has no memory for it.
-        """
-        self.adapters.load(name, folder)
-
-    def unload_adapter(self, name: str) -> None:
-        """From now on requests may not choose this adapter; those that have go on to their ends.
-
-        What is cached under it stays until it is evicted, and counts again if the same content is loaded again.
-
-        Raises:
-            ConfigError: no adapter of that name is loaded.
-        """
-        self.adapters.unload(name)
+    # -- the cache ------------------------------------------------------------------------------------------------
 
     def pin(self, prompt: Prompt, *, ttl: float = 600.0, namespace: str = "", adapter: str | None = None) -> Pin:
         """Computes a prefix, if it is not cached, and keeps it for `ttl` seconds, whether it is used or not.
@@ -332,13 +311,13 @@ class Engine:
         token_ids = self.request_factory.token_ids(prompt)
         kept = self.request_factory.namespace(namespace, adapter)
         self.generate(token_ids, SamplingParams(max_tokens=0), namespace=namespace, adapter=adapter)
-        return self.step_thread.call(lambda: self.core.pin(token_ids, ttl, kept)).result()
+        return self.step_thread.call(lambda: self.core.pins.add(token_ids, ttl, kept)).result()
 
     def unpin(self, pin: Pin) -> bool:
         """Ends a pin; False if it held nothing or was given up already. Raises RequestError: it is no `Pin`."""
         if not isinstance(pin, Pin):
             raise RequestError(f"pin: expected what `pin` returned, got {pin!r}", param="pin")
-        return self.step_thread.call(lambda: self.core.unpin(pin)).result()
+        return self.step_thread.call(lambda: self.core.pins.end(pin)).result()
 
     def cache_report(self, *, shows_tree: bool = True, asks_what_if: bool = True) -> CacheReport:
         """What holds the pool, hit rate, evictions, the tree drawn, and what other pools would bring; `print` it.

@@ -15,13 +15,11 @@ step by itself, as tests and measurements do, makes a core and needs no engine::
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Unpack
 
 from ...errors import EngineStopped, QueueFull, RequestError
 from ...fsm import Compiler, Limits
-from ...radix import Pin
-from ..cache.traffic_record import TrafficRecord
 from ..config import EngineConfig
 from ..constrain.spec import ConstraintSpec
 from ..execute.loading import LoadedModel
@@ -37,13 +35,12 @@ from .chats import Chats
 from .draft_setup import make_drafter
 from .engine_setup import Allocated, make_prefix_cache, make_request_factory, make_scheduler, stopwatch_of
 from .monitor import Monitor
+from .pins import Pins
 from .statistics import EngineStatistics, Totals
 from .stepper import Stepper
 from .tier_setup import make_followers
 from .token_ids import Prompt
 from .vectors import Vectors
-
-PIN_RETRY_SECONDS = 1.0
 
 
 class EngineCore:
@@ -55,8 +52,9 @@ class EngineCore:
         monitor: what is counted; safe on any thread, but for `reset` and `cache_state`.
         generates: whether the checkpoint has logits, and not only hidden states.
         vectors: how vectors are made of texts; safe on any thread.
+        pins: prefixes that are kept for a time.
         processes: of the other ranks; None: there are none.
-        draft_share: which part of the memory for KV a draft model has; None: there is none.
+        draft_share: the share of the memory for KV that a draft model has; None: there is none.
         block_cost: FLOPs of computing the block that ends at a token; see `recompute_cost`.
     """
 
@@ -75,7 +73,7 @@ class EngineCore:
                 time of the thread that steps if the model is on the CPU, where other processes must not count, or else
                 `time.monotonic`.
         """
-        self.config, self._device, self._clock, self._closed = config, loaded.device, clock, False
+        self.config, self._device, self._closed = config, loaded.device, False
         model, tensors = loaded.decoder.config, Allocated.of(config, loaded)
         self.draft_share = None if tensors.draft_kv is None else tensors.draft_kv.share_beside(tensors.kv_cache)
         self.model_config = whole = model if loaded.cut is None else loaded.cut.whole
@@ -92,8 +90,8 @@ class EngineCore:
         self.request_factory = make_request_factory(
             config, loaded, self.compiler, self.adapters, tensors, self.max_model_len
         )
-        self._rope_switch = RopeSwitch(loaded.switches_at)
-        self._scheduler = make_scheduler(config, loaded, self.prefix_cache, prefill, tensors, self._rope_switch, clock)
+        rope_switch = RopeSwitch(loaded.switches_at)
+        self._scheduler = make_scheduler(config, loaded, self.prefix_cache, prefill, tensors, rope_switch, clock)
         self._runner = make_runner(config, loaded, tensors.kv_cache, tensors.states)
         self._sampler = Sampler(model.vocab_size, tuple(loaded.tokenizer.eos_ids), loaded.device)
         stopwatch = stopwatch or stopwatch_of(loaded)
@@ -110,9 +108,9 @@ class EngineCore:
             runs_ahead=loaded.device.type == "cuda" if config.run_ahead is None else config.run_ahead,
             stopwatch=stopwatch,
         )
+        self.pins = Pins(self._stepper, self.prefix_cache, rope_switch, clock)
         self._requests: dict[str, list[Request]] = {}
         self._totals = Totals()
-        self._traffic = TrafficRecord()
         self.chats = Chats(loaded.tokenizer, self.request_factory, config.reply_memory_bytes)
         self.monitor = Monitor(
             self._scheduler,
@@ -121,7 +119,6 @@ class EngineCore:
             self._sampler,
             self.prefix_cache,
             self._totals,
-            self._traffic,
             config=config,
             chats=self.chats,
             compiler=self.compiler,
@@ -137,7 +134,7 @@ class EngineCore:
             ConfigError: no memory is left for the largest steps that the settings allow.
         """
         if self._device.type == "cuda":
-            config, windows = self.config, self.prefix_cache.windows
+            config, windows = self.config, self.prefix_cache.slots.windows
             self._runner.run_warmup_batches(
                 WarmupBatches(
                     max_requests=config.max_running_requests,
@@ -146,7 +143,7 @@ class EngineCore:
                     num_blocks=self.prefix_cache.pool.num_blocks,
                     block_size=config.block_size,
                     window=0 if windows is None else windows.window,
-                    num_slots=0 if windows is None else windows.num_slots,
+                    num_slots=0 if windows is None else windows.slots.num_slots,
                 )
             )
 
@@ -284,27 +281,11 @@ class EngineCore:
             del self._requests[request.request_id]
         self._totals.end(request)
         if request.admitted_before and not request.is_probe:
-            self._traffic.add(request)
+            self.prefix_cache.traffic.add(request)
         if keeps:
             self.chats.remember_reply(request)
 
     # -- the cache ---------------------------------------------------------------------------------------------
-
-    def pin(self, token_ids: Sequence[int], ttl: float, namespace: str) -> Pin:
-        """Keeps what is cached of a prefix for `ttl` seconds; see `Engine.pin`. namespace: as the factory writes it."""
-        kept = self._rope_switch.namespace(token_ids, namespace)
-        return self._stepper.guard(lambda: self.prefix_cache.pin(token_ids, ttl, kept))
-
-    def unpin(self, pin: Pin) -> bool:
-        """Ends a pin; False if it held nothing or was given up already."""
-        return self._stepper.guard(lambda: self.prefix_cache.tree.unpin(pin))
-
-    def end_expired_pins(self) -> float:
-        """Ends the pins whose time is over; returns the seconds until the next one's will be (or inf)."""
-        try:
-            return self._stepper.guard(self.prefix_cache.end_expired_pins) - self._clock()
-        except Exception:  # a pin that lasts a little longer costs no request its answer
-            return PIN_RETRY_SECONDS
 
     def statistics(self) -> EngineStatistics:
         """State and counters now. Safe on any thread."""
@@ -314,7 +295,7 @@ class EngineCore:
         """Drops every cached prefix that no running request and no pin holds, and all host memory below the pool;
         returns the number of blocks freed. What is on a disk stays there, as it does when the process ends.
         """
-        return self._stepper.guard(self.prefix_cache.flush)
+        return self._stepper.guard(lambda: self.prefix_cache.supply.flush(pinned=False))
 
     def audit(self) -> None:
         """Raises AssertionError if a block is lost or held twice."""
@@ -328,11 +309,11 @@ class EngineCore:
         try:
             for request_id in list(self._requests):
                 self.abort(request_id)
-            self.prefix_cache.flush(pinned=True)
+            self.prefix_cache.supply.flush(pinned=True)
             self.prefix_cache.close()
         except RankLost:  # what was to be ended is gone
             self.prefix_cache.close()
         finally:
             if self.processes is not None:
                 self.processes.end_model()
-        self._traffic.clear()
+        self.prefix_cache.traffic.clear()

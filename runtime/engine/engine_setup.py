@@ -20,9 +20,9 @@ from ..execute.adapters import Adapters
 from ..execute.draft_kv import DraftKV
 from ..execute.kv_cache import KVCache
 from ..execute.loading import LoadedModel
-from ..execute.pool import allocate_draft_kv, allocate_pool
+from ..execute.pool import allocate_draft_kv, allocate_pool, allocate_states
 from ..execute.prefill_cost import PrefillCost
-from ..execute.recurrent_states import RecurrentStates, allocate_states
+from ..execute.recurrent_states import RecurrentStates
 from ..execute.window_kv import WindowKV
 from ..kv_compress.fit import LayerGroups
 from ..models.rope import can_turn_back

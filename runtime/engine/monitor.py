@@ -9,7 +9,6 @@ from ...fsm import Compiler
 from ...radix import Visit
 from ..cache.cache_report import CacheReport
 from ..cache.prefix_cache import PrefixCache
-from ..cache.traffic_record import TrafficRecord
 from ..config import EngineConfig
 from ..events.kv_events import EventStatistics
 from ..execute.model_runner import ModelRunner
@@ -34,7 +33,6 @@ class Monitor:
         sampler: Sampler,
         prefix_cache: PrefixCache,
         totals: Totals,
-        traffic: TrafficRecord,
         *,
         config: EngineConfig,
         chats: Chats,
@@ -47,7 +45,6 @@ class Monitor:
         self._sampler = sampler
         self._prefix_cache = prefix_cache
         self._totals = totals
-        self._traffic = traffic
         self._config = config
         self._chats = chats
         self._compiler = compiler
@@ -64,7 +61,7 @@ class Monitor:
         if self._prefix_cache.tiers is not None:
             self._prefix_cache.tiers.settle()
         self._counted_before = self._count()
-        self._traffic.clear()
+        self._prefix_cache.traffic.clear()
 
     def _count(self) -> EngineStatistics:
         """With counters since the engine was made."""
@@ -82,7 +79,7 @@ class Monitor:
             num_free_blocks=pool.num_free,
             num_cached_blocks=tree.num_cached_blocks,
             num_evictable_blocks=tree.num_evictable_blocks,
-            num_pinned_blocks=tree.num_pinned_blocks,
+            num_pinned_blocks=tree.pins.num_blocks,
             num_steps=self._stepper.num_steps,
             num_ahead=self._stepper.num_ahead,
             num_forwards=self._runner.num_forwards,
@@ -106,13 +103,15 @@ class Monitor:
             waiting_adapters=waiting_adapters,
             drafted_by=dict(self._stepper.draft_counts.drafted),
             jumped_by=dict(self._stepper.draft_counts.right),
+            max_running_requests=self._scheduler.max_running_requests,
+            draft_model_rests=self._stepper.draft_model_rests,
         )
 
     def kept_bytes(self) -> KeptBytes:
         """What is remembered besides KV. Safe on any thread."""
         return KeptBytes(
             replies=self._chats.num_bytes,
-            traffic=self._traffic.num_bytes,
+            traffic=self._prefix_cache.traffic.num_bytes,
             constraints=self._compiler.num_cached_bytes,
             sampling_tables=self._sampler.num_table_bytes,
             prompt_scores=self._prefix_cache.supply.scores.num_bytes,
@@ -121,8 +120,8 @@ class Monitor:
     def cache_state(self, *, shows_tree: bool = True) -> tuple[CacheReport, list[Visit]]:
         """The cache at this moment, and the recent traffic that `what_if` is about."""
         statistics, tree = self.statistics(), self._prefix_cache.tree
-        visits = self._traffic.visits()
-        windows = self._prefix_cache.windows
+        visits = self._prefix_cache.traffic.visits()
+        windows = self._prefix_cache.slots.windows
         report = CacheReport(
             block_size=self._config.block_size,
             eviction_policy=self._config.eviction_policy,
@@ -136,14 +135,14 @@ class Monitor:
             cached_tokens=statistics.cached_tokens,
             num_evicted_blocks=statistics.num_evicted_blocks,
             num_recorded_requests=len(visits),
-            recorded_hit_rate=self._traffic.hit_rate,
+            recorded_hit_rate=self._prefix_cache.traffic.hit_rate,
             tree=tree.draw(label=self._label) if shows_tree else None,
             loaded_tokens=statistics.loaded_tokens,
             num_stored_blocks=statistics.num_stored_blocks,
             tier_bytes=statistics.tier_bytes,
-            num_slots=0 if windows is None else windows.num_slots,
-            num_used_slots=0 if windows is None else windows.num_used,
-            num_held_slots=0 if windows is None else windows.num_held,
+            num_slots=0 if windows is None else windows.slots.num_slots,
+            num_used_slots=0 if windows is None else windows.slots.num_used,
+            num_held_slots=0 if windows is None else windows.slots.num_held,
         )
         return report, visits
 
@@ -158,4 +157,4 @@ class Monitor:
 
     def _label(self, token_ids: list[int]) -> str:
         """The beginning of a run, as the drawn tree shows it."""
-        return repr(self._tokenizer.decode([token_id for token_id in token_ids if token_id >= 0]))
+        return repr(self._tokenizer.show([token_id for token_id in token_ids if token_id >= 0]))

@@ -29,7 +29,11 @@ class EngineStatistics:
     names of the adapters of requests in the batch and in the queue, sorted. All three, like the counters of tokens,
     leave out probes (`RequestOptions.is_probe`).
 
+    `max_running_requests`: how many may run at a time, which may be less than the setting of that name: a step of few
+    tokens, or a memory of few states of recurrent layers, has room for fewer.
+
     `drafted_by`, `jumped_by`: `drafted_tokens` and `jumped_tokens` by what drafted them (`speculate.draft_counts`).
+    `draft_model_rests`: there is a draft model, and of late its drafts would have cost more than they save.
     """
 
     num_running: int
@@ -68,6 +72,8 @@ class EngineStatistics:
     waiting_adapters: tuple[str, ...] = ()
     drafted_by: Mapping[str, int] = field(default_factory=dict)
     jumped_by: Mapping[str, int] = field(default_factory=dict)
+    max_running_requests: int = 0
+    draft_model_rests: bool = False
 
     def since(self, begin: EngineStatistics) -> EngineStatistics:
         """The same state, with what has been counted since `begin`."""

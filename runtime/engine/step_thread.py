@@ -231,7 +231,7 @@ class StepThread:
     def _wait_for_work(self) -> None:
         """Returns when there is a step to do or a command was executed; meanwhile pins end when their time is over."""
         while not self._core.has_work and not self._backlog:
-            seconds = self._core.end_expired_pins()
+            seconds = self._core.pins.end_expired()
             with suppress(queue.Empty):
                 self._commands.get(timeout=None if math.isinf(seconds) else min(max(0.0, seconds), 3600.0)).execute()
                 return

@@ -22,7 +22,8 @@ from functools import partial
 from typing import TypeVar
 
 from ...errors import RequestError
-from ...radix import PinBudgetExceeded
+from ...fsm.automaton_handover import restart
+from ...radix import PinBudgetExceeded, pack
 from ..cache.prefix_cache import PrefixCache
 from ..execute.batch import Batch, Extend
 from ..execute.model_runner import ModelRunner
@@ -109,6 +110,11 @@ class Stepper:
     def draft_counts(self) -> DraftCounts:
         """What was drafted and was right, by what drafted it."""
         return self._drafter.counts
+
+    @property
+    def draft_model_rests(self) -> bool:
+        """Whether there is a draft model whose drafts would not pay now."""
+        return self._drafter.model is not None and self._drafter.model.rests
 
     @property
     def has_work(self) -> bool:
@@ -207,7 +213,7 @@ class Stepper:
         for request in tuple(self._scheduler.requests):
             try:
                 if request.cursor is not None:
-                    request.cursor.restart(request.token_ids[request.num_prompt_tokens :])
+                    restart(request.cursor, request.token_ids[request.num_prompt_tokens :])
             except Exception as fault:
                 self._fail(request, cause_of("the constraint", fault))
         try:
@@ -218,7 +224,7 @@ class Stepper:
     def _step(self) -> None:
         """Adds to `_deltas`."""
         begin = self._stopwatch()
-        self._prefix_cache.end_expired_pins()
+        self._prefix_cache.tree.pins.end_expired()
         ahead = self._computation.take_ahead()
         self.num_ahead += ahead is not None
         self._drafting = 0.0
@@ -316,7 +322,7 @@ class Stepper:
             request.num_computed_tokens -= 1
         self._prefix_cache.keep_scores(request, extend.start)
         if output.is_postponed or not extend.reaches_end:
-            self._prefix_cache.settle(extend)
+            self._prefix_cache.slots.settle(extend)
             self._prefix_cache.commit(request)
             return None
         was_prefill = extend.start < request.num_prompt_tokens
@@ -332,7 +338,7 @@ class Stepper:
         request.num_computed_tokens = num_tokens - 1 if num_new else num_tokens
         if request.received is not None:
             request.received.settle(request.num_computed_tokens)
-        self._prefix_cache.settle(extend)
+        self._prefix_cache.slots.settle(extend)
         if num_new > 1:
             request.usage.jumped_tokens += num_new - 1
             first = first_output - request.num_prompt_tokens
@@ -384,5 +390,6 @@ class Stepper:
         ttl, request.pin_ttl = request.pin_ttl, 0.0
         if ttl > 0:
             with suppress(PinBudgetExceeded):
-                prompt = request.token_ids[: request.num_prompt_tokens]
-                request.usage.pinned_tokens = self._prefix_cache.pin(prompt, ttl, request.namespace).num_tokens
+                prompt = pack(request.token_ids[: request.num_prompt_tokens])
+                pin = self._prefix_cache.tree.pins.add(prompt, ttl, request.namespace)
+                request.usage.pinned_tokens = pin.num_tokens

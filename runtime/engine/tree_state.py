@@ -59,7 +59,7 @@ def change_mark(scheduler: Scheduler, tree: RadixTree, num_steps: int, num_ended
         num_ended,
         len(scheduler.requests),
         scheduler.num_preemptions,
-        tree.num_pins,
+        len(tree.pins),
         counts.num_matches,
         counts.num_inserted_blocks,
         counts.num_evicted_blocks,

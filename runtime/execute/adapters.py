@@ -100,7 +100,14 @@ class Adapters:
             return self._names.get(fingerprint)
 
     def load(self, name: str, folder: str | Path) -> None:
-        """Adds one; see `Engine.load_adapter`."""
+        """From now on requests may choose the LoRA adapter in a folder (as PEFT saves it) by this name.
+
+        It is read on the caller's thread; steps go on meanwhile.
+
+        Raises:
+            ModelError: the folder cannot be loaded.
+            ConfigError: the name is taken, or the device has no memory for it.
+        """
         with self._lock:
             self._refuse_taken(name)
         adapter = load_adapter(name, folder, self._model, self._device, self._dtype, self._cut)
@@ -111,7 +118,13 @@ class Adapters:
             self._names[adapter.fingerprint] = name
 
     def unload(self, name: str) -> None:
-        """Takes one away; see `Engine.unload_adapter`."""
+        """From now on requests may not choose this adapter; those that have go on to their ends.
+
+        What is cached under it stays until it is evicted, and counts again if the same content is loaded again.
+
+        Raises:
+            ConfigError: no adapter of that name is loaded.
+        """
         with self._lock:
             if self._by_name.pop(name, None) is None:
                 raise ConfigError(f"adapters: {name!r} is not loaded")

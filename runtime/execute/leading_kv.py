@@ -18,7 +18,18 @@ from torch import Tensor
 
 from ..parallel.message import Array, Message
 from ..parallel.rank_processes import RankProcesses
+from ..parallel.ranks import Ranks
 from .kv_cache import KVCache
+
+
+def of_all_ranks(ranks: Ranks, own: Tensor) -> Tensor:
+    """Rows of all ranks, one rank's after another's, of those of each, `[n, size]`; on rank 0."""
+    return torch.cat(ranks.collect(own), 1)
+
+
+def of_each_rank(ranks: Ranks, rows: Tensor) -> Tensor:
+    """The inverse: rank 0's part of such rows, `[n, size]`, while each other rank gets its own."""
+    return ranks.hand_out(rows.reshape(len(rows), ranks.size, -1).transpose(0, 1))
 
 
 class Kept(list[Tensor]):
@@ -77,13 +88,12 @@ class LeadingKV(KVCache):
 
     def read_blocks(self, blocks: Sequence[int]) -> Tensor:
         with self._processes.together(self._message("read_blocks", {}, blocks)):
-            return torch.cat(self._processes.ranks.collect(super().read_blocks(blocks)), 1)
+            return of_all_ranks(self._processes.ranks, super().read_blocks(blocks))
 
     def write_blocks(self, blocks: Sequence[int], rows: Tensor) -> None:
         if len(blocks):
             with self._processes.together(self._message("write_blocks", {}, blocks)):
-                parts = rows.reshape(len(blocks), self._processes.size, -1).transpose(0, 1)
-                super().write_blocks(blocks, self._processes.ranks.hand_out(parts))
+                super().write_blocks(blocks, of_each_rank(self._processes.ranks, rows))
 
     def _message(self, kind: str, values: Mapping[str, Any], blocks: Sequence[int] = ()) -> Message:
         values = {"name": self._name, "dropped": self._take_dropped(), **values}

@@ -17,6 +17,7 @@ import torch
 from ...errors import ConfigError, ModelError
 from ...kernels import KV_FORMATS, use_threads
 from ..capacity.draft_config import draft_config
+from ..capacity.longest import longest_of
 from ..config import MTP, EngineConfig
 from ..device import find_device
 from ..models import Adapter, Decoder, ModelConfig, resolve_model
@@ -155,12 +156,7 @@ def load_part(
     """Loads what a rank has of the checkpoint. Raises ConfigError and ModelError as `load` does."""
     folder = resolve_model(config.model)
     model = ModelConfig.from_folder(folder)
-    longest = model.max_position_embeddings
-    if config.max_model_len is not None and config.max_model_len > longest:
-        raise ConfigError(
-            f"max_model_len: {config.max_model_len} is more than the {longest} tokens that the model was made for;"
-            " lower it, or leave it out"
-        )
+    longest_of(model, config.max_model_len)
     dtype = _dtype(config.dtype, model, device)
     rounded = KV_FORMATS.get(config.kv_dtype)
     kv_dtype = dtype if rounded is None else rounded.dtype

@@ -1,13 +1,17 @@
-"""How large the KV pool is, and its tensors. Knows settings and device memory; it knows no requests."""
+"""How large the KV pool is, how many states of recurrent layers there are, and their tensors. Knows settings and device
+memory; it knows no requests."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 
 import torch
 
 from ...errors import ConfigError
+from ..byte_text import bytes_text
+from ..capacity.state_memory import check_number, check_tiers, most_running, needed_each, num_states
 from ..capacity.window_memory import KVSizes, share_memory, slots_beside, widest_window
 from ..config import CPU_POOL_BYTES, MOST_BLOCKS, EngineConfig
 from ..models import ModelConfig
@@ -17,11 +21,15 @@ from ..parallel.ranks import RankLost
 from .draft_kv import DraftKV
 from .kv_cache import KVCache
 from .leading_kv import LeadingKV
+from .leading_states import LeadingStates
 from .loading import LoadedModel, LoadedPart
+from .recurrent_states import RecurrentStates
 from .window_kv import WindowKV
 
+logger = logging.getLogger("phloem.loading")
 
-def allocate_pool(config: EngineConfig, loaded: LoadedModel, num_states: int = 0) -> KVCache | WindowKV:
+
+def allocate_pool(config: EngineConfig, loaded: LoadedModel, num_slots_of_states: int = 0) -> KVCache | WindowKV:
     """The KV tensors, as many blocks as the settings or the memory allow, a draft model's counted; and slots beside
     them, of a model with windows that are let go of (`window_of`). Other ranks make theirs of the same sizes, and so
     many states of recurrent layers.
@@ -39,7 +47,7 @@ def allocate_pool(config: EngineConfig, loaded: LoadedModel, num_states: int = 0
         return partial(LeadingKV, processes, name, cut.whole.num_kv_heads)
 
     try:
-        processes.tell(Message("begin", {**sizes._asdict(), "num_states": num_states}))
+        processes.tell(Message("begin", {**sizes._asdict(), "num_states": num_slots_of_states}))
         found = pool_tensors(config, loaded, *sizes, leading)
         processes.replies()
     except RankLost as error:
@@ -62,6 +70,34 @@ def pool_tensors(
     pool = _tensors(config, loaded, model.kv_shapes(windowed=False), num_blocks, maker("pool"))
     windowed = _tensors(config, loaded, model.kv_shapes(windowed=True), num_slots, maker("windowed"))
     return WindowKV(pool, windowed, [layer.window > 0 for layer in model.layers if layer.keeps_kv])
+
+
+def allocate_states(config: EngineConfig, loaded: LoadedModel) -> RecurrentStates | None:
+    """As many states as the settings or the memory allow; None: the model has no recurrent layers.
+
+    Raises:
+        ConfigError: a setting that these models do not go with, or the memory does not hold the states of one request.
+    """
+    model, device = loaded.decoder.config, loaded.device
+    if model.recurrent is None:
+        return None
+    if config.has_tiers:
+        check_tiers(model)
+    state_bytes, running = model.recurrent.num_state_bytes, config.max_running_requests
+    free = None
+    if device.type == "cuda":
+        free = torch.cuda.mem_get_info(device)[0] * config.kv_memory_share
+    each = needed_each(config.has_tiers)
+    num_slots = num_states(state_bytes, running, config.state_memory_bytes, each=each, free=free, least=CPU_POOL_BYTES)
+    check_number(num_slots, each, state_bytes)
+    if most_running(num_slots, each) < running:
+        logger.warning(
+            "states of recurrent layers take %s each: at most %d requests run at a time (state_memory_bytes)",
+            bytes_text(state_bytes),
+            most_running(num_slots, each),
+        )
+    sizes = (model, num_slots, device)
+    return RecurrentStates(*sizes) if loaded.processes is None else LeadingStates(loaded.processes, *sizes)
 
 
 def allocate_draft_kv(config: EngineConfig, loaded: LoadedModel, model_kv: KVCache | WindowKV) -> DraftKV | None:

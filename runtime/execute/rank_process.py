@@ -29,6 +29,7 @@ from ..parallel.rank_processes import LEFT
 from ..parallel.ranks import RankLost, Ranks
 from .adapters import load_adapter
 from .kv_cache import KVCache
+from .leading_states import STATES
 from .loading import LoadedPart, load_part
 from .model_runner import ModelRunner
 from .pool import pool_tensors
@@ -93,6 +94,7 @@ class _RankProcess:
         self._part: LoadedPart | None = None
         self._runner: ModelRunner | None = None
         self._kv: dict[str, KVCache] = {}
+        self._states: RecurrentStates | None = None
         self._kept: dict[tuple[str, int], list[torch.Tensor]] = {}
         self._adapters: dict[str, Adapter] = {}  # by fingerprint
 
@@ -125,14 +127,13 @@ class _RankProcess:
         """Makes the tensors of an engine."""
         config, part = self._config, self._part
         assert config is not None and part is not None
-        self._runner, self._kv, self._kept = None, {}, {}
+        self._runner, self._kv, self._states, self._kept = None, {}, None, {}
         model = part.decoder.config
         kv = pool_tensors(config, part, values["num_blocks"], values["num_slots"])
         self._kv = {"pool": kv.pool, "windowed": kv.windowed} if isinstance(kv, WindowKV) else {"pool": kv}
-        states = None
         if model.recurrent is not None:
-            states = RecurrentStates(model, values["num_states"], self._device)
-        self._runner = make_runner(config, part, kv, states)
+            self._states = RecurrentStates(model, values["num_states"], self._device)
+        self._runner = make_runner(config, part, kv, self._states)
         self._reply({"num_kv_bytes": sum(one.block_bytes * one.num_blocks for one in self._kv.values())})
 
     def _do_forget(self, values: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
@@ -194,13 +195,19 @@ class _RankProcess:
         self._kv_of(values).scatter(arrays["blocks"].tolist(), kept)
 
     def _do_read_blocks(self, values: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
-        self._ranks.collect(self._kv_of(values).read_blocks(arrays["blocks"].tolist()))
+        self._ranks.collect(self._rows_of(values).read_blocks(arrays["blocks"].tolist()))
 
     def _do_write_blocks(self, values: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
-        kv, blocks = self._kv_of(values), arrays["blocks"].tolist()
-        shape = (self._ranks.size, len(blocks), kv.block_bytes)
+        tensors, blocks = self._rows_of(values), arrays["blocks"].tolist()
+        shape = (self._ranks.size, len(blocks), tensors.block_bytes)
         like = torch.empty(shape[1:], dtype=torch.uint8, device=self._device).expand(shape)
-        kv.write_blocks(blocks, self._ranks.hand_out(like))
+        tensors.write_blocks(blocks, self._ranks.hand_out(like))
+
+    def _rows_of(self, values: Mapping[str, Any]) -> KVCache | RecurrentStates:
+        if values["name"] != STATES:
+            return self._kv_of(values)
+        assert self._states is not None
+        return self._states
 
     def _kv_of(self, values: Mapping[str, Any]) -> KVCache:
         """The tensors that are meant; and what rank 0 has let go of is let go of here."""

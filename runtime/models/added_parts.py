@@ -19,7 +19,7 @@ def added_shapes(config: ModelConfig, index: int | None) -> list[tuple[int, int,
         config.altup,
     )
     if of_inputs is not None:
-        found += of_inputs.shapes(hidden, config.num_layers) if index is None else of_inputs.layer_shapes(hidden)
+        found += of_inputs.shapes(hidden) if index is None else of_inputs.layer_shapes(hidden)
     if altup is not None:
         found += altup.shapes(hidden) if index is None else altup.layer_shapes(hidden)
     return found

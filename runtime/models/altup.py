@@ -109,7 +109,7 @@ def read_altup(reader: Reader, base: str) -> AltUpWeights | None:
     count, of = config.num_streams, f"{base}altup."
     scale = f"{of}correct_output_scale"
     if not config.scales:
-        reader.leave(scale)
+        reader.checkpoint.leave(scale)
     return AltUpWeights(
         router=reader.exact(of, ("modality_router",), [count], hidden, False),
         router_norm=reader.norm(f"{of}router_norm.weight", hidden) / hidden,

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from ...kernels import ops
@@ -59,7 +60,13 @@ def add_mixture(
     ranks: Ranks,
     eps: float,
 ) -> Tensor:
-    """What an MLP made, `[T, C]`, and what the mixture makes of the residual; slots: as `mixture` has them."""
+    """What an MLP made, `[T, C]`, and what the mixture makes of the residual; slots: as `mixture` has them.
+
+    dense: of this rank's part. The norms of both see the sums of all ranks, which are one operation; so does what is
+    returned.
+    """
     scored = ops.rms_norm(residual.float(), norms.router, eps)
     mixed = mixture(apply_norm(residual, norms.given, eps), weights, rules, slots, ranks, scored)
+    if ranks.size > 1:
+        dense, mixed = ranks.sum(torch.stack([dense, mixed]))
     return apply_norm(dense, norms.dense, eps) + apply_norm(mixed, norms.mixed, eps)

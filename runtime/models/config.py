@@ -232,7 +232,7 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...], *, in_gguf: bo
     options = ARCHITECTURES[architecture].of(fields)
     if options.adapts is not None:
         fields, options = options.adapts(fields, options)
-    options = file_options(options) if in_gguf else options
+    options = file_options(options, is_fused=fields.boolean("is_fused", False)) if in_gguf else options
     fields = spelled_out(fields, options)
     is_mxfp4, weight_format = _is_mxfp4(fields, options), read_weight_format(fields)
     check_fit(weight_format, options, fields.place)
@@ -315,7 +315,7 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...], *, in_gguf: bo
         factors=factors,
         weight_format=weight_format,
         num_mtp_layers=num_mtp_layers,
-        layer_inputs=LayerInputConfig.from_fields(fields) if options.has_layer_inputs else None,
+        layer_inputs=LayerInputConfig.from_fields(fields, num_layers) if options.has_layer_inputs else None,
         altup=AltUpConfig.from_fields(fields) if options.has_altup else None,
     )
 

@@ -6,7 +6,8 @@
     o, down           columns, the same ones           of a pair, one sum of all ranks' results after it
     experts           whole ones, n to m of all
     embedding, head   rows, by tokens
-    latents, norms, routers, and KV heads of which there are fewer than ranks: on several ranks, or on all
+    layers' inputs    what makes those of a layer is on one rank; all gather them
+    latents, norms, routers, and KV heads of which a layer has fewer than there are ranks: on several ranks, or on all
 
 A rank computes a smaller model of the same kind, `Cut.config`, whose parts `Cut` names in the axes that are stored. All
 KV heads that a rank's queries meet are on that rank. Knows configurations and no tensors.
@@ -19,7 +20,8 @@ from dataclasses import replace
 from ...errors import ConfigError
 from ..parallel.ranks import Ranks
 from .config import ModelConfig
-from .part import Part, joined
+from .layer_config import LayerConfig
+from .part import Part, joined, whole_ones
 from .recurrent_config import RecurrentConfig
 from .recurrent_kinds import kind_of
 
@@ -32,9 +34,10 @@ class Cut:
         whole, config: the model, and the smaller one that the rank computes. `vocab_size`, and the experts that its
             router knows, are those of the whole.
         vocab: tokens, as many on each rank but on the last ones.
-        heads, kv_heads: of attention, in heads.
+        heads: of attention.
         shared: width of the shared expert.
         experts: by their numbers.
+        input_layers: those whose inputs this rank makes from the tokens (`layer_inputs.py`).
     """
 
     def __init__(self, whole: ModelConfig, ranks: Ranks) -> None:
@@ -47,19 +50,21 @@ class Cut:
         self.vocab = Part(whole.vocab_size, ((begin, min(begin + each, whole.vocab_size)),))
         attends = whole.num_kv_layers > 0
         self.heads = self._even(whole.num_heads) if attends else Part(1, ((0, 1),))
-        self.kv_heads = self._kv_heads(whole.num_kv_heads)
-        experts, recurrent = whole.experts, whole.recurrent
+        experts, recurrent, inputs = whole.experts, whole.recurrent, whole.layer_inputs
         self.shared = self._even(0 if experts is None else experts.shared_size)
-        self.experts = self._experts(0 if experts is None else experts.num_experts)
+        self.experts = whole_ones(0 if experts is None else experts.num_experts, ranks.rank, ranks.size)
+        self.input_layers = whole_ones(0 if inputs is None else whole.num_layers, ranks.rank, ranks.size)
         self.config = whole
         if ranks.size > 1:
             self.config = replace(
                 whole,
                 num_heads=self.heads.count,
-                num_kv_heads=self.kv_heads.count,
+                num_kv_heads=self._own_heads(whole.num_kv_heads).count,
+                layers=tuple(map(self._layer, whole.layers)),
                 intermediate_size=whole.intermediate_size // ranks.size,
                 experts=None if experts is None else replace(experts, shared_size=self.shared.count),
                 recurrent=None if recurrent is None else self._recurrent(recurrent),
+                layer_inputs=None if inputs is None else replace(inputs, num_layers=self.input_layers.count),
             )
 
     @property
@@ -74,14 +79,17 @@ class Cut:
         """An axis with `dim` entries for each query head."""
         return _times(self.heads, dim)
 
+    def kv_heads(self, index: int) -> Part:
+        """A layer's KV heads, or those of the layer whose keys and values it reads."""
+        return self._own_heads(self.whole.kv_shape(index).num_heads)
+
     def qkv(self, index: int) -> list[Part]:
         """Rows of a layer's queries (each with its gate, where there are gates), keys and values."""
         config, shape = self.whole, self.whole.kv_shape(index)
-        if config.layers[index].kv is not None:  # on one rank, as `_refuse` has it
-            return [Part(rows, ((0, rows),)) for rows in config.qkv_rows(index)]
-        kv = _times(self.kv_heads, shape.head_dim)
+        kv_heads = self.kv_heads(index)
+        kv = _times(kv_heads, shape.head_dim)
         if config.options.rows_by_head:
-            return [self._rows_by_head(config.num_heads // shape.num_heads, shape.head_dim)]
+            return [self._rows_by_head(kv_heads, config.num_heads // shape.num_heads, shape.head_dim)]
         queries = self.by_head(shape.head_dim * (1 + config.options.gated_attention))
         parts = [queries, kv, kv][: len(config.qkv_rows(index))]
         return parts if len(config.options.names.qkv) == 3 else [joined(parts)]
@@ -99,6 +107,12 @@ class Cut:
     def attended(self, index: int) -> Part:
         """Columns of a layer's output projection."""
         return self.by_head(self.whole.attended_size(index) // self.whole.num_heads)
+
+    @property
+    def layer_inputs(self) -> Part:
+        """The inputs of all layers, side by side."""
+        assert self.whole.layer_inputs is not None
+        return _times(self.input_layers, self.whole.layer_inputs.size)
 
     @property
     def projected(self) -> dict[str, Part]:
@@ -124,26 +138,28 @@ class Cut:
         each = size // self.ranks.size
         return Part(size, ((each * self.ranks.rank, each * (self.ranks.rank + 1)),))
 
-    def _kv_heads(self, number: int) -> Part:
+    def _layer(self, layer: LayerConfig) -> LayerConfig:
+        if layer.kv is None:
+            return layer
+        return replace(layer, kv=layer.kv._replace(num_heads=self._own_heads(layer.kv.num_heads).count))
+
+    def _own_heads(self, number: int) -> Part:
+        """Of n KV heads."""
         rank, size = self.ranks.rank, self.ranks.size
         if number >= size:
             return self._even(number)
         own = rank * number // size
         return Part(number, ((own, own + 1),))
 
-    def _experts(self, number: int) -> Part:
-        rank, size = self.ranks.rank, self.ranks.size
-        return Part(number, ((number * rank // size, number * (rank + 1) // size),))
-
-    def _rows_by_head(self, group: int, dim: int) -> Part:
-        """Of each of this rank's KV heads, after each other: its queries that are on this rank, its key, its value."""
+    def _rows_by_head(self, kv_heads: Part, group: int, dim: int) -> Part:
+        """Of each of these KV heads, after each other: its queries that are on this rank, its key, its value."""
         heads, ((first, end),) = [], self.heads.ranges
-        for begin, stop in self.kv_heads.ranges:
+        for begin, stop in kv_heads.ranges:
             for kv_head in range(begin, stop):
                 start, own = kv_head * (group + 2), kv_head * group
                 heads.append((start + max(first, own) - own, start + min(end, own + group) - own))
                 heads.append((start + group, start + group + 2))
-        return _times(Part((group + 2) * self.kv_heads.size, tuple(heads)), dim)
+        return _times(Part((group + 2) * kv_heads.size, tuple(heads)), dim)
 
     def _recurrent(self, whole: RecurrentConfig) -> RecurrentConfig:
         size = self.ranks.size
@@ -162,44 +178,32 @@ def _refuse(model: ModelConfig, size: int) -> None:
     """Raises ConfigError: this number of ranks cannot share the model."""
     if size == 1:
         return
-    fewer = "take a number that does, or 1"
+
+    def refuse(why: str) -> None:
+        raise ConfigError(f"tensor_parallel_size: {size} {why}; choose another number, or take 1")
 
     def must_divide(number: int, what: str) -> None:
         if number % size:
-            raise ConfigError(f"tensor_parallel_size: {size} does not divide the model's {what} ({number}); {fewer}")
+            refuse(f"does not divide the model's {what} ({number})")
 
-    if len(set(model.kv_shapes())) > 1:
-        raise ConfigError(
-            f"tensor_parallel_size: {model.architecture} has layers whose heads differ in size or number; "
-            "it is not cut, take 1"
-        )
-    if model.layer_inputs is not None:
-        raise ConfigError(
-            f"tensor_parallel_size: {model.architecture} has inputs of each layer from the token itself, which are not "
-            "cut for several ranks; use 1"
-        )
+    def must_not_exceed(number: int, what: str) -> None:
+        if number < size:
+            refuse(f"is more than the model's {number} {what}")
+
     if model.num_kv_layers:
         must_divide(model.num_heads, "attention heads")
-    if model.num_kv_layers and model.num_kv_heads % size and size % model.num_kv_heads:
-        raise ConfigError(
-            f"tensor_parallel_size: {size} neither divides the model's KV heads ({model.num_kv_heads}) nor is a "
-            "multiple of them; take a number that does or is, or 1"
-        )
+    for number in dict.fromkeys(shape.num_heads for shape in model.kv_shapes()):
+        if number % size and size % number:
+            refuse(f"neither divides the model's KV heads ({number}) nor is a multiple of them")
     if any(map(model.has_dense, range(model.num_layers))):
         must_divide(model.intermediate_size, "intermediate size")
     if -(-model.vocab_size // size) * (size - 1) >= model.vocab_size:  # the last one would have none
-        raise ConfigError(f"tensor_parallel_size: {size} leaves ranks without a token of {model.vocab_size}; {fewer}")
+        refuse(f"leaves ranks without a token of {model.vocab_size}")
     if model.experts is not None:
-        if model.experts.options.is_beside:
-            raise ConfigError(
-                f"tensor_parallel_size: {model.architecture} has experts beside MLPs, which are not cut; take 1"
-            )
         must_divide(model.experts.shared_size, "width of the shared expert")
-        if model.experts.num_experts < size:
-            raise ConfigError(
-                f"tensor_parallel_size: {size} is more than the model's {model.experts.num_experts} experts; take "
-                "fewer ranks"
-            )
+        must_not_exceed(model.experts.num_experts, "experts")
+    if model.layer_inputs is not None:
+        must_not_exceed(model.num_layers, "layers, each with inputs of its own")
     recurrent = model.recurrent
     if recurrent is not None and kind_of(recurrent).is_cut_by_channels:
         must_divide(recurrent.channels, "channels of recurrent layers")

@@ -46,7 +46,7 @@ from .partial_linear import AT_O, AT_QKV, adapted_linear, partial_linear
 from .reader import Reader
 from .rope import query_scales, rope_table, table_by_length
 from .step import AdaptedRows, KVTensors, StateStep, WindowStep
-from .through_streams import through_streams
+from .streams import Streams
 from .vocabulary import add_positions, all_logits, embed
 from .weights import TORCH_TYPES
 
@@ -215,7 +215,7 @@ class Decoder:
         x = scaled(embed(token_ids, self._embedding, self._ranks, self.cut.vocab), self._embedding_scale)
         x, kept = add_positions(x, self._learned, positions), kv_cache.hidden
         step = (positions, kv_cache, plan, slots, rows if kept is None else None)
-        inputs = None if self._inputs is None else self._inputs.of(token_ids, x, self.config)
+        inputs = None if self._inputs is None else self._inputs.of(token_ids, x, self.config, self._ranks)
         states = self._through_layers(x, *step, adapted, watch, recurrent, windowed, inputs)
         if kept is not None:
             kept[slots] = states
@@ -236,31 +236,36 @@ class Decoder:
         inputs: Tensor | None = None,
     ) -> Tensor:
         """As `hidden_states`, of what goes into the first layer, `[T, hidden_size]`; inputs: of each layer."""
+        eps, streams = self.config.rms_norm_eps, None
         if self._streams is not None and inputs is not None:
-            step = (positions, kv_cache, plan, slots, rows, adapted, watch, recurrent, windowed)
-            return through_streams(self, self._streams, x, inputs, *step)
-        eps = self.config.rms_norm_eps
-        normed, residual = apply_norm(x, self._layers[0][1].input_norm, eps), x
-        last, scale, factors = len(self._layers) - 1, self.config.residual_scale, self.config.factors
+            streams = Streams(self._streams, x, inputs, self.config, self._rules)
+        normed, residual = x if streams is not None else apply_norm(x, self._layers[0][1].input_norm, eps), x
+        last, factors = len(self._layers) - 1, self.config.factors
         lora = adapted.every if adapted is not None else None
         none_wanted = rows is not None and rows.shape[0] == 0
+        padded = slots if rows is None else None  # a caller that wants the logits of all tokens may have padded them
         for index, (spec, weights) in enumerate(self._layers):
             own = windowed if windowed is not None and spec.window else WindowStep(plan, slots)
             stops = index == self._last_kept and none_wanted and plan.mass is None
+            if streams is not None:
+                residual = streams.predict(weights)
+                normed = apply_norm(residual, weights.input_norm, eps)
             mixed = self._mix(index, normed, positions, kv_cache, own, lora, watch, recurrent, stops)
             if stops:
                 return normed[:0]
             if index == last and rows is not None:
                 mixed, residual, normed = [part[rows] for part in mixed], residual[rows], normed[rows]
                 inputs = None if inputs is None else inputs[rows]
+                if streams is not None:
+                    streams.select(rows)
                 lora = adapted.wanted if adapted is not None else None
             if mixed:
                 residual = normed * factors.keeps[spec.attends] if factors.keeps else residual
-                x = self._ranks.sum(self._add_up(index, mixed, lora))
-                if weights.post_attention_norm is not None:
-                    x = apply_norm(x, weights.post_attention_norm, eps)
-                x = scaled(x, scale * factors.adds[spec.attends])
-                if self.config.options.parallel:
+                x = self._add_up(index, mixed, lora)
+                if streams is not None:
+                    residual = streams.after_attention(weights, x, normed)
+                    normed = apply_norm(residual, weights.mlp_norm, eps)
+                elif self.config.options.parallel:
                     norm = weights.mlp_norm
                     normed = normed if norm is None else apply_norm(residual, norm, eps)
                     residual = x + residual
@@ -268,17 +273,17 @@ class Decoder:
                     normed, residual = add_norm(x, residual, weights.mlp_norm, eps)
             if spec.has_mlp:
                 residual = normed * factors.keeps[2] if factors.keeps else residual
-                # a caller that wants the logits of all tokens may have padded the step
-                x = self._ranks.sum(self._mlp(index, normed, slots if rows is None else None, lora, residual))
-                if weights.post_mlp_norm is not None:
-                    x = apply_norm(x, weights.post_mlp_norm, eps)
-                x = scaled(x, scale * factors.adds[2])
+                x = run_mlp(normed, weights, self._rules, index, padded, lora, residual)
+                x = scaled(apply_norm(x, weights.post_mlp_norm, eps), self.config.residual_scale * factors.adds[2])
+            if streams is not None:
+                streams.correct(weights, index, x + residual)
+                continue
             if weights.layer_input is not None and inputs is not None:
                 residual = x + residual
                 x = weights.layer_input.of(residual, inputs[:, index], self._rules.gate, eps)
             following = self._final_norm if index == last else self._layers[index + 1][1].input_norm
             normed, residual = add_norm(x, residual, following, eps, weights.scalar)
-        return normed
+        return normed if streams is None else apply_norm(streams.join(), self._final_norm, eps)
 
     def _mix(
         self,
@@ -314,14 +319,16 @@ class Decoder:
         return mixed
 
     def _add_up(self, index: int, mixed: list[Tensor], lora: LoraPlan | None) -> Tensor:
-        """The last projections of what `_mix` made, and their sum, `[T, C]`."""
-        weights, factors, ranks = self._layers[index][1], self.config.factors, self._ranks
+        """What the layer adds to hidden states of what `_mix` made: its last projections and their sum, `[T, C]`."""
+        (spec, weights), eps = self._layers[index], self.config.rms_norm_eps
+        factors, ranks = self.config.factors, self._ranks
         assert weights.o is not None
-        attended = norm_inner(mixed[0], weights.o_norm, self.cut.attended(index), ranks, self.config.rms_norm_eps)
+        attended = norm_inner(mixed[0], weights.o_norm, self.cut.attended(index), ranks, eps)
         x = adapted_linear(attended, weights.o, lora, index, AT_O, ranks)
-        if weights.beside is None:
-            return x
-        return x * factors.attention_out + partial_linear(mixed[1], weights.beside, ranks) * factors.recurrent_out
+        if weights.beside is not None:
+            x = x * factors.attention_out + partial_linear(mixed[1], weights.beside, ranks) * factors.recurrent_out
+        x = apply_norm(ranks.sum(x), weights.post_attention_norm, eps)
+        return scaled(x, self.config.residual_scale * factors.adds[spec.attends])
 
     def _write_kv(
         self,
@@ -375,7 +382,3 @@ class Decoder:
             v_scales=kv_cache.value_scales[kept],
             mass=mass,
         ).flatten(1)
-
-    def _mlp(self, index: int, normed: Tensor, slots: Tensor | None, lora: LoraPlan | None, residual: Tensor) -> Tensor:
-        """What a layer's MLP, or its experts, or both make of hidden states `[T, C]`; residual: those not normed."""
-        return run_mlp(normed, self._layers[index][1], self._rules, index, slots, lora, residual)

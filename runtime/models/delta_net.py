@@ -65,16 +65,20 @@ def read_delta_net(reader: Reader, base: str, config: RecurrentConfig) -> DeltaN
     """The tensors below `base`; raises ModelError."""
     hidden, whole = reader.config.hidden_size, reader.cut.whole_recurrent
     rows, (heads,), keys = reader.cut.projected, reader.cut.sections(whole.heads), whole.key_heads * whole.key_dim
+    names, parts = tuple(rows), [*rows.values()]
+    num_made = 1 if config.options.is_fused else 2
+
+    def ungrouped(name: str, order: Tensor) -> LinearWeight:
+        return reader.packing.one(reader.wide([f"{base}{name}"], [rows[name]], hidden)[order.to(reader.device)])
+
     if config.options.is_fused:
-        orders = _ungrouped(config), _ungrouped_rates(config)
-        made, rated = (
-            reader.packed(reader.wide([f"{base}{name}"], [part], hidden)[order.to(reader.device)])
-            for (name, part), order in zip(rows.items(), orders, strict=True)
-        )
+        made = ungrouped(names[0], _ungrouped(config))
     else:
-        names, parts = tuple(rows), [*rows.values()]
         made = reader.linear(base, names[:2], parts[:2], hidden, False)
-        rated = reader.linear(base, names[2:], parts[2:], hidden, False)
+    if config.options.fuses_rates:
+        rated = ungrouped(names[-1], _ungrouped_rates(config))
+    else:
+        rated = reader.linear(base, names[num_made:], parts[num_made:], hidden, False)
     taps = reader.tensor(
         [f"{base}conv1d.weight"], [joined(reader.cut.sections(keys, keys, whole.attended_size))], [1, config.width]
     )
@@ -83,7 +87,7 @@ def read_delta_net(reader: Reader, base: str, config: RecurrentConfig) -> DeltaN
         into=made,
         rates=rated,
         taps=taps[:, 0].T.float().contiguous(),
-        rate=reader.tensor([f"{base}A_log"], [heads], []).float().exp(),
+        rate=reader.rates(f"{base}A_log", heads),
         step_bias=reader.tensor([f"{base}dt_bias"], [heads], []).float(),
         norm=reader.tensor([f"{base}norm.weight"], [config.value_dim], []).float(),
         eps=reader.config.rms_norm_eps,
@@ -92,10 +96,13 @@ def read_delta_net(reader: Reader, base: str, config: RecurrentConfig) -> DeltaN
 
 def projected_order(config: RecurrentConfig) -> Tensor | None:
     """Of all rows that are made of hidden states, as they are stored, which become which; None: they stand so."""
-    if not config.options.is_fused:
+    options, num_made = config.options, config.channels + config.attended_size
+    if not options.is_fused and not options.fuses_rates:
         return None
-    made = _ungrouped(config)
-    return torch.cat([made, len(made) + _ungrouped_rates(config)])
+    made = _ungrouped(config) if options.is_fused else torch.arange(num_made)
+    return torch.cat(
+        [made, num_made + (_ungrouped_rates(config) if options.fuses_rates else torch.arange(2 * config.heads))]
+    )
 
 
 def _ungrouped(config: RecurrentConfig) -> Tensor:

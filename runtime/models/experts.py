@@ -119,8 +119,8 @@ def _read_fused(reader: Reader, base: str, experts: ExpertsConfig) -> tuple[Line
     hidden, inner, number = reader.config.hidden_size, experts.inner_size, reader.cut.experts
     base = f"{base}{experts.options.names.fused}"
     return (
-        reader.packed_each(reader.numbers([f"{base}.input_linear.weight"], [number], [2 * inner, hidden])),
-        reader.packed_each(reader.numbers([f"{base}.output_linear.weight"], [number], [hidden, inner])),
+        reader.packing.each(reader.numbers([f"{base}.input_linear.weight"], [number], [2 * inner, hidden])),
+        reader.packing.each(reader.numbers([f"{base}.output_linear.weight"], [number], [hidden, inner])),
     )
 
 
@@ -131,7 +131,7 @@ def _read_each(reader: Reader, base: str, experts: ExpertsConfig) -> tuple[Linea
     own, prefixes = reader.cut.experts, [f"{base}{names.expert.format(index)}." for index in range(experts.num_experts)]
     ((begin, end),) = own.ranges
     for prefix in prefixes[:begin] + prefixes[end:]:
-        reader.leave(prefix)
+        reader.checkpoint.leave(prefix)
     prefixes = prefixes[begin:end]
     gate_up = [name for prefix in prefixes for name in names.gate_up(prefix)]
     down = [f"{prefix}{names.down}" for prefix in prefixes]

@@ -38,7 +38,7 @@ def read_head_norms(reader: Reader, base: str, index: int) -> tuple[Tensor | Non
         return ones, ones
     if options.own_norms:
         return _read_own(reader, f"{base}{names.q_norm}", cut.heads), _read_own(
-            reader, f"{base}{names.k_norm}", cut.kv_heads
+            reader, f"{base}{names.k_norm}", cut.kv_heads(index)
         )
     sizes = [dim, dim]
     if options.whole_norms:  # on every rank: a norm is of all heads

@@ -54,7 +54,7 @@ def place_heads(
     if layer.q_norm is not None and layer.k_norm is not None:
         if config.options.whole_norms:
             q = norm_whole(q, layer.q_norm, cut.heads, cut.ranks, eps)
-            k = norm_whole(k, layer.k_norm, cut.kv_heads, cut.ranks, eps)
+            k = norm_whole(k, layer.k_norm, cut.kv_heads(index), cut.ranks, eps)
         elif config.options.own_norms:
             q, k = norm_own(q, layer.q_norm, eps), norm_own(k, layer.k_norm, eps)
         else:

@@ -55,7 +55,6 @@ def read_kimi_delta(reader: Reader, base: str, config: RecurrentConfig) -> KimiD
     hidden, whole, dim = reader.config.hidden_size, reader.cut.whole_recurrent, config.value_dim
     size, heads = reader.cut.sections(whole.attended_size, whole.heads)
     taps = reader.tensor([f"{base}{part}_conv1d.weight" for part in "qkv"], [size] * 3, [1, config.width])
-    rate = reader.tensor([f"{base}A_log"], [1], [1, heads, 1])
     return KimiDeltaWeights(
         config,
         into=reader.linear(base, ("q_proj", "k_proj", "v_proj"), [size] * 3, hidden, False),
@@ -64,7 +63,7 @@ def read_kimi_delta(reader: Reader, base: str, config: RecurrentConfig) -> KimiD
         decays=reader.linear(base, ("f_b_proj",), [size], dim, False),
         gates=reader.linear(base, ("g_b_proj",), [size], dim, False),
         taps=taps[:, 0].T.float().contiguous(),
-        rate=rate.flatten().float().exp(),
+        rate=reader.rates(f"{base}A_log", 1, 1, heads, 1).flatten(),
         step_bias=reader.tensor([f"{base}dt_bias"], [size], []).float().view(-1, config.key_dim),
         norm=reader.tensor([f"{base}o_norm.weight"], [dim], []).float(),
         eps=reader.config.rms_norm_eps,

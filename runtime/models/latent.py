@@ -70,7 +70,7 @@ def read_latent_weights(reader: Reader, base: str, latent: LatentConfig) -> Late
     query_up = reader.weight([f"{base}q_b_proj"], [cut.by_head(latent.query_dim)], rank)[queries] if rank else None
     # absorbed, a projection meets its outputs as inputs, which have no groups
     key_up, value_up = f"{base}k_b_proj.weight", f"{base}v_b_proj.weight"  # GGUF files have them apart
-    if reader.has(key_up):
+    if key_up in reader.checkpoint:
         keys_up = reader.numbers([key_up], [cut.heads], [latent.rank, latent.plain_dim])
         values_up = reader.numbers([value_up], [cut.heads], [latent.value_dim, latent.rank])
     else:
@@ -78,12 +78,12 @@ def read_latent_weights(reader: Reader, base: str, latent: LatentConfig) -> Late
         up = up.view(num_heads, -1, latent.rank)
         keys_up, values_up = up[:, : latent.plain_dim].transpose(1, 2), up[:, latent.plain_dim :]
     return LatentWeights(
-        down=reader.packed(matrix[order], None if bias is None else bias[order]),
+        down=reader.packing.one(matrix[order], None if bias is None else bias[order]),
         query_norm=reader.norm(f"{base}q_a_layernorm.weight", rank) if rank else None,
-        query_up=None if query_up is None else reader.packed(query_up),
+        query_up=None if query_up is None else reader.packing.one(query_up),
         norm=reader.norm(f"{base}kv_a_layernorm.weight", latent.rank),
-        key_up=reader.packed_each(keys_up),
-        value_up=reader.packed_each(values_up),
+        key_up=reader.packing.each(keys_up),
+        value_up=reader.packing.each(values_up),
     )
 
 

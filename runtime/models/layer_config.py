@@ -51,27 +51,39 @@ class LayerConfig:
 
 @dataclass(frozen=True, slots=True)
 class LayerInputConfig:
-    """Inputs of each layer that come from the token itself (`layer_inputs.py`): tokens that have some, and numbers."""
+    """Inputs of each layer that come from the token itself (`layer_inputs.py`).
+
+    Attributes:
+        vocab_size: tokens that have some.
+        size: numbers of a layer.
+        num_layers: layers whose inputs are made here; of several ranks each makes those of some layers.
+    """
 
     vocab_size: int
     size: int
+    num_layers: int
 
     @staticmethod
-    def from_fields(fields: Fields) -> LayerInputConfig | None:
+    def from_fields(fields: Fields, num_layers: int) -> LayerInputConfig | None:
         """None: layers have none. Raises ModelError: a size is odd."""
         size = fields.integer("hidden_size_per_layer_input", 256, at_least=0, at_most=MOST_WIDTH)
         vocab_size = fields.integer("vocab_size_per_layer_input", 262_144)
-        return LayerInputConfig(vocab_size, size) if size else None
+        return LayerInputConfig(vocab_size, size, num_layers) if size else None
 
     def layer_shapes(self, hidden: int) -> Iterator[tuple[int, int, str]]:
         """(Outputs, inputs, module) of a layer's matrices."""
         yield self.size, hidden, "per_layer_input_gate"
         yield hidden, self.size, "per_layer_projection"
 
-    def shapes(self, hidden: int, num_layers: int) -> Iterator[tuple[int, int, str]]:
+    @property
+    def width(self) -> int:
+        """Numbers that are made here of a token."""
+        return self.num_layers * self.size
+
+    def shapes(self, hidden: int) -> Iterator[tuple[int, int, str]]:
         """(Outputs, inputs, module) of those of all layers: what is projected, and the table."""
-        yield num_layers * self.size, hidden, "per_layer_model_projection"
-        yield self.vocab_size, num_layers * self.size, LAYER_TABLE
+        yield self.width, hidden, "per_layer_model_projection"
+        yield self.vocab_size, self.width, LAYER_TABLE
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,7 +99,7 @@ def _read_qkv(reader: Reader, base: str, index: int) -> LinearWeight:
     names, order = config.options.names.qkv[: len(rows)], qkv_order(config, index, reader.device)
     if config.layers[index].kv_of >= 0:  # published, and not used
         for name in (*config.options.names.qkv[1:], config.options.names.k_norm):
-            reader.leave(f"{base}{name}.weight")
+            reader.checkpoint.leave(f"{base}{name}.weight")
     return reader.linear(base, names, rows, config.hidden_size, config.qkv_bias, order)
 
 

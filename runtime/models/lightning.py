@@ -60,7 +60,7 @@ def read_lightning(reader: Reader, base: str, config: RecurrentConfig, index: in
     share = 1 - index / (reader.config.num_layers - 1 + 1e-5) + 1e-5
     rates = share * (2.0 ** (-8 / whole.heads)) ** (torch.arange(whole.heads, device=reader.device) + 1)
     for name in ("slope_rate", "query_decay", "key_decay", "diagonal_decay"):  # all of them are made of the rates
-        reader.leave(f"{base}{name}")
+        reader.checkpoint.leave(f"{base}{name}")
     return LightningWeights(
         config,
         into=reader.linear(base, ("qkv_proj",), [by_head], hidden, False, rows),

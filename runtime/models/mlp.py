@@ -48,13 +48,13 @@ def run_mlp(
     lora: LoraPlan | None,
     residual: Tensor,
 ) -> Tensor:
-    """What layer `index` makes of hidden states `[T, C]`, `[T, C]`, of this rank's part.
+    """What layer `index` makes of hidden states `[T, C]`, `[T, C]`: the sum of all ranks.
 
     residual: the same before the norm. slots: `[T]` int64; rows below 0 only fill a step up.
     """
     config, ranks, experts = rules.cut.config, rules.cut.ranks, weights.experts
     if experts is not None and rules.experts is not None and weights.beside_norms is None:
-        return mixture(normed, experts, rules.experts, slots, ranks)
+        return ranks.sum(mixture(normed, experts, rules.experts, slots, ranks))
     assert weights.gate_up is not None
     assert weights.down is not None
     gate_up, curve, factors = (
@@ -64,10 +64,10 @@ def run_mlp(
     )
     if factors.gate != 1.0:
         gate_up[:, : gate_up.shape[1] // 2] *= factors.gate
-    sparsen(gate_up, config.layers[index].sparsity)
+    sparsen(gate_up, config.layers[index].sparsity, ranks)
     inner = ops.gated(gate_up, rules.gate) if curve is None else bend(gate_up, curve, weights.curve)
     inner = norm_inner(inner, weights.down_norm, rules.cut.inner(index), ranks, config.rms_norm_eps)
     made = scaled(adapted_linear(inner, weights.down, lora, index, AT_DOWN, ranks), factors.down)
     if experts is None or rules.experts is None or weights.beside_norms is None:
-        return made
+        return ranks.sum(made)
     return add_mixture(made, residual, weights.beside_norms, experts, rules.experts, slots, ranks, config.rms_norm_eps)

@@ -42,7 +42,7 @@ def read_parts(reader: Reader, report: Callable[[int, int], None] | None) -> Mod
         layers.append(read_layer(reader, f"{prefix}{options.layers}.{index}.", index))
         if report is not None:
             report(index + 1, config.num_layers)
-    has_projection = bool(prefix) or reader.has(f"{options.projection}.weight") or config.tie_word_embeddings
+    has_projection = bool(prefix) or f"{options.projection}.weight" in reader.checkpoint or config.tie_word_embeddings
     parts: ModelParts = {
         "embedding": embedding,
         "layers": layers,

@@ -73,6 +73,11 @@ def stored(axis: Axis) -> int:
     return axis.size if isinstance(axis, Part) else axis
 
 
+def whole_ones(number: int, rank: int, size: int) -> Part:
+    """Of n things, each of which is on one of several ranks, those of a rank: as many as of each other, or one more."""
+    return Part(number, ((number * rank // size, number * (rank + 1) // size),))
+
+
 def joined(parts: Sequence[Part]) -> Part:
     """Parts of axes that lie one after another in one."""
     ranges, before = [], 0

@@ -12,23 +12,13 @@ import torch
 from torch import Tensor
 
 from ...errors import ModelError
-from ...kernels import (
-    Grouped,
-    LinearWeight,
-    LinearWeights,
-    can_keep,
-    keep_mxfp4,
-    pack_grouped,
-    pack_grouped_each,
-    pack_linear,
-    pack_linears,
-    pack_mxfp4s,
-)
+from ...kernels import Grouped, LinearWeight, LinearWeights, can_keep
 from ...kernels.grouped import stack
 from ...kernels.linear_weight import Quantise
 from .architecture import LayerNames
 from .cut import Cut
 from .gguf.checkpoint import GgufCheckpoint
+from .packing import Packing
 from .part import Axis, Part, as_part, count
 from .partial_linear import with_room
 from .published import is_published, read_published
@@ -44,7 +34,11 @@ class Reader:
     Args:
         cut: of the model, for this rank; `config` is that of the rank's part.
         prefix: of all names but the output projection's.
-        row_tile, quantise: as in `pack_linear`; rounding lets products with published few bits round their inputs.
+        row_tile, quantise: of the packing.
+
+    Attributes:
+        checkpoint: what is read.
+        packing: how matrices are laid out.
     """
 
     def __init__(
@@ -60,21 +54,20 @@ class Reader:
         self.config = cut.config
         self.prefix = prefix
         self.device = device
-        self._checkpoint = checkpoint
-        self._row_tile = row_tile
-        self._quantise = quantise
+        self.checkpoint = checkpoint
+        self.packing = Packing(checkpoint.dtype, device.type, row_tile, quantise)
 
     def placed(self, base: str, names: LayerNames) -> LayerNames:
         """The names of a layer's MLP where they are: below `options.mlp_moved`, if they are not below "mlp."."""
         moved = self.config.options.mlp_moved
-        if not moved or f"{base}{names.down}.weight" in self._checkpoint:
+        if not moved or f"{base}{names.down}.weight" in self.checkpoint:
             return names
         first, down = (tuple(name.replace("mlp.", moved, 1) for name in each) for each in (names.gate_up, [names.down]))
         return replace(names, gate_up=first, down=down[0])
 
     def norm(self, name: str, size: Axis) -> Tensor:
         """fp32, with Gemma's offset added."""
-        stored = self._checkpoint.read_stacked([name], [size], [], device=self.device, dtype=torch.float32)
+        stored = self.checkpoint.read_stacked([name], [size], [], device=self.device, dtype=torch.float32)
         return stored + self.config.options.norm_offset
 
     def linear(
@@ -91,7 +84,7 @@ class Reader:
         bias = self.tensor([f"{base}{name}.bias" for name in names], rows, []) if has_bias else None
         if order is not None:
             weight, bias = weight[order], None if bias is None else bias[order]
-        return self.packed(weight, bias)
+        return self.packing.one(weight, bias)
 
     def summand(
         self, base: str, name: str, columns: Part, has_bias: bool, num_outputs: int | None = None
@@ -100,10 +93,10 @@ class Reader:
         num_outputs: None: it is one to hidden states."""
         size, ranks = num_outputs or self.config.hidden_size, self.cut.ranks
         if ranks.rank > 0:
-            self.leave(f"{base}{name}.bias")
+            self.checkpoint.leave(f"{base}{name}.bias")
         weight = self.weight([f"{base}{name}"], [size], columns)
         bias = self.tensor([f"{base}{name}.bias"], [size], []) if has_bias and ranks.rank == 0 else None
-        return self.packed(with_room(weight, ranks) if isinstance(weight, Grouped) else weight, bias)
+        return self.packing.one(with_room(weight, ranks) if isinstance(weight, Grouped) else weight, bias)
 
     def weight(self, modules: Sequence[str], rows: Sequence[Axis], columns: Axis) -> Tensor | Grouped:
         """The matrices of linear maps, stacked: in few bits if all are and a kernel reads them, else as `numbers`."""
@@ -126,7 +119,7 @@ class Reader:
         return weight.widen(self.dtype) if isinstance(weight, Grouped) else weight.to(self.dtype)
 
     def _is_published(self, module: str) -> bool:
-        return is_published(self._checkpoint, self.config.weight_format, module)
+        return is_published(self.checkpoint, self.config.weight_format, module)
 
     def _part(self, module: str, rows: Axis, columns: Axis) -> Tensor | Grouped:
         form = self.config.weight_format
@@ -135,7 +128,7 @@ class Reader:
         inputs = as_part(columns)
         found = stack(
             [
-                read_published(self._checkpoint, form, module, outputs, inputs, self.device)
+                read_published(self.checkpoint, form, module, outputs, inputs, self.device)
                 for outputs in as_part(rows).singles
             ]
         )
@@ -146,46 +139,39 @@ class Reader:
 
     def tensor(self, names: Sequence[str], rows: Sequence[Axis], tail: Sequence[Axis]) -> Tensor:
         """Tensors of shape `[rows[i], *tail]` stacked along the first axis."""
-        return self._checkpoint.read_stacked(names, rows, tail, device=self.device)
+        return self.checkpoint.read_stacked(names, rows, tail, device=self.device)
 
     def scalar(self, name: str) -> Tensor:
         """A number, with an axis of one or without, in fp32 and without one."""
-        if isinstance(self._checkpoint, GgufCheckpoint):
-            return torch.tensor(self._checkpoint.scalar(name), device=self.device)
+        if isinstance(self.checkpoint, GgufCheckpoint):
+            return torch.tensor(self.checkpoint.scalar(name), device=self.device)
         shape = [1] if self.has_shape(name, [1]) else []
-        return self._checkpoint.read_kept(name, shape, STORED_DTYPES, device=self.device).float().view(())
+        return self.checkpoint.read_kept(name, shape, STORED_DTYPES, device=self.device).float().view(())
 
-    def has(self, name: str) -> bool:
-        """Whether there is a tensor of this name."""
-        return name in self._checkpoint
+    def rates(self, name: str, *shape: Axis) -> Tensor:
+        """By which states decay, fp32: stored as logarithms, or below 0 (`RecurrentOptions.has_rates`)."""
+        assert self.config.recurrent is not None
+        stored = self.tensor([name], shape[:1], shape[1:]).float()
+        return -stored if self.config.recurrent.options.has_rates else stored.exp()
 
     def has_shape(self, name: str, shape: list[int]) -> bool:
         """Whether a tensor has this shape, unread; not if it is missing, or in a GGUF file."""
-        found = self._checkpoint
+        found = self.checkpoint
         return isinstance(found, Checkpoint) and name in found and found.shape_of(name) == shape
 
     def numbers(self, names: Sequence[str], rows: Sequence[Axis], tail: Sequence[Axis]) -> Tensor:
         """As `tensor`, but bf16 stays bf16 where products of fp32 are packed, which takes it as it is."""
-        if self.device.type == "cpu" and self.dtype is torch.float32 and self._checkpoint.are_bf16(names):
-            return self._checkpoint.read_stored(names, rows, tail)
+        if self.device.type == "cpu" and self.dtype is torch.float32 and self.checkpoint.are_bf16(names):
+            return self.checkpoint.read_stored(names, rows, tail)
         return self.tensor(names, rows, tail)
-
-    def packed(self, weight: Tensor | Grouped, bias: Tensor | None = None) -> LinearWeight:
-        if isinstance(weight, Grouped):
-            rounds = self._quantise != "none"
-            return pack_grouped(weight, bias, dtype=self.dtype, row_tile=self._row_tile, rounds_inputs=rounds)
-        return pack_linear(weight, bias, dtype=self.dtype, row_tile=self._row_tile, quantise=self._quantise)
 
     def exact(
         self, base: str, names: Sequence[str], rows: Sequence[Axis], columns: Axis, has_bias: bool
     ) -> LinearWeight:
         """As `linear`, but kept and computed in fp32, whatever becomes of the others."""
-        weight = self.wide([f"{base}{name}" for name in names], rows, columns).float()
-        bias = self.tensor([f"{base}{name}.bias" for name in names], rows, []).float() if has_bias else None
-        return pack_linear(weight, bias, row_tile=self._row_tile)
-
-    def packed_each(self, weight: Tensor, bias: Tensor | None = None) -> LinearWeights:
-        return pack_linears(weight, bias, dtype=self.dtype, row_tile=self._row_tile, quantise=self._quantise)
+        weight = self.wide([f"{base}{name}" for name in names], rows, columns)
+        bias = self.tensor([f"{base}{name}.bias" for name in names], rows, []) if has_bias else None
+        return self.packing.exact(weight, bias)
 
     def weights(
         self, modules: Sequence[str], rows: Sequence[Axis], columns: Axis, num_maps: int, has_bias: bool
@@ -196,44 +182,21 @@ class Reader:
             bias = self.tensor([f"{module}.bias" for module in modules], rows, []).view(num_maps, -1)
         if not any(self._is_published(module) for module in modules):
             stacked = self.numbers([f"{module}.weight" for module in modules], rows, [columns])
-            return self.packed_each(stacked.view(num_maps, -1, count(columns)), bias)
+            return self.packing.each(stacked.view(num_maps, -1, count(columns)), bias)
         starts = range(0, len(modules), each)
         maps = [self.weight(modules[start : start + each], rows[start : start + each], columns) for start in starts]
         grouped = [matrix for matrix in maps if isinstance(matrix, Grouped)]
         if len(grouped) == num_maps:
-            rounds = self._quantise != "none"
-            kept = pack_grouped_each(grouped, self.dtype, self._row_tile, bias=bias, rounds_inputs=rounds)
+            kept = self.packing.each_grouped(grouped, bias)
             if kept is not None:
                 return kept
         wide = [matrix.widen(self.dtype) if isinstance(matrix, Grouped) else matrix for matrix in maps]
-        return self.packed_each(torch.stack([matrix.to(self.dtype) for matrix in wide]), bias)
-
-    def bytes(self, name: str, shape: Sequence[Axis]) -> Tensor:
-        """A tensor of plain bytes."""
-        return self._checkpoint.read_bytes(name, shape, device=self.device)
+        return self.packing.each(torch.stack([matrix.to(self.dtype) for matrix in wide]), bias)
 
     @property
     def dtype(self) -> torch.dtype:
         """Of weights and activations."""
-        return self._checkpoint.dtype
-
-    @property
-    def keeps_mxfp4(self) -> bool:
-        """Whether weights in four bits stay so: a GPU's kernel takes rows of bf16, the CPU's of fp32."""
-        return self.dtype is (torch.float32 if self.device.type == "cpu" else torch.bfloat16)
-
-    def kept_mxfp4(self, blocks: Tensor, scales: Tensor, bias: Tensor | None) -> LinearWeights:
-        if self.dtype is torch.float32:
-            return pack_mxfp4s(blocks, scales, bias)
-        return keep_mxfp4(blocks, scales, bias, row_tile=self._row_tile)
-
-    def leave(self, prefix: str) -> None:
-        """Tensors whose names begin so are other ranks'."""
-        self._checkpoint.leave(prefix)
-
-    def place(self, name: str) -> str:
-        """Where a tensor is, for messages."""
-        return self._checkpoint.place(name)
+        return self.checkpoint.dtype
 
     def refuse_unread(self, base: str = "") -> None:
         """An overlooked tensor would make a model that runs and answers nonsense. base: what its name begins with."""
@@ -242,9 +205,9 @@ class Reader:
             ignored.append(f"{self.config.options.projection}.weight")
         if self.config.weight_format is not None:
             ignored += ACTIVATION_SCALES
-        unread = [name for name in self._checkpoint.unread(ignored) if name.startswith(base)]
+        unread = [name for name in self.checkpoint.unread(ignored) if name.startswith(base)]
         if unread:
             raise ModelError(
-                f"{self._checkpoint.place(unread[0])}: {len(unread)} tensors have no place in "
+                f"{self.checkpoint.place(unread[0])}: {len(unread)} tensors have no place in "
                 f"{self.config.architecture} as config.json describes it; is config.json its own?"
             )

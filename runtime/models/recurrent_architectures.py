@@ -223,7 +223,7 @@ RECURRENT: dict[str, Architecture] = {
     "Lfm2ForCausalLM": _LFM2,
     "Qwen3NextForCausalLM": replace(
         _QWEN35,
-        recurrent=replace(_QWEN35_RECURRENT, is_fused=True),
+        recurrent=replace(_QWEN35_RECURRENT, is_fused=True, fuses_rates=True),
         experts=ExpertOptions(_SHARED_EXPERT, normalises=True),
     ),
     "Qwen3_5ForCausalLM": _QWEN35,

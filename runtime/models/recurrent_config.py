@@ -29,6 +29,7 @@ class RecurrentOptions:
         names, others: which entries of `layer_types` mean one, and which mean neither one nor attention.
         out: name of the last projection.
         is_fused: one matrix makes queries, keys, values and gates, key head by key head (Qwen3-Next).
+        fuses_rates: one matrix makes what is forgotten and learnt, key head by key head (Qwen3-Next, in GGUF too).
         is_beside: all layers have one, beside attention (Falcon-H1).
         is_wide_by_heads: its width is that of its heads, whatever `mamba_expand` says (Nemotron-H).
         norms: of steps, B and C of a selective scan: learned, or without weights.
@@ -42,6 +43,7 @@ class RecurrentOptions:
     others: tuple[str, ...] = ()
     out: str = "out_proj"
     is_fused: bool = False
+    fuses_rates: bool = False
     is_beside: bool = False
     is_wide_by_heads: bool = False
     norms: Norms = "none"

@@ -117,22 +117,22 @@ def _short_conv_projected(config: RecurrentConfig) -> dict[str, tuple[Section, .
 
 
 def _delta_first(config: RecurrentConfig, hidden_size: int) -> list[RecurrentMatrix]:
-    is_fused = config.options.is_fused
-    made, rates = ("in_proj_qkvz",) if is_fused else ("in_proj_qkv", "in_proj_z"), ("in_proj_b", "in_proj_a")
+    made = ("in_proj_qkvz",) if config.options.is_fused else ("in_proj_qkv", "in_proj_z")
+    rates = ("in_proj_ba",) if config.options.fuses_rates else ("in_proj_b", "in_proj_a")
     return [
         RecurrentMatrix(config.channels + config.attended_size, hidden_size, made),
-        RecurrentMatrix(2 * config.heads, hidden_size, ("in_proj_ba",) if is_fused else rates),
+        RecurrentMatrix(2 * config.heads, hidden_size, rates),
     ]
 
 
 def _delta_projected(config: RecurrentConfig) -> dict[str, tuple[Section, ...]]:
     keys, x, heads = Section(config.key_heads * config.key_dim), Section(config.attended_size), Section(config.heads)
+    made = {"in_proj_qkv": (keys, keys, x), "in_proj_z": (x,)}
     if config.options.is_fused:  # key head by key head
-        return {
-            "in_proj_qkvz": (Section(2 * (keys.size + x.size)),),
-            "in_proj_ba": (Section(2 * config.heads),),
-        }
-    return {"in_proj_qkv": (keys, keys, x), "in_proj_z": (x,), "in_proj_b": (heads,), "in_proj_a": (heads,)}
+        made = {"in_proj_qkvz": (Section(2 * (keys.size + x.size)),)}
+    if config.options.fuses_rates:
+        return made | {"in_proj_ba": (Section(2 * config.heads),)}
+    return made | {"in_proj_b": (heads,), "in_proj_a": (heads,)}
 
 
 def _state_space_first(config: RecurrentConfig, hidden_size: int) -> list[RecurrentMatrix]:

@@ -80,7 +80,7 @@ def read_selective_scan(reader: Reader, base: str, config: RecurrentConfig) -> S
         spread=reader.linear(base, ("dt_proj",), [own], config.step_rank, False),
         taps=numbers("conv1d.weight", own, 1, config.width)[:, 0].T.contiguous(),
         bias=numbers("conv1d.bias", own) if config.has_conv_bias else None,
-        rate=numbers("A_log", own, config.key_dim).exp().T.contiguous(),
+        rate=reader.rates(f"{base}A_log", own, config.key_dim).T.contiguous(),
         step_bias=numbers("dt_proj.bias", own),
         skip=numbers("D", own),
         norm=norm,

@@ -47,16 +47,16 @@ def _read(
         bias = _ordered(reader.tensor([f"{name}_bias"], [num_experts], [num_outputs]), order)
     if not experts.is_mxfp4:
         if order is None and reader.has_shape(name, [num_experts.size, num_outputs, num_inputs]):
-            return reader.packed_each(reader.tensor([name], [num_experts], [num_outputs, num_inputs]), bias)
+            return reader.packing.each(reader.tensor([name], [num_experts], [num_outputs, num_inputs]), bias)
         weight = reader.tensor([name], [num_experts], [num_inputs, num_outputs]).transpose(1, 2)
-        return reader.packed_each(_ordered(weight, order), bias)
+        return reader.packing.each(_ordered(weight, order), bias)
     blocks, scales = (_ordered(part, order) for part in _read_mxfp4(reader, name, num_experts, num_outputs, num_inputs))
-    if reader.keeps_mxfp4:
-        return reader.kept_mxfp4(blocks, scales, bias)
+    if reader.packing.keeps_mxfp4:
+        return reader.packing.each_mxfp4(blocks, scales, bias)
     wide = torch.empty((num_experts.count, num_outputs, num_inputs), dtype=reader.dtype, device=reader.device)
     for expert in range(num_experts.count):  # one by one: on the way each number takes more than it will
         wide[expert] = widen_mxfp4(blocks[expert], scales[expert], reader.dtype)
-    return reader.packed_each(wide, bias)
+    return reader.packing.each(wide, bias)
 
 
 def _ordered(stack: Tensor, order: Tensor | None) -> Tensor:
@@ -69,11 +69,13 @@ def _read_mxfp4(
     """Blocks and scales, as they are published."""
     if num_inputs % MXFP4_BLOCK:
         raise ModelError(
-            f"{reader.place(name)}: {num_inputs} inputs are no multiple of {MXFP4_BLOCK}, as MXFP4 has them"
+            f"{reader.checkpoint.place(name)}: {num_inputs} inputs are no multiple of {MXFP4_BLOCK}, as MXFP4 has them"
         )
     shape: list[Axis] = [num_experts, num_outputs, num_inputs // MXFP4_BLOCK]
-    blocks = reader.bytes(f"{name}_blocks", [*shape, MXFP4_BLOCK // 2])
-    scales = reader.bytes(f"{name}_scales", shape)
+    blocks = reader.checkpoint.read_bytes(f"{name}_blocks", [*shape, MXFP4_BLOCK // 2], device=reader.device)
+    scales = reader.checkpoint.read_bytes(f"{name}_scales", shape, device=reader.device)
     if (scales == 255).any():
-        raise ModelError(f"{reader.place(f'{name}_scales')}: has a scale of 255, which is no number; download it again")
+        raise ModelError(
+            f"{reader.checkpoint.place(f'{name}_scales')}: has a scale of 255, which is no number; download it again"
+        )
     return blocks, scales

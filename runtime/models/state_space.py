@@ -108,7 +108,7 @@ def read_state_space(reader: Reader, base: str, config: RecurrentConfig) -> Stat
         into=reader.linear(base, tuple(rows), [*rows.values()], hidden, config.has_bias),
         taps=taps.T.contiguous(),
         bias=numbers("conv1d.bias", channels) if config.has_conv_bias else None,
-        rate=-numbers("A_log", heads) if whole.options.has_rates else numbers("A_log", heads).exp(),
+        rate=reader.rates(f"{base}A_log", heads),
         step_bias=numbers("dt_bias", heads),
         skip=numbers("D", heads),
         norm=None if whole.norm == "none" else numbers("norm.weight", whole.attended_size if is_one else x),

@@ -75,6 +75,9 @@ class Backends:
             if name not in self._named:
                 start = next((start for start in NAMED if name.startswith(start)), None)
                 if start is None:
-                    raise ProgramError(f"backend: {name!r} is none; a text begins with {', '.join(NAMED)}")
+                    raise ProgramError(
+                        f"backend: {name!r} names no backend; give a server's URL (http://…, https://…), openai:MODEL,"
+                        " anthropic:MODEL, or phloem.Engine(…) for a model in this process"
+                    )
                 self._named[name] = NAMED[start](name.removeprefix(start))
             return self._named[name]

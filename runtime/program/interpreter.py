@@ -152,20 +152,21 @@ class Interpreter:
             self._await(self._is_idle)
             return look(self._transcript)
 
-    def copy(self) -> Interpreter:
-        """Waits as `sync`; an independent interpreter of the same run that goes on from here."""
-        with self._changed:
-            self._await(self._is_idle)
-            return self._twin(self._transcript.copy())
-
-    def fork_inside(self, name: str, size: int) -> tuple[Mark, list[Interpreter]] | None:
-        """Independent interpreters that go on within the generation of `name`, and where that began.
-
-        Waits until it has begun; None if it has ended.
+    def fork(self, size: int, inside: str | None) -> tuple[Mark, list[Interpreter]]:
+        """Independent interpreters of the same run, and where they leave this one. Waits as `sync`; with `inside` only
+        until the generation of that name has begun, within which they go on, unless it has ended.
 
         Raises:
-            KeyError: nothing generates it.
+            KeyError: nothing generates `inside`.
         """
+        found = self._fork_inside(inside, size) if inside is not None else None
+        if found is not None:
+            return found
+        with self._changed:
+            self._await(self._is_idle)
+            return self._transcript.mark(), [self._twin(self._transcript.copy()) for _ in range(size)]
+
+    def _fork_inside(self, name: str, size: int) -> tuple[Mark, list[Interpreter]] | None:
         with self._changed:
             self._await(
                 lambda: (self._under_way is not None and self._under_way.name == name) or not self._announced[name]

@@ -202,12 +202,7 @@ class ProgramState:
         """
         if isinstance(size, bool) or not isinstance(size, int) or size < 1:
             raise ProgramError(f"fork: size: expected a positive integer, got {size!r}")
-        found = self._interpreter.fork_inside(inside, size) if inside is not None else None
-        if found is not None:
-            mark, twins = found
-        else:
-            twins = [self._interpreter.copy() for _ in range(size)]
-            mark = twins[0].look(lambda transcript: transcript.mark())
+        mark, twins = self._interpreter.fork(size, inside)
         return ForkGroup(self, [ProgramState(twin, self) for twin in twins], mark)
 
     def copy(self) -> ProgramState:

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...fsm import Cursor
+from ...fsm.foresight import forced_bytes
 from ..request import TokenNote
 
 Decision = tuple[int, bool]
@@ -30,7 +31,7 @@ def decisions(cursor: Cursor, draft: Sequence[int], rows: Sequence[npt.NDArray[n
         is_forced = False
         if index < len(rows) - 1:  # then the token drafted here is allowed
             token = tokens[draft[index]]
-            is_forced = bool(token) and ahead.forced_bytes().startswith(token)
+            is_forced = bool(token) and forced_bytes(ahead).startswith(token)
             ahead.advance(draft[index])
         found.append((num_allowed, is_forced))
     return found

@@ -53,6 +53,8 @@ class Scheduler:
         running: requests that hold blocks, oldest first.
         current: the request that was dealt with last, which is charged with what fails then; to be set by all code that
             deals with one.
+        max_running_requests: most that run at a time: of the setting, what a step has tokens for, and what there are
+            states of recurrent layers for, the least.
         num_preemptions: how often a running request had to give its blocks back.
         num_pins_given_up: pins that ended early, since with them a request could not have run.
     """
@@ -75,7 +77,7 @@ class Scheduler:
         self._prefill = prefill
         self._max_batch_tokens = max_batch_tokens
         self._target_step_seconds = target_step_seconds
-        self._max_running_requests = min(max_running_requests, max_batch_tokens)
+        self.max_running_requests = min(max_running_requests, max_batch_tokens)
         self._make_line = partial(
             WaitingLine, max_overtakes=max_overtakes, max_wait_seconds=max_wait_seconds, clock=clock
         )
@@ -159,7 +161,7 @@ class Scheduler:
             self._waiting.add(child)
 
     def _seat_fork(self, parent: Request, child: Request) -> bool:
-        if len(self.running) >= self._max_running_requests or not self._prefix_cache.fork(parent, child):
+        if len(self.running) >= self.max_running_requests or not self._prefix_cache.fork(parent, child):
             return False
         if self._outlooks.has_room([self._outlooks.of(request) for request in (*self.running, child)]):
             return True
@@ -192,7 +194,7 @@ class Scheduler:
     def plan(self) -> Batch | None:
         """The next step's batch; None if nothing can run. Leases, evicts, admits and preempts as needed."""
         self._begin_step()
-        states = self._prefix_cache.states
+        states = self._prefix_cache.slots.states
         if states is not None:
             states.begin_step()
         decodes = any(request.num_uncomputed_tokens <= 1 for request in self.running)
@@ -277,11 +279,11 @@ class Scheduler:
             budget.take(extend)
             if not budget.is_open:
                 break
-        states = self._prefix_cache.states
+        states = self._prefix_cache.slots.states
         if not extends or (is_ahead and states is not None and not states.has_room(len(extends))):
             return None
-        self._prefix_cache.plan_states(extends)
-        return self._prefix_cache.lay_out(extends)
+        self._prefix_cache.slots.plan_states(extends)
+        return self._prefix_cache.slots.lay_out(extends, self._prefix_cache.block_size)
 
     def _reserve(self, extend: Extend) -> bool:
         """Reserves the extend's blocks, giving up its draft if there is no room for that."""
@@ -300,7 +302,7 @@ class Scheduler:
         request = extend.request
         while not self._reserve(extend):
             if len(self.running) == 1:
-                assert self._prefix_cache.tree.give_up_pin(), "one request alone must fit the pool"
+                assert self._prefix_cache.tree.pins.end_first(), "one request alone must fit the pool"
                 self.num_pins_given_up += 1
                 continue
             victim = cheapest_to_resume(self.running, self._prefix_cache)
@@ -329,7 +331,7 @@ class Scheduler:
         """
         outlooks: dict[Request, Outlook] = {}
         admitted: Candidate | None = None
-        while len(self.running) < self._max_running_requests:
+        while len(self.running) < self.max_running_requests:
             candidate = next_candidate(
                 self._waiting, self._preempted, self.running, self._prefix_cache, self._is_coming
             )
@@ -342,8 +344,8 @@ class Scheduler:
                 outlooks[admitted.request] = self._outlooks.of_candidate(
                     admitted
                 )  # it has the blocks now that were missing
-            if request.explain_cache and not request.admitted_before:
-                request.found = self._prefix_cache.explain(request)
+            if request.explain_cache and not request.admitted_before and self._prefix_cache.enabled:
+                request.found = self._prefix_cache.explainer.explain(request)
             donor = self._prefix_cache.lease(request, self.running)
             partner = sole_partner(self._prefix_cache, request, self.running)
             if partner is not None:
@@ -389,4 +391,4 @@ class Scheduler:
             return False
         self.current = request
         room = self._prefix_cache.supply.num_available_blocks
-        return self._loads.delays(request, request.namespace, lambda: self._prefix_cache.look(request), room)
+        return self._loads.delays(request, request.namespace, lambda: self._prefix_cache.view.look(request), room)

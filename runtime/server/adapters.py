@@ -29,7 +29,7 @@ def adapters_router(service: Service) -> APIRouter:
         service.check_ready()
         try:
             service.check_adapter_name(body.lora_name)
-            await asyncio.to_thread(service.engine.load_adapter, body.lora_name, body.lora_path)
+            await asyncio.to_thread(service.engine.adapters.load, body.lora_name, body.lora_path)
         except (ConfigError, ModelError) as error:
             raise invalid(str(error), "lora_name" if isinstance(error, ConfigError) else "lora_path") from error
         return Response(f"Success: LoRA adapter '{body.lora_name}' added successfully.", media_type="text/plain")
@@ -40,7 +40,7 @@ def adapters_router(service: Service) -> APIRouter:
         body = await read_request(request, UnloadAdapterRequest, service.settings)
         service.check_ready()
         try:
-            service.engine.unload_adapter(body.lora_name)
+            service.engine.adapters.unload(body.lora_name)
         except ConfigError as error:
             raise invalid(str(error), "lora_name") from error
         return Response(f"Success: LoRA adapter '{body.lora_name}' removed successfully.", media_type="text/plain")

@@ -43,7 +43,7 @@ def _add_models(router: APIRouter, service: Service) -> None:
             "owned_by": "phloem",
             "root": service.settings.model_name if adapter is None else name,
             "parent": None if adapter is None else service.settings.model_name,
-            "max_model_len": service.engine.max_model_len,
+            "max_model_len": service.max_model_len,
         }
 
     @router.get("/v1/models", **described(answer("list", "data")))
@@ -101,9 +101,7 @@ def _add_tokens(router: APIRouter, service: Service) -> None:
         if not service.engine.tokenizer.has_text:
             refuse_text("prompt" if body.messages is None else "messages", "send token ids to /v1/completions")
         token_ids = await service.on_worker(_tokenize, service, body, adapter)
-        return json_response(
-            {"tokens": token_ids, "count": len(token_ids), "max_model_len": service.engine.max_model_len}
-        )
+        return json_response({"tokens": token_ids, "count": len(token_ids), "max_model_len": service.max_model_len})
 
     @router.post("/detokenize", **described(answer(None, "prompt"), DetokenizeRequest))
     async def detokenize(request: Request) -> Response:

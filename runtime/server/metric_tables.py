@@ -26,6 +26,7 @@ Figure = Callable[[EngineStatistics], float]
 
 GAUGES: Sequence[tuple[str, str, Figure]] = (
     ("running_requests", "Requests in the current batch.", lambda s: s.num_running),
+    ("max_running_requests", "How many requests may run at a time.", lambda s: s.max_running_requests),
     ("waiting_requests", "Requests in the queue.", lambda s: s.num_waiting),
     ("waiting_tokens", "Tokens of the requests in the queue, cached or not.", lambda s: s.num_waiting_tokens),
     ("kv_blocks", "Size of the KV pool in blocks.", lambda s: s.num_blocks),
@@ -220,6 +221,16 @@ class EngineCollector(Collector):
             for source, number in numbers.items():
                 counter.add_metric([source], number)
             yield counter
+        yield GaugeMetricFamily(
+            "phloem_ranks", "Processes that compute the model together.", value=self._config.tensor_parallel_size
+        )
+        if self._config.draft_model_name is not None:
+            yield _info(
+                "phloem_draft_model_rests",
+                "1 while a draft of the model in the label would cost more than it saves, so that none is made.",
+                {"model": self._config.draft_model_name},
+                float(statistics.draft_model_rests),
+            )
         tiers = GaugeMetricFamily("phloem_kv_tier_bytes", "KV in each tier below the pool.", labels=["tier"])
         for name, num_bytes in statistics.tier_bytes.items():
             tiers.add_metric([name], num_bytes)
@@ -228,7 +239,7 @@ class EngineCollector(Collector):
             yield _info("vllm:cache_config_info", "The KV pool, in its labels.", self._cache_config(statistics), 1.0)
             if self._has_adapters:
                 adapters = {
-                    "max_lora": str(self._config.max_running_requests),  # a step takes as many as it has requests
+                    "max_lora": str(statistics.max_running_requests),  # a step takes as many as it has requests
                     "running_lora_adapters": ",".join(statistics.running_adapters),
                     "waiting_lora_adapters": ",".join(statistics.waiting_adapters),
                 }

@@ -73,6 +73,11 @@ class Service:
             self._workers.shutdown(wait=False, cancel_futures=True)
             self._workers = None
 
+    @property
+    def max_model_len(self) -> int:
+        """Tokens of the longest request, prompt and answer: as many as the model's context and the pool hold."""
+        return min(self.engine.max_model_len, self.async_engine.statistics().num_pool_tokens)
+
     # -- admission ---------------------------------------------------------------------------------------------
 
     def check_ready(self) -> None:

@@ -13,7 +13,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ..config import EngineConfig
+from ..config import MTP, EngineConfig
 from ..engine.statistics import EngineStatistics
 from .description import Schema, answer, described
 from .errors import invalid, json_response, unavailable
@@ -70,7 +70,7 @@ def worker_info_router(service: Service) -> APIRouter:
                 "has_image_understanding": False,
                 "has_audio_understanding": False,
                 "architectures": [service.engine.model_config.architecture],
-                "max_model_len": service.engine.max_model_len,
+                "max_model_len": service.max_model_len,
             }
         )
 
@@ -82,13 +82,12 @@ def worker_info_router(service: Service) -> APIRouter:
         """How full the engine is, for balancing load."""
         _check_query(request)
         statistics = service.async_engine.statistics()
-        limit = service.engine.config.max_running_requests
         return json_response(
             {
                 "timestamp": datetime.now(UTC).isoformat(),
                 "version": service.version,
                 "dp_rank_count": 1,
-                "loads": [load_of(statistics, limit, throughput(statistics))],
+                "loads": [load_of(statistics, throughput(statistics))],
             }
         )
 
@@ -102,7 +101,7 @@ def worker_info_router(service: Service) -> APIRouter:
     return router
 
 
-def load_of(statistics: EngineStatistics, max_running_requests: int, throughput: float) -> dict[str, Any]:
+def load_of(statistics: EngineStatistics, throughput: float) -> dict[str, Any]:
     """One rank's load, with SGLang's names.
 
     `num_used_tokens` is what running requests and pins hold of the pool of `max_total_num_tokens`; `num_total_tokens`
@@ -122,7 +121,7 @@ def load_of(statistics: EngineStatistics, max_running_requests: int, throughput:
         "token_usage": round(statistics.usage, 4),
         "gen_throughput": throughput,
         "cache_hit_rate": round(statistics.hit_rate, 4),
-        "max_running_requests": max_running_requests,
+        "max_running_requests": statistics.max_running_requests,
     }
 
 
@@ -130,17 +129,26 @@ def _shown_settings(config: EngineConfig, statistics: EngineStatistics) -> dict[
     return {
         "max_total_tokens": statistics.num_pool_tokens,
         "max_total_num_tokens": statistics.num_pool_tokens,
-        "max_running_requests": config.max_running_requests,
+        "max_running_requests": statistics.max_running_requests,
         "page_size": statistics.block_size,
         "kv_cache_dtype": config.kv_dtype,
         "quantization": None if config.quantise == "none" else config.quantise,
         "disable_radix_cache": not config.prefix_cache,
         "radix_eviction_policy": config.eviction_policy,
         "tp_size": config.tensor_parallel_size,
+        "speculative_algorithm": _algorithm(config),
+        "speculative_draft_model_path": config.draft_model_name,
         "pp_size": 1,
         "dp_size": 1,
         "is_embedding": False,
     }
+
+
+def _algorithm(config: EngineConfig) -> str | None:
+    """SGLang's name of what drafts besides constraints and look-ups."""
+    if config.speculative_model is None:
+        return None
+    return "NEXTN" if config.speculative_model == MTP else "STANDALONE"
 
 
 def _check_query(request: Request) -> None:

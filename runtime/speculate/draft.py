@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...fsm import Guess
+from ...fsm.foresight import count_allowed, forced_tokens_within, guess_within, may_guess, remember
 from ...fsm.guess import CERTAIN, WORD
 from ..cache.prefix_cache import PrefixCache
 from ..config import JumpMode
@@ -98,7 +99,7 @@ class Drafter:
         draft = request.draft
         if len(expected) > len(draft) and expected[: len(draft)] == draft:
             if request.cursor is not None:
-                expected = expected[: request.cursor.count_allowed(expected, request.remaining_tokens)]
+                expected = expected[: count_allowed(request.cursor, expected, request.remaining_tokens)]
             if len(expected) > len(draft):
                 request.draft = expected
                 if request.prediction and request.lookup is not None:
@@ -146,7 +147,7 @@ class Drafter:
         if request.rates is not None and request.guess is not None:
             request.rates.observe(request.guess, decided)
         if self._jump == "verified" and request.cursor is not None:
-            request.cursor.remember(num_new)
+            remember(request.cursor, num_new)
         if self.model is not None:
             self.model.settle(request, num_new)
 
@@ -165,7 +166,7 @@ class Drafter:
             if request.prediction:
                 lookup = self._lookups.begin(request.num_prompt_tokens, request.prediction)
             else:
-                lookup = self._lookups.begin(len(request.token_ids), self._prefix_cache.continuation(request))
+                lookup = self._lookups.begin(len(request.token_ids), self._prefix_cache.view.continuation(request))
             request.lookup = lookup
         elif len(request.token_ids) < lookup.due:
             return []
@@ -182,9 +183,9 @@ class Drafter:
         if is_trial:
             chances, price, limit = list(CERTAIN), 0.0, MAX_TRIED_TOKENS
         looks = self._looks or is_trial
-        if not cursor.may_guess(chances, price, looks=looks):
+        if not may_guess(cursor, chances, price, looks=looks):
             return []
-        guess = cursor.guess_within(remaining, min(limit, remaining - 1), chances, price, looks=looks)
+        guess = guess_within(cursor, remaining, min(limit, remaining - 1), chances, price, looks=looks)
         if not guess.token_ids:
             return []
         if is_trial:
@@ -202,7 +203,7 @@ def propose(request: Request, max_draft_tokens: int) -> list[int]:
     limit = min(max_draft_tokens, remaining - 1)
     if request.cursor is None or limit <= 0:
         return []
-    return request.cursor.draft_within(remaining)[:limit]
+    return forced_tokens_within(request.cursor, remaining)[:limit]
 
 
 def num_accepted(draft: Sequence[int], decided: Sequence[int]) -> int:

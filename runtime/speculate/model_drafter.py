@@ -102,6 +102,7 @@ class ModelDrafter:
 
     Attributes:
         num_failed: how often it failed.
+        rests: in the last step in which it could draft, no draft would have saved more than it costs.
     """
 
     def __init__(
@@ -134,8 +135,10 @@ class ModelDrafter:
         self._draft_unit = 0.0  # as much of the draft model's forwards
         self._saved = 1.0 + sum(self._step_costs)  # units that a token which is right saves its request
         self._num_untried = self._num_resting = 0
+        self._num_paying = self._num_not_paying = 0  # requests, in the step that is planned
         self._drafted: dict[Request, Turn] = {}
         self.num_failed = 0
+        self.rests = False
 
     @property
     def is_own_layer(self) -> bool:
@@ -203,6 +206,7 @@ class ModelDrafter:
         if self._num_resting:
             self._num_resting -= 1
             return []
+        self._num_paying = self._num_not_paying = 0
         turns = []
         room, seconds = self._max_batch_tokens, self._target_seconds
         for request in requests:
@@ -213,6 +217,8 @@ class ModelDrafter:
                 turns.append(turn)
                 room -= turn.end - turn.start
                 seconds = max(0.0, seconds - self._cost.seconds(turn.start, turn.end))
+        if self._num_paying or self._num_not_paying:
+            self.rests = not self._num_paying
         return turns
 
     def _turn(self, request: Request, room: int, seconds: float) -> Turn | None:
@@ -227,7 +233,10 @@ class ModelDrafter:
         length = self._best_length(request, chance, limit)
         end = request.num_tokens + len(draft)
         start = min(self._kv.count(request.blocks), request.num_tokens - 1)
-        if not length or not self._pays(request, start, length):
+        pays = length > 0 and self._pays(request, start, length)
+        self._num_paying += pays
+        self._num_not_paying += not pays
+        if not pays:
             self._num_untried += 1
             if self._num_untried < TRY_EVERY or request.num_tokens - start > MAX_TRIED_MISSING:
                 return None

@@ -218,11 +218,6 @@ class Tokenizer:
         """Finds the texts of special tokens, the longest first."""
         return re.compile("|".join(map(re.escape, sorted(self.special_ids, key=len, reverse=True))) or "(?!)")
 
-    def shows_marks(self, token_ids: Sequence[int], text: str) -> bool:
-        """Whether `text` is that of the ids with special tokens by their names, and names nothing else so."""
-        marks = [self._special_texts[token_id] for token_id in token_ids if token_id in self._special_texts]
-        return self.show(token_ids) == text and self.special_pattern.findall(text) == marks
-
     def token_bytes(self, token_id: int) -> bytes:
         """The exact bytes of one token; b"" for special and unused ones."""
         return self._token_bytes[token_id]
@@ -268,6 +263,13 @@ class Tokenizer:
             if token_id not in self.eos_ids:
                 token_bytes[token_id] = text.encode()
         return token_bytes
+
+
+def shows_marks(tokenizer: Tokenizer, token_ids: Sequence[int], text: str) -> bool:
+    """Whether `text` is that of the ids with special tokens by their names, and names nothing else so."""
+    names = tokenizer._special_texts
+    marks = [names[token_id] for token_id in token_ids if token_id in names]
+    return tokenizer.show(token_ids) == text and tokenizer.special_pattern.findall(text) == marks
 
 
 def _from_gguf(path: Path) -> Tokenizer:

@@ -153,6 +153,18 @@ def test_a_grammar_is_left_off_wherever_it_is(text: str) -> None:
     assert len(places) >= 5 and all(place.startswith("grammar, ") for place in places), places
 
 
+def test_a_list_of_grammars_is_left_off_before_each() -> None:
+    schema = {"name": "a", "json_schema": {"type": "integer"}}
+    text, said = json.dumps({"grammars": [{"lark_grammar": "start: @a"}, schema]}), ""
+    for num_questions in itertools.count():
+        try:
+            text_to_grammar(text, compile_time=after(num_questions))
+            break
+        except ConstraintTooLarge as error:
+            said += str(error)
+    assert "grammars[0].lark_grammar: compiling" in said and "grammars[1].json_schema: compiling" in said
+
+
 def test_names_that_a_key_needs_are_left_off_where_they_are() -> None:
     schema = {"dependentRequired": {"a": [f"k{n}" for n in range(300)]}}
     places = set()

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from phloem import errors
 from phloem.fsm import Compiler, Constraint, Limits, Vocabulary
+from phloem.fsm.foresight import forced_bytes, forced_tokens, forced_tokens_within, guess_within, remember
 
 from .vocabularies import BYTES, mixed_vocabulary
 
@@ -48,7 +49,7 @@ def test_choice_of_ten_thousand() -> None:
     constraint = Compiler(BYTES).choice(options)
     assert accepts(constraint, "option 9999") and accepts(constraint, "option 77")
     assert not accepts(constraint, "option 10000") and not accepts(constraint, "option ")
-    assert constraint.cursor().forced_bytes() == b"option "
+    assert forced_bytes(constraint.cursor()) == b"option "
 
 
 def test_choices_with_common_beginnings_and_odd_characters() -> None:
@@ -109,7 +110,7 @@ def test_dropped_constraints_are_freed_unless_a_cursor_is_in_use() -> None:
         compiled = compiler.json_schema({"type": "object", "properties": {f"key{number}": {"pattern": "^[a-z]+$"}}})
         cursor = compiled.cursor()
         cursor.row_within(5)
-        cursor.draft()
+        forced_tokens(cursor)
         while cursor.advance(ord('{"key'[cursor.num_consumed % 5])):
             cursor.row()
         gone.append(weakref.ref(compiled))
@@ -143,10 +144,10 @@ def test_the_memory_of_states_is_free_with_the_last_cursor(schema: object, text:
     try:
         for used, byte in enumerate(text.encode()):
             assert cursor.row().any() and cursor.row_within(90 - used).any()
-            cursor.guess_within(90 - used, 4)
-            cursor.draft_within(90 - used)
+            guess_within(cursor, 90 - used, 4)
+            forced_tokens_within(cursor, 90 - used)
             assert cursor.advance(byte)
-            cursor.remember(1)
+            remember(cursor, 1)
         cursor.fork().rollback(2)
         automaton = weakref.ref(constraint.automaton)
         compiler.clear()

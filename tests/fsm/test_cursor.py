@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from phloem.fsm import Compiler, Constraint, Cursor
+from phloem.fsm.foresight import forced_bytes, forced_tokens
 
 from .vocabularies import BYTES, allowed_ids, mixed_vocabulary, random_walk
 
@@ -74,7 +75,7 @@ def same(a: Cursor, b: Cursor) -> bool:
     return (
         np.array_equal(a.row(), b.row())
         and a.is_accepting == b.is_accepting
-        and a.forced_bytes() == b.forced_bytes()
+        and forced_bytes(a) == forced_bytes(b)
         and a.num_consumed == b.num_consumed
         and a.min_tokens_to_accept() == b.min_tokens_to_accept()
     )
@@ -156,7 +157,7 @@ def test_eos_ends_the_text_and_can_be_taken_back() -> None:
     assert cursor.advance(ord("a")) and cursor.is_accepting and cursor.advance(eos)
     assert cursor.is_finished and cursor.is_accepting and cursor.num_consumed == 2
     assert not cursor.row().any() and not cursor.advance(ord("b"))
-    assert cursor.draft() == [] and cursor.forced_bytes() == b""
+    assert forced_tokens(cursor) == [] and forced_bytes(cursor) == b""
     assert cursor.min_tokens_to_accept() == 0
     cursor.rollback(1)
     assert not cursor.is_finished and cursor.advance(ord("b"))

@@ -13,7 +13,7 @@ from phloem.fsm import Compiler, emptiness
 from phloem.fsm.compile_time import CompileTime
 from phloem.fsm.network.dead_rules import dead_rules
 from phloem.fsm.network.expression import ByteSet, Embed, Expression, Literal, Repeat, Rule, Sequence, alternation
-from phloem.fsm.text.dfa import Dfa
+from phloem.fsm.text.dfa import no_text
 
 from .vocabularies import BYTES
 
@@ -147,7 +147,7 @@ def test_a_long_cycle_is_named_by_its_ends_and_looked_for_once(monkeypatch: pyte
 def test_dead_rules_are_those_without_a_complete_text() -> None:
     bodies: dict[str, tuple[Expression, bool]] = {
         "empty set": (ByteSet(0), True),
-        "empty language": (Embed(Dfa.nothing()), True),
+        "empty language": (Embed(no_text()), True),
         "no option": (alternation(), True),
         "none of it": (Repeat(ByteSet(0), 0, 3), False),
         "some of it": (Repeat(ByteSet(0), 1, 3), True),

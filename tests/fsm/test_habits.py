@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from phloem.fsm import Compiler, Constraint, Vocabulary
+from phloem.fsm.foresight import forced_tokens, guess_within, remember
 from phloem.fsm.habits import MAX_COHORTS, MAX_KEPT, Cohorts, Habits
 
 from .test_jump import WORDS, byte_level_vocabulary, sentencepiece_vocabulary
@@ -42,13 +43,13 @@ def num_steps(constraint: Constraint, token_ids: list[int]) -> int:
     cursor, num_steps = constraint.cursor(), 0
     while cursor.num_consumed < len(token_ids):
         rest = token_ids[cursor.num_consumed :]
-        guess = cursor.guess_within(100, 16).token_ids
+        guess = guess_within(cursor, 100, 16).token_ids
         right = next(
             (i for i, (a, b) in enumerate(zip(guess, rest, strict=False)) if a != b), min(len(guess), len(rest))
         )
         count = min(right + 1, len(rest))
         assert all(map(cursor.advance, rest[:count]))
-        cursor.remember(count)
+        remember(cursor, count)
         num_steps += 1
     return num_steps
 
@@ -66,7 +67,7 @@ def test_every_guess_is_allowed_and_leaves_enough_to_complete_the_text(constrain
         cursor, remaining = constraint.cursor(), constraint.min_tokens() + source.randrange(30)
         while remaining and not cursor.must_stop and not cursor.is_finished:
             limit = source.randrange(6)
-            guess = cursor.guess_within(remaining, limit).token_ids
+            guess = guess_within(cursor, remaining, limit).token_ids
             assert len(guess) <= limit
             ahead = cursor.fork()
             for index, token_id in enumerate(guess):
@@ -74,7 +75,7 @@ def test_every_guess_is_allowed_and_leaves_enough_to_complete_the_text(constrain
                 assert ahead.advance(token_id)
             token_id = source.choice(allowed_ids(cursor.row_within(remaining)))
             assert cursor.advance(token_id)
-            cursor.remember(1)
+            remember(cursor, 1)
             remaining -= 1
         assert cursor.is_accepting
 
@@ -90,7 +91,7 @@ def test_a_first_guess_is_the_draft_or_goes_on_after_it(make: Callable[[], Vocab
         schema["properties"] = {name: {"const": value[name]} if value[name] == 12 else {} for name in names}
         cursor = compiler.json_schema(schema).cursor()
         for token_id in encoded(cursor.constraint, json.dumps(value, separators=(",", ":"))):
-            draft, guess = cursor.draft(), cursor.guess_within(1000, 1000).token_ids
+            draft, guess = forced_tokens(cursor), guess_within(cursor, 1000, 1000).token_ids
             assert list(guess[: len(draft)]) == draft
             num_drafts += bool(draft)
             num_longer += len(guess) > len(draft)
@@ -102,8 +103,8 @@ def test_inside_free_text_nothing_is_guessed() -> None:
     cursor = Compiler(BYTES).json_schema({"type": "string"}).cursor()
     for byte in b'"aaaaaaaaaaaaaaaa':
         assert cursor.advance(byte)
-        cursor.remember(1)
-    assert not cursor.guess_within(100, 16).token_ids
+        remember(cursor, 1)
+    assert not guess_within(cursor, 100, 16).token_ids
 
 
 def test_the_end_token_is_never_guessed_and_nothing_beyond_it() -> None:
@@ -111,10 +112,10 @@ def test_the_end_token_is_never_guessed_and_nothing_beyond_it() -> None:
     for _ in range(3):
         cursor = constraint.cursor()
         assert cursor.advance(ord("a")) and cursor.advance(256)
-        cursor.remember(2)
-    assert not cursor.guess_within(9, 9).token_ids
+        remember(cursor, 2)
+    assert not guess_within(cursor, 9, 9).token_ids
     cursor.rollback(1)
-    assert not cursor.guess_within(9, 9).token_ids
+    assert not guess_within(cursor, 9, 9).token_ids
 
 
 def test_a_habit_is_given_up_once_it_is_refuted() -> None:
@@ -137,11 +138,11 @@ def test_habits_of_one_cohort_are_not_seen_by_another() -> None:
     constraint = Compiler(BYTES).regex("[ab]{9}")
     ours, theirs = constraint.cursor("ours"), constraint.cursor("theirs")
     assert all(map(ours.advance, b"abba"))
-    ours.remember(4)
-    assert constraint.cursor("ours").guess_within(9, 9).token_ids == list(b"abba")
-    assert not theirs.guess_within(9, 9).token_ids and not constraint.cursor().guess_within(9, 9).token_ids
+    remember(ours, 4)
+    assert guess_within(constraint.cursor("ours"), 9, 9).token_ids == list(b"abba")
+    assert not guess_within(theirs, 9, 9).token_ids and not guess_within(constraint.cursor(), 9, 9).token_ids
     fork = constraint.cursor("ours").fork()
-    assert fork.guess_within(9, 9).token_ids == list(b"abba")
+    assert guess_within(fork, 9, 9).token_ids == list(b"abba")
 
 
 def test_cohorts_are_few_and_the_oldest_are_forgotten() -> None:
@@ -159,9 +160,9 @@ def test_a_fork_makes_habits_of_what_it_took_where_it_stood() -> None:
     assert cursor.advance(ord("a"))
     fork = cursor.fork()
     assert fork.advance(ord("b"))
-    fork.remember(9)
-    assert not constraint.cursor().guess_within(9, 9).token_ids
-    assert cursor.guess_within(9, 9).token_ids == [ord("b")]
+    remember(fork, 9)
+    assert not guess_within(constraint.cursor(), 9, 9).token_ids
+    assert guess_within(cursor, 9, 9).token_ids == [ord("b")]
 
 
 def test_memory_is_bounded() -> None:

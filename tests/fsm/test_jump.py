@@ -12,6 +12,7 @@ import sentencepiece
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from phloem.fsm import Compiler, Constraint, Vocabulary
+from phloem.fsm.foresight import forced_bytes, forced_tokens
 
 from .vocabularies import BYTES, allowed_ids
 
@@ -111,7 +112,7 @@ def walk(constraint: Constraint, rng: random.Random) -> list[tuple[list[int], li
     """A random text that takes every draft: (tokens so far, draft) at every place, ending in a complete text."""
     cursor, tokens, places = constraint.cursor(), list[int](), []
     for _ in range(300):
-        draft = cursor.draft()
+        draft = forced_tokens(cursor)
         places.append((tokens.copy(), draft))
         choices = draft[:1] or [t for t in allowed_ids(cursor.row()) if t not in constraint.vocabulary.eos_ids]
         if not choices or (cursor.is_accepting and rng.random() < 0.5):
@@ -144,7 +145,7 @@ def test_along_a_canonical_text_drafts_are_its_tokens(compiler: Compiler, patter
         ids = encode(constraint, text.decode())
         cursor = constraint.cursor()
         for position, token_id in enumerate(ids):
-            draft = cursor.draft()
+            draft = forced_tokens(cursor)
             assert draft == ids[position : position + len(draft)], (text, spelt(constraint, ids[:position]))
             num_drafted += bool(draft)
             assert cursor.advance(token_id)
@@ -156,8 +157,8 @@ def test_drafts_cover_most_of_what_is_forced(compiler: Compiler) -> None:
     ids = encode(constraint, '{"name": "ada", "age": 36, "city": "Paris"}')
     cursor, sampled, position = constraint.cursor(), 0, 0
     while position < len(ids):
-        run = cursor.draft() or ids[position : position + 1]
-        sampled += not cursor.draft()
+        run = forced_tokens(cursor) or ids[position : position + 1]
+        sampled += not forced_tokens(cursor)
         for token_id in run:
             assert cursor.advance(token_id)
         position += len(run)
@@ -167,18 +168,18 @@ def test_drafts_cover_most_of_what_is_forced(compiler: Compiler) -> None:
 def test_a_long_run_is_found_whole() -> None:
     constraint = Compiler(BYTES).regex("(x|y)" + "abc" * 500 + "z?")
     cursor = constraint.cursor()
-    assert cursor.forced_bytes() == b""
+    assert forced_bytes(cursor) == b""
     cursor.advance(ord("x"))
-    assert cursor.forced_bytes() == b"abc" * 500
-    assert cursor.draft() == []  # this vocabulary cannot tokenise
+    assert forced_bytes(cursor) == b"abc" * 500
+    assert forced_tokens(cursor) == []  # this vocabulary cannot tokenise
 
 
 def test_nothing_is_forced_where_the_text_may_end() -> None:
     cursor = Compiler(BYTES).regex("ab(cd)?").cursor()
-    assert cursor.forced_bytes() == b"ab"
+    assert forced_bytes(cursor) == b"ab"
     assert cursor.advance(ord("a")) and cursor.advance(ord("b"))
-    assert cursor.forced_bytes() == b""
-    assert cursor.advance(ord("c")) and cursor.forced_bytes() == b"d"
+    assert forced_bytes(cursor) == b""
+    assert cursor.advance(ord("c")) and forced_bytes(cursor) == b"d"
 
 
 def test_runs_are_found_inside_recursion() -> None:
@@ -187,4 +188,4 @@ def test_runs_are_found_inside_recursion() -> None:
     cursor = Compiler(BYTES).json_schema({"$ref": "#/$defs/node", "$defs": {"node": node}}).cursor()
     for byte in b'{"next":{"next":{"v':
         assert cursor.advance(byte)
-    assert cursor.forced_bytes() == b'":1},"v":1},"v":1}'
+    assert forced_bytes(cursor) == b'":1},"v":1},"v":1}'

@@ -17,6 +17,7 @@ from jsonschema import Draft202012Validator
 from phloem.errors import ConstraintTooLarge
 from phloem.fsm import Compiler, Constraint, Cursor, Limits
 from phloem.fsm.automaton.automaton import Automaton
+from phloem.fsm.foresight import forced_bytes, forced_tokens_within, guess_within
 from phloem.fsm.kept_constraints import KeptConstraints
 
 from .vocabularies import allowed_ids, mixed_vocabulary
@@ -128,16 +129,16 @@ def test_every_question_is_answered_however_full_the_automaton_is(name: str) -> 
         elif question == 4:
             assert cursor.is_within(remaining)
         elif question == 5:
-            assert cursor.forced_bytes() == model.forced_bytes()
+            assert forced_bytes(cursor) == forced_bytes(model)
         elif question == 6:
-            assert cursor.draft_within(remaining) == model.draft_within(remaining)
+            assert forced_tokens_within(cursor, remaining) == forced_tokens_within(model, remaining)
         elif question == 7:
-            cursor.guess_within(remaining, 8)
+            guess_within(cursor, remaining, 8)
         assert cursor.advance(token_id)
         assert model.advance(token_id)
         changes += cursor.constraint is not before
     assert changes >= 10
-    assert cursor.last_tokens(300) == model.last_tokens(300)
+    assert cursor.trail.last_tokens(300) == model.trail.last_tokens(300)
 
 
 def walked(constraint: Constraint, seed: int, max_extra: int) -> list[Any]:
@@ -173,7 +174,7 @@ def test_many_requests_side_by_side_in_little_room_all_end_well(name: str) -> No
                 break
     for cursor, _, _ in requests:
         assert cursor.is_accepting
-        text = b"".join([VOCABULARY.tokens[token_id] for token_id in cursor.last_tokens(cursor.num_consumed)])
+        text = b"".join([VOCABULARY.tokens[token_id] for token_id in cursor.trail.last_tokens(cursor.num_consumed)])
         Draft202012Validator(WORDS[name]).validate(json.loads(text))
 
 

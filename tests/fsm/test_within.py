@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from phloem.fsm import Compiler, Constraint, Cursor
+from phloem.fsm.foresight import forced_bytes, forced_tokens, forced_tokens_within, guess_within, may_guess, remember
 from phloem.fsm.guess import CERTAIN
 
 from .test_jump import sentencepiece_vocabulary
@@ -84,14 +85,14 @@ def check(cursor: Cursor, remaining: int, source: random.Random, *, is_exact: bo
         assert cursor.fork().advance(token_id) == (token_id in allowed)
     row, truth = allowed_ids(cursor.row_within(remaining)), within(cursor, remaining)
     assert row == truth if is_exact else row and {*row} <= {*truth}
-    draft = cursor.draft()
-    assert cursor.draft_within(remaining) == draft[: check_run(cursor, draft, remaining)]
+    draft = forced_tokens(cursor)
+    assert forced_tokens_within(cursor, remaining) == draft[: check_run(cursor, draft, remaining)]
     chances = source.choice([CERTAIN, [source.random() for _ in range(4)]])
     floor = source.random()
     limit, looks = source.randrange(6), source.random() < 0.5
-    may_guess = cursor.may_guess(chances, floor, looks=looks)
-    guess = cursor.guess_within(remaining, limit, chances, floor, looks=looks).token_ids
-    assert len(guess) <= (limit if may_guess else 0)
+    may_find = may_guess(cursor, chances, floor, looks=looks)
+    guess = guess_within(cursor, remaining, limit, chances, floor, looks=looks).token_ids
+    assert len(guess) <= (limit if may_find else 0)
     assert check_run(cursor, list(guess), remaining) == len(guess)
 
 
@@ -109,10 +110,10 @@ def test_a_budget_leaves_what_its_definition_says(name: str, key_order: str) -> 
         while not cursor.is_finished:
             if source.random() < 0.4:
                 check(cursor, remaining, source, is_exact=name != OWED)
-            draft = cursor.draft_within(remaining)
+            draft = forced_tokens_within(cursor, remaining)
             choices = allowed_ids(cursor.row_within(remaining))
             assert cursor.advance(draft[0] if draft and source.random() < 0.5 else source.choice(choices))
-            cursor.remember(1)
+            remember(cursor, 1)
             remaining -= 1
             if not remaining:
                 break
@@ -125,5 +126,12 @@ def check_end(cursor: Cursor) -> None:
     cursor.is_finished or cursor.advance(VOCABULARY.eos_ids[0])
     assert not any(row.any() for row in (cursor.row(), cursor.row_within(9), cursor.row_soon(9, 1)))
     assert cursor.is_within(0) and cursor.min_tokens_to_accept() == 0
-    assert not any((cursor.forced_bytes(), cursor.draft(), cursor.draft_within(9), cursor.guess_within(9, 9).token_ids))
+    assert not any(
+        (
+            forced_bytes(cursor),
+            forced_tokens(cursor),
+            forced_tokens_within(cursor, 9),
+            guess_within(cursor, 9, 9).token_ids,
+        )
+    )
     assert not any(cursor.advance(token_id) for token_id in range(VOCABULARY.size))

@@ -12,6 +12,7 @@ import pytest
 from phloem._core import fsm as core
 from phloem.errors import ConfigError, ConstraintError
 from phloem.fsm import Compiler, Limits, Vocabulary, flatten
+from phloem.fsm.foresight import count_allowed, forced_tokens_within, guess_within, remember
 
 PROGRAM = Path(__file__).with_name("wrong_arguments.py")
 VOCABULARY = Vocabulary([*(bytes([byte]) for byte in range(256)), b""], [256])
@@ -115,15 +116,15 @@ def test_a_wrong_argument_is_refused_by_its_name(call: Callable[[], object], err
 def test_numbers_of_tokens_that_are_none_are_refused_by_name(wrong: object) -> None:
     cursor = COMPILER.regex("a{3,9}").cursor()
     calls: dict[str, list[Callable[[Any], object]]] = {
-        "limit": [cursor.is_within, lambda limit: cursor.guess_within(9, limit)],
+        "limit": [cursor.is_within, lambda limit: guess_within(cursor, 9, limit)],
         "remaining": [
             cursor.row_within,
-            cursor.draft_within,
+            lambda remaining: forced_tokens_within(cursor, remaining),
             lambda remaining: cursor.row_soon(remaining, 9),
-            lambda remaining: cursor.guess_within(remaining, 9),
-            lambda remaining: cursor.count_allowed([97], remaining),
+            lambda remaining: guess_within(cursor, remaining, 9),
+            lambda remaining: count_allowed(cursor, [97], remaining),
         ],
-        "count": [cursor.last_tokens, cursor.remember],
+        "count": [lambda count: remember(cursor, count)],
         "work": [lambda work: cursor.row_soon(9, work)],
         "num_tokens": [cursor.rollback],
     }

@@ -11,7 +11,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from phloem.kernels import FP8, INT4, attention, bytes_per_head, ops, scale_type, stored_dim
+from phloem.kernels import FP8, INT4, KV_FORMATS, attention, bytes_per_head, ops, scale_type, stored_dim
+from phloem.kernels.kv_format import by_dtype
 from phloem.kernels.plain import ops as reference
 from phloem.kernels.plain.rounding import quantise_heads, widen_heads
 
@@ -19,7 +20,7 @@ from .rounding import assert_within
 
 Batches = Callable[..., Any]
 
-STORED = [torch.int8, FP8, INT4]
+STORED = [form.dtype for form in KV_FORMATS.values()]
 NAN_WORD = 0x7FC07FC0  # a scale and a middle that are none
 SHAPES = {
     "decode": ([1, 1], [50, 17], (6, 2, 32), 16),
@@ -167,3 +168,8 @@ def test_a_token_takes_a_byte_or_half_a_number_and_a_scale(stored: torch.dtype) 
     levels, scale = quantise_heads(torch.randn(1, 1, 64), stored)
     assert bytes_per_head(64, stored) == levels.nbytes + scale.nbytes == (36 if stored == INT4 else 68)
     assert bytes_per_head(64, torch.float32) == np.float32().nbytes * 64
+
+
+def test_a_format_has_a_dtype_of_its_own() -> None:
+    with pytest.raises(ValueError, match=r"int8.*int6"):
+        by_dtype({**KV_FORMATS, "int6": replace(KV_FORMATS["int8"], limit=31.0)})

@@ -25,7 +25,7 @@ def tree() -> RadixTree:
     tree.insert(pack([1, 1, 6, 6]), [6, 5], "other")
     tree.evict(2)
     tree.lease(tree.match(pack([1, 1, 2, 2, 3, 3]), "").node)
-    tree.pin(pack([1, 1, 5, 5]), math.inf, "")
+    tree.pins.add(pack([1, 1, 5, 5]), math.inf, "")
     return tree
 
 
@@ -222,10 +222,10 @@ def test_audit_sees(corrupt: Callable[[Snapshot], None], tree: RadixTree) -> Non
     copy = tree._snapshot()
     corrupt(copy)
     with pytest.raises(AssertionError):
-        copy.audit(tree._pins)
+        copy.audit(tree.pins)
 
 
 def test_audit_sees_pins_that_are_miscounted(tree: RadixTree) -> None:
-    tree._pins.num_blocks += 1
+    tree.pins.num_blocks += 1
     with pytest.raises(AssertionError, match="2 blocks pinned, counted 3"):
         tree.audit()

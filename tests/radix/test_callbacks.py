@@ -5,12 +5,14 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from operator import attrgetter
 from typing import Any
 
 import pytest
 
 from phloem._core import radix as core
 from phloem.radix import Event, RadixTree, pack
+from phloem.radix.pins import PinBook
 from phloem.radix.results import Node
 
 from .small_trees import Clock
@@ -27,13 +29,11 @@ USES: dict[str, Use] = {
     "_columns": lambda tree: tree._columns(1.0, 9, []),
     "continuation": lambda tree: tree.continuation(pack([1]), "", 4),
     "draw": lambda tree: tree.draw(),
-    "end_expired_pins": lambda tree: tree.end_expired_pins(),
     "end_leases": lambda tree: tree.end_leases(),
     "evict": lambda tree: tree.evict(3),
     "_evict": lambda tree: tree._evict(3, 1.0, None, None),
     "_evicted_at": lambda tree: tree._evicted_at(pack([1]), ""),
     "explain": lambda tree: tree.explain(pack([1, 2, 3]), ""),
-    "give_up_pin": lambda tree: tree.give_up_pin(),
     "insert": lambda tree: tree.insert(pack([8, 8]), [80, 81], ""),
     "_insert": lambda tree: tree._insert(pack([8]), pack([80]), "", Node(0), 0, 1.0, None, None),
     "is_tail": lambda tree: tree.is_tail(Node(1)),
@@ -47,11 +47,14 @@ USES: dict[str, Use] = {
     "path_tokens": lambda tree: tree.path_tokens(Node(1)),
     "peek": lambda tree: tree.peek(pack([1]), ""),
     "_peek": lambda tree: tree._peek(pack([1]), ""),
-    "pin": lambda tree: tree.pin(pack([4]), 1.0, ""),
+    "pins.add": lambda tree: tree.pins.add(pack([4]), 1.0, ""),
+    "pins.count_blocks": lambda tree: tree.pins.count_blocks(),
+    "pins.end": lambda tree: tree.pins.end(next(iter(tree.pins))),
+    "pins.end_expired": lambda tree: tree.pins.end_expired(),
+    "pins.end_first": lambda tree: tree.pins.end_first(),
     "release": lambda tree: tree.release(Node(1)),
     "touch": lambda tree: tree.touch(Node(1)),
     "_touch": lambda tree: tree._touch(Node(1), 1.0),
-    "unpin": lambda tree: tree.unpin(next(iter(tree._pins))),
 }
 COUNTS = {
     "_counts",
@@ -59,9 +62,9 @@ COUNTS = {
     "num_cached_blocks",
     "num_evictable_blocks",
     "num_leased_blocks",
-    "num_pinned_blocks",
-    "pins",
-    "num_pins",
+    "pins.max_blocks",
+    "pins.next_expiry",
+    "pins.num_blocks",
     "statistics",
 }
 
@@ -86,7 +89,7 @@ class Hooked:
         )
         for tokens, blocks in (([1, 2, 3], [1, 2, 3]), ([1, 2, 4], [1, 2, 4]), ([4], [5]), ([5], [6])):
             self.tree.insert(pack(tokens), blocks, "")
-        self.tree.pin(pack([5]), 1.0, "")
+        self.tree.pins.add(pack([5]), 1.0, "")
         self.clock.now = 2.0
 
     def act(self, answer: Any) -> Any:
@@ -116,7 +119,8 @@ def raised(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[BaseException]]:
 def test_these_are_all_methods() -> None:
     public = {name for name in dir(RadixTree) if not name.startswith("_")} | {"block_size"}
     compiled = {name for name in vars(core.Tree) if not name.startswith("__")}
-    assert public | compiled == USES.keys() | COUNTS
+    pins = {f"pins.{name}" for name in dir(PinBook) if not name.startswith("_")}
+    assert public | compiled | pins == USES.keys() | COUNTS
 
 
 @pytest.mark.parametrize("is_elsewhere", [False, True], ids=["itself", "another thread"])
@@ -143,14 +147,14 @@ def test_no_method_can_be_called_while_a_callback_runs(callback: str, is_elsewhe
     assert set(refused) == USES.keys()
     hooked.hook = lambda: None
     hooked.tree.audit()
-    assert hooked.tree.num_pins == 1
+    assert len(hooked.tree.pins) == 1
     assert hooked.tree.statistics.num_matches == before.num_matches
 
 
 @pytest.mark.parametrize("callback", CALLBACKS)
 def test_counts_can_be_read_while_a_callback_runs(callback: str) -> None:
     hooked, read = Hooked(), []
-    hooked.hook = lambda: read.extend(getattr(hooked.tree, name) for name in COUNTS)
+    hooked.hook = lambda: read.extend(attrgetter(name)(hooked.tree) for name in COUNTS)
     hooked.run(callback)
     assert len(read) >= len(COUNTS)
 

@@ -34,7 +34,7 @@ USES: dict[str, Callable[[RadixTree, bytes], object]] = {
     "continuation": lambda tree, packed: tree.continuation(packed, "", 3),
     "insert": lambda tree, packed: tree.insert(packed, [5], ""),
     "insert ids": lambda tree, packed: tree.insert(pack([1, 2]), packed, ""),
-    "pin": lambda tree, packed: tree.pin(packed, 1.0, ""),
+    "pins.add": lambda tree, packed: tree.pins.add(packed, 1.0, ""),
     "explain": lambda tree, packed: tree.explain(packed, ""),
     "_evicted_at": lambda tree, packed: tree._evicted_at(packed, ""),
     "common_prefix": lambda tree, packed: common_prefix(packed, pack([1, 2])),

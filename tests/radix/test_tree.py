@@ -236,7 +236,7 @@ def test_draw_shows_sizes_ages_and_leases() -> None:
     clock.now = 61.0
     assert tree.draw() == "\n".join(
         [
-            "namespace ''",
+            "default namespace",
             "└─ 1 block · 61 s  [1]",
             "   ├─ 1 block · 61 s  [2]",
             "   └─ 1 block · 61 s · 1 lease  [3]",

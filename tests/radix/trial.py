@@ -158,9 +158,9 @@ class Trial:
         self.truth.use(path, num_hits=1)
         if path and len(pinned) > MAX_PINNED_BLOCKS:
             with pytest.raises(PinBudgetExceeded):
-                self.tree.pin(pack(tokens), ttl, namespace)
+                self.tree.pins.add(pack(tokens), ttl, namespace)
             return
-        pin = self.tree.pin(pack(tokens), ttl, namespace)
+        pin = self.tree.pins.add(pack(tokens), ttl, namespace)
         assert pin.num_tokens == len(path) * self.block_size
         if path:
             self.pins.append((pin, path))
@@ -168,8 +168,8 @@ class Trial:
     def unpin(self, which: int) -> None:
         if self.pins:
             pin, _ = self.pins.pop(which % len(self.pins))
-            assert self.tree.unpin(pin)
-            assert not self.tree.unpin(pin)
+            assert self.tree.pins.end(pin)
+            assert not self.tree.pins.end(pin)
 
     def clear(self) -> None:
         self.pins = []
@@ -222,7 +222,7 @@ class Trial:
         assert tree.num_cached_blocks == len(cached)
         assert tree.num_leased_blocks == len(held)
         assert tree.num_evictable_blocks == len(cached) - len(held)
-        assert tree.num_pinned_blocks == len({prefix for _, path in self.pins for prefix in path})
+        assert tree.pins.num_blocks == len({prefix for _, path in self.pins for prefix in path})
         assert tree.statistics.num_namespaces == len({space for space, _ in cached})
         ids = {block.id for block in cached.values()}
         assert len(ids) == len(cached)

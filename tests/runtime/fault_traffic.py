@@ -153,7 +153,7 @@ class Run:
         if not isinstance(engine._runner._decoder, KeepingDecoder):
             assert list(later.token_ids) == greedy_truth(LATER, 3)
         engine.audit()
-        engine.prefix_cache.flush(pinned=True)
+        engine.prefix_cache.supply.flush(pinned=True)
         assert engine.statistics().num_free_blocks == statistics.num_blocks
         return {label: _result(deltas) for label, deltas in self.said.items() if label not in self.failed}
 
@@ -206,7 +206,7 @@ def crowd(watch: Watch, _: Path, **settings: Any) -> Run:
     run.add("stopped", prompts[2], 9, stop_token_ids=(greedy_truth(prompts[2], 9)[4],), namespace="other")
     run.step(2)
     run.abort("long")
-    run.do(engine.end_expired_pins)
+    run.do(engine.pins.end_expired)
     return run
 
 
@@ -245,7 +245,7 @@ def guesses(watch: Watch, _: Path) -> Run:
         run.add(f"first {number}", [5, 6, 7, number], 9, spec, temperature=1.0, seed=number)
         run.add(f"plain {number}", [*range(20 + number)], 6, min_tokens=2, logprobs=1)
     run.step(9)
-    run.do(lambda: engine._stepper.guard(lambda: engine.prefix_cache.pin(list(range(20)), 4.0, "")))
+    run.do(lambda: engine.pins.add(list(range(20)), 4.0, ""))
     for number in range(2):
         run.add(f"next {number}", [5, 6, 7, number], 9, spec, temperature=1.0, seed=number, presence_penalty=0.5)
         run.add(f"same {number}", [*range(20 + number)], 6, ignore_eos=False)

@@ -67,7 +67,7 @@ class SteppedEngine(Engine):
         return found
 
     def statistics(self) -> EngineStatistics:
-        self.core.end_expired_pins()
+        self.core.pins.end_expired()
         return super().statistics()
 
     def __getattr__(self, name: str) -> Any:

@@ -186,6 +186,12 @@ class MadeUp:
             "cached_tokens": 5_627_100,
             "generated_tokens": 812_220,
             "jumped_tokens": 60_114,
+            "drafts": [
+                {"by": "forced", "drafted": 9_410, "right": 9_402},
+                {"by": "lookup", "drafted": 61_300, "right": 50_700},
+                {"by": "model", "drafted": 14, "right": 12},
+            ],
+            "draft_model_rests": True,
             "what_if": {
                 "seconds_ago": 12.5,
                 "sizes": [
@@ -217,7 +223,7 @@ class MadeUp:
         return {
             "model": "nano", "models": ["nano", "sql"], "version": "1.0", "admin": self.admin, "has_text": True,
             "has_chat": True, "thinks": False, "max_model_len": 4096, "vocab_size": 32000, "block_size": 16,
-            "num_blocks": 8192,
+            "num_blocks": 8192, "ranks": 2, "draft_model": "nano-small",
         }  # fmt: skip
 
     def constraint(self, question: dict[str, Any]) -> tuple[int, dict[str, Any]]:

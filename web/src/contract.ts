@@ -12,6 +12,10 @@ export interface About {
   vocab_size: number;
   block_size: number;
   num_blocks: number;
+  /** Processes that compute the model together. */
+  ranks: number;
+  /** Its name; "mtp": the model's own layer. */
+  draft_model: string | null;
   layer_kinds?: string[];
 }
 
@@ -41,6 +45,9 @@ export interface Now {
   cached_tokens: number;
   generated_tokens: number;
   jumped_tokens: number;
+  /** By what drafted, of what has drafted anything. */
+  drafts: { by: string; drafted: number; right: number }[];
+  draft_model_rests: boolean;
   what_if: {
     seconds_ago: number;
     sizes: { num_blocks: number; hit_rate: number }[];

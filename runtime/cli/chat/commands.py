@@ -56,9 +56,8 @@ def find(line: str) -> tuple[Command, str]:
 
 
 def _help(session: Session, _: str) -> None:
-    width = max(len(f"{command.name} {command.takes}") for command in COMMANDS.values())
-    rows = [f"{f'{command.name} {command.takes}':<{width}}  {command.help}" for command in COMMANDS.values()]
-    session.view.picture("\n".join([*rows, "", *KEYS]))
+    commands = [(f"{command.name} {command.takes}".rstrip(), command.help) for command in COMMANDS.values()]
+    session.view.table([*commands, *KEYS])
 
 
 def _system(session: Session, argument: str) -> None:
@@ -187,30 +186,25 @@ def _exit(session: Session, _: str) -> None:
 
 
 KEYS = (
-    "Enter sends. Alt-Enter begins a new line, as does a backslash before Enter.",
-    "A pasted text is one message. Ctrl-R searches what was typed before.",
-    "Ctrl-C ends an answer, whose beginning stays in the conversation. Ctrl-D leaves.",
+    ("Alt-Enter", "begins a new line (or \\ before Enter)"),
+    ("Ctrl-R", "searches what was typed before"),
+    ("Ctrl-C", "ends an answer; its beginning stays"),
+    ("Ctrl-D", "leaves"),
 )
 COMMANDS = {
     command.name: command
     for command in (
         Command("/help", "", "shows this", _help),
-        Command("/system", "[TEXT]", "sets the system prompt, or removes it, and begins anew", _system),
-        Command(
-            "/schema",
-            "[FILE|JSON]",
-            "answers are JSON under this schema, until /schema alone",
-            _schema,
-            True,
-        ),
-        Command("/regex", "[PATTERN]", "answers match this pattern, until /regex alone", _regex),
-        Command("/save", "FILE", "writes the conversation, as OpenAI's messages in JSON", _save, True),
+        Command("/system", "[TEXT]", "begins anew, with this system prompt", _system),
+        Command("/schema", "[FILE|JSON]", "next answers are JSON of this schema", _schema, True),
+        Command("/regex", "[PATTERN]", "next answers match this pattern", _regex),
+        Command("/save", "FILE", "writes the conversation, as JSON", _save, True),
         Command("/load", "FILE", "goes on with a saved conversation", _load, True),
         Command("/retry", "", "asks for the last answer again", _retry),
-        Command("/edit", "[N]", "goes back to your Nth message, or the last, to change it", _edit),
+        Command("/edit", "[N]", "changes your Nth message, or the last", _edit),
         Command("/tree", "", "draws the prefix cache", _tree),
-        Command("/explain", "", "says what was cached, and how the answer came about", _explain),
-        Command("/reset", "", "forgets the messages; system prompt and constraint stay", _reset),
+        Command("/explain", "", "what was cached, jumped and drafted", _explain),
+        Command("/reset", "", "forgets the messages, and nothing else", _reset),
         Command("/exit", "", "leaves", _exit),
     )
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TextIO
 
 import typer
@@ -22,6 +22,10 @@ class PlainTranscript:
 
     def error(self, text: str) -> None:
         self.note(f"error: {text}")
+
+    def table(self, rows: Sequence[tuple[str, str]]) -> None:
+        width = max(len(name) for name, _ in rows)
+        self.note("\n".join(f"{name:<{width}}  {meaning}" for name, meaning in rows))
 
     def picture(self, text: str) -> None:
         self.note(text)

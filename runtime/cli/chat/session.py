@@ -5,7 +5,7 @@ A message that was not answered is offered again. Knows neither prompt_toolkit n
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from typing import Protocol
 
@@ -23,6 +23,9 @@ class View(Protocol):
 
     def error(self, text: str) -> None:
         """What cannot be done, and the remedy."""
+
+    def table(self, rows: Sequence[tuple[str, str]]) -> None:
+        """Names, and what each of them means."""
 
     def picture(self, text: str) -> None:
         """A drawing; its lines are cut rather than wrapped."""

@@ -12,13 +12,14 @@ that are pressed while an answer comes are for the next line.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.constrain import Constrain
 from rich.live import Live
 from rich.segment import Segment
+from rich.table import Table
 from rich.text import Text
 
 from ...server.formats.events import Reasoning
@@ -43,6 +44,13 @@ class Transcript:
 
     def error(self, text: str) -> None:
         self._console.print(Text.assemble(("error: ", "bold red"), visible(text)))
+
+    def table(self, rows: Sequence[tuple[str, str]]) -> None:
+        grid = Table.grid(padding=(0, 2))
+        grid.add_column(no_wrap=True)
+        for row in rows:
+            grid.add_row(*map(visible, row))
+        self._print(grid)
 
     def picture(self, text: str) -> None:
         self._console.print(Text(visible(text)), no_wrap=True, overflow="ellipsis", crop=True)

@@ -9,16 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ....errors import ConfigError
+from ..busy import busy
 from ..options import option
 from ..running_server import RunningServer
-from ..terminal import keys, takes_escapes
+from ..terminal import keys, takes_escapes, visible
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.text import Text
-
-    from .history import History
-    from .sample import Poller
 
 TIMEOUT = 10.0  # seconds for one answer
 
@@ -34,32 +31,52 @@ def top(
     """Shows a running server, live: pool, queue, tokens per second, hit rate, latencies, tree. `q` quits."""
     if not once and not (sys.stdin.isatty() and takes_escapes(sys.stdout)):
         raise ConfigError("top: this is no terminal; --once prints one frame anywhere")
-    from .history import History
-    from .sample import Poller
-
-    poller = Poller(RunningServer(url, api_key, "URL", TIMEOUT))
-    history = History(poller.poll())
+    server = RunningServer(url, api_key, "URL", TIMEOUT)
     from rich.console import Console
-    from rich.text import Text
 
     console = Console(highlight=False)
     if once:
+        print_one(server, interval, console)
+    else:
+        watch(server, interval, console)
+
+
+def print_one(server: RunningServer, interval: float, console: Console) -> None:
+    """One frame, of two polls."""
+    from rich.text import Text
+
+    from .frame import frame
+    from .history import History
+    from .sample import Poller
+
+    with busy(f"asking {visible(server.url)}"):
+        poller = Poller(server)
+        history = History(poller.poll())
         time.sleep(interval)
         history.add(poller.poll())
-        console.print(_frame(history, poller, url, (console.width, 50), Text()), crop=True)
-        return
-    watch(history, poller, url, interval, console)
+    console.print(frame(history, poller.about, server.url, console.width, 50, Text()), crop=True)
 
 
-def watch(history: History, poller: Poller, url: str, interval: float, console: Console) -> None:
-    """Draws until `q`. A server that does not answer is asked again."""
+def watch(server: RunningServer, interval: float, console: Console) -> None:
+    """Draws until `q`. A server that goes away is asked again.
+
+    Raises:
+        ConfigError: it does not answer at first.
+    """
     from rich.live import Live
     from rich.text import Text
 
+    from .frame import frame
+    from .history import History
+    from .sample import Poller
+
     foot = quits = Text("q quits", "dim")
     with keys(by_line=False), Live(console=console, auto_refresh=False, screen=True) as live:
+        live.update(Text(f"asking {visible(server.url)} …"), refresh=True)
+        poller = Poller(server)
+        history = History(poller.poll())
         while True:
-            live.update(_frame(history, poller, url, console.size, foot), refresh=True)
+            live.update(frame(history, poller.about, server.url, *console.size, foot), refresh=True)
             if _quits(interval):
                 return
             try:
@@ -67,12 +84,6 @@ def watch(history: History, poller: Poller, url: str, interval: float, console: 
                 foot = quits
             except ConfigError as error:
                 foot = Text(f"the server does not answer: {error}", "bold red")
-
-
-def _frame(history: History, poller: Poller, url: str, size: tuple[int, int], foot: Text) -> Text:
-    from .frame import frame
-
-    return frame(history, poller.about, url, poller.num_seats, size[0], size[1], foot)
 
 
 def _quits(seconds: float) -> bool:

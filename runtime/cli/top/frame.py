@@ -9,9 +9,10 @@ from rich.text import Text
 
 from ..terminal import visible
 from .history import History
-from .sample import BETWEEN_TOKENS, FIRST_TOKEN, Branch, Sample
+from .sample import BETWEEN_TOKENS, FIRST_TOKEN, About, Branch, Sample
 
 LABEL = 16  # columns before a row's values
+AGE = 11  # columns of the age of percentiles
 MAX_COLUMNS = 120
 SPARKS = " ▁▂▃▄▅▆▇█"
 # parts of the pool, as they fill its bar: name, mark, style
@@ -24,10 +25,11 @@ PARTS = (
 )
 
 
-def frame(history: History, about: str, url: str, num_seats: int, columns: int, lines: int, foot: Text) -> Text:
+def frame(history: History, about: About, url: str, columns: int, lines: int, foot: Text) -> Text:
     """The whole picture; what does not fit into `lines` is left out of its lower half. foot: its last line."""
     width = max(40, min(columns, MAX_COLUMNS))
-    top = [_title(about, url, width), Text(), *_pool(history.last, width), *_queue(history.last, num_seats, width)]
+    top = [_title(about.title, url, width), *_parts(about, history.last, width), Text()]
+    top += [*_pool(history.last, width), *_queue(history.last, about.num_seats, width)]
     top += [Text(), *_rates(history, width), Text(), *_latencies(history, width), Text()]
     rest = max(0, lines - len(top) - 2)
     shown = [*top, *_details(history.last, rest, width)][: max(1, lines - 1)]
@@ -37,10 +39,19 @@ def frame(history: History, about: str, url: str, num_seats: int, columns: int, 
     return Text("\n").join([*shown, foot])
 
 
-def _title(about: str, url: str, width: int) -> Text:
-    left = Text.assemble((" phloem top ", "reverse bold"), f" {visible(about)}")
+def _title(title: str, url: str, width: int) -> Text:
+    left = Text.assemble((" phloem top ", "reverse bold"), f" {visible(title)}")
     right = Text(visible(url), "dim")
     return left + Text(" " * max(2, width - left.cell_len - right.cell_len)) + right
+
+
+def _parts(about: About, last: Sample, width: int) -> Iterator[Text]:
+    """What computes besides one model in one process."""
+    ranks = [f"{about.num_ranks:,} ranks"] if about.num_ranks > 1 else []
+    rests = " rests: no gain" if last.draft_model_rests else ""
+    draft = [f"draft model {visible(about.draft_model)}{rests}"] if about.draft_model else []
+    if ranks or draft:
+        yield from _rows("computed by", [Text(text) for text in (*ranks, *draft)], width)
 
 
 def _row(label: str, *values: str | tuple[str, str] | Text) -> Text:
@@ -74,6 +85,11 @@ def _pool(sample: Sample, width: int) -> list[Text]:
     return [_row("pool", bar[:columns]), *(_row("", line) for line in _filled([*legend, Text(size, "dim")], columns))]
 
 
+def _rows(label: str, texts: list[Text], width: int) -> Iterator[Text]:
+    """Texts side by side, in as many rows as they take; the first has the label."""
+    return (_row("" if number else label, line) for number, line in enumerate(_filled(texts, width - LABEL)))
+
+
 def _filled(texts: list[Text], columns: int) -> Iterator[Text]:
     """Lines of texts side by side, as many in each as it has room for."""
     line = Text()
@@ -101,16 +117,16 @@ def _rates(history: History, width: int) -> Iterator[Text]:
     sparks = _sparks(list(history.rates("completion_tokens"))[-max(1, width - LABEL - 36) :])
     yield _row("tokens/s", (f"{_number(output):>9}", "bold cyan"), "  output    ", (sparks, "cyan"))
     prompts = None if computed is None else computed - cached
-    yield _row("", f"{_number(prompts):>9}  prompts   and {_number(cached)} cached")
+    yield _row("", f"{_number(prompts):>9}  of prompts, besides {_number(cached)} cached")
     asked = history.grown("prompt_tokens")
     recent = f"{history.grown('cached_tokens') / asked:.1%}" if asked > 0 else "–"
     ever, hits = history.last.numbers["prompt_tokens"], history.last.numbers["cached_tokens"]
     start = f"{hits / ever:.1%}" if ever else "–"
-    yield _row("hit rate", f"{recent:>9}", f"  last {history.seconds:.0f} s    ", f"{start} since the start")
+    yield _row("hit rate", f"{recent:>9}", f"  last {history.seconds:.0f} s  ", f"{start} since the start")
     sources = [name.removeprefix("drafted_by.") for name in history.last.numbers if name.startswith("drafted_by.")]
     drafts = [text for source in sources if (text := _drafts(history, source))]
     if drafts:
-        yield _row("drafts right", ", ".join(drafts))
+        yield from _rows("drafts right", [Text(text) for text in drafts], width)
     evicted, preempted = history.rate("num_evicted_blocks"), history.grown("num_preemptions")
     failed = int(history.last.numbers.get("num_failed", 0))
     yield _row("evictions", f"{_number(evicted):>9}  blocks/s    {preempted:.0f} preemptions")
@@ -125,17 +141,17 @@ def _drafts(history: History, source: str) -> str:
 
 
 def _latencies(history: History, width: int) -> Iterator[Text]:
-    cell = max(6, min(11, (width - LABEL - 2) // 4))
-    yield _row("latency", ("".join(f"{name:>{cell}}" for name in ("p50", "p95", "p99", "n")), "dim"))
+    cell = max(6, min(11, (width - LABEL - AGE) // 4))
+    head = "".join(f"{name:>{cell}}" for name in ("p50", "p95", "p99", "n"))
+    yield _row("latency", (f"{head}{'since':>{AGE}}", "dim"))
     for label, name in (("  first token", FIRST_TOKEN), ("  between tokens", BETWEEN_TOKENS)):
         found, is_recent = history.latency(name)
         if not found.num_observed:
             yield _row(label, (f"{'–':>{cell}}" * 3, "dim"))
             continue
         values = "".join(f"{_seconds(found.percentile(share)):>{cell}}" for share in (0.5, 0.95, 0.99))
-        note = f"   last {history.seconds:.0f} s" if is_recent else "   since the start"
-        fits = LABEL + 4 * cell + len(note) <= width
-        yield _row(label, values, f"{found.num_observed:>{cell},}", (note if fits else "", "dim"))
+        since = f"{history.seconds:.0f} s ago" if is_recent else "the start"
+        yield _row(label, values, f"{_compact(found.num_observed):>{cell}}", (f"{since:>{AGE}}", "dim"))
 
 
 def _details(sample: Sample, num_lines: int, width: int) -> list[Text]:
@@ -172,6 +188,10 @@ def _sparks(values: list[float]) -> str:
 
 def _number(value: float | None) -> str:
     return "–" if value is None else f"{value:,.0f}"
+
+
+def _compact(number: int) -> str:
+    return f"{number:,}" if number < 1_000_000 else f"{number / 1_000_000:,.1f}M"
 
 
 def _seconds(value: float) -> str:

@@ -76,12 +76,30 @@ class Branch:
 
 
 @dataclass(frozen=True, slots=True)
+class About:
+    """What a server says once.
+
+    Attributes:
+        title: its model and version.
+        num_seats: requests that may run at a time.
+        num_ranks: processes that compute the model.
+        draft_model: its name; "": there is none.
+    """
+
+    title: str
+    num_seats: int
+    num_ranks: int = 1
+    draft_model: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Sample:
     """One poll.
 
     Attributes:
         at: seconds on a clock of this machine.
         numbers: the fields of `/statistics`; of drafts by source under names like `drafted_by.lookup`.
+        draft_model_rests: what it would draft is not worth its time.
         histograms: by name.
         branches: of the tree, as it is drawn; None: the server does not show them.
         misses: sentences, newest first; None: the server does not tell.
@@ -92,14 +110,14 @@ class Sample:
     histograms: Mapping[str, Histogram]
     branches: Sequence[Branch] | None
     misses: Sequence[str] | None
+    draft_model_rests: bool = False
 
 
 class Poller:
     """Polls one server.
 
     Attributes:
-        about: the server's model and version in words.
-        num_seats: requests that may run at a time.
+        about: what the server says once.
 
     Raises:
         ConfigError: there is no server, it does not let us in, or it is no phloem server.
@@ -116,7 +134,7 @@ class Poller:
         if not self._is_known:
             self._meet()
         self._is_known = False  # unless all of this is answered
-        numbers = self._numbers()
+        numbers, rests = self._statistics()
         if numbers["prompt_tokens"] < self._num_prompt_tokens:
             self._meet()
         self._num_prompt_tokens = numbers["prompt_tokens"]
@@ -124,7 +142,7 @@ class Poller:
             histograms = read_histograms(self._server.text("/metrics"))
         except ValueError as error:
             raise ConfigError(f"{self._server.url}/metrics: {OTHER}") from error
-        sample = Sample(time.monotonic(), numbers, histograms, self._tree(), self._misses())
+        sample = Sample(time.monotonic(), numbers, histograms, self._tree(), self._misses(), rests)
         self._is_known = True
         return sample
 
@@ -132,25 +150,35 @@ class Poller:
         """Asks for what a server says once, and forgets what another one may have said."""
         info = self._server.json("/server_info")
         try:
-            self.about = f"{info['served_model_name']} · phloem {info['version']}"
-            self.num_seats = int(count(info["max_running_requests"]))
-        except (KeyError, TypeError, ValueError) as error:
+            self.about = About(
+                f"{info['served_model_name']} · phloem {info['version']}",
+                int(count(info["max_running_requests"])),
+                int(count(info.get("tp_size", 1))),
+                str(info.get("speculative_draft_model_path") or ""),
+            )
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ConfigError(f"{self._server.url}/server_info: {OTHER}") from error
         self._tree_at = self._no_misses_at = float("-inf")
         self._branches: Sequence[Branch] | None = None
         self._shows_tree = self._is_known = True
 
-    def _numbers(self) -> dict[str, float]:
+    def _statistics(self) -> tuple[dict[str, float], bool]:
+        """Numbers, and whether the draft model rests."""
         found = self._server.json("/statistics")
         try:
-            numbers = {name: count(value) for name, value in found.items() if isinstance(value, int | float)}
+            rests = found.get("draft_model_rests") is True
+            numbers = {
+                name: count(value)
+                for name, value in found.items()
+                if isinstance(value, int | float) and not isinstance(value, bool)
+            }
             for name in BY_SOURCE:  # a server of an older version has none
                 numbers |= {f"{name}.{source}": count(value) for source, value in found.get(name, {}).items()}
             if not all(isinstance(numbers[name], int) for name in NEEDED):
                 raise ValueError
         except (AttributeError, KeyError, ValueError) as error:
             raise ConfigError(f"{self._server.url}/statistics: {OTHER}") from error
-        return numbers
+        return numbers, rests
 
     def _tree(self) -> Sequence[Branch] | None:
         if self._shows_tree and time.monotonic() - self._tree_at >= TREE_SECONDS:

@@ -6,6 +6,7 @@ order, packed as they are. Everything is read out of the mapping, tensor by tens
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterable, Sequence
 
@@ -21,6 +22,7 @@ from .families import tensor_names
 from .file import GgufFile, TensorInfo
 from .settings import family_of
 from .unpack import grouped
+from .value_order import COLUMNS_BY_VALUE, in_column_order, in_group_order, row_order
 
 ROPE_TENSORS = ("rope_freqs.weight", "rope_factors_short.weight", "rope_factors_long.weight")  # `settings` has them
 
@@ -36,6 +38,7 @@ class GgufCheckpoint:
         self._head_dim = config.head_dim
         num_experts = 0 if config.experts is None else config.experts.num_experts
         self._names = tensor_names(self._family, config.options, config.num_layers, num_experts)
+        self._values = config.recurrent if self._family.values_in_turn else None  # whose heads are put in order
         self._read = set(ROPE_TENSORS)
         self._end = config.num_layers  # layers from there on predict tokens beyond the next
 
@@ -60,9 +63,9 @@ class GgufCheckpoint:
         for (info, raw), axis in zip(parts, rows, strict=True):
             axes = (count(axis), *tail)
             if info.type.dtype is not None:
-                part = raw.view(TORCH_TYPES[info.type.dtype])
+                part = self._in_order(info, raw.view(TORCH_TYPES[info.type.dtype]))
             else:
-                part = grouped(info.type, raw).widen(torch.float32)
+                part = self._in_order(info, grouped(info.type, raw).widen(torch.float32))
             end = start + count(axis)
             stacked[start:end].copy_(taken(part.view(*map(stored, axes)), axes))
             start = end
@@ -82,7 +85,8 @@ class GgufCheckpoint:
         parts = []
         for name, axis in zip(names, rows, strict=True):
             shape = list(map(stored, tail))
-            whole = self._raw(name, axis, shape)[1].view(torch.bfloat16).view(-1, *shape)
+            info, raw = self._raw(name, axis, shape)
+            whole = self._in_order(info, raw.view(torch.bfloat16)).view(-1, *shape)
             parts.append(taken(whole, (len(whole), *tail)))
         return torch.cat(parts)
 
@@ -98,15 +102,27 @@ class GgufCheckpoint:
             ModelError: it has another shape, or a scale that is no number.
         """
         info, raw = self._raw(f"{module}.weight", outputs, [inputs.size])
+        if self._values is not None and _module(info.name) == COLUMNS_BY_VALUE:
+            found = in_group_order(self._values, grouped(info.type, raw.to(device)))
+            return self._checked(info, found.columns(inputs.first, inputs.first + inputs.count))
         columns = inputs.within(info.type.block_size)
         blocks = raw.view(len(raw), -1, info.type.block_bytes)
         own = columns.per(info.type.block_size).of(blocks, 1).flatten(1)
         found = grouped(info.type, own.contiguous().to(device))
         if columns.count > inputs.count:
             found = found.columns(inputs.first - columns.first, inputs.first - columns.first + inputs.count)
+        return self._checked(info, found)
+
+    def _checked(self, info: TensorInfo, found: Grouped) -> Grouped:
         if not found.scales.isfinite().all() or not (found.offsets is None or found.offsets.isfinite().all()):
             raise ModelError(f"{self.file.place(info.name)}: has a scale that is no number; download it again")
         return found
+
+    def _in_order(self, info: TensorInfo, rows: Tensor) -> Tensor:
+        """Plain numbers `[rows, columns]`, whose columns stand as ours do."""
+        if self._values is None or _module(info.name) != COLUMNS_BY_VALUE:
+            return rows
+        return in_column_order(self._values, rows)
 
     def read_bytes(self, name: str, shape: Sequence[Axis], *, device: torch.device) -> Tensor:
         raise ModelError(f"{self.place(name)}: is not read from GGUF")
@@ -150,6 +166,8 @@ class GgufCheckpoint:
         if info is None:
             raise ModelError(f"{self.file.path}: tensor {there!r} of shape {shape} is missing")
         found = list(info.shape if index is None else info.shape[1:])
+        if _module(there) == "ssm_norm":  # group by group
+            found = [math.prod(found)]
         if [size for size in found if size != 1] != [size for size in shape if size != 1]:
             raise ModelError(f"{self.file.place(there)}: expected shape {shape}, found {found}; are its keys its own?")
         self._read.add(there)
@@ -157,14 +175,20 @@ class GgufCheckpoint:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning)  # nor is it written
             whole = torch.from_numpy(raw if index is None else raw[index]).reshape(shape[0], -1)
-        if self._is_permuted(there):
-            return info, whole[taken(self._order(shape[0]), [rows])]
-        return info, taken(whole, [rows])
+        order = self._order(there, shape[0])
+        return info, taken(whole, [rows]) if order is None else whole[taken(order, [rows])]
 
-    def _is_permuted(self, there: str) -> bool:
-        return self._family.is_permuted and there.split(".")[-2] in ("attn_q", "attn_k")
-
-    def _order(self, num_rows: int) -> Tensor:
-        """Where each row lies: pairs that turn together were put side by side, head by head."""
+    def _order(self, there: str, num_rows: int) -> Tensor | None:
+        """Where each row lies: pairs that turn together were put side by side, head by head. None: in its place."""
+        if self._values is not None:
+            return row_order(self._values, _module(there))
+        if not self._family.is_permuted or _module(there) not in ("attn_q", "attn_k"):
+            return None
         pairs = torch.arange(num_rows).view(-1, self._head_dim // 2, 2)
         return pairs.transpose(1, 2).flatten()
+
+
+def _module(there: str) -> str:
+    """Of a layer's tensor the part of its name without the layer's and what it is of the module."""
+    parts = there.split(".")
+    return parts[2] if len(parts) > 2 else ""

@@ -13,6 +13,7 @@ from ..architecture import Architecture, LayerNames
 from ..experts_config import ExpertNames
 from ..layer_config import LAYER_TABLE
 from .file import GgufFile
+from .recurrent import DELTA, KIMI, RECURRENT_NAMES, SCAN, SHORT_CONV, STATES
 from .tensor_types import Forms
 
 
@@ -24,6 +25,7 @@ class Family:
         architecture: of ours, a key of `ARCHITECTURES`; mixture: of those that have experts, "": none may;
             balanced: of those whose choice of experts has a bias, "": the same.
         windowed: of those that have windows, "": the same.
+        normed: of those whose steps, B and C have norms, "": the same.
         is_permuted: rows of queries and keys are stored in pairs that turn together, next to each other.
         window_pattern: every n-th layer has no window (0: all have one); None: a window is refused.
         normalises: the shares of a token's experts are divided by their sum.
@@ -31,6 +33,8 @@ class Family:
         wide_layers: in models of this number of layers queries are scaled by the hidden size over the heads, not by
             their own.
         mlp_norm: name of the norm before the MLP; final_norm: of the last one.
+        mlp_norm_tensor: that norm's in full, where it ends without ".weight".
+        values_in_turn: value heads stand in another order (`value_order.py`).
         cuts_yarn: the pairs between which YaRN mixes are whole ones.
         activation: of an MLP without a gate, as `hidden_act` would name it.
         soft_cap: of logits, where the file names none; 0: there is none.
@@ -41,12 +45,15 @@ class Family:
     mixture: str = ""
     balanced: str = ""
     windowed: str = ""
+    normed: str = ""
     is_permuted: bool = False
     window_pattern: int | None = None
     normalises: bool = True
     wide_layers: int = 0
     unturned_every: int = 0
     mlp_norm: str = "ffn_norm"
+    mlp_norm_tensor: str = ""
+    values_in_turn: bool = False
     final_norm: str = "output_norm"
     cuts_yarn: bool = True
     activation: str = ""
@@ -55,15 +62,6 @@ class Family:
 
 
 _MULTIPLIERS = ("attention.scale", "embedding_scale", "residual_scale", "logit_scale")
-_STATES = ("ssm.conv_kernel", "ssm.inner_size", "ssm.state_size", "ssm.time_step_rank", "ssm.group_count")
-# names of a recurrent layer's modules, and in full of tensors that are none of a module's
-_RECURRENT = {
-    "short_conv": {name: f"shortconv.{name}" for name in ("conv", "in_proj", "out_proj")},
-    "state_space": {
-        "in_proj": "ssm_in", "out_proj": "ssm_out", "conv1d": "ssm_conv1d", "norm": "ssm_norm",
-        "A_log": "ssm_a", "D": "ssm_d", "dt_bias": "ssm_dt.bias",
-    },
-}  # fmt: skip
 _LATENT = (
     "attention.q_lora_rank", "attention.kv_lora_rank", "attention.key_length_mla", "attention.value_length_mla",
     "rope.scaling.yarn_log_multiplier",
@@ -112,7 +110,7 @@ FAMILIES: dict[str, Family] = {
     "granitemoe": Family("", "GraniteMoeSharedForCausalLM", is_permuted=True, keys=_MULTIPLIERS),
     # Granite 4.0 H
     "granitehybrid": Family(
-        "GraniteMoeHybridForCausalLM", "GraniteMoeHybridForCausalLM", is_permuted=True, keys=(*_MULTIPLIERS, *_STATES)
+        "GraniteMoeHybridForCausalLM", "GraniteMoeHybridForCausalLM", is_permuted=True, keys=(*_MULTIPLIERS, *STATES)
     ),
     "olmo2": Family("Olmo2ForCausalLM", windowed="Olmo3ForCausalLM", window_pattern=4),
     "olmoe": Family("", "OlmoeForCausalLM", normalises=False),
@@ -133,7 +131,18 @@ FAMILIES: dict[str, Family] = {
     "nemotron": Family("NemotronForCausalLM", activation="relu2"),
     "stablelm": Family("StableLmForCausalLM"),
     # the first name was a mistake of llama.cpp's, and stayed
-    "lfm2": Family("Lfm2ForCausalLM", final_norm="token_embd_norm", keys=("shortconv.l_cache",)),
+    "lfm2": Family("Lfm2ForCausalLM", final_norm="token_embd_norm", keys=SHORT_CONV),
+    "lfm2moe": Family("", "Lfm2MoeForCausalLM", final_norm="token_embd_norm", keys=SHORT_CONV),
+    "mamba": Family("MambaForCausalLM", normed="FalconMambaForCausalLM", keys=SCAN),
+    "mamba2": Family("Mamba2ForCausalLM", keys=STATES),
+    "jamba": Family("JambaForCausalLM", "JambaForCausalLM", normalises=False, keys=STATES),
+    "falcon-h1": Family("FalconH1ForCausalLM", mlp_norm_tensor="ffn_norm", keys=STATES),
+    "nemotron_h": Family("NemotronHForCausalLM", activation="relu2", keys=STATES),
+    "nemotron_h_moe": Family("", "NemotronHForCausalLM", activation="relu2", keys=(*STATES, "moe_latent_size")),
+    "qwen3next": Family("", "Qwen3NextForCausalLM", mlp_norm=_LATER_NORM, keys=DELTA),
+    "qwen35": Family("Qwen3_5ForCausalLM", mlp_norm=_LATER_NORM, values_in_turn=True, keys=DELTA),
+    "qwen35moe": Family("", "Qwen3_5MoeForCausalLM", mlp_norm=_LATER_NORM, values_in_turn=True, keys=DELTA),
+    "kimi-linear": Family("", "KimiLinearForCausalLM", keys=(*_LATENT, *KIMI)),
     # DeepSeek-V2 and V3, Moonlight, GLM-4.7-Flash; Youtu-LLM
     "deepseek2": Family(
         "YoutuForCausalLM", "DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM", normalises=False, keys=_LATENT
@@ -145,21 +154,24 @@ FAMILIES: dict[str, Family] = {
 }
 
 
-def file_options(options: Architecture) -> Architecture:
+def file_options(options: Architecture, *, is_fused: bool) -> Architecture:
     """The options as a file has them: norms with their offset added, experts side by side in three tensors, matrices as
-    outputs by inputs."""
+    outputs by inputs. is_fused: of recurrent layers, as `RecurrentOptions` has it."""
     experts = options.experts
     if experts is not None:
         plain = ExpertNames()
         names = replace(
-            experts.names, expert=plain.expert, gate=plain.gate, up=plain.up, down=plain.down, stacked="", fused=""
+            experts.names, expert=plain.expert, up=plain.up, down=plain.down, shared_parts=None, stacked="", fused=""
         )
+        names = names if experts.gateless else replace(names, gate=plain.gate)
         experts = replace(experts, names=names, aliases=(), alternates=False)
     of_layer, recurrent = options.names, options.recurrent
     if options.width_key == "shared_intermediate_size":  # gate and up are one tensor elsewhere
         of_layer = replace(of_layer, gate_up=LayerNames().gate_up, down=LayerNames().down)
     if recurrent is not None:
-        recurrent = replace(recurrent, has_rates=True)
+        recurrent = replace(recurrent, has_rates=True, is_fused=is_fused)
+    if options.factors:  # matrices are stored with them
+        options = replace(options, factors=False, scale_embedding=False, logit_scale="")
     options = replace(options, names=of_layer, recurrent=recurrent, experts=experts)
     return replace(options, norm_offset=0.0, transposed=False, layers="layers", embedding="embed_tokens")
 
@@ -223,8 +235,10 @@ def _layer_names(family: Family, options: Architecture) -> dict[str, str]:
         found |= {f"self_attn.{ours}": f"attn_{theirs}" for ours, theirs in parts.items()}
     if options.pre_norms:
         found |= {names.input_norm: "attn_norm", names.mlp_norm: family.mlp_norm}
+    if family.mlp_norm_tensor:
+        found |= {f"{names.mlp_norm}.weight": family.mlp_norm_tensor}
     if options.recurrent is not None:
-        base, parts = options.recurrent.base, dict(_RECURRENT[options.recurrent.kind])
+        base, parts = options.recurrent.base, dict(RECURRENT_NAMES[options.recurrent.kind])
         parts[options.recurrent.out] = parts.pop("out_proj")
         found |= {f"{base}{ours}": theirs for ours, theirs in parts.items()}
     if options.sandwich_norms:
@@ -237,8 +251,12 @@ def _layer_names(family: Family, options: Architecture) -> dict[str, str]:
 def _mixture(names: ExpertNames) -> dict[str, str]:
     found = {names.router: "ffn_gate_inp", names.bias: "exp_probs_b.bias"}
     found |= {f"{names.shared}.{ours}": f"{theirs}_shexp" for ours, theirs in _parts(names).items()}
+    found |= {
+        ours: theirs for ours, theirs in zip(names.latents, ("ffn_latent_down", "ffn_latent_up"), strict=True) if ours
+    }
     return found | ({names.shared_gate: "ffn_gate_inp_shexp"} if names.shared_gate else {})
 
 
 def _parts(names: ExpertNames) -> dict[str, str]:
-    return {names.gate: "ffn_gate", names.up: "ffn_up", names.down: "ffn_down"}
+    found = {names.gate: "ffn_gate", names.up: "ffn_up", names.down: "ffn_down"}
+    return {ours: theirs for ours, theirs in found.items() if ours}

@@ -21,6 +21,7 @@ from ..architectures import ARCHITECTURES
 from ..json_file import Fields
 from .families import FAMILIES, Family
 from .file import GgufFile
+from .recurrent import recurrent_values
 
 MOST_POSITIONS = 1 << 26  # six times the longest context there is; a table of positions is made of it
 _READ = {
@@ -81,7 +82,8 @@ def config_values(file: GgufFile) -> dict[str, Any]:
         raise fields.odd("block_count", f"1 to one for each of {len(file.tensors)} tensors")
     architecture = _architecture(file, fields, family)
     options = ARCHITECTURES[architecture]
-    num_heads = _of_all_layers(fields, "attention.head_count")
+    attends = not options.one_part or fields.values.get("attention.head_count") != 0  # Mamba
+    num_heads = _of_all_layers(fields, "attention.head_count") if attends else 1
     head_dim = fields.integer("attention.key_length", hidden // num_heads)
     if not options.is_latent and fields.integer("attention.value_length", head_dim) != head_dim:
         raise fields.odd("attention.value_length", f"attention.key_length ({head_dim})")
@@ -89,13 +91,14 @@ def config_values(file: GgufFile) -> dict[str, Any]:
     if embedding is None or len(embedding.shape) != 2:
         raise ModelError(f"{file.path}: tensor 'token_embd.weight' of two dimensions is missing; download it again")
     eps = "attention.layer_norm_rms_epsilon" if options.norm == "rms" else "attention.layer_norm_epsilon"
+    rotary = fields.integer("rope.dimension_count") if options.is_latent else head_dim
     values: dict[str, Any] = {
         "architectures": [architecture],
         "hidden_size": hidden,
         "num_hidden_layers": layers,
         "num_attention_heads": num_heads,
         "num_key_value_heads": _of_all_layers(fields, "attention.head_count_kv", num_heads),
-        "head_dim": head_dim,
+        **({"head_dim": head_dim} if attends else {}),
         "vocab_size": embedding.shape[0],
         "max_position_embeddings": fields.integer("context_length"),
         options.eps_key: fields.number(eps),
@@ -106,10 +109,10 @@ def config_values(file: GgufFile) -> dict[str, Any]:
         **_parts_that_are_there(file, options),
         **_factors_of(fields, options),
         **(_latent(fields, head_dim) if options.is_latent else {}),
-        **_rope(file, fields, family, fields.integer("rope.dimension_count") if options.is_latent else head_dim),
+        **(_rope(file, fields, family, rotary) if options.has_positions else {}),
         **_windows(fields, family, layers),
-        **_mlp(file, fields, family, options),
-        **_recurrent(file, fields, options, layers),
+        **(_mlp(file, fields, family, options) if attends else {}),
+        **recurrent_values(file, fields, options, layers),
         **(_streams(file, fields, layers) if options.has_altup else {}),
     }
     if options.in_chunks:  # Llama 4; the one of 128 experts has no norms of heads
@@ -133,6 +136,8 @@ def _architecture(file: GgufFile, fields: Fields, family: Family) -> str:
         return family.balanced if family.balanced and has_bias else family.mixture
     if not family.architecture:
         raise fields.odd("expert_count", "an integer of at least 1")
+    if family.normed and fields.boolean("ssm.dt_b_c_rms", False):
+        return family.normed
     return family.windowed if family.windowed and "attention.sliding_window" in fields else family.architecture
 
 
@@ -142,10 +147,11 @@ def _parts_that_are_there(file: GgufFile, options: Architecture) -> dict[str, bo
     projection = "attn_q" if len(names.qkv) == 3 else "attn_qkv"
     parts = [(options.qkv_bias, f"{projection}.bias"), (options.o_bias, "attn_output.bias")]
     parts += [(options.mlp_bias, "ffn_up.bias"), (options.qk_norm, "attn_q_norm.weight")]
+    there = {name.split(".", 2)[2] for name in file.tensors if name.startswith("blk.")}
     found: dict[str, bool] = {}
     for option, name in parts:
         if isinstance(option, str):
-            found.setdefault(option, f"blk.0.{name}" in file.tensors)
+            found.setdefault(option, name in there)
     return found
 
 
@@ -196,25 +202,6 @@ def _latent(fields: Fields, head_dim: int) -> dict[str, Any]:
     }
 
 
-def _recurrent(file: GgufFile, fields: Fields, options: Architecture, num_layers: int) -> dict[str, Any]:
-    """Layers without heads of keys and values are recurrent ones (LFM2, Granite 4)."""
-    if options.recurrent is None:
-        return {}
-    heads = fields.values.get("attention.head_count_kv")
-    if not isinstance(heads, list) or len(heads) != num_layers:
-        raise fields.odd("attention.head_count_kv", f"{num_layers} numbers")
-    values: dict[str, Any] = {
-        "layer_types": ["full_attention" if each else options.recurrent.names[0] for each in heads]
-    }
-    if options.recurrent.kind == "state_space":
-        return values | _state_space(file, fields)
-    return values | {
-        "conv_L_cache": fields.integer("shortconv.l_cache"),
-        "conv_bias": any(name.endswith("shortconv.in_proj.bias") for name in file.tensors),
-        "block_auto_adjust_ff_dim": False,
-    }
-
-
 def _streams(file: GgufFile, fields: Fields, num_layers: int) -> dict[str, Any]:
     """Streams of hidden states, inputs of layers and shared keys (Gemma 3n); sparse gates are said by quantiles."""
     values: dict[str, Any] = {
@@ -236,24 +223,6 @@ def _streams(file: GgufFile, fields: Fields, num_layers: int) -> dict[str, Any]:
     return values | {"activation_sparsity_pattern": [NormalDist().cdf(each) for each in quantiles]}
 
 
-def _state_space(file: GgufFile, fields: Fields) -> dict[str, Any]:
-    """Mamba 2, as Granite 4 has it, whose attention has positions if a key does not say that it has none."""
-    inner, heads = fields.integer("ssm.inner_size"), fields.integer("ssm.time_step_rank")
-    if inner % heads:
-        raise fields.odd("ssm.inner_size", f"a multiple of ssm.time_step_rank ({heads})")
-    return {
-        "mamba_n_heads": heads,
-        "mamba_d_head": inner // heads,
-        "mamba_expand": inner // fields.integer("embedding_length"),
-        "mamba_d_state": fields.integer("ssm.state_size"),
-        "mamba_n_groups": fields.integer("ssm.group_count"),
-        "mamba_d_conv": fields.integer("ssm.conv_kernel"),
-        "mamba_conv_bias": any(name.endswith("ssm_conv1d.bias") for name in file.tensors),
-        "mamba_proj_bias": any(name.endswith("ssm_in.bias") for name in file.tensors),
-        "position_embedding_type": "rope" if fields.boolean("rope.scaling.finetuned", True) else "nope",
-    }
-
-
 def _of_all_layers(fields: Fields, key: str, default: int | None = None) -> int:
     """An integer that some files write once for each layer, 0 for those to which it does not apply."""
     value = fields.values.get(key)
@@ -267,16 +236,22 @@ def _of_all_layers(fields: Fields, key: str, default: int | None = None) -> int:
 
 def _mlp(file: GgufFile, fields: Fields, family: Family, options: Architecture) -> dict[str, Any]:
     num_experts = fields.integer("expert_count", 0, at_least=0)
+    if num_experts == 1 and not any(name.endswith(".ffn_gate_inp.weight") for name in file.tensors):
+        num_experts = 0  # MLPs, which need no router (Jamba)
     if not num_experts or options.experts is None:
         return {options.width_key: _of_all_layers(fields, "feed_forward_length")}
-    inner = fields.integer("feed_forward_length", 1, at_least=0) or 1
+    has_width = fields.values.get("feed_forward_length", 0) != 0
+    inner = _of_all_layers(fields, "feed_forward_length") if has_width else 1
     num_dense = fields.integer("leading_dense_block_count", 0, at_least=0)
     step = fields.integer("interleave_moe_layer_step", 1, at_least=0) or 1
-    first = f"blk.{-(-(num_dense + 1) // step) * step - 1}."
-    stacked = file.tensors.get(f"{first}ffn_gate_exps.weight")
+    first, up = -(-(num_dense + 1) // step) * step - 1, "up" if options.experts.gateless else "gate"
+    if options.recurrent is not None:  # layers with experts may be any (Jamba, Nemotron-H)
+        layers = range(fields.integer("block_count"))
+        first = next((index for index in layers if f"blk.{index}.ffn_{up}_exps.weight" in file.tensors), first)
+    stacked = file.tensors.get(f"blk.{first}.ffn_{up}_exps.weight")
     if stacked is None or stacked.shape[0] != num_experts:
         found = "nothing" if stacked is None else str(list(stacked.shape))
-        raise fields.odd("expert_count", f"that of {first}ffn_gate_exps.weight ({found})")
+        raise fields.odd("expert_count", f"that of blk.{first}.ffn_{up}_exps.weight ({found})")
     scoring = fields.integer("expert_gating_func", 0, at_least=0)  # 0: the architecture's own
     if scoring not in (0, 1 + (options.experts.scoring == "sigmoid")):
         raise fields.odd("expert_gating_func", f"that of {options.experts.scoring}")
@@ -292,8 +267,9 @@ def _mlp(file: GgufFile, fields: Fields, family: Family, options: Architecture) 
         "topk_group": fields.integer("expert_group_used_count", 1, at_least=0) or 1,
         "first_k_dense_replace": num_dense,
         "decoder_sparse_step": step,
+        "moe_latent_size": fields.integer("moe_latent_size", 0, at_least=0),
     }
-    shared = file.tensors.get(f"{first}ffn_gate_shexp.weight")
+    shared = file.tensors.get(f"blk.{first}.ffn_{up}_shexp.weight")
     if shared is not None:
         width = fields.integer("expert_shared_feed_forward_length", shared.shape[0])
         values["shared_expert_intermediate_size"] = width

@@ -188,7 +188,7 @@ class Call:
                 break
         try:
             body = json.loads(data)
-        except ValueError:
+        except (ValueError, RecursionError):  # no JSON, or too deep
             body = data.decode(errors="replace") or response.reason
         raise self.error(response.status, body)
 

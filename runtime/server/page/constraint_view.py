@@ -20,6 +20,7 @@ from pydantic import Field
 from starlette.requests import Request
 
 from ....errors import ConstraintError, RequestError
+from ....fsm.foresight import forced_bytes
 from ....fsm.look import Explanation, Stepping
 from ....fsm.vocabulary.vocabulary import token_ids_of
 from ...constrain import spec as constraint_spec
@@ -225,7 +226,7 @@ class _Place:
             token_ids = _spelt(vocabulary.tokens, text.encode(errors="surrogatepass"))
             if token_ids is not None and all(cursor.advance(token_id) for token_id in token_ids):
                 self.allowed = token_ids_of(cursor.row())
-                self.forced = cursor.forced_bytes()[:SHOWN_BYTES].decode(errors="replace")
+                self.forced = forced_bytes(cursor)[:SHOWN_BYTES].decode(errors="replace")
                 self.is_known = True
         spell = engine.tokenizer.token_text
         self.tokens = [{"id": one, "text": spell(one)} for one in self.allowed[:MAX_TOKENS]]

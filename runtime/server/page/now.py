@@ -54,7 +54,7 @@ class Now:
             "time": time.monotonic(),
             "queue": found.num_waiting,
             "running": found.num_running,
-            "seats": service.engine.config.max_running_requests,
+            "seats": found.max_running_requests,
             "step_ms": {"p50": _ms(median), "p99": _ms(slowest)},
             "tokens_per_second": self._rates(found.completion_tokens, num_computed),
             "ttft_ms": _percentiles(recent[TTFT]),
@@ -74,6 +74,12 @@ class Now:
             "cached_tokens": found.cached_tokens,
             "generated_tokens": found.completion_tokens,
             "jumped_tokens": found.jumped_tokens,
+            "drafts": [
+                {"by": source, "drafted": num_drafted, "right": found.jumped_by.get(source, 0)}
+                for source, num_drafted in found.drafted_by.items()
+                if num_drafted
+            ],
+            "draft_model_rests": found.draft_model_rests,
             "what_if": self._what_if_now(),
             "misses": self._requests.misses(MAX_MISSES),
         }

@@ -84,9 +84,11 @@ def _about(service: Service) -> dict[str, Any]:
         "has_chat": tokenizer.has_text and engine.core.generates,
         "thinks": tokenizer.has_text
         and (speaks_harmony(tokenizer.special_ids) or thinks(tokenizer, settings.reasoning_format)),
-        "max_model_len": engine.max_model_len,
+        "max_model_len": service.max_model_len,
         "vocab_size": tokenizer.vocab_size,
         "block_size": engine.config.block_size,
         "num_blocks": service.async_engine.statistics().num_blocks,
+        "ranks": engine.config.tensor_parallel_size,
+        "draft_model": engine.config.draft_model_name,
         "layer_kinds": sorted({"window" if layer.window else "full" for layer in layers}),
     }

@@ -155,7 +155,7 @@ class TreeView:
     def _text(self, path: bytes, num_run: int) -> str:
         """The beginning of the last `num_run` tokens of a path."""
         run = np.frombuffer(path, "<i4")[-num_run:][:MAX_TEXT_TOKENS]
-        return self._service.engine.tokenizer.decode(run[run >= 0].tolist())[:MAX_CHARS]
+        return self._service.engine.tokenizer.show(run[run >= 0].tolist())[:MAX_CHARS]
 
     def _labels(self, namespaces: Sequence[str]) -> list[str]:
         """Names that say nothing of salt or key, the same for a namespace each time."""

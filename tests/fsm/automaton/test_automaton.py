@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from phloem.errors import ConstraintError, ConstraintTooLarge, EmptyLanguage, InvalidGrammar
 from phloem.fsm.automaton.automaton import Automaton
+from phloem.fsm.foresight import forced_bytes
 from phloem.fsm.network.expression import (
     EMPTY_TEXT,
     NOTHING,
@@ -25,6 +26,7 @@ from phloem.fsm.network.expression import (
 )
 from phloem.fsm.network.network import build_network
 from phloem.fsm.text.dfa import Dfa
+from phloem.fsm.text.extent import all_texts
 from phloem.fsm.text.literals import literal_dfa
 from phloem.fsm.vocabulary.vocabulary import Vocabulary
 
@@ -71,7 +73,7 @@ def written_out(expression: Expression) -> frozenset[bytes]:
     if isinstance(expression, Embed):
         language = expression.language
         assert isinstance(language, Dfa)
-        return frozenset(text.encode() for text in language.texts(100) or [])
+        return frozenset(text.encode() for text in all_texts(language, 100) or [])
     if isinstance(expression, Alternation):
         return frozenset().union(*map(written_out, expression.options))
     if isinstance(expression, Sequence):
@@ -140,7 +142,7 @@ def test_masks_costs_and_forced_bytes_are_those_of_the_written_out_language(expr
         assert cursor.constraint.automaton.min_bytes(cursor.state) == shortest, text
         assert cursor.min_tokens_to_accept() in numbers, text
         assert cursor.is_accepting == (b"" in rest)
-        assert cursor.forced_bytes() == (b"" if b"" in rest else common_beginning(rest)), text
+        assert forced_bytes(cursor) == (b"" if b"" in rest else common_beginning(rest)), text
         for token_id in expected:
             following = text + vocabulary.tokens[token_id]
             if token_id not in vocabulary.eos_ids and following not in seen:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from phloem.fsm import Compiler, Constraint, Limits
+from phloem.fsm.foresight import forced_bytes
 
 from ..vocabularies import allowed_ids, mixed_vocabulary
 
@@ -58,7 +59,7 @@ def test_little_room_for_rows_changes_no_mask_and_no_text(source: Any, max_bytes
             assert np.array_equal(row, other.row_within(remaining))
             assert np.array_equal(one.row(), other.row())
             assert one.min_tokens_to_accept() == other.min_tokens_to_accept() <= remaining
-            assert one.forced_bytes() == other.forced_bytes()
+            assert forced_bytes(one) == forced_bytes(other)
             token_id = chosen(random_, allowed_ids(row))
             assert one.advance(token_id) and other.advance(token_id)
             remaining -= 1

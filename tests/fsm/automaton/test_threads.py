@@ -11,6 +11,7 @@ from random import Random
 import pytest
 
 from phloem.fsm import Compiler, Constraint
+from phloem.fsm.foresight import forced_bytes
 
 from ..vocabularies import BYTES, allowed_ids, mixed_vocabulary
 
@@ -31,7 +32,7 @@ def walked(of: Constraint, seed: int) -> list[object]:
     rng, cursor, said = Random(seed), of.cursor(), []
     for left in range(60, 0, -1):
         row = cursor.row_within(left + of.min_tokens())
-        said += [row.tobytes(), cursor.row().tobytes(), cursor.forced_bytes(), cursor.min_tokens_to_accept()]
+        said += [row.tobytes(), cursor.row().tobytes(), forced_bytes(cursor), cursor.min_tokens_to_accept()]
         if cursor.is_finished or not allowed_ids(row):
             break
         assert cursor.advance(rng.choice(allowed_ids(row)))

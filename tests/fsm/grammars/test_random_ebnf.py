@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from phloem.errors import ConstraintTooLarge, EmptyLanguage
 from phloem.fsm import Compiler, Constraint, Cursor
+from phloem.fsm.foresight import forced_bytes
 
 from ..vocabularies import BYTES, allowed_ids, random_walk, small_vocabulary
 from .earley import ANY, ContextFree, Node, Reading, without
@@ -67,7 +68,7 @@ BODIES = st.recursive(LEAVES, larger, max_leaves=5)
 
 
 def check_forced(cursor: Cursor, reading: Reading) -> None:
-    for byte in cursor.forced_bytes():
+    for byte in forced_bytes(cursor):
         assert reading.next_bytes() == {byte} and not reading.is_accepting
         reading = reading.after(bytes((byte,))) or reading
 

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 
 from phloem.errors import EmptyLanguage
 from phloem.fsm import Compiler
+from phloem.fsm.foresight import forced_bytes
 
 from .test_key_order import EXTRA, NAMES, object_schemas
 from .test_soundness import schemas
@@ -98,7 +99,7 @@ def test_more_is_certain_and_the_two_readings_are_kept_apart() -> None:
     for extra_keys in ("schema", "never"):
         cursor = compiler.json_schema(schema, extra_keys=extra_keys).cursor()  # type: ignore[arg-type]
         assert all(cursor.advance(byte) for byte in b'{"name":"x"')
-        ends.append(cursor.forced_bytes())
+        ends.append(forced_bytes(cursor))
     assert ends == [b"", b"}"]
 
 

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from phloem.errors import ConstraintTooLarge, EmptyLanguage
 from phloem.fsm.json_schema.digits import compared, multiples
 from phloem.fsm.json_schema.float_quotients import whole_quotients
+from phloem.fsm.json_schema.residues import without_last_digits
 
 from .walks import accepts, constraint_of, judge_of, written
 
@@ -308,3 +309,9 @@ def test_no_number_is_written_that_reads_as_infinity() -> None:
         opening, closing = ("[", "]") if "items" in schema else ("", "")
         assert accepts(automaton, f"{opening}1e307{closing}")
         assert not accepts(automaton, f"{opening}1e999{closing}")
+
+
+@given(st.integers(1, 10**7))
+def test_a_modulus_without_its_last_digits_has_no_factor_of_ten(modulus: int) -> None:
+    rest = without_last_digits(modulus)
+    assert math.gcd(rest, 10) == 1 and modulus % rest == 0 and 10**24 % (modulus // rest) == 0

@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 
 from phloem.fsm import Compiler, Vocabulary
 from phloem.fsm.json_schema.lengths import joined
-from phloem.fsm.text.dfa import Dfa
+from phloem.fsm.text.dfa import of_lengths
 
 from ..vocabularies import BYTES
 
@@ -163,7 +163,7 @@ def test_only_lengths_up_to_a_limit_are_counted_together(found: list[tuple[int, 
             for kind, *arguments in tests:
                 spans = arguments[0] if kind == "lengths" else [arguments]
                 taken += any(least <= length and (most is None or length <= most) for least, most in spans)
-                assert kind == "length" or Dfa.of_lengths(spans).accepts("x" * length) == any(
+                assert kind == "length" or of_lengths(spans).accepts("x" * length) == any(
                     least <= length and (most is None or length <= most) for least, most in spans
                 )
             taken += not tests

@@ -12,6 +12,7 @@ import pytest
 
 from phloem.errors import EmptyLanguage
 from phloem.fsm import Compiler, Constraint, Cursor, Vocabulary
+from phloem.fsm.foresight import guess_within, remember
 
 from ..vocabularies import allowed_ids
 
@@ -212,7 +213,7 @@ def test_what_was_written_under_a_constraint_changes_no_later_text(compiler: Com
         fresh = Compiler(compiler.vocabulary).json_schema(SCHEMAS[name], key_order="any").cursor()
         taken: list[int] = []
         for cursor, text in walks(seasoned, seed, 40):
-            for token_id in cursor.last_tokens(len(text))[len(taken) :]:
+            for token_id in cursor.trail.last_tokens(len(text))[len(taken) :]:
                 taken.append(token_id)
                 assert fresh.advance(token_id), text
             assert np.array_equal(cursor.row(), fresh.row()), text
@@ -255,10 +256,10 @@ def test_guesses_repeat_no_key(compiler: Compiler) -> None:
     cursor = constraint.cursor()
     for token in (b'{"', b"a", b'":0', b",", b'"', b"b", b'":0', b",", b'"', b"c"):
         assert cursor.advance(TOKENS.index(token))
-        cursor.remember(1)
+        remember(cursor, 1)
     for count in range(1, 11):
         cursor.rollback(1)
-        guess = list(cursor.guess_within(100, 20).token_ids)
+        guess = list(guess_within(cursor, 100, 20).token_ids)
         text = b"".join(TOKENS[token_id] for token_id in guess)
         ahead = cursor.fork()
         assert all(ahead.advance(token_id) for token_id in guess), (count, text)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from phloem.errors import UnsupportedSchema
 from phloem.fsm import Compiler, Vocabulary
+from phloem.fsm.foresight import forced_bytes
 from phloem.fsm.json_schema.demands import demands
 from phloem.fsm.look import Explanation, as_data, explain, lines
 from phloem.fsm.look.labels import columns, label
@@ -103,7 +104,7 @@ def test_the_shortest_text_belongs_to_it_and_its_runs_are_forced(case: tuple[str
     cursor = constraint.cursor()
     forced, position = [], 0
     while position < len(best.text):
-        run = cursor.forced_bytes()
+        run = forced_bytes(cursor)
         if run:
             forced.append(run)
         step = len(run) or 1

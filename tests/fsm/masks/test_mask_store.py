@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from phloem.fsm import Compiler
 from phloem.fsm.masks.mask_store import ENTRY_BYTES, MaskStore, Row
 from phloem.fsm.network.expression import Embed, Grammar, Sequence, literal
-from phloem.fsm.text.dfa import Dfa
+from phloem.fsm.text.dfa import of_length
 from phloem.fsm.text.json_strings import JsonStrings
 
 from ..vocabularies import BYTES, allowed_ids, mixed_vocabulary
@@ -83,7 +83,7 @@ def test_a_forgotten_constraint_takes_its_rows_and_texts_along() -> None:
 
 def grammar_of_its_own() -> Grammar:
     """With a text that nothing else has met."""
-    text = JsonStrings(Dfa.length(3, 23))
+    text = JsonStrings(of_length(3, 23))
     return Grammar({"s": Sequence((literal("<"), Embed(text), literal(">")))}, "s")
 
 

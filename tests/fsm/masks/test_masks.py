@@ -14,13 +14,13 @@ from phloem.fsm.any_json import json_grammar
 from phloem.fsm.masks.mask_store import MaskStore
 from phloem.fsm.network.expression import Alternation, Embed, Expression, Grammar, Literal, Repeat, Sequence, literal
 from phloem.fsm.regex.regex import regex_to_dfa
-from phloem.fsm.text.dfa import Dfa
+from phloem.fsm.text.dfa import any_text, of_length
 from phloem.fsm.text.json_strings import JsonStrings
 
 from ..vocabularies import allowed_ids, brute_force, mixed_vocabulary, small_vocabulary
 
 VOCABULARY = mixed_vocabulary(4000, seed=7)
-STRING = JsonStrings(Dfa.any_text())
+STRING = JsonStrings(any_text())
 
 
 def text_of(pattern: str, *, search: bool = False) -> Expression:
@@ -35,9 +35,9 @@ NUMBER = r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?"
 EXPRESSIONS: dict[str, Expression] = {
     "any string": Embed(STRING),
     "any string, then more": Sequence((Embed(STRING), literal(","), Embed(STRING), literal("}"))),
-    "at most 12 characters": Embed(JsonStrings(Dfa.length(0, 12))),
-    "60 to 400 characters": Sequence((Embed(JsonStrings(Dfa.length(60, 400))), literal("]"))),
-    "3 to 70 characters": Sequence((Embed(JsonStrings(Dfa.length(3, 70))), literal("]"))),
+    "at most 12 characters": Embed(JsonStrings(of_length(0, 12))),
+    "60 to 400 characters": Sequence((Embed(JsonStrings(of_length(60, 400))), literal("]"))),
+    "3 to 70 characters": Sequence((Embed(JsonStrings(of_length(3, 70))), literal("]"))),
     "a character that is no line break": text_of("^.{2,30}$", search=True),
     "words in search": text_of(r"\w+[\\](\w+\.)*\w+\.dll", search=True),
     "an address": Sequence((text_of(r"^[^@\s]+@[^@\s]+\.[a-z]{2,}$", search=True), literal(","))),
@@ -46,7 +46,7 @@ EXPRESSIONS: dict[str, Expression] = {
     "no comma, then comma": Sequence((Repeat(Sequence((plain("[^,]*"), literal(","))), 2, 3), literal("!"))),
     "Unicode words": plain(r"\p{L}+( \p{L}+)*"),
     "Cyrillic": plain("[\u0410-\u044f ]{1,20}"),
-    "dates or text": Alternation((text_of(r"\d{4}-\d\d-\d\d"), Embed(JsonStrings(Dfa.length(0, 5))), literal("null"))),
+    "dates or text": Alternation((text_of(r"\d{4}-\d\d-\d\d"), Embed(JsonStrings(of_length(0, 5))), literal("null"))),
     "a key but these": Sequence((text_of(r"(?!name$|names$|n$|title$).*"), literal(":"))),
     "one word many times": Repeat(Alternation((literal("the "), literal("then "), plain("t{1,9}"))), 0, 40),
     "numbers": Sequence((plain(NUMBER), Alternation((literal(","), literal("}"))))),

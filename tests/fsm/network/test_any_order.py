@@ -27,7 +27,7 @@ from phloem.fsm.network.expression import (
     Sequence,
 )
 from phloem.fsm.network.network import build_network
-from phloem.fsm.text.dfa import Dfa
+from phloem.fsm.text.dfa import any_text, of_length
 from phloem.fsm.text.json_strings import JsonStrings
 
 from ..vocabularies import BYTES, brute_force, mixed_vocabulary, random_walk, small_vocabulary
@@ -206,20 +206,20 @@ def test_more_members_than_a_frame_holds(count: int) -> None:
     assert not automaton.advance_bytes(automaton.advance_bytes(automaton.start, whole), b",")
 
 
-STRING = Embed(JsonStrings(Dfa.any_text()))
+STRING = Embed(JsonStrings(any_text()))
 PAIRS = tuple(
     Member(f'"{key}":'.encode(), body, is_required=key in ("name", "id"))
     for key, body in (
         ("name", STRING),
         ("names", Alternation((STRING, Literal(b"null")))),
-        ("id", Embed(JsonStrings(Dfa.length(2, 5)))),
+        ("id", Embed(JsonStrings(of_length(2, 5)))),
         ("the", Sequence((Literal(b"["), Rule("s"), Literal(b"]")))),
     )
 )
 OPEN_OBJECT = Sequence(
     (
         Literal(b"{"),
-        AnyOrder(PAIRS, (Sequence((Embed(JsonStrings(Dfa.length(1, 3))), Literal(b":0"))),), Literal(b",")),
+        AnyOrder(PAIRS, (Sequence((Embed(JsonStrings(of_length(1, 3))), Literal(b":0"))),), Literal(b",")),
         Literal(b"}"),
     )
 )

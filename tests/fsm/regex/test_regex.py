@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from phloem.errors import ConstraintTooLarge, InvalidRegex
 from phloem.fsm.regex.regex import regex_to_dfa
+from phloem.fsm.text.extent import max_length, num_texts
 from phloem.fsm.text.unicode_sets import general_category, unicode_digits, unicode_letters
 
 PATTERNS = [
@@ -105,7 +106,7 @@ def test_json_schema_dialect_is_that_of_ecma_262() -> None:
     assert not regex_to_dfa("\\w").accepts("é") and regex_to_dfa("\\W", dialect="json-schema-possible").accepts("é")
     assert regex_to_dfa("[^]").accepts("\n") and regex_to_dfa("[]").is_empty()
     assert not regex_to_dfa(".").accepts("\u2028") and regex_to_dfa(".", dialect="python").accepts("\u2028")
-    assert regex_to_dfa("\\u{1F600}|\\uD83D\\uDE00").num_texts(5) == 1
+    assert num_texts(regex_to_dfa("\\u{1F600}|\\uD83D\\uDE00"), 5) == 1
     assert (
         regex_to_dfa("a{,2}").accepts("a{,2}")
         and regex_to_dfa("\\cJ").accepts("\n")
@@ -179,7 +180,7 @@ def test_deep_nesting_costs_no_call_stack() -> None:
 )
 def test_bounded_repetition_is_exact_at_its_bounds(pattern: str) -> None:
     dfa = regex_to_dfa(pattern, dialect="python")
-    longest = dfa.max_length()
+    longest = max_length(dfa)
     assert longest is not None
     unit = "é" if pattern != "(\\d{1,3}\\.){3}\\d{1,3}" else None
     if unit:

@@ -11,6 +11,7 @@ import pytest
 
 from phloem.errors import InvalidStructuralTag
 from phloem.fsm import Compiler, Constraint, Vocabulary
+from phloem.fsm.foresight import forced_bytes
 
 from ..vocabularies import allowed_ids
 
@@ -73,8 +74,8 @@ def test_only_the_token_itself_is_a_special_token() -> None:
     assert not {ARGUMENTS, DONE, 0xFF, 265} & set(allowed_ids(cursor.row()))
     assert cursor.advance(CALL)
     assert set(allowed_ids(cursor.row())) == {ord("a"), ord("b")}
-    assert cursor.advance(ord("b")) and cursor.forced_bytes() == b"" and allowed_ids(cursor.row()) == [ARGUMENTS]
-    assert cursor.advance(ARGUMENTS) and cursor.forced_bytes() == b"a"
+    assert cursor.advance(ord("b")) and forced_bytes(cursor) == b"" and allowed_ids(cursor.row()) == [ARGUMENTS]
+    assert cursor.advance(ARGUMENTS) and forced_bytes(cursor) == b"a"
     assert cursor.min_tokens_to_accept() == 2
     for other in (compiler.regex(r"[\s\S]*"), compiler.json_value(), compiler.structural_tag(FREE_TEXT)):
         assert not {CALL, ARGUMENTS, DONE, 0xFF} & set(allowed_ids(other.cursor().row()))

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from phloem.errors import ConstraintError, EmptyLanguage, InvalidStructuralTag
 from phloem.fsm import Compiler, Constraint
+from phloem.fsm.foresight import forced_bytes
 from phloem.fsm.text.free_text import first_marks, free_text, text_until
 
 from ..vocabularies import BYTES, brute_force, mixed_vocabulary, random_walk, small_vocabulary
@@ -151,9 +152,9 @@ def test_the_older_form_constrains_calls_and_nothing_else(text: str, is_allowed:
 def test_what_is_certain_inside_a_tag_is_forced() -> None:
     cursor = COMPILER.structural_tag(CALLS).cursor()
     for byte in b"free text <function=w":
-        assert cursor.forced_bytes() == b"" or cursor.num_consumed > len("free text <function=")
+        assert forced_bytes(cursor) == b"" or cursor.num_consumed > len("free text <function=")
         assert cursor.advance(byte)
-    assert cursor.forced_bytes() == b'eather>{"city":"'
+    assert forced_bytes(cursor) == b'eather>{"city":"'
 
 
 def tagged(content: Any, end: Any = "</t>") -> dict[str, Any]:

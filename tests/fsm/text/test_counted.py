@@ -15,7 +15,7 @@ from phloem.fsm import Compiler, Constraint, Vocabulary
 from phloem.fsm.network.expression import Embed, Expression, Grammar, Literal, Repeat, Sequence
 from phloem.fsm.regex.regex import regex_to_dfa
 from phloem.fsm.text.counted import counted
-from phloem.fsm.text.dfa import Dfa
+from phloem.fsm.text.dfa import of_length
 from phloem.fsm.text.json_strings import JsonStrings
 
 TOKENS = [
@@ -52,7 +52,7 @@ def test_counting_outside_the_automaton_is_the_product(
 ) -> None:
     maximum = None if extra is None else minimum + extra - 1
     texts = regex_to_dfa(pattern)
-    product = texts.intersect(Dfa.length(minimum, maximum))
+    product = texts.intersect(of_length(minimum, maximum))
     separate = counted(JsonStrings(texts) if quoted else texts, minimum, maximum)
     assert separate is not None
     assert separate.is_empty() == product.is_empty()

@@ -50,29 +50,55 @@ def test_new_text_was_never_seen_and_is_shown_where_it_begins() -> None:
     assert ask(engine, "the invoice of June") == CacheExplanation("never_seen", 15, 15, None, "the invoice of ", "June")
 
 
+FIRST_9 = "The first 9 tokens were cached; "
+
+
 @pytest.mark.parametrize(
-    ("reason", "sentence"),
+    ("reason", "num_cached", "sentence"),
     [
-        ("complete", "All of the prompt was cached; its last token is always computed, for what comes next."),
-        ("never_seen", "The first 9 tokens were cached; what follows was never seen, or too long ago to know."),
-        ("evicted", "The first 9 tokens were cached; what follows was too, but made room for others 41.3 s ago."),
+        ("complete", 9, "All of the prompt was cached; its last token is always computed, for what comes next."),
+        ("never_seen", 9, f"{FIRST_9}what follows was never seen, or too long ago to know."),
+        ("never_seen", 0, "Nothing of it was cached: it was never seen, or too long ago to know."),
+        ("evicted", 9, f"{FIRST_9}of what follows 3 tokens were cached once, and made room for others 41.3 s ago."),
+        (
+            "evicted",
+            0,
+            "Nothing of it was cached: 3 tokens of it were cached once, and made room for others 41.3 s ago.",
+        ),
         (
             "block_rounding",
-            "The first 9 tokens were cached; what follows is for 3 tokens, but there was no room to copy their block.",
+            9,
+            f"{FIRST_9}keys and values of the next 3 tokens are too, but there was no free block to copy them into.",
+        ),
+        (
+            "no_state",
+            0,
+            "Nothing of it could be reused: keys and values of its first 3 tokens are cached, but no state of the "
+            "recurrent layers is kept after them.",
+        ),
+        (
+            "no_window",
+            1,
+            "The first 1 token was cached; keys and values of the next 3 tokens are too, but those in layers with a "
+            "window have made room for others.",
         ),
         (
             "dropped",
-            "The first 9 tokens were cached; what follows was computed too, but its keys were dropped by a kv_budget.",
+            9,
+            f"{FIRST_9}of what follows 3 tokens were computed once, but after a kv_budget had dropped keys, so that "
+            "they were not kept.",
         ),
-        ("disabled", "There is no prefix cache."),
+        (
+            "other_namespace",
+            0,
+            "Nothing of it was cached: 3 tokens of it are cached for others (another salt, key or adapter) and not "
+            "shared.",
+        ),
+        ("disabled", 0, "There is no prefix cache."),
     ],
 )
-def test_an_explanation_says_it_in_words_too(reason: str, sentence: str) -> None:
-    assert CacheExplanation(reason, 9, 12, 41.26, "", "").sentence == sentence  # type: ignore[arg-type]
-
-
-def test_one_token_is_one_token() -> None:
-    assert CacheExplanation("never_seen", 1, 1, None, "", "").sentence.startswith("The first 1 token was cached")
+def test_an_explanation_says_it_in_words_too(reason: CacheReason, num_cached: int, sentence: str) -> None:
+    assert CacheExplanation(reason, num_cached, 12, 41.26, "", "", None, 3).sentence == sentence
 
 
 def test_special_tokens_are_shown_by_their_names() -> None:
@@ -123,7 +149,8 @@ def test_neighbours_are_told_of_only_if_the_operator_says_so(allowed: bool, reas
     engine = fake_engine(explain_namespaces=allowed)
     engine.generate("a shared secret", ONE, namespace="tenant")
     found = ask(engine, "a shared secret", namespace="neighbour")
-    assert found == CacheExplanation(reason, 0, 0, None, "", "a shared secret")  # type: ignore[arg-type]
+    lost = 12 if allowed else 0  # whole blocks
+    assert found == CacheExplanation(reason, 0, 0, None, "", "a shared secret", None, lost)  # type: ignore[arg-type]
 
 
 def test_without_a_cache_there_is_nothing_to_explain() -> None:

@@ -9,6 +9,7 @@ import pytest
 import phloem as ph
 from phloem.runtime.cache.reply_memory import ReplyMemory
 from phloem.runtime.tokenizer.chat_template import ChatTemplate
+from phloem.runtime.tokenizer.tokenizer import shows_marks
 
 SAMPLED = ph.SamplingParams(max_tokens=24, temperature=1.5, seed=3)
 
@@ -117,14 +118,14 @@ def test_a_reply_with_calls_between_special_tokens_is_spliced_and_only_if_it_say
     said = [special["<|user|>"], *odd, *tokenizer.encode("<|user|>" + end), special["<|system|>"]]
     text = f"<|user|>{written}<|system|>"
     assert tokenizer.show(said) == text
-    assert not tokenizer.shows_marks(said, text), "a mark that was spelled is not the mark"
+    assert not shows_marks(tokenizer, said, text), "a mark that was spelled is not the mark"
 
     call = {"name": "find", "arguments": {"who": "Ada"}}
     written = json.dumps(call)
     odd = [token for letter in written for token in tokenizer.encode(letter)]
     said = [special["<|user|>"], *odd, special["<|system|>"]]
     text = f"<|user|>{written}<|system|>"
-    assert tokenizer.shows_marks(said, text)
+    assert shows_marks(tokenizer, said, text)
     memory.remember(opening.text, text, [*opening.token_ids, *said], "a", has_marks=True)
 
     def spliced(namespace: str, **message: object) -> int:

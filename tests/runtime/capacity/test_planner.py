@@ -233,6 +233,44 @@ def test_a_draft_model_takes_of_the_pool_what_it_does_in_an_engine(tmp_path: Pat
     assert without.pool_bytes - with_it.pool_bytes == pytest.approx(0.8 * with_it.draft_bytes, abs=2)
 
 
+def test_the_table_says_what_is_counted_and_of_which_rank(tmp_path: Path) -> None:
+    values = {
+        "architectures": ["Gemma4ForCausalLM"],
+        "vocab_size": 1000,
+        "hidden_size": 64,
+        "intermediate_size": 96,
+        "num_hidden_layers": 6,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 4,
+        "num_global_key_value_heads": 1,
+        "attention_k_eq_v": True,
+        "head_dim": 16,
+        "global_head_dim": 32,
+        "sliding_window": 64,
+        "max_position_embeddings": 1024,
+        "layer_types": ["sliding_attention", "sliding_attention", "full_attention"] * 2,
+        "num_kv_shared_layers": 3,
+        "hidden_size_per_layer_input": 8,
+        "vocab_size_per_layer_input": 1000,
+    }
+    (tmp_path / "config.json").write_text(json.dumps(values))
+    model = ModelConfig.from_folder(tmp_path)
+    sizes: dict[str, Any] = {"pool_bytes": 1 << 22, "weight_dtype": "bfloat16", "num_ranks": 2}
+    found = plan(model, **sizes)
+    assert found.kv_bytes_per_token == 2 * (2 * 2 * 16 + 1 * 32) * 2  # one KV head of one is on both
+    assert (
+        "KV per token  384 B on each of 2 ranks (2 × (2 layers × 2 KV heads × 16 + 1 layer × 1 KV head × 32) × 2 bytes)"
+        in table(found)
+    )
+    assert "3 layers of 6 keep no keys of their own" in table(found)
+    assert "128 B in blocks, of every token; 256 B in slots" in table(found)
+    used = found.num_blocks * found.block_size * 128 + found.num_slots * found.slot_bytes
+    assert 0 <= found.pool_bytes - used < found.block_size * 128
+    assert "KV head × (32 × 8 bits + 4 bytes)))" in table(plan(model, kv_dtype="int8", **sizes))
+    with pytest.raises(ConfigError, match="max_model_len: 1025 is more than the 1024 tokens"):
+        plan(model, max_model_len=1025, **sizes)
+
+
 def test_states_and_tiers_are_planned_for_as_they_are_set(tmp_path: Path) -> None:
     save_random_model(tmp_path / "hybrid", *CASES["lfm2"])
     hybrid = ModelConfig.from_folder(tmp_path / "hybrid")
@@ -241,11 +279,16 @@ def test_states_and_tiers_are_planned_for_as_they_are_set(tmp_path: Path) -> Non
     tiered = plan(hybrid, pool_bytes=1 << 20, state_memory_bytes=7 * each, host_memory_bytes=GIB)
     assert found.num_states == tiered.num_states == 7
     assert [max(row.num_requests for row in each.lengths) for each in (found, tiered)] == [3, 2]
-    assert "three for each running request" in table(tiered) and "tokens in 1.00 GiB of host memory" in table(tiered)
+    assert {row.limited_by for row in found.lengths} == {"states"}
+    assert "states bound the requests, not keys: --state-memory raises it" in table(found)
+    assert "three for each running request: room for 2" in table(
+        tiered
+    ) and "tokens in 1.00 GiB of host memory" in table(tiered)
     with pytest.raises(ConfigError, match="does not hold the three states of one request"):
         plan(hybrid, pool_bytes=1 << 20, state_memory_bytes=2 * each, host_memory_bytes=1)
-    with pytest.raises(ConfigError, match="each rank has a part, and tiers below the pool take whole ones"):
-        plan(hybrid, pool_bytes=1 << 20, host_memory_bytes=1, num_ranks=2)
+    assert "tokens in 1.00 GiB of host memory" in table(
+        plan(hybrid, pool_bytes=1 << 20, host_memory_bytes=GIB, num_ranks=2)
+    )
     save_random_model(tmp_path / "windows", *CASES["mistral-window"])
     windows = ModelConfig.from_folder(tmp_path / "windows")
     sizes = {"pool_bytes": 1 << 20, "block_size": 4}

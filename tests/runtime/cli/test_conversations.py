@@ -209,7 +209,7 @@ def test_a_fork_computes_nothing_again_and_a_constraint_holds(
         assert f"{usage.cached_tokens} cached, 1 computed" in err and "All of the prompt was cached" in err
         assert f"{usage.jumped_tokens} jumped" in err and answered[-1]["content"] in re.sub("[‹›]", "", err)
         take(session, "/tree")
-        assert "blocks of 16 tokens are in use\nnamespace ''" in capsys.readouterr().err
+        assert "blocks of 16 tokens are in use\ndefault namespace" in capsys.readouterr().err
         take(session, "/regex [0-9]{3}")
         take(session, "How many?")
         assert re.fullmatch("[0-9]{3}", conversation.messages[-1]["content"])

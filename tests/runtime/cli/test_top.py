@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import dataclasses
 import io
 import os
 import pty
@@ -32,6 +33,7 @@ from phloem.runtime.cli.top.sample import (
     BETWEEN_TOKENS,
     FIRST_TOKEN,
     NEEDED,
+    About,
     Branch,
     Histogram,
     Poller,
@@ -44,6 +46,7 @@ from phloem.runtime.program.backends import http_call
 BOUNDS = (0.01, 0.1, 1.0)
 SECONDS = st.lists(st.floats(0.0, 0.99), min_size=1, max_size=30)
 INFO = {"served_model_name": "nano", "version": "1", "max_running_requests": 256}
+NANO = About("nano · phloem 1", 256)
 NUMBERS = dict.fromkeys(NEEDED, 0) | {"num_blocks": 100, "num_free_blocks": 100, "block_size": 16}
 
 
@@ -64,7 +67,7 @@ def test_drafts_are_shown_by_what_drafted_them() -> None:
     before = {"drafted_by.mtp": 100, "jumped_by.mtp": 0, "drafted_by.lookup": 7, "jumped_by.lookup": 7}
     history = History(_sample(0.0, **before))
     history.add(_sample(9.0, **{**before, "drafted_by.mtp": 300, "jumped_by.mtp": 150}))
-    shown = frame(history, "nano", "http://127.0.0.1:8000", 256, 80, 24, Text()).plain
+    shown = frame(history, NANO, "http://127.0.0.1:8000", 80, 24, Text()).plain
     assert "drafts right    mtp 75% of 200\n" in shown
 
 
@@ -137,7 +140,7 @@ def test_a_frame_fits(columns: int, lines: int, numbers: dict[str, int], num_bra
     last = Sample(1.0, numbers, read_histograms(_metrics([0.5])), branches or None, ["3 s ago: it was evicted"])
     history = History(_sample(0.0))
     history.add(last)
-    shown = frame(history, "nano · phloem 1", "http://127.0.0.1:8000", 256, columns, lines, Text(fault)).plain
+    shown = frame(history, NANO, "http://127.0.0.1:8000", columns, lines, Text(fault)).plain
     assert len(shown.split("\n")) <= lines and all(len(line) <= columns for line in shown.split("\n"))
     assert "\x1b" not in shown and shown.endswith(fault) and "lease ago" not in shown
 
@@ -163,7 +166,7 @@ class ScriptedServer:
         self.answers: dict[str, Any] = {
             "/server_info": INFO,
             "/statistics": NUMBERS,
-            "/cache": {"tree": "namespace ''\n└─ 1,002 blocks · 3 s  'Hello'"},
+            "/cache": {"tree": "default namespace\n└─ 1,002 blocks · 3 s  'Hello'"},
         } | {f"/{name}": value for name, value in answers.items()}
 
     def json(self, path: str) -> Any:
@@ -200,14 +203,14 @@ def test_what_a_server_refused_once_is_asked_for_again(monkeypatch: pytest.Monke
     assert poller.poll().misses == [] and server.asked.count("/cache") == 1, "it does not show its tree"
     server.answers |= {"/cache": {"tree": "└─ 1 block · 3 s"}, "/server_info": INFO | {"max_running_requests": 8}}
     server.answers["/statistics"] = NUMBERS | {"prompt_tokens": 9}
-    assert poller.poll().branches is None and poller.num_seats == 256
+    assert poller.poll().branches is None and poller.about.num_seats == 256
     server.answers["/statistics"] = NUMBERS | {"prompt_tokens": 5}  # another server: it has counted less
-    assert poller.poll().branches == [Branch(1, 0, "3 s", "")] and poller.num_seats == 8
+    assert poller.poll().branches == [Branch(1, 0, "3 s", "")] and poller.about.num_seats == 8
     server.answers["/statistics"] = None
     with pytest.raises(ConfigError, match="404"):
         poller.poll()
     server.answers |= {"/statistics": NUMBERS | {"prompt_tokens": 99}, "/server_info": INFO}
-    assert poller.poll().branches and poller.num_seats == 256, "it did not answer, and may be another one"
+    assert poller.poll().branches and poller.about.num_seats == 256, "it did not answer, and may be another one"
 
 
 @pytest.mark.parametrize(
@@ -244,7 +247,7 @@ def test_whatever_a_server_answers_is_shown_or_refused(
         history.add(poller.poll())
     except ConfigError:
         return
-    assert "\x1b" not in frame(history, poller.about, "http://127.0.0.1:8000", poller.num_seats, 80, 24, Text()).plain
+    assert "\x1b" not in frame(history, poller.about, "http://127.0.0.1:8000", 80, 24, Text()).plain
 
 
 def test_a_key_does_not_follow_a_redirect_and_an_answer_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -282,25 +285,35 @@ def test_a_key_does_not_follow_a_redirect_and_an_answer_has_an_end(monkeypatch: 
 
 def test_q_ends_it_and_a_server_that_is_away_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     keyboard, terminal = pty.openpty()
-    poller = Poller(ScriptedServer())  # type: ignore[arg-type]
-    history = History(poller.poll())
     num_polls = 0
 
-    def poll() -> Sample:
+    def poll(self: Poller) -> Sample:
         nonlocal num_polls
         num_polls += 1
-        if num_polls == 1:
+        if num_polls == 2:
             raise ConfigError("it has gone")
-        os.write(keyboard, b"xq")
-        return _sample(history.last.at + 1, completion_tokens=7)
+        if num_polls == 3:
+            os.write(keyboard, b"xq")
+        return _sample(float(num_polls), completion_tokens=7)
 
-    monkeypatch.setattr(poller, "poll", poll)
+    monkeypatch.setattr(Poller, "poll", poll)
     with open(terminal) as stdin:
         monkeypatch.setattr(sys, "stdin", stdin)
         before = termios.tcgetattr(terminal)
         console = Console(file=io.StringIO(), force_terminal=True, width=80, height=24)
-        watch(history, poller, "http://127.0.0.1:8000", 0.1, console)
+        watch(ScriptedServer(), 0.1, console)  # type: ignore[arg-type]
         assert termios.tcgetattr(terminal) == before
     os.close(keyboard)
     shown = console.file.getvalue()  # type: ignore[attr-defined]
-    assert num_polls == 2 and shown.index("it has gone") < shown.rindex("q quits")
+    places = [shown.index("asking http://127.0.0.1:8000"), shown.index("it has gone"), shown.rindex("q quits")]
+    assert num_polls == 3 and places == sorted(places)
+
+
+def test_what_computes_and_how_old_percentiles_are_fits_60_columns() -> None:
+    about = About("nano · phloem 1", 7, num_ranks=2, draft_model="nano-small")
+    history = History(_sample(0.0, [0.5]))
+    last = _sample(60.0, [0.5, 0.5], prompt_tokens=1000, cached_tokens=1000)
+    history.add(dataclasses.replace(last, draft_model_rests=True))
+    shown = frame(history, about, "http://127.0.0.1:8000", 60, 40, Text()).plain
+    assert "2 ranks\n                draft model nano-small rests: no gain\n" in shown and "0 of 7" in shown
+    assert "100.0% since the start" in shown and "60 s ago" in shown

@@ -262,13 +262,13 @@ def test_a_name_with_other_content_is_another_adapter(loaded: LoadedModel, saved
     ]
     said, cached = [], []
     for folder in (folders[0], folders[1], folders[0]):
-        served.load_adapter("new", folder)
+        served.adapters.load("new", folder)
         with pytest.raises(ConfigError, match="'new' is loaded already; unload it first"):
-            served.load_adapter("new", folder)
+            served.adapters.load("new", folder)
         completion = served.generate(TEXTS[2], GREEDY, adapter="new")
         said.append(completion.token_ids)
         cached.append(completion.usage.cached_tokens)
-        served.unload_adapter("new")
+        served.adapters.unload("new")
     assert said[0] == said[2] != said[1]
     assert cached[:2] == [0, 0] and cached[2] > 0
 
@@ -324,7 +324,7 @@ def test_what_runs_when_an_adapter_is_unloaded_goes_on_and_so_do_its_forks(loade
     said: dict[str, list[int]] = {request_id: []}
     for delta in served.step():
         said[delta.request_id] += delta.token_ids
-    served.unload_adapter("all")
+    served.adapters.unload("all")
     (child,) = served.fork(request_id)
     said[child] = []
     while served.has_work:
@@ -336,7 +336,7 @@ def test_what_runs_when_an_adapter_is_unloaded_goes_on_and_so_do_its_forks(loade
             ask(TEXTS[0], adapter="all")
         assert refused.value.param == "adapter"
     with pytest.raises(ConfigError, match="'all' is not loaded"):
-        served.unload_adapter("all")
+        served.adapters.unload("all")
     with pytest.raises(RequestError, match="adapter: expected the name of a loaded adapter, got list"):
         served.generate(TEXTS[0], GREEDY, adapter=["low"])  # type: ignore[typeddict-item]
     assert served.generate(TEXTS[0], GREEDY, adapter="low").token_ids
@@ -348,7 +348,7 @@ def test_what_cannot_be_loaded_is_refused_before_anything_is_allocated(saved: Sa
     with pytest.raises(ConfigError, match="'' is no name for an adapter"):
         Engine(device="cpu", adapters={"": str(saved.folders["all"])})
     with Engine(device="cpu") as served, pytest.raises(ModelError, match="there is no such file"):
-        served.load_adapter("sql", tmp_path)
+        served.adapters.load("sql", tmp_path)
 
 
 def test_memory_that_is_not_there_is_an_error_with_a_remedy(
@@ -360,5 +360,5 @@ def test_memory_that_is_not_there_is_an_error_with_a_remedy(
     monkeypatch.setattr("phloem.runtime.execute.adapters.read_adapter", fail)
     served = engine(loaded)
     with pytest.raises(ConfigError, match="adapters: more: no memory is left on cpu; unload another one"):
-        served.load_adapter("more", saved.folders["all"])
+        served.adapters.load("more", saved.folders["all"])
     assert "more" not in served.adapters.names

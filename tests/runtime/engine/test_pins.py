@@ -29,7 +29,8 @@ def test_samples_of_one_prompt_pin_it_once() -> None:
     completions = engine.generate(list(range(24)), SamplingParams(max_tokens=3, n=4), pin_ttl=60)
     assert max(completion.usage.pinned_tokens for completion in completions) == 24
     assert engine.statistics().num_pinned_blocks == 6
-    assert engine.prefix_cache.tree.give_up_pin() and not engine.prefix_cache.tree.give_up_pin()
+    pins = engine.prefix_cache.tree.pins
+    assert pins.end_first() and not pins.end_first()
 
 
 def test_pins_that_leave_no_room_are_given_up_and_that_is_counted() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,7 +19,6 @@ from phloem.runtime.capacity.window_memory import EMPTY_BLOCKS
 from phloem.runtime.config import EngineConfig
 from phloem.runtime.engine.engine import Engine
 from phloem.runtime.execute.loading import LoadedModel, load
-from phloem.runtime.execute.recurrent_states import allocate_states
 from phloem.runtime.models import ModelConfig
 from phloem.runtime.models.architectures import ARCHITECTURES
 from phloem.runtime.request import SamplingParams
@@ -116,7 +114,7 @@ def test_a_miss_for_want_of_a_state_is_explained() -> None:
     explained = engine.generate([*range(30), 50, 51], GREEDY, explain_cache=True).usage.cache_explanation
     assert explained is not None
     assert (explained.reason, explained.num_cached_tokens, explained.num_agreeing_tokens) == ("no_state", 0, 30)
-    assert "what follows is for 30 tokens, but no state of the recurrent layers" in explained.sentence
+    assert "of its first 30 tokens are cached, but no state of the recurrent layers" in explained.sentence
 
 
 def test_a_state_that_made_room_is_named() -> None:
@@ -136,6 +134,15 @@ def test_prompts_have_states_at_intervals() -> None:
     assert cached_tokens(engine, [*range(30), 50, 51]) == 24
 
 
+@pytest.mark.parametrize(
+    ("settings", "seats"),
+    [({}, 256), ({"state_memory_bytes": 15 * 16}, 7), ({"max_batch_tokens": 5}, 5), ({"max_running_requests": 3}, 3)],
+)
+def test_statistics_have_the_number_that_may_run(settings: dict[str, Any], seats: int) -> None:
+    """The setting, unless states (16 bytes each, two for each request) or the tokens of a step are for fewer."""
+    assert recurrent_engine(**settings).statistics().max_running_requests == seats
+
+
 def test_where_a_chunk_ends_a_state_is_kept_too() -> None:
     engine = recurrent_engine(state_interval=8, max_batch_tokens=8)
     assert cached_tokens(engine, [*range(30), 40, 41]) == 0
@@ -145,8 +152,8 @@ def test_where_a_chunk_ends_a_state_is_kept_too() -> None:
 def test_without_a_prefix_cache_there_are_no_states_to_keep() -> None:
     engine = recurrent_engine(prefix_cache=False)
     assert [cached_tokens(engine, list(range(23))) for _ in range(2)] == [0, 0]
-    assert engine.prefix_cache.states is not None
-    assert engine.prefix_cache.states.num_kept == 0
+    assert engine.prefix_cache.slots.states is not None
+    assert engine.prefix_cache.slots.states.slots.num_kept == 0
 
 
 def test_the_state_that_saves_least_goes_first() -> None:
@@ -212,12 +219,6 @@ def test_a_hit_says_what_a_miss_says_and_transformers_too(hybrid: tuple[Path, Or
     again = engine.generate(turn, GREEDY)
     assert again.usage.cached_tokens == len(prompts[0]) + 8
     assert again.token_ids == cold.generate(turn, GREEDY).token_ids
-
-
-def test_tiers_are_refused_where_states_are_on_several_ranks() -> None:
-    ranks: Any = SimpleNamespace(decoder=RecurrentFakeDecoder(), device=torch.device("cpu"))
-    with pytest.raises(ConfigError, match="tensor_parallel_size: FakeForCausalLM has layers that keep a state, of whi"):
-        allocate_states(EngineConfig(host_memory_bytes=1 << 20, tensor_parallel_size=2), ranks)
 
 
 def test_too_little_memory_for_states_is_refused() -> None:

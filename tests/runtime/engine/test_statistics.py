@@ -20,7 +20,7 @@ from ..fakes import fake_engine
 
 STATE = {"num_blocks", "num_free_blocks", "num_cached_blocks", "num_evictable_blocks", "num_pinned_blocks"}
 STATE |= {"num_running", "num_waiting", "tier_bytes", "block_size", "num_waiting_tokens"}
-STATE |= {"running_adapters", "waiting_adapters"}
+STATE |= {"running_adapters", "waiting_adapters", "max_running_requests", "draft_model_rests"}
 
 
 def test_every_figure_is_a_state_or_a_counter() -> None:

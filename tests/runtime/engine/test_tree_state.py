@@ -52,10 +52,10 @@ def test_every_change_of_the_tree_leaves_a_mark() -> None:
     assert is_new()
     tree.release(node)
     assert not is_new(), "it is as it was"
-    pin = tree.pin(pack([1, 2]), 60.0, "")
-    tree.pin(pack([1, 2]), 60.0, "")
+    pin = tree.pins.add(pack([1, 2]), 60.0, "")
+    tree.pins.add(pack([1, 2]), 60.0, "")
     assert is_new()
-    tree.unpin(pin)
+    tree.pins.end(pin)
     assert is_new(), "the other pin holds as many blocks"
     tree.evict(1)
     assert is_new()

@@ -191,7 +191,7 @@ def changed(folder: Path, content: bytes, old: bytes, new: bytes) -> Path:
 
 
 REFUSED: dict[str, tuple[bytes, bytes, str]] = {
-    "an architecture": (b"\x05\0\0\0\0\0\0\0llama", b"\x05\0\0\0\0\0\0\0mamba", "general.architecture: mamba is not"),
+    "an architecture": (b"\x05\0\0\0\0\0\0\0llama", b"\x05\0\0\0\0\0\0\0rwkv7", "general.architecture: rwkv7 is not"),
     "a key": (b"llama.context_length", b"llama.xontext_length", "llama.xontext_length: 64 is not supported"),
     "a long context": (
         b"llama.context_length" + struct.pack("<II", 4, 64),

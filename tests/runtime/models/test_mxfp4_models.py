@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from phloem.errors import ModelError
 from phloem.runtime.capacity.planner import plan
 from phloem.runtime.models import Decoder, ModelConfig
-from phloem.runtime.models.reader import Reader
+from phloem.runtime.models.packing import Packing
 
 from ..capacity.test_planner import config_only
 from .decoder_cases import CASES
@@ -107,7 +107,7 @@ def test_kept_in_four_bits_it_computes_what_it_does_widened(
     """The same bits: with fp32 as the CPU keeps it, with bf16 as a GPU does, widened for every product here."""
     token_ids, found, num_bytes = random_ids(20), [], []
     for keeps in (False, True):
-        monkeypatch.setattr(Reader, "keeps_mxfp4", keeps)
+        monkeypatch.setattr(Packing, "keeps_mxfp4", keeps)
         decoder = Decoder.from_folder(published.folder, dtype=dtype)
         found.append(PagedRun(decoder).extend({0: token_ids}))
         num_bytes.append(decoder.num_weight_bytes)

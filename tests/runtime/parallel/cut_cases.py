@@ -38,12 +38,14 @@ BY_TWO = [
     "minimax",
     "jamba",  # what is chosen from the channels of all ranks
     "granite-hybrid",  # one group of keys, and a norm over it, of all ranks
+    "gemma3n",  # streams, inputs of each layer, gates cut by what all ranks have of them, keys of earlier layers
 ]
 EIGHT_HEADS = {"num_attention_heads": 8, "hidden_size": 64}
 BY_FOUR: dict[str, dict[str, Any]] = {
     "llama-gqa": EIGHT_HEADS,  # each KV head is on two ranks
     "minimax-m2": EIGHT_HEADS,  # and its norm counts it once; six experts
     "youtu": {**EIGHT_HEADS, "num_key_value_heads": 8},
+    "gemma4-moe": {**EIGHT_HEADS, "num_global_key_value_heads": 4},  # KV heads by layer: on two ranks, or on one
 }
 
 # options of `Architecture` that change nothing of what is cut, by the reason
@@ -73,18 +75,6 @@ SHARED = {
         "experts.bias_in_row",
         "experts.counts_top",
         "experts.mixes_near",
-    ),
-    "of models that are not cut, which is refused": (
-        "full_shape",
-        "reuses_keys",
-        "norms_values",
-        "shares_kv",
-        "has_layer_inputs",
-        "has_altup",
-        "layer_scalars",
-        "experts.is_beside",
-        "experts.names.scales",
-        "adapts",
     ),
     "names, and what is refused": ("refused", "aliases", "experts.aliases", "recurrent.names", "recurrent.others"),
     "of what a selective scan chooses, of which all ranks have the sum": ("recurrent.norms",),

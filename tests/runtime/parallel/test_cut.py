@@ -22,14 +22,15 @@ from phloem.runtime.device import find_device
 from phloem.runtime.models import ModelConfig
 from phloem.runtime.models.architectures import ARCHITECTURES
 from phloem.runtime.models.cut import Cut
+from phloem.runtime.models.kv_shape import KVShape
 from phloem.runtime.models.part import Part, joined, taken
 from phloem.runtime.models.partial_linear import partial_linear, with_room
+from phloem.runtime.models.sparse_gate import sparsen
 from phloem.runtime.parallel.message import Channel, Message
 from phloem.runtime.parallel.process_group import check_backend, join
-from phloem.runtime.parallel.ranks import Ranks
+from phloem.runtime.parallel.ranks import ALONE, Ranks
 
 from ..models.decoder_cases import CASES
-from ..models.oracle import save_random_model
 from .cut_cases import BY_FOUR, BY_TWO, SHARED, cut_kinds, kinds
 
 VALUES: dict[str, Any] = {
@@ -56,7 +57,7 @@ def model_of(folder: Path, **changes: Any) -> ModelConfig:
 @pytest.mark.parametrize("size", [1, 2, 4, 8])
 def test_the_parts_of_all_ranks_are_the_whole_once(size: int, tmp_path: Path) -> None:
     if size == 8:
-        with pytest.raises(ph.ConfigError, match="7 experts; take fewer ranks"):
+        with pytest.raises(ph.ConfigError, match="7 experts; choose another number, or take 1"):
             Cut(model_of(tmp_path), Ranks(0, 8))
         return
     cuts = [Cut(model_of(tmp_path), Ranks(rank, size)) for rank in range(size)]
@@ -68,7 +69,7 @@ def test_the_parts_of_all_ranks_are_the_whole_once(size: int, tmp_path: Path) ->
         q, k, v = cut.qkv(0)
         assert (q.count, k.count, v.count) == (64 // size, 8 * max(1, 2 // size), 8 * max(1, 2 // size))
         assert sum(cut.config.qkv_rows(0)) == q.count + k.count + v.count
-        assert cut.kv_heads.first == cut.heads.first * 2 // 8  # the heads that its queries meet
+        assert cut.kv_heads(0).first == cut.heads.first * 2 // 8  # the heads that its queries meet
 
 
 def test_every_kind_of_layer_is_run_over_ranks() -> None:
@@ -189,12 +190,60 @@ def test_more_ranks_than_gpus_are_refused(monkeypatch: pytest.MonkeyPatch) -> No
         find_device("cuda:1", 3)
 
 
-def test_layers_with_inputs_of_their_own_are_not_cut(tmp_path: Path) -> None:
-    save_random_model(tmp_path, *CASES["gemma3n"])
+GEMMA4: dict[str, Any] = {
+    "architectures": ["Gemma4ForCausalLM"],
+    "num_hidden_layers": 5,
+    "num_key_value_heads": 4,
+    "num_global_key_value_heads": 2,
+    "head_dim": 16,
+    "global_head_dim": 32,
+    "attention_k_eq_v": True,
+    "sliding_window": 64,
+    "layer_types": ["sliding_attention", "full_attention", "sliding_attention", "sliding_attention", "full_attention"],
+    "num_kv_shared_layers": 1,
+    "hidden_size_per_layer_input": 8,
+    "enable_moe_block": False,
+}
+
+
+def test_keys_are_cut_layer_by_layer_and_inputs_by_whole_layers(tmp_path: Path) -> None:
+    """Of four ranks each has one of four KV heads, and one of two, which two ranks have."""
+    whole = model_of(tmp_path, **GEMMA4)
+    cuts = [Cut(whole, Ranks(rank, 4)) for rank in range(4)]
+    assert [cut.kv_heads(0).ranges for cut in cuts] == [((rank, rank + 1),) for rank in range(4)]
+    assert [cut.kv_heads(1).ranges for cut in cuts] == [((rank // 2, rank // 2 + 1),) for rank in range(4)]
+    for cut in cuts:
+        for index in range(5):
+            assert cut.config.qkv_rows(index) == tuple(part.count for part in cut.qkv(index))
+        assert cut.config.kv_shapes() == (KVShape(1, 16), KVShape(1, 32), KVShape(1, 16), KVShape(1, 16))
+    inputs = [cut.layer_inputs for cut in cuts]
+    assert [part.count for part in inputs] == [8, 8, 8, 16]
+    assert torch.equal(torch.cat([part.of(torch.arange(40), 0) for part in inputs]), torch.arange(40))
+    assert [cut.config.layer_inputs.num_layers for cut in cuts if cut.config.layer_inputs] == [1, 1, 1, 2]
+    with pytest.raises(ph.ConfigError, match=r"KV heads \(2\).*; choose another number, or take 1"):
+        Cut(model_of(tmp_path, **{**GEMMA4, "num_attention_heads": 6, "num_key_value_heads": 3}), Ranks(0, 3))
     with pytest.raises(
-        ph.ConfigError, match=r"tensor_parallel_size: Gemma3nForCausalLM has inputs of each layer.*use 1"
+        ph.ConfigError, match=r"8 is more than the model's 5 layers.*; choose another number, or take 1"
     ):
-        Cut(ModelConfig.from_folder(tmp_path), Ranks(0, 2))
+        Cut(whole, Ranks(0, 8))
+
+
+def test_gates_are_cut_by_mean_and_deviation_of_all_ranks(tmp_path: Path) -> None:
+    rows = torch.randn(5, 128, generator=torch.Generator().manual_seed(1)) + torch.arange(5.0)[:, None]
+    rows[4] = 3.0  # which do not deviate
+    expected = rows.clone()
+    sparsen(expected, 0.8, ALONE)
+    gate, up = rows.chunk(2, 1)
+
+    def run(ranks: Ranks) -> torch.Tensor:
+        own = torch.cat([half.chunk(ranks.size, 1)[ranks.rank] for half in (gate, up)], 1)
+        alone = own[:1].clone()
+        sparsen(own, 0.8, ranks)
+        sparsen(alone, 0.8, ranks)
+        assert torch.equal(alone, own[:1])
+        return own.chunk(2, 1)[0]
+
+    torch.testing.assert_close(torch.cat(on_ranks(4, tmp_path, run), 1), expected[:, :64], rtol=1e-5, atol=1e-5)
 
 
 def test_a_torch_without_a_way_between_processes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

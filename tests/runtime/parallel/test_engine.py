@@ -184,16 +184,20 @@ def test_a_draft_model_is_on_rank_0_alone(processes: dict[int, RankProcesses]) -
     assert drafted.usage.jumped_tokens > 10
 
 
-def test_tiers_hold_the_parts_of_all_ranks(processes: dict[int, RankProcesses], tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["nano", "granite-hybrid"])  # keys, and states beside them
+def test_tiers_hold_the_parts_of_all_ranks(name: str, processes: dict[int, RankProcesses], tmp_path: Path) -> None:
+    model = name if name == "nano" else str(tmp_path / name)
+    if name != "nano":
+        save_random_model(tmp_path / name, *CASES[name])
     prompt = random_ids(60, 3)
     settings = {"disk_cache": str(tmp_path / "kv"), "block_size": 4, "role": "decode"}
-    with engine_of("nano", processes[2], **settings) as engine:
+    with engine_of(model, processes[2], **settings) as engine:
         first = engine.generate(prompt, greedy(8))
-    with engine_of("nano", processes[2], **settings) as engine:
+    with engine_of(model, processes[2], **settings) as engine:
         again = engine.generate(prompt, greedy(8))
         assert again.usage.cached_tokens >= 56
     assert said(again) == said(first)
-    with engine_of("nano", **settings) as alone:  # what two ranks have written is laid out otherwise
+    with engine_of(model, **settings) as alone:  # what two ranks have written is laid out otherwise
         assert alone.generate(prompt, greedy(8)).usage.cached_tokens == 0
 
 
@@ -209,7 +213,7 @@ def test_adapters_are_cut_as_the_maps_that_they_add_to(
     results = []
     for ranks in (None, processes[2]):
         with engine_of(tmp_path / "model", ranks, adapters={"one": str(folders[0])}) as engine:
-            engine.load_adapter("two", folders[1])
+            engine.adapters.load("two", folders[1])
             names = ["one", None, "two", "one"]
             results.append([said(engine.generate(random_ids(9), greedy(24), adapter=name)) for name in names])
     assert_close(results[1], results[0])
@@ -239,7 +243,7 @@ def test_an_adapter_that_another_rank_finds_changed_is_refused_on_all(
             with pytest.raises(
                 ph.ConfigError, match=rf"rank 1: adapters: new: {folders[0]} has changed.*load it again"
             ):
-                engine.load_adapter("new", folders[0])
+                engine.adapters.load("new", folders[0])
         with pytest.raises(ph.RequestError, match="'new' is not loaded; there are: kept"):
             engine.generate([1, 2], greedy(4), adapter="new")
         assert running.result().finish_reason == "length"
@@ -247,8 +251,8 @@ def test_an_adapter_that_another_rank_finds_changed_is_refused_on_all(
             "new",
             "again",
         ):  # the same content as the other name's, which the ranks keep when one is let go of
-            engine.load_adapter(name, folders[0])
-            engine.unload_adapter(name)
+            engine.adapters.load(name, folders[0])
+            engine.adapters.unload(name)
         assert engine.generate([1, 2], greedy(4), adapter="kept").token_ids == expected
 
 
@@ -292,7 +296,7 @@ def test_models_that_cannot_be_cut_so_are_refused(
     options: dict[str, Any], size: int, reason: str, tmp_path: Path
 ) -> None:
     save_random_model(tmp_path, "LlamaForCausalLM", options)
-    with pytest.raises(ph.ConfigError, match=f"tensor_parallel_size: .*{reason}.*take a number"):
+    with pytest.raises(ph.ConfigError, match=f"tensor_parallel_size: .*{reason}.*; choose another number, or take 1"):
         ph.Engine(str(tmp_path), device="cpu", tensor_parallel_size=size)
 
 

@@ -75,3 +75,6 @@ def test_an_answer_that_is_nested_too_deeply_is_none(server: Script) -> None:
     server.replies = [Reply(b"[" * 200_000)]
     with pytest.raises(ph.ProgramError, match=rf"{__file__}:\d+, .*the answer broke off or is none: RecursionError"):
         plain.run(backend=server.url)
+    server.replies = [Reply(b"[" * 50_000 + b"]" * 50_000, status=404)]
+    with pytest.raises(ph.ProgramError, match=rf"{__file__}:\d+, .*answered 404: \[\[\[\["):
+        plain.run(backend=server.url)

@@ -156,7 +156,7 @@ def test_a_path_that_is_no_adapters_is_refused_with_the_field(adapted: Served, p
     answer = post(adapted, "/v1/load_lora_adapter", lora_name="new", lora_path=path)
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, "lora_path")
     with pytest.raises(ModelError):
-        adapted.async_engine.engine.load_adapter("new", path)
+        adapted.async_engine.engine.adapters.load("new", path)
 
 
 def test_pipes_loops_and_half_characters_are_refused(adapted: Served, tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ def test_pipes_loops_and_half_characters_are_refused(adapted: Served, tmp_path: 
         answer = post(adapted, "/v1/load_lora_adapter", lora_name="new", lora_path=str(path))
         assert (answer.status_code, answer.json()["error"]["param"]) == (400, "lora_path")
     with pytest.raises(ModelError, match="no file can have this name"):
-        adapted.async_engine.engine.load_adapter("new", "\ud800")
+        adapted.async_engine.engine.adapters.load("new", "\ud800")
     body = b'{"lora_name": "new", "lora_path": "\\ud800"}'
     headers = {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"}
     answer = httpx.post(f"{adapted.url}/v1/load_lora_adapter", content=body, headers=headers, timeout=PATIENCE)

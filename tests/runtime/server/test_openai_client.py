@@ -90,7 +90,7 @@ def test_a_prompt_can_be_pinned_for_a_while(nano: LoadedModel) -> None:
 def test_inspect_draws_the_cache_of_a_server(served: Served, openai_client: OpenAI) -> None:
     openai_client.completions.create(model="nano", prompt="A picture of the cache", max_tokens=1)
     shown = cache_of(served.url, KEY)
-    assert "pool of 4,096 blocks" in shown and "optimum, 0.5x" in shown and "namespace ''" in shown
+    assert "pool of 4,096 blocks" in shown and "optimum, 0.5x" in shown and "default namespace" in shown
     with pytest.raises(ConfigError, match="--api-key"):
         cache_of(served.url, None)
 

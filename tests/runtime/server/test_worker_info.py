@@ -13,6 +13,7 @@ import pytest
 from fastapi import FastAPI
 from prometheus_client.parser import text_string_to_metric_families
 
+from phloem.runtime.cli.serve import limits_of
 from phloem.runtime.engine.async_engine import AsyncEngine
 from phloem.runtime.engine.engine import Engine
 from phloem.runtime.request import Phase, SamplingParams
@@ -21,7 +22,7 @@ from phloem.runtime.server.metrics import Metrics
 from phloem.runtime.server.settings import MetricNames
 from phloem.runtime.server.worker_info import load_of
 
-from ..fakes import NEVER, fake_engine
+from ..fakes import NEVER, FakeDecoder, fake_engine
 from .test_description import operation, validator
 from .wire import Answer, client, exchange
 
@@ -119,7 +120,7 @@ def full_engine() -> Engine:
 def test_load_is_what_runs_and_waits() -> None:
     engine = full_engine()
     statistics = engine.statistics()
-    load = load_of(statistics, 2, 1.5)
+    load = load_of(statistics, 1.5)
     assert (load["num_running_reqs"], load["num_waiting_reqs"], load["num_total_reqs"]) == (2, 2, 4)
     used = sum(
         -(-request.num_computed_tokens // 4) * 4 for requests in engine._requests.values() for request in requests
@@ -133,8 +134,28 @@ def test_load_is_what_runs_and_waits() -> None:
     assert all(isinstance(load[name], int) for name in load if name.startswith(("num_", "max_", "dp_")))
     for request_id in list(engine._requests):
         engine.abort(request_id)
-    load = load_of(engine.statistics(), 2, 0.0)
+    load = load_of(engine.statistics(), 0.0)
     assert [load[name] for name in ("num_total_reqs", "num_used_tokens", "num_total_tokens", "token_usage")] == [0] * 4
+
+
+def test_what_computes_and_drafts_is_told_without_its_path() -> None:
+    engine = fake_engine(draft_decoder=FakeDecoder(), speculative_model="/secret-folder/small")
+    with serving(engine, page=True) as app:
+        info, about = get(app, "/server_info").json(), get(app, "/page/about").json()
+        metrics = get(app, "/metrics").body.decode()
+    assert (info["tp_size"], info["speculative_algorithm"]) == (about["ranks"], "STANDALONE") == (1, "STANDALONE")
+    assert info["speculative_draft_model_path"] == about["draft_model"] == "small"
+    assert "\nphloem_ranks 1.0\n" in metrics and 'phloem_draft_model_rests{model="small"} 0.0' in metrics
+    with serving(fake_engine()) as app:
+        assert get(app, "/server_info").json()["speculative_draft_model_path"] is None
+
+
+def test_a_pool_smaller_than_the_context_is_said() -> None:
+    with fake_engine(num_blocks=8) as engine:
+        [line] = limits_of(engine.core)
+    assert "32 tokens" in line and "--kv-memory" in line
+    with fake_engine(num_blocks=1024) as engine:
+        assert limits_of(engine.core) == []
 
 
 def test_the_pool_on_every_route_and_metric_is_the_same() -> None:

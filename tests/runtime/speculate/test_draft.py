@@ -13,24 +13,38 @@ from phloem.runtime.speculate.draft import Drafter
 from phloem.runtime.speculate.step_costs import TRY_EVERY
 
 
-class ForcedCursor:
-    """The same word is forced at every step."""
+class Forced:
+    """As `Guesses` of a constraint in which the same word is forced at every step."""
 
-    def may_guess(self, chances: Sequence[float], floor: float, *, looks: bool) -> bool:
+    def may_find(self, state: int, habits: object, chances: Sequence[float], floor: float, *, looks: bool) -> bool:
         return chances[0] >= floor
 
-    def guess_within(self, remaining: int, limit: int, chances: Sequence[float], floor: float, *, looks: bool) -> Guess:
+    def find(
+        self,
+        state: int,
+        habits: object,
+        trail: object,
+        remaining: int,
+        limit: int,
+        chances: Sequence[float],
+        floor: float,
+        *,
+        looks: bool,
+    ) -> Guess:
         return Guess([7], [0]) if chances[0] >= floor else Guess()
 
-    def remember(self, count: int) -> None:
-        pass
+
+def forced_cursor() -> SimpleNamespace:
+    caches = SimpleNamespace(guesses=Forced(), automaton=SimpleNamespace(start=1))
+    habits = SimpleNamespace(learn_last=lambda *_: None)
+    return SimpleNamespace(state=1, trail=None, repeats=None, habits=habits, caches=caches)
 
 
 def steps(num_requests: int, rate: float, num_steps: int) -> list[bool]:
     """Whether one of as many requests has a draft, step by step, if drafts are right at that rate."""
     drafter = Drafter("verified", None, SimpleNamespace(), 8, "cpu")  # type: ignore[arg-type]
     request: Any = SimpleNamespace(
-        cursor=ForcedCursor(),
+        cursor=forced_cursor(),
         rates=None,
         lookup=None,
         remaining_tokens=100,

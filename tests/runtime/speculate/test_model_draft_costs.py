@@ -41,8 +41,18 @@ class Watch:
         return decoder
 
 
-def drafted_share(drafter: FakeDecoder, seconds: float, token_seconds: float = 0.0, max_tokens: int = 400) -> float:
-    """How many tokens are drafted for each that is said, next to a model whose step takes 1 s, and 0.05 s a token."""
+def drafted_share(
+    drafter: FakeDecoder,
+    seconds: float,
+    token_seconds: float = 0.0,
+    max_tokens: int = 400,
+    *,
+    rests: bool | None = None,
+) -> float:
+    """How many tokens are drafted for each that is said, next to a model whose step takes 1 s, and 0.05 s a token.
+
+    rests: what statistics must say of the draft model in the end.
+    """
     watch = Watch()
     engine: SteppedEngine = fake_engine(
         decoder=watch.wrap(FakeDecoder(), 1.0, 0.05),
@@ -52,13 +62,15 @@ def drafted_share(drafter: FakeDecoder, seconds: float, token_seconds: float = 0
         num_blocks=256,
     )
     params = SamplingParams(max_tokens=max_tokens, temperature=0.0, ignore_eos=True)
-    return engine.generate(list(PROMPTS[0]) * 8, params).usage.drafted_tokens / max_tokens
+    usage = engine.generate(list(PROMPTS[0]) * 8, params).usage
+    assert rests is None or engine.statistics().draft_model_rests is rests
+    return usage.drafted_tokens / max_tokens
 
 
 def test_drafts_are_as_long_as_cost_and_acceptance_make_it_worth() -> None:
-    assert drafted_share(FakeDecoder(), 0.05, max_tokens=200) > 0.8
-    assert drafted_share(FakeDecoder(), 1.2, max_tokens=200) < 0.1
-    assert drafted_share(OtherDecoder(), 0.05) < 0.15
+    assert drafted_share(FakeDecoder(), 0.05, max_tokens=200, rests=False) > 0.8
+    assert drafted_share(FakeDecoder(), 1.2, max_tokens=200, rests=True) < 0.1
+    assert drafted_share(OtherDecoder(), 0.05, rests=True) < 0.15
     assert drafted_share(NoisyDecoder(), 0.01) > drafted_share(NoisyDecoder(), 0.3)
 
 

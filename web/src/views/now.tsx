@@ -7,6 +7,7 @@ import { Fault } from "../parts/fault.tsx";
 import { usePolling } from "../polling.ts";
 import type { ViewProps } from "../view.ts";
 import { Chart } from "./now/chart.tsx";
+import { DraftsCard } from "./now/drafts_card.tsx";
 import type { NowHistory, SeriesName } from "./now/history.ts";
 import { MissesCard } from "./now/misses_card.tsx";
 import { PoolCard } from "./now/pool_card.tsx";
@@ -16,7 +17,7 @@ import "./now/now.css";
 
 const EVERY = 1000; // milliseconds between two looks
 
-export function NowView({ api, history }: ViewProps) {
+export function NowView({ api, about, history }: ViewProps) {
   const ask = useCallback(
     async (signal: AbortSignal) => {
       const now = await api.now(signal);
@@ -33,7 +34,10 @@ export function NowView({ api, history }: ViewProps) {
     <div class="now-page">
       <div class="now-head">
         <h1>Now</h1>
-        <p class="hint">{summary(now)}</p>
+        <p class="hint">
+          {about.ranks > 1 && `${count(about.ranks)} ranks compute ${about.model}. `}
+          {summary(now)}
+        </p>
       </div>
       {error && <Fault error={error} />}
       <div class="tiles">
@@ -42,7 +46,10 @@ export function NowView({ api, history }: ViewProps) {
         ))}
       </div>
       <div class="now-cards">
-        <PoolCard now={now} />
+        <div class="now-stack">
+          <PoolCard now={now} />
+          <DraftsCard about={about} now={now} />
+        </div>
         <WhatIfCard now={now} />
         <MissesCard misses={now.misses} />
       </div>

@@ -22,6 +22,8 @@ const ROUTES: Record<string, string> = {
 interface RequestLineProps {
   row: RequestRow;
   axis: TimeAxis;
+  /** Places on the axis, from 0 to 1, at which there is a line. */
+  marks: number[];
   /** Bars begin where their request began, else all at the left. */
   isShared: boolean;
 }
@@ -32,7 +34,7 @@ export function spanOf(row: RequestRow, isShared: boolean): Span {
   return isShared ? { start: row.began_at, end: row.began_at + seconds } : { start: 0, end: seconds };
 }
 
-export function RequestLine({ row, axis, isShared }: RequestLineProps) {
+export function RequestLine({ row, axis, marks, isShared }: RequestLineProps) {
   const total = (row.seconds ?? row.time - row.began_at) * 1000;
   const hasFailed = row.error !== null || (row.status ?? 200) >= 400;
   const state = row.is_running ? "running" : hasFailed ? "failed" : "done";
@@ -47,7 +49,7 @@ export function RequestLine({ row, axis, isShared }: RequestLineProps) {
             {row.is_running ? "running" : hasFailed ? (row.status ?? "error") : (row.finish_reason ?? "")}
           </span>
         </span>
-        <Bars row={row} axis={axis} span={spanOf(row, isShared)} />
+        <Bars row={row} axis={axis} marks={marks} span={spanOf(row, isShared)} />
         <span class="request-figures">
           <span>{duration(total)}</span>
           <span>
@@ -62,13 +64,13 @@ export function RequestLine({ row, axis, isShared }: RequestLineProps) {
   );
 }
 
-function Bars({ row, axis, span }: { row: RequestRow; axis: TimeAxis; span: Span }) {
+function Bars({ row, axis, marks, span }: Omit<RequestLineProps, "isShared"> & { span: Span }) {
   const total = (span.end - span.start) * 1000;
   const left = axis.placeOf(span.start);
   const width = axis.placeOf(span.end) - left;
   return (
     <span class="request-bars" aria-hidden="true">
-      {axis.marks.map(({ place }) => (
+      {marks.map((place) => (
         <span key={place} class="bar-mark" style={{ left: `${100 * place}%` }} />
       ))}
       <span class="bar-whole" style={{ left: `${100 * left}%`, width: `${100 * width}%` }}>

@@ -21,6 +21,8 @@ export function RequestsView({ api }: ViewProps) {
   const { value, error } = usePolling(ask, EVERY_MS, isLive);
   const rows = (value ?? []).slice(0, size);
   const axis = axisOf(rows, isShared);
+  const labels = labelsOf(axis, isShared ? (rows[0]?.time ?? null) : null);
+  const marks = labels.map(({ place }) => place);
   return (
     <div class="requests">
       <div class="requests-head">
@@ -67,10 +69,10 @@ export function RequestsView({ api }: ViewProps) {
             ))}
             {axis.isShortened && <li class="hint">Idle time is shortened.</li>}
           </ul>
-          <AxisMarks axis={axis} now={isShared ? (rows[0]?.time ?? null) : null} />
+          <AxisMarks labels={labels} />
           <div class="request-lines">
             {rows.map((row) => (
-              <RequestLine key={row.request_id} row={row} axis={axis} isShared={isShared} />
+              <RequestLine key={row.request_id} row={row} axis={axis} marks={marks} isShared={isShared} />
             ))}
           </div>
         </>
@@ -109,16 +111,37 @@ function Summary({ rows }: { rows: RequestRow[] }) {
   );
 }
 
-/** Times above the bars: how long ago, or how long after the start. */
-function AxisMarks({ axis, now }: { axis: TimeAxis; now: number | null }) {
-  const texts = axis.marks.map(({ time }) => exactDuration((now === null ? time : now - time) * 1000));
+interface Label {
+  place: number;
+  text: string;
+}
+
+/** What is written above the bars: how long ago, or how long after the start. A time that says the same is left out. */
+function labelsOf(axis: TimeAxis, now: number | null): Label[] {
+  const labels = axis.marks.map(({ place, time }) => ({ place, text: inWords(time, now) }));
+  const end = labels.at(-1);
+  return labels.filter(
+    (label, number) => label === end || (label.text !== labels[number - 1]?.text && label.text !== end?.text),
+  );
+}
+
+function inWords(time: number, now: number | null): string {
+  if (now === null) return exactDuration(1000 * time);
+  return now - time < 0.001 ? "now" : `${exactDuration(1000 * (now - time))} ago`;
+}
+
+function AxisMarks({ labels }: { labels: Label[] }) {
   return (
     <div class="request-axis" aria-hidden="true">
       <span />
       <div class="axis-marks">
-        {axis.marks.map(({ place }, number) => (
-          <span key={place} style={{ left: `${100 * place}%` }}>
-            {texts[number] !== texts[number - 1] && (now === null ? texts[number] : `${texts[number]} ago`)}
+        {labels.map(({ place, text }) => (
+          <span
+            key={place}
+            class={place === 1 ? "axis-end" : place > 0 && Math.abs(place - 0.5) > 0.1 ? "axis-quarter" : undefined}
+            style={place === 1 ? undefined : { left: `${100 * place}%` }}
+          >
+            {text}
           </span>
         ))}
       </div>

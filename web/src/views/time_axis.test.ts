@@ -31,9 +31,10 @@ test("marks are all over the axis", () => {
   const starts = [0, 0.5, 40, 60, 61, 62, 63, 90];
   for (let many = 1; many <= starts.length; many += 1) {
     const axis = new TimeAxis(starts.slice(0, many).map((start) => ({ start, end: start + 0.3 })));
-    const places = [...axis.marks.map(({ place }) => place), 1];
+    const places = axis.marks.map(({ place }) => place);
+    assert.equal(places.at(-1), 1);
     const gaps = places.slice(1).map((place, at) => place - (places[at] ?? 0));
-    assert.ok(gaps.every((gap) => gap > 0.1 && gap < 0.3));
+    assert.ok(gaps.every((gap) => gap > 0.1 && gap < 0.4));
   }
 });
 

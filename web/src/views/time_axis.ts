@@ -18,14 +18,17 @@ export interface Mark {
 }
 
 const GAP_SHARE = 0.04;
-const MARKED = [0, 0.2, 0.4, 0.6, 0.8];
+const MARKED = [0, 0.25, 0.5, 0.75];
 const NEAR = 0.03;
 
 export class TimeAxis {
   private readonly pieces: Piece[] = [];
   /** True if some time was shortened. */
   readonly isShortened: boolean;
-  /** The times that are marked, first to last, all over the axis: where work began, if that is near, or any others. */
+  /**
+   * The times that are marked, first to last, all over the axis: where work began, if that is near, or any others; and
+   * the end.
+   */
   readonly marks: readonly Mark[];
 
   constructor(spans: Span[]) {
@@ -63,10 +66,11 @@ export class TimeAxis {
   }
 
   private chosenMarks(): Mark[] {
-    return MARKED.map((place) => {
+    const found = MARKED.map((place) => {
       const near = this.pieces.find(({ from }) => Math.abs(from - place) <= NEAR);
       return near ? { place: near.from, time: near.start } : { place, time: this.timeAt(place) };
     });
+    return [...found, { place: 1, time: this.timeAt(1) }];
   }
 
   private timeAt(place: number): number {

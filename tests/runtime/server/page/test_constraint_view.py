@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from starlette.requests import Request
 
+from phloem.fsm.foresight import forced_bytes
 from phloem.runtime.constrain.spec import choice, grammar, json_schema, regex
 from phloem.runtime.engine.async_engine import AsyncEngine
 from phloem.runtime.explain import explain
@@ -51,7 +52,7 @@ def test_a_constraint_is_explained_as_it_is(
     for token_id in engine.tokenizer.encode(body.get("text", "")):
         assert cursor.advance(token_id)
     assert found["next"]["count"] == np.unpackbits(cursor.row().view(np.uint8)).sum()
-    assert found["forced_text"] == cursor.forced_bytes().decode()
+    assert found["forced_text"] == forced_bytes(cursor).decode()
     assert all(engine.tokenizer.token_text(one["id"]) == one["text"] for one in found["next"]["tokens"])
     steps = {"valid_up_to": len(body["text"]), "complete": False} if "text" in body else None
     assert steps is None or steps.items() <= found["steps"].items()

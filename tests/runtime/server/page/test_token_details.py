@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from phloem.fsm.foresight import forced_bytes
 from phloem.runtime.config import EngineConfig
 from phloem.runtime.constrain.spec import ConstraintSpec, json_schema, regex
 from phloem.runtime.engine.engine_core import EngineCore
@@ -75,7 +76,7 @@ def check(core: EngineCore, spec: ConstraintSpec | None, deltas: list[Delta]) ->
         assert note.num_allowed is not None or (note.how == "forced" and core.config.jump == "canonical")
         if note.how != "sampled":
             token = cursor.caches.vocabulary.tokens[token_id]
-            assert (note.how == "forced") is (bool(token) and cursor.forced_bytes().startswith(token))
+            assert (note.how == "forced") is (bool(token) and forced_bytes(cursor).startswith(token))
         assert cursor.advance(token_id)
 
 

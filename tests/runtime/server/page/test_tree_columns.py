@@ -41,7 +41,7 @@ def grown(rng: random.Random, policy: str) -> tuple[RadixTree, list[Node]]:
             leases.append(match.node)
         elif what == 4:
             try:
-                tree.pin(tokens, 1000.0, space)
+                tree.pins.add(tokens, 1000.0, space)
             except PinBudgetExceeded:
                 continue
         elif leases and rng.random() < 0.5:

@@ -133,7 +133,7 @@ def test_a_node_has_its_own_text_and_its_longest_pin(
         while number != -1:
             path, number = shown[number] + path, parents[number]
         paths.append(path)
-    assert set(texts) <= set(paths)
+    assert {f"<s>{text}" for text in texts} <= set(paths)
 
     engine = page_engine.engine
     view = TreeView(Service(page_engine, ServerSettings(page=True), "1"))

@@ -3,6 +3,7 @@
 import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
+import { duration } from "../../format.ts";
 import { colourOf, theme } from "../../theme.ts";
 import { KEPT_SECONDS, type Samples } from "./history.ts";
 
@@ -69,7 +70,7 @@ function options(width: number, lines: Line[], write: (value: number) => string,
   return {
     width,
     height: HEIGHT,
-    padding: [6, 4, 0, 0],
+    padding: [6, 14, 0, 0],
     legend: { show: false },
     cursor: { show: false },
     scales: {
@@ -83,12 +84,12 @@ function options(width: number, lines: Line[], write: (value: number) => string,
       {
         stroke: muted,
         grid: { show: false },
-        ticks: { show: false },
+        ticks: { ...grid, size: 4 },
         font,
-        size: 18,
-        gap: 2,
+        size: 20,
+        gap: 1,
         splits: marks,
-        values: ago,
+        values: (plot, splits) => splits.map((at) => ago((plot.scales.x?.max ?? 0) - at)),
       },
       {
         stroke: muted,
@@ -113,18 +114,15 @@ function options(width: number, lines: Line[], write: (value: number) => string,
   };
 }
 
-/** Marks at whole minutes before the end, or at halves of one. */
+/** Marks at the end and at whole minutes before it, or at parts of one. */
 function marks(_plot: uPlot, _axis: number, min: number, max: number): number[] {
-  const step = max - min > 200 ? 120 : max - min > 100 ? 60 : 30;
-  return [4, 3, 2, 1].map((back) => max - step * back).filter((at) => at > min + 10);
+  const step = max - min > 200 ? 60 : max - min > 100 ? 30 : 20;
+  return [4, 3, 2, 1, 0].map((back) => max - step * back).filter((at) => at > min + 10);
 }
 
-function ago(plot: uPlot, splits: number[]): string[] {
-  const end = plot.scales.x?.max ?? 0;
-  return splits.map((at) => {
-    const seconds = Math.round(end - at);
-    return seconds % 60 === 0 ? `−${seconds / 60} min` : `−${seconds} s`;
-  });
+/** 0 → "now", 90 → "90 s ago", 120 → "2 min ago". */
+export function ago(seconds: number): string {
+  return Math.round(seconds) === 0 ? "now" : `${duration(1000 * Math.round(seconds))} ago`;
 }
 
 function inWords(lines: Line[], write: (value: number) => string): string {

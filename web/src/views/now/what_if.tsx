@@ -79,7 +79,7 @@ function Curve({ sizes, inUse }: { sizes: WhatIf["sizes"]; inUse: number }) {
 function Policies({ policies }: { policies: WhatIf["policies"] }) {
   const top = Math.max(0.01, ...policies.map((policy) => policy.hit_rate));
   return (
-    <table class="policies">
+    <table class="shares">
       <caption>Eviction policies at the size in use</caption>
       <tbody>
         {policies.map((policy, i) => (
@@ -89,7 +89,7 @@ function Policies({ policies }: { policies: WhatIf["policies"] }) {
               {i === 0 && <span class="hint"> now</span>}
               {policy.name === OPTIMUM && <span class="hint"> with hindsight</span>}
             </th>
-            <td class="policy-bar">
+            <td class="share-bar">
               <span class={i === 0 ? "in-use" : ""} style={{ width: `${(100 * policy.hit_rate) / top}%` }} />
             </td>
             <td class="number">{percent(policy.hit_rate)}</td>

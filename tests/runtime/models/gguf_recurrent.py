@@ -1,0 +1,369 @@
+"""GGUF files of models with recurrent layers, written as llama.cpp's converter writes them from a saved checkpoint.
+
+The checkpoint's matrices are rounded to the file's type first, and saved again, so that both hold the same numbers.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import torch
+from safetensors.torch import load_file, save_file
+
+from .gguf_files import KIND, named_by_package, paired
+
+Config = dict[str, Any]
+Keys = Callable[[Any, Config], None]
+Array = np.ndarray[Any, Any]
+
+_PARTS = {"w1": "gate_proj", "w2": "down_proj", "w3": "up_proj"}
+_PLAIN = r"norm|conv|A_log|\.D$|bias|router|\.gate\.weight|in_proj_b\b|in_proj_a|x_proj|dt_proj|shared_expert_gate"
+_ROUTERS = r"\.(gate|router|shared_expert_gate)\.weight$"
+_FACTORS = {
+    "down_proj": lambda config: config["mlp_multipliers"][1],
+    "gate_proj": lambda config: config["mlp_multipliers"][0],
+    "k_proj": lambda config: config["key_multiplier"] * config["attention_in_multiplier"],
+    "q_proj": lambda config: config["attention_in_multiplier"],
+    "v_proj": lambda config: config["attention_in_multiplier"],
+    "o_proj": lambda config: config["attention_out_multiplier"],
+    "out_proj": lambda config: config["ssm_out_multiplier"],
+    "lm_head": lambda config: config["lm_head_multiplier"],
+    "embed_tokens": lambda config: config["embedding_multiplier"],
+}
+
+
+def convert(folder: Path, path: Path, arch: str, kind: str, keys: Keys) -> None:
+    """The checkpoint of `folder` as a file, its matrices in `kind`; those of the checkpoint become the same."""
+    config = json.loads((folder / "config.json").read_text())
+    tensors = load_file(folder / "model.safetensors")
+    torch.manual_seed(3)
+    for name, tensor in tensors.items():
+        if name.endswith("expert_bias"):  # which is made of zeros
+            tensor.normal_(std=0.25)
+        if _is_rounded(name, tensor.shape):
+            tensors[name] = torch.from_numpy(_dequantised(tensor.numpy(), kind)).view(tensor.shape)
+        elif re.search(_ROUTERS, name):  # F32 in files, but from checkpoints in bf16
+            tensors[name] = tensor.bfloat16().float()
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    writer = gguf.GGUFWriter(path, arch)
+    keys(writer, config)
+    names = gguf.get_tensor_name_map(
+        next(one for one, its in gguf.MODEL_ARCH_NAMES.items() if its == arch), _count(config)
+    )
+    written = [
+        part
+        for name, tensor in _stacked(tensors, arch).items()
+        for part in _converted(name, tensor.float().numpy(), config, arch)
+    ]
+    for name, numbers in written:
+        is_rounded = _is_rounded(name, numbers.shape)
+        _add(writer, name if name.startswith("blk.") else _named(name, names), numbers, kind if is_rounded else "F32")
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def _is_rounded(name: str, shape: Any) -> bool:
+    return len(shape) > 1 and shape[-1] % 32 == 0 and not re.search(_PLAIN, name)
+
+
+def _dequantised(numbers: Array, kind: str) -> Array:
+    found: Array = gguf.quants.dequantize(gguf.quants.quantize(numbers, KIND[kind]), KIND[kind])
+    return found
+
+
+def _add(writer: Any, there: str, numbers: Array, kind: str) -> None:
+    numbers = np.ascontiguousarray(numbers)
+    if kind in ("F32", "F16"):
+        writer.add_tensor(there, numbers.astype(np.float32 if kind == "F32" else np.float16))
+    else:
+        writer.add_tensor(there, gguf.quants.quantize(numbers, KIND[kind]), raw_dtype=KIND[kind])
+
+
+def _count(config: Config) -> int:
+    kinds = config.get("layers_block_type") or config.get("layer_types")
+    return len(kinds) if kinds else int(config["num_hidden_layers"])
+
+
+def _named(name: str, names: gguf.TensorNameMap) -> str:
+    return named_by_package(name, names)
+
+
+def _stacked(tensors: dict[str, torch.Tensor], arch: str) -> dict[str, torch.Tensor]:
+    """The same with the experts of a layer in three tensors, or two."""
+    found, experts = {}, {}
+    for name, tensor in tensors.items():
+        match = re.fullmatch(r"(?:model|backbone)\.layers\.(\d+)\..*\.experts\.(\d+)\.(\w+)\.weight", name)
+        if match is None:
+            found[name] = tensor
+        else:
+            merged = f"model.layers.{match[1]}.mlp.experts.{_PARTS.get(match[3], match[3])}.weight"
+            experts.setdefault(merged, {})[int(match[2])] = tensor
+    return found | {name: torch.stack([parts[index] for index in sorted(parts)]) for name, parts in experts.items()}
+
+
+def _converted(name: str, numbers: Array, config: Config, arch: str) -> Iterator[tuple[str, Array]]:
+    """What a tensor becomes, by the names that the `gguf` package knows, or those of a file."""
+    if arch in ("mamba2", "nemotron_h", "nemotron_h_moe"):
+        name = name if ".mlp.experts." in name else re.sub(r"^model\.", "backbone.", name)
+    name = re.sub(r"block_sparse_moe\.(\w+_proj)", r"mlp.\1", name)  # of a dense layer
+    name = re.sub(r"\.dt_bias$", ".dt.bias" if arch == "nemotron_h_moe" else ".dt_proj.bias", name)
+    name = re.sub(r"e_score_correction_bias$", "e_score_correction.bias", name)
+    name = re.sub(r"expert_bias$", "expert_bias.bias", name)
+    if name.endswith("A_log"):
+        numbers = -np.exp(numbers)
+    if "conv1d.weight" in name or ".conv.conv.weight" in name:
+        numbers = numbers.reshape(1, -1, 1, numbers.shape[-1]) if arch == "kimi-linear" else numbers.squeeze()
+    if arch in ("mamba2", "granitehybrid", "falcon-h1", "nemotron_h", "nemotron_h_moe"):
+        if name.endswith((".A_log", ".D")):
+            numbers = numbers.reshape(-1, 1)
+        if name.endswith(("mamba.norm.weight", "mixer.norm.weight")):
+            numbers = numbers.reshape(config.get("n_groups") or config["mamba_n_groups"], -1)
+    if arch.startswith("qwen"):
+        yield from _qwen(name, numbers, config, arch)
+    elif arch == "falcon-h1":
+        yield name, _scaled(name, numbers, config)
+    elif "shared_mlp." in name:
+        parts = ("ffn_gate", "ffn_up") if "input_linear" in name else ("ffn_down",)
+        for part, rows in zip(parts, np.split(numbers, len(parts)), strict=True):
+            yield f"blk.{name.split('.')[2]}.{part}.weight", rows
+    elif arch == "granitehybrid" and name.endswith(("q_proj.weight", "k_proj.weight")):
+        yield name, paired(numbers, config["num_attention_heads" if "q_proj" in name else "num_key_value_heads"])
+    elif name.endswith("kv_b_proj.weight"):
+        heads = numbers.reshape(config["num_attention_heads"], -1, numbers.shape[1])
+        keys, values = np.split(heads, [config["qk_nope_head_dim"]], axis=1)
+        yield name.replace("kv_b", "k_b"), keys.swapaxes(1, 2)
+        yield name.replace("kv_b", "v_b"), values
+    else:
+        yield name, numbers
+
+
+def _scaled(name: str, numbers: Array, config: Config) -> Array:
+    """Falcon-H1's, with its factors."""
+    module = name.split(".")[-2]
+    if module == "in_proj":
+        inner, keys = config["mamba_d_ssm"], config["mamba_n_groups"] * config["mamba_d_state"]
+        sizes = [inner, inner, keys, keys, config["mamba_n_heads"]]
+        factors = np.repeat(config["ssm_multipliers"], sizes) * config["ssm_in_multiplier"]
+        return numbers * factors[:, None].astype(np.float32)
+    return numbers * np.float32(_FACTORS[module](config) if module in _FACTORS else 1.0)
+
+
+def _qwen(name: str, numbers: Array, config: Config, arch: str) -> Iterator[tuple[str, Array]]:
+    """Norms with their offset; a key head's value heads apart, and in Qwen3-Next queries, keys, values and gates."""
+    if name.endswith("norm.weight") and not name.endswith("linear_attn.norm.weight"):
+        numbers = numbers + np.float32(1)
+    key_heads, heads = config["linear_num_key_heads"], config["linear_num_value_heads"]
+    key_dim, value_dim = config["linear_key_head_dim"], config["linear_value_head_dim"]
+    if name.endswith("in_proj_qkvz.weight") and not config.get("is_fused"):
+        each = heads // key_heads * value_dim
+        parts = np.split(
+            numbers.reshape(key_heads, -1, numbers.shape[1]), np.cumsum([key_dim, key_dim, each]).tolist(), axis=1
+        )
+        parts = [part.reshape(-1, numbers.shape[1]) for part in parts]
+        yield f"blk.{name.split('.')[2]}.attn_qkv.weight", np.concatenate(parts[:3])
+        yield f"blk.{name.split('.')[2]}.attn_gate.weight", parts[3]
+        return
+    if "linear_attn." in name and arch != "qwen3next":
+        num_keys = 2 * key_heads * key_dim
+        if "in_proj_qkv." in name or "conv1d" in name:
+            values = _in_turn(numbers[num_keys:], key_heads, heads)
+            numbers = np.concatenate([numbers[:num_keys], values])
+        elif "out_proj" in name:
+            numbers = _in_turn(numbers.T, key_heads, heads).T
+        elif "linear_attn.norm" not in name:
+            numbers = _in_turn(numbers, key_heads, heads)
+    yield name, numbers
+
+
+def _in_turn(rows: Array, key_heads: int, heads: int) -> Array:
+    by_head = rows.reshape(key_heads, heads // key_heads, -1, *rows.shape[1:])
+    return by_head.swapaxes(0, 1).reshape(rows.shape)
+
+
+# -- keys ----------------------------------------------------------------------------------------------------------
+
+
+def _all_models(writer: Any, config: Config) -> None:
+    writer.add_context_length(config.get("max_position_embeddings", 1 << 20))
+    writer.add_embedding_length(config["hidden_size"])
+    writer.add_block_count(_count(config))
+    writer.add_vocab_size(config["vocab_size"])
+    writer.add_feed_forward_length(config.get("intermediate_size") or 0)
+    eps = next(config[key] for key in ("layer_norm_epsilon", "rms_norm_eps", "norm_eps") if key in config)
+    writer.add_layer_norm_rms_eps(eps)
+    if "num_attention_heads" in config:
+        writer.add_head_count(config["num_attention_heads"])
+        writer.add_head_count_kv(config["num_key_value_heads"])
+    parameters = config.get("rope_parameters") or {}
+    if "rope_theta" in parameters:
+        writer.add_rope_freq_base(parameters["rope_theta"])
+
+
+def _heads_by_layer(writer: Any, config: Config, name: str, attends: tuple[str, ...]) -> None:
+    writer.add_head_count_kv([config["num_key_value_heads"] if kind in attends else 0 for kind in config[name]])
+
+
+def _head_dim(writer: Any, config: Config) -> None:
+    writer.add_key_length(config["head_dim"])
+    writer.add_value_length(config["head_dim"])
+
+
+def _experts(writer: Any, config: Config, count: str = "num_experts", used: str = "num_experts_per_tok") -> None:
+    writer.add_expert_count(config[count])
+    writer.add_expert_used_count(config[used])
+    if "moe_intermediate_size" in config:
+        writer.add_expert_feed_forward_length(config["moe_intermediate_size"])
+
+
+def mamba(writer: Any, config: Config) -> None:
+    _all_models(writer, config)
+    writer.add_feed_forward_length(0)
+    writer.add_head_count(0)
+    writer.add_ssm_conv_kernel(config["conv_kernel"])
+    writer.add_ssm_inner_size(config["intermediate_size"])
+    writer.add_ssm_state_size(config["state_size"])
+    writer.add_ssm_time_step_rank(config["time_step_rank"])
+    writer.add_ssm_dt_b_c_rms(config["model_type"] == "falcon_mamba")
+
+
+def mamba2(writer: Any, config: Config) -> None:
+    _all_models(writer, config)
+    writer.add_feed_forward_length(0)
+    writer.add_head_count(0)
+    writer.add_ssm_conv_kernel(config["conv_kernel"])
+    writer.add_ssm_inner_size(config["num_heads"] * config["head_dim"])
+    writer.add_ssm_state_size(config["state_size"])
+    writer.add_ssm_time_step_rank(config["num_heads"])
+    writer.add_ssm_group_count(config["n_groups"])
+
+
+def _state_space(writer: Any, config: Config) -> None:
+    writer.add_ssm_conv_kernel(config["mamba_d_conv"])
+    writer.add_ssm_inner_size(config.get("mamba_d_ssm") or config["mamba_n_heads"] * config["mamba_d_head"])
+    writer.add_ssm_state_size(config["mamba_d_state"])
+    writer.add_ssm_time_step_rank(config["mamba_n_heads"])
+    writer.add_ssm_group_count(config["mamba_n_groups"])
+
+
+def jamba(writer: Any, config: Config) -> None:
+    _all_models(writer, config)
+    period, offset = config["attn_layer_period"], config["attn_layer_offset"]
+    kinds = [index % period == offset for index in range(config["num_hidden_layers"])]
+    writer.add_head_count_kv([config["num_key_value_heads"] if attends else 0 for attends in kinds])
+    writer.add_ssm_conv_kernel(config["mamba_d_conv"])
+    writer.add_ssm_inner_size(config["mamba_expand"] * config["hidden_size"])
+    writer.add_ssm_state_size(config["mamba_d_state"])
+    writer.add_ssm_time_step_rank(config["mamba_dt_rank"])
+    _experts(writer, config)
+
+
+def lfm2moe(writer: Any, config: Config) -> None:
+    _all_models(writer, config)
+    _heads_by_layer(writer, config, "layer_types", ("full_attention",))
+    _experts(writer, config)
+    writer.add_leading_dense_block_count(config["num_dense_layers"])
+    writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+    writer.add_shortconv_l_cache(config["conv_L_cache"])
+
+
+def falcon_h1(writer: Any, config: Config) -> None:
+    _all_models(writer, config)
+    _head_dim(writer, config)
+    _state_space(writer, config)
+
+
+def granite(writer: Any, config: Config) -> None:
+    _all_models(writer, config)
+    _state_space(writer, config)
+    writer.add_feed_forward_length(config["shared_intermediate_size"])
+    _heads_by_layer(writer, config, "layer_types", ("attention", "full_attention"))
+    writer.add_rope_scaling_finetuned(config["position_embedding_type"] == "rope")
+    writer.add_embedding_scale(config["embedding_multiplier"])
+    writer.add_attention_scale(config["attention_multiplier"])
+    writer.add_residual_scale(config["residual_multiplier"])
+    writer.add_logit_scale(config["logits_scaling"])
+
+
+def nemotron_h(writer: Any, config: Config) -> None:
+    _all_models(writer, config)
+    _head_dim(writer, config)
+    kinds = config.get("layers_block_type") or config["layer_types"]
+    writer.add_head_count_kv([config["num_key_value_heads"] if "attention" in _short(kind) else 0 for kind in kinds])
+    writer.add_ssm_conv_kernel(config["conv_kernel"])
+    writer.add_ssm_inner_size(config["mamba_num_heads"] * config["mamba_head_dim"])
+    writer.add_ssm_state_size(config["ssm_state_size"])
+    writer.add_ssm_time_step_rank(config["mamba_num_heads"])
+    writer.add_ssm_group_count(config["n_groups"])
+    writer.add_layer_norm_eps(config["layer_norm_epsilon"])
+    writer.add_rope_dimension_count(config["hidden_size"])  # of no use, and larger than a head
+    writer.add_rope_scaling_finetuned(False)
+    has_experts = "moe" in kinds
+    width = config["moe_intermediate_size" if has_experts else "intermediate_size"]
+    writer.add_feed_forward_length([width if kind in ("moe", "mlp") else 0 for kind in kinds])
+    if has_experts:
+        _experts(writer, config, "n_routed_experts")
+        writer.add_expert_shared_feed_forward_length(config["moe_shared_expert_intermediate_size"])
+        writer.add_expert_shared_count(config["n_shared_experts"])
+        writer.add_expert_weights_norm(config["norm_topk_prob"])
+        writer.add_expert_weights_scale(config["routed_scaling_factor"])
+        writer.add_expert_group_count(config["n_group"])
+        if config.get("moe_latent_size"):
+            writer.add_moe_latent_size(config["moe_latent_size"])
+
+
+def _short(kind: str) -> str:
+    return "mamba" if kind == "linear_attention" else kind
+
+
+def qwen(writer: Any, config: Config) -> None:
+    _all_models(writer, config)
+    _head_dim(writer, config)
+    writer.add_ssm_conv_kernel(config["linear_conv_kernel_dim"])
+    writer.add_ssm_state_size(config["linear_key_head_dim"])
+    writer.add_ssm_group_count(config["linear_num_key_heads"])
+    writer.add_ssm_time_step_rank(config["linear_num_value_heads"])
+    writer.add_ssm_inner_size(config["linear_num_value_heads"] * config["linear_value_head_dim"])
+    writer.add_full_attention_interval(1 + config["layer_types"].index("full_attention"))
+    writer.add_rope_dimension_count(config["head_dim"] // 4)
+    if config["model_type"] != "qwen3_next":
+        writer.add_rope_dimension_sections([1, 1, 0, 0])
+    if "num_experts" in config:
+        _experts(writer, config)
+        writer.add_expert_shared_feed_forward_length(config["shared_expert_intermediate_size"])
+
+
+def fused_qwen(writer: Any, config: Config) -> None:
+    """As the first converter wrote it."""
+    qwen(writer, config)
+    config["is_fused"] = True
+
+
+def kimi_linear(writer: Any, config: Config) -> None:
+    _all_models(writer, config)
+    section = config.get("linear_attn_config") or {}
+    kinds = config.get("layer_types") or [
+        "full_attention" if index + 1 in section["full_attn_layers"] else "linear_attention"
+        for index in range(_count(config))
+    ]
+    writer.add_head_count_kv([int(kind == "full_attention") for kind in kinds])
+    writer.add_ssm_conv_kernel(section.get("short_conv_kernel_size") or config["linear_conv_kernel_dim"])
+    writer.add_kda_head_dim(section.get("head_dim") or config["linear_head_dim"])
+    writer.add_kv_lora_rank(config["kv_lora_rank"])
+    writer.add_rope_dimension_count(config["qk_rope_head_dim"])
+    writer.add_key_length(config["kv_lora_rank"] + config["qk_rope_head_dim"])
+    writer.add_value_length(config["kv_lora_rank"])
+    writer.add_key_length_mla(config["qk_nope_head_dim"] + config["qk_rope_head_dim"])
+    writer.add_value_length_mla(config["v_head_dim"])
+    _experts(writer, config, used="num_experts_per_token")
+    writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+    writer.add_expert_shared_count(config["num_shared_experts"])
+    writer.add_leading_dense_block_count(config["mlp_layer_types"].index("sparse"))
+    writer.add_expert_weights_scale(config["routed_scaling_factor"])
