@@ -316,7 +316,7 @@ def main() -> None:
     )
     print(f"{tally.num_different} of {tally.num_checked} sampled requests differ from an engine without a cache")
     engine.flush_cache()
-    engine.prefix_cache.flush(pinned=True)
+    engine.prefix_cache.supply.flush(pinned=True)
     lost = options.blocks - engine.statistics().num_free_blocks
     growth = warm[-1] / warm[0] - 1 if warm else 0.0
     when = f"{growth:+.2%} in {len(warm) - 1} reports after the warm-up" if warm else "the warm-up was not over"

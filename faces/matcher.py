@@ -50,7 +50,7 @@ class GrammarMatcher:
             max_tokens = number("max_tokens", max_tokens, "a number of tokens")
         if max_tokens is not None and not constraint.is_within(max_tokens):
             least = constraint.min_tokens()
-            raise ConfigError(f"max_tokens: {max_tokens} is too little, the shortest text may need {least} tokens")
+            raise ConfigError(f"max_tokens: {max_tokens} is too little for any text; give at least {least}")
         self._cursor = constraint.cursor()
         self._num_vocabulary_tokens = constraint.vocabulary.size
         self._max_tokens = max_tokens

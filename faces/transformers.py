@@ -31,12 +31,13 @@ class ConstraintProcessor:
     """Forbids what a constraint forbids; for one call of `generate`.
 
     Args:
-        constraints: one for all prompts, or one for each.
+        constraints: one for all prompts, or a list with one for each.
         max_new_tokens: what `generate` is given; every output is complete within it. None: outputs may be cut short.
         prompt_length: of `input_ids`, in tokens, padding included; None: as long as they are at the first call.
 
     Raises:
-        ConfigError: no text is within `max_new_tokens`, or what is given is no constraint.
+        ConfigError: no text is within `max_new_tokens`, or what is given is no constraint. At the first call: a list
+            has not one for each prompt.
     """
 
     def __init__(
@@ -46,7 +47,8 @@ class ConstraintProcessor:
         max_new_tokens: int | None = None,
         prompt_length: int | None = None,
     ) -> None:
-        self._constraints = [constraints] if isinstance(constraints, Constraint) else _listed(constraints)
+        self._constraints: list[Constraint] = _listed(constraints)
+        self._is_one_each = isinstance(constraints, list | tuple)
         if not self._constraints:
             raise ConfigError("constraints: an empty list; give one for all prompts, or one for each")
         if max_new_tokens is not None:
@@ -60,7 +62,7 @@ class ConstraintProcessor:
             # transformers counts the end token
             if max_new_tokens is not None and not constraint.is_within(max_new_tokens - 1):
                 least = constraint.min_tokens() + 1
-                raise ConfigError(f"max_new_tokens: {max_new_tokens} is too little; the shortest text may need {least}")
+                raise ConfigError(f"max_new_tokens: {max_new_tokens} is too little for any text; give at least {least}")
         self._max_new_tokens = max_new_tokens
         self._prompt_length = prompt_length
         self._cursors: dict[tuple[int, bytes], Cursor | None] = {}  # None: a text that is not in the constraint
@@ -76,10 +78,8 @@ class ConstraintProcessor:
             self._prompt_length = input_ids.shape[1]
         written = input_ids[:, self._prompt_length :].cpu().numpy().astype(np.int64)
         each = len(written) // len(self._constraints)
-        if each * len(self._constraints) != len(written):
-            raise ConfigError(
-                f"constraints: {len(self._constraints)} for {len(written)} rows; give one for each prompt"
-            )
+        if self._is_one_each and (not self._cursors or each * len(self._constraints) != len(written)):
+            self._check_number(input_ids[:, : self._prompt_length], each)
         found: dict[tuple[int, bytes], Cursor | None] = {}
         allowed = np.ones(scores.shape, np.bool_)
         for row, tokens in enumerate(written):
@@ -89,6 +89,16 @@ class ConstraintProcessor:
                 allowed[row] = _flags(self._bits(cursor), scores.shape[1])
         self._cursors = found
         return scores.masked_fill(torch.from_numpy(~allowed).to(scores.device), -torch.inf)
+
+    def _check_number(self, prompts: Tensor, each: int) -> None:
+        """ConfigError if a constraint of the list would be that of several prompts, or of a part of one's rows."""
+        count = len(self._constraints)
+        is_fit = each * count == len(prompts) and torch.equal(prompts, prompts[::each].repeat_interleave(each, dim=0))
+        if not is_fit:
+            raise ConfigError(
+                f"constraints: a list of {count} for {len(prompts)} rows of the batch; give one for each prompt, or "
+                "one alone without a list"
+            )
 
     def _bits(self, cursor: Cursor) -> np.ndarray:
         if self._max_new_tokens is None:

@@ -152,13 +152,10 @@ class SamplingParams:
 
 def _check_beyond_context(kv_budget: int | None, kv_policy: str, max_tokens: int | None) -> None:
     if kv_budget is None or not KV_POLICIES[kv_policy].takes_beyond_context:
-        given = "no kv_budget is given" if kv_budget is None else f"not by kv_policy={kv_policy!r}"
+        given = "no kv_budget is given" if kv_budget is None else f"kv_policy is {kv_policy!r}"
         takes = names_of(lambda policy: policy.takes_beyond_context)
-        raise RequestError(
-            f"beyond_context: positions are counted within what is kept, and {given}; use a kv_budget and "
-            f"kv_policy={takes}, with a model all of whose layers see the whole context by rotary positions",
-            param="beyond_context",
-        )
+        text = f"beyond_context: {given}; it needs a kv_budget and kv_policy={takes}"
+        raise RequestError(text, param="beyond_context")
     if max_tokens is None:
         text = "max_tokens: with beyond_context the context does not end the output; say how many tokens there may be"
         raise RequestError(text, param="max_tokens")

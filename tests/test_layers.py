@@ -1,8 +1,9 @@
-"""Which folder may import which, read from the imports themselves."""
+"""Which folder may import which, and how much a class may be for: read from the files themselves."""
 
 from __future__ import annotations
 
 import ast
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -34,6 +35,20 @@ RUNTIME_FLOORS = [  # the same for runtime/; a module outside of the rooms count
     {"program", "server"},
     {"cli"},
 ]
+MOST_PUBLIC = 15  # methods and properties of a class
+MORE_PUBLIC = {  # those that have more, and why
+    "NarrowSchema": "a visitor: pydantic calls a method for each kind of schema",
+    "Cursor": "is to be split",
+    "Dfa": "is to be split",
+    "Interpreter": "is to be split",
+    "Positions": "is to be split",
+    "ProgramState": "is to be split",
+    "Reader": "is to be split",
+    "Repeats": "is to be split",
+    "Service": "is to be split",
+    "Tokenizer": "is to be split",
+    "_Compiler": "is to be split",
+}
 FACES = {"server", "program", "cli"}
 FORBIDDEN_EXTERNAL = {"radix": {"torch", "triton"}, "fsm": {"torch", "triton"}}
 
@@ -42,26 +57,55 @@ def _modules() -> list[Path]:
     return [p for d in (*sorted(GROUND_FLOOR), "runtime", "cluster", "faces") for p in sorted((ROOT / d).rglob("*.py"))]
 
 
+@dataclass(frozen=True)
+class Module:
+    """What the tests ask of a file.
+
+    Attributes:
+        imports: absolute dotted targets of every import, relative ones resolved against `phloem.`.
+        run: those of imports that are run, and are not for types alone.
+        num_public: public methods and properties, by class.
+    """
+
+    imports: list[tuple[str, ...]]
+    run: list[tuple[str, ...]]
+    num_public: dict[str, int]
+
+
 @cache
-def _imports(path: Path, *, for_types: bool = True) -> list[tuple[str, ...]]:
-    """Absolute dotted targets of every import, relative ones resolved against `phloem.`; or of those that are run."""
-    package = ("phloem", *path.relative_to(ROOT).with_suffix("").parts[:-1])
-    found: list[tuple[str, ...]] = []
+def _read(path: Path) -> Module:
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    if not for_types:
-        tree.body = [
-            node for node in tree.body if not (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test))
-        ]
+    package = ("phloem", *path.relative_to(ROOT).with_suffix("").parts[:-1])
+    for_types = {
+        inner
+        for node in tree.body
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+        for inner in ast.walk(node)
+    }
+    imports, run, num_public = [], [], {}
     for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            found += [tuple(alias.name.split(".")) for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            base = package[: len(package) - node.level + 1] if node.level else ()
-            module = tuple(node.module.split(".")) if node.module else ()
-            found += [(*base, *module, alias.name) for alias in node.names]
-            if node.level == 0 and module[0] == "phloem":
-                found.append(("ABSOLUTE", *module))
-    return found
+        found = _targets(node, package)
+        imports += found
+        run += [] if node in for_types else found
+        if isinstance(node, ast.ClassDef):
+            methods = {one.name for one in node.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)}
+            num_public[node.name] = sum(not name.startswith("_") for name in methods)
+    return Module(imports, run, num_public)
+
+
+def _targets(node: ast.AST, package: tuple[str, ...]) -> list[tuple[str, ...]]:
+    if isinstance(node, ast.Import):
+        return [tuple(alias.name.split(".")) for alias in node.names]
+    if not isinstance(node, ast.ImportFrom):
+        return []
+    base = package[: len(package) - node.level + 1] if node.level else ()
+    module = tuple(node.module.split(".")) if node.module else ()
+    is_absolute = node.level == 0 and module[0] == "phloem"
+    return [(*base, *module, alias.name) for alias in node.names] + [("ABSOLUTE", *module)] * is_absolute
+
+
+def _imports(path: Path, *, for_types: bool = True) -> list[tuple[str, ...]]:
+    return _read(path).imports if for_types else _read(path).run
 
 
 @pytest.mark.parametrize("path", _modules(), ids=lambda p: str(p.relative_to(ROOT)))
@@ -89,6 +133,12 @@ def test_imports_stay_on_their_floor(path: Path) -> None:
             and len(target) > 2
         ):
             assert target[2] not in FACES, f"{path} reaches up into runtime.{target[2]}"
+
+
+def test_a_class_is_one_thing() -> None:
+    """What has more methods that others call is several; see docs/architecture.md."""
+    more = {name for path in _modules() for name, number in _read(path).num_public.items() if number > MOST_PUBLIC}
+    assert more <= MORE_PUBLIC.keys(), f"more than {MOST_PUBLIC} public methods: {sorted(more - MORE_PUBLIC.keys())}"
 
 
 def test_models_never_import_the_scheduler() -> None:

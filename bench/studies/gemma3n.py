@@ -82,7 +82,7 @@ def row(oracle: Oracle, way: str, options: dict[str, Any]) -> str:
         cold, warm = (engine.generate(prompts(), PARAMS) for _ in range(2))
         said = [[(one.token_ids, one.logprobs) for one in answers] for answers in (cold, warm)]
         cached = sum(one.usage.cached_tokens for one in warm)
-        has_windows = engine.prefix_cache.windows is not None
+        has_windows = engine.prefix_cache.slots.windows is not None
     found = sum(agreeing(oracle, prompt, list(one.token_ids)) for prompt, one in zip(prompts(), cold, strict=True))
     same = "yes" if said[0] == said[1] else "no"
     return f"{way:<32}{found:>5} of {64 * len(cold)}{same:>12}{cached:>9}{'yes' if has_windows else 'no':>9}"

@@ -2,8 +2,9 @@
 
     python bench/studies/gguf_families.py
 
-The tests write a file and its transformers model (`tests/runtime/models/test_gguf_families.py`) and compare phloem with
-the model. A fault that the writer shares with phloem would not show there; here llama.cpp reads the same files, all in
+The tests write a file and its transformers model (`tests/runtime/models/test_gguf_families.py`, and
+`test_gguf_recurrent.py` for layers that keep a state) and compare phloem with the model, or with itself on the
+checkpoint. A fault that the writer shares with phloem would not show there; here llama.cpp reads the same files, all in
 fp32. Where it cannot take a test's shape (it knows some of a model by its number of layers), the shape differs.
 
 Needs `llama_cpp_py_sync` for the declarations and `xllamacpp` for the library, of the same build of llama.cpp.
@@ -150,11 +151,11 @@ def compare_recurrent(name: str, case: Any, folder: Path, peer: LlamaCpp, oracle
 
 def row(name: str, arch: str, expected: np.ndarray[Any, Any], bound: np.ndarray[Any, Any], found: Any) -> str:
     if found is None:
-        return f"{name:<22}{arch:<16}is not taken"
+        return f"{name:<24}{arch:<16}is not taken"
     off = np.abs(found - expected)
     same = (found.argmax(1) == expected.argmax(1)).mean()
     numbers = f"{off.max():>10.1e}{np.abs(expected).max():>10.1f}{(off / bound).max():>12.2g}{same:>10.0%}"
-    return f"{name:<22}{arch:<16}{numbers}"
+    return f"{name:<24}{arch:<16}{numbers}"
 
 
 def main() -> None:
@@ -169,7 +170,7 @@ def main() -> None:
         from tests.runtime.models import test_gguf_recurrent as recurrent
 
         peer = LlamaCpp()
-        print(f"{'':<22}{'file':<16}{'farthest':>10}{'largest':>10}{'of rounding':>12}{'same top':>10}")
+        print(f"{'':<24}{'file':<16}{'farthest':>10}{'largest':>10}{'of rounding':>12}{'same top':>10}")
         for name, case in changed(families, decoder_shapes.YARN).items():
             if only and name not in only:
                 continue

@@ -31,6 +31,7 @@ from random import Random
 from typing import Any, cast
 
 from phloem.radix import BlockPool, RadixTree, pack
+from phloem.runtime.cache.state_slots import StateSlots
 from phloem.runtime.cache.state_store import StateStore
 from phloem.runtime.request import Request
 
@@ -108,10 +109,10 @@ class Engine:
     """`StateStore`: what phloem does."""
 
     def __init__(self, num_slots: int, interval: int = 512) -> None:
-        self.store = StateStore(num_slots, BLOCK, interval=interval, keeps=True)
+        self.store = StateStore(StateSlots(num_slots, BLOCK), interval=interval, keeps=True)
 
     def find(self, step: Step, blocks: list[int], partial_block: int, num_partial: int) -> int:
-        point = self.store.find(blocks, partial_block, num_partial)
+        point = self.store.slots.find(blocks, partial_block, num_partial)
         self.store.resume(cast(Request, step), point, len(blocks) * BLOCK)
         return 0 if point is None else point.num_tokens
 
@@ -128,7 +129,7 @@ class Engine:
         self.store.end(request)
 
     def forget(self, blocks: list[int]) -> None:
-        self.store.forget(blocks)
+        self.store.slots.forget(blocks)
 
 
 @dataclass

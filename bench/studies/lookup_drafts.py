@@ -203,7 +203,7 @@ def compare_taught(options: argparse.Namespace) -> None:
         for name, teacher in teachers.items()
     }
     # else it is all "again"
-    engines["with"].prefix_cache.continuation = lambda request: []  # type: ignore[method-assign]
+    engines["with"].prefix_cache.view.continuation = lambda request: []  # type: ignore[method-assign]
     texts = make_texts(tokenizer, options.prompt, options.tokens)
     print(
         f"\nSmolLM-135M's shape, taught; prompts of {options.prompt} tokens, answers of {options.tokens}; decode tok/s"

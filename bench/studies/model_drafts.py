@@ -157,7 +157,7 @@ def compare_nano(model: Path | None, draft: str, rounds: int, num_documents: int
                 for batch in (1, 8):
                     engines = {side: ph.Engine.from_loaded(config, one) for side, one in sides.items()}
                     for engine in engines.values():  # nothing of an answer is known in the next round
-                        engine.prefix_cache.continuation = lambda request: []  # type: ignore[method-assign]
+                        engine.prefix_cache.view.continuation = lambda request: []  # type: ignore[method-assign]
                     if length:
                         draft_all(engines["with"], length)
                     asked = extractions(loaded.tokenizer, num_documents, temperature, constrained)

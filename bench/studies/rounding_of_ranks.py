@@ -1,8 +1,12 @@
-"""Gated DeltaNet on several ranks in float64: whether they differ from one rank by the order of float32 sums alone.
+"""Where several ranks are further from one than in other models: what of that is the order of float32 sums.
 
     python bench/studies/rounding_of_ranks.py
 
-A random checkpoint of Qwen3.5 with experts, which magnifies rounding. Takes a few seconds.
+Gated DeltaNet (a random checkpoint of Qwen3.5 with experts), in float32 and in float64, where the order hardly counts.
+Then models whose checkpoints magnify rounding beside one that does not: drawn as the tests draw all families (every
+number with a deviation of 0.25), and as transformers draws them (`_init_weights`: 0.02, and decays of their own).
+"moved" is how far log-probabilities of one rank move when every weight is moved to the float32 next to it, up or down
+at random: what nothing can be closer than. Takes a minute.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -22,8 +27,11 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 
+import transformers
 from runtime.models.decoder_cases import CASES
+from runtime.models.decoder_shapes import SMALL
 from runtime.models.oracle import Oracle, PagedRun, random_ids, save_random_model
+from safetensors.torch import load_file, save_file
 from tensor_parallel import CPU, NUM_TOKENS, Group, of_eight
 
 from phloem.kernels import LinearWeight
@@ -31,9 +39,55 @@ from phloem.kernels.plain import ops as plain_ops
 from phloem.kernels.plain import recurrent
 from phloem.kernels.state_rounds import ZEROS, plan_states
 from phloem.runtime.models import Decoder, delta_net
+from phloem.runtime.parallel.ranks import ALONE, Ranks
+
+SIZES = (2, 4)
+MODELS = {name: SIZES for name in ("qwen3-next", "qwen3.5", "qwen3.5-moe", "gemma4-small", "llama-gqa")}
+MODELS["gemma4-small"] = (2,)  # whose six heads four do not divide; with eight no token magnifies
 
 
-def main() -> None:
+def draws() -> None:
+    """Of each model and each way to draw it, how far ranks are from one, and what one depends on."""
+    print(f"{'log-probabilities, from one rank':<40}{'moved':>10}{'transformers':>15}{'2 ranks':>10}{'4 ranks':>10}")
+    groups = {size: Group(size) for size in SIZES}
+    for name, sizes in MODELS.items():
+        for draw, save in {"the tests draw": save_random_model, "transformers draws": save_initialised}.items():
+            with tempfile.TemporaryDirectory() as folder:
+                kind, options = CASES[name]
+                model = save(Path(folder), kind, of_eight(options) if 4 in sizes else options)
+                row = compared(Path(folder), model, [groups[size] for size in sizes])
+            numbers = "".join(f"{number:>{width}.1e}" for number, width in zip(row, (10, 15, 10, 10), strict=False))
+            print(f"{f'  {name}, as {draw}':<40}{numbers}", flush=True)
+
+
+def save_initialised(folder: Path, class_name: str, options: dict[str, Any]) -> Any:
+    """A checkpoint as transformers makes one to be trained."""
+    torch.manual_seed(1)
+    model_class = getattr(transformers, class_name)
+    model = model_class(model_class.config_class(**{**SMALL, **options})).eval()
+    model.save_pretrained(folder)
+    return model
+
+
+def compared(folder: Path, model: Any, groups: list[Group]) -> list[float]:
+    """Of one rank with weights that are moved, of transformers, and of each group of ranks."""
+    ids = random_ids(NUM_TOKENS)
+
+    def said(ranks: Ranks = ALONE) -> torch.Tensor:
+        decoder = Decoder.from_folder(folder, dtype=torch.float32, ranks=ranks)
+        return PagedRun(decoder).extend({0: ids}).log_softmax(-1)
+
+    theirs, ours = Oracle(folder, model).logits(ids).log_softmax(-1), said()
+    found = [group.run(lambda rank, group=group: said(group.ranks(rank)))[0] for group in groups]
+    tensors, source = load_file(folder / "model.safetensors"), torch.Generator().manual_seed(2)
+    for name, tensor in tensors.items():
+        towards = torch.where(torch.rand(tensor.shape, generator=source) < 0.5, -torch.inf, torch.inf)
+        tensors[name] = torch.nextafter(tensor, towards)
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    return [float((each - ours).abs().max()) for each in (said(), theirs, *found)]
+
+
+def in_layers() -> None:
     """Gated DeltaNet, whose random checkpoints magnify rounding: what is left without it."""
     kind, options = CASES["qwen3.5-moe"]
     with tempfile.TemporaryDirectory() as name:
@@ -45,7 +99,7 @@ def main() -> None:
         ours = PagedRun(alone).extend({0: ids}).log_softmax(-1)
         print(f"  one rank, from transformers' log-probabilities in float32: {float((ours - theirs).abs().max()):.1e}")
         x = torch.randn(NUM_TOKENS, alone.config.hidden_size, generator=torch.Generator().manual_seed(1))
-        for size in (2, 4):
+        for size in SIZES:
             group = Group(size)
 
             def work(rank: int, group: Group = group) -> tuple[Decoder, torch.Tensor]:
@@ -104,4 +158,5 @@ if __name__ == "__main__":
     argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    main()
+    in_layers()
+    draws()

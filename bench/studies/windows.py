@@ -65,11 +65,11 @@ def play(windows: tuple[int, ...], memory: int, num_chats: int, num_turns: int) 
         num_cached += found.usage.cached_tokens
         chats[number] += found.token_ids
     cache = engine.prefix_cache
-    num_blocks, store = cache.tree.num_cached_blocks, cache.windows
+    num_blocks, store = cache.tree.num_cached_blocks, cache.slots.windows
     num_windowed = sum(window > 0 for window in windows)
     held = num_blocks * len(windows)
     if store is not None:
-        held = num_blocks * (len(windows) - num_windowed) + store.num_used * num_windowed
+        held = num_blocks * (len(windows) - num_windowed) + store.slots.num_used * num_windowed
     share = held / (num_blocks * len(windows))
     return cache.pool.num_blocks * BLOCK, num_cached / num_asked, share
 

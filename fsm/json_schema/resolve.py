@@ -174,7 +174,7 @@ class Resolver:
                 UnsupportedSchema,
                 place,
                 f"{reference!r} leads out of the schema, and nothing is fetched; "
-                f"give resources={{{target!r}: …}}, or put the schema under $defs",
+                f"give the document {target!r} in resources, or put the schema under $defs",
             )
         if not fragment or fragment.startswith("/"):
             return self._walk(resource, site.resource.scope, fragment, reference, place)

@@ -188,9 +188,8 @@ class _Parser:
             self.for_all = not self.for_all
         within = outer.within if kind in ("group", "atomic") else "behind" if "<" in kind else "ahead"
         if outer.within and within != outer.within:
-            raise self.unsupported(
-                f"a look-{within} inside a look-{outer.within} is not supported; move it outside", offset
-            )
+            what = f"a look-{within} inside a look-{outer.within}"
+            raise self.unsupported(f"{what} is not supported; move it out of there. It begins", offset)
         return _Level(offset, outer_flags, kind, [], [], within, self.num_lazy)
 
     def _committed(self, node: Node, what: str, within: str, offset: int, num_lazy: int) -> Node:

@@ -21,7 +21,7 @@ from .followers import Followers
 from .lower_parts import LowerParts
 from .prompt_scores import PromptScores
 from .slot_books import SlotBooks
-from .window_store import NONE
+from .window_slots import NONE
 
 logger = logging.getLogger("phloem")
 
@@ -100,9 +100,9 @@ class BlockSupply:
         """Gives back blocks that are neither in the tree nor any request's."""
         self.pool.free(blocks)
         if self._states is not None:
-            self._states.forget(blocks)
+            self._states.slots.forget(blocks)
         if self._windows is not None:
-            self._windows.forget(blocks)
+            self._windows.slots.forget(blocks)
         if self.parts is not None:
             self.parts.forget(blocks)
 
@@ -113,7 +113,7 @@ class BlockSupply:
 
     def slot_of(self, block: int) -> int:
         """Where layers with a window have a block; -1: nowhere."""
-        return NONE if self._windows is None else int(self._windows.slot_of[block])
+        return NONE if self._windows is None else int(self._windows.slots.slot_of[block])
 
     def copy(self, source: int, target: int, num_tokens: int, *, slot: int = NONE) -> None:
         """Copies the first tokens of a block, with all that is known of them.
@@ -132,14 +132,14 @@ class BlockSupply:
         for index, (source, target) in enumerate(zip(blocks, kept, strict=False)):
             if source != target and target >= 0:
                 if self._states is not None:
-                    self._states.merge(source, target)
+                    self._states.slots.merge(source, target)
                 self.scores.merge(source, target, min(self.pool.block_size, num_tokens - index * self.pool.block_size))
 
     def merge_slots(self, blocks: Sequence[int], lease: Lease | None) -> None:
         """The blocks of a lease, which are filled as `blocks` are, take the slots that those have and they do not."""
         if self._windows is not None and lease is not None:
             for source, target in zip(blocks, unpack(self.tree.packed_blocks(lease.node)), strict=False):
-                self._windows.merge(source, target)
+                self._windows.slots.merge(source, target)
 
     def adopt(self, namespace: str, tokens: bytes, first: int, rows: Tensor | None, parts: Mapping[int, Tensor]) -> int:
         """Puts KV into the tree that was read from a tier; returns how many blocks. Evicts for it if it must.

@@ -1,4 +1,4 @@
-"""A block to copy from when a request begins: it agrees with the request's next tokens in part.
+"""A block to copy from when a request begins: its first tokens are the request's next ones.
 
 Of the tree, or of a request that runs, whose last block is not in the tree yet. Knows requests and block ids. Cost:
 O(block) per running request.

@@ -19,7 +19,7 @@ from .found_prefix import FoundPrefix
 from .match_limit import match_limit
 from .slot_books import SlotBooks
 from .traffic_record import TrafficRecord
-from .window_store import NONE
+from .window_slots import NONE
 
 
 class Explainer:
@@ -43,7 +43,7 @@ class Explainer:
         looks_elsewhere: bool,
     ) -> None:
         self._tree = tree
-        self._states = slots.states
+        self._states = None if slots.states is None else slots.states.slots
         self._windows = slots.windows
         self._traffic = traffic
         self._dropped = dropped
@@ -60,13 +60,14 @@ class Explainer:
         num_dropped = self._dropped.num_lost(tokens, namespace, found.num_agreeing_tokens)
         if self._states is not None:
             match = self._tree().match(tokens, namespace)
-            resumable, lost = self._states.resumable(match), self._states.lost.last_on(match)
+            point = self._states.find(match.blocks, match.partial_block, match.num_partial_tokens)
+            resumable, lost = 0 if point is None else point.num_tokens, self._states.lost.last_on(match)
             return FoundPrefix(found, resumable, "no_state", lost, num_evicted, num_dropped)
         if self._windows is not None:
             match = self._tree().match(tokens, namespace)
-            resumable = self._windows.resumable(match)
+            resumable = self._windows.find(match.blocks)
             if resumable == match.num_tokens and match.num_partial_tokens:
-                has_slot = self._windows.slot_of[match.partial_block] != NONE
+                has_slot = self._windows.slots.slot_of[match.partial_block] != NONE
                 resumable += match.num_partial_tokens if has_slot else 0
             return FoundPrefix(found, resumable, "no_window", 0, num_evicted, num_dropped)
         return FoundPrefix(found, found.num_agreeing_tokens, None, 0, num_evicted, num_dropped)

@@ -58,7 +58,7 @@ class KeptKeys(Container[Request]):
             end, number = request.num_computed_tokens - request.num_dropped_tokens, places.shape[-1]
             first = self._windows.first_block(number)
             last = torch.arange(end - number + first * self._kv_cache.block_size, end)
-            slots = np.maximum(self._windows.slot_of[np.asarray(request.blocks, np.int64)], EMPTY)
+            slots = np.maximum(self._windows.slots.slot_of[np.asarray(request.blocks, np.int64)], EMPTY)
             windowed = self._window_kv.gather(slots.tolist(), last)
         return _Kept(full, windowed, first, None if self._states is None else self._states.lend(request))
 
@@ -77,7 +77,7 @@ class KeptKeys(Container[Request]):
         if kept.windowed is not None:
             assert self._windows is not None
             assert self._window_kv is not None
-            slots = [int(self._windows.slot_of[block]) for block in request.blocks[kept.first :]]
+            slots = [int(self._windows.slots.slot_of[block]) for block in request.blocks[kept.first :]]
             self._window_kv.scatter(slots, kept.windowed)
 
     def fork(self, parent: Request, child: Request) -> None:

@@ -25,13 +25,10 @@ NONE = -1
 
 
 class PartBooks(Protocol):
-    """Which slots parts have.
+    """Which slots parts have."""
 
-    Attributes:
-        on_leave: called with a block whose part is about to be written over.
-    """
-
-    on_leave: Callable[[int], None] | None
+    def watch(self, on_leave: Callable[[int], None]) -> None:
+        """From now on this is called with a block whose part is about to be written over."""
 
     def needed(self, num_blocks: int) -> range:
         """See `PartRules`."""
@@ -72,7 +69,7 @@ class LowerParts:
         self._keys = keys
         self._tiers = tiers
         self._below: set[int] = set()  # blocks whose parts were offered and are not in the pool any more
-        books.on_leave = self._leave
+        books.watch(self._leave)
 
     def entered(self) -> None:
         """What has been kept since the last call goes to tiers that are written through."""

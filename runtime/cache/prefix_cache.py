@@ -15,18 +15,15 @@ from __future__ import annotations
 
 import time
 from array import array
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from functools import partial
 
 from torch import Tensor
 
-from ...radix import NOTHING, BlockCost, BlockPool, RadixTree, equal_cost, pack, unpack
-from ..execute.batch import Batch, Extend
+from ...radix import NOTHING, BlockCost, BlockPool, RadixTree, equal_cost, pack
 from ..execute.draft_kv import DraftKV
 from ..execute.kv_cache import KVCache
-from ..execute.window_view import see_windows
-from ..offload.parts import Look
 from ..request import Lease, Request
 from .audit import audit_blocks
 from .block_supply import BlockSupply
@@ -35,6 +32,7 @@ from .explainer import Explainer
 from .followers import Followers
 from .kept_keys import KeptKeys
 from .match_limit import match_limit
+from .prefix_view import PrefixView
 from .request_scores import keep_scores, recall_scores
 from .resuming import find_donor, lease_to_state, lease_to_window, take_lease
 from .slot_books import SlotBooks
@@ -47,7 +45,10 @@ class PrefixCache:
     With `enabled=False` nothing is ever shared and `release` frees at once: the same code path, no tree.
 
     Attributes:
-        explainer: why a request finds no more here than it does. traffic: what was asked of it lately.
+        supply: the blocks of the pool, with all that goes where they go.
+        slots: what groups of layers need besides the keys of all tokens.
+        view: what is here of a request's tokens. explainer: why a request finds no more here than it does.
+        traffic: what was asked of the cache lately.
     """
 
     def __init__(
@@ -71,8 +72,9 @@ class PrefixCache:
             slots: what groups of layers need besides the keys of all tokens.
             draft_kv: KV of a draft model in the same blocks, which goes where theirs goes.
         """
-        self.states = slots.states
-        self.windows = slots.windows
+        self.slots = slots
+        self._states = slots.states
+        self._windows = slots.windows
         self.block_size = block_size
         self.enabled = enabled
         self.followers = followers
@@ -94,6 +96,8 @@ class PrefixCache:
             draft_kv=draft_kv,
             parts=None if followers is None else slots.lower_parts(followers),
         )
+        self.pool = self.supply.pool
+        self.view = PrefixView(self.supply, has_tree=enabled)
         self._kept = KeptKeys(kv_cache, slots)
         self.traffic = TrafficRecord()
         self.explainer = Explainer(
@@ -104,10 +108,6 @@ class PrefixCache:
             None if self.tiers is None else self.tiers.loads,
             looks_elsewhere=explain_namespaces,
         )
-
-    @property
-    def pool(self) -> BlockPool:
-        return self.supply.pool
 
     @property
     def tree(self) -> RadixTree:
@@ -129,20 +129,13 @@ class PrefixCache:
         recall_scores(self.supply.scores, self.tree, request)
         limit = match_limit(request)
         match = self.tree.match(pack(request.token_ids[:limit]), request.namespace)
-        if self.states is not None:
-            return lease_to_state(self.tree, request, match, self.states)
-        find = partial(find_donor, self.tree, request, running, limit, self.windows)
-        if self.windows is not None:
-            return lease_to_window(self.tree, request, match, self.windows, find)
+        if self._states is not None:
+            return lease_to_state(self.tree, request, match, self._states)
+        find = partial(find_donor, self.tree, request, running, limit, self._windows)
+        if self._windows is not None:
+            return lease_to_window(self.tree, request, match, self._windows, find)
         take_lease(self.tree, request, match)
         return find(match)
-
-    def continuation(self, request: Request) -> list[int]:
-        """What has followed the same tokens in the same namespace before, as far as there is room for it."""
-        if not self.enabled:
-            return []
-        known = self.tree.continuation(pack(request.token_ids), request.namespace, request.remaining_tokens)
-        return unpack(known)
 
     def copy(self, request: Request, donor: Donor) -> None:
         """Copies what a donor has after the leased blocks, if there is room: so hits are exact to the token."""
@@ -150,16 +143,8 @@ class PrefixCache:
             # The donor may just have been evicted to make room: its KV is untouched until the next forward.
             self.supply.copy(donor.block, request.blocks[-1], donor.num_tokens, slot=donor.slot)
             request.num_computed_tokens += donor.num_tokens
-        elif self.states is not None:  # the state is that after the donor's tokens
+        elif self._states is not None:  # the state is that after the donor's tokens
             self.release(request, keep=False)
-
-    def look(self, request: Request) -> Look:
-        """What a request might not have to compute, and what of it is here. Changes nothing that a lease would find."""
-        tokens = pack(request.token_ids[: match_limit(request)])
-        if self.supply.parts is not None:
-            return self.supply.parts.look(tokens, self.tree.match(tokens, request.namespace))
-        num_cached = self.tree.peek(tokens, request.namespace)
-        return Look(tokens, num_cached, num_cached)
 
     def reserve(self, request: Request, num_tokens: int) -> bool:
         """Makes room for the KV of tokens `[0, num_tokens)`, evicting if it must.
@@ -168,43 +153,16 @@ class PrefixCache:
         """
         missing = -(-(num_tokens - request.num_dropped_tokens) // self.block_size) - len(request.blocks)
         if missing > 0:
-            if self.windows is not None and not self.windows.has_room(request, len(request.blocks) + missing):
+            if self._windows is not None and not self._windows.has_room(request, len(request.blocks) + missing):
                 return False
             blocks = self.supply.allocate(missing)
             if blocks is None:
                 return False
             request.blocks.extend(blocks)
-            if self.windows is not None:
-                self.windows.hold(request)
+            if self._windows is not None:
+                self._windows.hold(request)
         self._kept.copy_in(request)
         return True
-
-    def fits_windows(self, own: Iterable[int]) -> bool:
-        """Whether there are slots for windows of requests that run side by side; see `WindowStore.fits`."""
-        return self.windows is None or self.windows.fits(own)
-
-    def plan_states(self, extends: Sequence[Extend]) -> None:
-        """Slots for the states of a step, of a model with recurrent layers."""
-        if self.states is None:
-            return
-        wanted = [(one.request, one.start, one.start + one.num_tokens, one.end) for one in extends]
-        for extend, (state, points) in zip(extends, self.states.plan(wanted), strict=True):
-            extend.state, extend.state_points = state, [(point.num_tokens, point.slot) for point in points]
-
-    def lay_out(self, extends: list[Extend]) -> Batch:
-        """The batch of a step whose blocks are reserved."""
-        batch, windows = Batch.from_extends(extends, self.block_size), self.windows
-        if windows is None:
-            return batch
-        return see_windows(batch, windows.slot_of, windows.window, self.block_size, in_chunks=windows.in_chunks)
-
-    def settle(self, extend: Extend) -> None:
-        """After a step has moved a request on: without the state there it goes back to where there is one; what is
-        behind its window it holds no more."""
-        if self.states is not None:
-            self.states.settle(extend.request, extend.start)
-        if self.windows is not None:
-            self.windows.move_on(extend.request)
 
     def fork(self, parent: Request, child: Request) -> bool:
         """Gives `child` what `parent` has computed: a lease on its whole blocks, a copy of what follows them.
@@ -222,15 +180,15 @@ class PrefixCache:
         shared = child.lease.num_tokens // self.block_size if child.lease else 0
         child.blocks = parent.blocks[:shared]
         child.num_computed_tokens = parent.num_computed_tokens
-        if self.windows is not None:
-            self.windows.hold(child)
+        if self._windows is not None:
+            self._windows.hold(child)
         if not self.reserve(child, parent.num_computed_tokens):
             self.release(child, keep=False)
             return False
         for source, target in zip(parent.blocks[shared:], child.blocks[shared:], strict=False):
             self.supply.copy(source, target, self.block_size, slot=self.supply.slot_of(source))
-        if self.states is not None:
-            self.states.fork(parent, child)
+        if self._states is not None:
+            self._states.fork(parent, child)
         return True
 
     def compact(self, request: Request, places: Tensor, change: Callable[[list[Tensor]], None] | None = None) -> None:
@@ -256,8 +214,8 @@ class PrefixCache:
         """Frees the request's own blocks after token `num_tokens` (a rejected draft's)."""
         keep = -(-(num_tokens - request.num_dropped_tokens) // self.block_size)
         if keep < len(request.blocks):
-            if self.windows is not None:
-                self.windows.cut(request, keep)
+            if self._windows is not None:
+                self._windows.cut(request, keep)
             self.supply.free(request.blocks[keep:])
             del request.blocks[keep:]
 
@@ -283,12 +241,12 @@ class PrefixCache:
             if self.enabled and request.num_dropped_tokens and not request.is_probe:
                 self._kept.dropped.add(request)
             duplicates = self._hand_over(request, self._num_blocks(request), request.num_computed_tokens)
-            if self.states is not None and request.lease is not None:
-                self.states.keep_last(request)
-            if self.windows is not None:
+            if self._states is not None and request.lease is not None:
+                self._states.keep_last(request)
+            if self._windows is not None:
                 is_cached = request.lease is not None and request.lease.num_tokens == request.num_computed_tokens
-                self.windows.end(request, keep=is_cached)
-            if duplicates and (request.prompt_logprobs or self.states is not None):
+                self._windows.end(request, keep=is_cached)
+            if duplicates and (request.prompt_logprobs or self._states is not None):
                 match = self.tree.match(pack(request.token_ids[: request.num_computed_tokens]), request.namespace)
                 kept = [*match.blocks, match.partial_block]
                 self.supply.merge(request.blocks, kept, request.num_computed_tokens)
@@ -296,10 +254,10 @@ class PrefixCache:
                 self.supply.merge_slots(request.blocks, request.lease)
             self.supply.parts_entered()
             self.supply.free(duplicates)
-        if self.states is not None:
-            self.states.end(request)
-        if self.windows is not None:
-            self.windows.end(request, keep=False)
+        if self._states is not None:
+            self._states.end(request)
+        if self._windows is not None:
+            self._windows.end(request, keep=False)
         held = -(-request.lease.num_tokens // self.block_size) if request.lease else 0
         self.supply.free(request.blocks[held:])
         if request.lease is not None:
@@ -349,11 +307,6 @@ class PrefixCache:
         request.lease = Lease(inserted.node, num_tokens)
         return inserted.duplicates
 
-    def flush(self, *, pinned: bool = False) -> int:
-        """Evicts everything that no request holds, `pinned` or not, and empties host memory below the pool, but no
-        disk; returns the number of blocks freed."""
-        return self.supply.flush(pinned=pinned)
-
     def end_step(self) -> None:
         """Notifies the followers, in one batch, of what has entered and left since the last call."""
         if self.followers is not None:
@@ -370,10 +323,10 @@ class PrefixCache:
         requests = list(requests)
         audit_blocks(self.pool, self.tree, requests, self._kept)
         blocks = {*self.tree.blocks(), *(block for one in requests for block in one.blocks)}
-        if self.states is not None:
-            self.states.audit(requests, blocks)
-        if self.windows is not None:
-            self.windows.audit(requests, blocks)
+        if self._states is not None:
+            self._states.audit(requests, blocks)
+        if self._windows is not None:
+            self._windows.audit(requests, blocks)
 
     def keep_scores(self, request: Request, start: int) -> None:
         """Keeps the log-probabilities of the prompt tokens that have been computed from position `start` on."""

@@ -14,7 +14,8 @@ from ...radix import Match, RadixTree, pack
 from ..request import Lease, Request
 from .donor import Donor, best_donor
 from .state_store import StateStore
-from .window_store import NONE, WindowStore
+from .window_slots import NONE
+from .window_store import WindowStore
 
 
 def take_lease(tree: RadixTree, request: Request, match: Match) -> None:
@@ -28,7 +29,7 @@ def take_lease(tree: RadixTree, request: Request, match: Match) -> None:
 
 def lease_to_state(tree: RadixTree, request: Request, match: Match, states: StateStore) -> Donor | None:
     """Leases whole blocks up to the last state of a match; names the block if the state is in the middle of one."""
-    point = states.find(match.blocks, match.partial_block, match.num_partial_tokens)
+    point = states.slots.find(match.blocks, match.partial_block, match.num_partial_tokens)
     states.resume(request, point, match.num_tokens)
     if point is None:
         return None
@@ -95,5 +96,5 @@ def _with_slot(donor: Donor, windows: WindowStore | None) -> Donor:
     """The donor, which gives nothing if layers with a window do not have it."""
     if windows is None or not donor.num_tokens:
         return donor
-    slot = int(windows.slot_of[donor.block])
+    slot = int(windows.slots.slot_of[donor.block])
     return replace(donor, slot=slot) if slot != NONE else Donor(NONE, 0)

@@ -13,6 +13,7 @@ from .engine_options import fetched
 if TYPE_CHECKING:
     from ..models import ModelConfig
     from ..models.recurrent_config import RecurrentConfig
+    from ..tokenizer.tokenizer import Tokenizer
 
 RECURRENT = {
     "short_conv": "short convolutions",
@@ -47,11 +48,19 @@ def checkpoint_of(model: str) -> str:
         ("context", f"{config.max_position_embeddings:,} tokens"),
         ("stored as", config.dtype),
         ("KV per token", _kv_per_token(config)),
-        ("vocabulary", f"{tokenizer.vocab_size:,} tokens, {len(tokenizer.special_ids)} special"),
+        _vocabulary(tokenizer),
         ("end tokens", ", ".join(f"{tokenizer.token_text(i)} ({i})" for i in tokenizer.eos_ids) or "none"),
-        ("chat template", template.place + (" (the folder has none)" if template.is_default else "")),
     ]
+    if tokenizer.has_text:
+        facts.append(("chat template", template.place + (" (the folder has none)" if template.is_default else "")))
     return "\n".join(f"{name:<15}{value}" for name, value in facts)
+
+
+def _vocabulary(tokenizer: Tokenizer) -> tuple[str, str]:
+    size = f"{tokenizer.vocab_size:,} tokens"
+    if not tokenizer.has_text:
+        return "vocabulary", f"{size}; the folder has no tokenizer, so ids go in and come out, and no text"
+    return "vocabulary", f"{size}, {len(tokenizer.special_ids)} special"
 
 
 def layer_facts(config: ModelConfig) -> list[tuple[str, str]]:

@@ -104,7 +104,7 @@ class Computation:
             if extend.request.phase is Phase.FINISHED:
                 outputs.append(SamplerOutput())
                 continue
-            alone = self._prefix_cache.lay_out([replace(extend, unread=-1)])
+            alone = self._prefix_cache.slots.lay_out([replace(extend, unread=-1)], self._prefix_cache.block_size)
             try:
                 logits, hidden = self._forward(alone)
                 outputs += self._sampler.choose(logits, alone, hidden)

@@ -54,7 +54,7 @@ class EngineCore:
         vectors: how vectors are made of texts; safe on any thread.
         pins: prefixes that are kept for a time.
         processes: of the other ranks; None: there are none.
-        draft_share: which part of the memory for KV a draft model has; None: there is none.
+        draft_share: the share of the memory for KV that a draft model has; None: there is none.
         block_cost: FLOPs of computing the block that ends at a token; see `recompute_cost`.
     """
 
@@ -134,7 +134,7 @@ class EngineCore:
             ConfigError: no memory is left for the largest steps that the settings allow.
         """
         if self._device.type == "cuda":
-            config, windows = self.config, self.prefix_cache.windows
+            config, windows = self.config, self.prefix_cache.slots.windows
             self._runner.run_warmup_batches(
                 WarmupBatches(
                     max_requests=config.max_running_requests,
@@ -143,7 +143,7 @@ class EngineCore:
                     num_blocks=self.prefix_cache.pool.num_blocks,
                     block_size=config.block_size,
                     window=0 if windows is None else windows.window,
-                    num_slots=0 if windows is None else windows.num_slots,
+                    num_slots=0 if windows is None else windows.slots.num_slots,
                 )
             )
 
@@ -295,7 +295,7 @@ class EngineCore:
         """Drops every cached prefix that no running request and no pin holds, and all host memory below the pool;
         returns the number of blocks freed. What is on a disk stays there, as it does when the process ends.
         """
-        return self._stepper.guard(self.prefix_cache.flush)
+        return self._stepper.guard(lambda: self.prefix_cache.supply.flush(pinned=False))
 
     def audit(self) -> None:
         """Raises AssertionError if a block is lost or held twice."""
@@ -309,7 +309,7 @@ class EngineCore:
         try:
             for request_id in list(self._requests):
                 self.abort(request_id)
-            self.prefix_cache.flush(pinned=True)
+            self.prefix_cache.supply.flush(pinned=True)
             self.prefix_cache.close()
         except RankLost:  # what was to be ended is gone
             self.prefix_cache.close()

@@ -121,7 +121,7 @@ class Monitor:
         """The cache at this moment, and the recent traffic that `what_if` is about."""
         statistics, tree = self.statistics(), self._prefix_cache.tree
         visits = self._prefix_cache.traffic.visits()
-        windows = self._prefix_cache.windows
+        windows = self._prefix_cache.slots.windows
         report = CacheReport(
             block_size=self._config.block_size,
             eviction_policy=self._config.eviction_policy,
@@ -140,9 +140,9 @@ class Monitor:
             loaded_tokens=statistics.loaded_tokens,
             num_stored_blocks=statistics.num_stored_blocks,
             tier_bytes=statistics.tier_bytes,
-            num_slots=0 if windows is None else windows.num_slots,
-            num_used_slots=0 if windows is None else windows.num_used,
-            num_held_slots=0 if windows is None else windows.num_held,
+            num_slots=0 if windows is None else windows.slots.num_slots,
+            num_used_slots=0 if windows is None else windows.slots.num_used,
+            num_held_slots=0 if windows is None else windows.slots.num_held,
         )
         return report, visits
 

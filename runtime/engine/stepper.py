@@ -322,7 +322,7 @@ class Stepper:
             request.num_computed_tokens -= 1
         self._prefix_cache.keep_scores(request, extend.start)
         if output.is_postponed or not extend.reaches_end:
-            self._prefix_cache.settle(extend)
+            self._prefix_cache.slots.settle(extend)
             self._prefix_cache.commit(request)
             return None
         was_prefill = extend.start < request.num_prompt_tokens
@@ -338,7 +338,7 @@ class Stepper:
         request.num_computed_tokens = num_tokens - 1 if num_new else num_tokens
         if request.received is not None:
             request.received.settle(request.num_computed_tokens)
-        self._prefix_cache.settle(extend)
+        self._prefix_cache.slots.settle(extend)
         if num_new > 1:
             request.usage.jumped_tokens += num_new - 1
             first = first_output - request.num_prompt_tokens

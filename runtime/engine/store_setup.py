@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from ..cache.slot_books import SlotBooks
+from ..cache.state_slots import StateSlots
 from ..cache.state_store import StateStore
+from ..cache.window_slots import WindowSlots
 from ..cache.window_store import WindowStore
 from ..config import EngineConfig
 from ..execute.kv_cache import KVCache
@@ -20,8 +22,7 @@ def slot_books(
     states, windows = None, None
     if tensors is not None:
         states = StateStore(
-            tensors.num_slots,
-            config.block_size,
+            StateSlots(tensors.num_slots, config.block_size),
             interval=config.state_interval,
             keeps=config.prefix_cache,
             at_blocks=config.has_tiers,
@@ -29,8 +30,7 @@ def slot_books(
     if not isinstance(kv_cache, WindowKV):
         return SlotBooks(states, windows, tensors)
     windows = WindowStore(
-        kv_cache.num_slots,
-        kv_cache.num_blocks,
+        WindowSlots(kv_cache.num_slots, kv_cache.num_blocks),
         config.block_size,
         window_of(config, model),
         in_chunks=any(layer.in_chunks for layer in model.layers),

@@ -28,7 +28,7 @@ class Outlooks:
     def has_room(self, outlooks: list[Outlook]) -> bool:
         """Whether all of them can grow to their expected ends, and what detours have left in the tree can stay."""
         room = self._prefix_cache.supply.num_available_blocks - peak_demand(outlooks, self._prefix_cache.block_size)
-        fits_windows = self._prefix_cache.fits_windows(one.own for one in outlooks)
+        fits_windows = self._prefix_cache.slots.fits_windows(one.own for one in outlooks)
         return room >= 0 and self._detours.fit(room) and fits_windows
 
     def of(self, request: Request) -> Outlook:

@@ -194,7 +194,7 @@ class Scheduler:
     def plan(self) -> Batch | None:
         """The next step's batch; None if nothing can run. Leases, evicts, admits and preempts as needed."""
         self._begin_step()
-        states = self._prefix_cache.states
+        states = self._prefix_cache.slots.states
         if states is not None:
             states.begin_step()
         decodes = any(request.num_uncomputed_tokens <= 1 for request in self.running)
@@ -279,11 +279,11 @@ class Scheduler:
             budget.take(extend)
             if not budget.is_open:
                 break
-        states = self._prefix_cache.states
+        states = self._prefix_cache.slots.states
         if not extends or (is_ahead and states is not None and not states.has_room(len(extends))):
             return None
-        self._prefix_cache.plan_states(extends)
-        return self._prefix_cache.lay_out(extends)
+        self._prefix_cache.slots.plan_states(extends)
+        return self._prefix_cache.slots.lay_out(extends, self._prefix_cache.block_size)
 
     def _reserve(self, extend: Extend) -> bool:
         """Reserves the extend's blocks, giving up its draft if there is no room for that."""
@@ -391,4 +391,4 @@ class Scheduler:
             return False
         self.current = request
         room = self._prefix_cache.supply.num_available_blocks
-        return self._loads.delays(request, request.namespace, lambda: self._prefix_cache.look(request), room)
+        return self._loads.delays(request, request.namespace, lambda: self._prefix_cache.view.look(request), room)

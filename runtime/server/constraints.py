@@ -27,11 +27,16 @@ Compilations = tuple[tuple[float, float], ...]
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A constraint, the request field that asked for it (for error messages), and when it was compiled."""
+    """A constraint, the request field that asked for it, and when it was compiled.
+
+    Attributes:
+        resources: the field that has the documents that a schema may refer to; empty: there is none.
+    """
 
     spec: ConstraintSpec
     param: str
     compiled: Compilations = ()
+    resources: str = ""
 
 
 def constraint_of(body: Generation, extra_keys: ExtraKeys) -> Wanted | None:
@@ -87,7 +92,7 @@ def _wanted(
     if value is None:
         return []
     try:
-        return [Wanted(make(value), param)]
+        return [Wanted(make(value), param, resources=resources)]
     except RequestError as error:
         raise api_error(error, param=resources if error.param == "resources" else param) from error
 
@@ -149,6 +154,9 @@ def _formatted(wanted: ResponseFormat | None, make: _Makers) -> list[Wanted]:
     nested = wanted.json_schema.schema_ if wanted.json_schema is not None else None
     schema = nested if nested is not None else wanted.schema_
     resources = "response_format.resources"
+    if wanted.json_schema is not None and wanted.json_schema.resources is not None:
+        text = f"'resources' stands next to 'json_schema', not in it: '{resources}'."
+        raise invalid(text, "response_format.json_schema.resources")
     if schema is None or wanted.type in ("text", "structural_tag"):
         _without_schema(wanted.resources, resources, "'response_format.json_schema'")
     if wanted.type == "text":

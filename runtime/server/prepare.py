@@ -227,17 +227,23 @@ def _compiled(engine: Engine, wanted: Wanted | None) -> Wanted | None:
     try:
         engine.request_factory.compile(wanted.spec)
     except RequestError as error:
-        raise api_error(_placed(error, wanted.spec), param=wanted.param) from error
+        raise api_error(_placed(error, wanted), param=wanted.param) from error
     return replace(wanted, compiled=(*wanted.compiled, (began, time.monotonic())))
 
 
-def _placed(error: RequestError, spec: ConstraintSpec) -> RequestError:
-    """The error; one in a document that the request has brought says so: `resources/URI#/pointer`."""
+def _placed(error: RequestError, wanted: Wanted) -> RequestError:
+    """The error; one in a document that the request has brought says so: `resources/URI#/pointer`.
+
+    One about a document that it has not brought names the field for it.
+    """
     if not isinstance(error, ConstraintError):
         return error
     pointer = error.pointer
-    if not any(pointer.startswith(f"{uri}#") for uri in json.loads(spec.resources or "{}")):
-        return error
+    if not any(pointer.startswith(f"{uri}#") for uri in json.loads(wanted.spec.resources or "{}")):
+        text = str(error)
+        if not wanted.resources or " in resources," not in text:
+            return error
+        return type(error)(text.replace(" in resources,", f" in '{wanted.resources}',", 1), pointer=pointer)
     return type(error)(str(error).replace(pointer, f"resources/{pointer}", 1), pointer=f"resources/{pointer}")
 
 

@@ -50,6 +50,7 @@ class JsonSchemaFormat(Body):
     description: str = ""
     strict: bool = False
     schema_: Schema | None = Field(None, alias="schema")
+    resources: Any = None  # refused: its place is next to `json_schema`
 
 
 class ResponseFormat(Body):

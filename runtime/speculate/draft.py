@@ -166,7 +166,7 @@ class Drafter:
             if request.prediction:
                 lookup = self._lookups.begin(request.num_prompt_tokens, request.prediction)
             else:
-                lookup = self._lookups.begin(len(request.token_ids), self._prefix_cache.continuation(request))
+                lookup = self._lookups.begin(len(request.token_ids), self._prefix_cache.view.continuation(request))
             request.lookup = lookup
         elif len(request.token_ids) < lookup.due:
             return []

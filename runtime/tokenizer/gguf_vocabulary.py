@@ -37,10 +37,11 @@ _UPPER, _LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]
 _WORD_TAIL = _TAIL.replace(r"[\r\n]*", r"[\r\n/]*", 1)
 
 
-def _cased(contractions: str, digits: str) -> str:
-    """Words that end where the next capital letter begins."""
-    words = [rf"[^\r\n\p{{L}}\p{{N}}]?{_UPPER}{a}{_LOWER}{b}{contractions}" for a, b in (("*", "+"), ("+", "*"))]
-    return "|".join([*words, digits, _WORD_TAIL])
+def _cased(contractions: str, digits: str, tail: str = _WORD_TAIL, *, but: str = "") -> str:
+    """Words that end where the next capital letter begins, of letters but for those of a class."""
+    upper, lower = (rf"(?:(?!{but}){letter})" if but else letter for letter in (_UPPER, _LOWER))
+    words = [rf"[^\r\n\p{{L}}\p{{N}}]?{upper}{a}{lower}{b}{contractions}" for a, b in (("*", "+"), ("+", "*"))]
+    return "|".join([*words, digits, tail])
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,8 @@ _LLAMA_3 = Cut(_CL100K, ignores_merges=True, adds_bos=True)
 _QWEN = Cut(_QWEN2, is_normalised=True)
 _GPT_4O = Cut(_cased(f"{_CONTRACTIONS}?", r"\p{N}{1,3}"))
 _HAN = "[一-龥ࠀ-一가-퟿]+"
+_QWEN35 = _QWEN2.replace(r"?\p{L}+", r"?[\p{L}\p{M}]+").replace(r"[^\s\p{L}\p{N}]", r"[^\s\p{L}\p{M}\p{N}]")
+_KIMI = r"\p{Han}+|" + _cased(f"{_CONTRACTIONS}?", r"\p{N}{1,3}", _TAIL, but=r"\p{Han}")
 _SIGN = r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~]"
 _DEEPSEEK_3 = Cut(
     rf"{_SIGN}[A-Za-z]+|[^\r\n\p{{L}}\p{{P}}\p{{S}}]?[\p{{L}}\p{{M}}]+| ?[\p{{P}}\p{{S}}]+[\r\n]*"
@@ -89,6 +92,7 @@ CUTS: dict[str, Cut] = {
     "llama3": _LLAMA_3,
     "llama-v3": _LLAMA_3,
     "falcon3": _LLAMA_3,
+    "falcon-h1": _LLAMA_3,
     "pixtral": _LLAMA_3,
     "lfm2": _LLAMA_3,
     "dbrx": Cut(_CL100K),  # Phi-4
@@ -96,6 +100,7 @@ CUTS: dict[str, Cut] = {
     "glm4": Cut(_CL100K),
     "chatglm-bpe": Cut(_CL100K),
     "qwen2": _QWEN,
+    "qwen35": Cut(_QWEN35, is_normalised=True),
     "deepseek-r1-qwen": _QWEN,
     "stablelm2": Cut(_QWEN2),
     "hunyuan": Cut(_QWEN2),
@@ -103,6 +108,7 @@ CUTS: dict[str, Cut] = {
     "deepseek-coder": Cut(r"\p{N}", first=(r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", _HAN)),
     "deepseek-v3": _DEEPSEEK_3,
     "hunyuan-dense": _DEEPSEEK_3,
+    "kimi-k2": Cut(_KIMI),
     "gpt-4o": _GPT_4O,  # Phi-4-mini, gpt-oss
     "llama4": _GPT_4O,
     "minimax-m2": _GPT_4O,

@@ -153,7 +153,7 @@ class Run:
         if not isinstance(engine._runner._decoder, KeepingDecoder):
             assert list(later.token_ids) == greedy_truth(LATER, 3)
         engine.audit()
-        engine.prefix_cache.flush(pinned=True)
+        engine.prefix_cache.supply.flush(pinned=True)
         assert engine.statistics().num_free_blocks == statistics.num_blocks
         return {label: _result(deltas) for label, deltas in self.said.items() if label not in self.failed}
 

@@ -61,8 +61,7 @@ def test_of_evicted_tokens_and_those_without_a_state_the_more_are_named(interval
 def test_where_all_keys_are_there_the_states_that_made_room_are_the_loss() -> None:
     engine = fake_engine(decoder=RecurrentFakeDecoder(), state_interval=16)
     engine.generate(PROMPT, ONE)
-    while engine.prefix_cache.states._evict():
-        pass
+    engine.prefix_cache.slots.states.slots.has_room(10**6)  # evicts all
     found = ask(engine, PROMPT)
     assert (found.reason, found.num_lost_tokens, found.state_at) == ("no_state", REUSABLE, REUSABLE)
 
@@ -72,10 +71,8 @@ def test_of_evicted_tokens_and_those_without_a_window_the_more_are_named(left: i
     engine = fake_engine(decoder=WindowedFakeDecoder(6), num_blocks=84)
     engine.generate(PROMPT, ONE)
     evict_after(engine, PROMPT, left)
-    windows = engine.prefix_cache.windows
-    while windows._kept or windows._passed:
-        taken, windows._free = windows._free, []
-        windows._free = [*taken, windows._take()]
+    slots = engine.prefix_cache.slots.windows.slots
+    slots.forget(list(range(84)))
     expected = ("no_window", left) if left > REUSABLE - left else ("evicted", REUSABLE - left)
     found = ask(engine, PROMPT)
     assert (found.reason, found.num_lost_tokens) == expected

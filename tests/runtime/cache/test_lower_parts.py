@@ -23,6 +23,9 @@ class Books:
         self.on_leave: Callable[[int], None] | None = None
         self.num_free = 9
 
+    def watch(self, on_leave: Callable[[int], None]) -> None:
+        self.on_leave = on_leave
+
     def needed(self, num_blocks: int) -> range:
         return range(num_blocks - 1, num_blocks)
 

@@ -12,7 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phloem.runtime.cache.kept_state import KeptState, ResumePoint, StatePoint
+from phloem.runtime.cache.kept_state import KeptState, ResumePoint
+from phloem.runtime.cache.state_parts import StateParts
+from phloem.runtime.cache.state_slots import StateSlots
 from phloem.runtime.cache.state_store import StateStore
 from phloem.runtime.request import Request
 
@@ -32,20 +34,19 @@ class Asked:
     request_id: str = "one"
 
 
-class Ranked(StateStore):
-    """The store with a second count of uses, floors and states on a path; each eviction is checked against it."""
+class RankedSlots(StateSlots):
+    """The slots with a second count of uses, floors and states on a path; each eviction is checked against it."""
 
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
+    def __init__(self, num_slots: int) -> None:
+        super().__init__(num_slots, BLOCK)
         self.uses: dict[KeptState, int] = {}
         self.floors: dict[KeptState, float] = {}
         self.before: dict[KeptState, KeptState | None] = {}  # on its path, when it was kept
         self.ends: dict[KeptState, bool] = {}
-        self.went_on: dict[Request, KeptState] = {}
         self.highest = 0.0
 
     def states(self) -> list[KeptState]:
-        return [state for states in self._kept.values() for state in states.values()]
+        return [state for states in self.kept.values() for state in states.values()]
 
     def rank(self, state: KeptState) -> float:
         kept, before = self.states(), self.before[state]
@@ -53,37 +54,21 @@ class Ranked(StateStore):
             before = self.before[before]
         return self.floors[state] + self.uses[state] * (state.num_tokens - (before.num_tokens if before else 0))
 
-    def resume(self, request: Request, point: ResumePoint | None, num_keys: int) -> None:
-        super().resume(request, point, num_keys)
-        if point is None or request.is_probe:
-            return
-        state = self._kept[point.block][(point.num_tokens - 1) % BLOCK + 1]
-        self.uses[state] += 1
-        self.floors[state] = self.highest
-        if self.ends[state]:
-            self.went_on[request], self.ends[state] = state, False
-
-    def _keep(self, request: Request, point: StatePoint, num_uses: int, *, is_end: bool = False) -> None:
+    def keep(self, blocks: Sequence[int], num_tokens: int, slot: int, num_uses: int, *, is_end: bool = False) -> bool:
         before = self.states()
-        super()._keep(request, point, num_uses, is_end=is_end)
+        is_new = super().keep(blocks, num_tokens, slot, num_uses, is_end=is_end)
         for state in self.states():
             if state not in before:
-                on_path = set(request.blocks[: -(-point.num_tokens // BLOCK)])
-                earlier = [one for block in on_path for one in self._kept.get(block, {}).values()]
+                on_path = set(blocks[: -(-num_tokens // BLOCK)])
+                earlier = [one for block in on_path for one in self.kept.get(block, {}).values()]
                 self.uses[state], self.floors[state], self.ends[state] = num_uses, self.highest, is_end
-                shorter = [one for one in earlier if one.num_tokens < point.num_tokens]
+                shorter = [one for one in earlier if one.num_tokens < num_tokens]
                 self.before[state] = max(shorter, key=lambda one: one.num_tokens, default=None)
+        return is_new
 
-    def keep_last(self, request: Request) -> None:
-        super().keep_last(request)
-        last = self.went_on.pop(request, None)
-        if last is not None and self.uses[last] <= 2 and last.num_tokens < request.num_computed_tokens:
-            self.uses[last] = 0
-
-    def _evict(self, *, only_unused: bool = False) -> bool:
+    def _evict(self, *, only_unused: bool) -> bool:
         before = self.states()
-        held = [point.slot for point in self._current.values()]
-        free_to_go = [one for one in before if one.slot not in held and not (only_unused and self.uses[one])]
+        free_to_go = [one for one in before if self.num_holders[one.slot] == 1 and not (only_unused and self.uses[one])]
         ranks = {one: self.rank(one) for one in before}
         if not super()._evict(only_unused=only_unused):
             assert not free_to_go
@@ -95,11 +80,37 @@ class Ranked(StateStore):
         return True
 
 
+class Ranked(StateStore):
+    """The store over such slots."""
+
+    slots: RankedSlots
+
+    def __init__(self, slots: RankedSlots, **options: Any) -> None:
+        super().__init__(slots, **options)
+        self.went_on: dict[Request, KeptState] = {}
+
+    def resume(self, request: Request, point: ResumePoint | None, num_keys: int) -> None:
+        super().resume(request, point, num_keys)
+        if point is None or request.is_probe:
+            return
+        state = self.slots.kept[point.block][(point.num_tokens - 1) % BLOCK + 1]
+        self.slots.uses[state] += 1
+        self.slots.floors[state] = self.slots.highest
+        if self.slots.ends[state]:
+            self.went_on[request], self.slots.ends[state] = state, False
+
+    def keep_last(self, request: Request) -> None:
+        super().keep_last(request)
+        last = self.went_on.pop(request, None)
+        if last is not None and self.slots.uses[last] <= 2 and last.num_tokens < request.num_computed_tokens:
+            self.slots.uses[last] = 0
+
+
 class Runs:
     """Requests one step at a time, over blocks that are numbered by the tokens up to their end, as in a tree."""
 
     def __init__(self, num_slots: int, interval: int = 0, *, at_blocks: bool = False) -> None:
-        self.store = Ranked(num_slots, BLOCK, interval=interval, keeps=True, at_blocks=at_blocks)
+        self.store = Ranked(RankedSlots(num_slots), interval=interval, keeps=True, at_blocks=at_blocks)
         self.numbers: dict[Tokens, int] = {}  # of whole blocks that are in the tree
         self.open: list[Asked] = []
         self.count = 0
@@ -115,7 +126,7 @@ class Runs:
         one = Asked(tokens, len(prompt), is_probe)
         found = [key for end in range(BLOCK, len(prompt), BLOCK) if (key := tokens[:end]) in self.numbers]
         request = cast(Request, one)
-        point = self.store.find([self.numbers[key] for key in found], -1, 0)
+        point = self.store.slots.find([self.numbers[key] for key in found], -1, 0)
         self.store.resume(request, point, len(found) * BLOCK)
         one.num_computed_tokens = 0 if point is None else point.num_tokens
         ends = range(BLOCK, len(tokens) + BLOCK, BLOCK)
@@ -154,7 +165,7 @@ class Runs:
         if loose:
             gone = source.choice(loose)
             after = [key for key in self.numbers if key[: len(gone)] == gone]
-            self.store.forget([self.numbers[key] for key in after])
+            self.store.slots.forget([self.numbers[key] for key in after])
             for key in after:
                 del self.numbers[key]
 
@@ -193,8 +204,8 @@ def test_a_chat_holds_one_state() -> None:
     for turn in range(5):
         runs.run(chat, 4)
         chat += [*range(1000, 1004), *range(turn, turn + 4)]
-    assert [state.num_tokens for state in runs.store.states() if state.num_uses and state.is_end] == [76]
-    assert sum(state.num_uses > 0 for state in runs.store.states()) == 1
+    assert [state.num_tokens for state in runs.store.slots.states() if state.num_uses and state.is_end] == [76]
+    assert sum(state.num_uses > 0 for state in runs.store.slots.states()) == 1
 
 
 def test_an_end_that_two_went_on_from_stays() -> None:
@@ -206,13 +217,13 @@ def test_an_end_that_two_went_on_from_stays() -> None:
         runs.step(one)
     runs.end(first)
     runs.end(second)
-    assert [state.num_uses for state in runs.store.states() if state.num_tokens == 8] == [3]
+    assert [state.num_uses for state in runs.store.slots.states() if state.num_tokens == 8] == [3]
 
 
 def test_where_prompts_part_and_before_the_last_token_of_one_a_request_resumes() -> None:
     runs, shared = Runs(12), list(range(8))
     assert [runs.run([*shared, number, 1, 2], 2) for number in (20, 30, 40, 40)] == [0, 0, 8, 8]
-    assert [state.num_uses for state in runs.store.states() if state.num_tokens == 8] == [3]
+    assert [state.num_uses for state in runs.store.slots.states() if state.num_tokens == 8] == [3]
     assert runs.run(list(range(300, 309)), 4) == 0
     assert runs.run(list(range(300, 309)), 4) == 8
 
@@ -229,19 +240,19 @@ def test_what_nothing_asks_for_goes_in_the_end() -> None:
 def test_a_probe_leaves_no_trace() -> None:
     runs = Runs(4)
     runs.run(range(8), 4)
-    before = {state: (state.num_uses, state.floor, state.is_end) for state in runs.store.states()}
+    before = {state: (state.num_uses, state.floor, state.is_end) for state in runs.store.slots.states()}
     for _ in range(5):
         assert runs.run([*range(8), *range(1000, 1004), 7], is_probe=True) == 12
-    assert {state: (state.num_uses, state.floor, state.is_end) for state in runs.store.states()} == before
+    assert {state: (state.num_uses, state.floor, state.is_end) for state in runs.store.slots.states()} == before
 
 
 def test_what_a_fault_leaves_without_a_block_was_given_up() -> None:
     runs = Runs(6)
     runs.run(range(8), 4)
-    (state,) = [one for one in runs.store.states() if one.is_end]
+    (state,) = [one for one in runs.store.slots.states() if one.is_end]
     runs.store.reclaim([])
     assert not state.is_kept
-    assert runs.store.num_kept == 0
+    assert runs.store.slots.num_kept == 0
     runs.store.audit([], [])
 
 
@@ -249,7 +260,7 @@ def test_a_request_that_resumed_and_computed_nothing_leaves_the_end_as_it_was() 
     runs = Runs(12)
     runs.run(range(8), 4)
     runs.end(runs.begin([*range(8), *range(1000, 1004), 7]))
-    assert [state.num_uses for state in runs.store.states() if state.num_tokens == 12] == [2]
+    assert [state.num_uses for state in runs.store.slots.states() if state.num_tokens == 12] == [2]
 
 
 @pytest.mark.parametrize("num_prompt", range(5, 14))
@@ -258,7 +269,7 @@ def test_with_tiers_states_are_kept_at_ends_of_blocks_too(num_prompt: int) -> No
     runs = Runs(12, at_blocks=True)
     runs.run(range(num_prompt), 3)
     last, end = num_prompt - 1, num_prompt + 3
-    uses = {state.num_tokens: state.num_uses for state in runs.store.states()}
+    uses = {state.num_tokens: state.num_uses for state in runs.store.slots.states()}
     stepped = [number for number in (num_prompt, end) if number % BLOCK == 0]  # where a step has ended
     kept = {last // BLOCK * BLOCK, last, *stepped}
     assert uses == {**dict.fromkeys(kept, 0), end: 1}
@@ -266,12 +277,13 @@ def test_with_tiers_states_are_kept_at_ends_of_blocks_too(num_prompt: int) -> No
 
 def test_a_state_that_moves_to_a_block_of_the_tree_is_new_there() -> None:
     runs = Runs(12)
-    runs.store.on_leave = lambda block: None
+    parts = StateParts(runs.store.slots)
+    parts.watch(lambda block: None)
     runs.run(range(5), 3)
-    (block,) = runs.store.take_kept()[-1:]
-    slot = runs.store.part_of(block)
-    runs.store.merge(block, 99)
-    assert (runs.store.take_kept(), runs.store.part_of(block), runs.store.part_of(99)) == ([99], -1, slot)
+    (block,) = parts.take_kept()[-1:]
+    slot = parts.part_of(block)
+    runs.store.slots.merge(block, 99)
+    assert (parts.take_kept(), parts.part_of(block), parts.part_of(99)) == ([99], -1, slot)
     assert slot >= 0
 
 
@@ -284,7 +296,7 @@ def test_an_audit_finds_what_is_wrong(wrong: str) -> None:
     if wrong == "block":
         blocks = []
     elif wrong == "place":
-        runs.store.states()[0].num_tokens += 1
+        runs.store.slots.states()[0].num_tokens += 1
     else:
         one.num_computed_tokens -= 1
     with pytest.raises(AssertionError):

@@ -67,7 +67,7 @@ def test_parts_alone_come_back_where_the_keys_have_stayed(kind: str, checkpoint:
         engine.generate([200 - i for i in range(12)], GREEDY, namespace=f"other {number}")
     settle(engine)
     match = engine.prefix_cache.tree.match(pack(PROMPT[:32]), "")
-    books = engine.prefix_cache.states or engine.prefix_cache.windows
+    books = engine.prefix_cache.slots.parts
     assert match.num_tokens == 32 and books is not None
     assert books.resumable(match) < 32
     assert say(engine, PROMPT)[1:] == (32, 0)

@@ -8,7 +8,9 @@ from itertools import count
 
 import pytest
 
-from phloem.runtime.cache.window_store import NONE, WindowStore
+from phloem.runtime.cache.window_parts import WindowParts
+from phloem.runtime.cache.window_slots import NONE, WindowSlots
+from phloem.runtime.cache.window_store import WindowStore
 from phloem.runtime.request import Request
 
 from ..schedule.test_waiting_line import request
@@ -17,7 +19,7 @@ TICKETS = count()
 
 
 def store_of(num_slots: int, window: int, block_size: int = 2) -> WindowStore:
-    return WindowStore(num_slots + 1, 64, block_size, window, keeps=True, max_batch_tokens=4)
+    return WindowStore(WindowSlots(num_slots + 1, 64), block_size, window, keeps=True, max_batch_tokens=4)
 
 
 def begin(store: WindowStore, blocks: Sequence[int], resumed_after: int = 0, *, is_probe: bool = False) -> Request:
@@ -39,7 +41,7 @@ def end(store: WindowStore, found: Request) -> None:
 
 
 def have_slots(store: WindowStore, blocks: Sequence[int]) -> list[int]:
-    return [block for block in blocks if store.slot_of[block] != NONE]
+    return [block for block in blocks if store.slots.slot_of[block] != NONE]
 
 
 def test_of_a_window_that_is_kept_the_last_block_goes_first() -> None:
@@ -79,7 +81,7 @@ def test_an_end_that_the_tree_has_under_another_id_is_that_of_the_other() -> Non
     first = begin(store, [0, 1])
     go_on(store, first, 4)
     end(store, first)
-    store.merge(1, 9)
+    store.slots.merge(1, 9)
     other = begin(store, [4, 5])
     go_on(store, other, 4)
     end(store, other)
@@ -91,13 +93,14 @@ def test_an_end_that_the_tree_has_under_another_id_is_that_of_the_other() -> Non
 
 def test_a_window_that_moves_to_a_block_of_the_tree_is_new_there() -> None:
     store = store_of(8, 4)
-    store.on_leave = lambda block: None
+    parts = WindowParts(store)
+    parts.watch(lambda block: None)
     first = begin(store, [0, 1])
     go_on(store, first, 4)
     end(store, first)
-    assert store.take_kept() == [0, 1]
-    store.merge(1, 9)
-    assert store.take_kept() == [9]
+    assert parts.take_kept() == [0, 1]
+    store.slots.merge(1, 9)
+    assert parts.take_kept() == [9]
 
 
 def test_blocks_that_are_shared_are_counted_besides_those_of_each() -> None:

@@ -101,15 +101,15 @@ def test_the_scenarios_reach_all_that_a_step_does() -> None:
         "lease_to_state",
         "PrefixCache.fork",
         "PrefixCache.copy",
-        "PrefixCache.pin",
+        "PinBook.add",
         "Stepper._fail",
     }
-    wanted |= {"StateStore.fork", "StateStore.merge", "StateStore._evict", "StateStore.keep_last", "StateStore.forget"}
+    wanted |= {"StateStore.fork", "StateSlots.merge", "StateSlots._evict", "StateStore.keep_last", "StateSlots.forget"}
     wanted |= {
         "WindowStore.hold",
-        "WindowStore.merge",
-        "WindowStore._take",
-        "WindowStore.forget",
+        "WindowSlots.merge",
+        "WindowSlots._take",
+        "WindowSlots.forget",
     }
     wanted |= {"Computation._run_ahead", "Drafter.begin_step", "Lookup.expect", "LowerTiers.leaving"}
     assert wanted - reached == set()

@@ -152,8 +152,8 @@ def test_where_a_chunk_ends_a_state_is_kept_too() -> None:
 def test_without_a_prefix_cache_there_are_no_states_to_keep() -> None:
     engine = recurrent_engine(prefix_cache=False)
     assert [cached_tokens(engine, list(range(23))) for _ in range(2)] == [0, 0]
-    assert engine.prefix_cache.states is not None
-    assert engine.prefix_cache.states.num_kept == 0
+    assert engine.prefix_cache.slots.states is not None
+    assert engine.prefix_cache.slots.states.slots.num_kept == 0
 
 
 def test_the_state_that_saves_least_goes_first() -> None:

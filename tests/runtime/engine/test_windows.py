@@ -34,7 +34,7 @@ ONE = SamplingParams(max_tokens=1, temperature=0.0)
 
 def windowed_engine(window: int = 6, **settings: Any) -> Engine:
     engine: Engine = fake_engine(decoder=WindowedFakeDecoder(window), **settings)
-    assert engine.prefix_cache.windows is not None
+    assert engine.prefix_cache.slots.windows is not None
     return engine
 
 
@@ -68,15 +68,15 @@ def cached_tokens(engine: Engine, prompt: list[int], params: SamplingParams = GR
 
 def test_a_long_request_holds_no_more_than_its_window() -> None:
     engine = windowed_engine(num_blocks=96, max_batch_tokens=16)
-    windows, most = engine.prefix_cache.windows, 0
+    windows, most = engine.prefix_cache.slots.windows, 0
     assert windows is not None
     engine.add(list(range(250)), SamplingParams(max_tokens=100, temperature=0.0, ignore_eos=True))
     while engine.has_work:
         engine.step()
-        most = max(most, windows.num_held)
+        most = max(most, windows.slots.num_held)
     assert most <= (6 - 1) // 4 + 2
     assert engine.statistics().num_evictable_blocks == -(-349 // 4), "all keys of layers without a window are kept"
-    assert windows.num_used == windows.num_slots - 1, "slots are kept as long as none needs them"
+    assert windows.slots.num_used == windows.slots.num_slots - 1, "slots are kept as long as none needs them"
 
 
 def test_hits_are_exact_to_the_token_as_long_as_there_are_slots() -> None:
@@ -177,7 +177,7 @@ def test_a_hit_says_what_a_miss_says_and_transformers_too(checkpoint: tuple[Path
     config = EngineConfig(**common, block_size=4, num_blocks=200, max_running_requests=3)
     whole = EngineConfig(**common, block_size=64, num_blocks=20, prefix_cache=False)
     engine, cold = Engine.from_loaded(config, loaded), Engine.from_loaded(whole, loaded)
-    assert (engine.prefix_cache.windows is None, cold.prefix_cache.windows is None) == (False, True)
+    assert (engine.prefix_cache.slots.windows is None, cold.prefix_cache.slots.windows is None) == (False, True)
     for params in (GREEDY, GREEDY, SamplingParams(max_tokens=9, temperature=0.9, seed=5)):
         params = replace(params, logprobs=1)
         found, expected = engine.generate(prompts, params), cold.generate(prompts, params)

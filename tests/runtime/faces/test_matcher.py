@@ -97,7 +97,7 @@ def test_within_a_budget_every_text_ends_valid(schema: dict[str, object]) -> Non
 
 def test_too_small_a_budget_is_refused() -> None:
     constraint = COMPILER.regex("a{20}")
-    with pytest.raises(ph.ConfigError, match="max_tokens: 19 is too little, the shortest text may need 20"):
+    with pytest.raises(ph.ConfigError, match="max_tokens: 19 is too little for any text; give at least 20"):
         ph.GrammarMatcher(constraint, max_tokens=19)
 
 

@@ -136,3 +136,20 @@ def test_what_is_no_constraint_or_no_number_is_refused(
     given = ph.Compiler(vocabulary).regex("ab") if constraints is None else constraints
     with pytest.raises(ph.ConfigError, match=message):
         ConstraintProcessor(given, **options)
+
+
+@pytest.mark.parametrize(("num_constraints", "rows", "is_fit"), [
+    (1, "a", True), (1, "aaa", True), (1, "abc", False), (2, "aabb", True), (2, "abcd", False), (2, "abc", False),
+    (3, "ab", False), (None, "abc", True),
+])  # fmt: skip
+def test_a_list_has_one_constraint_for_each_prompt(
+    num_constraints: int | None, rows: str, is_fit: bool, vocabulary: ph.Vocabulary
+) -> None:
+    constraint = ph.Compiler(vocabulary).regex("ab")
+    processor = ConstraintProcessor(constraint if num_constraints is None else [constraint] * num_constraints)
+    ids, scores = torch.tensor([[5, ord(prompt)] for prompt in rows]), torch.zeros(len(rows), vocabulary.size)
+    if is_fit:
+        processor(ids, scores)
+    else:
+        with pytest.raises(ph.ConfigError, match=f"a list of {num_constraints} for {len(rows)} rows of the batch"):
+            processor(ids, scores)

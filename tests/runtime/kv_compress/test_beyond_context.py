@@ -168,9 +168,9 @@ def _listen(core: Any, said: dict[str, list[int]]) -> None:
 
 
 def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
-    for more, why in (({"kv_budget": None}, "no kv_budget"), ({"kv_policy": "h2o"}, "not by kv_policy='h2o'")):
+    for more, why in (({"kv_budget": None}, "no kv_budget"), ({"kv_policy": "h2o"}, "kv_policy is 'h2o'")):
         with pytest.raises(
-            ph.RequestError, match=rf"beyond_context: .* {why}.*; use a kv_budget and kv_policy='sinks'"
+            ph.RequestError, match=rf"beyond_context: {why}.*; it needs a kv_budget and kv_policy='sinks'"
         ):
             params_of(**more)
     with pytest.raises(ph.RequestError, match="max_tokens: with beyond_context the context does not end the output"):

@@ -193,7 +193,7 @@ def test_windows_stay_whole_and_states_go_on(kind: str, tmp_path: Path) -> None:
     # windows have slots of their own in the first, and in the second there are too few blocks for that
     for more in ({"max_batch_tokens": 90, "num_blocks": 128}, {"prefix_cache": False, "num_blocks": 64}):
         with ph.Engine(str(tmp_path), device="cpu", check_invariants=True, **more) as engine:
-            assert (engine.prefix_cache.windows is not None) == (has_windows and more["num_blocks"] == 128)
+            assert (engine.prefix_cache.slots.windows is not None) == (has_windows and more["num_blocks"] == 128)
             said += [engine.generate(prompt, params) for _ in range(1 + ("max_batch_tokens" in more))]
             for policy, budget, place in (("snapkv", 100, "kv_policy"), ("sinks", 64, "kv_budget")):
                 if place == "kv_policy" or has_windows:

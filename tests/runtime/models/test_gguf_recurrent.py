@@ -8,8 +8,12 @@ from typing import Any
 import pytest
 import torch
 
+from phloem.kernels.grouped import Grouped
 from phloem.runtime.capacity.planner import plan
 from phloem.runtime.models import Decoder
+from phloem.runtime.models.architectures import ARCHITECTURES
+from phloem.runtime.models.gguf.value_order import in_column_order, in_group_order
+from phloem.runtime.models.recurrent_config import RecurrentConfig
 
 from . import gguf_recurrent as keys
 from .decoder_cases import CASES
@@ -91,3 +95,19 @@ def test_logits_equal_those_of_the_checkpoint(name: str, tmp_path: Path) -> None
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-4)
     capacity = plan(decoder.config, pool_bytes=1 << 20, on_cpu=True, weight_dtype="float32")
     assert capacity.weight_bytes == decoder.num_weight_bytes
+
+
+@pytest.mark.parametrize("value_dim", [8, 16, 32])
+def test_groups_move_as_their_numbers_do(value_dim: int) -> None:
+    """Columns of value heads, where a group is as wide as a head, half of one, or two."""
+    options = ARCHITECTURES["Qwen3_5ForCausalLM"].recurrent
+    assert options is not None
+    config = RecurrentConfig(options, (True,), 4, 0, heads=6, key_heads=2, key_dim=8, value_dim=value_dim)
+    made = torch.Generator().manual_seed(1)
+    numbers = torch.randint(0, 16, (3, 6 * value_dim), generator=made).to(torch.int8)
+    scales, offsets = (torch.randn(3, 6 * value_dim // 16, generator=made) for _ in range(2))
+    weight = Grouped("uint4", numbers, scales, offsets=offsets)
+    found = in_group_order(config, weight).widen(torch.float32)
+    assert torch.equal(found, in_column_order(config, weight.widen(torch.float32)))
+    heads = found.view(3, 2, 3, value_dim)  # the second of the first key head lies third
+    assert torch.equal(heads[:, 0, 1], weight.widen(torch.float32).view(3, 6, value_dim)[:, 2])

@@ -262,6 +262,12 @@ CONSTRAINTS = [
     chat("number as regex", 400, "regex", regex=5),
     chat("resources without a schema", 400, "resources", regex="a", resources={"http://a.test/x": {}}),
     chat(
+        "resources in json_schema",
+        400,
+        "response_format.json_schema.resources",
+        response_format={"type": "json_schema", "json_schema": {"schema": {}, "resources": {"http://a.test/x": {}}}},
+    ),
+    chat(
         "resources of text",
         400,
         "response_format.resources",

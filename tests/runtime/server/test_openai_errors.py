@@ -91,6 +91,17 @@ def test_what_is_wrong_with_a_document_of_a_request_names_the_document(openai_cl
     assert refused.value.body["message"].startswith("resources/http://a.test/x#/type: 'no' is no type")
 
 
+def test_a_document_that_is_missing_names_the_field_that_takes_it(openai_client: OpenAI) -> None:
+    schema = {"$ref": "http://a.test/x"}
+    for extra, field in (
+        ({"guided_json": schema}, "resources"),
+        ({"structured_outputs": {"json": schema}}, "structured_outputs.resources"),
+        ({"response_format": {"type": "json_schema", "json_schema": {"schema": schema}}}, "response_format.resources"),
+    ):
+        with pytest.raises(openai.BadRequestError, match=f"give the document 'http://a.test/x' in '{field}', or put"):
+            openai_client.chat.completions.create(model="nano", messages=HELLO, extra_body=extra)
+
+
 def test_a_full_queue_asks_to_come_back(nano: LoadedModel) -> None:
     with serving(nano, num_blocks=512, device="cpu", max_running_requests=1, max_waiting_requests=1) as served:
         statuses: list[int] = []

@@ -18,6 +18,7 @@ from tiktoken_ext import openai_public
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 from transformers.models.qwen2.tokenization_qwen2 import PRETOKENIZE_REGEX
+from transformers.models.qwen3_5.tokenization_qwen3_5 import PRETOKENIZE_REGEX as QWEN_3_5
 
 from phloem.errors import ModelError
 from phloem.runtime.models import resolve_model
@@ -32,11 +33,15 @@ from .harmony import PATTERN as O200K
 # Llama 3's, and Mistral's tekken: as Qwen's and as o200k, but for digits and contractions
 LLAMA_3 = PRETOKENIZE_REGEX.replace(r"|\p{N}|", r"|\p{N}{1,3}|")
 TEKKEN = O200K.replace("(?i:'s|'t|'re|'ve|'m|'ll|'d)?", "").replace(r"\p{N}{1,3}", r"\p{N}")
+# Kimi's is o200k's, but for Chinese, which stands alone, and strokes
+KIMI = r"(?V1)\p{Han}+|" + O200K.replace("/", "").replace(r"\p{M}]", r"\p{M}&&[^\p{Han}]]")
 PATTERNS = {
     "gpt-2": openai_public.r50k_pat_str,
     "llama-bpe": LLAMA_3,
     "dbrx": LLAMA_3,
     "qwen2": PRETOKENIZE_REGEX,
+    "qwen35": QWEN_3_5,
+    "kimi-k2": KIMI,
     "gpt-4o": O200K,
     "tekken": TEKKEN,
 }

@@ -3,7 +3,10 @@
 import { count, counted, duration } from "../../format.ts";
 import type { Reply } from "./conversation.ts";
 
-/** One line: what was cached, how the output came about, how fast. Then the cache's own sentence. */
+/**
+ * One line: what was cached, how the output came about, how fast. Then the cache's own sentence, unless all that it has
+ * to say is that the last message is new.
+ */
 export function Measures({ reply }: { reply: Reply }) {
   const { usage, counts, firstTokenMs, totalMs } = reply;
   if (!usage) {
@@ -20,7 +23,8 @@ export function Measures({ reply }: { reply: Reply }) {
     firstTokenMs === null ? null : `first token in ${duration(firstTokenMs)}`,
     totalMs ? `${count(Math.round((1000 * usage.completion_tokens) / totalMs))} tokens/s` : null,
   ];
-  const sentence = usage.prompt_tokens_details?.cache_explanation?.sentence;
+  const why = usage.prompt_tokens_details?.cache_explanation;
+  const isNextTurn = why?.reason === "never_seen" && 2 * cached >= usage.prompt_tokens;
   return (
     <div class="measures">
       <p>
@@ -39,7 +43,7 @@ export function Measures({ reply }: { reply: Reply }) {
             <span key={part}>{part}</span>
           ))}
       </p>
-      {sentence && <p class="cache-sentence">{sentence}</p>}
+      {why && !isNextTurn && <p class="cache-sentence">{why.sentence}</p>}
     </div>
   );
 }

@@ -1,0 +1,35 @@
+"""What the cache has of a request's tokens, asked without a lease; nothing that a lease would find changes.
+
+Knows requests, the tree, and what tiers below the pool may bring.
+"""
+
+from __future__ import annotations
+
+from ...radix import pack, unpack
+from ..offload.parts import Look
+from ..request import Request
+from .block_supply import BlockSupply
+from .match_limit import match_limit
+
+
+class PrefixView:
+    """Of one prefix cache. has_tree: whether anything is shared at all."""
+
+    def __init__(self, supply: BlockSupply, *, has_tree: bool) -> None:
+        self._supply = supply
+        self._has_tree = has_tree
+
+    def continuation(self, request: Request) -> list[int]:
+        """What has followed the same tokens in the same namespace before, as far as there is room for it."""
+        if not self._has_tree:
+            return []
+        tree, tokens = self._supply.tree, pack(request.token_ids)
+        return unpack(tree.continuation(tokens, request.namespace, request.remaining_tokens))
+
+    def look(self, request: Request) -> Look:
+        """What a request might not have to compute, and what of it is here."""
+        tree, tokens = self._supply.tree, pack(request.token_ids[: match_limit(request)])
+        if self._supply.parts is not None:
+            return self._supply.parts.look(tokens, tree.match(tokens, request.namespace))
+        num_cached = tree.peek(tokens, request.namespace)
+        return Look(tokens, num_cached, num_cached)
