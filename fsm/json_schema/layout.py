@@ -23,6 +23,7 @@ from ..network.expression import (
     Expression,
     Literal,
     Member,
+    Parts,
     Repeat,
     Sequence,
     alternation,
@@ -31,8 +32,6 @@ from ..record import record
 from ..regex.regex import regex_to_dfa
 from ..text.literals import literal_dfa
 from .texts import string_text
-
-Parts = tuple[Expression, ...]
 
 
 @record

@@ -28,10 +28,10 @@ from ..remembered import remembered
 from ..text.dfa import Dfa, no_text
 from ..text.extent import all_texts
 from ..text.literals import literal_dfa
+from .algebra import Test
 from .digits import GREATER, LESS, multiples
 from .listed_numbers import INTEGER, bounds, common_step, constant_texts, exact, few_multiples, scaled
 from .number_bounds import BIG, MINUS_BIG, MINUS_SMALL, SMALL, Texts, beyond, reaching
-from .parts import Test
 from .residues import (
     BOUNDS,
     MAX_MODULUS,
