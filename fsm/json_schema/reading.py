@@ -31,7 +31,6 @@ from .applying import IN_PLACE, Applied
 from .checked import Keywords
 from .draft_3 import is_draft_3
 from .formats import BASE64_CONTENT, OF_DRAFT_3, OPENAPI, is_format
-from .numbers import step_problem
 from .resolve import DRAFT_2020, Site
 from .sites import CONTENT, KEYWORDS, Sites, is_keyword, keywords_of
 from .texts import error_at, escape, shown
@@ -158,10 +157,6 @@ def _numbers(keywords: Keywords) -> tuple[Test, ...]:
         step = keywords.number("multipleOf")
         if step <= 0:
             raise keywords.bad("multipleOf", "a number greater than 0")
-        problem = step_problem(step)
-        if problem is not None:
-            pointer = f"{keywords.pointer}/multipleOf"
-            raise error_at(UnsupportedSchema, pointer, problem)
         tests.append(("multiple", step))
     return tuple(tests)
 
