@@ -13,6 +13,7 @@ import functools
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from ..any_json import BLANK, Whitespace
@@ -23,16 +24,16 @@ from ..network.expression import (
     Expression,
     Literal,
     Member,
+    Parts,
     Repeat,
     Sequence,
     alternation,
 )
 from ..record import record
 from ..regex.regex import regex_to_dfa
+from ..text.dfa import Dfa
 from ..text.literals import literal_dfa
 from .texts import string_text
-
-Parts = tuple[Expression, ...]
 
 
 @record
@@ -42,7 +43,7 @@ class Layout:
     Attributes:
         spell_key: a key as it stands before its colon.
         braces: what stands around the members of an object.
-        has_edges: brackets and commas of lists are edges, as of one whose items must differ (`Embed.is_edge`).
+        edge: makes a bracket or a comma of a list an edge, as of one whose items must differ (`Embed.is_edge`).
     """
 
     comma_text: bytes
@@ -52,7 +53,7 @@ class Layout:
     colon: Parts
     spell_key: Callable[[str], bytes]
     braces: tuple[bytes, bytes]
-    has_edges: bool = False
+    edge: Callable[[bytes], Expression] | None = None
 
     @classmethod
     def of(cls, comma: bytes, colon: bytes, blank: Expression | None) -> Layout:
@@ -67,12 +68,13 @@ class Layout:
         """Members without braces and colons, with a text between two of them; only for `members` and their keys."""
         return cls(joint, b"", None, (Literal(joint),) if joint else (), (), spell_key, (b"", b""))
 
-    def with_edges(self) -> Layout:
-        """The same for lists that have no value twice."""
+    def with_edges(self, *, is_owed: bool) -> Layout:
+        """The same for lists that have no value twice; `is_owed`: several must be written."""
+        edge = partial(_edge, is_owed=is_owed)
         blank = () if self.blank is None else (self.blank,)
         space = self.comma_text[1:]
-        comma = (*blank, _edge(b","), *((Literal(space),) if space else ()), *blank)
-        return replace(self, comma=comma, has_edges=True)
+        comma = (*blank, edge(b","), *((Literal(space),) if space else ()), *blank)
+        return replace(self, comma=comma, edge=edge)
 
     def keys(self, key: str) -> tuple[Parts, Parts]:
         """A literal key with its colon, without and with the comma before it."""
@@ -120,11 +122,11 @@ class Layout:
     def empty(self, left: bytes, right: bytes) -> Expression:
         """Brackets with nothing in them."""
         if self.blank is None:
-            return Sequence((self._bracket(left), self._bracket(right))) if self.has_edges else Literal(left + right)
+            return Sequence((self._bracket(left), self._bracket(right))) if self.edge else Literal(left + right)
         return Sequence((self._bracket(left), self.blank, self._bracket(right)))
 
     def _bracket(self, text: bytes) -> Expression:
-        return _edge(text) if self.has_edges else Literal(text)
+        return self.edge(text) if self.edge else Literal(text)
 
     def constants(self, values: list[Any], *, mixes: bool) -> list[Expression]:
         """Values as they are written; only of a layout without blanks.
@@ -164,9 +166,14 @@ class Layout:
 
 
 @functools.cache
-def _edge(text: bytes) -> Embed:
+def _edge_text(text: bytes) -> Dfa:
+    return literal_dfa([text.decode()])
+
+
+@functools.cache
+def _edge(text: bytes, is_owed: bool) -> Embed:
     """A bracket or a comma around values that must differ."""
-    return Embed(literal_dfa([text.decode()]), is_edge=True)
+    return Embed(_edge_text(text), is_edge=True, is_owed=is_owed)
 
 
 def _joined(parts: list[Expression]) -> Expression:

@@ -14,11 +14,17 @@ from typing import Any, cast
 
 from ..compile_time import CompileTime
 from ..remembered import remembered
-from .parts import Test
-from .steps import MAX_DIGITS, MAX_EXACT, divides, is_binary
+from .algebra import Test
+from .steps import MAX_DIGITS, MAX_EXACT, MAX_STEP_PLACES, divides, is_binary
 
 MAX_LISTED = 10_000
 """Most multiples within bounds that are listed one by one."""
+MAX_CHARACTERS = 500_000
+"""Most of all multiples that are listed since their step is large."""
+MAX_STEP_STATES = 20_000
+"""Most states of an automaton of multiples: one for each remainder at each decimal place."""
+BEYOND = 10**308
+"""Numbers of this size are not written as multiples: readers take some of them for infinite."""
 INTEGER: Test = ("integer",)
 
 
@@ -45,10 +51,46 @@ def few_multiples(tests: tuple[Test, ...], compile_time: CompileTime, *, untried
         return None
     if untried and (is_binary(step) or max(high, -low) * 10 ** scaled(step)[1] < 10**MAX_DIGITS):
         return None
-    candidates = (index * step for index in range(math.ceil(low / step), math.floor(high / step) + 1))
     is_whole = INTEGER in tests or is_binary(step) or max(high, -low) >= 10**MAX_EXACT
-    values = [int(value) if is_whole and value.denominator == 1 else float(value) for value in candidates]
-    return _texts(values, tests, compile_time)
+    return _texts(_multiples(step, math.ceil(low / step), math.floor(high / step), is_whole), tests, compile_time)
+
+
+def has_large_step(tests: Iterable[Test]) -> bool:
+    """Whether numbers have to be multiples of a step whose remainders are too many for an automaton."""
+    return any(test[0] == "multiple" and is_large_step(cast(Any, test[1])) for test in tests)
+
+
+def is_large_step(step: int | float) -> bool:
+    """Whether a step has too many remainders for an automaton, at each of its decimal places, or too many places."""
+    numerator, places = scaled(exact(step))
+    return numerator > MAX_STEP_STATES // (places + 1) or (places > MAX_STEP_PLACES and not is_binary(exact(step)))
+
+
+def nearest_multiples(tests: tuple[Test, ...], compile_time: CompileTime) -> tuple[set[str], bool]:
+    """Of the multiples within the bounds that are nearest to zero the texts that pass; whether these are all.
+
+    They are MAX_LISTED, or fewer where each has many digits. tests: some of them ask for multiples.
+    """
+    step = common_step((*tests, ("multiple", 1)) if INTEGER in tests else tests)
+    assert step is not None
+    low, high = bounds(tests)
+    lowest = -math.inf if low is None else math.ceil(low / step)
+    highest = math.inf if high is None else math.floor(high / step)
+    nearest = max(low or Fraction(0), -(high or Fraction(0)), Fraction(0)) + step
+    count = min(MAX_LISTED, MAX_CHARACTERS // (len(str(int(nearest))) + scaled(step)[1]))
+    first = max(lowest, min(-(count // 2), highest - count))
+    last = min(highest, first + count)
+    first = max(lowest, last - count)
+    texts = _texts(_multiples(step, int(first), int(last), True), tests, compile_time)
+    return texts, (first, last) == (lowest, highest)
+
+
+def _multiples(step: Fraction, first: int, last: int, is_whole: bool) -> list[int | float]:
+    """Those with the indices from first to last; whole ones are whole numbers if `is_whole`."""
+    values = (index * step for index in range(first, last + 1))
+    return [
+        int(value) if is_whole and value.denominator == 1 else float(value) for value in values if abs(value) < BEYOND
+    ]
 
 
 def _texts(values: Iterable[int | float], tests: Sequence[Test], compile_time: CompileTime) -> set[str]:

@@ -28,10 +28,22 @@ from ..remembered import remembered
 from ..text.dfa import Dfa, no_text
 from ..text.extent import all_texts
 from ..text.literals import literal_dfa
-from .digits import GREATER, LESS, multiples
-from .listed_numbers import INTEGER, bounds, common_step, constant_texts, exact, few_multiples, scaled
+from .algebra import Test
+from .digits import EQUAL, GREATER, LESS, compared, multiples
+from .listed_numbers import (
+    INTEGER,
+    MAX_LISTED,
+    bounds,
+    common_step,
+    constant_texts,
+    exact,
+    few_multiples,
+    has_large_step,
+    is_large_step,
+    nearest_multiples,
+    scaled,
+)
 from .number_bounds import BIG, MINUS_BIG, MINUS_SMALL, SMALL, Texts, beyond, reaching
-from .parts import Test
 from .residues import (
     BOUNDS,
     MAX_MODULUS,
@@ -41,9 +53,8 @@ from .residues import (
     whole_numbers,
     without_last_digits,
 )
-from .steps import MAX_STEP_PLACES, agreed_multiples, exact_texts, is_binary
+from .steps import agreed_multiples, exact_texts, is_binary
 
-MAX_STEP_STATES = 20_000
 MANY_REMAINDERS = 2_000
 """Of several whole steps: a product would tell as many apart for each of 16 numbers of digits."""
 
@@ -108,6 +119,13 @@ def _number_language(tests: tuple[Test, ...], compile_time: CompileTime) -> Text
     texts = constant_texts(tests, compile_time)
     if texts is None:
         texts = few_multiples(tests, compile_time, untried=True)
+    if texts is None and has_large_step(tests):
+        texts, is_all = nearest_multiples(tests, compile_time)
+        if not texts and not is_all:
+            raise ConstraintTooLarge(
+                f"the step of multipleOf has too many remainders, so up to {MAX_LISTED} multiples are tried, those "
+                "nearest to 0 within the bounds, and none of them passes; list the values"
+            )
     if texts is not None:
         return literal_dfa(texts), 0
     if is_any_whole(tests, None, None) is False:
@@ -213,12 +231,16 @@ def _is_about_multiples(test: Test, is_whole: bool) -> bool:
     argument: Any = test[1] if len(test) > 1 else None
     if test[0] == "not":
         return any(_is_about_multiples(other, is_whole) for other in argument)
-    return test[0] == "multiple" and not (is_whole and argument == int(argument))
+    if test[0] != "multiple":
+        return False
+    return not is_whole or argument != int(argument) or is_large_step(cast(Any, argument))
 
 
 def number_texts(tests: tuple[Test, ...], limit: int, compile_time: CompileTime = NO_LIMIT) -> list[str] | None:
     """One text per number that passes, the shortest, None if they are more than `limit`."""
     if not tests or tests == (INTEGER,):
+        return None
+    if has_large_step(tests) and not nearest_multiples(tests, compile_time)[1]:
         return None
     plain, scientific = number_language(tests, compile_time)
     texts = None if scientific else all_texts(plain, limit)
@@ -226,20 +248,6 @@ def number_texts(tests: tuple[Test, ...], limit: int, compile_time: CompileTime 
         return None
     shortest_last = sorted(texts, key=len, reverse=True)  # 0, not -0
     return list({Fraction(Decimal(text)): text for text in shortest_last}.values())
-
-
-def step_problem(step: int | float) -> str | None:
-    """Why `multipleOf: step` cannot be decided, and what can; None if it can."""
-    numerator, places = scaled(exact(step))
-    if places > MAX_STEP_PLACES and not is_binary(exact(step)):
-        return f"{step!r} is rounded differently by different readers; give it at most {MAX_STEP_PLACES} decimal places"
-    most = MAX_STEP_STATES // (places + 1)
-    if numerator > most and places == 0:
-        return f"{step!r} is too large, as each remainder takes a state; steps go up to {most}, or list the values"
-    if numerator > most:
-        remedy = f"with {places} decimal places steps go up to {most / 10**places:g}, or list the values"
-        return f"{step!r} has too many digits, as each remainder takes a state at each place; {remedy}"
-    return None
 
 
 @remembered(1024)
@@ -324,10 +332,28 @@ def _union(found: Iterable[Texts]) -> Texts:
     return plain, scientific
 
 
+def _large_multiples(step: int | float, wanted: bool, whole: bool) -> Dfa:
+    """`_multiples` of a step that has too many remainders: the nearest to 0, or numbers between them that are none."""
+    tests: tuple[Test, ...] = (("multiple", step), *((INTEGER,) if whole else ()))
+    if wanted:
+        return literal_dfa(nearest_multiples(tests, NO_LIMIT)[0])
+    nearest = exact(step) if not whole else Fraction(exact(step).numerator)
+    # of whole numbers the quotient must be so small that what is left over is not rounded away
+    bound = nearest / 2 if not whole else min(nearest / 2, Fraction(int(exact(step) * 2**51 / nearest)))
+    small = (compared(bound * side, frozenset((-side,)), with_point=not whole) for side in (LESS, GREATER))
+    zero = compared(Fraction(0), frozenset((EQUAL,)), with_point=True)
+    found = functools.reduce(Dfa.intersect, small, _short()).difference(zero)
+    if found.is_empty():
+        raise ConstraintTooLarge(f"no multiple of {step!r}: it has too many remainders for an automaton")
+    return found
+
+
 def _multiples(step: int | float, wanted: bool, whole: bool) -> Dfa:
     """Plain texts of numbers that are (or are not) multiples of `step`; fractions of up to 15 digits."""
     exact_step = exact(step)
     numerator, places = scaled(exact_step)
+    if is_large_step(step):
+        return _large_multiples(step, wanted, whole)
     if wanted and not is_binary(exact_step):
         found = agreed_multiples(numerator, places)
         return found.intersect(_integers()) if whole else found

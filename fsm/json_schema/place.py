@@ -80,7 +80,7 @@ def place_of(text: str) -> Place:
                 begin = index
             continue
         if c == '"':
-            end = _string_end(text, index)
+            end = string_end(text, index)
             if end < 0:
                 return _place(frames, stop, index)
             if top is not None and top.is_object and top.wants_key:
@@ -126,8 +126,8 @@ def _place(frames: list[_Frame], stop: Stop, begin: int) -> Place:
     return Place(tuple(path), stop, begin, top.begin if top is not None else -1, written, is_object)
 
 
-def _string_end(text: str, begin: int) -> int:
-    """After the closing quote; -1 if there is none."""
+def string_end(text: str, begin: int) -> int:
+    """Where the string that begins there has ended; -1 if it has not."""
     index = begin + 1
     while index < len(text):
         if text[index] == '"':

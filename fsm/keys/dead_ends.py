@@ -10,7 +10,7 @@ byte after which there is a dead end.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from ...errors import ConstraintTooLarge
 from ..automaton.automaton import Automaton
 from ..vocabulary.trie import Trie
 from .open_lists import OpenList, may_repeat, next_bytes
+from .values import GONE, Place, following, step
 from .written import KeyPlace
 
 MAX_PLACES = 2_000  # a second
@@ -30,10 +31,11 @@ Read = Callable[[KeyPlace, bytes], KeyPlace]
 class DeadEnds:
     """The dead ends of one automaton."""
 
-    def __init__(self, automaton: Automaton) -> None:
+    def __init__(self, automaton: Automaton, read: Read) -> None:
         self._automaton = automaton
+        self._read = read
 
-    def is_dead(self, read: Read, place: KeyPlace) -> bool:
+    def is_dead(self, place: KeyPlace) -> bool:
         """Whether nothing but repetitions can be written from a place."""
         pending, seen = [place], set[object]()
         for here in pending:
@@ -42,7 +44,7 @@ class DeadEnds:
             if len(pending) > MAX_PLACES:
                 raise ConstraintTooLarge("too many ways to write an item again; list the values")
             for byte in np.flatnonzero(self._automaton.live_bytes(here[1])).tolist():
-                after = read(here, bytes((byte,)))
+                after = self._read(here, bytes((byte,)))
                 if not after[1]:
                     continue
                 if not _may_repeat(after):
@@ -53,7 +55,7 @@ class DeadEnds:
                     pending.append(after)
         return True
 
-    def walk(self, read: Read, place: KeyPlace) -> Iterator[tuple[bytes, int, bool]]:
+    def walk(self, place: KeyPlace) -> Iterator[tuple[bytes, int, bool]]:
         """The beginnings of tokens that go on as a value that a list has: bytes, token (or -1), whether they are dead.
 
         None goes on from one that is dead. The place itself is not.
@@ -68,11 +70,25 @@ class DeadEnds:
                 child = _child(trie, node, byte) if live[byte] else NO_NODE
                 if child == NO_NODE:
                     continue
-                after = read(here, bytes((byte,)))
-                is_dead = not is_forced and (not after[1] or self.is_dead(read, after))
+                after = self._read(here, bytes((byte,)))
+                is_dead = not is_forced and (not after[1] or self.is_dead(after))
                 yield path + bytes((byte,)), int(trie.tokens[child]), is_dead
                 if not is_dead and _may_repeat(after):
                     pending.append((path + bytes((byte,)), child, after))
+
+    def along(self, state: int, places: Iterable[frozenset[Place]]) -> Iterator[int]:
+        """The tokens within which a value goes on from one of some places in it; -1 for beginnings of tokens."""
+        trie = self._automaton.vocabulary.trie
+        pending = [(NO_NODE, state, frozenset(place for some in places for place in some))]
+        while pending:
+            node, state, here = pending.pop()
+            live = self._automaton.live_bytes(state)
+            for byte in {byte for place in here for byte in following(place)}:
+                child = _child(trie, node, byte) if live[byte] else NO_NODE
+                after = frozenset(moved for place in here if live[byte] and (moved := step(place, byte)) is not GONE)
+                if child != NO_NODE and after:
+                    yield int(trie.tokens[child])
+                    pending.append((child, self._automaton.advance_bytes(state, bytes((byte,))), after))
 
 
 def _lists(place: KeyPlace) -> OpenList | None:

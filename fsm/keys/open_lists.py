@@ -12,7 +12,7 @@ from __future__ import annotations
 from ..._core.fsm import KeyEvent
 from ...errors import ConstraintTooLarge
 from ..record import record
-from .values import GONE, Place, Value, following, is_complete, step, value_of
+from .values import GONE, Place, Value, first_values, following, is_complete, step, value_of
 
 Pieces = tuple["Pieces", bytes] | None
 
@@ -43,6 +43,21 @@ class OpenList:
     pieces: Pieces
     depth: int
     below: OpenList | None
+
+    @property
+    def begun(self) -> bytes:
+        """What is written of the item that has begun."""
+        pieces, found = self.pieces, list[bytes]()
+        while pieces is not None:
+            found.append(pieces[1])
+            pieces = pieces[0]
+        return b"".join(found[::-1])
+
+    def places_further_on(self, text: bytes) -> frozenset[Place]:
+        """Where the item that has begun stands within the items that a text has after it; it completes the list."""
+        begun = self.begun
+        places = frozenset((value, None) for value in first_values(b"[" + begun + text)[1:])
+        return _moved(places, begun)
 
     def chain(self) -> list[OpenList]:
         """This list and those that it lies in."""
@@ -90,24 +105,24 @@ def read(lists: OpenList | None, text: bytes) -> OpenList | None:
         return lists
     below = None
     for one in reversed(lists.chain()):
-        places = one.places
-        for byte in text:
-            if not places:
-                break
-            places = frozenset(after for place in places if (after := step(place, byte)) is not GONE)
-        below = OpenList(one.values, places, (one.pieces, text), one.depth, below)
+        below = OpenList(one.values, _moved(one.places, text), (one.pieces, text), one.depth, below)
     return below
+
+
+def _moved(places: frozenset[Place], text: bytes) -> frozenset[Place]:
+    """The places after some bytes."""
+    for byte in text:
+        if not places:
+            break
+        places = frozenset(after for place in places if (after := step(place, byte)) is not GONE)
+    return places
 
 
 def ended(lists: OpenList, byte: bytes) -> OpenList | None:
     """The lists after the comma or the bracket that ends an item of the innermost; None if that is a repetition."""
     if any(map(is_complete, lists.places)):
         return None
-    pieces, found = lists.pieces, list[bytes]()
-    while pieces is not None:
-        found.append(pieces[1])
-        pieces = pieces[0]
-    text, values = b"".join(found[::-1]), lists.values
+    text, values = lists.begun, lists.values
     if text.strip():
         try:
             value, common = value_of(text)

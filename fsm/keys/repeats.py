@@ -73,7 +73,11 @@ REFUSED = Step(0)
 
 
 class Repeats:
-    """What is forbidden under one automaton whose network has keys to be remembered."""
+    """What is forbidden under one automaton whose network has keys to be remembered.
+
+    Attributes:
+        has_lists: whether items of any kind are.
+    """
 
     def __init__(self, automaton: Automaton) -> None:
         self._automaton = automaton
@@ -83,7 +87,11 @@ class Repeats:
         self._has_enough: dict[int, bool] = {}  # by a number of keys
         self._left: dict[tuple[OpenObject, int, bytes, bool], Left] = {}  # mostly of one row
         self.has_lists = bool(automaton.network.edge_texts)
-        self._dead_ends = DeadEnds(automaton)
+
+    @property
+    def dead_ends(self) -> DeadEnds:
+        """Places from which items can only be written again; made anew, since a cycle would wait for the collector."""
+        return DeadEnds(self._automaton, self.read_on)
 
     @property
     def num_bytes(self) -> int:
@@ -152,15 +160,6 @@ class Repeats:
             return written, 0, b""
         after, memory, begun = self._after(written, state, step, text, 0, lambda: begun, sees_dead_ends=False)
         return memory, after, begun
-
-    def is_dead(self, place: KeyPlace) -> bool:
-        """`DeadEnds.is_dead`."""
-        return self._dead_ends.is_dead(self.read_on, place)
-
-    def walk(self, written: Written, state: int, typed: Callable[[], bytes]) -> Iterator[tuple[bytes, int, bool]]:
-        """`DeadEnds.walk`, in lists whose items must differ."""
-        begun = typed() if self.place(state) == k.IN_KEY else b""
-        return self._dead_ends.walk(self.read_on, (written, state, begun))
 
     def allows(self, text: bytes) -> bool:
         """Whether a text that the automaton lets through repeats no key."""
@@ -252,7 +251,7 @@ class Repeats:
         memory = written
         if step.events or lists is not None:
             memory = Written(num_tokens, written, objects, depth, read(lists, token[at:]))
-        if sees_dead_ends and lists is not None and self.is_dead((memory, step.target, begun)):
+        if sees_dead_ends and lists is not None and self.dead_ends.is_dead((memory, step.target, begun)):
             return 0, written, b""
         return step.target, memory, begun
 
@@ -299,10 +298,12 @@ class Repeats:
                     core.clear_below(self._automaton, path, left)
                 if left is not bits and self.others(state, b"" if place == k.IN_KEY else QUOTE):
                     self._put_back(written, state, bits, left, typed)
-        for path, _, is_dead in self.walk(written, state, typed) if may_repeat(written.lists) else ():
-            if is_dead:
-                left = bits.copy() if left is bits else left
-                core.clear_below(self._automaton, path, left)
+        if may_repeat(written.lists):
+            begun = typed() if self.place(state) == k.IN_KEY else b""
+            for path, _, is_dead in self.dead_ends.walk((written, state, begun)):
+                if is_dead:
+                    left = bits.copy() if left is bits else left
+                    core.clear_below(self._automaton, path, left)
         for token_id in self._suspects(written, state):
             word, bit = token_id >> 5, token_id & 31
             if int(left[word]) >> bit & 1 and not self.follow(written, state, token_id, 0, typed)[0]:

@@ -22,6 +22,7 @@ from ..json_schema.sites import KEYWORDS, Sites
 from ..network.network import build_network
 from ..resources import NO_RESOURCES, Resources
 from ..vocabulary.vocabulary import Vocabulary
+from .repeated import repeated_items
 
 MAX_ASKED = 200
 MAX_NAMES = 6
@@ -46,14 +47,22 @@ def blame(
     key_order: KeyOrder = "schema",
     extra_keys: ExtraKeys = "schema",
     resources: Resources = NO_RESOURCES,
+    *,
+    repeats: bool = False,
 ) -> list[str]:
-    """Reasons, one line each, why the byte at `num_bytes` is refused after all before it was read."""
+    """Reasons, one line each, why the byte at `num_bytes` is refused after all before it was read.
+
+    repeats: it is, for a key or an item that was written before.
+    """
     data = text.encode(errors="surrogatepass")
     before = data[:num_bytes].decode(errors="replace")
     refused = data[num_bytes:].decode(errors="replace")[:1]
     place = place_of(before)
     sites = Sites(schema, None, resources=resources)
     judge = _Judge(vocabulary, sites, whitespace, key_order, resources)
+    found = repeated_items(sites, place.path, before, refused) if repeats else []
+    if found:
+        return found
     at = f"at {place.pointer}: " if place.path else ""
     general = _general(place, before, refused, whitespace)
     if general is not None:

@@ -100,9 +100,10 @@ def explain(
     row_bytes, automaton_bytes = constraint.caches.masks.store.num_bytes, constraint.num_bytes  # before more is found
     schema = cast("dict[str, Any] | bool", source) if kind == "json_schema" else None
     known, annotations = demands(schema, key_order, resources) if schema is not None else ([], [])
-    steps = None if text is None else step_through(constraint, text, names)
+    steps, repeats = (None, False) if text is None else step_through(constraint, text, names)
     if steps is not None and steps.leaves and text is not None and schema is not None:
-        reasons = blame(vocabulary, schema, text, steps.num_bytes, whitespace, key_order, extra_keys, resources)
+        how = whitespace, key_order, extra_keys, resources
+        reasons = blame(vocabulary, schema, text, steps.num_bytes, *how, repeats=repeats)
         steps = _with_reasons(steps, reasons)
     graphs, num_states = _graphs(constraint, grammar, names)
     compressed = tuple(fold(graph.beginning(MAX_FOLDED)) for graph in graphs)

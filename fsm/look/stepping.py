@@ -71,29 +71,39 @@ class Stepping:
         return self.text.encode(errors="surrogatepass")[: self.num_bytes].decode(errors="ignore")
 
 
-def step_through(constraint: Constraint, text: str, rule_names: dict[int, str]) -> Stepping:
-    """Reads the text as far as it goes; `rule_names` by the rule's entry in the network."""
+def step_through(constraint: Constraint, text: str, rule_names: dict[int, str]) -> tuple[Stepping, bool]:
+    """Reads the text as far as it goes.
+
+    Args:
+        rule_names: by the rule's entry in the network.
+
+    Returns:
+        What was found, and whether the byte after it is refused for what was written before: a key, or an item.
+    """
     automaton = constraint.automaton
     data = text.encode(errors="surrogatepass")
-    state, count = automaton.start, 0
-    keys: Written | None = None
+    places: list[tuple[int, Written | None]] = [(automaton.start, None)]  # by number of bytes
+    target = 0
     for byte in data:
+        state, keys = places[-1]
         target = automaton.advance_bytes(state, bytes([byte]))
-        if target and constraint.caches.repeats is not None:
-            before = partial(_begun_string, data[:count])
-            target, keys = constraint.caches.repeats.read(keys, state, bytes([byte]), before)
-        if target == 0:
+        after = _read(constraint, data[: len(places) - 1], state, keys, byte) if target else (0, None)
+        if not after[0]:
             break
-        state, count = target, count + 1
+        places.append(after)
+    count = len(places) - 1
     leaves = count < len(data)
     while leaves and count and data[count] & 0xC0 == 0x80:  # stand before the character, not inside it
         count -= 1
-        state = automaton.advance_bytes(automaton.start, data[:count])
-    live = automaton.live_bytes(state)
-    mask = sum(1 << byte for byte in live.nonzero()[0].tolist())
+    state, keys = places[count]
+    live = automaton.live_bytes(state).nonzero()[0].tolist()
+    allowed = [byte for byte in live if _read(constraint, data[:count], state, keys, byte)[0]]
+    mask = sum(1 << byte for byte in allowed)
     forced, _ = automaton.forced_run(state, MAX_RUN)
-    tokens, num_tokens = _tokens(constraint, state, forced)
-    return Stepping(
+    if forced and forced[0] not in allowed:
+        forced = b""
+    tokens, num_tokens = _tokens(constraint, data[:count], state, keys, forced)
+    found = Stepping(
         text,
         count,
         leaves,
@@ -104,6 +114,17 @@ def step_through(constraint: Constraint, text: str, rule_names: dict[int, str]) 
         quoted(forced) if forced else "",
         _rules(constraint, state, rule_names),
     )
+    return found, leaves and target != 0
+
+
+def _read(
+    constraint: Constraint, text: bytes, state: int, keys: Written | None, byte: int
+) -> tuple[int, Written | None]:
+    """The state and what is remembered after a text and one more byte; state 0: it is refused."""
+    repeats = constraint.caches.repeats
+    if repeats is None:
+        return constraint.automaton.advance_bytes(state, bytes([byte])), None
+    return repeats.read(keys, state, bytes([byte]), partial(_begun_string, text))
 
 
 def allowed_label(mask: int) -> str:
@@ -120,8 +141,12 @@ def allowed_label(mask: int) -> str:
     return f"{byte_class(ascii_part)} and {name}" if ascii_part else name
 
 
-def _tokens(constraint: Constraint, state: int, forced: bytes) -> tuple[tuple[str, ...], int]:
-    row = constraint.caches.masks.row(state).bits
+def _tokens(
+    constraint: Constraint, text: bytes, state: int, keys: Written | None, forced: bytes
+) -> tuple[tuple[str, ...], int]:
+    row, repeats = constraint.caches.masks.row(state).bits, constraint.caches.repeats
+    if keys is not None and repeats is not None:
+        row = repeats.row(keys, state, row, partial(_begun_string, text))
     ids = token_ids_of(row)
     spell = constraint.vocabulary.tokens
     found = list(dict.fromkeys(spell[token_id] for token_id in ids if spell[token_id]))

@@ -21,7 +21,7 @@ def num_texts(language: Dfa, limit: int) -> int:
     order = _order(language)
     if order is None:
         return limit
-    sizes = _class_sizes(language)
+    sizes = class_sizes(language)
     totals = [0] * language.num_states
     for state in order:
         total = int(language.accepting[state])
@@ -84,7 +84,7 @@ def max_length(language: Dfa) -> int | None:
     return longest[language.start_state] if language.start_state else -1
 
 
-def _class_sizes(language: Dfa) -> list[int]:
+def class_sizes(language: Dfa) -> list[int]:
     ends = np.append(language.alphabet.starts[1:], MAX_CODE_POINT + 1)
     sizes = np.bincount(
         language.alphabet.classes, weights=ends - language.alphabet.starts, minlength=language.alphabet.num_classes

@@ -193,6 +193,49 @@ def test_few_multiples_between_bounds_are_all_tried() -> None:
         constraint_of({"type": "number", "multipleOf": 0.01, "minimum": 999999.19, "maximum": 999999.19})
 
 
+@pytest.mark.parametrize(
+    ("step", "bounds"),
+    [
+        (28672, {}), (123456789, {"minimum": 700}), (0.123456789, {"type": "integer"}),
+        (0.123456789, {"maximum": -123}),
+        (20000.5, {"type": "integer", "minimum": 3}), (1e-15, {}), (10**40, {"maximum": -123}), (1e300, {}),
+        (2.0**-20, {"minimum": 700}),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_of_a_large_step_the_nearest_multiples_are_written(step: float, bounds: dict[str, Any]) -> None:
+    schema = {"multipleOf": step, **bounds}
+    automaton, judge = constraint_of(schema), judge_of({"type": "number", **bounds})
+    exact_step = Fraction(Decimal(repr(step)))
+    whole = exact_step.numerator if "type" in bounds else exact_step
+    side = -1 if "maximum" in bounds else 1
+    first = math.ceil(Fraction(abs(bounds.get("minimum", bounds.get("maximum", 0)))) / whole)
+    for index in [*range(first, first + 40), first + 600]:
+        number = side * index * whole
+        if abs(number) >= 10**308:
+            continue
+        text = str(number) if number.denominator == 1 else repr(float(number))
+        is_multiple = Fraction(Decimal(text)) % exact_step == 0
+        is_one_in_floats = Fraction(float(step)) == exact_step or (float(text) / step).is_integer()
+        is_written = is_multiple and is_one_in_floats and judge.is_valid(json.loads(text))
+        assert accepts(automaton, text) == is_written, text
+        assert not accepts(automaton, str(number + 1) if whole > 1 else "0.7"), text
+
+
+@pytest.mark.parametrize("step", [28672, 0.123456789, 20000.5, 1e300, 999999937])
+@pytest.mark.parametrize("kind", ["number", "integer"])
+def test_what_is_no_multiple_of_a_large_step_is_written_near_zero(step: float, kind: str) -> None:
+    automaton = constraint_of({"type": kind, "not": {"multipleOf": step}})
+    exact_step = Fraction(Decimal(repr(step)))
+    for number in (*range(-30, 30), *(Fraction(index, 1000) for index in range(-30, 30)), 28671, 28672, 40001, 123456):
+        text = repr(float(number)) if number.denominator > 1 else str(number)
+        is_none = Fraction(Decimal(text)) % exact_step != 0 and not (float(text) / step).is_integer()
+        is_near = number.denominator == 1 if kind == "integer" else abs(number) * 2 < exact_step
+        is_near = is_near and abs(number) < 10_000
+        assert accepts(automaton, text) == is_none or not is_near, text
+        assert is_none or not accepts(automaton, text), text
+
+
 def test_what_the_readings_judge_differently_is_neither_a_multiple_nor_none() -> None:
     for schema in ({"multipleOf": 0.01}, {"not": {"multipleOf": 0.01}}, {"enum": [0.07], "multipleOf": 0.01}):
         if "enum" in schema:

@@ -302,6 +302,35 @@ def test_the_keyword_at_fault_is_named(text: str, reason: str) -> None:
     assert any(reason in found for found in steps.reasons), steps.reasons
 
 
+@pytest.mark.parametrize(
+    ("text", "refused", "reason", "allowed"),
+    [
+        ('{"a":[1,2,1', "]", "in the array at /a: /properties/a/uniqueItems: item 2 is the same as item 0", "[.0-9Ee]"),
+        ('{"a":[[],10,[', "]", "/properties/a/uniqueItems: item 2 is the same as item 0", '["\\-0-9[fnt{]'),
+        ('{"b":[{"c":true},{"c":', "t", "/b/uniqueItems: item 1 can only become the same as item 0", "[[fn]"),
+        ('{"b":[{"c":[]},{"c":[1,1', "]", "/c/anyOf/0/uniqueItems: item 1 is the same as item 0", "[.0-9Ee]"),
+        ('{"d":["a","b","a', '"', "/properties/d/uniqueItems: item 2 is the same as item 0", None),
+        ('{"e":[{"f":true},{"f":false}', ",", "/properties/e/uniqueItems: no value is left that differs", "']'"),
+    ],
+)
+def test_the_item_that_would_come_twice_is_named(text: str, refused: str, reason: str, allowed: str | None) -> None:
+    unique: Any = {"type": "array", "uniqueItems": True}
+    closed: Any = {"type": "object", "additionalProperties": False}
+    options: Any = {"anyOf": [unique, {"type": ["null", "boolean"]}]}
+    properties = {
+        "a": unique,
+        "b": unique | {"items": closed | {"properties": {"c": options}, "required": ["c"]}},
+        "d": unique | {"items": {"type": "string"}},
+        "e": unique | {"items": closed | {"properties": {"f": {"type": "boolean"}}, "required": ["f"]}},
+    }
+    schema = {"type": "object", "properties": properties}
+    steps = explain(VOCABULARY, "json_schema", schema, text=text + refused).steps
+    assert steps is not None and steps.leaves and steps.num_bytes == len(text), steps
+    assert any(reason in found for found in steps.reasons), steps.reasons
+    assert allowed in (None, steps.allowed)
+    assert all(not token[1:].startswith(refused) for token in steps.tokens), steps.tokens
+
+
 def test_items_and_open_objects_are_explained() -> None:
     schema = {"properties": {"a": {"type": "array", "items": {"type": "object"}, "minItems": 1}}, "required": ["a"]}
     steps = explain(VOCABULARY, "json_schema", schema | {"type": "object"}, text='{"a":[]').steps
