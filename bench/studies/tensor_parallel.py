@@ -236,14 +236,17 @@ def written() -> Iterator[tuple[str, Written]]:
     for name in gguf_models.MODELS:
         yield f"GGUF, {name}", lambda folder, _, name=name: (gguf_models._written(folder, name)[0], {})
 
-    def streams(folder: Path, _: int) -> Any:
-        arch, case, differs, type_name, keys = gguf_families.MODELS["gemma3n"]
-        model = save_random_model(folder, CASES[case][0], {**CASES[case][1], **differs})
-        with torch.no_grad():
-            gguf_files.write_model(folder / "model.gguf", model, arch, type_name, keys=keys)
-        return folder / "model.gguf", {}
+    for name in ("gemma3n", "gemma4", "gemma4, experts"):
 
-    yield "GGUF, gemma3n", streams
+        def by_layer(folder: Path, _: int, name: str = name) -> Any:
+            arch, case, differs, type_name, keys = gguf_families.MODELS[name]
+            model = save_random_model(folder, CASES[case][0], {**CASES[case][1], **differs})
+            with torch.no_grad():
+                gguf_files.write_model(folder / "model.gguf", model, arch, type_name, keys=keys)
+            return folder / "model.gguf", {}
+
+        yield f"GGUF, {name}", by_layer
+
     for steps, activations in (("own steps", int8_inputs.OWN_STEPS), ("one step", int8_inputs.ONE_STEP)):
 
         def rounding(folder: Path, _: int, activations: Any = activations) -> Any:
