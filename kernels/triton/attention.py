@@ -54,6 +54,41 @@ def load_scales(at: tl.tensor, IN_PAIRS: tl.constexpr) -> tl.tensor:
 
 
 @triton.jit  # type: ignore[untyped-decorator]  # triton has no types
+def first_sums(
+    item: tl.tensor,
+    sinks_ptr: tl.tensor,
+    head: tl.tensor,  # [rows]
+    in_rows: tl.tensor,
+    BLOCK_ROWS: tl.constexpr,
+    HAS_SINKS: tl.constexpr,
+) -> tl.tensor:
+    """(Maximum, sum) of a row's weights before any key: nothing, or a sink, a logit that carries no value."""
+    top = tl.full([BLOCK_ROWS], float("-inf"), tl.float32)
+    total = tl.zeros([BLOCK_ROWS], tl.float32)
+    if HAS_SINKS:
+        is_direct = tl.load(item + 6) != 0
+        sink = tl.load(sinks_ptr + head, mask=in_rows, other=0.0).to(tl.float32) * 1.4426950408889634
+        top = tl.where(is_direct, sink, top)
+        total = tl.where(is_direct, 1.0, total)
+    return top, total
+
+
+@triton.jit  # type: ignore[untyped-decorator]  # triton has no types
+def find_tile(
+    table: tl.tensor, start: tl.tensor, key_end: tl.tensor, BLOCK_KEYS: tl.constexpr, BLOCK_SIZE: tl.constexpr
+) -> tl.tensor:
+    """(The keys from `start` on `[BLOCK_KEYS]`; the block of each, or of all; their places in it)."""
+    n = start + tl.arange(0, BLOCK_KEYS)
+    # past the end the last key is read again, to be hidden: a load without a mask is a plain copy
+    held = tl.minimum(n, key_end - 1)
+    if BLOCK_SIZE >= BLOCK_KEYS:  # all keys in one block: a scalar index, contiguous rows
+        block = tl.load(table + start // BLOCK_SIZE).to(tl.int64)
+    else:
+        block = tl.load(table + held // BLOCK_SIZE).to(tl.int64)
+    return n, block, held % BLOCK_SIZE
+
+
+@triton.jit  # type: ignore[untyped-decorator]  # triton has no types
 def load_tiles(
     k_at: tl.tensor,  # [keys], where they begin
     v_at: tl.tensor,
@@ -200,29 +235,17 @@ def attend_items(
                 oldest = tl.min(tl.where(in_rows, edge, 2147483647), 0)
                 key_begin = tl.maximum(key_begin, tl.maximum(oldest, 0) // BLOCK_KEYS * BLOCK_KEYS)
 
-            folded_top = tl.full([BLOCK_ROWS], float("-inf"), tl.float32)
-            folded_total = tl.zeros([BLOCK_ROWS], tl.float32)
+            folded_top, folded_total = first_sums(item, sinks_ptr, head, in_rows, BLOCK_ROWS, HAS_SINKS)
             folded = tl.zeros([BLOCK_ROWS, BLOCK_DIM], tl.float32)
-            if HAS_SINKS:  # a logit that was seen first and carries no value
-                is_direct = tl.load(item + 6) != 0
-                sink = tl.load(sinks_ptr + head, mask=in_rows, other=0.0).to(tl.float32) * 1.4426950408889634
-                folded_top = tl.where(is_direct, sink, folded_top)
-                folded_total = tl.where(is_direct, 1.0, folded_total)
 
             top = tl.full([BLOCK_ROWS], float("-inf"), tl.float32)
             total = tl.zeros([BLOCK_ROWS], tl.float32)
             acc = tl.zeros([BLOCK_ROWS, BLOCK_DIM], tl.float32)
             kv_offset = kv_head.to(tl.int64) * kv_head_stride
             for start in tl.range(key_begin, key_end, BLOCK_KEYS, num_stages=STAGES):
-                n = start + tl.arange(0, BLOCK_KEYS)
-                # past the end the last key is read again and hidden below: a load without a mask is a plain copy
-                held = tl.minimum(n, key_end - 1)
-                if BLOCK_SIZE >= BLOCK_KEYS:  # all keys in one block: a scalar index, contiguous rows
-                    block = tl.load(table + start // BLOCK_SIZE).to(tl.int64)
-                else:
-                    block = tl.load(table + held // BLOCK_SIZE).to(tl.int64)
-                offset = kv_offset + block * kv_block + (held % BLOCK_SIZE) * kv_slot
-                scale_at = block * scale_block + kv_head * BLOCK_SIZE + held % BLOCK_SIZE
+                n, block, place = find_tile(table, start, key_end, BLOCK_KEYS, BLOCK_SIZE)
+                offset = kv_offset + block * kv_block + place * kv_slot
+                scale_at = block * scale_block + kv_head * BLOCK_SIZE + place
                 # every rounded number is one of q's type as well, and one of bf16: in fp16 weights times scales, which
                 # may be tiny, would lose their digits
                 v_type: tl.constexpr = tl.bfloat16 if q.dtype == tl.float16 else q.dtype
