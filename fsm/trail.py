@@ -2,16 +2,16 @@
 
     shared, frozen                     own
     +-----------------+    +------+    +---------+
-    | t0 t1 t2 ... t9 | <- | a  b | <- | c  d  e |      a cursor appends to and cuts its own part only
+    | t0 t1 t2 ... t9 | <- | a  b | <- | c  d  e |      a cursor appends to and cuts its own segment only
     +-----------------+    +------+    +---------+
              ^                  ^      +---+
              |                  +----- | x |            a fork made after b
              |                         +---+
              +-- used: 7               +------+
-                 (rolled back to t6)   | y  z |         and one that has rolled back into the shared part
+                 (rolled back to t6)   | y  z |         and one that has rolled back into the shared segment
                                        +------+
 
-Forking freezes the own part and lets both go on with an empty one: O(1), whatever the length. Taking back n tokens
+Forking freezes the own segment and lets both go on with an empty one: O(1), whatever the length. Taking back n tokens
 costs O(n) at most, taking one O(1). It knows token ids and states as numbers only. Not thread-safe.
 """
 
@@ -22,7 +22,7 @@ class Trail:
     """Pairs (token id, state after it), in order.
 
     Attributes:
-        tokens, states: the own part. Append to both or call `cut`, nothing else.
+        tokens, states: the own segment. Append to both or call `cut`, nothing else.
     """
 
     __slots__ = ("_below", "_num_below", "_used", "states", "tokens")
@@ -31,7 +31,7 @@ class Trail:
         self.tokens: list[int] = []
         self.states: list[int] = []
         self._below: Trail | None = None
-        self._used = 0  # of the own part of `_below`
+        self._used = 0  # of the own segment of `_below`
         self._num_below = 0  # in all that is shared
 
     def __len__(self) -> int:
@@ -48,7 +48,7 @@ class Trail:
         self._settle()
 
     def _settle(self) -> None:
-        """Moves down until something of the part below is in use."""
+        """Moves down until something of the segment below is in use."""
         while self._below is not None and self._used <= 0:
             below = self._below
             self._below, self._used = below._below, below._used + self._used
@@ -60,14 +60,14 @@ class Trail:
     def last_tokens(self, count: int) -> list[int]:
         """The last `count` token ids, or all if there are fewer."""
         found = self.tokens[-count:] if count else []
-        part = self
-        while part._below is not None and len(found) < count:
-            used, part = part._used, part._below
-            found = part.tokens[max(0, used - count + len(found)) : used] + found
+        segment = self
+        while segment._below is not None and len(found) < count:
+            used, segment = segment._used, segment._below
+            found = segment.tokens[max(0, used - count + len(found)) : used] + found
         return found
 
     def first_state(self, default: int) -> int:
-        """The state before the own part; `default` if nothing is before it."""
+        """The state before the own segment; `default` if nothing is before it."""
         return self._below.states[self._used - 1] if self._below is not None else default
 
     def fork(self) -> Trail:

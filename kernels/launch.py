@@ -146,6 +146,13 @@ def grouped_experts_config(num_pairs: int, num_experts: int, step: int, *, deter
     return ExpertsConfig(16, 64, step, 4, GROUPED_STAGES[step])
 
 
+def int8_experts_config(num_pairs: int, num_experts: int, *, deterministic: bool) -> ExpertsConfig:
+    """How to multiply num_pairs rows of int8 with num_experts experts' weights of int8; rows as in the others."""
+    if deterministic or num_pairs > 16 * num_experts:
+        return ExpertsConfig(64, 128, 128, 8, 3)
+    return ExpertsConfig(16, 64, 128, 4, 4)
+
+
 MANY_PROGRAMS = 264  # what a large device runs at once: two programs on each of 132 multiprocessors
 LEAST_SPLIT = 256  # inputs
 

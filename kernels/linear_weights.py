@@ -116,8 +116,8 @@ def pack_grouped_each(
 
     bias: `[num_maps, N]`.
 
-    On a GPU all have one form, and none an order of inputs: a row would have to be put in order for each map. Inputs
-    are left as they are there, also where an `input_step` would round them.
+    On a GPU all have one form and one `input_step`, and none an order of inputs: a row would have to be put in order
+    for each map.
     """
     if weights[0].numbers.device.type == "cpu":
         biases = [None] * len(weights) if bias is None else list(bias)
@@ -127,7 +127,7 @@ def pack_grouped_each(
     whole = stack(weights)
     if whole is None or whole.order is not None:
         return None
-    stored, groups = device_grouped.lay_out(replace(whole, input_step=None), dtype)
+    stored, groups = device_grouped.lay_out(whole, dtype)
     return LinearWeights((), stored.view(len(weights), -1, stored.shape[1]), row_tile, bias, groups=groups)
 
 

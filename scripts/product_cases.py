@@ -115,8 +115,36 @@ def linear_cases(subset: bool) -> Iterator[Case]:
 
 
 def int8_cases(subset: bool) -> Iterator[Case]:
-    from phloem.kernels.launch import int8_config, most_registers
-    from phloem.kernels.triton.int8 import COLUMNS, multiply_int8_rows, quantise_rows
+    from phloem.kernels.launch import int8_config, int8_experts_config, most_registers
+    from phloem.kernels.triton.int8 import COLUMNS, multiply_int8_rows, multiply_int8_tiles, quantise_rows
+
+    few, many = (int8_experts_config(num_pairs, 128, deterministic=False) for num_pairs in (1, 1 << 20))
+    for experts, in_order in ((few, True),) if subset else ((few, True), (few, False), (many, True)):
+        constants = {
+            "NUM_CHOSEN": 8,
+            "IN_ORDER": in_order,
+            "HAS_BIAS": False,
+            "BLOCK_EXPERTS": 128,
+            "BLOCK_ROWS": experts.block_rows,
+            "BLOCK_OUTPUTS": experts.block_outputs,
+            "BLOCK_DEPTH": experts.block_depth,
+            "STAGES": experts.num_stages,
+        }
+        fixed = {"x_ptr": "*i8", "weight_ptr": "*i8", "scales_ptr": "*fp32", "steps_ptr": "*fp32"}
+        fixed |= {"order_ptr": "*i32", "starts_ptr": "*i32", "tiles_ptr": "*i32"}
+        yield Case(
+            f"experts int8 by int8 rows{experts.block_rows} {'gate, up' if in_order else 'down'}",
+            multiply_int8_tiles,
+            argument_types(multiply_int8_tiles, "bf16", fixed, constants),
+            constants,
+            experts.num_warps,
+            experts.num_stages,
+            (experts.block_outputs, experts.block_depth, 1),
+            frozenset({"num_experts"}),
+            max_registers=most_registers(experts.num_warps),
+            tiles=1,
+            streamed="weights",
+        )
 
     for num_rows in (1,) if subset else (1, 17, 65):
         config = int8_config(num_rows)

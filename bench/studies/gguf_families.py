@@ -16,6 +16,7 @@ import argparse
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any
@@ -97,10 +98,42 @@ def changed(families: Any, yarn: dict[str, Any]) -> dict[str, Any]:
     options |= {"layer_types": [*["sliding_attention"] * 4, "full_attention"] * 5, "hidden_size_per_layer_input": 256}
     options |= {"activation_sparsity_pattern": [0.95] * 10 + [0.0] * 15, "vocab_size_per_layer_input": 131}
     cases["gemma3n"] = ("gemma3n", "gemma3n", options, "", join(families._window(9), streams_as_published))
+    # its gate of BitNet is SiLU
+    del cases["bitnet, relu2"]
+    # PhiMoE has no windows and biases everywhere there; contexts have 256 tokens at least, and take the later factors
+    # from the original length on
+    arch, base, options, kind, _ = cases["phimoe"]
+    cases["phimoe"] = (arch, base, {**options, "sliding_window": None}, kind, experts(6, 2))
+    arch, base, options, kind, keys = cases["phimoe, longrope"]
+    parameters = {**options["rope_parameters"], "original_max_position_embeddings": 256}
+    options = {**options, "lm_head_bias": True, "rope_parameters": parameters}
+    options["original_max_position_embeddings"] = 256
+    keys = join(keys, lambda writer: writer.add_rope_scaling_orig_ctx_len(256))
+    cases["phimoe, longrope"] = (arch, base, options, kind, keys)
+    for name in ("phimoe", "phimoe, longrope"):
+        cases[f"{name}, as there"] = cases[name]
     # it rounds YaRN's bounds to whole pairs, which the published models do not
     options = {**cases["gpt-oss"][2], "rope_parameters": {**yarn, "truncate": True}}
     cases["gpt-oss"] = ("gpt-oss", "gpt-oss", options, "", cases["gpt-oss"][4])
     return cases
+
+
+def as_there(model: Any) -> None:
+    """Phi-3.5-MoE as llama.cpp computes it: RMSNorms with biases, and shares that are a softmax over the chosen."""
+
+    def rms(norm: Any, x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.rms_norm(x, x.shape[-1:], norm.weight, norm.eps) + norm.bias
+
+    def choose(router: Any, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        logits = x @ router.weight.T
+        most, chosen = logits.topk(router.top_k, -1)
+        return logits, most.softmax(-1), chosen
+
+    for module in model.modules():
+        if isinstance(module, torch.nn.LayerNorm):
+            module.forward = partial(rms, module)
+        if type(module).__name__ == "PhimoeTopKRouter":
+            module.forward = partial(choose, module)
 
 
 def compare(
@@ -124,6 +157,8 @@ def compare(
     with torch.no_grad():
         set_xielu(model)
         write(path, model, arch, "F32", keys=all_keys)
+    if name.endswith("as there"):
+        as_there(model)
     token_ids = oracle.random_ids(40)
     expected, bound = (each.numpy() for each in oracle.Oracle(folder, model).logits_and_bound(token_ids))
     return row(name, arch, expected, bound, peer.logits(path, token_ids, expected.shape[1]))

@@ -46,6 +46,8 @@ from phloem.runtime.models.architectures import ARCHITECTURES
 from phloem.runtime.models.named_architecture import WITH_IMAGES
 from phloem.runtime.parallel.process_group import join
 from phloem.runtime.parallel.ranks import Ranks
+from runtime.models import gguf_files
+from runtime.models import test_gguf_families as gguf_families
 from runtime.models import test_gguf_models as gguf_models
 from runtime.models import test_int8_inputs as int8_inputs
 from runtime.models import test_language_parts as language_parts
@@ -233,6 +235,15 @@ def written() -> Iterator[tuple[str, Written]]:
         yield f"{model}, {form}", few
     for name in gguf_models.MODELS:
         yield f"GGUF, {name}", lambda folder, _, name=name: (gguf_models._written(folder, name)[0], {})
+
+    def streams(folder: Path, _: int) -> Any:
+        arch, case, differs, type_name, keys = gguf_families.MODELS["gemma3n"]
+        model = save_random_model(folder, CASES[case][0], {**CASES[case][1], **differs})
+        with torch.no_grad():
+            gguf_files.write_model(folder / "model.gguf", model, arch, type_name, keys=keys)
+        return folder / "model.gguf", {}
+
+    yield "GGUF, gemma3n", streams
     for steps, activations in (("own steps", int8_inputs.OWN_STEPS), ("one step", int8_inputs.ONE_STEP)):
 
         def rounding(folder: Path, _: int, activations: Any = activations) -> Any:

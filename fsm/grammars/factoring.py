@@ -13,9 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..compile_time import CompileTime
-from ..network.expression import Alternation, Expression, Literal, Repeat, Sequence
+from ..network.expression import Alternation, Expression, Literal, Parts, Repeat, Sequence
 
-Parts = tuple[Expression, ...]
 _NESTED = frozenset((Sequence, Repeat, Alternation))
 
 

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 
 from ...errors import ConstraintTooLarge
 from ..compile_time import CompileTime
-from ..network.expression import Alternation, Embed, Expression, Literal, Repeat, Rule, Sequence
+from ..network.expression import Alternation, Embed, Expression, Literal, Parts, Repeat, Rule, Sequence
 from ..network.walks import children, rule_names, strong_components
 from ..regex.determinise import determinise
 from ..regex.regex import EAGER_POSITIONS, EAGER_WORK, MINIMISE_UP_TO
@@ -29,7 +29,6 @@ MAX_NARROW = 8  # characters of a class that is spelt out
 MAX_SPELT = 64  # parts of a rule that is written out where it stands
 MANY_OPTIONS = 16
 
-Parts = tuple[Expression, ...]
 Sized = tuple[Node, int, bool]
 """A tree, the number of positions that it unfolds to, and whether something in it may be written more than once."""
 

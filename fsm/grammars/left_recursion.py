@@ -89,7 +89,7 @@ def _beginnings(body: Expression, nullable: Mapping[str, bool]) -> dict[str, Non
 
 
 @dataclass(slots=True)
-class _Parts:
+class _TakenApart:
     """An expression taken apart: whether it may be empty, what follows each rule of the component that it may begin
     with (that rule not being empty), and its other texts that are not empty."""
 
@@ -97,11 +97,11 @@ class _Parts:
     after: dict[str, list[Expression]] = field(default_factory=dict)
     others: list[Expression] = field(default_factory=list)
 
-    def add(self, parts: _Parts, rest: tuple[Expression, ...] = ()) -> None:
-        """Adds the texts of `parts` that are not empty, each followed by `rest`."""
-        for name, endings in parts.after.items():
+    def add(self, other: _TakenApart, rest: tuple[Expression, ...] = ()) -> None:
+        """Adds the texts of another that are not empty, each followed by `rest`."""
+        for name, endings in other.after.items():
             self.after.setdefault(name, []).extend(_joined(ending, *rest) for ending in endings)
-        self.others.extend(_joined(other, *rest) for other in parts.others)
+        self.others.extend(_joined(text, *rest) for text in other.others)
 
 
 def _joined(*parts: Expression) -> Expression:
@@ -163,28 +163,28 @@ class _Rewriting:
 
     def _open_component(self, component: list[str]) -> None:
         members = frozenset(component)
-        parts = {name: self._parts(self._old[name], members) for name in component}
+        apart = {name: self._taken_apart(self._old[name], members) for name in component}
         for name in component:
             whole: Expression = Rule(_not_empty(name))
             self.rules[name] = Alternation((whole, EMPTY_TEXT)) if self._nullable[name] else whole
         if len(component) == 1:
-            self._open_single(component[0], parts[component[0]])
+            self._open_single(component[0], apart[component[0]])
             return
         leads_to: dict[str, dict[str, list[Expression]]] = {name: {} for name in component}  # from, to -> readings
         empty_steps: dict[str, dict[str, None]] = {name: {} for name in component}
         for name in component:
-            for begun, endings in parts[name].after.items():
+            for begun, endings in apart[name].after.items():
                 for ending in endings:
-                    taken = self._parts(ending, frozenset())
+                    taken = self._taken_apart(ending, frozenset())
                     leads_to[begun].setdefault(name, []).extend(taken.others)
                     if taken.may_be_empty:
                         empty_steps[begun][name] = None
         for name in component:
             self._time.check("", f"grammar, rule {name}")
             beginnings = [
-                _joined(_either(parts[first].others), Rule(_way(first, name)))
+                _joined(_either(apart[first].others), Rule(_way(first, name)))
                 for first in component
-                if parts[first].others
+                if apart[first].others
             ]
             self.rules[_not_empty(name)] = _either(beginnings)
             for first in component:
@@ -217,7 +217,7 @@ class _Rewriting:
                     options.append(_joined(_either(readings), Rule(_way(target, last))))
         return _either(options)
 
-    def _open_single(self, name: str, parts: _Parts) -> None:
+    def _open_single(self, name: str, apart: _TakenApart) -> None:
         """``A = A R | B``: begin with B, then any number of R; an A at the very end of either is a B there."""
         beginning, way = Rule(f"{name}, begun"), Rule(_way(name, name))
         again: Expression = Alternation((beginning, EMPTY_TEXT)) if self._nullable[name] else beginning
@@ -227,18 +227,18 @@ class _Rewriting:
             return _joined(*flat[:-1], again) if flat and flat[-1] == Rule(name) else expression
 
         readings: list[Expression] = []
-        for ending in parts.after.get(name, []):
-            readings.extend(self._parts(ended(ending), frozenset()).others)
-        self.rules[beginning.name] = _either([ended(other) for other in parts.others])
+        for ending in apart.after.get(name, []):
+            readings.extend(self._taken_apart(ended(ending), frozenset()).others)
+        self.rules[beginning.name] = _either([ended(other) for other in apart.others])
         self.rules[_not_empty(name)] = Sequence((beginning, way))
         self.rules[way.name] = Alternation((*(_joined(reading, way) for reading in readings), EMPTY_TEXT))
 
     def _filled(self, expression: Expression) -> Expression:
         """The texts of an expression that are not empty."""
-        return _either(self._parts(expression, frozenset()).others)
+        return _either(self._taken_apart(expression, frozenset()).others)
 
-    def _parts(self, expression: Expression, component: frozenset[str]) -> _Parts:
-        found = _Parts()
+    def _taken_apart(self, expression: Expression, component: frozenset[str]) -> _TakenApart:
+        found = _TakenApart()
         if isinstance(expression, Rule):
             found.may_be_empty = self._nullable.get(expression.name, False)
             if expression.name in component:
@@ -247,24 +247,24 @@ class _Rewriting:
                 found.others.append(self._filled_rule(expression.name))
         elif isinstance(expression, Alternation):
             for option in expression.options:
-                parts = self._parts(option, component)
-                found.add(parts)
-                found.may_be_empty = found.may_be_empty or parts.may_be_empty
+                apart = self._taken_apart(option, component)
+                found.add(apart)
+                found.may_be_empty = found.may_be_empty or apart.may_be_empty
         elif isinstance(expression, Sequence):
             found.may_be_empty = True
             for index, part in enumerate(expression.parts):
-                parts = self._parts(part, component)
-                found.add(parts, expression.parts[index + 1 :])
-                if not parts.may_be_empty:
+                apart = self._taken_apart(part, component)
+                found.add(apart, expression.parts[index + 1 :])
+                if not apart.may_be_empty:
                     found.may_be_empty = False
                     break
         elif isinstance(expression, Repeat):
             if expression.maximum != 0:
-                parts = self._parts(expression.item, component)
+                apart = self._taken_apart(expression.item, component)
                 fewer = None if expression.maximum is None else expression.maximum - 1
                 rest = Repeat(expression.item, max(expression.minimum - 1, 0), fewer)
-                found.add(parts, () if fewer == 0 else (rest,))
-                found.may_be_empty = parts.may_be_empty
+                found.add(apart, () if fewer == 0 else (rest,))
+                found.may_be_empty = apart.may_be_empty
             found.may_be_empty = found.may_be_empty or expression.minimum == 0
         elif isinstance(expression, Embed):
             found.may_be_empty = is_nullable(expression, {})

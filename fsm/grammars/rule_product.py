@@ -31,7 +31,7 @@ MAX_NEWS = 1 << 22  # answers to those that wait for them: some tenths of a seco
 SEQUENCE, ALTERNATION, REPEAT, RULE, TERMINAL, SPACED = range(6)  # kinds of nodes, and of what is written
 EMPTY = 0
 """The node of the empty text."""
-Parts = tuple[int, int, int]
+Operands = tuple[int, int, int]
 _ANY = -1
 
 
@@ -55,7 +55,7 @@ class _Nodes:
     """The nodes of a grammar's rules, as `LexedNodes` has them (`fsm/core/leaving.h`).
 
     Attributes:
-        kinds, parts, nullable, firsts: by node; `firsts`: the number of a set in `first_sets`.
+        kinds, operands, nullable, firsts: by node; `firsts`: the number of a set in `first_sets`.
         options: of all alternatives.
         bodies: the node of each rule, in the order of the rules.
         terminals: those that stand in the rules.
@@ -70,7 +70,7 @@ class _Nodes:
         self._adjacency = adjacency
         self._time = compile_time
         self.kinds = [SEQUENCE]
-        self.parts: list[Parts] = [(0, 0, 0)]
+        self.operands: list[Operands] = [(0, 0, 0)]
         self.nullable = [True]
         self.firsts = [0]
         self.first_sets = [0]
@@ -124,7 +124,7 @@ class _Nodes:
         if self.kinds[one] == SEQUENCE:
             parts = []
             while one != EMPTY and self.kinds[one] == SEQUENCE:
-                part, one, _ = self.parts[one]
+                part, one, _ = self.operands[one]
                 parts.append(part)
             for part in (one, *reversed(parts)):
                 rest = self._pair(part, rest)
@@ -148,12 +148,12 @@ class _Nodes:
             self.options += options
         return found
 
-    def _add(self, kind: int, key: object, parts: Parts, first: int, is_nullable: bool) -> int:
+    def _add(self, kind: int, key: object, operands: Operands, first: int, is_nullable: bool) -> int:
         """The node, found again by its kind and key."""
         number = self._numbers.setdefault((kind, key), len(self.kinds))
         if number == len(self.kinds):
             self.kinds.append(kind)
-            self.parts.append(parts)
+            self.operands.append(operands)
             self.nullable.append(is_nullable)
             first_number = self._first_numbers.setdefault(first, len(self.first_sets))
             if first_number == len(self.first_sets):
@@ -201,7 +201,7 @@ class RuleProduct:
         nodes = self._nodes
         found = core.rule_product(
             np.array(nodes.kinds, np.int32),
-            np.array(nodes.parts, np.int32),
+            np.array(nodes.operands, np.int32),
             np.array(nodes.options, np.int32),
             np.array(nodes.firsts, np.int32),
             np.array(nodes.nullable, np.bool_),
@@ -248,7 +248,7 @@ class RuleProduct:
 
     def _left_by(self, node: int, before: int) -> list[int]:
         """The obligations that a terminal leaves, perhaps after what is ignored."""
-        number, left_by = self._nodes.parts[node][0], self._lexemes.left_by
+        number, left_by = self._nodes.operands[node][0], self._lexemes.left_by
         if self._nodes.kinds[node] == TERMINAL:
             return list(map(self._number, left_by(self._nodes.terminals[number], self._obligations[before])))
         name = self._spacing.terminals[self._rules[number]]

@@ -15,10 +15,10 @@ from itertools import combinations
 from ...errors import ConstraintTooLarge
 from ..network.expression import AnyOrder, Expression, Literal, Member, Sequence, alternation
 from ..record import record
+from .algebra import Clause
 from .conditions import REMEDY, Mode, modes
 from .layout import Layout
 from .others import Witnesses, unnamed_members, witness_members
-from .parts import Clause
 from .schema_order import SchemaOrder
 from .shape import Shape
 from .texts import error_at

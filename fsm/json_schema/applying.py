@@ -10,9 +10,9 @@ import math
 from itertools import combinations, product
 from typing import Any
 
+from .algebra import ANY_TYPE, ANYTHING, NEVER, OBJECT, Conjunction, Disjunction, Goal, ObjectFacet
 from .checked import Keywords
 from .constants import constants
-from .parts import ANY_TYPE, ANYTHING, NEVER, OBJECT, Disjunction, Goal, ObjectFacet, Part
 from .sites import KEYWORDS, is_keyword, negation
 from .texts import escape
 
@@ -32,7 +32,7 @@ class Applied:
     """What the keywords of one schema object apply to the value itself.
 
     Attributes:
-        atoms, disjunctions: as in `Part`.
+        atoms, disjunctions: as in `Conjunction`.
         clauses: conditions on which keys are there.
         types: ANY_TYPE, or OBJECT if no other type can fulfil the clauses.
     """
@@ -167,7 +167,7 @@ class Applied:
         if len(atoms) == 1:
             self.atoms += atoms
         else:
-            self.disjunctions.append(Disjunction(tuple(Part(self.pointer, atoms=(atom,)) for atom in atoms)))
+            self.disjunctions.append(Disjunction(tuple(Conjunction(self.pointer, atoms=(atom,)) for atom in atoms)))
 
     def conditional(self) -> None:
         """`if`, `then` and `else`: two cases, unless one of them says nothing."""
@@ -201,12 +201,12 @@ class Applied:
             self.disjunctions.append(
                 Disjunction(
                     (
-                        Part(pointer, objects=(absent,)),
-                        Part(pointer, OBJECT, objects=(present,), atoms=tuple(goal)),
+                        Conjunction(pointer, objects=(absent,)),
+                        Conjunction(pointer, OBJECT, objects=(present,), atoms=tuple(goal)),
                     )
                 )
             )
 
-    def option(self, goal: Goal, atoms: tuple[int, ...] = ()) -> Part:
+    def option(self, goal: Goal, atoms: tuple[int, ...] = ()) -> Conjunction:
         """An option that a goal holds, and some atoms."""
-        return Part(self.pointer, atoms=(*sorted(goal), *atoms))
+        return Conjunction(self.pointer, atoms=(*sorted(goal), *atoms))

@@ -25,10 +25,10 @@ from ..network.expression import (
     Sequence,
 )
 from ..record import record
+from .algebra import ArrayFacet, Contains, Goal
 from .disjointness import goal_of_item
 from .item_states import ItemStates, State
 from .layout import Layout, Parts
-from .parts import ArrayFacet, Contains, Goal
 from .plain import PlainArray
 from .texts import error_at
 

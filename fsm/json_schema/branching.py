@@ -1,9 +1,9 @@
 """From goals to branches: works off atoms and disjunctions until only simple constraints are left.
 
-This is a tableau. A sheet starts with the atoms of a goal; every atom adds its part (positive or negated), every
+This is a tableau. A sheet starts with the atoms of a goal; every atom adds its conjunction (positive or negated), every
 disjunction copies the sheet once per option, and a sheet whose types have run out is thrown away::
 
-    goal {A, not B} --> sheet: part of A, options of "not B" --> one sheet per option --> branches
+    goal {A, not B} --> sheet: conjunction of A, options of "not B" --> one sheet per option --> branches
 
 `oneOf` becomes "this option and none of those that it may overlap"; overlap is ruled out by `disjointness.py`, so the
 usual tagged union costs nothing. Where the tag may be missing (a constant with a default value) and there are too many
@@ -21,20 +21,20 @@ from contextlib import suppress
 from dataclasses import replace
 
 from ...errors import ConstraintError, ConstraintTooLarge
+from .algebra import (
+    OBJECT,
+    Branch,
+    Conjunction,
+    Disjunction,
+    Goal,
+    ObjectFacet,
+)
 from .deciding import decide
 from .disjointness import Disjointness, Effort
 from .factoring import Factoring
 from .in_place import InPlace
 from .keys import forbidden_keys, goals_of_keys, required_keys
 from .negation import negated
-from .parts import (
-    OBJECT,
-    Branch,
-    Disjunction,
-    Goal,
-    ObjectFacet,
-    Part,
-)
 from .pruning import prune
 from .reading import is_in_doubt, read, without_doubt
 from .sheet import SAID, SILENT, Sheet, combinations, is_possible, narrowest
@@ -59,7 +59,7 @@ MAX_NESTING = 16
 
 
 class Branching:
-    """Branches and parts of the goals of one schema text, each worked out once."""
+    """Branches and conjunctions of the goals of one schema text, each worked out once."""
 
     def __init__(self, sites: Sites, *, mixes: bool = False, closes: bool = False) -> None:
         """`mixes`: keys come in any order, so that conditions on keys and their values may cost more than cases: they
@@ -68,13 +68,13 @@ class Branching:
         self._factors_early = not mixes and not sites.evaluates
         self._closes = closes
         self._time = sites.time
-        self._parts: dict[int, Part] = {}
+        self._conjunctions: dict[int, Conjunction] = {}
         self._branches: dict[Goal, tuple[Branch, ...]] = {}
         self._evaluating: dict[Goal, tuple[Branch, ...]] = {}  # the same for `unevaluated…`
         self._expanding: list[Goal] = []
         self._uniting: set[Goal] = set()
         self._narrowed: set[Goal] = set()  # not all their values are in the branches
-        self._in_place = InPlace(sites, self._parts)
+        self._in_place = InPlace(sites, self._conjunctions)
         self._disjoint: dict[tuple[Goal, Goal], bool] = {}
         self._impossible: dict[Goal, bool] = {}
         self._listed: dict[Goal, tuple[set[object], bool]] = {}
@@ -95,11 +95,11 @@ class Branching:
         if found is None:
             if len(goal) == 1:  # nearly always one schema that says all by itself
                 (atom,) = goal
-                part = self._parts.get(atom)
-                if part is None and not atom & 1 and not is_evaluating(self.sites, self.sites.table[atom >> 1]):
-                    part = self.part(atom)
-                if part is not None and not part.atoms and not part.disjunctions:
-                    found = known[goal] = (part,) if part.types else ()
+                said = self._conjunctions.get(atom)
+                if said is None and not atom & 1 and not is_evaluating(self.sites, self.sites.table[atom >> 1]):
+                    said = self.said_by(atom)
+                if said is not None and not said.atoms and not said.disjunctions:
+                    found = known[goal] = (said,) if said.types else ()
                     return found
             found = self._united(goal) if len(goal) == 1 and not evaluating and not self.sites.evaluates else None
             if found is None:
@@ -113,7 +113,7 @@ class Branching:
         except ConstraintTooLarge:
             if self.sites.evaluates:
                 raise
-            factors = Factoring(self.part, self._closes, self._time)
+            factors = Factoring(self.said_by, self._closes, self._time)
             if self._factors_early:
                 with suppress(ConstraintTooLarge):
                     return self._expanded(goal, evaluating, factors=factors)
@@ -159,11 +159,11 @@ class Branching:
         if len(goal) != 1:
             return None
         (atom,) = goal
-        part = self.part(atom)
-        if atom & 1 or part.atoms or len(part.disjunctions) != 1 or not part.disjunctions[0].inclusive:
+        said = self.said_by(atom)
+        if atom & 1 or said.atoms or len(said.disjunctions) != 1 or not said.disjunctions[0].inclusive:
             return None
-        options = part.disjunctions[0].options
-        if not part.only_applies or any(option.disjunctions or not option.only_applies for option in options):
+        options = said.disjunctions[0].options
+        if not said.only_applies or any(option.disjunctions or not option.only_applies for option in options):
             return None
         return [frozenset(option.atoms) for option in options]
 
@@ -200,27 +200,28 @@ class Branching:
         """Not kept, as it refers to this object: reference cycles wait for the garbage collector."""
         return Disjointness(self, self._disjoint, self._impossible, self._effort, self._time)
 
-    def part(self, atom: int) -> Part:
+    def said_by(self, atom: int) -> Conjunction:
         """What an atom demands."""
-        found = self._parts.get(atom)
+        found = self._conjunctions.get(atom)
         if found is not None:
             return found
         site = self.sites.table[atom >> 1]
         self._time.check(site.pointer)
         if atom & 1:
             positive = (
-                self.part(atom ^ 1) if not is_in_doubt(site) else read(self.sites, without_doubt(site)).narrowed()
+                self.said_by(atom ^ 1) if not is_in_doubt(site) else read(self.sites, without_doubt(site)).narrowed()
             )
             options = tuple(negated(positive, self._time))
-            found = options[0] if len(options) == 1 else Part(site.pointer, disjunctions=(Disjunction(options),))
+            found = options[0] if len(options) == 1 else Conjunction(site.pointer, disjunctions=(Disjunction(options),))
         elif site.schema is True:
-            found = Part(site.pointer)
+            found = Conjunction(site.pointer)
         elif is_evaluating(self.sites, site):
             self._in_place.refuse_endless(atom)
-            found = closed(self.sites, site, self.branches(rest_of(self.sites, site), evaluating=True), self._parts)
+            rest = self.branches(rest_of(self.sites, site), evaluating=True)
+            found = closed(self.sites, site, rest, self._conjunctions)
         else:
             found = read(self.sites, site).narrowed()
-        self._parts[atom] = found
+        self._conjunctions[atom] = found
         if (found.atoms or found.disjunctions) and not atom & 1:
             self._in_place.refuse_endless(atom)
         return found
@@ -232,11 +233,11 @@ class Branching:
     ) -> tuple[Branch, ...]:
         if len(goal) == 1:
             (atom,) = goal
-            part = self.part(atom)
-            if part.is_simple:
-                return (part,) if part.types else ()
+            said = self.said_by(atom)
+            if said.is_simple:
+                return (said,) if said.types else ()
         first = Sheet()
-        first.todo = [((SAID, index), Part("", atoms=(atom,))) for index, atom in enumerate(sorted(goal))]
+        first.todo = [((SAID, index), Conjunction("", atoms=(atom,))) for index, atom in enumerate(sorted(goal))]
         pending = [first]
         done: list[Branch] = []
         num_sheets, num_on_sheets = 1, 0
@@ -253,7 +254,7 @@ class Branching:
                 done.append(sheet.branch())
                 continue
             if num_sheets > FACTORED_FROM and factors is None and self._factors_early and not only_tagged:
-                easily = Factoring(self.part, self._closes, self._time, only_scalars=True)
+                easily = Factoring(self.said_by, self._closes, self._time, only_scalars=True)
                 if easily.split(sheet.copy()) is not None:
                     return self._expanded(goal, evaluating, factors=easily)
             options = self._split(sheet, evaluating, only_tagged)
@@ -270,32 +271,32 @@ class Branching:
         return error_at(ConstraintTooLarge, pointer, message)
 
     def _absorb(self, sheet: Sheet) -> bool:
-        """Moves the parts that wait into the sheet; False if nothing is left of it."""
+        """Moves the conjunctions that wait into the sheet; False if nothing is left of it."""
         while sheet.todo:
-            rank, part = sheet.todo.pop()
-            sheet.types &= part.types
+            rank, said = sheet.todo.pop()
+            sheet.types &= said.types
             if not sheet.types:
                 return False
-            if part.numbers:
-                sheet.numbers.update(dict.fromkeys(part.numbers))
-            if part.strings:
-                sheet.strings.update(dict.fromkeys(part.strings))
-            own = (*rank, 1 if part.own_first else 3)
+            if said.numbers:
+                sheet.numbers.update(dict.fromkeys(said.numbers))
+            if said.strings:
+                sheet.strings.update(dict.fromkeys(said.strings))
+            own = (*rank, 1 if said.own_first else 3)
             if rank[0] == SILENT and self.sites.evaluates:
-                sheet.arrays += [(own, replace(facet, evaluates=False)) for facet in part.arrays]
-                sheet.objects += [(own, replace(facet, evaluates=False)) for facet in part.objects]
+                sheet.arrays += [(own, replace(facet, evaluates=False)) for facet in said.arrays]
+                sheet.objects += [(own, replace(facet, evaluates=False)) for facet in said.objects]
             else:
-                sheet.arrays += [(own, facet) for facet in part.arrays]
-                sheet.objects += [(own, facet) for facet in part.objects]
-            for index, atom in enumerate(part.atoms):
+                sheet.arrays += [(own, facet) for facet in said.arrays]
+                sheet.objects += [(own, facet) for facet in said.objects]
+            for index, atom in enumerate(said.atoms):
                 if atom == 1 or atom ^ 1 in sheet.seen:
                     return False
                 silent = rank[0] or atom & 1
                 if atom != 0 and sheet.seen.get(atom, 2) > silent:
                     sheet.seen[atom] = silent
-                    sheet.todo.append(((silent, *rank[1:], 2, index), self.part(atom)))
-            for index, disjunction in enumerate(part.disjunctions):
-                place = (*rank, 2, len(part.atoms) + index)
+                    sheet.todo.append(((silent, *rank[1:], 2, index), self.said_by(atom)))
+            for index, disjunction in enumerate(said.disjunctions):
+                place = (*rank, 2, len(said.atoms) + index)
                 if len(disjunction.options) == 1:
                     sheet.todo.append((place, disjunction.options[0]))
                 elif not disjunction.options:
@@ -320,9 +321,9 @@ class Branching:
         if self.sites.evaluates:
             return True  # what is evaluated hangs on the options
         is_impossible = self._proofs().is_impossible
-        while (len(sheet.disjunctions) > 1 and sheet.types == OBJECT and decide(sheet, self.part, self.constants)) or (
-            thoroughly and sheet.disjunctions and prune(sheet, is_impossible)
-        ):
+        while (
+            len(sheet.disjunctions) > 1 and sheet.types == OBJECT and decide(sheet, self.said_by, self.constants)
+        ) or (thoroughly and sheet.disjunctions and prune(sheet, is_impossible)):
             if not self._absorb(sheet) or self._is_void(sheet):
                 return False
         return True
@@ -360,7 +361,7 @@ class Branching:
             sheets.append(other)
         return sheets
 
-    def _are_apart(self, sheet: Sheet, options: tuple[Part, ...]) -> bool:
+    def _are_apart(self, sheet: Sheet, options: tuple[Conjunction, ...]) -> bool:
         """Whether it is plain that the options exclude each other; for a few of them `_only` finds out as quickly.
 
         Takes the types out of the sheet of which several options allow all values: none of these fulfils just one.
@@ -371,7 +372,7 @@ class Branching:
         sheet.types &= ~proofs.free_twice(goals)
         return proofs.are_tagged(sheet.branch(), goals)
 
-    def _tagged(self, options: tuple[Part, ...], context: Branch) -> tuple[Part, ...] | None:
+    def _tagged(self, options: tuple[Conjunction, ...], context: Branch) -> tuple[Conjunction, ...] | None:
         """The options, with a key that distinguishes them where it is present; None if there is no such key."""
         tag = self._proofs().tag(context, [frozenset(option.atoms) for option in options])
         if tag is None:
@@ -379,7 +380,7 @@ class Branching:
         facet = ObjectFacet(options[0].pointer, {}, clauses=(frozenset(((tag, True),)),), evaluates=False)
         return tuple(replace(option, objects=(*option.objects, facet)) for option in options)
 
-    def _only(self, index: int, options: tuple[Part, ...], context: Branch) -> Part:
+    def _only(self, index: int, options: tuple[Conjunction, ...], context: Branch) -> Conjunction:
         """The option, and not one of those that it may overlap within the context."""
         option = options[index]
         goal = frozenset(option.atoms)
@@ -391,7 +392,7 @@ class Branching:
             self._effort.spend(option.pointer)
             self._time.check(option.pointer)
             if not proofs.within(context, goal, frozenset(other.atoms)):
-                atoms = tuple(Part(other.pointer, atoms=(atom ^ 1,)) for atom in other.atoms)
+                atoms = tuple(Conjunction(other.pointer, atoms=(atom ^ 1,)) for atom in other.atoms)
                 refused.append(Disjunction(atoms))
         if not refused:
             return option

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
 from ...errors import ConstraintError, ConstraintTooLarge, InvalidRegex, InvalidSchema, UnsupportedSchema
+from .algebra import Goal
 from .constants import is_number
-from .parts import Goal
 from .resolve import Site
 from .sites import Sites
 from .strings import pattern_language

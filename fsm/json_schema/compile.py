@@ -19,6 +19,7 @@ from ..network.dead_rules import dead_rules
 from ..network.expression import CommonRule, Embed, Expression, Grammar, Literal, Rule, alternation
 from ..text.dfa import Dfa, no_text
 from ..text.json_strings import JsonStrings
+from .algebra import ANYTHING, ARRAY, NEVER, NUMBER, OBJECT, STRING, Goal
 from .any_order import AnyKeyOrder
 from .arrays import ArrayWriter, DistinctStrings, too_few
 from .branching import Branching
@@ -28,7 +29,6 @@ from .many_values import least_values
 from .numbers import integer_expression, number_expression
 from .objects import ObjectWriter
 from .others import Others
-from .parts import ANYTHING, ARRAY, NEVER, NUMBER, OBJECT, STRING, Goal
 from .plain import PlainArray, PlainConstants, PlainObject, plain
 from .scalars import ANY_WORD, WORD_LITERALS, WORDS, listed, scalars
 from .schema_order import SchemaOrder

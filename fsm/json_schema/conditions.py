@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 
 from ...errors import ConstraintTooLarge
 from ..record import record
-from .parts import Clause
+from .algebra import Clause
 from .texts import error_at
 
 MAX_MODES = 256

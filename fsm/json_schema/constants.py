@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, TypeGuard
 
 from ...errors import InvalidSchema
-from .parts import ARRAY, FALSE, NULL, NUMBER, OBJECT, STRING, TRUE, Part
+from .algebra import ARRAY, FALSE, NULL, NUMBER, OBJECT, STRING, TRUE, Conjunction
 from .sites import Sites
 from .texts import error_at, shown
 
@@ -20,13 +20,13 @@ def is_number(value: object) -> TypeGuard[int | float]:
     return type(value) is int or type(value) is float
 
 
-def constants(sites: Sites, values: list[Any], pointer: str) -> list[Part]:
-    """Parts of which at least one holds for exactly the values equal to one of `values`."""
+def constants(sites: Sites, values: list[Any], pointer: str) -> list[Conjunction]:
+    """Conjunctions of which at least one holds for exactly the values equal to one of `values`."""
     types = 0
     strings: set[str] = set()
     numbers: set[int | float] = set()
     spelt: list[int | float] = []  # 1 and 1.0 are equal, and yet not written alike
-    parts: list[Part] = []
+    conjunctions: list[Conjunction] = []
     for value in sites.time.over(values, pointer):
         if type(value) is str:
             strings.add(value)
@@ -41,7 +41,7 @@ def constants(sites: Sites, values: list[Any], pointer: str) -> list[Part]:
             spelt.append(value)
         elif type(value) is dict or type(value) is list:
             goal = sites.synthetic(_spelt_out(value), pointer)
-            parts.append(Part(pointer, OBJECT if type(value) is dict else ARRAY, atoms=tuple(goal)))
+            conjunctions.append(Conjunction(pointer, OBJECT if type(value) is dict else ARRAY, atoms=tuple(goal)))
         else:
             raise error_at(InvalidSchema, pointer, f"{shown(value)} is no JSON value")
     if strings:
@@ -49,14 +49,14 @@ def constants(sites: Sites, values: list[Any], pointer: str) -> list[Part]:
     if numbers:
         types |= NUMBER
     if types:
-        scalar = Part(
+        scalar = Conjunction(
             pointer,
             types,
             (("among", frozenset(numbers), frozenset(map(repr, spelt))),) if numbers else (),
             (("among", frozenset(strings)),) if strings else (),
         )
-        parts.insert(0, scalar)
-    return parts
+        conjunctions.insert(0, scalar)
+    return conjunctions
 
 
 def _spelt_out(value: dict[str, Any] | list[Any]) -> dict[str, Any]:

@@ -16,17 +16,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from .algebra import NEVER, OBJECT, Conjunction, Disjunction, Goal
 from .keys import goal_of_key, names_only, required_keys
-from .parts import NEVER, OBJECT, Disjunction, Goal, Part
 from .sheet import Sheet
 
 Constants = Callable[[Goal], "tuple[set[object], bool] | None"]
 """The strings and numbers among which all values of a goal are, and whether these are just its values; None: more."""
 
-_IMPOSSIBLE = Part("", types=0)
+_IMPOSSIBLE = Conjunction("", types=0)
 
 
-def decide(sheet: Sheet, part: Callable[[int], Part], constants: Constants) -> bool:
+def decide(sheet: Sheet, conjunction: Callable[[int], Conjunction], constants: Constants) -> bool:
     """Takes from the disjunctions of a sheet of objects what cannot be, and moves those with one option left to `todo`.
 
     Whether there were any, so that the sheet has to absorb them.
@@ -41,7 +41,7 @@ def decide(sheet: Sheet, part: Callable[[int], Part], constants: Constants) -> b
     def holds(atom: int) -> bool | None:
         positive = atom & ~1
         if positive not in known:
-            known[positive] = _holds(part(positive), required, value)
+            known[positive] = _holds(conjunction(positive), required, value)
         found = known[positive]
         return found if found is None or atom == positive else not found
 
@@ -68,9 +68,9 @@ def decide(sheet: Sheet, part: Callable[[int], Part], constants: Constants) -> b
     return is_decided
 
 
-def _left(disjunction: Disjunction, holds: Callable[[int], bool | None]) -> tuple[Part, ...]:
+def _left(disjunction: Disjunction, holds: Callable[[int], bool | None]) -> tuple[Conjunction, ...]:
     """The options that may be, without the negations in them that hold anyway."""
-    options: list[Part] = []
+    options: list[Conjunction] = []
     for option in disjunction.options:
         found = [holds(atom) for atom in option.atoms]
         if False in found:
@@ -83,16 +83,16 @@ def _left(disjunction: Disjunction, holds: Callable[[int], bool | None]) -> tupl
 
 
 def _holds(
-    part: Part,
+    conjunction: Conjunction,
     required: set[str],
     value: Callable[[str, Goal], tuple[set[object], tuple[set[object], bool]] | None],
 ) -> bool | None:
-    """Whether all objects with the required keys fulfil a part about constants; False: none does; None: unknown."""
-    if part.atoms or part.disjunctions or len(part.objects) != 1:
+    """Whether all objects with the required keys fulfil what is said of constants; False: none does; None: unknown."""
+    if conjunction.atoms or conjunction.disjunctions or len(conjunction.objects) != 1:
         return None
-    if not part.types & OBJECT:
+    if not conjunction.types & OBJECT:
         return False
-    (facet,) = part.objects
+    (facet,) = conjunction.objects
     is_certain = True
     for key, goal in facet.properties.items():
         compared = value(key, goal) if key in required and goal != NEVER else None

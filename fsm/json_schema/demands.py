@@ -20,8 +20,8 @@ from ..record import value_record
 from ..resources import NO_RESOURCES, Resources
 from ..text.counted import Counted
 from ..text.json_strings import JsonStrings
+from .algebra import ANY_TYPE, ARRAY, NUMBER, OBJECT, STRING, Conjunction, Test
 from .numbers import number_expressions
-from .parts import ANY_TYPE, ARRAY, NUMBER, OBJECT, STRING, Part, Test
 from .reading import WHY_NOT_CONTENT, read
 from .resolve import Site
 from .sites import CONTENT, KEYWORDS, Annotation, Sites, is_keyword
@@ -189,10 +189,10 @@ def _explain(sites: Sites, site: Site, found: list[Demand], annotations: list[An
     schema: Any = site.schema
     draft = site.resource.draft
     try:
-        part: Part | None = read(sites, site)
+        conjunction: Conjunction | None = read(sites, site)
     except ConstraintError:
-        part = None
-    types = part.types if part is not None else ANY_TYPE
+        conjunction = None
+    types = conjunction.types if conjunction is not None else ANY_TYPE
     idle = {name: kind for bit, kind, names in _OF_TYPE if not types & bit for name in names}
     alone = "$ref" in schema and 0 < draft <= 7
     for name, value in schema.items():
@@ -207,10 +207,14 @@ def _explain(sites: Sites, site: Site, found: list[Demand], annotations: list[An
             annotations.append(Annotation(pointer, "next to $ref, which up to draft 7 stands alone; not enforced"))
         elif name in idle:
             annotations.append(Annotation(pointer, f"about {idle[name]}, which cannot stand here; demands nothing"))
-        elif not (name == "format" or name in CONTENT) or part is None or any(t[0] == "format" for t in part.strings):
-            found.append(Demand(pointer, name, _value(name, value), _how(name, value, schema, part)))
-    if part is not None:
-        _together(site, part, found)
+        elif (
+            not (name == "format" or name in CONTENT)
+            or conjunction is None
+            or any(t[0] == "format" for t in conjunction.strings)
+        ):
+            found.append(Demand(pointer, name, _value(name, value), _how(name, value, schema, conjunction)))
+    if conjunction is not None:
+        _together(site, conjunction, found)
 
 
 def _value(name: str, value: Any) -> str:
@@ -233,13 +237,13 @@ def _why_silent(name: str) -> str:
     return f"no keyword of JSON Schema{f' (did you mean {near[0]}?)' if near else ''}; demands nothing"
 
 
-def _how(name: str, value: Any, schema: dict[str, Any], part: Part | None) -> str:
+def _how(name: str, value: Any, schema: dict[str, Any], conjunction: Conjunction | None) -> str:
     if name in _OF_TYPE[0][2]:
         return "digit automaton"
     if name == "pattern":
-        return _size(part, "pattern")
+        return _size(conjunction, "pattern")
     if name == "format" or name in CONTENT:
-        return _size(part, "format")
+        return _size(conjunction, "format")
     if name in ("minLength", "maxLength"):
         return "counted in characters"
     if name == "additionalProperties":
@@ -256,19 +260,19 @@ def _how(name: str, value: Any, schema: dict[str, Any], part: Part | None) -> st
     return _HOW.get(name, "rules")
 
 
-def _size(part: Part | None, kind: str) -> str:
-    tests = tuple(test for test in part.strings if test[0] == kind) if part is not None else ()
+def _size(conjunction: Conjunction | None, kind: str) -> str:
+    tests = tuple(test for test in conjunction.strings if test[0] == kind) if conjunction is not None else ()
     return f"automaton of {string_language(tests).num_states - 1} states" if tests else "automaton"
 
 
-def _together(site: Site, part: Part, found: list[Demand]) -> None:
+def _together(site: Site, conjunction: Conjunction, found: list[Demand]) -> None:
     """Tests of one type are one automaton: says how large it is."""
-    if len(part.strings) > 1 and part.types & STRING:
+    if len(conjunction.strings) > 1 and conjunction.types & STRING:
         names = [name for name in _OF_TYPE[1][2] if name in (site.schema if isinstance(site.schema, dict) else ())]
-        found.append(Demand(site.pointer, " ∧ ".join(names), "", _product(part.strings)))
-    if len(part.numbers) > 1 and part.types & NUMBER:
-        names = [str(test[0]) for test in part.numbers]
-        options = [option for option in number_expressions(part.numbers) if isinstance(option, Embed)]
+        found.append(Demand(site.pointer, " ∧ ".join(names), "", _product(conjunction.strings)))
+    if len(conjunction.numbers) > 1 and conjunction.types & NUMBER:
+        names = [str(test[0]) for test in conjunction.numbers]
+        options = [option for option in number_expressions(conjunction.numbers) if isinstance(option, Embed)]
         sizes = [getattr(option.language, "num_states", 1) - 1 for option in options]
         if sizes:
             found.append(Demand(site.pointer, " ∧ ".join(names), "", f"product of {sum(sizes)} states"))

@@ -12,10 +12,10 @@ from typing import Protocol
 from ...errors import ConstraintTooLarge
 from ..compile_time import CompileTime
 from ..record import record
+from .algebra import ARRAY, NEVER, NUMBER, OBJECT, STRING, ArrayFacet, Branch, Goal, ObjectFacet, Test, TypeMask
 from .keys import forbidden_keys, goal_of_key, required_keys, settled
 from .listed_numbers import are_far_apart
 from .numbers import is_impossible
-from .parts import ARRAY, NEVER, NUMBER, OBJECT, STRING, ArrayFacet, Branch, Goal, ObjectFacet, Test, TypeMask
 from .strings import are_apart, asks_for_lengths
 from .texts import error_at
 

@@ -10,7 +10,7 @@ form over literals "this key is there, and its value fulfils that", they are n c
 is decided where objects are written: what lies between the first and the last of its keys (`schema_order`).
 
 A disjunction is left as it is where it says anything else: patterns, other keys, numbers of keys, `oneOf`.
-Knows parts, and sheets of them; values of keys are not looked into.
+Knows conjunctions, and sheets of them; values of keys are not looked into.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterable
 
 from ..compile_time import CompileTime
 from ..record import record
+from .algebra import ANY_TYPE, ARRAY, OBJECT, Condition, Conjunction, Disjunction, ObjectFacet
 from .keys import names_only
-from .parts import ANY_TYPE, ARRAY, OBJECT, Condition, Disjunction, ObjectFacet, Part
 from .sheet import Sheet
 
 MAX_CONDITIONS = 64
@@ -35,13 +35,13 @@ class Factoring:
     """Makes conditions of the disjunctions of sheets.
 
     Attributes:
-        part: what an atom demands.
+        conjunction: what an atom demands.
         closes: whether objects that name keys have no others. Then only keys that are named anyway are spoken of.
         time: how long it may take.
         only_scalars: whether nothing else may be asked of values, so that telling these apart takes no rules.
     """
 
-    part: Callable[[int], Part]
+    conjunction: Callable[[int], Conjunction]
     closes: bool
     time: CompileTime
     only_scalars: bool = False
@@ -74,19 +74,19 @@ class Factoring:
 
     def _may_be_carried(self, named: set[str], condition: Condition) -> bool:
         if self.only_scalars and any(
-            atom and self.part(atom & ~1).types & (ARRAY | OBJECT) for _, atom, _ in condition
+            atom and self.conjunction(atom & ~1).types & (ARRAY | OBJECT) for _, atom, _ in condition
         ):
             return False
         return not self.closes or all(key in named for key, _, _ in condition)
 
-    def _of_part(self, part: Part, depth: int) -> list[Condition] | None:
-        """The conditions under which an object fulfils a part; None if there are others, or too many."""
-        if not part.types & OBJECT:
+    def _of_conjunction(self, conjunction: Conjunction, depth: int) -> list[Condition] | None:
+        """The conditions under which an object fulfils a conjunction; None if there are others, or too many."""
+        if not conjunction.types & OBJECT:
             return [_FALSE]
         if depth > MAX_NESTING:
             return None
         found: dict[Condition, None] = {}
-        for facet in part.objects:
+        for facet in conjunction.objects:
             if not names_only(facet) or facet.witnesses or facet.evaluates_rest:
                 return None
             for clause in facet.clauses:
@@ -94,12 +94,12 @@ class Factoring:
             for key, goal in facet.properties.items():
                 for atom in goal:
                     found[frozenset(((key, atom ^ 1, False),))] = None
-        for atom in part.atoms:
-            inner = [_FALSE] if atom == 1 else self._of_part(self.part(atom), depth + 1)
+        for atom in conjunction.atoms:
+            inner = [_FALSE] if atom == 1 else self._of_conjunction(self.conjunction(atom), depth + 1)
             if inner is None:
                 return None
             found.update(dict.fromkeys(inner))
-        for disjunction in part.disjunctions:
+        for disjunction in conjunction.disjunctions:
             inner = self._of_disjunction(disjunction, depth + 1)
             if inner is None:
                 return None
@@ -114,7 +114,7 @@ class Factoring:
         only: list[Condition] = []  # of options that have one: joined at once, as there may be very many
         for option in disjunction.options:
             self.time.check(option.pointer)
-            own = self._of_part(option, depth)
+            own = self._of_conjunction(option, depth)
             if own is None:
                 return None
             if len(own) == 1:

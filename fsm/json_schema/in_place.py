@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...errors import InvalidSchema
 from ..network.walks import strong_components
-from .parts import Part
+from .algebra import Conjunction
 from .reading import read
 from .sites import Sites
 from .texts import error_at
@@ -15,14 +15,14 @@ class InPlace:
     """What was found out of the schemas of one text.
 
     Args:
-        parts: of the schemas that were read, by atom; those that are read here are added.
+        conjunctions: of the schemas that were read, by atom; those that are read here are added.
     """
 
-    __slots__ = ("_endful", "_parts", "_sites")
+    __slots__ = ("_conjunctions", "_endful", "_sites")
 
-    def __init__(self, sites: Sites, parts: dict[int, Part]) -> None:
+    def __init__(self, sites: Sites, conjunctions: dict[int, Conjunction]) -> None:
         self._sites = sites
-        self._parts = parts
+        self._conjunctions = conjunctions
         self._endful: set[int] = set()  # atoms from which none leads back
 
     def refuse_endless(self, atom: int) -> None:
@@ -46,17 +46,17 @@ class InPlace:
 
     def _applied(self, atom: int) -> list[int]:
         """The atoms that a schema applies to the value itself."""
-        part = self._parts.get(atom)
-        if part is None:
+        conjunction = self._conjunctions.get(atom)
+        if conjunction is None:
             site = self._sites.table[atom >> 1]
             if not isinstance(site.schema, dict):
                 return []
             self._sites.time.check(site.pointer)
-            part = read(self._sites, site).narrowed()
+            conjunction = read(self._sites, site).narrowed()
             if not is_evaluating(self._sites, site):
-                self._parts[atom] = part
-        atoms = list(part.atoms)
-        pending = [option for disjunction in part.disjunctions for option in disjunction.options]
+                self._conjunctions[atom] = conjunction
+        atoms = list(conjunction.atoms)
+        pending = [option for disjunction in conjunction.disjunctions for option in disjunction.options]
         while pending:
             option = pending.pop()
             atoms += option.atoms

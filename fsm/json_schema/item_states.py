@@ -12,10 +12,10 @@ from collections.abc import Callable
 from ...errors import ConstraintError, ConstraintTooLarge
 from ..network.expression import EMPTY_TEXT, Expression, Literal, Rule, Sequence, alternation
 from ..record import record
+from .algebra import ANYTHING, ArrayFacet, Contains, Goal
 from .disjointness import goal_of_item
 from .layout import Layout
 from .negation import refusals
-from .parts import ANYTHING, ArrayFacet, Contains, Goal
 from .texts import error_at
 
 MAX_STATES, MAX_MOVES = 4_000, 40_000

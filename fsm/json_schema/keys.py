@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Sequence
 from ..compile_time import NO_LIMIT, CompileTime
 from ..remembered import remembered
 from ..text.dfa import Dfa, any_text
+from .algebra import ANYTHING, NEVER, Clause, Goal, Keys, ObjectFacet
 from .key_trie import any_text_except
-from .parts import ANYTHING, NEVER, Clause, Goal, Keys, ObjectFacet
 from .strings import pattern_language
 
 FEW_FACETS = 4

@@ -24,6 +24,7 @@ from ..network.expression import (
     Expression,
     Literal,
     Member,
+    Parts,
     Repeat,
     Sequence,
     alternation,
@@ -33,8 +34,6 @@ from ..regex.regex import regex_to_dfa
 from ..text.dfa import Dfa
 from ..text.literals import literal_dfa
 from .texts import string_text
-
-Parts = tuple[Expression, ...]
 
 
 @record

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..text.dfa import Span
-from .parts import Test
+from .algebra import Test
 
 FEW = 4
 """Most spans that stay alternatives of their own."""

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from ..compile_time import CompileTime
 from ..remembered import remembered
-from .parts import Test
+from .algebra import Test
 from .steps import MAX_DIGITS, MAX_EXACT, MAX_STEP_PLACES, divides, is_binary
 
 MAX_LISTED = 10_000

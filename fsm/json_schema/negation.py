@@ -1,6 +1,6 @@
-"""What it means that a part does not hold: the other half of the algebra.
+"""What it means that a conjunction does not hold: the other half of the algebra.
 
-De Morgan, keyword by keyword. A part is a conjunction, so its negation is a list of options; the tests on strings
+De Morgan, keyword by keyword: the negation of a conjunction is a list of options; the tests on strings
 and numbers are negated as a whole (a regular language has a complement), so that scalars never split into options.
 """
 
@@ -10,8 +10,7 @@ from typing import cast
 
 from ...errors import ConstraintTooLarge, UnsupportedSchema
 from ..compile_time import CompileTime
-from .keys import required_keys
-from .parts import (
+from .algebra import (
     ANY_TYPE,
     ANYTHING,
     ARRAY,
@@ -20,47 +19,48 @@ from .parts import (
     OBJECT,
     STRING,
     ArrayFacet,
+    Conjunction,
     Contains,
     Disjunction,
     Goal,
     Keys,
     ObjectFacet,
-    Part,
     Test,
 )
+from .keys import required_keys
 from .texts import error_at
 
 MAX_REFUSED_ITEMS = 2_000
 """Most items one by one that are negated: each is a case, and names all items before it."""
 
 
-def negated(part: Part, time: CompileTime) -> list[Part]:
-    """Parts of which at least one holds exactly when `part` does not.
+def negated(conjunction: Conjunction, time: CompileTime) -> list[Conjunction]:
+    """Conjunctions of which at least one holds exactly when `conjunction` does not.
 
     Raises:
         ConstraintTooLarge: it says what more than `MAX_REFUSED_ITEMS` items of an array are, or the time is over.
     """
-    options: list[Part] = []
-    types = ANY_TYPE & ~part.types
+    options: list[Conjunction] = []
+    types = ANY_TYPE & ~conjunction.types
     numbers: tuple[Test, ...] = ()
     strings: tuple[Test, ...] = ()
-    if part.types & NUMBER and part.numbers:
+    if conjunction.types & NUMBER and conjunction.numbers:
         types |= NUMBER
-        numbers = _none_of(part.numbers)
-    if part.types & STRING and part.strings:
+        numbers = _none_of(conjunction.numbers)
+    if conjunction.types & STRING and conjunction.strings:
         types |= STRING
-        strings = _none_of(part.strings)
+        strings = _none_of(conjunction.strings)
     if types:
-        options.append(Part(part.pointer, types, numbers, strings))
-    if part.types & ARRAY:
-        for array in part.arrays:
-            options += [Part(part.pointer, ARRAY, arrays=(facet,)) for facet in _negated_array(array)]
-    if part.types & OBJECT:
-        for facet in part.objects:
-            options += [Part(part.pointer, OBJECT, objects=(other,)) for other in _negated_object(facet)]
-    options += [Part(part.pointer, atoms=(atom ^ 1,)) for atom in part.atoms]
-    for disjunction in part.disjunctions:
-        options += _negated_disjunction(part.pointer, disjunction, time)
+        options.append(Conjunction(conjunction.pointer, types, numbers, strings))
+    if conjunction.types & ARRAY:
+        for array in conjunction.arrays:
+            options += [Conjunction(conjunction.pointer, ARRAY, arrays=(facet,)) for facet in _negated_array(array)]
+    if conjunction.types & OBJECT:
+        for facet in conjunction.objects:
+            options += [Conjunction(conjunction.pointer, OBJECT, objects=(other,)) for other in _negated_object(facet)]
+    options += [Conjunction(conjunction.pointer, atoms=(atom ^ 1,)) for atom in conjunction.atoms]
+    for disjunction in conjunction.disjunctions:
+        options += _negated_disjunction(conjunction.pointer, disjunction, time)
     return options
 
 
@@ -78,14 +78,14 @@ def refusals(goal: Goal) -> list[Goal]:
     return [frozenset((atom ^ 1,)) for atom in goal]
 
 
-def _negated_disjunction(pointer: str, disjunction: Disjunction, time: CompileTime) -> list[Part]:
+def _negated_disjunction(pointer: str, disjunction: Disjunction, time: CompileTime) -> list[Conjunction]:
     none = tuple(Disjunction(tuple(negated(option, time))) for option in time.over(disjunction.options, pointer))
-    options = [Part(pointer, disjunctions=none)]
+    options = [Conjunction(pointer, disjunctions=none)]
     if disjunction.exclusive:
         for index, first in enumerate(disjunction.options):
             time.check(pointer)
             for second in disjunction.options[:index]:
-                options.append(Part(pointer, atoms=(*first.atoms, *second.atoms)))
+                options.append(Conjunction(pointer, atoms=(*first.atoms, *second.atoms)))
     return options
 
 

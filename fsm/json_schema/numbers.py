@@ -28,6 +28,7 @@ from ..remembered import remembered
 from ..text.dfa import Dfa, no_text
 from ..text.extent import all_texts
 from ..text.literals import literal_dfa
+from .algebra import Test
 from .digits import EQUAL, GREATER, LESS, compared, multiples
 from .listed_numbers import (
     INTEGER,
@@ -43,7 +44,6 @@ from .listed_numbers import (
     scaled,
 )
 from .number_bounds import BIG, MINUS_BIG, MINUS_SMALL, SMALL, Texts, beyond, reaching
-from .parts import Test
 from .residues import (
     BOUNDS,
     MAX_MODULUS,

@@ -16,9 +16,9 @@ from ...errors import ConstraintTooLarge
 from ..compile_time import CompileTime
 from ..network.expression import Expression
 from ..record import record
+from .algebra import ANYTHING, NEVER, Goal, ObjectFacet
 from .keys import goals_of_keys
 from .others import MAX_BESIDE, NO_KEYS, OtherKeys, Others
-from .parts import ANYTHING, NEVER, Goal, ObjectFacet
 from .plain import PlainObject
 from .shape import Shape, units_of
 from .texts import error_at, is_writable

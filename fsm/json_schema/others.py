@@ -23,9 +23,9 @@ from ..record import record
 from ..remembered import remembered
 from ..text.dfa import Dfa, any_text
 from ..text.extent import all_texts, num_texts
+from .algebra import ANYTHING, NEVER, Goal, Keys, ObjectFacet
 from .key_trie import strings_but
 from .keys import forbidden_keys, goal_of_key, is_in, key_language, required_keys
-from .parts import ANYTHING, NEVER, Goal, Keys, ObjectFacet
 from .strings import MAX_COUNTED, any_key, key_expression, num_strings, pattern_language
 from .texts import error_at
 from .variants import asked_atoms

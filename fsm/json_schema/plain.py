@@ -19,7 +19,7 @@ from math import isfinite
 from typing import Any
 
 from ..record import record
-from .parts import ANYTHING, Goal
+from .algebra import ANYTHING, Goal
 from .resolve import Site
 from .sites import KEYWORDS, Sites, is_keyword
 from .texts import is_writable

@@ -9,7 +9,7 @@
 Negations of large objects (the other options of a `oneOf`) are long lists of options, nearly all of which contradict
 what the sheet says of the same keys. Tried one after the other, n such lists are as many cases as there are
 combinations; looked at together, mostly one. Costs a look at every option per sheet, so it is done only where there
-are many sheets. Knows sheets of parts that are not worked off; what it cannot decide stays as it was.
+are many sheets. Knows sheets of conjunctions that are not worked off; what it cannot decide stays as it was.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from .algebra import ARRAY, NEVER, NUMBER, OBJECT, STRING, Clause, Conjunction, Disjunction, Goal, Keys, ObjectFacet
 from .keys import forbidden_keys, goal_of_key, is_in, names_only, required_keys
-from .parts import ARRAY, NEVER, NUMBER, OBJECT, STRING, Clause, Disjunction, Goal, Keys, ObjectFacet, Part
 from .sheet import Rank, Sheet, is_possible
 
-_IMPOSSIBLE = Part("", types=0)
+_IMPOSSIBLE = Conjunction("", types=0)
 
 
 def prune(sheet: Sheet, is_impossible: Callable[[Goal], bool]) -> bool:
@@ -58,14 +58,14 @@ class _Said:
         self._clauses = {clause for facet in self._facets for clause in facet.clauses}
         self._goals: dict[str, Goal] = {}
 
-    def may_hold(self, option: Part) -> bool:
+    def may_hold(self, option: Conjunction) -> bool:
         """False if the option certainly contradicts the sheet."""
         types = option.types & self._sheet.types
         if types != OBJECT:
             return is_possible(option, self._sheet)
         return is_possible(option, self._sheet) and all(map(self._may_be, option.objects))
 
-    def holds(self, option: Part) -> bool:
+    def holds(self, option: Conjunction) -> bool:
         """Whether the option certainly demands nothing that the sheet does not."""
         sheet = self._sheet
         if sheet.types & ~option.types or option.disjunctions or not sheet.seen.keys() >= set(option.atoms):

@@ -1,7 +1,7 @@
-"""Reads one schema object into a `Part`: keyword by keyword, every value checked, nothing dropped.
+"""Reads one schema object into a `Conjunction`: keyword by keyword, every value checked, nothing dropped.
 
 Keywords of one type are gathered into tests (strings, numbers) and facets (arrays, objects); `allOf`, `$ref` and
-`not` become atoms; `anyOf`, `oneOf`, `if`, `dependencies` become disjunctions of parts. Subschemas are given
+`not` become atoms; `anyOf`, `oneOf`, `if`, `dependencies` become disjunctions of conjunctions. Subschemas are given
 numbers and not read. Keywords that the draft does not know, and formats that no draft defines, are annotations.
 """
 
@@ -10,11 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...errors import InvalidSchema, UnsupportedSchema
-from .applying import IN_PLACE, Applied
-from .checked import Keywords
-from .draft_3 import is_draft_3
-from .formats import BASE64_CONTENT, OF_DRAFT_3, OPENAPI, is_format
-from .parts import (
+from .algebra import (
     ANY_TYPE,
     ANYTHING,
     ARRAY,
@@ -25,12 +21,16 @@ from .parts import (
     STRING,
     ArrayFacet,
     Clause,
+    Conjunction,
     Contains,
     Goal,
     ObjectFacet,
-    Part,
     Test,
 )
+from .applying import IN_PLACE, Applied
+from .checked import Keywords
+from .draft_3 import is_draft_3
+from .formats import BASE64_CONTENT, OF_DRAFT_3, OPENAPI, is_format
 from .resolve import DRAFT_2020, Site
 from .sites import CONTENT, KEYWORDS, Sites, is_keyword, keywords_of
 from .texts import error_at, escape, shown
@@ -55,12 +55,12 @@ _OBJECT_KEYWORDS = frozenset(
 
 WHY_NOT_CONTENT = "what the text holds, which is not enforced; for base64, ask for format: base64 or a pattern"
 
-PLAIN = {name: Part("", mask, (("integer",),) if name == "integer" else ()) for name, mask in TYPES.items()}
-"""The parts of schemas that name a type and say nothing else: the same everywhere."""
+PLAIN = {name: Conjunction("", mask, (("integer",),) if name == "integer" else ()) for name, mask in TYPES.items()}
+"""The conjunctions of schemas that name a type and say nothing else: the same everywhere."""
 
 
-def read(sites: Sites, site: Site) -> Part:
-    """The part that says what the schema object at `site` says.
+def read(sites: Sites, site: Site) -> Conjunction:
+    """The conjunction that says what the schema object at `site` says.
 
     Raises:
         InvalidSchema: a keyword has a value that it cannot have.
@@ -86,9 +86,9 @@ def read(sites: Sites, site: Site) -> Part:
     arrays = () if keywords.isdisjoint(_ARRAY_KEYWORDS) else _arrays(checked)
     objects = () if keywords.isdisjoint(_OBJECT_KEYWORDS) else _objects(checked)
     if keywords.isdisjoint(IN_PLACE):
-        return Part(site.pointer, types, numbers, strings, arrays, objects)
+        return Conjunction(site.pointer, types, numbers, strings, arrays, objects)
     applied = Applied(checked)
-    return Part(
+    return Conjunction(
         site.pointer,
         types & applied.types,
         numbers,

@@ -15,8 +15,8 @@ import numpy as np
 
 from ..text.alphabet import Bools
 from ..text.dfa import Dfa, no_text
+from .algebra import Test
 from .digits import numeric
-from .parts import Test
 
 MAX_MODULUS = 100_000
 BOUNDS = ("minimum", "maximum", "exclusive-minimum", "exclusive-maximum")

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from ..compile_time import CompileTime
 from ..network.expression import Expression, Literal
+from .algebra import FALSE, NULL, NUMBER, STRING, TRUE, Branch, Test
 from .numbers import number_expression, number_expressions, number_texts
-from .parts import FALSE, NULL, NUMBER, STRING, TRUE, Branch, Test
 from .strings import any_string_expression, few_strings, joined_lengths, string_expression
 from .texts import is_writable, string_text
 

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 from ...errors import ConstraintTooLarge
 from ..network.expression import EMPTY_TEXT, AnyOrder, Expression, Repeat, Rule, Sequence, alternation
 from ..record import record
+from .algebra import Clause
 from .conditions import Residue
 from .layout import Layout, Parts
 from .others import Witnesses, unnamed_members, witness_members
-from .parts import Clause
 from .shape import Members, Shape
 from .texts import error_at
 

@@ -8,9 +8,9 @@ from typing import TypeAlias
 from ..compile_time import CompileTime
 from ..network.expression import Expression
 from ..record import record
+from .algebra import ObjectFacet
 from .conditions import Residue
 from .others import OtherKeys
-from .parts import ObjectFacet
 
 Members: TypeAlias = list[tuple[str, "Expression | None"]]
 

@@ -1,13 +1,13 @@
 """Sheet: a branch in the making, with what is still to be worked off; `branching` is the only user.
 
-A sheet gathers what holds of a value (types, tests, facets) and what is open: parts that wait to be taken in, and
-disjunctions of which one option will be chosen on a copy of the sheet.
+A sheet gathers what holds of a value (types, tests, facets) and what is open: conjunctions that wait to be taken in,
+and disjunctions of which one option will be chosen on a copy of the sheet.
 """
 
 from __future__ import annotations
 
 from ...errors import ConstraintTooLarge
-from .parts import ANY_TYPE, ARRAY, OBJECT, ArrayFacet, Branch, Disjunction, ObjectFacet, Part, Test
+from .algebra import ANY_TYPE, ARRAY, OBJECT, ArrayFacet, Branch, Conjunction, Disjunction, ObjectFacet, Test
 from .texts import error_at
 
 Rank = tuple[int, ...]
@@ -28,7 +28,7 @@ class Sheet:
         self.arrays: list[tuple[Rank, ArrayFacet]] = []
         self.objects: list[tuple[Rank, ObjectFacet]] = []
         self.seen: dict[int, int] = {}  # atoms, with SAID or SILENT
-        self.todo: list[tuple[Rank, Part]] = []
+        self.todo: list[tuple[Rank, Conjunction]] = []
         self.disjunctions: list[tuple[Rank, Disjunction]] = []
 
     def copy(self) -> Sheet:
@@ -53,7 +53,7 @@ class Sheet:
         return Branch("", self.types, tuple(self.numbers), tuple(self.strings), arrays, objects)
 
 
-def is_possible(option: Part, sheet: Sheet) -> bool:
+def is_possible(option: Conjunction, sheet: Sheet) -> bool:
     """Whether the option does not contradict the sheet at first sight."""
     if not option.types & sheet.types:
         return False
@@ -72,14 +72,14 @@ def narrowest(sheet: Sheet) -> int:
     return best
 
 
-def combinations(options: tuple[Part, ...]) -> tuple[Part, ...]:
-    """A part for every set of options that may hold at once."""
+def combinations(options: tuple[Conjunction, ...]) -> tuple[Conjunction, ...]:
+    """A conjunction for every set of options that may hold at once."""
     if len(options) > 8:
         pointer = options[0].pointer
         raise error_at(ConstraintTooLarge, f"{pointer}/anyOf", "unevaluated… over more than 8 options; use oneOf")
-    sets: list[Part] = []
+    sets: list[Conjunction] = []
     for bits in range(1, 1 << len(options)):
         chosen = [option for index, option in enumerate(options) if bits >> index & 1]
         atoms = tuple(dict.fromkeys(atom for option in chosen for atom in option.atoms))
-        sets.append(Part(chosen[0].pointer, atoms=atoms))
+        sets.append(Conjunction(chosen[0].pointer, atoms=atoms))
     return tuple(sets)

@@ -14,7 +14,7 @@ from typing import Any
 from ...errors import InvalidSchema, UnsupportedSchema
 from ..compile_time import NO_LIMIT, CompileTime
 from ..resources import NO_RESOURCES, Resources
-from .parts import ANYTHING, NEVER, Goal
+from .algebra import ANYTHING, NEVER, Goal
 from .resolve import DRAFT_2019, DRAFT_2020, UNSPECIFIED, Resolver, Resource, Site, check_size
 from .texts import error_at, escape, shown
 

@@ -25,9 +25,9 @@ from ..text.dfa import MAX_STATES, Dfa, Span, any_text, of_length, of_lengths
 from ..text.extent import all_texts, is_finite, num_texts
 from ..text.json_strings import JsonStrings
 from ..text.literals import literal_dfa
+from .algebra import Test
 from .formats import format_language
 from .lengths import joined
-from .parts import Test
 from .texts import is_writable
 
 DENSE_STATES = 8_000

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .parts import ANYTHING, ARRAY, NEVER, OBJECT, ArrayFacet, Branch, Disjunction, Goal, ObjectFacet, Part
+from .algebra import ANYTHING, ARRAY, NEVER, OBJECT, ArrayFacet, Branch, Conjunction, Disjunction, Goal, ObjectFacet
 from .resolve import DRAFT_2019, Site
 from .sites import Sites, is_keyword
 
@@ -26,26 +26,26 @@ def rest_of(sites: Sites, site: Site) -> Goal:
     return sites.derived(site, {name: value for name, value in site.schema.items() if name not in (PROPERTIES, ITEMS)})
 
 
-def closed(sites: Sites, site: Site, branches: tuple[Branch, ...], parts: dict[int, Part]) -> Part:
-    """The part of such a schema: the branches of `rest_of`, each closed.
+def closed(sites: Sites, site: Site, branches: tuple[Branch, ...], conjunctions: dict[int, Conjunction]) -> Conjunction:
+    """The conjunction of such a schema: the branches of `rest_of`, each closed.
 
     Args:
-        parts: by atom; those that are made up here are added.
+        conjunctions: by atom; those that are made up here are added.
     """
     schema = site.schema
     assert isinstance(schema, dict)
     keys, items = (
         sites.goal(schema.get(name, True), f"{site.pointer}/{name}", site.resource) for name in (PROPERTIES, ITEMS)
     )
-    options: list[Part] = []
+    options: list[Conjunction] = []
     for branch in branches:
         objects, arrays = branch.objects, branch.arrays
         if branch.types & OBJECT and PROPERTIES in schema:
             objects += unevaluated_object(objects, keys, site.pointer)
         if branch.types & ARRAY and ITEMS in schema:
-            arrays += unevaluated_array(sites, arrays, items, site, parts)
-        options.append(Part(site.pointer, branch.types, branch.numbers, branch.strings, arrays, objects))
-    return Part(site.pointer, disjunctions=(Disjunction(tuple(options)),))
+            arrays += unevaluated_array(sites, arrays, items, site, conjunctions)
+        options.append(Conjunction(site.pointer, branch.types, branch.numbers, branch.strings, arrays, objects))
+    return Conjunction(site.pointer, disjunctions=(Disjunction(tuple(options)),))
 
 
 def unevaluated_object(facets: tuple[ObjectFacet, ...], goal: Goal, pointer: str) -> tuple[ObjectFacet, ...]:
@@ -59,7 +59,7 @@ def unevaluated_object(facets: tuple[ObjectFacet, ...], goal: Goal, pointer: str
 
 
 def unevaluated_array(
-    sites: Sites, facets: tuple[ArrayFacet, ...], goal: Goal, site: Site, parts: dict[int, Part]
+    sites: Sites, facets: tuple[ArrayFacet, ...], goal: Goal, site: Site, conjunctions: dict[int, Conjunction]
 ) -> tuple[ArrayFacet, ...]:
     """The facet that gives `goal` to every item that no applied schema has evaluated.
 
@@ -71,12 +71,12 @@ def unevaluated_array(
     prefix = max((len(facet.prefix) for facet in evaluated), default=0)
     if site.resource.draft != DRAFT_2019:
         goals = [goal, *(contains.goal for facet in evaluated for contains in facet.contains)]
-        goal = either(sites, goals, f"{site.pointer}/{ITEMS}", parts)
+        goal = either(sites, goals, f"{site.pointer}/{ITEMS}", conjunctions)
     return (ArrayFacet(site.pointer, (ANYTHING,) * prefix, goal, evaluates_rest=True),)
 
 
-def either(sites: Sites, goals: list[Goal], pointer: str, parts: dict[int, Part]) -> Goal:
-    """A goal that holds exactly when one of the goals does; its part is added to `parts`."""
+def either(sites: Sites, goals: list[Goal], pointer: str, conjunctions: dict[int, Conjunction]) -> Goal:
+    """A goal that holds exactly when one of the goals does; its conjunction is added to `conjunctions`."""
     possible = list(dict.fromkeys(goal for goal in goals if goal != NEVER))
     if ANYTHING in possible:
         return ANYTHING
@@ -84,6 +84,6 @@ def either(sites: Sites, goals: list[Goal], pointer: str, parts: dict[int, Part]
         return possible[0] if possible else NEVER
     goal = sites.synthetic({}, pointer)
     (atom,) = goal
-    options = tuple(Part(pointer, atoms=tuple(sorted(option))) for option in possible)
-    parts[atom] = Part(pointer, disjunctions=(Disjunction(options),))
+    options = tuple(Conjunction(pointer, atoms=tuple(sorted(option))) for option in possible)
+    conjunctions[atom] = Conjunction(pointer, disjunctions=(Disjunction(options),))
     return goal

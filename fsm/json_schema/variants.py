@@ -17,8 +17,8 @@ from itertools import product
 from ...errors import ConstraintError, ConstraintTooLarge
 from ..compile_time import CompileTime
 from ..record import record
+from .algebra import NEVER, Clause, Condition, Goal, ObjectFacet
 from .keys import settled
-from .parts import NEVER, Clause, Condition, Goal, ObjectFacet
 from .texts import error_at
 
 MAX_VARIANTS = 2_000

@@ -28,9 +28,9 @@ from ..regex.regex import regex_to_dfa
 from ..remembered import remembered
 from ..text.dfa import Dfa
 from ..text.free_text import free_text
+from .algebra import STRING, Branch, Goal, Test
 from .layout import Layout
 from .others import NO_KEYS
-from .parts import STRING, Branch, Goal, Test
 from .reading import TYPES
 from .shape import Shape
 from .strings import raw_expression

@@ -135,6 +135,8 @@ class AnyOrder:
 
 
 Expression = Literal | ByteSet | Sequence | Alternation | Repeat | Rule | Embed | AnyOrder
+Parts = tuple[Expression, ...]
+"""Expressions one after another."""
 
 
 @record

@@ -40,6 +40,7 @@ from .expression import (
     Expression,
     Grammar,
     Literal,
+    Parts,
     Repeat,
     Rule,
     Sequence,
@@ -56,7 +57,6 @@ UNROLL_UP_TO = 3  # repetitions; beyond that a counter on the stack is smaller
 TRIE_FROM = 4  # literals in one alternation; beyond that common beginnings are shared
 NOT_PLAIN = -1
 
-Parts = tuple[Expression, ...]
 # the builder's verbs; every number from 0 on means: build that many of the parts
 PUSH, JOIN, TIE, CLOSE_LOOP, CLOSE_SET = -1, -2, -3, -4, -5
 

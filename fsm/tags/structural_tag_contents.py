@@ -22,7 +22,7 @@ from ..network.expression import Embed, Expression, Grammar, alternation
 from ..resources import NO_RESOURCES, checked_resources
 from ..text.dfa import Dfa, of_length
 from ..text.free_text import first_marks, free_text, text_until
-from .structural_tag_parts import Strings, read_flag, read_required, read_strings, unsupported, within
+from .structural_tag_fields import Strings, read_flag, read_required, read_strings, unsupported, within
 
 
 def schema_grammar(

@@ -53,7 +53,7 @@ from ..regex.regex import regex_to_expression
 from ..text.free_text import first_marks, text_until
 from .special_tokens import SpecialTokens, SpellSpecial
 from .structural_tag_contents import any_text, schema_grammar, up_to_end, without_marks
-from .structural_tag_parts import (
+from .structural_tag_fields import (
     Strings,
     read_array,
     read_count,

@@ -18,11 +18,19 @@ from torch import Tensor
 
 from ..device_grouped import span_of
 from ..gate import Gate
-from ..launch import ExpertsConfig, experts_config, grouped_experts_config, most_registers, mxfp4_config
+from ..launch import (
+    ExpertsConfig,
+    experts_config,
+    grouped_experts_config,
+    int8_experts_config,
+    most_registers,
+    mxfp4_config,
+)
 from ..linear_weights import LinearWeights
 from ..plain import ops as reference
 from .gate import gated
 from .grouped import multiply_grouped_tiles
+from .int8 import multiply_int8_tiles, quantised
 from .mxfp4 import multiply_mxfp4_tiles
 from .route import sorted_pairs
 from .tiles import take_tile
@@ -97,6 +105,8 @@ def sum_choices(
 
 
 def _config(weights: LinearWeights, num_pairs: int, itemsize: int, *, deterministic: bool) -> ExpertsConfig:
+    if weights.groups is not None and weights.groups.input_step is not None:
+        return int8_experts_config(num_pairs, weights.num_maps, deterministic=deterministic)
     if weights.groups is not None:
         step = span_of(weights.groups.size)
         return grouped_experts_config(num_pairs, weights.num_maps, step, deterministic=deterministic)
@@ -133,6 +143,11 @@ def mix_experts(
         constants: dict[str, object] = {}
         if weights.scales is not None:
             kernel, stored = multiply_mxfp4_tiles, [weights.stored, weights.scales]
+        elif weights.groups is not None and weights.groups.input_step is not None:
+            assert weights.groups.factors is not None
+            rows, steps = quantised(rows, weights.groups.input_step, weights.groups.input_limit)
+            kernel, stored = multiply_int8_tiles, [weights.stored.view(torch.int8), weights.groups.factors, steps]
+            constants["maxnreg"] = most_registers(config.num_warps)
         elif weights.groups is not None and weights.groups.factors is not None:
             factors = weights.groups.factors
             kernel, stored = multiply_grouped_tiles, [weights.stored, factors.view(torch.int32)]

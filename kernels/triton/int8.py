@@ -3,6 +3,7 @@
 ::
 
     x [T, K] ─ quantise_rows ─► int8 [T, K], steps [T] ─ multiply_int8_rows ─► sums, int32 ─► * step * scale, fp32
+                                                         multiply_int8_tiles   the same of experts, without splits
 
 A split's sum is exact; splits, as many as the weight's shape says, become fp32 and are folded in order, as in
 `triton.linear`. So a row's bits are its own in every tile, in deterministic mode and out of it.
@@ -19,6 +20,7 @@ from ..grouped import INPUT_LIMIT
 from ..launch import elementwise_warps, int8_config
 from ..linear_weight import LinearWeight
 from .linear import multiply_splits
+from .tiles import take_tile
 
 COLUMNS = 2048  # of a row that are looked at together
 
@@ -108,6 +110,54 @@ def multiply_int8_rows(
         tl.store(out_ptr + to, total.to(out_ptr.dtype.element_ty), mask=mask)
     else:
         tl.store(out_ptr + tl.program_id(1).to(tl.int64) * num_rows * num_outputs + to, total, mask=mask)
+
+
+@triton.jit  # type: ignore[untyped-decorator]  # triton has no types
+def multiply_int8_tiles(
+    x_ptr: tl.tensor,  # [., depth] int8, rows of tokens, or of sorted pairs
+    weight_ptr: tl.tensor,  # [num_experts, num_outputs, depth] int8
+    scales_ptr: tl.tensor,  # [num_experts * num_outputs] fp32
+    steps_ptr: tl.tensor,  # [.] fp32, of the rows
+    bias_ptr: tl.tensor,  # [num_experts, num_outputs]
+    out_ptr: tl.tensor,  # [num_pairs, num_outputs]
+    order_ptr: tl.tensor,  # [num_pairs] int32: pair of a sorted place
+    starts_ptr: tl.tensor,  # [num_experts + 1] int32
+    tiles_ptr: tl.tensor,  # [num_experts + 1] int32
+    x_stride: tl.tensor,
+    num_experts: tl.tensor,
+    num_outputs: tl.tensor,
+    depth: tl.tensor,
+    NUM_CHOSEN: tl.constexpr,  # pairs of a token
+    IN_ORDER: tl.constexpr,  # as in `triton.experts.multiply_tiles`
+    HAS_BIAS: tl.constexpr,
+    BLOCK_EXPERTS: tl.constexpr,
+    BLOCK_ROWS: tl.constexpr,
+    BLOCK_OUTPUTS: tl.constexpr,
+    BLOCK_DEPTH: tl.constexpr,
+    STAGES: tl.constexpr,
+) -> None:
+    expert, place, is_there = take_tile(starts_ptr, tiles_ptr, num_experts, BLOCK_EXPERTS, BLOCK_ROWS)
+    if expert < num_experts:
+        pair = tl.load(order_ptr + place, mask=is_there, other=0)
+        row = tl.where(is_there, pair // NUM_CHOSEN if IN_ORDER else place, 0)
+        n = tl.program_id(1) * BLOCK_OUTPUTS + tl.arange(0, BLOCK_OUTPUTS)
+        k = tl.arange(0, BLOCK_DEPTH)
+        # outputs past the end are computed from the last one's weights and not stored
+        output = expert.to(tl.int64) * num_outputs + tl.minimum(n, num_outputs - 1)
+        x_at = x_ptr + row.to(tl.int64)[:, None] * x_stride + k[None, :]
+        weight_at = weight_ptr + output[:, None] * depth + k[None, :]
+        acc = tl.zeros([BLOCK_ROWS, BLOCK_OUTPUTS], tl.int32)
+        for begin in tl.range(0, depth, BLOCK_DEPTH, num_stages=STAGES):
+            is_inside = k[None, :] < depth - begin
+            x = tl.load(x_at + begin, mask=is_inside, other=0)
+            weight = tl.load(weight_at + begin, mask=is_inside, other=0)
+            acc = tl.dot(x, tl.trans(weight), acc, out_dtype=tl.int32)
+        total = acc.to(tl.float32) * (tl.load(steps_ptr + row)[:, None] * tl.load(scales_ptr + output)[None, :])
+        if HAS_BIAS:
+            total += tl.load(bias_ptr + output).to(tl.float32)[None, :]
+        to = (place if IN_ORDER else pair).to(tl.int64)
+        mask = is_there[:, None] & (n < num_outputs)[None, :]
+        tl.store(out_ptr + to[:, None] * num_outputs + n[None, :], total.to(out_ptr.dtype.element_ty), mask=mask)
 
 
 def quantised(x: Tensor, input_step: float, input_limit: float = INPUT_LIMIT) -> tuple[Tensor, Tensor]:

@@ -8,12 +8,12 @@ nothing. Cost: one walk, and a comparison with each request on record.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
-from ...radix import Explanation, RadixTree, pack
+from ...radix import Explanation, pack
 from ..offload.loads import Loads
 from ..request import Request
+from .block_supply import BlockSupply
 from .dropped_texts import DroppedTexts
 from .found_prefix import FoundPrefix
 from .match_limit import match_limit
@@ -26,7 +26,7 @@ class Explainer:
     """Of one prefix cache.
 
     Args:
-        tree: the one of now.
+        supply: whose tree is asked.
         slots: what layers need besides the keys of all tokens.
         loads: from tiers below the pool; None: there are none.
         looks_elsewhere: whether other namespaces are looked up too (`EngineConfig.explain_namespaces`).
@@ -34,7 +34,7 @@ class Explainer:
 
     def __init__(
         self,
-        tree: Callable[[], RadixTree],
+        supply: BlockSupply,
         slots: SlotBooks,
         traffic: TrafficRecord,
         dropped: DroppedTexts,
@@ -42,7 +42,7 @@ class Explainer:
         *,
         looks_elsewhere: bool,
     ) -> None:
-        self._tree = tree
+        self._supply = supply
         self._states = None if slots.states is None else slots.states.slots
         self._windows = slots.windows
         self._traffic = traffic
@@ -53,18 +53,18 @@ class Explainer:
     def explain(self, request: Request) -> FoundPrefix:
         """Where a lease of the request would end now, and why. With states or windows it counts as a use."""
         tokens, namespace = pack(request.token_ids[: match_limit(request)]), request.namespace
-        found = self._tree().explain(tokens, namespace, elsewhere_too=self._looks_elsewhere)
+        found = self._supply.tree.explain(tokens, namespace, elsewhere_too=self._looks_elsewhere)
         unusable = 0 if self._loads is None else self._loads.num_unusable(request)
         found = replace(found, num_agreeing_tokens=max(found.num_agreeing_tokens, unusable))
         num_evicted = self._num_evicted(found, tokens, namespace)
         num_dropped = self._dropped.num_lost(tokens, namespace, found.num_agreeing_tokens)
         if self._states is not None:
-            match = self._tree().match(tokens, namespace)
+            match = self._supply.tree.match(tokens, namespace)
             point = self._states.find(match.blocks, match.partial_block, match.num_partial_tokens)
             resumable, lost = 0 if point is None else point.num_tokens, self._states.lost.last_on(match)
             return FoundPrefix(found, resumable, "no_state", lost, num_evicted, num_dropped)
         if self._windows is not None:
-            match = self._tree().match(tokens, namespace)
+            match = self._supply.tree.match(tokens, namespace)
             resumable = self._windows.find(match.blocks)
             if resumable == match.num_tokens and match.num_partial_tokens:
                 has_slot = self._windows.slots.slot_of[match.partial_block] != NONE
@@ -76,6 +76,6 @@ class Explainer:
         """Tokens after those that agree that were in the tree once, if something was evicted there."""
         if found.evicted_at is None:
             return 0
-        block = min(self._tree().block_size, found.num_tokens - found.num_cached_tokens)
+        block = min(self._supply.tree.block_size, found.num_tokens - found.num_cached_tokens)
         end = max(found.num_cached_tokens + block, self._traffic.num_agreeing(tokens, namespace))
         return max(0, end - found.num_agreeing_tokens)

@@ -101,7 +101,7 @@ class PrefixCache:
         self._kept = KeptKeys(kv_cache, slots)
         self.traffic = TrafficRecord()
         self.explainer = Explainer(
-            lambda: self.tree,
+            self.supply,
             slots,
             self.traffic,
             self._kept.dropped,

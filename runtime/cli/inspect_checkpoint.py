@@ -66,18 +66,28 @@ def _vocabulary(tokenizer: Tokenizer) -> tuple[str, str]:
 def layer_facts(config: ModelConfig) -> list[tuple[str, str]]:
     """Of layers, heads, windows, states, widths and experts, as far as there are any."""
     facts = [("layers", str(config.num_layers)), ("heads", _heads(config))]
+    num_shared = sum(layer.kv_of >= 0 for layer in config.layers)
+    if num_shared:
+        facts.append(
+            ("shared keys", f"{num_shared} of {config.num_layers} layers read keys and values of earlier ones")
+        )
+    num_reused = sum(layer.reuses_keys and layer.keeps_kv for layer in config.layers)
+    if num_reused:
+        facts.append(("values", f"made of the keys in {num_reused} of {config.num_layers} layers"))
     windows = Counter((layer.window, layer.in_chunks) for layer in config.layers if layer.window)
     for (window, in_chunks), number in windows.items():
         seen = f"chunks of {window:,} tokens" if in_chunks else f"the last {window:,} tokens"
         facts.append(("windows", f"{number} of {config.num_layers} layers see {seen}"))
     if config.recurrent is not None:
         facts.append(("states", _states(config.recurrent)))
-    dense = [layer.has_mlp and config.experts_of(index) is None for index, layer in enumerate(config.layers)]
-    facts.append(("width", f"{config.hidden_size}" + (f", inner {config.intermediate_size}" if any(dense) else "")))
+    facts.append(("width", f"{config.hidden_size}{_inner_widths(config)}"))
+    if config.layer_inputs is not None:
+        inputs = config.layer_inputs
+        facts.append(("layer inputs", f"{inputs.size} in each layer, of a table of {inputs.vocab_size:,} tokens"))
     if config.experts is not None:
         found = config.experts
         shared = f", a shared one of {found.shared_size}" if found.shared_size else ""
-        where = f"in {sum(found.has_experts)} layers"
+        where = f"in {_layers(sum(found.has_experts))}" + (", beside their MLPs" if found.options.is_beside else "")
         facts.append(("experts", f"{found.num_chosen} of {found.num_experts} of {found.inner_size}{shared}, {where}"))
     if config.num_mtp_layers:
         facts.append(("MTP layers", f"{config.num_mtp_layers}: config.json names them (--speculative-model mtp)"))
@@ -88,11 +98,23 @@ def _heads(config: ModelConfig) -> str:
     number, latent = config.num_kv_layers, config.latent
     if not number:
         return "none: no layer attends"
-    where = "" if number == config.num_layers else f", in {number} layers"
+    where = "" if number == config.num_layers else f", in {_layers(number)}"
     if latent is not None:
         return f"{config.num_heads}, over latents of {latent.rank} and rotary keys of {latent.rotary_dim}{where}"
-    kinds = [f"{kept.num_heads} KV, head dim {kept.head_dim}" for kept in dict.fromkeys(config.kv_shapes())]
-    return f"{config.num_heads} query, {' and '.join(kinds)}{where}"
+    kept = Counter(config.kv_shapes())
+    kinds = [
+        f"{shape.num_heads} KV, head dim {shape.head_dim}" + (f" in {_layers(count)}" if len(kept) > 1 else "")
+        for shape, count in kept.items()
+    ]
+    return f"{config.num_heads} query, {' and '.join(kinds)}{where if len(kept) == 1 else ''}"
+
+
+def _inner_widths(config: ModelConfig) -> str:
+    """Of MLPs that are no mixtures."""
+    widths = Counter(config.inner_size(index) for index in range(config.num_layers) if config.has_dense(index))
+    if len(widths) < 2:
+        return "".join(f", inner {width}" for width in widths)
+    return ", inner " + " and ".join(f"{width} in {_layers(count)}" for width, count in widths.items())
 
 
 def _states(recurrent: RecurrentConfig) -> str:
@@ -106,6 +128,10 @@ def _states(recurrent: RecurrentConfig) -> str:
     return f"{RECURRENT[kind]} in {where}: {shape}, {bytes_text(recurrent.num_state_bytes)} for each request"
 
 
+def _layers(number: int) -> str:
+    return f"{number} layer{'s' * (number > 1)}"
+
+
 def _kv_per_token(config: ModelConfig) -> str:
     from ..number_types import BYTES
 
@@ -115,5 +141,6 @@ def _kv_per_token(config: ModelConfig) -> str:
 
 
 def _files(folder: Path) -> str:
-    files = [file for file in sorted(folder.iterdir()) if file.is_file()]
-    return f"{len(files)} files, {sum(file.stat().st_size for file in files) / 1e6:,.1f} MB"
+    """Of a folder, or of the one that a GGUF file is."""
+    files = [folder] if folder.is_file() else [file for file in sorted(folder.iterdir()) if file.is_file()]
+    return f"{len(files)} file{'s' * (len(files) > 1)}, {sum(file.stat().st_size for file in files) / 1e6:,.1f} MB"

@@ -1,6 +1,6 @@
 """Reader: a checkpoint's tensors under the names and in the shapes that the configuration implies, laid out to be used.
 
-Knows no architecture: which tensors there are, the decoder's parts say.
+Knows no architecture: which tensors there are, its layers say.
 """
 
 from __future__ import annotations
@@ -106,12 +106,12 @@ class Reader:
                 turned = [self.numbers([name], [columns], [each]).T for name, each in zip(names, rows, strict=True)]
                 return torch.cat(turned)
             return self.numbers(names, rows, [columns])
-        parts = [self._part(*part, columns) for part in zip(modules, rows, strict=True)]
-        kept = [part for part in parts if isinstance(part, Grouped)]
-        whole = stack(kept) if len(kept) == len(parts) else None
+        read = [self._matrix(*each, columns) for each in zip(modules, rows, strict=True)]
+        kept = [matrix for matrix in read if isinstance(matrix, Grouped)]
+        whole = stack(kept) if len(kept) == len(read) else None
         if whole is not None and can_keep(whole, self.dtype):
             return whole
-        return torch.cat([part.widen(self.dtype) if isinstance(part, Grouped) else part for part in parts])
+        return torch.cat([each.widen(self.dtype) if isinstance(each, Grouped) else each for each in read])
 
     def wide(self, modules: Sequence[str], rows: Sequence[Axis], columns: Axis) -> Tensor:
         """As `weight`, in plain numbers of `dtype`."""
@@ -121,7 +121,7 @@ class Reader:
     def _is_published(self, module: str) -> bool:
         return is_published(self.checkpoint, self.config.weight_format, module)
 
-    def _part(self, module: str, rows: Axis, columns: Axis) -> Tensor | Grouped:
+    def _matrix(self, module: str, rows: Axis, columns: Axis) -> Tensor | Grouped:
         form = self.config.weight_format
         if not self._is_published(module):
             return self.tensor([f"{module}.weight"], [rows], [columns])

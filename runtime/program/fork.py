@@ -26,7 +26,7 @@ class Branch(Protocol):
 
 State = TypeVar("State", bound=Branch)
 JoinMode = Literal["gather_variable", "concate_and_append"]
-Part = Expression | str
+Appended = Expression | str
 
 
 class ForkGroup(Generic[State]):
@@ -55,7 +55,7 @@ class ForkGroup(Generic[State]):
     def __iter__(self) -> Iterator[State]:
         return iter(self._forks)
 
-    def __iadd__(self, value: Part | Sequence[Part] | Callable[[int], Part]) -> Self:
+    def __iadd__(self, value: Appended | Sequence[Appended] | Callable[[int], Appended]) -> Self:
         """Appends to every fork: the same expression, the i-th of a list, or what a function of i returns."""
         for fork, expression in zip(self._forks, self._expressions(value), strict=True):
             fork._append(expression)

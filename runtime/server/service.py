@@ -39,12 +39,14 @@ class Service:
     """Everything an endpoint needs.
 
     Attributes:
+        max_model_len: tokens of the longest request, prompt and answer: what both the context and the pool hold.
         reported_at: when the last report of the cache was made.
     """
 
     def __init__(self, async_engine: AsyncEngine, settings: ServerSettings, version: str) -> None:
         self.async_engine = async_engine
         self.engine = async_engine.engine
+        self.max_model_len = min(self.engine.max_model_len, async_engine.statistics().num_pool_tokens)
         self.settings = settings
         self.version = version
         self.fingerprint = f"phloem-{version}"
@@ -72,11 +74,6 @@ class Service:
         if self._workers is not None:
             self._workers.shutdown(wait=False, cancel_futures=True)
             self._workers = None
-
-    @property
-    def max_model_len(self) -> int:
-        """Tokens of the longest request, prompt and answer: as many as the model's context and the pool hold."""
-        return min(self.engine.max_model_len, self.async_engine.statistics().num_pool_tokens)
 
     # -- admission ---------------------------------------------------------------------------------------------
 

@@ -134,7 +134,8 @@ class ModelDrafter:
         self._unit = 0.0  # seconds of a token in a step of the model, in which `step_costs` are
         self._draft_unit = 0.0  # as much of the draft model's forwards
         self._saved = 1.0 + sum(self._step_costs)  # units that a token which is right saves its request
-        self._num_untried = self._num_resting = 0
+        self._num_untried = 0
+        self._num_faulty_steps = 0  # that are left without drafts after a fault
         self._num_paying = self._num_not_paying = 0  # requests, in the step that is planned
         self._drafted: dict[Request, Turn] = {}
         self.num_failed = 0
@@ -155,7 +156,7 @@ class ModelDrafter:
 
     def may_draft(self, request: Request) -> bool:
         """Whether it would draft for a request now, if nothing were missing."""
-        return self._num_resting == 0 and self._best_length(request, 1.0, self._limit(request)) > 0
+        return self._num_faulty_steps == 0 and self._best_length(request, 1.0, self._limit(request)) > 0
 
     @property
     def _price(self) -> float:
@@ -203,8 +204,8 @@ class ModelDrafter:
     def plan(self, requests: Iterable[Request]) -> list[Turn]:
         """Whose drafts are begun or continued by the model; each needs room for `num_needed` tokens, or is left out."""
         self._drafted.clear()
-        if self._num_resting:
-            self._num_resting -= 1
+        if self._num_faulty_steps:
+            self._num_faulty_steps -= 1
             return []
         self._num_paying = self._num_not_paying = 0
         turns = []
@@ -262,7 +263,7 @@ class ModelDrafter:
         except Exception:
             logger.warning("the draft model failed; for a while nothing is drafted by it", exc_info=True)
             self.num_failed += 1
-            self._num_resting = TRY_EVERY
+            self._num_faulty_steps = TRY_EVERY
             self._sampler.forget()
         finally:
             for turn in turns:

@@ -5,6 +5,7 @@
     tokenizer.ggml.model    tokens are                                 built as
     gpt2                    byte-level BPE with merges, and            tokenizer.json
                             `tokenizer.ggml.pre`, how texts are cut
+    gemma4                  pieces with merges, ▁, bytes               tokenizer.json
     llama                   pieces with scores, ▁, bytes               sentencepiece model (BPE)
 
 How texts are cut is named in the file and defined elsewhere, so there is a table, and a name that is not in it is
@@ -26,6 +27,7 @@ from ..models.gguf.file import GgufFile
 from ..models.gguf.special_ids import CONTROL, end_ids, token_id, token_types
 from .no_tokenizer import NoTokenizer
 from .sentencepiece_model import SentencePieceModel
+from .token_pieces import SPACE
 from .tokenizer_json import TokenizerJson
 
 _UNKNOWN, _USER_DEFINED, _UNUSED, _BYTE = 2, 4, 5, 6  # types of tokens, besides CONTROL
@@ -78,6 +80,7 @@ _DEEPSEEK_3 = Cut(
     r"|\s*[\r\n]+|\s+(?!\S)|\s+",
     first=(r"\p{N}{1,3}", "[一-龥぀-ゟ゠-ヿ]+"),
 )
+_WORDS = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 CUTS: dict[str, Cut] = {
     "gpt-2": _GPT_2,
     "phi-2": _GPT_2,
@@ -87,6 +90,7 @@ CUTS: dict[str, Cut] = {
     "smollm": _SMOLLM,
     "starcoder": _SMOLLM,
     "refact": _SMOLLM,
+    "falcon": Cut("[0-9]{3}", first=(r"[\p{P}$+<=>^~|`]+", _WORDS)),
     "command-r": Cut(single_digits=True, is_normalised=True),
     "llama-bpe": _LLAMA_3,
     "llama3": _LLAMA_3,
@@ -158,10 +162,12 @@ def read_gguf_vocabulary(path: Path) -> GgufVocabulary:
         cut = _cut(file)
         backend: SentencePieceModel | TokenizerJson = TokenizerJson(_byte_level(file, tokens, cut), str(path))
         adds_bos = cut.adds_bos
+    elif kind == "gemma4":
+        backend, adds_bos = TokenizerJson(_merged_pieces(file, tokens), str(path)), True
     elif kind == "llama":
         backend, adds_bos = SentencePieceModel(_sentencepiece(file, tokens), str(path), {}), True
     else:
-        raise ModelError(f"{path}: tokenizer.ggml.model: {kind} is not supported; gpt2 and llama are")
+        raise ModelError(f"{path}: tokenizer.ggml.model: {kind} is not supported; gpt2, gemma4 and llama are")
     vocab_size = len(tokens) if embedding is None else embedding.shape[0]
     if len(tokens) > vocab_size:
         raise ModelError(f"{path}: tokenizer.ggml.tokens: {len(tokens)} tokens, but token_embd has {vocab_size} rows")
@@ -198,19 +204,6 @@ def _cut(file: GgufFile) -> Cut:
 
 def _byte_level(file: GgufFile, tokens: list[str], cut: Cut) -> dict[str, Any]:
     """The object of a `tokenizer.json`."""
-    merges = [merge.split(" ") for merge in file.strings("tokenizer.ggml.merges")]
-    odd = next((index for index, merge in enumerate(merges) if len(merge) != 2), None)
-    if odd is not None:
-        raise ModelError(
-            f"{file.path}: tokenizer.ggml.merges: entry {odd} is not two tokens: {' '.join(merges[odd])!r}"
-        )
-    types = [CONTROL if kind == _UNKNOWN else kind for kind in token_types(file, len(tokens))]
-    added = [
-        {"id": index, "content": text, "special": types[index] == CONTROL, "normalized": False}
-        | dict.fromkeys(("single_word", "lstrip", "rstrip"), False)
-        for index, text in enumerate(tokens)
-        if types[index] in (CONTROL, _USER_DEFINED)
-    ]
     parts: list[dict[str, Any]] = [{"type": "Digits", "individual_digits": True}] if cut.single_digits else []
     for pattern in (*cut.first, cut.pattern):
         if pattern:
@@ -219,18 +212,63 @@ def _byte_level(file: GgufFile, tokens: list[str], cut: Cut) -> dict[str, Any]:
     parts.append({**byte_level, "use_regex": not cut.pattern})
     return {
         "version": "1.0",
-        "added_tokens": added,
+        "added_tokens": _added(file, tokens),
         "normalizer": {"type": "NFC"} if cut.is_normalised else None,
         "pre_tokenizer": {"type": "Sequence", "pretokenizers": parts},
         "post_processor": None,
         "decoder": {**byte_level, "use_regex": True},
+        "model": {"type": "BPE", "ignore_merges": cut.ignores_merges, **_vocab(file, tokens)},
+    }
+
+
+def _merged_pieces(file: GgufFile, tokens: list[str]) -> dict[str, Any]:
+    """The object of a `tokenizer.json` of Gemma 4: sentencepiece's pieces, joined by merges and not by their scores."""
+    spaces = {"type": "Replace", "pattern": {"String": " "}, "content": SPACE}
+    unknown = token_id(file, "unknown_token_id")
+    return {
+        "version": "1.0",
+        "added_tokens": _added(file, tokens),
+        "normalizer": spaces,
+        "pre_tokenizer": None,
+        "post_processor": None,
+        "decoder": {
+            "type": "Sequence",
+            "decoders": [
+                {"type": "Replace", "pattern": {"String": SPACE}, "content": " "},
+                {"type": "ByteFallback"},
+                {"type": "Fuse"},
+            ],
+        },
         "model": {
             "type": "BPE",
-            "ignore_merges": cut.ignores_merges,
-            "vocab": {text: index for index, text in enumerate(tokens) if types[index] != _UNUSED},
-            "merges": merges,
+            "byte_fallback": True,
+            "fuse_unk": True,
+            "unk_token": tokens[unknown] if 0 <= unknown < len(tokens) else None,
+            **_vocab(file, tokens),
         },
     }
+
+
+def _added(file: GgufFile, tokens: list[str]) -> list[dict[str, Any]]:
+    """Control tokens, as which those for unknown texts count, and those that the model's maker added."""
+    return [
+        {"id": index, "content": text, "special": kind != _USER_DEFINED, "normalized": False}
+        | dict.fromkeys(("single_word", "lstrip", "rstrip"), False)
+        for index, (text, kind) in enumerate(zip(tokens, token_types(file, len(tokens)), strict=True))
+        if kind in (CONTROL, _UNKNOWN, _USER_DEFINED)
+    ]
+
+
+def _vocab(file: GgufFile, tokens: list[str]) -> dict[str, Any]:
+    """Tokens that are in use, and merges. Raises ModelError: a merge is not of two tokens."""
+    merges = [merge.split(" ") for merge in file.strings("tokenizer.ggml.merges")]
+    odd = next((index for index, merge in enumerate(merges) if len(merge) != 2), None)
+    if odd is not None:
+        raise ModelError(
+            f"{file.path}: tokenizer.ggml.merges: entry {odd} is not two tokens: {' '.join(merges[odd])!r}"
+        )
+    types = token_types(file, len(tokens))
+    return {"vocab": {text: i for i, text in enumerate(tokens) if types[i] != _UNUSED}, "merges": merges}
 
 
 def _sentencepiece(file: GgufFile, tokens: list[str]) -> bytes:

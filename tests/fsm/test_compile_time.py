@@ -15,9 +15,9 @@ from phloem.fsm import Compiler, Limits, compiler
 from phloem.fsm.compile_time import NO_LIMIT, CompileTime
 from phloem.fsm.grammars import text_to_grammar
 from phloem.fsm.json_schema import schema_to_grammar
+from phloem.fsm.json_schema.algebra import OBJECT, Conjunction, Disjunction, ObjectFacet
 from phloem.fsm.json_schema.factoring import Factoring
 from phloem.fsm.json_schema.negation import negated
-from phloem.fsm.json_schema.parts import OBJECT, Disjunction, ObjectFacet, Part
 from phloem.fsm.json_schema.sheet import Sheet
 from phloem.fsm.network.network import build_network
 from phloem.fsm.regex.regex import regex_to_dfa, regex_to_expression
@@ -176,7 +176,8 @@ def test_names_that_a_key_needs_are_left_off_where_they_are() -> None:
 
 
 MISSING = tuple(
-    Part(f"/{n}", OBJECT, objects=(ObjectFacet("", {}, clauses=(frozenset(((f"k{n}", False),)),)),)) for n in range(100)
+    Conjunction(f"/{n}", OBJECT, objects=(ObjectFacet("", {}, clauses=(frozenset(((f"k{n}", False),)),)),))
+    for n in range(100)
 )
 
 
@@ -189,7 +190,7 @@ def test_options_made_into_conditions_are_left_off_where_they_are() -> None:
 
 
 def test_pairs_of_options_are_left_off() -> None:
-    only_one = Part("/oneOf", disjunctions=(Disjunction(MISSING, exclusive=True),))
+    only_one = Conjunction("/oneOf", disjunctions=(Disjunction(MISSING, exclusive=True),))
     assert len(negated(only_one, NO_LIMIT)) == 1 + 99 * 100 // 2
     with pytest.raises(ConstraintTooLarge, match="/oneOf: compiling took"):
         negated(only_one, after(60))

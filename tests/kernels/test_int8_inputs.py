@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from phloem.kernels import Grouped, LinearWeight, device_grouped, ops, pack_grouped
-from phloem.kernels.grouped import INPUT_LIMIT
+from phloem.kernels import Gate, Grouped, LinearWeight, LinearWeights, device_grouped, ops, pack_grouped
+from phloem.kernels.grouped import INPUT_LIMIT, stack
 from phloem.kernels.plain import ops as reference
 from phloem.kernels.plain.rounding import quantise_rows
 
@@ -100,3 +100,32 @@ def test_triton_multiplies_as_the_twin(shape: tuple[int, int], num_rows: int, de
     if num_rows == 70:
         for first, count in ((0, 1), (33, 20), (5, 64)):
             assert torch.equal(triton_grouped.linear(x[first : first + count], weight), found[first : first + count])
+
+
+@pytest.mark.parametrize(("num_tokens", "rounding"), [(0, ROUNDINGS[0]), (3, ROUNDINGS[2]), (17, ROUNDINGS[1])])
+def test_triton_multiplies_rows_of_experts_as_the_twin(
+    num_tokens: int, rounding: tuple[float, float], device: torch.device
+) -> None:
+    """Few rows for each expert, with biases, and many, without."""
+    from phloem.kernels.triton import experts as triton_experts
+
+    torch.manual_seed(num_tokens)
+    num_experts, hidden, inner = 2, 160, 40
+    x, chosen = torch.randn(num_tokens, hidden).half(), torch.rand(num_tokens, num_experts).topk(2).indices.int()
+    kept, moved = [], []
+    for shape in ((2 * inner, hidden), (hidden, inner)):
+        whole = stack([random_weight(shape, *rounding) for _ in range(num_experts)])
+        assert whole is not None
+        stored, groups = device_grouped.lay_out(whole, torch.float16)
+        assert groups.factors is not None
+        bias = torch.randn(num_experts, shape[0]).half() if num_tokens == 3 else None
+        stored = stored.view(num_experts, shape[0], -1)
+        kept.append(LinearWeights((), stored, 0, bias, groups=groups))
+        groups = replace(groups, factors=groups.factors.to(device))
+        own = None if bias is None else bias.to(device)
+        moved.append(LinearWeights((), stored.to(device), 0, own, groups=groups))
+    shares = torch.rand(num_tokens, 2)
+    rows = (x.to(device), chosen.to(device), shares.to(device))
+    found = triton_experts.mix_experts(*rows, *moved, gate=Gate("silu"))
+    expected = reference.mix_experts(x, chosen, shares, *kept, gate=Gate("silu"))
+    torch.testing.assert_close(found.cpu(), expected, rtol=2e-3, atol=2e-3)

@@ -18,7 +18,7 @@ from ....kernels.grouped import Grouped
 from ..config import ModelConfig
 from ..part import Axis, Part, count, stored, taken
 from ..weights import TORCH_TYPES
-from .families import tensor_names
+from .families import JOINED, tensor_names
 from .file import GgufFile, TensorInfo
 from .settings import family_of
 from .unpack import grouped
@@ -166,6 +166,8 @@ class GgufCheckpoint:
         if info is None:
             raise ModelError(f"{self.file.path}: tensor {there!r} of shape {shape} is missing")
         found = list(info.shape if index is None else info.shape[1:])
+        if there.endswith(f"{JOINED}.weight"):
+            found[0] //= 2
         if _module(there) == "ssm_norm":  # group by group
             found = [math.prod(found)]
         if [size for size in found if size != 1] != [size for size in shape if size != 1]:
@@ -174,7 +176,8 @@ class GgufCheckpoint:
         raw = self.file.raw(info)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning)  # nor is it written
-            whole = torch.from_numpy(raw if index is None else raw[index]).reshape(shape[0], -1)
+            matrix = raw if index is None else raw.reshape(-1, *found[:-1], raw.shape[-1])[index]
+            whole = torch.from_numpy(matrix).reshape(shape[0], -1)
         order = self._order(there, shape[0])
         return info, taken(whole, [rows]) if order is None else whole[taken(order, [rows])]
 

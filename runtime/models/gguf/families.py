@@ -6,7 +6,8 @@ parts of ours, so that the reader asks for what it knows and finds it here (`ten
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from ..altup_config import MOST_STREAMS
 from ..architecture import Architecture, LayerNames
@@ -39,6 +40,10 @@ class Family:
         activation: of an MLP without a gate, as `hidden_act` would name it.
         soft_cap: of logits, where the file names none; 0: there is none.
         keys: that are read for it, besides those of all.
+        names: of modules, or in full of tensors that are none of a module's, below a layer; besides those of all.
+        has_rms_eps: the epsilon of LayerNorms is under the key of RMSNorms' (PhiMoE).
+        joins_experts: gate and up of an expert are one tensor.
+        by_kind: layers without a window have shapes and a rope of their own (`layers_by_kind`).
     """
 
     architecture: str
@@ -59,6 +64,10 @@ class Family:
     activation: str = ""
     soft_cap: float = 0.0
     keys: tuple[str, ...] = ()
+    names: Mapping[str, str] = field(default_factory=dict)
+    has_rms_eps: bool = False
+    joins_experts: bool = False
+    by_kind: bool = False
 
 
 _MULTIPLIERS = ("attention.scale", "embedding_scale", "residual_scale", "logit_scale")
@@ -66,6 +75,7 @@ _LATENT = (
     "attention.q_lora_rank", "attention.kv_lora_rank", "attention.key_length_mla", "attention.value_length_mla",
     "rope.scaling.yarn_log_multiplier",
 )  # fmt: skip
+JOINED = "ffn_gate_up_exps"
 _LATER_NORM = "post_attention_norm"
 _STREAMS = (
     "altup.num_inputs", "altup.active_idx", "embedding_length_per_layer_input", "attention.shared_kv_layers",
@@ -91,6 +101,20 @@ _OF_STREAMS = {
     "laurel.linear_right": "laurel_r",
     "laurel.post_laurel_norm": "laurel_post_norm",
 }
+_SHAPES = (
+    "attention.key_length_swa", "attention.value_length_swa", "attention.shared_kv_layers", "rope.dimension_count_swa",
+    "embedding_length_per_layer_input",
+)  # fmt: skip
+_SECTIONS = ("rope.dimension_sections", "n_deepstack_layers")
+_BESIDE = {
+    "layer_scalar": "layer_output_scale.weight",
+    "router.scale": "ffn_gate_inp.scale",
+    "router.per_expert_scale": "ffn_down_exps.scale",
+    "pre_feedforward_layernorm_2": "pre_ffw_norm_2",
+    "post_feedforward_layernorm_1": "post_ffw_norm_1",
+    "post_feedforward_layernorm_2": "post_ffw_norm_2",
+}
+_INNER_NORMS = {"self_attn.attn_sub_norm": "attn_sub_norm", "mlp.ffn_sub_norm": "ffn_sub_norm"}
 
 FAMILIES: dict[str, Family] = {
     # Llama 1 to 3, Mistral, Mixtral, SmolLM and SmolLM2, TinyLlama, Yi …
@@ -99,13 +123,34 @@ FAMILIES: dict[str, Family] = {
     "qwen2moe": Family("", "Qwen2MoeForCausalLM", normalises=False),
     "qwen3": Family("Qwen3ForCausalLM"),
     "qwen3moe": Family("", "Qwen3MoeForCausalLM"),
+    # the language models of those that see: a token of text has one position in all of the rope's sections
+    "qwen2vl": Family("Qwen2ForCausalLM", keys=_SECTIONS),
+    "qwen3vl": Family("Qwen3ForCausalLM", keys=_SECTIONS),
+    "qwen3vlmoe": Family("", "Qwen3MoeForCausalLM", keys=_SECTIONS),
+    # Ministral 3, Mistral Small 3
+    "mistral3": Family(
+        "Ministral3ForCausalLM",
+        is_permuted=True,
+        keys=("attention.temperature_scale", "rope.scaling.yarn_log_multiplier"),
+    ),
     "smollm3": Family("SmolLM3ForCausalLM", is_permuted=True, unturned_every=4),
     "phi2": Family("PhiForCausalLM", activation="gelu_new"),
     "phi3": Family("Phi3ForCausalLM", window_pattern=0),
+    "phimoe": Family("", "PhimoeForCausalLM", window_pattern=0, normalises=False, has_rms_eps=True),
+    "bitnet": Family("BitNetForCausalLM", keys=("hidden_activation",), names=_INNER_NORMS),
     "gemma": Family("GemmaForCausalLM"),
     "gemma2": Family("Gemma2ForCausalLM", window_pattern=2, wide_layers=46),  # the one of 27 billion
     "gemma3": Family("Gemma3ForCausalLM", window_pattern=6, wide_layers=62),
     "gemma3n": Family("Gemma3nForCausalLM", window_pattern=5, soft_cap=30.0, keys=_STREAMS),
+    "gemma4": Family(
+        "Gemma4ForCausalLM",
+        "Gemma4ForCausalLM",
+        window_pattern=6,
+        keys=_SHAPES,
+        names=_BESIDE,
+        joins_experts=True,
+        by_kind=True,
+    ),
     "granite": Family("GraniteForCausalLM", is_permuted=True, keys=_MULTIPLIERS),
     "granitemoe": Family("", "GraniteMoeSharedForCausalLM", is_permuted=True, keys=_MULTIPLIERS),
     # Granite 4.0 H
@@ -115,6 +160,9 @@ FAMILIES: dict[str, Family] = {
     "olmo2": Family("Olmo2ForCausalLM", windowed="Olmo3ForCausalLM", window_pattern=4),
     "olmoe": Family("", "OlmoeForCausalLM", normalises=False),
     "gpt2": Family("GPT2LMHeadModel", activation="gelu_new"),
+    "gptneox": Family("GPTNeoXForCausalLM", activation="gelu", keys=("use_parallel_residual",)),
+    # of two norms side by side that of the MLP has the name of the only one of others
+    "falcon": Family("FalconForCausalLM", activation="gelu", names={"ln_attn": "attn_norm_2", "ln_mlp": "attn_norm"}),
     "apertus": Family("ApertusForCausalLM", activation="xielu"),
     "glm4": Family("Glm4ForCausalLM"),
     "glm4moe": Family("", "Glm4MoeForCausalLM", normalises=False, mlp_norm=_LATER_NORM),
@@ -128,6 +176,7 @@ FAMILIES: dict[str, Family] = {
     "hunyuan-dense": Family("HunYuanDenseV1ForCausalLM"),
     "hunyuan-moe": Family("", "HunYuanMoEV1ForCausalLM"),
     "arcee": Family("ArceeForCausalLM", is_permuted=True, activation="relu2"),
+    "jais2": Family("Jais2ForCausalLM", activation="relu2"),
     "nemotron": Family("NemotronForCausalLM", activation="relu2"),
     "stablelm": Family("StableLmForCausalLM"),
     # the first name was a mistake of llama.cpp's, and stayed
@@ -156,7 +205,7 @@ FAMILIES: dict[str, Family] = {
 
 def file_options(options: Architecture, *, is_fused: bool) -> Architecture:
     """The options as a file has them: norms with their offset added, experts side by side in three tensors, matrices as
-    outputs by inputs. is_fused: of recurrent layers, as `RecurrentOptions` has it."""
+    outputs by inputs, all queries before all keys. is_fused: of recurrent layers, as `RecurrentOptions` has it."""
     experts = options.experts
     if experts is not None:
         plain = ExpertNames()
@@ -172,8 +221,9 @@ def file_options(options: Architecture, *, is_fused: bool) -> Architecture:
         recurrent = replace(recurrent, has_rates=True, is_fused=is_fused)
     if options.factors:  # matrices are stored with them
         options = replace(options, factors=False, scale_embedding=False, logit_scale="")
-    options = replace(options, names=of_layer, recurrent=recurrent, experts=experts)
-    return replace(options, norm_offset=0.0, transposed=False, layers="layers", embedding="embed_tokens")
+    options = replace(options, names=of_layer, recurrent=recurrent, experts=experts, rows_by_head=False)
+    options = replace(options, layers="layers", embedding="embed_tokens", projection="lm_head")
+    return replace(options, norm_offset=0.0, transposed=False)
 
 
 def tensor_names(
@@ -181,7 +231,8 @@ def tensor_names(
 ) -> dict[str, tuple[str, int | None]]:
     """Our name of every module -> its name in the file, and which matrix of that tensor it is (None: all of it).
 
-    Tensors that are no weight or bias of a module are in it too, both names in full.
+    Of experts' gates and up projections in one tensor each half is a matrix. Tensors that are no weight or bias of a
+    module are in it too, both names in full.
     """
     names: dict[str, tuple[str, int | None]] = {
         f"model.{options.embedding}": ("token_embd", None),
@@ -206,6 +257,9 @@ def tensor_names(
                 place = f"{base}{expert_names.expert.format(expert)}."
                 for ours, theirs in _parts(expert_names).items():
                     names[f"{place}{ours}"] = f"{there}{theirs}_exps", expert
+                if family.joins_experts:
+                    for half, ours in enumerate((expert_names.gate, expert_names.up)):
+                        names[f"{place}{ours}"] = f"{there}{JOINED}", 2 * expert + half
     return names
 
 
@@ -245,6 +299,7 @@ def _layer_names(family: Family, options: Architecture) -> dict[str, str]:
         found |= {names.post_attention_norm: "post_attention_norm", names.post_mlp_norm: "post_ffw_norm"}
     found |= _OF_INPUTS if options.has_layer_inputs else {}
     found |= _OF_STREAMS if options.has_altup else {}
+    found |= family.names
     return {ours: theirs for ours, theirs in found.items() if ours}
 
 

@@ -3,8 +3,8 @@
 Every key of the architecture is read, or known to change nothing, or refused by name: a setting that is overlooked
 makes a model that runs and answers nonsense. Some things are not written in the file and are known of the architecture,
 as llama.cpp has them in its code: which layers have a window (Gemma 2 and 3, Phi-3 …) or no rope (SmolLM3), the rope of
-layers with a window (Gemma 3), the chunks of Llama 4, how queries are scaled in the largest Gemma 2 and 3, and the
-activation of MLPs without a gate.
+layers with a window (Gemma 3), how queries are scaled in the largest Gemma 2 and 3, the activation of MLPs without a
+gate, and what `says_more` has.
 """
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ from ....errors import ModelError
 from ..architecture import Architecture
 from ..architectures import ARCHITECTURES
 from ..json_file import Fields
-from .families import FAMILIES, Family
+from .families import FAMILIES, JOINED, Family
 from .file import GgufFile
+from .layers_by_kind import by_kind
 from .recurrent import recurrent_values
+from .says_more import SAYS_MORE
 
 MOST_POSITIONS = 1 << 26  # six times the longest context there is; a table of positions is made of it
 _READ = {
@@ -80,6 +82,9 @@ def config_values(file: GgufFile) -> dict[str, Any]:
     fields.integer("context_length", at_most=MOST_POSITIONS)
     if not 0 < layers <= len(file.tensors):
         raise fields.odd("block_count", f"1 to one for each of {len(file.tensors)} tensors")
+    own: dict[str, Any] = {}
+    if family.by_kind:
+        fields, own = by_kind(file, fields, layers)
     architecture = _architecture(file, fields, family)
     options = ARCHITECTURES[architecture]
     attends = not options.one_part or fields.values.get("attention.head_count") != 0  # Mamba
@@ -90,7 +95,8 @@ def config_values(file: GgufFile) -> dict[str, Any]:
     embedding = file.tensors.get("token_embd.weight")
     if embedding is None or len(embedding.shape) != 2:
         raise ModelError(f"{file.path}: tensor 'token_embd.weight' of two dimensions is missing; download it again")
-    eps = "attention.layer_norm_rms_epsilon" if options.norm == "rms" else "attention.layer_norm_epsilon"
+    is_rms = options.norm == "rms" or family.has_rms_eps
+    eps = "attention.layer_norm_rms_epsilon" if is_rms else "attention.layer_norm_epsilon"
     rotary = fields.integer("rope.dimension_count") if options.is_latent else head_dim
     values: dict[str, Any] = {
         "architectures": [architecture],
@@ -109,20 +115,18 @@ def config_values(file: GgufFile) -> dict[str, Any]:
         **_parts_that_are_there(file, options),
         **_factors_of(fields, options),
         **(_latent(fields, head_dim) if options.is_latent else {}),
-        **(_rope(file, fields, family, rotary) if options.has_positions else {}),
+        **(own or (_rope(file, fields, family, rotary) if options.has_positions else {})),
         **_windows(fields, family, layers),
         **(_mlp(file, fields, family, options) if attends else {}),
         **recurrent_values(file, fields, options, layers),
         **(_streams(file, fields, layers) if options.has_altup else {}),
     }
-    if options.in_chunks:  # Llama 4; the one of 128 experts has no norms of heads
-        values |= {"attention_chunk_size": 8192, "use_qk_norm": fields.integer("expert_count") != 128}
-    if options.positions:
-        values["n_inner"] = values[options.width_key]
     if family.activation:
         values["hidden_act"] = family.activation
     if family.wide_layers == layers:
         values["query_pre_attn_scalar"] = hidden / num_heads
+    if architecture in SAYS_MORE:
+        values |= SAYS_MORE[architecture](file, fields, values)
     if family.unturned_every:
         values["no_rope_layers"] = [int((index + 1) % family.unturned_every > 0) for index in range(layers)]
     return values
@@ -152,6 +156,8 @@ def _parts_that_are_there(file: GgufFile, options: Architecture) -> dict[str, bo
     for option, name in parts:
         if isinstance(option, str):
             found.setdefault(option, name in there)
+    if isinstance(options.projection_bias, str):
+        found[options.projection_bias] = "output.bias" in file.tensors
     return found
 
 
@@ -248,10 +254,11 @@ def _mlp(file: GgufFile, fields: Fields, family: Family, options: Architecture) 
     if options.recurrent is not None:  # layers with experts may be any (Jamba, Nemotron-H)
         layers = range(fields.integer("block_count"))
         first = next((index for index in layers if f"blk.{index}.ffn_{up}_exps.weight" in file.tensors), first)
-    stacked = file.tensors.get(f"blk.{first}.ffn_{up}_exps.weight")
+    name = f"blk.{first}.{JOINED if family.joins_experts else f'ffn_{up}_exps'}.weight"
+    stacked = file.tensors.get(name)
     if stacked is None or stacked.shape[0] != num_experts:
         found = "nothing" if stacked is None else str(list(stacked.shape))
-        raise fields.odd("expert_count", f"that of blk.{first}.ffn_{up}_exps.weight ({found})")
+        raise fields.odd("expert_count", f"that of {name} ({found})")
     scoring = fields.integer("expert_gating_func", 0, at_least=0)  # 0: the architecture's own
     if scoring not in (0, 1 + (options.experts.scoring == "sigmoid")):
         raise fields.odd("expert_gating_func", f"that of {options.experts.scoring}")

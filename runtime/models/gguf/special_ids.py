@@ -16,8 +16,11 @@ _ENDS = frozenset(
     {
         "<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "<|end_of_text|>", "<|eom_id|>",
         "<EOT>", "<|return|>", "<|end_of_turn|>", "<|eos|>",
+        "<turn|>",
     }
 )  # fmt: skip
+
+_SEEN_END, _ADDED = "<|tool_response>", 4  # after a call of Gemma 4, with the type of tokens that are text
 
 
 def token_id(file: GgufFile, key: str) -> int:
@@ -52,4 +55,5 @@ def end_ids(file: GgufFile) -> tuple[int, ...]:
         raise ModelError(f"{file.path}: tokenizer.ggml: token {max(named)} is not among {len(tokens)} tokens")
     types = token_types(file, len(tokens))
     named |= {index for index, text in enumerate(tokens) if text in _ENDS and types[index] == CONTROL}
+    named |= {index for index, text in enumerate(tokens) if text == _SEEN_END and types[index] in (CONTROL, _ADDED)}
     return tuple(sorted(named))

@@ -16,6 +16,8 @@
     IQ4_NL    d * level of q               8           32                      16 levels that are not even
     IQ4_XS    d * s * level of q           8           32
     MXFP4     2 ** e * level of q          8           32
+    TQ1_0     d * (q - 1)                  4           32                      d of 256 numbers, five of which in a byte
+    TQ2_0     d * (q - 1)                  4           32                      d of 256 numbers
 
 Nothing is rounded: q has at most 8 bits, d 11 and s 8, and what is kept of a group is `d * s` as fp32, which holds 24.
 So number times scale is exact in fp32, and where there is an offset (`e * m`, exact too) their sum is rounded once, as
@@ -92,10 +94,12 @@ TYPES: dict[int, TensorType] = {
     14: TensorType("Q6_K", 256, 210, form=Form("int8", 16)),
     20: TensorType("IQ4_NL", 32, 18, form=Form("int8", 32)),
     23: TensorType("IQ4_XS", 256, 136, form=Form("int8", 32)),
+    34: TensorType("TQ1_0", 256, 54, form=Form("int4", 32)),
+    35: TensorType("TQ2_0", 256, 66, form=Form("int4", 32)),
     39: TensorType("MXFP4", 32, 17, form=Form("int8", 32)),
 }
 
 UNREAD_TYPES: dict[int, str] = {
     9: "Q8_1", 15: "Q8_K", 16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS", 19: "IQ1_S", 21: "IQ3_S", 22: "IQ2_S",
-    24: "I8", 25: "I16", 26: "I32", 27: "I64", 28: "F64", 29: "IQ1_M", 34: "TQ1_0", 35: "TQ2_0", 40: "NVFP4",
+    24: "I8", 25: "I16", 26: "I32", 27: "I64", 28: "F64", 29: "IQ1_M", 40: "NVFP4",
 }  # fmt: skip

@@ -137,6 +137,23 @@ def _mxfp4(blocks: Tensor) -> tuple[Tensor, Tensor, None]:
     return _levels(_nibbles(blocks[..., 1:]), _E2M1), torch.exp2(exponents.double()).float(), None
 
 
+def _thirds(packed: Tensor, count: int) -> Tensor:
+    """Bytes `[..., n]`, each five digits to the base of three -> `[..., count * n]`, the first digits first."""
+    digits = [(packed * 3**place).int() * 3 >> 8 for place in range(count)]  # products of bytes wrap around
+    return torch.cat(digits, -1)
+
+
+def _tq1_0(blocks: Tensor) -> tuple[Tensor, Tensor, None]:
+    parts = ((blocks[..., :32], 5), (blocks[..., 32:48], 5), (blocks[..., 48:52], 4))
+    numbers = torch.cat([_thirds(packed, count) for packed, count in parts], -1)
+    return numbers - 1, _halves(blocks, 52).expand(-1, -1, 8), None
+
+
+def _tq2_0(blocks: Tensor) -> tuple[Tensor, Tensor, None]:
+    numbers = _bits(_apart(blocks[..., :64], 2, 32), range(0, 8, 2), 3)
+    return numbers.flatten(2).to(torch.int8) - 1, _halves(blocks, 64).expand(-1, -1, 8), None
+
+
 # bytes of blocks `[N, B, block_bytes]` -> numbers `[N, B, block_size]`, scales and offsets `[N, B, groups of a block]`
 _UNPACK: dict[str, Callable[[Tensor], tuple[Tensor, Tensor, Tensor | None]]] = {
     "Q4_0": _q4_0,
@@ -152,4 +169,6 @@ _UNPACK: dict[str, Callable[[Tensor], tuple[Tensor, Tensor, Tensor | None]]] = {
     "IQ4_NL": _iq4_nl,
     "IQ4_XS": _iq4_xs,
     "MXFP4": _mxfp4,
+    "TQ1_0": _tq1_0,
+    "TQ2_0": _tq2_0,
 }

@@ -264,6 +264,7 @@ def test_the_table_says_what_is_counted_and_of_which_rank(tmp_path: Path) -> Non
     )
     assert "3 layers of 6 keep no keys of their own" in table(found)
     assert "128 B in blocks, of every token; 256 B in slots" in table(found)
+    assert "4,194,304 tokens in each GiB of host memory" in table(found)  # whose rows are blocks, of both ranks
     used = found.num_blocks * found.block_size * 128 + found.num_slots * found.slot_bytes
     assert 0 <= found.pool_bytes - used < found.block_size * 128
     assert "KV head × (32 × 8 bits + 4 bytes)))" in table(plan(model, kv_dtype="int8", **sizes))

@@ -18,11 +18,12 @@ KIND = gguf.GGMLQuantizationType
 _HALVES = {
     "Q4_0": (0,), "Q4_1": (0, 2), "Q5_0": (0,), "Q5_1": (0, 2), "Q8_0": (0,), "Q2_K": (80, 82), "Q3_K": (108,),
     "Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (208,), "IQ4_NL": (0,), "IQ4_XS": (0,), "MXFP4": (),
+    "TQ1_0": (52,), "TQ2_0": (64,),
 }  # fmt: skip
 # so that numbers are about as large as those of plain matrices
 _SIZES = {
     "Q4_0": 0.02, "Q4_1": 0.02, "Q5_0": 0.01, "Q5_1": 0.01, "Q8_0": 2e-3, "Q2_K": 6e-3, "Q3_K": 4e-3, "Q4_K": 3e-4,
-    "Q5_K": 2e-4, "Q6_K": 8e-5, "IQ4_NL": 2e-3, "IQ4_XS": 1e-4,
+    "Q5_K": 2e-4, "Q6_K": 8e-5, "IQ4_NL": 2e-3, "IQ4_XS": 1e-4, "TQ1_0": 0.1, "TQ2_0": 0.1,
 }  # fmt: skip
 FEW_BITS = tuple(_HALVES)
 PLAIN = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
@@ -32,6 +33,7 @@ KNOWN = ("llama", "smollm3", "qwen2", "qwen2moe", "qwen3", "qwen3moe", "phi3", "
 _PUBLISHED = {
     "e_score_correction_bias$": "e_score_correction.bias", "sinks$": "sinks.weight",
     "block_sparse_moe.router.weight": "block_sparse_moe.router.layer.weight", "mlp.gate.moe_statics": "mlp.moe_statics",
+    "self_attn.attn_sub_norm": "self_attn.inner_attn_ln", "mlp.ffn_sub_norm": "mlp.ffn_layernorm",
 }  # fmt: skip
 _BELOW = {
     "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm",
@@ -95,7 +97,8 @@ def write_model(
     if keys is not None:
         keys(writer)
     rng = np.random.default_rng(3)
-    biases = [(name, buffer) for name, buffer in model.named_buffers() if name.endswith("e_score_correction_bias")]
+    stored = ("e_score_correction_bias", "layer_scalar")
+    biases = [(name, buffer) for name, buffer in model.named_buffers() if name.endswith(stored)]
     for name, parameter in [*model.named_parameters(), *biases]:
         if "conv.conv" in name:
             _add_plain(writer, named_by_package(name, names), parameter.detach()[:, 0].numpy(), "F32")
@@ -110,8 +113,12 @@ def write_model(
             continue
         if re.search(r"altup_(unembed_)?projections", name):
             continue
-        if name.endswith("altup.correct_output_scale"):
+        if name.endswith(("altup.correct_output_scale", "layer_scalar")):
             name += ".weight"
+        if name.endswith(("router.scale", "per_expert_scale")):
+            there = "ffn_gate_inp" if name.endswith("router.scale") else "ffn_down_exps"
+            _add_plain(writer, f"blk.{name.split('.')[2]}.{there}.scale", parameter.detach().numpy(), "F32")
+            continue
         if parameter.dim() == 3 or re.search(r"\.experts\.|\.shared_mlp\.(in|out)put_linear", name):
             _write_stack(
                 writer,
@@ -123,6 +130,7 @@ def write_model(
                 alternates=arch == "gpt-oss",
                 inputs_first=arch in ("gpt-oss", "llama4"),
                 has_experts=getattr(model.config, "num_local_experts", 0) > 0,
+                is_joined=arch == "gemma4",
             )
             continue
         there = file_name(name, arch) if arch in KNOWN else named_by_package(name, names)
@@ -137,7 +145,15 @@ def write_model(
             _write(writer, there, turned, own, 0, rng, is_folded=False)
             _set(parameter, turned.T.numpy())
             continue
-        is_folded = (("gemma" in arch and arch != "gemma3n") or arch == "nemotron") and there.endswith("norm.weight")
+        if "query_key_value" in name:
+            order = _parts_first(model.config, len(parameter))
+            rows = parameter.detach()[order].contiguous()
+            _write(writer, there, rows, own, 0, rng, is_folded=False)
+            parameter[order] = rows
+            continue
+        is_folded = (("gemma" in arch and arch not in ("gemma3n", "gemma4")) or arch == "nemotron") and there.endswith(
+            "norm.weight"
+        )
         _write(writer, there, parameter, own, heads, rng, is_folded=is_folded)
     for there, ours in (("altup_proj", "altup_projections"), ("altup_unembd_proj", "altup_unembed_projections")):
         if parts := [linear.weight for linear in getattr(model.base_model, ours, ())]:
@@ -196,10 +212,14 @@ def _write_stack(
     alternates: bool,
     inputs_first: bool,
     has_experts: bool,
+    is_joined: bool,
 ) -> None:
-    """All experts of a layer: transformers has gate and up in one tensor; alternates: their outputs do."""
+    """All experts of a layer: transformers has gate and up in one tensor; alternates: their outputs do; is_joined: the
+    file has them so."""
     index, is_bias, is_gate_up = name.split(".")[2], name.endswith("_bias"), "gate_up_proj" in name or "input_" in name
     names = ("ffn_gate_exps", "ffn_up_exps") if is_gate_up else ("ffn_down_exps",)
+    if is_joined and is_gate_up:
+        names = ("ffn_gate_up_exps",)
     if ".shared_mlp." in name:
         names = tuple(one.replace("_exps", "_shexp" if has_experts else "") for one in names)
     rows = parameter.detach() if is_bias or not inputs_first else parameter.detach().transpose(1, 2)
@@ -223,6 +243,14 @@ def _write_state_space(writer: Any, name: str, parameter: Any, names: Any) -> No
     if name.endswith("norm.weight"):
         numbers = numbers[None]
     _add_plain(writer, there, numbers[:, 0] if name.endswith("conv1d.weight") else numbers, "F32")
+
+
+def _parts_first(config: Any, num_rows: int) -> torch.Tensor:
+    """Where in a projection with the heads of each key together all queries' rows are, all keys' and all values'."""
+    dim = config.hidden_size // config.num_attention_heads
+    groups = (num_rows // dim - config.num_attention_heads) // 2
+    heads = torch.arange(num_rows).view(groups, -1, dim)
+    return torch.cat([part.flatten() for part in (heads[:, :-2], heads[:, -2], heads[:, -1])])
 
 
 def _set(parameter: Any, found: np.ndarray[Any, Any]) -> None:
@@ -251,7 +279,7 @@ def file_name(name: str, arch: str) -> str:
 
 def _paired_heads(config: Any, arch: str, there: str) -> int:
     """Heads of rows that llama.cpp turns in pairs; 0: it does not."""
-    if arch not in ("llama", "smollm3", "granite", "granitemoe", "granitehybrid", "arcee"):
+    if arch not in ("llama", "smollm3", "granite", "granitemoe", "granitehybrid", "arcee", "mistral3"):
         return 0
     if ".attn_q." in there:
         return int(config.num_attention_heads)
@@ -264,14 +292,15 @@ def add_keys(writer: Any, config: Any, arch: str) -> None:
     writer.add_block_count(config.num_hidden_layers)
     writer.add_feed_forward_length(config.intermediate_size)
     writer.add_head_count(config.num_attention_heads)
-    writer.add_head_count_kv(getattr(config, "num_key_value_heads", config.num_attention_heads))
+    values = config.to_dict()  # Gemma 4 refuses to be asked for what differs by layer
+    writer.add_head_count_kv(values.get("num_key_value_heads") or config.num_attention_heads)
     for name in ("rms_norm_eps", "norm_eps"):
         if hasattr(config, name):
             writer.add_layer_norm_rms_eps(getattr(config, name))
     for name in ("layer_norm_eps", "layer_norm_epsilon", "norm_epsilon", "norm_eps"):
         if hasattr(config, name):
             writer.add_layer_norm_eps(getattr(config, name))
-    head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    head_dim = values.get("head_dim") or config.hidden_size // config.num_attention_heads
     writer.add_key_length(head_dim)
     writer.add_value_length(head_dim)
     writer.add_vocab_size(config.vocab_size)

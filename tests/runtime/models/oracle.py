@@ -21,6 +21,9 @@ from phloem.runtime.models.step import StateStep
 
 from .decoder_shapes import SMALL
 
+# classes of models that transformers does not have, by name: as its own are made, with `config_class`
+OWN_CLASSES: dict[str, Any] = {}
+
 
 @dataclass(frozen=True)
 class Oracle:
@@ -89,7 +92,7 @@ def save_random_model(folder: Path, class_name: str, options: dict[str, Any], **
         import transformers
     logging.getLogger("transformers").setLevel(logging.ERROR)
     torch.manual_seed(sum(map(ord, class_name + str(options))))
-    model_class = getattr(transformers, class_name)
+    model_class = OWN_CLASSES.get(class_name) or getattr(transformers, class_name)
     config = model_class.config_class(**{**SMALL, **options})
     model = model_class(config).eval()
     with torch.no_grad():

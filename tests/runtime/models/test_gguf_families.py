@@ -22,8 +22,13 @@ PLAIN = {"rope_type": "default", "rope_theta": 1e4}
 WIDE = {"hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 4}
 EXPERTS = {**WIDE, "intermediate_size": 32}
 INNER = {**WIDE, "moe_intermediate_size": 32}
-
-
+TERNARY = {"hidden_size": 256, "intermediate_size": 256, "num_hidden_layers": 1}  # whole blocks of 256
+KINDS = {**WIDE, "head_dim": 16, "global_head_dim": 32}
+MSCALES = {
+    "rope_type": "longrope", "rope_theta": 1e4, "short_mscale": 1.2, "long_mscale": 1.2,
+    "short_factor": np.linspace(1, 2, 8).tolist(), "long_factor": np.linspace(1.5, 2.5, 8).tolist(),
+    "original_max_position_embeddings": 128,
+}  # fmt: skip
 HYBRID = {**WIDE, "mamba_n_heads": 4, "mamba_d_head": 32, "shared_intermediate_size": 96}
 MULTIPLIERS = {"embedding_multiplier": 3.0, "attention_multiplier": 0.2}
 MULTIPLIERS |= {"residual_multiplier": 0.4, "logits_scaling": 6.0}
@@ -136,6 +141,69 @@ def _xielu(writer: Any) -> None:
         getattr(writer, f"add_xielu_{name}")(values)
 
 
+def _kinds(slides: list[bool], turned: int, **more: Any) -> Any:
+    """What the converter writes of Gemma 4: layers with a window have heads of 16, and others of 32, half of which turn
+    in `turned` pairs."""
+
+    def add(writer: Any) -> None:
+        writer.add_sliding_window(9)
+        writer.add_sliding_window_pattern(slides)
+        writer.add_final_logit_softcapping(3.0)
+        for end, dim in (("", 32), ("_swa", 16)):
+            getattr(writer, f"add_key_length{end}")(dim)
+            getattr(writer, f"add_value_length{end}")(dim)
+            getattr(writer, f"add_rope_dimension_count{end}")(dim)
+        writer.add_rope_freq_base_swa(1e4)
+        writer.add_tensor("rope_freqs.weight", np.array([1.0] * turned + [1e30] * (16 - turned), np.float32))
+        for name, value in {"shared_kv_layers": 0, "embedding_length_per_layer_input": 0, **more}.items():
+            getattr(writer, f"add_{name}")(value)
+
+    return add
+
+
+def _side_by_side(writer: Any) -> None:
+    _turned(4)(writer)
+    writer.add_parallel_residual(True)
+
+
+def _in_turn(writer: Any) -> None:
+    _turned(4)(writer)
+    writer.add_parallel_residual(False)
+
+
+def _sections(writer: Any) -> None:
+    writer.add_rope_dimension_sections([3, 3, 2, 0])
+    writer.add_num_deepstack_layers(3)
+
+
+def _ministral(writer: Any) -> None:
+    _yarn(writer)
+    writer.add_rope_scaling_yarn_log_mul(0.7)
+    writer.add_attn_temperature_scale(0.1)
+
+
+def _falcon(heads: int, width: int) -> Any:
+    def add(writer: Any) -> None:
+        writer.add_tensor_data_layout("jploski")
+        writer.add_head_count_kv(heads)
+        writer.add_feed_forward_length(width)
+
+    return add
+
+
+def _longrope(writer: Any) -> None:
+    writer.add_rope_dimension_count(16)
+    writer.add_rope_scaling_orig_ctx_len(128)
+    writer.add_rope_scaling_attn_factors(1.2)
+    for which, first in (("long", 1.5), ("short", 1.0)):
+        writer.add_tensor(f"rope_factors_{which}.weight", np.linspace(first, first + 1, 8, dtype=np.float32))
+
+
+def _plain_scaling(writer: Any) -> None:
+    writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
+    writer.add_rope_scaling_factor(1.0)
+
+
 def _inner(writer: Any) -> None:
     writer.add_feed_forward_length(256)
 
@@ -150,6 +218,10 @@ def _all(*added: Any) -> Any:
 
 def _logit_scale(value: float) -> Any:
     return lambda writer: writer.add_logit_scale(value)
+
+
+def _said(key: str, text: str) -> Any:
+    return lambda writer: writer.add_string(f"{writer.arch}.{key}", text)
 
 
 def _window(size: int) -> Any:
@@ -172,6 +244,17 @@ MODELS: dict[str, tuple[str, str, dict[str, Any], str, Any]] = {
     ),
     "gemma3n": (
         "gemma3n", "gemma3n", {**WIDE, "laurel_rank": 32, "hidden_size_per_layer_input": 32}, "Q8_0", _streams,
+    ),
+    "gemma4": (
+        "gemma4", "gemma4-small", {**KINDS, "hidden_size_per_layer_input": 32}, "Q8_0",
+        _kinds(
+            [True, True, False] * 2, 4, shared_kv_layers=3, embedding_length_per_layer_input=32,
+            feed_forward_length=[96] * 3 + [192] * 3,
+        ),
+    ),
+    "gemma4, experts": (
+        "gemma4", "gemma4-moe", {**KINDS, "moe_intermediate_size": 32, "num_global_key_value_heads": 1}, "Q8_0",
+        _all(_kinds([True, False] * 2, 4, head_count_kv=[2, 1] * 2), _experts(5, 2)),
     ),
     "granite-hybrid": ("granitehybrid", "granite-hybrid", HYBRID, "Q8_0", _all(_granite, _states)),
     "granite-hybrid, experts": (
@@ -214,6 +297,42 @@ MODELS: dict[str, tuple[str, str, dict[str, Any], str, Any]] = {
     "arcee": ("arcee", "arcee", {**WIDE, "mlp_bias": False}, "Q8_0", None),
     "nemotron": ("nemotron", "nemotron", WIDE, "Q8_0", _turned(8)),
     "phi2": ("phi2", "phi", {**WIDE, "num_key_value_heads": 4}, "Q8_0", _turned(8)),
+    "phimoe": (
+        "phimoe", "phi3.5-moe", {**EXPERTS, "router_jitter_noise": 0.01}, "Q8_0", _all(_window(11), _experts(6, 2)),
+    ),
+    "phimoe, longrope": (
+        "phimoe", "phi3.5-moe-longrope",
+        {**EXPERTS, "rope_parameters": MSCALES, "original_max_position_embeddings": 128, "attention_bias": True},
+        "BF16", _all(_longrope, _experts(4, 2)),
+    ),
+    "bitnet": (
+        "bitnet", "bitnet", {**WIDE, **TERNARY, "hidden_act": "silu", "tie_word_embeddings": True}, "TQ2_0",
+        _plain_scaling,
+    ),
+    "bitnet, relu2": (
+        "bitnet", "bitnet", {**WIDE, "tie_word_embeddings": True}, "F16", _said("hidden_activation", "relu2"),
+    ),
+    "gpt-neox": ("gptneox", "gpt-neox", {**WIDE, "num_key_value_heads": 4}, "Q8_0", _side_by_side),
+    "gpt-neox, in turn": (
+        "gptneox", "gpt-neox", {**WIDE, "num_key_value_heads": 4, "use_parallel_residual": False}, "F16", _in_turn,
+    ),
+    "falcon-7b": ("falcon", "falcon-7b", WIDE, "Q8_0", _falcon(1, 256)),
+    "falcon-40b": (
+        "falcon", "falcon-40b", {**WIDE, "bias": False, "ffn_hidden_size": 96, "tie_word_embeddings": True}, "Q8_0",
+        _falcon(2, 96),
+    ),
+    "falcon-11b": (
+        "falcon", "falcon-11b", {**WIDE, "num_kv_heads": 2, "num_key_value_heads": 2}, "F16", _falcon(2, 256),
+    ),
+    "qwen2-vl": ("qwen2vl", "qwen2", WIDE, "Q8_0", _sections),
+    "qwen3-vl": ("qwen3vl", "qwen3", WIDE, "F16", _sections),
+    "qwen3-vl, experts": ("qwen3vlmoe", "qwen3-moe", INNER, "Q8_0", _all(_sections, _experts(7, 3))),
+    "ministral3": (
+        "mistral3", "ministral3",
+        {**WIDE, "rope_parameters": {**YARN, "mscale": 1.0, "mscale_all_dim": 0.7, "llama_4_scaling_beta": 0.1}},
+        "Q8_0", _ministral,
+    ),
+    "jais2": ("jais2", "jais2", WIDE, "Q8_0", None),
     "stablelm": ("stablelm", "stablelm", WIDE, "Q8_0", _turned(4)),
     "gpt2": ("gpt2", "gpt2", {**WIDE, "num_key_value_heads": 4}, "Q8_0", _inner),
     "apertus": ("apertus", "apertus", {**WIDE, "rope_parameters": PLAIN}, "Q8_0", _xielu),

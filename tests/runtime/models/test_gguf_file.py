@@ -212,7 +212,7 @@ def test_what_is_not_known_is_refused_by_name(name: str, tmp_path: Path, content
 def test_a_pattern_that_is_not_known_is_refused(tmp_path: Path, content: bytes) -> None:
     with pytest.raises(ModelError, match=r"tokenizer.ggml.pre: gpt-9: how it cuts texts is not known here; known are"):
         Tokenizer.from_folder(changed(tmp_path, content, b"gpt-2", b"gpt-9"))
-    with pytest.raises(ModelError, match=r"tokenizer.ggml.model: bert is not supported; gpt2 and llama are"):
+    with pytest.raises(ModelError, match=r"tokenizer.ggml.model: bert is not supported; gpt2, gemma4 and llama are"):
         Tokenizer.from_folder(changed(tmp_path, content, b"gpt2", b"bert"))
 
 

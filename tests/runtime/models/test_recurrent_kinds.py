@@ -16,6 +16,7 @@ from phloem.runtime.models.architecture import all_layers
 from phloem.runtime.models.architectures import ARCHITECTURES
 from phloem.runtime.models.json_file import Fields
 from phloem.runtime.models.layer_weights import READ_MIXER
+from phloem.runtime.models.lightning import NORM_EPS
 from phloem.runtime.models.recurrent_config import Kind
 from phloem.runtime.models.recurrent_kinds import RECURRENT_KINDS, kind_of, read_shape, recurrent_matrices
 from phloem.runtime.models.weight_format import WeightFormat
@@ -68,3 +69,13 @@ def test_states_and_windows_in_one_model_are_refused(tmp_path: Path, monkeypatch
     monkeypatch.setitem(ARCHITECTURES, "FalconH1ForCausalLM", both)
     with pytest.raises(ModelError, match=r"config.json: sliding_window: 64, beside layers that keep a state"):
         ModelConfig.from_folder(tmp_path)
+
+
+def test_the_norm_of_lightning_attention_has_an_epsilon_of_its_own() -> None:
+    """Values of random weights are too large to show it."""
+    from transformers import MiniMaxConfig
+    from transformers.models.minimax.modeling_minimax import MiniMaxLightningAttention
+
+    sizes = {"hidden_size": 8, "num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 4}
+    config = MiniMaxConfig(**sizes, num_hidden_layers=2, rms_norm_eps=1e-3)
+    assert MiniMaxLightningAttention(config, 0).norm.variance_epsilon == NORM_EPS

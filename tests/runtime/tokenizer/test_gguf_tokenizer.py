@@ -112,7 +112,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("tokenizers")
 
 
-@pytest.mark.parametrize("name", [*PATTERNS, "smollm", "command-r", "seed-coder", "deepseek-v3", "deepseek-coder"])
+@pytest.mark.parametrize(
+    "name", [*PATTERNS, "smollm", "command-r", "seed-coder", "deepseek-v3", "deepseek-coder", "falcon"]
+)
 @settings(max_examples=60, deadline=None)
 @given(text=TEXTS)
 def test_texts_become_the_original_tokens(name: str, folder: Path, text: str) -> None:
@@ -147,6 +149,47 @@ def read_gguf_vocabulary_of(name: str, folder: Path) -> TokenizerJson:
     backend = read_gguf_vocabulary(folder / f"{name}.gguf").backend
     assert isinstance(backend, TokenizerJson)
     return backend
+
+
+@lru_cache(maxsize=1)
+def gemma(folder: Path) -> tuple[tokenizers.Tokenizer, Tokenizer]:
+    """A small tokenizer of Gemma 4's kind, as transformers makes them, and the one out of its file."""
+    controls = ["<pad>", "<eos>", "<bos>", "<unk>", "<turn|>", "<|tool_response>"]
+    pieces = [f"<0x{byte:02X}>" for byte in range(256)]
+    made = tokenizers.Tokenizer(models.BPE(byte_fallback=True, fuse_unk=True, unk_token="<unk>"))
+    made.normalizer = normalizers.Replace(" ", "▁")
+    made.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
+    made.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
+    trainer = trainers.BpeTrainer(vocab_size=700, special_tokens=[*controls, *pieces], show_progress=False)
+    made.train_from_iterator(CORPUS, trainer)
+    spec = json.loads(made.to_str())
+    spec["added_tokens"] = [token for token in spec["added_tokens"] if token["content"] in controls]
+    made = tokenizers.Tokenizer.from_str(json.dumps(spec))
+    by_id, path = {index: text for text, index in made.get_vocab().items()}, folder / "gemma.gguf"
+    kinds = dict(enumerate([3, 3, 3, 2, 3, 4] + [6] * 256))
+    writer = gguf.GGUFWriter(path, "gemma4")
+    writer.add_tokenizer_model("gemma4")
+    writer.add_token_list([by_id[index] for index in range(len(by_id))])
+    writer.add_token_scores([0.0] * len(by_id))
+    writer.add_token_types([kinds.get(index, 1) for index in range(len(by_id))])
+    writer.add_token_merges([" ".join(merge) for merge in spec["model"]["merges"]])
+    for name, index in (("eos", 1), ("bos", 2), ("unk", 3)):
+        getattr(writer, f"add_{name}_token_id")(index)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return made, Tokenizer.from_folder(path)
+
+
+@settings(max_examples=60, deadline=None)
+@given(text=TEXTS)
+def test_pieces_with_merges_are_the_original_tokens(folder: Path, text: str) -> None:
+    made, ours = gemma(folder)
+    assert ours.eos_ids == (1, 4, 5)
+    assert ours.encode(text) == made.encode(text).ids
+    assert ours.encode_prompt(text) == [2, *ours.encode(text)]
+    assert b"".join(map(ours.token_bytes, ours.encode(text))) == text.replace("▁", " ").encode()
 
 
 def test_every_token_has_its_bytes(folder: Path) -> None:

@@ -1,7 +1,7 @@
-"""Reading a description of structural tags: its parts by kind, and errors that name the place of what is wrong.
+"""Reading a description of structural tags: its fields by kind, and errors that name the place of what is wrong.
 
 `place` is always the JSON pointer of the object that is read. Whatever reads raises InvalidStructuralTag, with the
-pointer of the part that is missing or of another kind. Knows no grammars.
+pointer of the field that is missing or of another kind. Knows no grammars.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""The vocabulary of the schema algebra: goals, facets, parts and branches.
+"""The vocabulary of the schema algebra: goals, facets, conjunctions and branches.
 
 ::
 
     atom    an int: 2 * site            the value is valid under the schema at that site
                     2 * site + 1        the value is not valid under it
     goal    a frozenset of atoms, all of which must hold.  ANYTHING = {} ; NEVER = {1}
-    part    simple constraints of one schema object, plus atoms, plus disjunctions of further parts
-    branch  simple constraints only: what a part becomes once atoms and disjunctions are worked off
+    conjunction  simple constraints of one schema object, plus atoms, plus disjunctions of further conjunctions
+    branch       simple constraints only: what a conjunction becomes once atoms and disjunctions are worked off
 
 Since a goal names schemas by number and not by copy, schemas that contain themselves need no special care:
 the goals of properties and items are expanded when they are compiled, and each of them once.
@@ -132,13 +132,13 @@ class Disjunction:
         exclusive: no two may hold at once (`oneOf`); the options then consist of atoms only.
     """
 
-    options: tuple[Part, ...]
+    options: tuple[Conjunction, ...]
     inclusive: bool = False
     exclusive: bool = False
 
 
 @record
-class Part:
+class Conjunction:
     """A conjunction: types, tests, facets, atoms and disjunctions must all hold."""
 
     pointer: str
@@ -150,7 +150,7 @@ class Part:
     atoms: tuple[int, ...] = ()
     disjunctions: tuple[Disjunction, ...] = ()
     own_first: bool = True
-    """Whether the properties of the part itself are written before those that `atoms` and `disjunctions` lead to."""
+    """Whether its own properties are written before those that `atoms` and `disjunctions` lead to."""
 
     @property
     def is_simple(self) -> bool:
@@ -167,7 +167,7 @@ class Part:
         """How much it says by itself."""
         return 1 + len(self.numbers) + len(self.strings) + len(self.arrays) + len(self.objects)
 
-    def narrowed(self) -> Part:
+    def narrowed(self) -> Conjunction:
         """The same without its disjunction, if that is the only thing to be worked off and has one simple option.
 
         So it is with constants that are no arrays and no objects.
@@ -179,8 +179,8 @@ class Part:
             return self
         numbers = self.numbers + tuple([test for test in only.numbers if test not in self.numbers])
         strings = self.strings + tuple([test for test in only.strings if test not in self.strings])
-        return Part(self.pointer, self.types & only.types, numbers, strings, self.arrays, self.objects)
+        return Conjunction(self.pointer, self.types & only.types, numbers, strings, self.arrays, self.objects)
 
 
-Branch: TypeAlias = Part
-"""A part in which nothing is left to be worked off: all values of its types that pass its tests and facets."""
+Branch: TypeAlias = Conjunction
+"""A conjunction in which nothing is left to be worked off: all values of its types that pass its tests and facets."""
