@@ -16,12 +16,14 @@ import numpy as np
 
 from ...errors import ConstraintTooLarge
 from ..automaton.automaton import Automaton
+from ..bounded_map import BoundedMap
 from ..vocabulary.trie import Trie
 from .open_lists import OpenList, may_repeat, next_bytes
-from .values import GONE, Place, following, step
+from .values import DIGITS, GONE, Place, following, step
 from .written import KeyPlace
 
 MAX_PLACES = 2_000  # a second
+MAX_STEPS = 16  # digits after which numbers that have no end are all alike
 NO_NODE = -1
 
 Read = Callable[[KeyPlace, bytes], KeyPlace]
@@ -29,14 +31,22 @@ Read = Callable[[KeyPlace, bytes], KeyPlace]
 
 
 class DeadEnds:
-    """The dead ends of one automaton."""
+    """The dead ends of one automaton.
 
-    def __init__(self, automaton: Automaton, read: Read) -> None:
+    Args:
+        read: of the automaton.
+        known: which states lead to themselves again; receives more.
+    """
+
+    def __init__(self, automaton: Automaton, read: Read, known: BoundedMap[tuple[int, bytes], bool]) -> None:
         self._automaton = automaton
         self._read = read
+        self._known = known
 
     def is_dead(self, place: KeyPlace) -> bool:
         """Whether nothing but repetitions can be written from a place."""
+        if self._is_endless(place[1]):
+            return False
         pending, seen = [place], set[object]()
         for here in pending:
             if not _may_repeat(here):
@@ -55,10 +65,40 @@ class DeadEnds:
                     pending.append(after)
         return True
 
-    def walk(self, place: KeyPlace) -> Iterator[tuple[bytes, int, bool]]:
+    def _is_endless(self, state: int) -> bool:
+        """Whether a number or a string in which the state is can go on as endlessly many others, for certain."""
+        return self._repeats_itself(state, b"1") or self._repeats_itself(state, b"a")
+
+    def _has_digits_alone(self, state: int, node: int) -> bool:
+        """Whether nothing below a node of the trie leads away from a state in a number that goes on endlessly."""
+        trie = self._automaton.vocabulary.trie
+        below = trie.data[node + 1 : int(trie.ends[node])]
+        is_digit = (below >= DIGITS[0]) & (below <= DIGITS[-1])
+        return bool(is_digit.all()) and self._repeats_itself(state, DIGITS)
+
+    def _repeats_itself(self, state: int, some: bytes) -> bool:
+        """Whether some bytes lead to one state, and they on, and in few steps to the same state again.
+
+        So it is not in the power of a number, which has an end.
+        """
+        known = self._known.get((state, some))
+        if known is not None:
+            return known
+        here, found = state, False
+        for _ in range(MAX_STEPS):
+            after = {self._automaton.advance_bytes(here, bytes((byte,))) for byte in some}
+            if len(after) > 1 or 0 in after or (found := after == {here}):
+                break
+            here = after.pop()
+        return self._known.keep((state, some), found)
+
+    def walk(self, place: KeyPlace, *, skips_digits: bool = False) -> Iterator[tuple[bytes, int, bool]]:
         """The beginnings of tokens that go on as a value that a list has: bytes, token (or -1), whether they are dead.
 
         None goes on from one that is dead. The place itself is not.
+
+        Args:
+            skips_digits: without tokens that but add digits to a number that may have any; none of them is dead.
         """
         trie = self._automaton.vocabulary.trie
         pending = [(b"", NO_NODE, place)]
@@ -73,6 +113,8 @@ class DeadEnds:
                 after = self._read(here, bytes((byte,)))
                 is_dead = not is_forced and (not after[1] or self.is_dead(after))
                 yield path + bytes((byte,)), int(trie.tokens[child]), is_dead
+                if skips_digits and byte in DIGITS and self._has_digits_alone(after[1], child):
+                    continue
                 if not is_dead and _may_repeat(after):
                     pending.append((path + bytes((byte,)), child, after))
 

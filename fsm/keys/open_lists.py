@@ -10,21 +10,39 @@ Versions are immutable and share what they can. It knows no automaton and no tok
 from __future__ import annotations
 
 from ..._core.fsm import KeyEvent
-from ...errors import ConstraintTooLarge
 from ..record import record
-from .values import GONE, Place, Value, first_values, following, is_complete, step, value_of
+from .values import BLANKS, GONE, Place, Value, first_values, following, is_complete, step, value_of
 
 Pieces = tuple["Pieces", bytes] | None
 
 
+MAX_DEPTH = 200
+"""Most brackets and braces that are open within an outermost list whose items must differ; more are refused."""
+
+
 @record
 class Values:
-    """The values of one list, by what all their spellings have in common."""
+    """The values of one list.
+
+    Attributes:
+        by_text: by what all their spellings have in common.
+        by_first: the places in them after their first byte, by that byte.
+    """
 
     by_text: dict[str, Value]
+    by_first: dict[int, tuple[Place, ...]]
+
+    def with_value(self, common: str, value: Value) -> Values:
+        """These and one more."""
+        place, by_first = (value, None), self.by_first.copy()
+        for byte in following(place):
+            after = step(place, byte)
+            if after is not GONE and byte not in BLANKS:
+                by_first[byte] = (*by_first.get(byte, ()), after)
+        return Values(self.by_text | {common: value}, by_first)
 
 
-NO_VALUES = Values({})
+NO_VALUES = Values({}, {})
 
 
 @record
@@ -32,14 +50,14 @@ class OpenList:
     """A list, at one place of a text.
 
     Attributes:
-        places: within its values, of the item that has begun.
+        places: within its values, of the item that has begun; None before it has: at all their beginnings.
         pieces: what is written of that item.
         depth: how many brackets and braces are open in it.
         below: the next such list that it lies in.
     """
 
     values: Values
-    places: frozenset[Place]
+    places: frozenset[Place] | None
     pieces: Pieces
     depth: int
     below: OpenList | None
@@ -73,7 +91,7 @@ def opened(lists: OpenList | None) -> OpenList:
     """The lists after a bracket that opens one more."""
     if lists is not None:
         lists = OpenList(lists.values, lists.places, lists.pieces, lists.depth + 1, lists.below)
-    return OpenList(NO_VALUES, frozenset(), None, 0, lists)
+    return OpenList(NO_VALUES, None, None, 0, lists)
 
 
 def after_bracket(lists: OpenList | None, kind: int, byte: bytes) -> tuple[bool, OpenList | None]:
@@ -92,6 +110,11 @@ def after_bracket(lists: OpenList | None, kind: int, byte: bytes) -> tuple[bool,
     return True, bracketed(lists, 1 if kind == KeyEvent.OPENS else -1)
 
 
+def depth_of(lists: OpenList | None) -> int:
+    """How many brackets and braces are open within the outermost list, those of lists included."""
+    return sum(one.depth + 1 for one in lists.chain()) if lists is not None else 0
+
+
 def bracketed(lists: OpenList, change: int) -> OpenList | None:
     """The lists after another bracket or brace: change is 1, or -1 for one that closes."""
     if lists.depth + change >= 0:
@@ -105,7 +128,12 @@ def read(lists: OpenList | None, text: bytes) -> OpenList | None:
         return lists
     below = None
     for one in reversed(lists.chain()):
-        below = OpenList(one.values, _moved(one.places, text), (one.pieces, text), one.depth, below)
+        places, rest = one.places, text
+        if places is None and (rest := text.lstrip(BLANKS)):
+            places, rest = frozenset(one.values.by_first.get(rest[0], ())), rest[1:]
+        if places is not None:
+            places = _moved(places, rest)
+        below = OpenList(one.values, places, (one.pieces, text), one.depth, below)
     return below
 
 
@@ -120,23 +148,19 @@ def _moved(places: frozenset[Place], text: bytes) -> frozenset[Place]:
 
 def ended(lists: OpenList, byte: bytes) -> OpenList | None:
     """The lists after the comma or the bracket that ends an item of the innermost; None if that is a repetition."""
-    if any(map(is_complete, lists.places)):
+    if any(map(is_complete, lists.places or ())):
         return None
     text, values = lists.begun, lists.values
     if text.strip():
-        try:
-            value, common = value_of(text)
-        except RecursionError:
-            raise ConstraintTooLarge("an item that must differ from others is nested too deeply") from None
-        values = Values(values.by_text | {common: value})
-    places = frozenset((value, None) for value in values.by_text.values())
-    return OpenList(values, places, None, 0, read(lists.below, byte))
+        value, common = value_of(text)
+        values = values.with_value(common, value)
+    return OpenList(values, None, None, 0, read(lists.below, byte))
 
 
 def may_repeat(lists: OpenList | None) -> bool:
     """Whether the item that has begun in one of the lists may become a value that it has."""
     while lists is not None:
-        if lists.places:
+        if lists.places or (lists.places is None and lists.values.by_text):
             return True
         lists = lists.below
     return False
@@ -144,4 +168,10 @@ def may_repeat(lists: OpenList | None) -> bool:
 
 def next_bytes(lists: OpenList | None) -> set[int]:
     """Bytes after which that may still be so, and perhaps others."""
-    return {byte for one in (lists.chain() if lists else ()) for place in one.places for byte in following(place)}
+    found: set[int] = set()
+    for one in lists.chain() if lists else ():
+        if one.places is None:
+            found.update(one.values.by_first, BLANKS)
+        else:
+            found.update(byte for place in one.places for byte in following(place))
+    return found

@@ -38,7 +38,7 @@ from ..text.alphabet import Ints
 from ..text.text_table import TextTable
 from ..vocabulary.trie import MAX_TOKEN_LEN
 from .dead_ends import DeadEnds
-from .open_lists import after_bracket, may_repeat, read
+from .open_lists import MAX_DEPTH, after_bracket, depth_of, may_repeat, read
 from .written import QUOTE, KeyPlace, OpenObject, Written, added
 
 if TYPE_CHECKING:
@@ -84,6 +84,7 @@ class Repeats:
         self._vocabulary = automaton.vocabulary
         self._steps: BoundedMap[int, Step] = BoundedMap(MAX_KEPT)
         self._places: BoundedMap[int, int] = BoundedMap(MAX_KEPT)
+        self._loops: BoundedMap[tuple[int, bytes], bool] = BoundedMap(MAX_KEPT)
         self._has_enough: dict[int, bool] = {}  # by a number of keys
         self._left: dict[tuple[OpenObject, int, bytes, bool], Left] = {}  # mostly of one row
         self.has_lists = bool(automaton.network.edge_texts)
@@ -91,7 +92,7 @@ class Repeats:
     @property
     def dead_ends(self) -> DeadEnds:
         """Places from which items can only be written again; made anew, since a cycle would wait for the collector."""
-        return DeadEnds(self._automaton, self.read_on)
+        return DeadEnds(self._automaton, self.read_on, self._loops)
 
     @property
     def num_bytes(self) -> int:
@@ -221,6 +222,8 @@ class Repeats:
                 objects, depth = more, 0
                 continue
             if lists is not None or kind == KeyEvent.LIST_OPENS:
+                if kind in (KeyEvent.OPENS, KeyEvent.LIST_OPENS) and depth_of(lists) >= MAX_DEPTH:
+                    return 0, written, b""
                 lists = read(lists, token[at:last])
                 here = Written(num_tokens, written, objects, depth, lists)
                 is_new, lists = after_bracket(lists, kind, token[max(at, last) : last + 1])
@@ -300,7 +303,7 @@ class Repeats:
                     self._put_back(written, state, bits, left, typed)
         if may_repeat(written.lists):
             begun = typed() if self.place(state) == k.IN_KEY else b""
-            for path, _, is_dead in self.dead_ends.walk((written, state, begun)):
+            for path, _, is_dead in self.dead_ends.walk((written, state, begun), skips_digits=True):
                 if is_dead:
                     left = bits.copy() if left is bits else left
                     core.clear_below(self._automaton, path, left)
@@ -323,6 +326,8 @@ class Repeats:
         yield from self.tokens.twice
         if self.has_lists:
             in_string = written.lists is not None and core.is_in_string(self._automaton, state)
+            if depth_of(written.lists) + self._vocabulary.max_token_len >= MAX_DEPTH:
+                yield from np.flatnonzero(self.tokens.structure).tolist()
             yield from (i for i in self.tokens.items if not in_string or self.tokens.structure[i] == HAS_QUOTE)
         objects = written.objects
         if objects is not None and not self.is_endless and not self._has_more_keys(objects.count):

@@ -12,7 +12,7 @@ exactly. It knows no lists and no automata.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from json.encoder import encode_basestring
 from typing import Any, Literal
 
@@ -48,35 +48,6 @@ class Number:
         exponent += len(digits) - len(stripped) + int(power or 0)
         return cls(is_negative, stripped, exponent) if stripped else cls(False, "", 0)
 
-    def may_become(self, text: str) -> bool:
-        """Whether a text that goes on may be this number; True may also mean that it is not known."""
-        is_negative, digits, exponent, power = _parts(text)
-        if is_negative != self.is_negative and self.digits:
-            return False
-        if power is None:
-            length = min(len(digits), len(self.digits))
-            return digits[:length] == self.digits[:length] and not digits[length:].strip("0")
-        stripped = digits.rstrip("0")
-        if stripped != self.digits:
-            return False
-        needed = self.exponent - exponent - (len(digits) - len(stripped))
-        written = power.lstrip("+-0")
-        return not stripped or (
-            (power[:1] != "-" or needed <= 0)
-            and (power[:1] in ("", "-") or needed >= 0)
-            and str(abs(needed)).startswith(written)
-        )
-
-    def folded(self, text: str) -> str:
-        """One text for those that go on alike: zeros at the end of a fraction say nothing, nor does a power of zero.
-
-        text: one that may become this number.
-        """
-        if not self.digits and "e" in text.lower():
-            return "0e0"
-        is_folded = text.endswith("00") and "." in text and "e" not in text.lower()
-        return text[:-1] if is_folded and _parts(text)[1].rstrip("0") == self.digits else text
-
 
 @record
 class Items:
@@ -101,8 +72,61 @@ class _Rest:
 
 @dataclass(slots=True, frozen=True)
 class _InNumber:
+    """What has been read of a number, if it may still become `number`: a step costs the same however long it is.
+
+    Zeros at the end of a fraction change nothing, nor does a power of zero.
+
+    Attributes:
+        index: how many of the number's digits.
+        exponent: of ten, by which these are to be multiplied, as far as they have been read.
+        is_fraction: whether after the point.
+        power: sign and digits after the `e`, without zeros in front; None: before it.
+    """
+
     number: Number
-    text: str
+    index: int = 0
+    exponent: int = 0
+    is_fraction: bool = False
+    power: str | None = None
+
+    def after(self, byte: int) -> _InNumber | Literal[False]:
+        """The same after one more byte, or GONE."""
+        number, c = self.number, chr(byte)
+        if self.power is not None:
+            return self._in_power(c)
+        if c in "eE":
+            return replace(self, power="") if self.index == len(number.digits) else GONE
+        if c == ".":
+            return replace(self, is_fraction=True)
+        if c == "-" or not number.digits:
+            return self if c in "-0" else GONE
+        if self.index < len(number.digits):
+            if c != number.digits[self.index]:
+                is_zero_in_front = c == "0" and not self.index
+                return replace(self, exponent=self.exponent - self.is_fraction) if is_zero_in_front else GONE
+            return replace(self, index=self.index + 1, exponent=self.exponent - self.is_fraction)
+        if c != "0":
+            return GONE
+        return self if self.is_fraction else replace(self, exponent=self.exponent + 1)
+
+    def _in_power(self, c: str) -> _InNumber | Literal[False]:
+        assert self.power is not None
+        if not self.number.digits:
+            return self
+        needed = self.number.exponent - self.exponent
+        if c in "+-" or (c == "0" and self.power in ("", "+", "-")):
+            is_fit = (c != "-" or needed <= 0) and (c != "+" or needed >= 0)
+            return (self if c == "0" else replace(self, power=c)) if is_fit else GONE
+        power = self.power + c
+        is_negative = power[0] == "-"
+        is_fit = (needed <= 0 if is_negative else needed >= 0) and str(abs(needed)).startswith(power.lstrip("+-"))
+        return replace(self, power=power) if is_fit else GONE
+
+    def is_whole(self) -> bool:
+        """Whether it is the number."""
+        is_read = self.index == len(self.number.digits)
+        power = int((self.power or "").strip("+") or 0) if self.power not in ("-", "+") else 0
+        return is_read and (not self.number.digits or self.exponent + power == self.number.exponent)
 
 
 @dataclass(slots=True, frozen=True)
@@ -171,11 +195,9 @@ def step(place: Place, byte: int) -> Place | Literal[False]:
             return (_Rest(top.text[1:]), rest) if len(top.text) > 1 else rest
         case _InNumber():
             if byte in IN_NUMBER:
-                text = top.text + chr(byte)
-                if not top.number.may_become(text):
-                    return GONE
-                return (_InNumber(top.number, top.number.folded(text)), rest)
-            return step(rest, byte) if Number.of(top.text) == top.number else GONE
+                number = top.after(byte)
+                return (number, rest) if number else GONE
+            return step(rest, byte) if top.is_whole() else GONE
         case _InKey() if top.typed or byte == QUOTE:
             typed = top.typed + bytes((byte,))
             if typed in top.left:
@@ -188,7 +210,9 @@ def step(place: Place, byte: int) -> Place | Literal[False]:
         case bytes():
             return step((_Rest(top), rest), byte)
         case Number():
-            return step((_InNumber(top, ""), rest), byte) if byte in b"-0123456789" else GONE
+            if byte not in b"-0123456789" or (top.digits and (byte == ord("-")) != top.is_negative):
+                return GONE
+            return step((_InNumber(top), rest), byte)
         case Items():
             return (_InItems(top, 0), rest) if byte == ord("[") else GONE
         case Members():
@@ -218,7 +242,7 @@ def is_complete(place: Place) -> bool:
     if place is None:
         return True
     top, rest = place
-    return rest is None and isinstance(top, _InNumber) and Number.of(top.text) == top.number
+    return rest is None and isinstance(top, _InNumber) and top.is_whole()
 
 
 def following(place: Place) -> bytes:

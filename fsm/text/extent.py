@@ -85,6 +85,7 @@ def max_length(language: Dfa) -> int | None:
 
 
 def class_sizes(language: Dfa) -> list[int]:
+    """How many characters each class of the alphabet has."""
     ends = np.append(language.alphabet.starts[1:], MAX_CODE_POINT + 1)
     sizes = np.bincount(
         language.alphabet.classes, weights=ends - language.alphabet.starts, minlength=language.alphabet.num_classes

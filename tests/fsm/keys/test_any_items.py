@@ -9,8 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from phloem.fsm import Compiler, Vocabulary
+from phloem.fsm.keys.values import GONE, Number, Place, is_complete, step
 
 from .judging import Judge
 
@@ -184,6 +187,38 @@ def test_endless_spellings_of_a_number_that_is_written_end_nowhere(
     bits = np.unpackbits(cursor.row().view(np.uint8), bitorder="little")[: len(TOKENS)]
     taken = [cursor.fork().advance(token_id) for token_id in range(len(TOKENS))]
     assert np.flatnonzero(bits).tolist() == np.flatnonzero(taken).tolist() and not bits[text[-1]]
+
+
+NUMBERS = st.from_regex(
+    r"-?(0|[12]0?|100)(\.(0|5|05|50|00))?([eE][+-]?(0|1|2|01|3|10))?", fullmatch=True, alphabet="-.0125e+E3"
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(NUMBERS, NUMBERS)
+def test_a_number_is_read_digit_by_digit_as_it_is_read_as_a_whole(one: str, other: str) -> None:
+    place: Place = Number.of(one), None
+    for byte in other.encode():
+        after = step(place, byte)
+        if after is GONE:
+            break
+        place = after
+    assert (after is not GONE and is_complete(place)) == (Decimal(one) == Decimal(other))
+
+
+def test_no_more_brackets_are_open_in_a_list_than_are_counted(compiler: Compiler) -> None:
+    """The mask leaves out the bracket that would be one too many, and all others of it can be closed."""
+    for opening, closing in ((b"[", b"]"), (b'[{"a":', b"}]")):
+        cursor, count = compiler.json_schema(LIST).cursor(), 0
+        while count + opening.count(b"[") + opening.count(b"{") <= 200:
+            assert all(map(cursor.advance, opening))
+            count += opening.count(b"[") + opening.count(b"{")
+        bits = np.unpackbits(cursor.row().view(np.uint8), bitorder="little")[: len(TOKENS)]
+        taken = [cursor.fork().advance(token_id) for token_id in range(len(TOKENS))]
+        assert np.flatnonzero(bits).tolist() == np.flatnonzero(taken).tolist()
+        assert not bits[ord("[")] and not bits[ord("{")] and bits[ord("1")]
+        assert cursor.advance(ord("1")) and all(map(cursor.advance, closing * (count // len(closing))))
+        assert cursor.is_accepting
 
 
 def test_numbers_that_differ_by_a_sign_or_not() -> None:
