@@ -93,38 +93,15 @@ def load(
     vectors = VectorRules.from_folder(folder)
     draft = None
     if config.speculative_model is not None:
-        kv_dtype = config.kv_dtype
-        draft = draft_config(
-            config.speculative_model,
-            folder,
-            model,
-            num_ranks=size,
-            kv_dtype=kv_dtype,
-        )
+        draft = draft_config(config.speculative_model, folder, model, num_ranks=size, kv_dtype=config.kv_dtype)
     if size == 1:
         part = load_part(config, device, ALONE, report)
     else:
         Cut(model, Ranks(0, size))  # before processes are started
-        own = replace(config, model=str(folder), speculative_model=None, kv_events_config=None, role="both")
         if processes is None:
             seconds, in_order = config.rank_timeout_seconds, config.deterministic
             processes = RankProcesses(size, device, seconds, deterministic=in_order)
-        try:
-            processes.tell(Message("load", asdict(own)))
-            try:
-                part = load_part(config, device, processes.ranks, report)
-            except (ConfigError, ModelError):  # the others have refused it too
-                with suppress(ConfigError, ModelError):
-                    processes.replies()
-                raise
-            for reply in processes.replies():
-                _check_adapters(part.adapters, reply["adapters"])
-        except RankLost as error:
-            processes.close()
-            raise ConfigError(f"tensor_parallel_size: {error}") from error
-        except BaseException:
-            processes.end_model()
-            raise
+        part = _load_parts(replace(config, model=str(folder)), device, processes, report)
     tokenizer = Tokenizer.from_folder(folder)
     if not tokenizer.has_text:
         logger.warning(
@@ -193,6 +170,34 @@ def load_part(
         if dtype is not torch.float32:
             torch.set_num_threads(num_threads)
     return LoadedPart(decoder, device, dtype, kv_dtype, adapters)
+
+
+def _load_parts(
+    config: EngineConfig, device: torch.device, processes: RankProcesses, report: Callable[[int, int], None] | None
+) -> LoadedPart:
+    """Loads the parts of all ranks at once, and returns that of rank 0.
+
+    Raises:
+        ConfigError, ModelError: as `load` does; of a rank that was lost the processes are closed.
+    """
+    own = replace(config, speculative_model=None, kv_events_config=None, role="both")
+    try:
+        processes.tell(Message("load", asdict(own)))
+        try:
+            part = load_part(config, device, processes.ranks, report)
+        except (ConfigError, ModelError):  # the others have refused it too
+            with suppress(ConfigError, ModelError):
+                processes.replies()
+            raise
+        for reply in processes.replies():
+            _check_adapters(part.adapters, reply["adapters"])
+    except RankLost as error:
+        processes.close()
+        raise ConfigError(f"tensor_parallel_size: {error}") from error
+    except BaseException:
+        processes.end_model()
+        raise
+    return part
 
 
 def _check_adapters(own: Mapping[str, Adapter], found: Mapping[str, str]) -> None:

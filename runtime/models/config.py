@@ -258,25 +258,9 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...], *, in_gguf: bo
     growth, grow = read_growth(fields, options, ropes, rope_of_layer)
     sources = read_kv_sources(fields, options, windows, rope_of_layer)
     sparsity = read_sparsity(fields, num_layers)
-    if options.multipliers:
-        scale = fields.number("attention_multiplier", 1.0)
-    elif latent is None:
-        scale = fields.number("query_pre_attn_scalar", float(head_dim)) ** -0.5
-    else:
-        scale = attention_scale(latent, rope_section(fields))
     vocab_size, activation = fields.integer("vocab_size", at_most=MOST_TOKENS), read_activation(fields, options)
-    experts = None
-    has_experts = not options.experts_key or fields.integer(options.experts_key, 0, at_least=0) > 0
-    kinds = fields.values.get("mlp_layer_types")
-    has_experts = has_experts and (not isinstance(kinds, list) or "sparse" in kinds)
-    if options.experts is not None and has_experts:
-        experts = ExpertsConfig.from_fields(fields, options.experts, num_layers, is_mxfp4=is_mxfp4)
-        if options.experts.gateless and named_curve(fields) != "relu2":
-            raise fields.odd("hidden_act", "relu2")
+    experts = _experts(fields, options, num_layers, is_mxfp4=is_mxfp4)
     factors = Factors.of_normed(fields) if options.keeps_normed else Factors()
-    if options.factors:
-        factors = Factors.from_fields(fields)
-        scale *= fields.number("key_multiplier", 1.0)
     return ModelConfig(
         architecture=architecture,
         options=options,
@@ -301,7 +285,7 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...], *, in_gguf: bo
         embedding_scale=embedding_scale(fields, options, hidden_size),
         residual_scale=residual_scale(fields, options, num_layers),
         width_scale=width_scale(fields, options, hidden_size),
-        attention_scale=scale,
+        attention_scale=_scale(fields, options, latent, head_dim),
         attention_soft_cap=fields.number("attn_logit_softcapping", 0.0, above=-1.0),
         logits_soft_cap=fields.number("final_logit_softcapping", 0.0, above=-1.0),
         max_position_embeddings=max_positions,
@@ -312,12 +296,34 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...], *, in_gguf: bo
         query_growth=growth,
         left_aside=_left_aside(options, num_layers, num_mtp_layers) + (OTHER_PARTS if fields is not outer else ()),
         recurrent=recurrent,
-        factors=factors,
+        factors=Factors.from_fields(fields) if options.factors else factors,
         weight_format=weight_format,
         num_mtp_layers=num_mtp_layers,
         layer_inputs=LayerInputConfig.from_fields(fields, num_layers) if options.has_layer_inputs else None,
         altup=AltUpConfig.from_fields(fields) if options.has_altup else None,
     )
+
+
+def _scale(fields: Fields, options: Architecture, latent: LatentConfig | None, head_dim: int) -> float:
+    """What products of queries and keys are multiplied with."""
+    if options.multipliers:
+        scale = fields.number("attention_multiplier", 1.0)
+    elif latent is None:
+        scale = fields.number("query_pre_attn_scalar", float(head_dim)) ** -0.5
+    else:
+        scale = attention_scale(latent, rope_section(fields))
+    return scale * fields.number("key_multiplier", 1.0) if options.factors else scale
+
+
+def _experts(fields: Fields, options: Architecture, num_layers: int, *, is_mxfp4: bool) -> ExpertsConfig | None:
+    """Of an architecture that may have a mixture; None: this checkpoint has none."""
+    has_experts = not options.experts_key or fields.integer(options.experts_key, 0, at_least=0) > 0
+    kinds = fields.values.get("mlp_layer_types")
+    if options.experts is None or not has_experts or (isinstance(kinds, list) and "sparse" not in kinds):
+        return None
+    if options.experts.gateless and named_curve(fields) != "relu2":
+        raise fields.odd("hidden_act", "relu2")
+    return ExpertsConfig.from_fields(fields, options.experts, num_layers, is_mxfp4=is_mxfp4)
 
 
 def _left_aside(options: Architecture, num_layers: int, num_mtp_layers: int) -> tuple[str, ...]:
