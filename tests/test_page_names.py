@@ -18,8 +18,10 @@ import typer.main
 import phloem as ph
 from phloem.runtime.cli import COMMANDS, command_line
 from phloem.runtime.config import EngineSettings
+from phloem.runtime.execute.adapters import Adapters
 from phloem.runtime.program.options import RunOptions
 from phloem.runtime.request import RequestOptions
+from phloem.runtime.server import metric_tables
 from phloem.runtime.server.metric_tables import COUNTERS, GAUGES
 
 from .page_blocks import read_options
@@ -36,6 +38,7 @@ ROOTS = {  # what a name stands for in the tables
     "s": ph.ProgramState,
     "forks": ph.ForkGroup,
 }
+OBJECTS = {(ph.Engine, "adapters"): Adapters}  # attributes that an instance has
 OPEN = {"settings": EngineSettings, "options": RequestOptions}  # arguments `**settings`, `**options` by their types
 
 
@@ -60,7 +63,7 @@ def check_python(text: str) -> None:
     """Names and arguments of an expression or an assignment, by what they belong to; `…` stands for anything."""
     for node in ast.walk(ast.parse(text.replace("…", "..."))):
         if isinstance(node, ast.Attribute):
-            assert hasattr(resolve(node.value), node.attr), f"{text}: {node.attr}"
+            resolve(node)
         elif isinstance(node, ast.Call):
             called = resolve(node.func)
             signature = inspect.signature(called)
@@ -79,7 +82,8 @@ def resolve(node: ast.expr) -> Any:
     if isinstance(node, ast.Name):
         return ROOTS[node.id]
     assert isinstance(node, ast.Attribute), ast.dump(node)
-    return getattr(resolve(node.value), node.attr)
+    owner = resolve(node.value)
+    return OBJECTS.get((owner, node.attr)) or getattr(owner, node.attr)
 
 
 def check(name: str) -> None:
@@ -130,4 +134,5 @@ def test_options_and_metrics_that_a_guide_names_are_there(page: Path) -> None:
     named = set(re.findall(r"`(--[\w-]+)", text)) - {"--help"}
     assert sorted(named - options()) == []
     metrics = {f"phloem_{name}" for name, *_ in GAUGES} | {f"phloem_{name}_total" for name, *_ in COUNTERS}
+    metrics |= set(re.findall(r'"(phloem_\w+)"', inspect.getsource(metric_tables)))  # those with labels of their own
     assert set(re.findall(r"`(phloem_\w+)`", text)) <= metrics

@@ -83,8 +83,6 @@ def some_list(rng: random.Random, depth: int = 0) -> Any:
         found["minItems"] = rng.randrange(1, 4)
     if rng.random() < 0.15:
         found["contains"] = some_schema(rng, depth + 1)
-        if rng.random() < 0.4:
-            found["minContains"] = rng.randrange(4)
     return found
 
 

@@ -53,7 +53,6 @@ class ArrayWriter:
         strings: all values of a goal, each once in a list, and how many they are; None if not all of them are strings.
         constant: the goal of a value.
         is_impossible: whether a goal is certain to have no value.
-        owe: notes that a list at a pointer must have so many different values of an expression; checked at the end.
         states: writes arrays whose items are counted.
     """
 
@@ -64,7 +63,6 @@ class ArrayWriter:
     strings: Callable[[Goal], DistinctStrings | None]
     constant: Callable[[object, str], Goal]
     is_impossible: Callable[[Goal], bool]
-    owe: Callable[[Expression, float, str], None]
     states: ItemStates
 
     def array(self, facets: tuple[ArrayFacet, ...]) -> Expression | None:
@@ -200,35 +198,13 @@ class ArrayWriter:
             strings = None if contains else self._distinct(goals, minimum, maximum)
             if strings is not None:
                 return strings[0]
-            is_owed = minimum > 1 or any(contained.minimum > 1 for contained in contains)
-            if is_owed:
-                self._owe_values(facets, contains, minimum, num_fixed, pointer)
-            layout = self.layout.with_edges(is_owed=is_owed)
+            if minimum > 1 or any(contained.minimum > 1 for contained in contains):
+                raise not_few(pointer)
+            layout = self.layout.with_edges()
             writer = replace(self, layout=layout, states=replace(self.states, layout=layout))
         if contains:
             return writer.states.containing(facets, contains, minimum, maximum, num_fixed)
         return writer._plain(facets, minimum, maximum, num_fixed)
-
-    def _owe_values(
-        self, facets: tuple[ArrayFacet, ...], contains: list[Contains], minimum: int, num_fixed: int, pointer: str
-    ) -> None:
-        """Notes what no list may run out of, whatever is in it so far.
-
-        An item that is needed up to `minimum` has to differ from all before it. One that is needed for `contains` has
-        to differ from those that fulfil it: of them there are fewer than needed, and perhaps those that do not count.
-        With `maxContains` the others count as well.
-        """
-        is_bounded = any(contained.maximum is not None for contained in contains)
-        first = max((contained.first for contained in contains), default=0)
-        for index in range(num_fixed + 1):
-            used = minimum - 1 if index == num_fixed else index
-            goal = goal_of_item(facets, index)
-            for cell, hits in self.states.cells(goal, contains, (0,) * len(contains), max(index, first), pointer):
-                value = self.value(cell)
-                counted = [c.minimum + c.first for c, hit in zip(contains, hits, strict=True) if hit]
-                needed = inf if is_bounded else min(counted, default=used + 1 if used < minimum else 0)
-                if value is not None and needed > 1:
-                    self.owe(value, needed, pointer)
 
     def _differ_anyway(self, goals: list[Goal], maximum: int | None) -> bool:
         """Whether items always differ: no value fulfils two of the goals, nor the last if that stands for several."""
@@ -312,12 +288,11 @@ class ArrayWriter:
         return (self._listing(tuple(items), rest, minimum, maximum),)
 
 
-def too_few(pointer: str) -> ConstraintError:
-    """Of a list whose values may run out."""
+def not_few(pointer: str) -> ConstraintError:
     return error_at(
         UnsupportedSchema,
         pointer,
-        "together with minItems or minContains above 1 it is supported where the different values cannot run out, and "
-        f"out of at most {MAX_UNIQUE_LIST} listed values ({MAX_UNIQUE} with prefixItems or contains); here there "
-        "may be too few: list the values, or leave one of both to a later check",
+        f"together with minItems or minContains above 1 it is supported for strings, and for items out of at most "
+        f"{MAX_UNIQUE_LIST} listed values ({MAX_UNIQUE} with prefixItems or contains); list the values, write them as "
+        "strings, or leave one of both to a later check",
     )

@@ -21,11 +21,10 @@ from ..text.dfa import Dfa, no_text
 from ..text.json_strings import JsonStrings
 from .algebra import ANYTHING, ARRAY, NEVER, NUMBER, OBJECT, STRING, Goal
 from .any_order import AnyKeyOrder
-from .arrays import ArrayWriter, DistinctStrings, too_few
+from .arrays import ArrayWriter, DistinctStrings
 from .branching import Branching
 from .item_states import ItemStates
 from .layout import Layout
-from .many_values import least_values
 from .numbers import integer_expression, number_expression
 from .objects import ObjectWriter
 from .others import Others
@@ -78,7 +77,6 @@ class SchemaCompiler:
         self._pending: list[tuple[str, Goal]] = []
         self._count = 0
         self._counts_others = False
-        self._owed: list[tuple[Expression, float, str]] = []  # values that lists need, how many, and where
         self._begun: list[tuple[int, Goal]] = []  # goals, and how many rules there were when their bodies were begun
         others = Others(self.value, self.names, self._time)
         self._arrays = ArrayWriter(
@@ -89,7 +87,6 @@ class SchemaCompiler:
             self.strings,
             lambda value, pointer: sites.synthetic({"const": value}, pointer),
             self._branching.is_impossible,
-            lambda *owed: self._owed.append(owed),
             ItemStates(layout, self.value, self._reserve, self._rules.__setitem__, self._time.check),
         )
         written = self._writer_of_shapes(layout)
@@ -175,7 +172,6 @@ class SchemaCompiler:
             self._known = dict.fromkeys((*gone, *impossible))
             self._rules.clear()
             self._begun.clear()
-            self._owed.clear()
             self._counts_others = False
 
     def _finished(self, start: Expression | None) -> Grammar:
@@ -197,11 +193,6 @@ class SchemaCompiler:
             self._begun.append((self._count, goal))
             self._time.check(self._pointer(goal))
             self._rules[name] = alternation(*self._options(goal))
-        # whether some list may run out of values that differ; what has none at all is written nowhere
-        found = least_values([value for value, _, _ in self._owed], self._rules, self._time) if self._owed else []
-        for count, (_, needed, pointer) in zip(found, self._owed, strict=True):
-            if 0 < count < needed:
-                raise too_few(pointer)
 
     def pointer_of(self, rule: str) -> str:
         """The JSON pointer that a rule of the grammar comes from: of its goal, or of the goal that it is a part of."""

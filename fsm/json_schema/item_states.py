@@ -78,7 +78,7 @@ class ItemStates:
                 ways.append((base | twice[chosen - 1], AGAIN))
             found: list[tuple[Goal, State]] = []
             for item, then in ways:
-                for goal, hits in self.cells(item, contains, counts, index, facets[0].pointer):
+                for goal, hits in self._cells(item, contains, counts, index, facets[0].pointer):
                     after = tuple(
                         min(n + hit, cap) if c.maximum is None else n + hit
                         for n, hit, cap, c in zip(counts, hits, caps, contains, strict=True)
@@ -90,7 +90,7 @@ class ItemStates:
         start = (*(0,) * len(contains), AGAIN if twice is None else 0)
         return self.rules((0, start), moves, facets[0].pointer)
 
-    def cells(
+    def _cells(
         self, base: Goal, contains: list[Contains], counts: tuple[int, ...], index: int, pointer: str
     ) -> list[tuple[Goal, tuple[int, ...]]]:
         """Ways in which an item may count: its goal, and 1 or 0 for each `contains`."""

@@ -13,7 +13,6 @@ import functools
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from ..any_json import BLANK, Whitespace
@@ -31,7 +30,6 @@ from ..network.expression import (
 )
 from ..record import record
 from ..regex.regex import regex_to_dfa
-from ..text.dfa import Dfa
 from ..text.literals import literal_dfa
 from .texts import string_text
 
@@ -43,7 +41,7 @@ class Layout:
     Attributes:
         spell_key: a key as it stands before its colon.
         braces: what stands around the members of an object.
-        edge: makes a bracket or a comma of a list an edge, as of one whose items must differ (`Embed.is_edge`).
+        has_edges: brackets and commas of lists are edges, as of one whose items must differ (`Embed.is_edge`).
     """
 
     comma_text: bytes
@@ -53,7 +51,7 @@ class Layout:
     colon: Parts
     spell_key: Callable[[str], bytes]
     braces: tuple[bytes, bytes]
-    edge: Callable[[bytes], Expression] | None = None
+    has_edges: bool = False
 
     @classmethod
     def of(cls, comma: bytes, colon: bytes, blank: Expression | None) -> Layout:
@@ -68,13 +66,12 @@ class Layout:
         """Members without braces and colons, with a text between two of them; only for `members` and their keys."""
         return cls(joint, b"", None, (Literal(joint),) if joint else (), (), spell_key, (b"", b""))
 
-    def with_edges(self, *, is_owed: bool) -> Layout:
-        """The same for lists that have no value twice; `is_owed`: several must be written."""
-        edge = partial(_edge, is_owed=is_owed)
+    def with_edges(self) -> Layout:
+        """The same for lists that have no value twice."""
         blank = () if self.blank is None else (self.blank,)
         space = self.comma_text[1:]
-        comma = (*blank, edge(b","), *((Literal(space),) if space else ()), *blank)
-        return replace(self, comma=comma, edge=edge)
+        comma = (*blank, _edge(b","), *((Literal(space),) if space else ()), *blank)
+        return replace(self, comma=comma, has_edges=True)
 
     def keys(self, key: str) -> tuple[Parts, Parts]:
         """A literal key with its colon, without and with the comma before it."""
@@ -122,11 +119,11 @@ class Layout:
     def empty(self, left: bytes, right: bytes) -> Expression:
         """Brackets with nothing in them."""
         if self.blank is None:
-            return Sequence((self._bracket(left), self._bracket(right))) if self.edge else Literal(left + right)
+            return Sequence((self._bracket(left), self._bracket(right))) if self.has_edges else Literal(left + right)
         return Sequence((self._bracket(left), self.blank, self._bracket(right)))
 
     def _bracket(self, text: bytes) -> Expression:
-        return self.edge(text) if self.edge else Literal(text)
+        return _edge(text) if self.has_edges else Literal(text)
 
     def constants(self, values: list[Any], *, mixes: bool) -> list[Expression]:
         """Values as they are written; only of a layout without blanks.
@@ -166,14 +163,9 @@ class Layout:
 
 
 @functools.cache
-def _edge_text(text: bytes) -> Dfa:
-    return literal_dfa([text.decode()])
-
-
-@functools.cache
-def _edge(text: bytes, is_owed: bool) -> Embed:
+def _edge(text: bytes) -> Embed:
     """A bracket or a comma around values that must differ."""
-    return Embed(_edge_text(text), is_edge=True, is_owed=is_owed)
+    return Embed(literal_dfa([text.decode()]), is_edge=True)
 
 
 def _joined(parts: list[Expression]) -> Expression:

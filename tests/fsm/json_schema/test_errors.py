@@ -115,7 +115,7 @@ UNSUPPORTED: list[tuple[str, Any, str, str]] = [
         "unique items that are objects",
         {"items": {"uniqueItems": True, "contains": {"enum": [1, 2]}, "minContains": 3}},
         "/items/uniqueItems",
-        "here there may be too few: list the values",
+        "list the values, write them as strings",
     ),
     ("draft 3 within another draft", {"$defs": {"a": {"$id": "http://a.b/c", "$schema": DRAFT_3, "divisibleBy": 2}},
                                       "$ref": "#/$defs/a"}, "/$defs/a/$schema", "give it in `resources`"),

@@ -47,9 +47,6 @@ SCHEMAS: dict[str, Any] = {
     "strings far from each other, or null": LIST
     | {"items": {"anyOf": [{"type": "string", "pattern": "^(a{9})*$"}, {"type": "null"}]}},
     "an object is in it": LIST | {"contains": {"type": "object", "maxProperties": 1}, "maxContains": 1},
-    "three whole numbers": LIST | {"items": {"type": "integer"}, "minItems": 3},
-    "two objects with few values": LIST | {"items": PAIR, "minItems": 2},
-    "two that are no strings": LIST | {"contains": {"type": ["integer", "array"]}, "minContains": 2},
     "at most two": LIST | {"maxItems": 2, "minItems": 1},
     "objects with a key of some kind": LIST
     | {"items": {"type": "object", "patternProperties": {"^[ab]$": BOOLEAN}, "additionalProperties": False}},

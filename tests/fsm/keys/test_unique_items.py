@@ -23,7 +23,6 @@ EOS = len(TOKENS) - 1
 ALPHABET = b'{}[]":,ab\\0'
 
 A_STRING: Any = {"type": "string"}
-CLOSED: Any = {"additionalProperties": False}
 LIST: Any = {"type": "array", "items": A_STRING, "uniqueItems": True}
 SCHEMAS: dict[str, Any] = {
     "any strings": LIST,
@@ -140,7 +139,7 @@ def test_many_kinds_of_strings_can_be_unique(compiler: Compiler, schema: Any, te
     "schema",
     [
         {"prefixItems": [A_STRING, {"enum": ["a"]}], "items": A_STRING, "minItems": 2},
-        {"items": {"type": "object", "patternProperties": {"^[ab]$": {"type": "null"}}, **CLOSED}, "minItems": 5},
+        {"items": {"anyOf": [A_STRING, {"type": "array"}]}, "minItems": 2},
     ],
 )
 def test_what_might_run_out_is_refused(compiler: Compiler, schema: Any) -> None:
