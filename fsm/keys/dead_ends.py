@@ -10,7 +10,7 @@ byte after which there is a dead end.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from ..automaton.automaton import Automaton
 from ..bounded_map import BoundedMap
 from ..vocabulary.trie import Trie
 from .open_lists import OpenList, may_repeat, next_bytes
-from .values import DIGITS, GONE, Place, following, step
+from .values import DIGITS
 from .written import KeyPlace
 
 MAX_PLACES = 2_000  # a second
@@ -117,20 +117,6 @@ class DeadEnds:
                     continue
                 if not is_dead and _may_repeat(after):
                     pending.append((path + bytes((byte,)), child, after))
-
-    def along(self, state: int, places: Iterable[frozenset[Place]]) -> Iterator[int]:
-        """The tokens within which a value goes on from one of some places in it; -1 for beginnings of tokens."""
-        trie = self._automaton.vocabulary.trie
-        pending = [(NO_NODE, state, frozenset(place for some in places for place in some))]
-        while pending:
-            node, state, here = pending.pop()
-            live = self._automaton.live_bytes(state)
-            for byte in {byte for place in here for byte in following(place)}:
-                child = _child(trie, node, byte) if live[byte] else NO_NODE
-                after = frozenset(moved for place in here if live[byte] and (moved := step(place, byte)) is not GONE)
-                if child != NO_NODE and after:
-                    yield int(trie.tokens[child])
-                    pending.append((child, self._automaton.advance_bytes(state, bytes((byte,))), after))
 
 
 def _lists(place: KeyPlace) -> OpenList | None:

@@ -5,13 +5,13 @@ nearest place at which a key or an item ends, or a list opens, that is no repeti
 from there in the same way. Of two such places that are equally near the end of the text the first by their bytes is
 taken; so it is taken again after each byte that leads there, and the number stays a promise.
 
-Where a list must have several items (`owes_items`), those that are still to be written have to differ from the one that
-has begun as well: so tokens that lead to the same state may cost differently if they go on as one of those.
+Lists that must have several items of any kind are not compiled, so that a shortest completion ends each list after the
+item that has begun: what is looked for is seldom further away than one more digit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import cached_property
 from heapq import heappop, heappush
 
@@ -23,12 +23,11 @@ from ..._core.fsm import KeyEvent
 from .. import columns as k
 from ..bounded_map import BoundedMap
 from .dead_ends import signature
-from .key_budget import ITEM_BYTES, WIDEST, Further, KeyBudget
+from .key_budget import ITEM_BYTES, WIDEST, KeyBudget
 from .open_lists import may_repeat
 from .written import KeyPlace, Written
 
 FOLLOW_WORK = 5_000  # for a text that is followed to its end, as an allowance counts it (`Automaton.allow`)
-OWED_BYTES = 2  # of an item and its comma, at the least
 MAX_KEPT = 1 << 14
 
 
@@ -38,10 +37,6 @@ class ItemBudget(KeyBudget):
     What was followed is kept, and each text takes from the allowance: so a row may be made in parts.
     """
 
-    @property
-    def _owes_items(self) -> bool:
-        return self._automaton.network.owes_items
-
     @cached_property
     def _followed(self) -> BoundedMap[object, tuple[int, int]]:
         """By the place of a row and a token: the limit up to which the text was followed, and what was found."""
@@ -49,34 +44,21 @@ class ItemBudget(KeyBudget):
 
     def slack(self, written: Written | None, num_bytes: int) -> int:
         """See `KeyBudget`. To differ from n others an item goes on n times: by a member, an item, a part of a text."""
-        return self._slack(written, num_bytes, num_bytes // OWED_BYTES + 1 if self._owes_items else 0)
+        return self.key_slack(written, num_bytes) + self._item_slack(written)
 
     def key_slack(self, written: Written | None, num_bytes: int) -> int:
-        """See `KeyBudget`. Items that are still to be written cost like keys, whatever the next token is."""
-        if self._owes_items:
-            return self.slack(written, num_bytes)
+        """See `KeyBudget`."""
         return super().key_slack(written, num_bytes) if self._tables else 0
 
-    def is_far(self, written: Written | None, state: int, limit: int) -> bool:
-        """See `KeyBudget`. Of the shortest completion it is known how many items it ends."""
-        if not self._owes_items or self._automaton.min_bytes(state) > limit:
-            return super().is_far(written, state, limit)
-        text, events = self._completion(state, has_keys=True)
-        num_owed = sum(kind == KeyEvent.VALUE_ENDS for kind, _, _ in events)
-        return len(text) + self._slack(written, len(text), num_owed) <= limit
-
-    def _slack(self, written: Written | None, num_bytes: int, num_owed: int) -> int:
-        """`slack` of a text with so many items that are still to be written."""
+    def _item_slack(self, written: Written | None) -> int:
         lists = [] if written is None or written.lists is None else written.lists.chain()
-        count = self._most_commas + sum(len(one.values.by_text) for one in lists) + num_owed
-        most = self._automaton.vocabulary.max_token_len + (len(lists) + 1 + num_owed) * (count + 2) * self._most_further
-        return most + (super().key_slack(written, num_bytes) if self._tables else 0)
+        count = self._most_commas + sum(len(one.values.by_text) for one in lists)
+        most = self._automaton.vocabulary.max_token_len
+        return most + (len(lists) + 1) * (count + 2) * self._most_further
 
     def _bound(self, place: KeyPlace, limit: int) -> tuple[int, Iterable[bytes]]:
-        """See `KeyBudget`. The last of the keys is the text itself, or empty if the limit is far away."""
-        num_bytes, keys, written = 0, list[bytes](), b""
-        if self._owes_items and limit < k.NEVER and self.is_far(place[0], place[1], limit):
-            return limit, (b"",)
+        """See `KeyBudget`."""
+        num_bytes, keys = 0, list[bytes]()
         begin: KeyPlace | None = place
         while begin is not None and num_bytes <= limit:
             _, state, _ = begin
@@ -84,42 +66,21 @@ class ItemBudget(KeyBudget):
             _, end, _ = self._repeats.read_on(begin, text)
             keys += [text[first:last] for kind, first, last in events if kind == KeyEvent.KEY_ENDS and first >= 0]
             if end and self._automaton.is_accepting(end):
-                number = num_bytes + len(text) if num_bytes else self._completions.bound(state)
-                return number, (*keys, written + text)
+                return num_bytes + len(text) if num_bytes else self._completions.bound(state), keys
             more, begin = self._nearest_end(begin)
             num_bytes += len(more)
             keys.append(more)
-            written += more
-        return max(num_bytes, limit + 1) if begin is not None else k.NEVER, (*keys, b"")
+        return max(num_bytes, limit + 1) if begin is not None else k.NEVER, keys
 
     def _bound_after(self, place: KeyPlace, token_id: int, limit: int) -> int:
         """See `KeyBudget`. Raises OutOfWork before a text is followed for which nothing is left."""
-        which = signature(place), _begun(place[0]) if self._owes_items else None, token_id
+        which = signature(place), token_id
         known, number = self._followed.get(which, (-1, 0))
         if known < limit and (known < 0 or number > known):  # what is beyond a limit is known up to there alone
             self._automaton.spend(FOLLOW_WORK)
             number = super()._bound_after(place, token_id, limit)
             self._followed.keep(which, (limit, number))
         return number
-
-    def _as_further_on(self, place: KeyPlace, further: list[Further]) -> Iterator[int]:
-        """See `KeyBudget`. Of items these are tokens that go on as one that is written further on in its list.
-
-        After all others of a row with the same state the same text is written, so they suffice if one does. The text of
-        the place itself is looked at alone: so is kept what it promises.
-        """
-        texts = [(token_id, [*keys]) for token_id, keys in further]
-        yield from super()._as_further_on(place, [(token_id, keys[:-1]) for token_id, keys in texts])
-        if not self._owes_items:
-            return
-        *_, own = self._bound(place, k.NEVER)[1]
-        yield from self._going_along([own], b"")
-        lists = None if place[0] is None else place[0].lists
-        tokens = self._automaton.vocabulary.tokens
-        for text in {tokens[token_id] + keys[-1] for token_id, keys in texts if keys[-1]}:
-            places = [] if lists is None else [one.places_further_on(text) for one in lists.chain()]
-            for token_id in self._repeats.dead_ends.along(place[1], places):
-                yield from self._spelling(token_id)
 
     def _nearest_end(self, place: KeyPlace) -> tuple[bytes, KeyPlace | None]:
         """The nearest place at which something ends, and the bytes up to there; None: there is none."""
@@ -174,8 +135,11 @@ class ItemBudget(KeyBudget):
         else:
             found |= self._commas
         if written is not None and may_repeat(written.lists):
+            vocabulary = self._automaton.vocabulary
             for _, token_id, _ in self._repeats.dead_ends.walk(place):
-                found[list(self._spelling(token_id))] = True
+                while token_id >= 0:
+                    found[token_id] = True
+                    token_id = int(vocabulary.trie.next_same[token_id])
         return found
 
 
@@ -186,8 +150,3 @@ def _remembered(place: KeyPlace) -> tuple[object, ...]:
         return ()
     lists = [] if written.lists is None else written.lists.chain()
     return written.objects, *(one.values for one in lists)
-
-
-def _begun(written: Written | None) -> tuple[bytes, ...]:
-    """What is written of the items that have begun."""
-    return () if written is None or written.lists is None else tuple([one.begun for one in written.lists.chain()])

@@ -46,10 +46,6 @@ MAX_EXTRA = 64
 MAX_KEPT = 512  # completions
 
 
-Further = tuple[int, Iterable[bytes]]
-"""A token of a row, and what `KeyBudget._bound` says of the text after it."""
-
-
 class _ToKey(NamedTuple):
     """A completion up to where a key begins, or to its end."""
 
@@ -133,24 +129,24 @@ class KeyBudget:
 
         Args:
             left: those after which they would, were no key forbidden, and which repeat no key.
-            is_near: whether keys may cost more than is left; else only items may, and no more than one.
+            is_near: whether keys may cost more than is left; else only items may.
         """
-        _, state, _ = place
+        _, state, begun = place
         targets = self._automaton.targets(state, left)
         cleared = np.zeros(32 * len(left), np.bool_)
         alone = self._tells(place, is_near=is_near)[: len(targets)] & (targets != 0)
         by_state = targets.copy() if is_near else np.zeros_like(targets)
         by_state[alone] = 0
-        further: list[Further] = []
+        to_differ: set[bytes] = set()  # keys further on
         for target, token_id in zip(*np.unique(by_state, return_index=True), strict=True):
             if target:
                 after, _, _ = self._after(place, int(token_id))  # notes where a reader of JSON stands after it
                 number, keys = self._bound((after, int(target), QUOTE), limit)  # a quote: as no key begins
-                further.append((int(token_id), keys))
+                to_differ.update(keys)
                 if number > limit:
                     cleared[: len(targets)] |= by_state == target
-        if is_near:
-            alone[list(self._as_further_on(place, further))] = True
+        if self._repeats.place(state) == k.IN_KEY and is_near:
+            alone[list(self._going_along(to_differ, begun))] = True
         for token_id in np.flatnonzero(alone & (targets != 0)).tolist():
             cleared[token_id] = self._bound_after(place, token_id, limit) > limit
         return left & ~np.packbits(cleared, bitorder="little").view(np.int32) if cleared.any() else left
@@ -169,12 +165,6 @@ class KeyBudget:
             found[list(self._going_along(texts, begun))] = True
         return found
 
-    def _as_further_on(self, place: KeyPlace, further: list[Further]) -> Iterator[int]:
-        """The tokens that go on as what the texts of a row write further on, so that they may be worse than others."""
-        _, state, begun = place
-        if self._repeats.place(state) == k.IN_KEY:
-            yield from self._going_along({key for _, keys in further for key in keys}, begun)
-
     def _going_along(self, texts: Iterable[bytes], begun: bytes) -> Iterator[int]:
         """The tokens with which a key that has begun goes on as one of some keys."""
         vocabulary = self._automaton.vocabulary
@@ -182,13 +172,10 @@ class KeyBudget:
             if not text.startswith(begun):
                 continue
             for end in range(len(begun) + 1, min(len(text), len(begun) + vocabulary.max_token_len) + 1):
-                yield from self._spelling(vocabulary.ids.get(text[len(begun) : end], -1))
-
-    def _spelling(self, token_id: int) -> Iterator[int]:
-        """The tokens with the bytes of one; none if it is below 0."""
-        while token_id >= 0:
-            yield token_id
-            token_id = int(self._automaton.vocabulary.trie.next_same[token_id])
+                token_id = vocabulary.ids.get(text[len(begun) : end], -1)
+                while token_id >= 0:
+                    yield token_id
+                    token_id = int(vocabulary.trie.next_same[token_id])
 
     def _bound_after(self, place: KeyPlace, token_id: int, limit: int) -> int:
         """The bound after a token that repeats no key."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from ..._core.fsm import KeyEvent
 from ..record import record
-from .values import BLANKS, GONE, Place, Value, first_values, following, is_complete, step, value_of
+from .values import BLANKS, GONE, Place, Value, following, is_complete, step, value_of
 
 Pieces = tuple["Pieces", bytes] | None
 
@@ -70,12 +70,6 @@ class OpenList:
             found.append(pieces[1])
             pieces = pieces[0]
         return b"".join(found[::-1])
-
-    def places_further_on(self, text: bytes) -> frozenset[Place]:
-        """Where the item that has begun stands within the items that a text has after it; it completes the list."""
-        begun = self.begun
-        places = frozenset((value, None) for value in first_values(b"[" + begun + text)[1:])
-        return _moved(places, begun)
 
     def chain(self) -> list[OpenList]:
         """This list and those that it lies in."""

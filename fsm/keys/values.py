@@ -163,12 +163,6 @@ def value_of(text: bytes) -> tuple[Value, str]:
     return _value(loaded), json.dumps(loaded, sort_keys=True, default=_spelt, separators=(",", ":"))
 
 
-def first_values(text: bytes) -> list[Value]:
-    """The items of the list that a text begins with."""
-    decoder = json.JSONDecoder(parse_int=Number.of, parse_float=Number.of)
-    return [_value(item) for item in decoder.raw_decode(text.decode())[0]]
-
-
 def _spelt(number: Number) -> list[Any]:
     return [{}, number.is_negative, number.digits, number.exponent]  # a list of this form is none of a text
 

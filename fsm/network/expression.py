@@ -82,8 +82,7 @@ class Embed:
         is_key: the texts are keys of an object, as JSON strings, and it has none of them twice (`written`).
         is_item: they are items of a list, as JSON strings, and it has none of them twice.
         is_owed: several such keys or items must be written, so that a shortest text has to have different ones.
-        is_edge: they are a bracket or a comma of a list that has no value twice; with `is_owed`, of one that must have
-            several.
+        is_edge: they are a bracket or a comma of a list that has no value twice.
     """
 
     language: Language

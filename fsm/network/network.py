@@ -53,8 +53,7 @@ class Network:
         key_texts: which of the texts have to be remembered: keys (`Embed.is_key`) and items.
         item_texts: which of them are items (`Embed.is_item`).
         edge_texts: which are brackets and commas of a list whose items must differ (`Embed.is_edge`).
-        owes_keys: whether several of the keys may have to be written (`Embed.is_owed`).
-        owes_items: whether several items of such a list may.
+        owes_keys: whether several of them may have to be written (`Embed.is_owed`).
 
     `num_bytes`: memory of the arrays, and roughly of the names.
     `start` is the entry node. The arrays are views of `data`, made on demand: kind, arg, next_node, cost (by
@@ -72,7 +71,6 @@ class Network:
         item_texts: tuple[int, ...] = (),
         owes_keys: bool = False,
         edge_texts: tuple[int, ...] = (),
-        owes_items: bool = False,
     ) -> None:
         self.data = data
         self.byte_sets = byte_sets
@@ -81,7 +79,6 @@ class Network:
         self.item_texts = item_texts
         self.owes_keys = owes_keys
         self.edge_texts = edge_texts
-        self.owes_items = owes_items
         self.rule_numbers = rule_numbers
         self.num_bytes: int = data.nbytes + byte_sets.nbytes + NAME_BYTES * len(rule_numbers)
         self.head: list[int] = data[: k.NETWORK_HEAD].tolist()
@@ -173,8 +170,7 @@ def build_network(grammar: Grammar, compile_time: CompileTime = NO_LIMIT, max_by
     byte_sets = _words_of(made.byte_sets) if made.byte_sets else _NO_BYTE_SETS
     texts, item_texts = tuple(made.text_tables), tuple(made.item_texts.values())
     key_texts, edges = (*made.key_texts.values(), *item_texts), tuple(made.edge_texts.values())
-    owes = made.owes_keys, made.owes_items
-    network = Network(data, byte_sets, texts, made.numbers, key_texts, item_texts, owes[0], edges, owes[1])
+    network = Network(data, byte_sets, texts, made.numbers, key_texts, item_texts, made.owes_keys, edges)
     shortest = network.head[k.N_SHORTEST]
     if shortest >= NEVER:
         raise EmptyLanguage("nothing at all satisfies the constraint")

@@ -81,7 +81,7 @@ class Positions:
         self.key_texts: dict[Language, int] = {}
         self.item_texts: dict[Language, int] = {}
         self.edge_texts: dict[Language, int] = {}
-        self.owes_keys = self.owes_items = False
+        self.owes_keys = False
         self.text_tables: list[TextTable] = []
         self.numbers = {grammar.start: 0}  # of the rules, which stand for their entries until everything is built
         self.entries = [0]  # by number of the rule
@@ -109,7 +109,6 @@ class Positions:
         self.item_texts.update(other.item_texts)
         self.edge_texts.update(other.edge_texts)
         self.owes_keys = self.owes_keys or other.owes_keys
-        self.owes_items = self.owes_items or other.owes_items
         self.text_tables += other.text_tables
         self.entries = other.entries.copy()
         self.order += other.order
@@ -221,8 +220,7 @@ class Positions:
         """The number of a text automaton, which is kept once for texts, for keys and for items."""
         texts = self.key_texts if part.is_key else self.item_texts if part.is_item else self.texts
         texts = self.edge_texts if part.is_edge else texts
-        self.owes_keys = self.owes_keys or (part.is_owed and not part.is_edge)
-        self.owes_items = self.owes_items or (part.is_owed and part.is_edge)
+        self.owes_keys = self.owes_keys or part.is_owed
         index = texts.get(part.language)
         if index is None:
             self.time.check_here()
