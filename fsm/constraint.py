@@ -55,7 +55,7 @@ class Constraint:
 
     Args:
         network: the compiled grammar.
-        kind: "regex", "choice", "json_schema", "json_object", "json_value" or "grammar".
+        kind: "regex", "choice", "json_schema", "json_object", "json_value", "grammar" or "structural_tag".
         source: what it was compiled from.
         store: rows of the vocabulary, shared with other constraints.
         max_automaton_bytes: bound on the automaton's own memory.

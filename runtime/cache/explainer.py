@@ -28,6 +28,8 @@ class Explainer:
     Args:
         supply: whose tree is asked.
         slots: what layers need besides the keys of all tokens.
+        traffic: which prompts came before.
+        dropped: texts whose keys a `kv_budget` dropped.
         loads: from tiers below the pool; None: there are none.
         looks_elsewhere: whether other namespaces are looked up too (`EngineConfig.explain_namespaces`).
     """

@@ -40,7 +40,7 @@ class StateParts:
         return fresh
 
     def adopt_part(self, blocks: Sequence[int], index: int) -> int:
-        if self.part_of(blocks[index]) != NONE or not self._slots.has_room(1):
+        if self.part_of(blocks[index]) != NONE or not self._slots.make_room(1):
             return NONE
         slot = self._slots.take()
         self._slots.keep(blocks, (index + 1) * self._slots.block_size, slot, 1)

@@ -47,8 +47,8 @@ class StateSlots:
 
     # -- slots -------------------------------------------------------------------------------------------------
 
-    def has_room(self, num_slots: int, *, only_unused: bool = False) -> bool:
-        """Whether n slots are free, some of them maybe after an eviction; only_unused: of states with no uses."""
+    def make_room(self, num_slots: int, *, only_unused: bool = False) -> bool:
+        """Frees slots until n are free; False if that cannot be. only_unused: of states with no uses."""
         while len(self._free) < num_slots:
             if not self._evict(only_unused=only_unused):
                 return False
@@ -56,7 +56,7 @@ class StateSlots:
 
     def take(self) -> int:
         """A slot that nothing else holds."""
-        if not self.has_room(1):
+        if not self.make_room(1):
             raise AssertionError("there are states for all that may run, and one more for each")
         slot = self._free.pop()
         self.num_holders[slot] = 1

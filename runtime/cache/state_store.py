@@ -110,9 +110,9 @@ class StateStore:
         for request in tuple(self._planned):
             self._drop_planned(request)
 
-    def has_room(self, num_requests: int) -> bool:
-        """Whether there are slots for a step of n requests that runs ahead, some of them maybe after an eviction."""
-        return self.slots.has_room(num_requests)
+    def make_room(self, num_requests: int) -> bool:
+        """Frees slots for a step of n requests that runs ahead; False if that cannot be."""
+        return self.slots.make_room(num_requests)
 
     def plan(self, requests: Sequence[tuple[Request, int, int, int]]) -> list[tuple[int, list[StatePoint]]]:
         """Slots for the states of a step: by request the one that is read, and those that are written, in order.
@@ -126,7 +126,7 @@ class StateStore:
             points = []
             for number in self._points(request, start, known, end):
                 is_needed = number in (known, self._branch.get(request))
-                if self.slots.has_room(1, only_unused=not is_needed):
+                if self.slots.make_room(1, only_unused=not is_needed):
                     points.append(StatePoint(number, self.slots.take()))
             under_way = self._planned.setdefault(request, [])
             current = under_way[-1][-1] if under_way else self._current.get(request)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import json
 from contextlib import suppress
+from typing import assert_never
 
 from ...errors import ConstraintTooLarge
 from ...fsm import Compiler, Constraint, Limits, Vocabulary
@@ -44,7 +45,11 @@ def compile_spec(compiler: Compiler, spec: ConstraintSpec, json_whitespace: Whit
         )
     if spec.kind == "structural_tag":
         return compiler.structural_tag(spec.source, whitespace=whitespace)
-    return compiler.regex(spec.source) if spec.kind == "regex" else compiler.grammar(spec.source, spec.syntax)
+    if spec.kind == "regex":
+        return compiler.regex(spec.source)
+    if spec.kind == "grammar":
+        return compiler.grammar(spec.source, spec.syntax)
+    assert_never(spec.kind)
 
 
 def check_spec(spec: ConstraintSpec) -> None:

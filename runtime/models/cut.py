@@ -102,7 +102,7 @@ class Cut:
         """Rows of the first projection of a layer's MLP, by the names of its tensors."""
         num_names = len(self.whole.options.names.gate_up)
         times = 1 if self.whole.curve is not None else 2
-        return [joined([self.inner(index)] * (times // num_names or 1))] * num_names
+        return [joined([self.inner(index)] * (times // num_names))] * num_names
 
     def attended(self, index: int) -> Part:
         """Columns of a layer's output projection."""

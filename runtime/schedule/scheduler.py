@@ -56,7 +56,7 @@ class Scheduler:
         max_running_requests: most that run at a time: of the setting, what a step has tokens for, and what there are
             states of recurrent layers for, the least.
         num_preemptions: how often a running request had to give its blocks back.
-        num_pins_given_up: pins that ended early, since with them a request could not have run.
+        num_pins_given_up: pins that ended early, since with them a request could not have run, or in a fault.
     """
 
     def __init__(
@@ -280,7 +280,7 @@ class Scheduler:
             if not budget.is_open:
                 break
         states = self._prefix_cache.slots.states
-        if not extends or (is_ahead and states is not None and not states.has_room(len(extends))):
+        if not extends or (is_ahead and states is not None and not states.make_room(len(extends))):
             return None
         self._prefix_cache.slots.plan_states(extends)
         return self._prefix_cache.slots.lay_out(extends, self._prefix_cache.block_size)

@@ -61,7 +61,11 @@ COUNTERS: Sequence[tuple[str, str, Figure]] = (
         "Batches of KV events that were dropped, since too many waited.",
         lambda s: s.num_dropped_event_batches,
     ),
-    ("pins_given_up", "Pins that ended early to make room for a request.", lambda s: s.num_pins_given_up),
+    (
+        "pins_given_up",
+        "Pins that ended early: to make room for a request, or lost in a fault.",
+        lambda s: s.num_pins_given_up,
+    ),
 )
 
 

@@ -18,7 +18,7 @@ SOURCES = (FORCED, HABIT, LOOKUP, *MODEL_KINDS)
 
 
 class DraftCounts:
-    """Since it was made.
+    """How many tokens were drafted, and how many of them were right, since this object was made.
 
     Attributes:
         drafted, right: tokens by source, of `SOURCES`.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
-from typing import Any
+from typing import Any, assert_never
 
 from ...constrain import spec as constraint_spec
 from ...constrain.spec import ConstraintSpec, Whitespace
@@ -17,12 +17,19 @@ def part_of(spec: ConstraintSpec) -> Part:
     if spec.kind == "choice":
         return either([text(option) for option in spec.source])
     assert isinstance(spec.source, str)
-    if spec.kind in ("regex", "grammar"):
-        return {"type": spec.kind, "pattern" if spec.kind == "regex" else "grammar": spec.source}
+    if spec.kind == "regex":
+        return {"type": "regex", "pattern": spec.source}
+    if spec.kind == "grammar":
+        return {"type": "grammar", "grammar": spec.source}
     if spec.kind == "structural_tag":
         part: Part = json.loads(spec.source)["format"]
         return part
-    schema = json.loads(spec.source) if spec.kind == "json_schema" else {"type": "object"}
+    if spec.kind == "json_schema":
+        schema = json.loads(spec.source)
+    elif spec.kind == "json_object":
+        schema = {"type": "object"}
+    else:
+        assert_never(spec.kind)
     options: Part = {"any_order": spec.key_order == "any", "extra_keys": spec.extra_keys}
     if spec.resources:
         options["resources"] = json.loads(spec.resources)

@@ -61,7 +61,7 @@ def test_of_evicted_tokens_and_those_without_a_state_the_more_are_named(interval
 def test_where_all_keys_are_there_the_states_that_made_room_are_the_loss() -> None:
     engine = fake_engine(decoder=RecurrentFakeDecoder(), state_interval=16)
     engine.generate(PROMPT, ONE)
-    engine.prefix_cache.slots.states.slots.has_room(10**6)  # evicts all
+    engine.prefix_cache.slots.states.slots.make_room(10**6)  # evicts all
     found = ask(engine, PROMPT)
     assert (found.reason, found.num_lost_tokens, found.state_at) == ("no_state", REUSABLE, REUSABLE)
 

@@ -44,6 +44,8 @@ class RankedSlots(StateSlots):
         self.before: dict[KeptState, KeptState | None] = {}  # on its path, when it was kept
         self.ends: dict[KeptState, bool] = {}
         self.highest = 0.0
+        self.leaving: list[int] = []  # blocks at whose ends a state left, for a tier
+        self.on_leave = self.leaving.append
 
     def states(self) -> list[KeptState]:
         return [state for states in self.kept.values() for state in states.values()]
@@ -70,11 +72,13 @@ class RankedSlots(StateSlots):
         before = self.states()
         free_to_go = [one for one in before if self.num_holders[one.slot] == 1 and not (only_unused and self.uses[one])]
         ranks = {one: self.rank(one) for one in before}
+        self.leaving.clear()
         if not super()._evict(only_unused=only_unused):
             assert not free_to_go
             return False
         (gone,) = set(before) - set(self.states())
         assert gone in free_to_go
+        assert len(self.leaving) == (gone.num_tokens % BLOCK == 0)
         assert ranks[gone] == min(ranks[one] for one in free_to_go)
         self.highest = max(self.highest, ranks[gone])
         return True

@@ -12,10 +12,12 @@ from phloem.kernels.grouped import Grouped
 from phloem.runtime.capacity.planner import plan
 from phloem.runtime.models import Decoder
 from phloem.runtime.models.architectures import ARCHITECTURES
+from phloem.runtime.models.gguf.families import FAMILIES
 from phloem.runtime.models.gguf.value_order import in_column_order, in_group_order
 from phloem.runtime.models.recurrent_config import RecurrentConfig
 
 from . import gguf_recurrent as keys
+from . import test_gguf_families, test_gguf_models
 from .decoder_cases import CASES
 from .gguf_recurrent import Keys, convert
 from .oracle import PagedRun, random_ids, save_random_model
@@ -80,6 +82,13 @@ MODELS: dict[str, tuple[str, str, dict[str, Any], str, Keys]] = {
 def logits(decoder: Decoder, token_ids: list[int]) -> torch.Tensor:
     run = PagedRun(decoder)
     return torch.cat([run.extend({0: chunk}) for chunk in (token_ids[:29], token_ids[29:])])
+
+
+def test_every_family_is_compared_and_in_the_docs() -> None:
+    tables = (MODELS, test_gguf_families.MODELS, test_gguf_models.MODELS)
+    assert {model[0] for table in tables for model in table.values()} == set(FAMILIES)
+    page = (Path(__file__).resolve().parents[3] / "docs" / "models.md").read_text(encoding="utf-8")
+    assert [name for name in FAMILIES if f"`{name}`" not in page] == []
 
 
 @pytest.mark.parametrize("name", MODELS)
