@@ -37,6 +37,31 @@ class Lists:
         self, chain_starts: _Ints, items: _Ints, rows: _Ints, positions: _Ints, tables: _Ints, num_pairs: int, /
     ) -> None: ...
 
+class Map:
+    """A linear map, as `multiply` has it; the addresses have to stay valid."""
+
+    def __init__(
+        self, form: int, weight: int, packing: int, bias: int, scales: int, depth: int, num_panels: int,
+        input_step: float, input_limit: float, /,
+    ) -> None: ...  # fmt: skip
+
+class DenseLayers:
+    """Layers of a plain decoder; see `kernels/cpu/dense_layers.py`."""
+
+    def __init__(
+        self, num_heads: int, num_kv_heads: int, head_dim: int, gate: int, alpha: float, limit: float, eps: float,
+        scale: float, soft_cap: float, /,
+    ) -> None: ...  # fmt: skip
+    def add(
+        self, qkv: Map, o: Map, gate_up: Map, down: Map, q_norm: int, k_norm: int, mlp_norm: int, next_norm: int, /
+    ) -> None: ...
+    def run(
+        self, team: Team, num_threads: int, lists: Lists, num_tokens: int, positions: int, slots: int, cos_sin: int,
+        half: int, kv: list[int], block_stride: int, head_stride: int, slot_stride: int, block_size: int, stored: int,
+        normed: int, residual: int, /,
+    ) -> None:  # fmt: skip
+        """normed, residual: `[num_tokens, hidden]`, overwritten. kv: four addresses for each layer."""
+
 def multiply(
     team: Team, num_threads: int, form: int, x: int, x_stride: int, weight: int, packing: int, bias: int, scales: int,
     out: int, num_rows: int, depth: int, num_panels: int, input_step: float, input_limit: float, /,

@@ -4,7 +4,8 @@ No engine, no cache, no sampling: prefill once, then greedy decode steps. Per CP
 machine counts little; best of several repeats, the two sides taking turns. With --smollm random checkpoints of
 SmolLM-135M's shape are made in a temporary folder, one with fp32 weights (540 MB) and one with bf16 weights, as the
 real one is published; both sides compute both in fp32. With --latents the checkpoint has four layers of Youtu-LLM-2B's
-shape, whose attention is over latents. Greedy tokens must be equal, or the script says so.
+shape, whose attention is over latents. Greedy tokens must be equal, or the script says so. "apart": the same op by op,
+each called from Python, instead of all layers but the last in one compiled call.
 
     OMP_NUM_THREADS=1 python bench/cpu_decode.py [--smollm | --latents] [--batches 1,8,64] [--prompt 32] [--tokens 24]
     OMP_NUM_THREADS=1 python bench/cpu_decode.py --shared 2048 [--requests 64]
@@ -113,6 +114,15 @@ def run_phloem(decoder: Decoder, prompts: torch.Tensor, num_tokens: int) -> tupl
     return prefilled - start, time.process_time() - prefilled, torch.cat(token_ids, 1)
 
 
+def run_apart(decoder: Decoder, prompts: torch.Tensor, num_tokens: int) -> tuple[float, float, torch.Tensor]:
+    """`run_phloem` with layers op by op."""
+    together, decoder._plain = decoder._plain, None
+    try:
+        return run_phloem(decoder, prompts, num_tokens)
+    finally:
+        decoder._plain = together
+
+
 def run_transformers(model: Any, prompts: torch.Tensor, num_tokens: int) -> tuple[float, float, torch.Tensor]:
     """The same with transformers' own model and cache, without the overhead of `generate`."""
     start = time.process_time()
@@ -140,23 +150,28 @@ def compare(name: str, folder: Path, args: argparse.Namespace) -> None:
     theirs = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
     ours = Decoder.from_folder(folder, dtype=torch.float32)
     print(f"\n{name}: {ours.num_weight_bytes / 1e6:.1f} MB of weights, prompt {args.prompt}, {args.tokens} tokens")
-    print(f"{'batch':>6}{'prefill tok/s':>24}{'decode tok/s':>34}{'ratio':>8}  greedy")
+    print(f"{'batch':>6}{'prefill tok/s':>24}{'decode tok/s':>34}{'ratio':>8}{'apart':>10}  greedy")
     print(f"{'':>6}{'phloem':>12}{'theirs':>12}{'phloem':>17}{'theirs':>17}")
     for batch in map(int, args.batches.split(",")):
         prompts = torch.randint(10, ours.config.vocab_size, (batch, args.prompt), generator=torch.manual_seed(batch))
         repeats = max(2, args.repeats // batch)
         run_phloem(ours, prompts, 2)  # compiles what is not yet compiled
         runs = [
-            (run_phloem(ours, prompts, args.tokens), run_transformers(theirs, prompts, args.tokens))
+            (
+                run_phloem(ours, prompts, args.tokens),
+                run_transformers(theirs, prompts, args.tokens),
+                run_apart(ours, prompts, args.tokens),
+            )
             for _ in range(repeats)
         ]
-        a, b = (best([pair[side] for pair in runs]) for side in (0, 1))
+        a, b, apart = (best([sides[side] for sides in runs]) for side in (0, 1, 2))
+        assert torch.equal(a[2], apart[2])
         prefill = [batch * args.prompt / r[0] for r in (a, b)]
-        decode = [batch * (args.tokens - 1) / r[1] for r in (a, b)]
+        decode = [batch * (args.tokens - 1) / r[1] for r in (a, b, apart)]
         same = "equal" if torch.equal(a[2], b[2]) else f"{(a[2] == b[2]).float().mean():.1%} equal"
         print(
             f"{batch:>6}{prefill[0]:>12,.0f}{prefill[1]:>12,.0f}{decode[0]:>17,.1f}{decode[1]:>17,.1f}"
-            f"{decode[0] / decode[1]:>8.2f}  {same}",
+            f"{decode[0] / decode[1]:>8.2f}{decode[2]:>10,.1f}  {same}",
             flush=True,
         )
 

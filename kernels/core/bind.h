@@ -6,6 +6,7 @@
 
 namespace phloem::kernels {
 
+void add_layers(nanobind::module_& module);
 void add_loops(nanobind::module_& module);
 void add_work(nanobind::module_& module);
 

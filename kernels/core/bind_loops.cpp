@@ -2,6 +2,7 @@
 // `kernels/cpu` know the shapes. Loops that may take long release the GIL.
 #include "bind.h"
 
+#include "dense_layers.h"
 #include "lists.h"
 #include "panels_of_weights.h"
 
@@ -15,19 +16,13 @@ T* at(int64_t address) {
   return reinterpret_cast<T*>(address);
 }
 
-// Which loop multiplies with a weight.
-enum Form : int64_t { WIDENED, INT8, ROUNDED };
-
 void multiply(Team* team, int64_t num_threads, int64_t form, int64_t x, int64_t x_stride, int64_t weight,
               int64_t packing, int64_t bias, int64_t scales, int64_t out, int64_t num_rows, int64_t depth,
               int64_t num_panels, double input_step, double input_limit) {
-  const int64_t work = num_rows * depth * num_panels * PANEL;
-  const Product product{at<float>(x),      x_stride,       at<char>(weight), packing, at<float>(bias),
-                        at<float>(scales), at<float>(out), num_rows,         depth,   num_panels,
-                        (float)input_step, (float)input_limit};
-  const Loops& own = loops();
-  const auto loop = form == WIDENED ? own.multiply_widened : form == INT8 ? own.multiply_int8 : own.multiply_rounded;
-  run_unlocked(work, [&] { loop(Lease(team, work >= WORTH_SHARING ? num_threads : 1), product); });
+  const Map map{form,  at<char>(weight), packing,           at<float>(bias),   at<float>(scales),
+                depth, num_panels,       (float)input_step, (float)input_limit};
+  run_unlocked(map.work(num_rows),
+               [&] { map.apply(team, num_threads, at<float>(x), x_stride, at<float>(out), num_rows); });
 }
 
 void add_loras(Team* team, int64_t num_threads, int64_t most_work, int64_t segments, int64_t num_segments,

@@ -14,7 +14,7 @@ from ..._core import kernels as core
 from ..gate import Gate
 from .attention import STORED
 
-_GATES = {"silu": 0, "gelu_tanh": 1, "clamped": 2, "squared": 3}
+GATES = {"silu": 0, "gelu_tanh": 1, "clamped": 2, "squared": 3}
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
@@ -44,7 +44,7 @@ def gated(gate_up: Tensor, gate: Gate) -> Tensor:
     num_rows, width = gate_up.shape
     out = torch.empty(num_rows, width // 2)
     places = (gate_up.data_ptr(), out.data_ptr(), num_rows, width // 2, gate_up.stride(0))
-    core.gate_rows(*places, _GATES[gate.kind], gate.alpha, gate.limit)
+    core.gate_rows(*places, GATES[gate.kind], gate.alpha, gate.limit)
     return out
 
 

@@ -21,18 +21,24 @@ from .threads import ONE_TEAM, num_cpu_threads
 _WIDENED, _INT8, _ROUNDED = range(3)
 
 
+def form_of(weight: LinearWeight) -> int:
+    """Which loop multiplies with it."""
+    if weight.scales is not None:
+        return _INT8
+    return _ROUNDED if weight.groups is not None and weight.groups.rounds_inputs else _WIDENED
+
+
 def cpu_linear(x: Tensor, weight: LinearWeight) -> Tensor:
     """`linear` for fp32 x `[T, K]` (dense rows, any stride between them) and a weight in panels."""
     num_rows, depth = x.shape
-    stored, bias, scales, groups = weight.stored, weight.bias, weight.scales, weight.groups
+    stored, bias, scales = weight.stored, weight.bias, weight.scales
     assert bias is not None
-    form = _INT8 if scales is not None else _ROUNDED if groups is not None and groups.rounds_inputs else _WIDENED
     num_panels = stored.shape[0]
     out = torch.empty((num_rows, num_panels * PANEL))
     core.multiply(
         ONE_TEAM,
         num_cpu_threads(),
-        form,
+        form_of(weight),
         x.data_ptr(),
         x.stride(0),
         stored.data_ptr(),

@@ -43,6 +43,7 @@ from .mlp import MlpRules, run_mlp
 from .model_parts import read_parts
 from .norms import Norm, add_norm, apply_norm, rounded, scaled
 from .partial_linear import AT_O, AT_QKV, adapted_linear, partial_linear
+from .plain_layers import plain_layers
 from .reader import Reader
 from .rope import query_scales, rope_table, table_by_length
 from .step import AdaptedRows, KVTensors, StateStep, WindowStep
@@ -105,6 +106,7 @@ class Decoder:
             self._query_scales = query_scales(growth, max_positions).to(self.device, self.dtype)
         self._embedding_scale = rounded(config.embedding_scale, self.dtype)
         self._rules = MlpRules.of(cut)
+        self._plain = plain_layers(config, self._layers, self._rules.gate, cut.ranks) if streams is None else None
 
     @staticmethod
     def from_folder(
@@ -244,7 +246,12 @@ class Decoder:
         lora = adapted.every if adapted is not None else None
         none_wanted = rows is not None and rows.shape[0] == 0
         padded = slots if rows is None else None  # a caller that wants the logits of all tokens may have padded them
-        for index, (spec, weights) in enumerate(self._layers):
+        first = 0
+        if self._plain is not None and adapted is None and watch is None and windowed is None and plan.mass is None:
+            table = self.rope_tables[rope] if (rope := self._layers[0][0].rope) >= 0 else None
+            kv = (kv_cache.keys, kv_cache.values, kv_cache.key_scales, kv_cache.value_scales)
+            first = self._plain.run(normed, residual, positions, slots, table, kv, plan.cpu_work)
+        for index, (spec, weights) in enumerate(self._layers[first:], first):
             own = windowed if windowed is not None and spec.window else WindowStep(plan, slots)
             stops = index == self._last_kept and none_wanted and plan.mass is None
             if streams is not None:
