@@ -32,7 +32,7 @@ GAUGES: Sequence[tuple[str, str, Figure]] = (
     ("kv_blocks", "Size of the KV pool in blocks.", lambda s: s.num_blocks),
     ("kv_blocks_free", "Blocks that nothing uses.", lambda s: s.num_free_blocks),
     ("kv_blocks_cached", "Blocks of the prefix tree.", lambda s: s.num_cached_blocks),
-    ("kv_blocks_evictable", "Blocks of the prefix tree that no request and no pin holds.", lambda s: s.num_evictable_blocks),
+    ("kv_blocks_evictable", "Blocks of the tree that no request and no pin holds.", lambda s: s.num_evictable_blocks),
     ("kv_blocks_pinned", "Blocks of the prefix tree that pins hold.", lambda s: s.num_pinned_blocks),
     ("kv_blocks_held", "Blocks that running requests own.", lambda s: s.num_held_blocks),
 )
