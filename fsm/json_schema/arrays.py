@@ -198,7 +198,7 @@ class ArrayWriter:
             strings = None if contains else self._distinct(goals, minimum, maximum)
             if strings is not None:
                 return strings[0]
-            if minimum > 1 or any(contained.minimum > 1 for contained in contains):
+            if minimum > 1 or any(contained.minimum > 0 for contained in contains):
                 raise not_few(pointer)
             layout = self.layout.with_edges()
             writer = replace(self, layout=layout, states=replace(self.states, layout=layout))
@@ -292,7 +292,7 @@ def not_few(pointer: str) -> ConstraintError:
     return error_at(
         UnsupportedSchema,
         pointer,
-        f"together with minItems or minContains above 1 it is supported for strings, and for items out of at most "
-        f"{MAX_UNIQUE_LIST} listed values ({MAX_UNIQUE} with prefixItems or contains); list the values, write them as "
-        "strings, or leave one of both to a later check",
+        f"with minItems above 1 it is supported for strings, and with that or with contains for items "
+        f"out of at most {MAX_UNIQUE_LIST} listed values ({MAX_UNIQUE} with prefixItems or contains); list the values, "
+        "write them as strings, or leave one of both to a later check",
     )

@@ -157,7 +157,7 @@ def passes(value: int | float, tests: Iterable[Test], *, for_all: bool = True) -
         elif kind == "multiple":
             step = exact(argument)
             is_so = exact(value) % step == 0
-            if not is_binary(step):
+            if not (is_binary(step) and is_binary(exact(value)) and abs(value) < 2**53):  # or floats are rounded
                 in_floats = divides(step, value)
                 is_so = is_so and in_floats if for_all else is_so or in_floats
         elif kind == "among":

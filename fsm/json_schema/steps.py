@@ -48,7 +48,10 @@ WHOLE_FLOATS = 2**52
 
 def is_binary(step: Fraction) -> bool:
     """Whether the step is a binary fraction that a float holds, so that all readers agree."""
-    return Fraction(float(step)) == step
+    try:
+        return Fraction(float(step)) == step
+    except OverflowError:
+        return False
 
 
 def divides(step: Fraction, value: int | float) -> bool:

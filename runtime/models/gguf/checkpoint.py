@@ -177,6 +177,10 @@ class GgufCheckpoint:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning)  # nor is it written
             matrix = raw if index is None else raw.reshape(-1, *found[:-1], raw.shape[-1])[index]
+            if matrix.size % shape[0]:  # a single row of blocks where numbers are expected one by one
+                raise ModelError(
+                    f"{self.file.place(there)}: expected {shape[0]} numbers, found {info.type.name} blocks"
+                )
             whole = torch.from_numpy(matrix).reshape(shape[0], -1)
         order = self._order(there, shape[0])
         return info, taken(whole, [rows]) if order is None else whole[taken(order, [rows])]

@@ -315,3 +315,21 @@ def test_no_number_is_written_that_reads_as_infinity() -> None:
 def test_a_modulus_without_its_last_digits_has_no_factor_of_ten(modulus: int) -> None:
     rest = without_last_digits(modulus)
     assert math.gcd(rest, 10) == 1 and modulus % rest == 0 and 10**24 % (modulus // rest) == 0
+
+
+@pytest.mark.parametrize(
+    ("schema", "text", "is_taken"),
+    [
+        ({"multipleOf": 1e22}, "9870000000000000000000000", False),  # 986.9999999999999 in floats
+        ({"multipleOf": 1e22}, "20000000000000000000000", True),
+        ({"not": {"multipleOf": 20042.0}, "multipleOf": 2**58}, "288230376151711744000", False),
+    ],
+)
+def test_large_steps_are_those_of_all_readers(schema: Any, text: str, is_taken: bool) -> None:
+    assert accepts(constraint_of({"type": "number", **schema}), text) is is_taken
+
+
+@pytest.mark.parametrize("how", ["allOf", "anyOf"])
+def test_a_step_that_is_infinite_in_floats_is_refused_beside_another(how: str) -> None:
+    with pytest.raises(ConstraintTooLarge, match="the step of multipleOf has too many remainders"):
+        constraint_of({how: [{"type": "number", "multipleOf": 10**310}, {"type": "number", "multipleOf": 4.5}]})

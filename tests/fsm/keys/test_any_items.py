@@ -46,7 +46,8 @@ SCHEMAS: dict[str, Any] = {
     "after fixed ones": LIST | {"prefixItems": [BOOLEAN, {"type": ["boolean", "array"], "maxItems": 0}]},
     "strings far from each other, or null": LIST
     | {"items": {"anyOf": [{"type": "string", "pattern": "^(a{9})*$"}, {"type": "null"}]}},
-    "an object is in it": LIST | {"contains": {"type": "object", "maxProperties": 1}, "maxContains": 1},
+    "at most one object": LIST
+    | {"contains": {"type": "object", "maxProperties": 1}, "minContains": 0, "maxContains": 1},
     "at most two": LIST | {"maxItems": 2, "minItems": 1},
     "objects with a key of some kind": LIST
     | {"items": {"type": "object", "patternProperties": {"^[ab]$": BOOLEAN}, "additionalProperties": False}},
