@@ -118,7 +118,7 @@ def changed(families: Any, yarn: dict[str, Any]) -> dict[str, Any]:
     return cases
 
 
-def as_there(model: Any) -> None:
+def phi_moe_as_there(model: Any) -> None:
     """Phi-3.5-MoE as llama.cpp computes it: RMSNorms with biases, and shares that are a softmax over the chosen."""
 
     def rms(norm: Any, x: torch.Tensor) -> torch.Tensor:
@@ -134,6 +134,19 @@ def as_there(model: Any) -> None:
             module.forward = partial(rms, module)
         if type(module).__name__ == "PhimoeTopKRouter":
             module.forward = partial(choose, module)
+
+
+def bamba_as_there(model: Any) -> None:
+    """Bamba as llama.cpp computes it: the converter puts elements side by side that are half a head apart, and in the
+    half of a head that turns these are the pairs; in the model they are a quarter of a head apart."""
+    dim = model.config.hidden_size // model.config.num_attention_heads
+    first = torch.arange(dim // 4)
+    order = torch.cat([first, first + dim // 2, first + dim // 4, first + dim * 3 // 4])
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "q_proj" in name or "k_proj" in name:
+                heads = parameter.view(-1, dim, *parameter.shape[1:])
+                heads.copy_(heads[:, order].clone())
 
 
 def compare(
@@ -158,7 +171,7 @@ def compare(
         set_xielu(model)
         write(path, model, arch, "F32", keys=all_keys)
     if name.endswith("as there"):
-        as_there(model)
+        phi_moe_as_there(model)
     token_ids = oracle.random_ids(40)
     expected, bound = (each.numpy() for each in oracle.Oracle(folder, model).logits_and_bound(token_ids))
     return row(name, arch, expected, bound, peer.logits(path, token_ids, expected.shape[1]))
@@ -179,6 +192,8 @@ def compare_recurrent(name: str, case: Any, folder: Path, peer: LlamaCpp, oracle
 
     convert(folder, path, arch, "F32", all_keys)
     model = getattr(transformers, class_name).from_pretrained(folder, dtype=torch.float32).eval()
+    if name.endswith("as there"):
+        bamba_as_there(model)
     token_ids = oracle.random_ids(40)
     expected, bound = (each.numpy() for each in oracle.Oracle(folder, model).logits_and_bound(token_ids))
     return row(name, arch, expected, bound, peer.logits(path, token_ids, expected.shape[1]))
@@ -216,7 +231,8 @@ def main() -> None:
                 compare(name, full, folder, peer, oracle, gguf_files.write_model, families.set_xielu),
                 flush=True,
             )
-        for name, (arch, case, differs, _, add_keys) in recurrent.MODELS.items():
+        kept = {**recurrent.MODELS, "bamba, as there": recurrent.MODELS["bamba"]}
+        for name, (arch, case, differs, _, add_keys) in kept.items():
             if only and name not in only:
                 continue
             folder = Path(root) / name

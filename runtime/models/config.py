@@ -222,7 +222,7 @@ def _from_gguf(file: GgufFile) -> ModelConfig:
     fields = Fields(values | ({"bos_token_id": bos} if bos >= 0 else {}), f"{file.path}, as config.json")
     config = _from_fields(fields, end_ids(file), in_gguf=True)
     num_experts = 0 if config.experts is None else config.experts.num_experts
-    names = tensor_names(family_of(file), config.options, config.num_layers, num_experts)
+    names = tensor_names(file, family_of(file), config.options, config.num_layers, num_experts)
     return replace(config, weight_format=module_forms(file, names))
 
 
@@ -232,7 +232,9 @@ def _from_fields(fields: Fields, generation_eos: tuple[int, ...], *, in_gguf: bo
     options = ARCHITECTURES[architecture].of(fields)
     if options.adapts is not None:
         fields, options = options.adapts(fields, options)
-    options = file_options(options, is_fused=fields.boolean("is_fused", False)) if in_gguf else options
+    if in_gguf:
+        is_fused, joins_qkv = fields.boolean("is_fused", False), fields.boolean("joins_qkv", False)
+        options = file_options(options, is_fused=is_fused, joins_qkv=joins_qkv)
     fields = spelled_out(fields, options)
     is_mxfp4, weight_format = _is_mxfp4(fields, options), read_weight_format(fields)
     check_fit(weight_format, options, fields.place)

@@ -37,7 +37,7 @@ class GgufCheckpoint:
         self._family = family_of(file)
         self._head_dim = config.head_dim
         num_experts = 0 if config.experts is None else config.experts.num_experts
-        self._names = tensor_names(self._family, config.options, config.num_layers, num_experts)
+        self._names = tensor_names(file, self._family, config.options, config.num_layers, num_experts)
         self._values = config.recurrent if self._family.values_in_turn else None  # whose heads are put in order
         self._read = set(ROPE_TENSORS)
         self._end = config.num_layers  # layers from there on predict tokens beyond the next
@@ -166,7 +166,7 @@ class GgufCheckpoint:
         if info is None:
             raise ModelError(f"{self.file.path}: tensor {there!r} of shape {shape} is missing")
         found = list(info.shape if index is None else info.shape[1:])
-        if there.endswith(f"{JOINED}.weight"):
+        if _module(there) == JOINED:
             found[0] //= 2
         if _module(there) == "ssm_norm":  # group by group
             found = [math.prod(found)]

@@ -27,6 +27,7 @@ class Family:
             balanced: of those whose choice of experts has a bias, "": the same.
         windowed: of those that have windows, "": the same.
         normed: of those whose steps, B and C have norms, "": the same.
+        unscaled: of those whose files say no factors on activations, "": the same.
         is_permuted: rows of queries and keys are stored in pairs that turn together, next to each other.
         window_pattern: every n-th layer has no window (0: all have one); None: a window is refused.
         normalises: the shares of a token's experts are divided by their sum.
@@ -42,7 +43,6 @@ class Family:
         keys: that are read for it, besides those of all.
         names: of modules, or in full of tensors that are none of a module's, below a layer; besides those of all.
         has_rms_eps: the epsilon of LayerNorms is under the key of RMSNorms' (PhiMoE).
-        joins_experts: gate and up of an expert are one tensor.
         by_kind: layers without a window have shapes and a rope of their own (`layers_by_kind`).
     """
 
@@ -51,6 +51,7 @@ class Family:
     balanced: str = ""
     windowed: str = ""
     normed: str = ""
+    unscaled: str = ""
     is_permuted: bool = False
     window_pattern: int | None = None
     normalises: bool = True
@@ -66,11 +67,10 @@ class Family:
     keys: tuple[str, ...] = ()
     names: Mapping[str, str] = field(default_factory=dict)
     has_rms_eps: bool = False
-    joins_experts: bool = False
     by_kind: bool = False
 
 
-_MULTIPLIERS = ("attention.scale", "embedding_scale", "residual_scale", "logit_scale")
+MULTIPLIERS = ("attention.scale", "embedding_scale", "residual_scale", "logit_scale")
 _LATENT = (
     "attention.q_lora_rank", "attention.kv_lora_rank", "attention.key_length_mla", "attention.value_length_mla",
     "rope.scaling.yarn_log_multiplier",
@@ -148,14 +148,17 @@ FAMILIES: dict[str, Family] = {
         window_pattern=6,
         keys=_SHAPES,
         names=_BESIDE,
-        joins_experts=True,
         by_kind=True,
     ),
-    "granite": Family("GraniteForCausalLM", is_permuted=True, keys=_MULTIPLIERS),
-    "granitemoe": Family("", "GraniteMoeSharedForCausalLM", is_permuted=True, keys=_MULTIPLIERS),
-    # Granite 4.0 H
+    "granite": Family("GraniteForCausalLM", is_permuted=True, keys=MULTIPLIERS),
+    "granitemoe": Family("", "GraniteMoeSharedForCausalLM", is_permuted=True, keys=MULTIPLIERS),
+    # Granite 4.0 H, and Bamba
     "granitehybrid": Family(
-        "GraniteMoeHybridForCausalLM", "GraniteMoeHybridForCausalLM", is_permuted=True, keys=(*_MULTIPLIERS, *STATES)
+        "GraniteMoeHybridForCausalLM",
+        "GraniteMoeHybridForCausalLM",
+        unscaled="BambaForCausalLM",
+        is_permuted=True,
+        keys=(*MULTIPLIERS, *STATES),
     ),
     "olmo2": Family("Olmo2ForCausalLM", windowed="Olmo3ForCausalLM", window_pattern=4),
     "olmoe": Family("", "OlmoeForCausalLM", normalises=False),
@@ -164,6 +167,7 @@ FAMILIES: dict[str, Family] = {
     # of two norms side by side that of the MLP has the name of the only one of others
     "falcon": Family("FalconForCausalLM", activation="gelu", names={"ln_attn": "attn_norm_2", "ln_mlp": "attn_norm"}),
     "apertus": Family("ApertusForCausalLM", activation="xielu"),
+    "chatglm": Family("GlmForCausalLM"),  # GLM-4 of 2024
     "glm4": Family("Glm4ForCausalLM"),
     "glm4moe": Family("", "Glm4MoeForCausalLM", normalises=False, mlp_norm=_LATER_NORM),
     "command-r": Family("CohereForCausalLM", keys=("logit_scale",)),
@@ -196,6 +200,7 @@ FAMILIES: dict[str, Family] = {
     "deepseek2": Family(
         "YoutuForCausalLM", "DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM", normalises=False, keys=_LATENT
     ),
+    "minicpm3": Family("MiniCPM3ForCausalLM", keys=("attention.q_lora_rank", "attention.kv_lora_rank")),
     "dots1": Family("", "Dots1ForCausalLM", normalises=False),
     "minimax-m2": Family("", "MiniMaxM2ForCausalLM"),
     "llama4": Family("", "Llama4ForCausalLM", normalises=False),
@@ -203,9 +208,12 @@ FAMILIES: dict[str, Family] = {
 }
 
 
-def file_options(options: Architecture, *, is_fused: bool) -> Architecture:
+def file_options(options: Architecture, *, is_fused: bool, joins_qkv: bool) -> Architecture:
     """The options as a file has them: norms with their offset added, experts side by side in three tensors, matrices as
-    outputs by inputs, all queries before all keys. is_fused: of recurrent layers, as `RecurrentOptions` has it."""
+    outputs by inputs, all queries before all keys.
+
+    is_fused: of recurrent layers, as `RecurrentOptions` has it. joins_qkv: queries, keys and values are one tensor.
+    """
     experts = options.experts
     if experts is not None:
         plain = ExpertNames()
@@ -217,6 +225,8 @@ def file_options(options: Architecture, *, is_fused: bool) -> Architecture:
     of_layer, recurrent = options.names, options.recurrent
     if options.width_key == "shared_intermediate_size":  # gate and up are one tensor elsewhere
         of_layer = replace(of_layer, gate_up=LayerNames().gate_up, down=LayerNames().down)
+    if joins_qkv:
+        of_layer = replace(of_layer, qkv=("self_attn.qkv_proj",))
     if recurrent is not None:
         recurrent = replace(recurrent, has_rates=True, is_fused=is_fused)
     if options.factors:  # matrices are stored with them
@@ -227,12 +237,12 @@ def file_options(options: Architecture, *, is_fused: bool) -> Architecture:
 
 
 def tensor_names(
-    family: Family, options: Architecture, num_layers: int, num_experts: int
+    file: GgufFile, family: Family, options: Architecture, num_layers: int, num_experts: int
 ) -> dict[str, tuple[str, int | None]]:
     """Our name of every module -> its name in the file, and which matrix of that tensor it is (None: all of it).
 
-    Of experts' gates and up projections in one tensor each half is a matrix. Tensors that are no weight or bias of a
-    module are in it too, both names in full.
+    Where a layer's experts have their gates and up projections in one tensor each half of it is a matrix. Tensors that
+    are no weight or bias of a module are in it too, both names in full.
     """
     names: dict[str, tuple[str, int | None]] = {
         f"model.{options.embedding}": ("token_embd", None),
@@ -257,7 +267,7 @@ def tensor_names(
                 place = f"{base}{expert_names.expert.format(expert)}."
                 for ours, theirs in _parts(expert_names).items():
                     names[f"{place}{ours}"] = f"{there}{theirs}_exps", expert
-                if family.joins_experts:
+                if f"{there}{JOINED}.weight" in file.tensors:
                     for half, ours in enumerate((expert_names.gate, expert_names.up)):
                         names[f"{place}{ours}"] = f"{there}{JOINED}", 2 * expert + half
     return names

@@ -1,6 +1,6 @@
 """What the files of single architectures say besides what those of all say, in the words of a `config.json`.
 
-Falcon, GPT-NeoX, BitNet, GPT-2, Llama 4, Ministral 3. Knows no tensors but their names.
+Falcon, GPT-NeoX, BitNet, GPT-2, Llama 4, Ministral 3, MiniCPM3. Knows no tensors but their names.
 """
 
 from __future__ import annotations
@@ -53,6 +53,11 @@ def _ministral3(file: GgufFile, fields: Fields, values: Values) -> Values:
     return {"rope_scaling": {**scaling, "llama_4_scaling_beta": growth}}
 
 
+def _minicpm3(file: GgufFile, fields: Fields, values: Values) -> Values:
+    """Factors that llama.cpp knows, those of the published model of 4 billion."""
+    return {"scale_emb": 12, "scale_depth": 1.4, "dim_model_base": 256}
+
+
 # by architecture, what its files say; given what was read of all
 SAYS_MORE: dict[str, Callable[[GgufFile, Fields, Values], Values]] = {
     "FalconForCausalLM": _falcon,
@@ -61,4 +66,5 @@ SAYS_MORE: dict[str, Callable[[GgufFile, Fields, Values], Values]] = {
     "GPT2LMHeadModel": _gpt2,
     "Llama4ForCausalLM": _llama4,
     "Ministral3ForCausalLM": _ministral3,
+    "MiniCPM3ForCausalLM": _minicpm3,
 }

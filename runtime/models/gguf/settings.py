@@ -19,7 +19,7 @@ from ....errors import ModelError
 from ..architecture import Architecture
 from ..architectures import ARCHITECTURES
 from ..json_file import Fields
-from .families import FAMILIES, JOINED, Family
+from .families import FAMILIES, JOINED, MULTIPLIERS, Family
 from .file import GgufFile
 from .layers_by_kind import by_kind
 from .recurrent import recurrent_values
@@ -113,11 +113,12 @@ def config_values(file: GgufFile) -> dict[str, Any]:
         "final_logit_softcapping": fields.number("final_logit_softcapping", family.soft_cap, above=-1.0),
         "dtype": _dtype(file),
         **_parts_that_are_there(file, options),
-        **_factors_of(fields, options),
-        **(_latent(fields, head_dim) if options.is_latent else {}),
-        **(own or (_rope(file, fields, family, rotary) if options.has_positions else {})),
+        "joins_qkv": _joins_qkv(file, family, options),
+        **_factors_of(fields, options, head_dim),
+        **(_latent(fields, head_dim, hidden // num_heads) if options.is_latent else {}),
+        **(own or (_rope(file, fields, family, options, rotary) if options.has_positions else {})),
         **_windows(fields, family, layers),
-        **(_mlp(file, fields, family, options) if attends else {}),
+        **(_mlp(file, fields, options, family.normalises) if attends else {}),
         **recurrent_values(file, fields, options, layers),
         **(_streams(file, fields, layers) if options.has_altup else {}),
     }
@@ -142,27 +143,33 @@ def _architecture(file: GgufFile, fields: Fields, family: Family) -> str:
         raise fields.odd("expert_count", "an integer of at least 1")
     if family.normed and fields.boolean("ssm.dt_b_c_rms", False):
         return family.normed
+    if family.unscaled and not any(fields.values.get(key) for key in MULTIPLIERS):
+        return family.unscaled
     return family.windowed if family.windowed and "attention.sliding_window" in fields else family.architecture
 
 
 def _parts_that_are_there(file: GgufFile, options: Architecture) -> dict[str, bool]:
     """What a `config.json` says of biases and norms of heads, by the tensors that there are."""
-    names = options.names
-    projection = "attn_q" if len(names.qkv) == 3 else "attn_qkv"
-    parts = [(options.qkv_bias, f"{projection}.bias"), (options.o_bias, "attn_output.bias")]
+    parts = [(options.qkv_bias, "attn_q.bias"), (options.o_bias, "attn_output.bias")]
     parts += [(options.mlp_bias, "ffn_up.bias"), (options.qk_norm, "attn_q_norm.weight")]
     there = {name.split(".", 2)[2] for name in file.tensors if name.startswith("blk.")}
     found: dict[str, bool] = {}
     for option, name in parts:
         if isinstance(option, str):
-            found.setdefault(option, name in there)
+            found.setdefault(option, name in there or name.replace("attn_q.", "attn_qkv.") in there)
     if isinstance(options.projection_bias, str):
         found[options.projection_bias] = "output.bias" in file.tensors
     return found
 
 
-def _factors_of(fields: Fields, options: Architecture) -> dict[str, float]:
-    """Granite's and Cohere's factors; 0 stands for none."""
+def _joins_qkv(file: GgufFile, family: Family, options: Architecture) -> bool:
+    """Whether queries, keys and values are one tensor where they might be three (ChatGLM)."""
+    may = len(options.names.qkv) == 3 and options.recurrent is None and not family.is_permuted
+    return may and "blk.0.attn_qkv.weight" in file.tensors
+
+
+def _factors_of(fields: Fields, options: Architecture, head_dim: int) -> dict[str, float]:
+    """Granite's and Cohere's factors; 0 stands for none, and of q·k for that of heads of this size."""
     names = {"logit_scale": "logit_scale"} if options.logit_scale else {}
     if options.multipliers:
         names = {
@@ -171,7 +178,8 @@ def _factors_of(fields: Fields, options: Architecture) -> dict[str, float]:
             "residual_scale": "residual_multiplier",
             "logit_scale": "logits_scaling",
         }
-    return {ours: fields.number(theirs) for theirs, ours in names.items() if fields.values.get(theirs)}
+    found = {ours: fields.number(theirs) for theirs, ours in names.items() if fields.values.get(theirs)}
+    return {"attention_multiplier": head_dim**-0.5, **found} if options.multipliers else found
 
 
 def _of_architecture(file: GgufFile, family: Family) -> Fields:
@@ -193,12 +201,13 @@ def _of_architecture(file: GgufFile, family: Family) -> Fields:
     return Fields(values, f"{file.path}: {arch}")
 
 
-def _latent(fields: Fields, head_dim: int) -> dict[str, Any]:
-    """Widths of latent attention; in files whose heads are as wide as the latents, those of heads are said apart."""
+def _latent(fields: Fields, head_dim: int, default: int) -> dict[str, Any]:
+    """Widths of latent attention; in files whose heads are as wide as the latents, those of heads are said apart.
+    default: of a value head (MiniCPM3)."""
     rotary, query = fields.integer("rope.dimension_count"), fields.integer("attention.key_length_mla", head_dim)
     if query <= rotary:
         raise fields.odd("rope.dimension_count", f"less than a query head has, {query}")
-    value = fields.integer("attention.value_length", head_dim)
+    value = fields.integer("attention.value_length", default)
     return {
         "kv_lora_rank": fields.integer("attention.kv_lora_rank"),
         "q_lora_rank": fields.integer("attention.q_lora_rank", 0, at_least=0),
@@ -240,7 +249,7 @@ def _of_all_layers(fields: Fields, key: str, default: int | None = None) -> int:
     return fields.integer(key, default)
 
 
-def _mlp(file: GgufFile, fields: Fields, family: Family, options: Architecture) -> dict[str, Any]:
+def _mlp(file: GgufFile, fields: Fields, options: Architecture, normalises: bool) -> dict[str, Any]:
     num_experts = fields.integer("expert_count", 0, at_least=0)
     if num_experts == 1 and not any(name.endswith(".ffn_gate_inp.weight") for name in file.tensors):
         num_experts = 0  # MLPs, which need no router (Jamba)
@@ -251,10 +260,15 @@ def _mlp(file: GgufFile, fields: Fields, family: Family, options: Architecture) 
     num_dense = fields.integer("leading_dense_block_count", 0, at_least=0)
     step = fields.integer("interleave_moe_layer_step", 1, at_least=0) or 1
     first, up = -(-(num_dense + 1) // step) * step - 1, "up" if options.experts.gateless else "gate"
+
+    def experts_of(layer: int) -> str:
+        joined = f"blk.{layer}.{JOINED}.weight"
+        return joined if joined in file.tensors else f"blk.{layer}.ffn_{up}_exps.weight"
+
     if options.recurrent is not None:  # layers with experts may be any (Jamba, Nemotron-H)
         layers = range(fields.integer("block_count"))
-        first = next((index for index in layers if f"blk.{index}.ffn_{up}_exps.weight" in file.tensors), first)
-    name = f"blk.{first}.{JOINED if family.joins_experts else f'ffn_{up}_exps'}.weight"
+        first = next((index for index in layers if experts_of(index) in file.tensors), first)
+    name = experts_of(first)
     stacked = file.tensors.get(name)
     if stacked is None or stacked.shape[0] != num_experts:
         found = "nothing" if stacked is None else str(list(stacked.shape))
@@ -268,7 +282,7 @@ def _mlp(file: GgufFile, fields: Fields, family: Family, options: Architecture) 
         **({options.experts_key: num_experts} if options.experts_key else {}),
         "num_experts_per_tok": fields.integer("expert_used_count"),
         "moe_intermediate_size": fields.integer("expert_feed_forward_length", inner),
-        "norm_topk_prob": fields.boolean("expert_weights_norm", family.normalises),
+        "norm_topk_prob": fields.boolean("expert_weights_norm", normalises),
         "routed_scaling_factor": fields.number("expert_weights_scale", 1.0, above=-1.0) or 1.0,
         "n_group": fields.integer("expert_group_count", 1, at_least=0) or 1,
         "topk_group": fields.integer("expert_group_used_count", 1, at_least=0) or 1,
@@ -302,9 +316,10 @@ def _windows(fields: Fields, family: Family, num_layers: int) -> dict[str, Any]:
     return {"sliding_window": window, "layer_types": kinds}
 
 
-def _rope(file: GgufFile, fields: Fields, family: Family, head_dim: int) -> dict[str, Any]:
+def _rope(file: GgufFile, fields: Fields, family: Family, options: Architecture, head_dim: int) -> dict[str, Any]:
     turned = fields.integer("rope.dimension_count", head_dim)
-    if turned > head_dim or (family.is_permuted and turned != head_dim):
+    turns_all = family.is_permuted and options.partial_rotary == 1.0
+    if turned > head_dim or (turns_all and turned != head_dim):
         raise fields.odd("rope.dimension_count", f"that of a head, {head_dim}")
     values: dict[str, Any] = {
         "rope_theta": fields.number("rope.freq_base", 10_000.0),

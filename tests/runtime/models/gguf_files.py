@@ -108,7 +108,7 @@ def write_model(
             continue
         if ".act_fn." in name:
             continue  # `keys` has them
-        if name.endswith("kv_b_proj.weight"):
+        if name.endswith("kv_b_proj.weight") and arch == "deepseek2":
             _write_latents(writer, name.split(".")[2], parameter.detach(), model.config, kind)
             continue
         if re.search(r"altup_(unembed_)?projections", name):
@@ -251,6 +251,23 @@ def _parts_first(config: Any, num_rows: int) -> torch.Tensor:
     groups = (num_rows // dim - config.num_attention_heads) // 2
     heads = torch.arange(num_rows).view(groups, -1, dim)
     return torch.cat([part.flatten() for part in (heads[:, :-2], heads[:, -2], heads[:, -1])])
+
+
+def joins(writer: Any, pattern: str, joined: str, count: int, axis: int) -> None:
+    """From now on tensors of a layer whose names match are held until there are so many, and added as one."""
+    add, held = writer.add_tensor, {}
+
+    def add_tensor(name: str, data: np.ndarray[Any, Any], **kinds: Any) -> None:
+        match = re.fullmatch(rf"(blk\.\d+\.)({pattern})", name)
+        if match is None:
+            add(name, data, **kinds)
+            return
+        whole = match[1] + re.sub(pattern, joined, match[2])
+        held.setdefault(whole, []).append(data)
+        if len(held[whole]) == count:
+            add(whole, np.concatenate(held[whole], axis), **kinds)
+
+    writer.add_tensor = add_tensor
 
 
 def _set(parameter: Any, found: np.ndarray[Any, Any]) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 
-from .gguf_files import KIND, named_by_package, paired
+from .gguf_files import KIND, joins, named_by_package, paired
 
 Config = dict[str, Any]
 Keys = Callable[[Any, Config], None]
@@ -134,7 +134,7 @@ def _converted(name: str, numbers: Array, config: Config, arch: str) -> Iterator
         parts = ("ffn_gate", "ffn_up") if "input_linear" in name else ("ffn_down",)
         for part, rows in zip(parts, np.split(numbers, len(parts)), strict=True):
             yield f"blk.{name.split('.')[2]}.{part}.weight", rows
-    elif arch == "granitehybrid" and name.endswith(("q_proj.weight", "k_proj.weight")):
+    elif arch == "granitehybrid" and re.search(r"\.[qk]_proj\.", name):
         yield name, paired(numbers, config["num_attention_heads" if "q_proj" in name else "num_key_value_heads"])
     elif name.endswith("kv_b_proj.weight"):
         heads = numbers.reshape(config["num_attention_heads"], -1, numbers.shape[1])
@@ -292,6 +292,16 @@ def granite(writer: Any, config: Config) -> None:
     writer.add_logit_scale(config["logits_scaling"])
 
 
+def bamba(writer: Any, config: Config) -> None:
+    """With whole heads in pairs, though half of each turns."""
+    _all_models(writer, config)
+    _state_space(writer, config)
+    attends = config["attn_layer_indices"]
+    writer.add_head_count_kv([config["num_key_value_heads"] * (at in attends) for at in range(_count(config))])
+    writer.add_rope_dimension_count(config["hidden_size"] // config["num_attention_heads"] // 2)
+    writer.add_rope_scaling_finetuned(True)
+
+
 def nemotron_h(writer: Any, config: Config) -> None:
     _all_models(writer, config)
     _head_dim(writer, config)
@@ -344,6 +354,12 @@ def fused_qwen(writer: Any, config: Config) -> None:
     """As the first converter wrote it."""
     qwen(writer, config)
     config["is_fused"] = True
+
+
+def joined_qwen(writer: Any, config: Config) -> None:
+    """With gates and up projections of experts in one tensor."""
+    qwen(writer, config)
+    joins(writer, r"(ffn_)(?:gate|up)(_exps\.\w+)", r"\1gate_up\2", 2, 1)
 
 
 def kimi_linear(writer: Any, config: Config) -> None:

@@ -15,11 +15,13 @@ from phloem.runtime.models import Decoder
 
 from .decoder_cases import CASES
 from .decoder_shapes import LATENT, YARN
-from .gguf_files import write_model
+from .gguf_files import joins, write_model
 from .oracle import Oracle, PagedRun, random_ids, save_random_model
 
 PLAIN = {"rope_type": "default", "rope_theta": 1e4}
 WIDE = {"hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 4}
+MINICPM3 = {**WIDE, "q_lora_rank": 32, "num_key_value_heads": 4}
+MINICPM3 |= {"scale_emb": 12, "scale_depth": 1.4, "dim_model_base": 256}  # as llama.cpp has them
 EXPERTS = {**WIDE, "intermediate_size": 32}
 INNER = {**WIDE, "moe_intermediate_size": 32}
 TERNARY = {"hidden_size": 256, "intermediate_size": 256, "num_hidden_layers": 1}  # whole blocks of 256
@@ -136,7 +138,7 @@ def _streams(writer: Any) -> None:
 
 
 def _xielu(writer: Any) -> None:
-    """As the model has them: see `test_logits_equal_those_of_transformers`."""
+    """As the model has them: see `test_logits_and_greedy_text_equal_transformers`."""
     for name, values in XIELU.items():
         getattr(writer, f"add_xielu_{name}")(values)
 
@@ -195,8 +197,15 @@ def _longrope(writer: Any) -> None:
     writer.add_rope_dimension_count(16)
     writer.add_rope_scaling_orig_ctx_len(128)
     writer.add_rope_scaling_attn_factors(1.2)
-    for which, first in (("long", 1.5), ("short", 1.0)):
-        writer.add_tensor(f"rope_factors_{which}.weight", np.linspace(first, first + 1, 8, dtype=np.float32))
+    _long_and_short(np.linspace(1.5, 2.5, 8), np.linspace(1, 2, 8))(writer)
+
+
+def _long_and_short(long: Any, short: Any) -> Any:
+    def add(writer: Any) -> None:
+        for which, factors in (("long", long), ("short", short)):
+            writer.add_tensor(f"rope_factors_{which}.weight", np.array(factors, np.float32))
+
+    return add
 
 
 def _plain_scaling(writer: Any) -> None:
@@ -206,6 +215,36 @@ def _plain_scaling(writer: Any) -> None:
 
 def _inner(writer: Any) -> None:
     writer.add_feed_forward_length(256)
+
+
+def _minicpm3(turned: int) -> Any:
+    """What the converter writes, which is neither how wide value heads are nor the factors."""
+
+    def add(writer: Any) -> None:
+        writer.add_q_lora_rank(32)
+        writer.add_kv_lora_rank(LATENT["kv_lora_rank"])
+        writer.add_key_length(LATENT["qk_nope_head_dim"] + turned)
+        del writer.kv_data[0]["minicpm3.attention.value_length"]
+        writer.add_rope_dimension_count(turned)
+
+    return add
+
+
+def _joined_qkv(writer: Any) -> None:
+    """Queries, keys and values become one tensor, as those of ChatGLM's own checkpoints are."""
+    joins(writer, r"(attn_)[qkv](\.\w+)", r"\1qkv\2", 3, 0)
+
+
+def _separate_experts(writer: Any) -> None:
+    """Gates and up projections of experts become two tensors."""
+    add = writer.add_tensor
+
+    def add_tensor(name: str, data: np.ndarray[Any, Any], **kinds: Any) -> None:
+        parts = ("gate", "up") if "gate_up_exps" in name else ("gate_up",)
+        for part, rows in zip(parts, np.split(data, len(parts), 1) if len(parts) == 2 else [data], strict=True):
+            add(name.replace("gate_up", part), np.ascontiguousarray(rows), **kinds)
+
+    writer.add_tensor = add_tensor
 
 
 def _all(*added: Any) -> Any:
@@ -256,6 +295,10 @@ MODELS: dict[str, tuple[str, str, dict[str, Any], str, Any]] = {
         "gemma4", "gemma4-moe", {**KINDS, "moe_intermediate_size": 32, "num_global_key_value_heads": 1}, "Q8_0",
         _all(_kinds([True, False] * 2, 4, head_count_kv=[2, 1] * 2), _experts(5, 2)),
     ),
+    "gemma4, experts apart": (
+        "gemma4", "gemma4-moe", {**KINDS, "moe_intermediate_size": 32, "num_global_key_value_heads": 1}, "Q8_0",
+        _all(_kinds([True, False] * 2, 4, head_count_kv=[2, 1] * 2), _experts(5, 2), _separate_experts),
+    ),
     "granite-hybrid": ("granitehybrid", "granite-hybrid", HYBRID, "Q8_0", _all(_granite, _states)),
     "granite-hybrid, experts": (
         "granitehybrid", "granite-hybrid-experts",
@@ -269,6 +312,10 @@ MODELS: dict[str, tuple[str, str, dict[str, Any], str, Any]] = {
         "F16", _window(9),
     ),
     "olmoe": ("olmoe", "olmoe", {**EXPERTS, "num_key_value_heads": 4}, "Q8_0", _experts(6, 2)),
+    "chatglm": ("chatglm", "glm", {**WIDE, "head_dim": 16}, "Q8_0", _turned(8)),
+    "chatglm, joined": (
+        "chatglm", "glm", {**WIDE, "head_dim": 16, "attention_bias": True}, "Q8_0", _all(_turned(8), _joined_qkv),
+    ),
     "glm4": ("glm4", "glm4", {**WIDE, "attention_bias": True}, "F16", _turned(4)),
     "glm4.5": (
         "glm4moe", "glm4.5", INNER, "Q8_0",
@@ -356,6 +403,11 @@ MODELS: dict[str, tuple[str, str, dict[str, Any], str, Any]] = {
         ),
     ),
     "youtu": ("deepseek2", "youtu", {"tie_word_embeddings": True}, "F16", _latent(24)),
+    "minicpm3": ("minicpm3", "minicpm3", MINICPM3, "Q8_0", _minicpm3(16)),
+    "minicpm3, longrope": (
+        "minicpm3", "minicpm3-longrope", {**MINICPM3, "v_head_dim": None}, "F16",
+        _all(_minicpm3(8), _long_and_short([1.5, 2.0, 3.0, 4.0], [1.0, 1.1, 1.2, 1.3])),
+    ),
     "lfm2": ("lfm2", "lfm2", WIDE, "Q8_0", _lfm2),
     "llama4": (
         "llama4", "llama4", {**EXPERTS, "intermediate_size_mlp": 96, "attention_chunk_size": 8192, "floor_scale": 8192},
@@ -366,7 +418,7 @@ MODELS: dict[str, tuple[str, str, dict[str, Any], str, Any]] = {
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_logits_equal_those_of_transformers(name: str, tmp_path: Path) -> None:
+def test_logits_and_greedy_text_equal_transformers(name: str, tmp_path: Path) -> None:
     arch, case, differs, kind, keys = MODELS[name]
     class_name, options = CASES[case]
     model, path = save_random_model(tmp_path, class_name, {**options, **differs}), tmp_path / "model.gguf"
@@ -376,6 +428,8 @@ def test_logits_equal_those_of_transformers(name: str, tmp_path: Path) -> None:
     decoder, token_ids = Decoder.from_folder(path, dtype=torch.float32, max_positions=128), random_ids(40)
     run = PagedRun(decoder)
     found = torch.cat([run.extend({0: chunk}) for chunk in (token_ids[:29], token_ids[29:])])
-    Oracle(tmp_path, model).assert_logits(found, token_ids)
+    oracle = Oracle(tmp_path, model)
+    oracle.assert_logits(found, token_ids)
+    oracle.assert_greedy(token_ids[:30], PagedRun(decoder).greedy(token_ids[:30], 24))
     capacity = plan(decoder.config, pool_bytes=1 << 20, on_cpu=True, weight_dtype="float32")
     assert capacity.weight_bytes == decoder.num_weight_bytes

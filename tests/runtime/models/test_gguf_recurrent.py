@@ -20,7 +20,7 @@ from . import gguf_recurrent as keys
 from . import test_gguf_families, test_gguf_models
 from .decoder_cases import CASES
 from .gguf_recurrent import Keys, convert
-from .oracle import PagedRun, random_ids, save_random_model
+from .oracle import PagedRun, assert_likeliest, random_ids, save_random_model
 
 WIDE = {"hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 4}
 VALUES = {"linear_key_head_dim": 32, "linear_value_head_dim": 32, "linear_num_value_heads": 6}
@@ -51,6 +51,7 @@ MODELS: dict[str, tuple[str, str, dict[str, Any], str, Keys]] = {
     "granite-hybrid, groups": (
         "granitehybrid", "granite-hybrid", {**WIDE, "mamba_n_heads": 8, "mamba_n_groups": 4}, "Q8_0", keys.granite,
     ),
+    "bamba": ("granitehybrid", "bamba", {**WIDE, "mamba_n_heads": 8, "mamba_n_groups": 2}, "Q8_0", keys.bamba),
     "nemotron-h": (
         "nemotron_h", "nemotron-h-no-experts-attention-last", {**WIDE, "use_bias": False, "mlp_bias": False}, "Q8_0",
         keys.nemotron_h,
@@ -68,6 +69,7 @@ MODELS: dict[str, tuple[str, str, dict[str, Any], str, Keys]] = {
     "qwen3-next, fused": ("qwen3next", "qwen3-next", {**DELTA, **SPARSE}, "Q8_0", keys.fused_qwen),
     "qwen3.5": ("qwen35", "qwen3.5", DELTA, "Q8_0", keys.qwen),
     "qwen3.5, experts": ("qwen35moe", "qwen3.5-moe", {**DELTA, **SPARSE}, "BF16", keys.qwen),
+    "qwen3.5, joined experts": ("qwen35moe", "qwen3.5-moe", {**DELTA, **SPARSE}, "Q8_0", keys.joined_qwen),
     "kimi-linear": (
         "kimi-linear", "kimi-linear",
         {
@@ -92,7 +94,7 @@ def test_every_family_is_compared_and_in_the_docs() -> None:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_logits_equal_those_of_the_checkpoint(name: str, tmp_path: Path) -> None:
+def test_logits_and_greedy_text_equal_those_of_the_checkpoint(name: str, tmp_path: Path) -> None:
     arch, case, differs, kind, add_keys = MODELS[name]
     class_name, options = CASES[case]
     save_random_model(tmp_path, class_name, {**options, **differs})
@@ -100,8 +102,10 @@ def test_logits_equal_those_of_the_checkpoint(name: str, tmp_path: Path) -> None
     decoder = Decoder.from_folder(tmp_path / "model.gguf", dtype=torch.float32, max_positions=128)
     token_ids = random_ids(40)
     found = logits(decoder, token_ids)
-    expected = logits(Decoder.from_folder(tmp_path, dtype=torch.float32, max_positions=128), token_ids)
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-4)
+    checkpoint = Decoder.from_folder(tmp_path, dtype=torch.float32, max_positions=128)
+    torch.testing.assert_close(found, logits(checkpoint, token_ids), rtol=0, atol=1e-4)
+    answer = PagedRun(decoder).greedy(token_ids, 24)
+    assert_likeliest(logits(checkpoint, [*token_ids, *answer[:-1]])[39:], answer, torch.full((24,), 1e-4))
     capacity = plan(decoder.config, pool_bytes=1 << 20, on_cpu=True, weight_dtype="float32")
     assert capacity.weight_bytes == decoder.num_weight_bytes
 
