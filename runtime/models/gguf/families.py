@@ -14,7 +14,7 @@ from ..architecture import Architecture, LayerNames
 from ..experts_config import ExpertNames
 from ..layer_config import LAYER_TABLE
 from .file import GgufFile
-from .recurrent import DELTA, KIMI, RECURRENT_NAMES, SCAN, SHORT_CONV, STATES
+from .recurrent import DELTA, INTERVALS, KIMI, RECURRENT_NAMES, SCAN, SHORT_CONV, STATES
 from .tensor_types import Forms
 
 
@@ -202,6 +202,7 @@ FAMILIES: dict[str, Family] = {
     ),
     "minicpm3": Family("MiniCPM3ForCausalLM", keys=("attention.q_lora_rank", "attention.kv_lora_rank")),
     "dots1": Family("", "Dots1ForCausalLM", normalises=False),
+    "minimax-01": Family("", "MiniMaxForCausalLM", keys=("residual_scale", *INTERVALS)),
     "minimax-m2": Family("", "MiniMaxM2ForCausalLM"),
     "llama4": Family("", "Llama4ForCausalLM", normalises=False),
     "gpt-oss": Family("", "GptOssForCausalLM", window_pattern=2, mlp_norm=_LATER_NORM, cuts_yarn=False),

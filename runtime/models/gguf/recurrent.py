@@ -16,7 +16,8 @@ from ..recurrent_config import Kind
 from .file import GgufFile
 
 STATES = ("ssm.conv_kernel", "ssm.inner_size", "ssm.state_size", "ssm.time_step_rank", "ssm.group_count")
-DELTA = (*STATES, "full_attention_interval", "attention.recurrent_layers", "rope.dimension_sections")
+INTERVALS = ("full_attention_interval", "attention.recurrent_layers")
+DELTA = (*STATES, *INTERVALS, "rope.dimension_sections")
 KIMI = ("ssm.conv_kernel", "kda.head_dim")
 SCAN = (*STATES, "ssm.dt_b_c_rms")
 SHORT_CONV = ("shortconv.l_cache",)
@@ -42,6 +43,9 @@ RECURRENT_NAMES: dict[Kind, dict[str, str]] = {
         **{f"{part}_proj": f"ssm_{part}" for part in ("f_a", "f_b", "g_a", "g_b")},
         "b_proj": "ssm_beta", "o_norm": "ssm_norm", "out_proj": "attn_output",
     },
+    "lightning": {
+        "qkv_proj": "attn_qkv", "output_gate": "attn_gate", "norm": "attn_norm_2", "out_proj": "attn_output",
+    },
 }  # fmt: skip
 
 
@@ -66,10 +70,10 @@ def _layer_types(file: GgufFile, fields: Fields, options: Architecture, num_laye
     """Layers without heads of keys and values are recurrent ones; None: all are (Mamba)."""
     assert options.recurrent is not None
     recurrent = next(iter(options.recurrent.names), "")
-    if options.recurrent.kind == "delta":
+    if options.recurrent.kind in _INTERVAL:
         keeps = _whole(fields, "attention.recurrent_layers", num_layers)
         if keeps is None:
-            every = fields.integer("full_attention_interval", 4)
+            every = fields.integer("full_attention_interval", _INTERVAL[options.recurrent.kind])
             keeps = [(index + 1) % every != 0 for index in range(num_layers)]
         return [recurrent if each else "full_attention" for each in keeps]
     heads = _whole(fields, "attention.head_count_kv", num_layers)
@@ -172,10 +176,18 @@ def _kimi_delta(file: GgufFile, fields: Fields) -> dict[str, Any]:
     }
 
 
+def _lightning(file: GgufFile, fields: Fields) -> dict[str, Any]:
+    """One factor on what is added to; heads are those of attention."""
+    factor = fields.number("residual_scale")
+    return {f"{part}_alpha_factor": factor for part in ("linear_attn", "full_attn", "mlp")}
+
+
+_INTERVAL: dict[Kind, int] = {"delta": 4, "lightning": 8}  # every n-th layer attends where no key says otherwise
 _SHAPES: dict[Kind, Callable[[GgufFile, Fields], dict[str, Any]]] = {
     "short_conv": _short_conv,
     "state_space": _state_space,
     "selective_scan": _selective_scan,
     "delta": _delta,
     "kimi_delta": _kimi_delta,
+    "lightning": _lightning,
 }

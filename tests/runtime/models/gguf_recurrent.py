@@ -25,6 +25,7 @@ Array = np.ndarray[Any, Any]
 _PARTS = {"w1": "gate_proj", "w2": "down_proj", "w3": "up_proj"}
 _PLAIN = r"norm|conv|A_log|\.D$|bias|router|\.gate\.weight|in_proj_b\b|in_proj_a|x_proj|dt_proj|shared_expert_gate"
 _ROUTERS = r"\.(gate|router|shared_expert_gate)\.weight$"
+_LIGHTNING = {"qkv_proj": "attn_qkv", "output_gate": "attn_gate", "norm": "attn_norm_2", "out_proj": "attn_output"}
 _FACTORS = {
     "down_proj": lambda config: config["mlp_multipliers"][1],
     "gate_proj": lambda config: config["mlp_multipliers"][0],
@@ -53,8 +54,9 @@ def convert(folder: Path, path: Path, arch: str, kind: str, keys: Keys) -> None:
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     writer = gguf.GGUFWriter(path, arch)
     keys(writer, config)
+    named = "llama" if arch == "minimax-01" else arch  # which the package does not have
     names = gguf.get_tensor_name_map(
-        next(one for one, its in gguf.MODEL_ARCH_NAMES.items() if its == arch), _count(config)
+        next(one for one, its in gguf.MODEL_ARCH_NAMES.items() if its == named), _count(config)
     )
     written = [
         part
@@ -113,6 +115,13 @@ def _converted(name: str, numbers: Array, config: Config, arch: str) -> Iterator
     """What a tensor becomes, by the names that the `gguf` package knows, or those of a file."""
     if arch in ("mamba2", "nemotron_h", "nemotron_h_moe"):
         name = name if ".mlp.experts." in name else re.sub(r"^model\.", "backbone.", name)
+    if arch == "minimax-01" and (
+        match := re.search(r"\.(\d+)\.self_attn\.(qkv_proj|output_gate|norm|out_proj)\.", name)
+    ):
+        yield f"blk.{match[1]}.{_LIGHTNING[match[2]]}.weight", numbers
+        return
+    if name.endswith(("slope_rate", "_decay")):
+        return
     name = re.sub(r"block_sparse_moe\.(\w+_proj)", r"mlp.\1", name)  # of a dense layer
     name = re.sub(r"\.dt_bias$", ".dt.bias" if arch == "nemotron_h_moe" else ".dt_proj.bias", name)
     name = re.sub(r"e_score_correction_bias$", "e_score_correction.bias", name)
@@ -354,6 +363,15 @@ def fused_qwen(writer: Any, config: Config) -> None:
     """As the first converter wrote it."""
     qwen(writer, config)
     config["is_fused"] = True
+
+
+def minimax(writer: Any, config: Config) -> None:
+    """With an interval, which the converter leaves to its default, 8."""
+    _all_models(writer, config)
+    writer.add_residual_scale(config["mlp_alpha_factor"])
+    writer.add_full_attention_interval(1 + config["layer_types"].index("full_attention"))
+    _experts(writer, config, "num_local_experts")
+    writer.add_rope_dimension_count(config["hidden_size"] // config["num_attention_heads"])
 
 
 def joined_qwen(writer: Any, config: Config) -> None:

@@ -70,6 +70,15 @@ MODELS: dict[str, tuple[str, str, dict[str, Any], str, Keys]] = {
     "qwen3.5": ("qwen35", "qwen3.5", DELTA, "Q8_0", keys.qwen),
     "qwen3.5, experts": ("qwen35moe", "qwen3.5-moe", {**DELTA, **SPARSE}, "BF16", keys.qwen),
     "qwen3.5, joined experts": ("qwen35moe", "qwen3.5-moe", {**DELTA, **SPARSE}, "Q8_0", keys.joined_qwen),
+    "minimax-01": (
+        "minimax-01", "minimax",
+        {
+            **WIDE, "intermediate_size": 32, "layer_types": ["linear_attention", "full_attention"] * 2,
+            **dict.fromkeys(["linear_attn_alpha_factor", "full_attn_alpha_factor", "mlp_alpha_factor"], 1.5),
+            "mlp_beta_factor": 1.0,
+        },
+        "Q8_0", keys.minimax,
+    ),
     "kimi-linear": (
         "kimi-linear", "kimi-linear",
         {

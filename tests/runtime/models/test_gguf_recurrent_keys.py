@@ -34,6 +34,16 @@ def test_every_fourth_layer_attends_unless_keys_say_otherwise() -> None:
         read(qwen, {**listed, "nextn_predict_layers": 0})
 
 
+def test_every_eighth_layer_of_minimax_attends_and_one_factor_is_that_of_all_parts() -> None:
+    file: Any = SimpleNamespace(path=Path("m.gguf"), tensors={})
+    options = ARCHITECTURES["MiniMaxForCausalLM"]
+    found = recurrent_values(file, Fields({"residual_scale": 1.5}, "m.gguf"), options, 9)
+    assert found["layer_types"] == [*[LINEAR] * 7, FULL, LINEAR]
+    assert [found[f"{part}_alpha_factor"] for part in ("linear_attn", "full_attn", "mlp")] == [1.5] * 3
+    with pytest.raises(ModelError, match=r"residual_scale: expected a number"):
+        read("MiniMaxForCausalLM", {})
+
+
 def test_attention_beside_state_spaces_has_positions_unless_a_key_says_no() -> None:
     granite = "GraniteMoeHybridForCausalLM"
     found = read(granite, SPACE)
