@@ -28,28 +28,11 @@ _SIZES = {
 FEW_BITS = tuple(_HALVES)
 PLAIN = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 
-# families whose names are known here; those of others are looked up in the package
-KNOWN = ("llama", "smollm3", "qwen2", "qwen2moe", "qwen3", "qwen3moe", "phi3", "gemma", "gemma2", "gemma3")
 _PUBLISHED = {
     "e_score_correction_bias$": "e_score_correction.bias", "sinks$": "sinks.weight",
     "block_sparse_moe.router.weight": "block_sparse_moe.router.layer.weight", "mlp.gate.moe_statics": "mlp.moe_statics",
     "self_attn.attn_sub_norm": "self_attn.inner_attn_ln", "mlp.ffn_sub_norm": "mlp.ffn_layernorm",
 }  # fmt: skip
-_BELOW = {
-    "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm",
-    "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
-    "self_attn.qkv_proj": "attn_qkv", "self_attn.o_proj": "attn_output", "self_attn.q_norm": "attn_q_norm",
-    "self_attn.k_norm": "attn_k_norm", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up",
-    "mlp.gate_up_proj": "ffn_up", "mlp.down_proj": "ffn_down", "mlp.gate": "ffn_gate_inp",
-    "block_sparse_moe.gate": "ffn_gate_inp", "mlp.shared_expert.gate_proj": "ffn_gate_shexp",
-    "mlp.shared_expert.up_proj": "ffn_up_shexp", "mlp.shared_expert.down_proj": "ffn_down_shexp",
-    "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
-}  # fmt: skip
-_GEMMA = {
-    "post_attention_layernorm": "post_attention_norm",
-    "pre_feedforward_layernorm": "ffn_norm",
-    "post_feedforward_layernorm": "post_ffw_norm",
-}
 
 
 def random_blocks(kind: str, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray[Any, Any]:
@@ -133,7 +116,7 @@ def write_model(
                 is_joined=arch == "gemma4",
             )
             continue
-        there = file_name(name, arch) if arch in KNOWN else named_by_package(name, names)
+        there = named_by_package(name, names)
         own = next((found for part, found in (others or {}).items() if part in there), kind)
         own = "F32" if re.search("altup_(router|predict|correct)", there) else own
         own = "F32" if parameter.dim() == 1 or "ffn_gate_inp" in there or "exp_probs_b" in there else own
@@ -282,16 +265,6 @@ def named_by_package(name: str, names: gguf.TensorNameMap) -> str:
     found = names.get_name(name, (".weight", ".bias"))
     assert found is not None, name
     return str(found)
-
-
-def file_name(name: str, arch: str) -> str:
-    whole = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
-    module, _, what = name.rpartition(".")
-    match = re.fullmatch(r"model\.layers\.(\d+)\.(.+)", module)
-    if match is None:
-        return f"{whole.get(module, module)}.{what}"
-    below = _BELOW | (_GEMMA if arch in ("gemma2", "gemma3") else {})
-    return f"blk.{match[1]}.{below.get(match[2], match[2])}.{what}"
 
 
 def _paired_heads(config: Any, arch: str, there: str) -> int:
