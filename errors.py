@@ -26,6 +26,8 @@ This module knows nothing of the rest of the package; everything may import it.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 if "." not in __name__:  # Python was started in the repository
     raise ImportError("errors is a part of the package phloem: import phloem.errors")
 
@@ -64,8 +66,11 @@ class RequestError(PhloemError):
     """One request is refused or has failed.
 
     Attributes:
+        code: what the server's errors are told apart by; None: by nothing.
         param: the request field at fault, if one is (`"max_tokens"`, `"response_format"` …).
     """
+
+    code: ClassVar[str | None] = "invalid_value"
 
     def __init__(self, message: str, *, param: str | None = None) -> None:
         super().__init__(message)
@@ -80,13 +85,19 @@ class RequestError(PhloemError):
 class PromptTooLong(RequestError):
     """The prompt cannot ever fit the context window or the KV pool; the message has the numbers."""
 
+    code = "context_length_exceeded"
+
 
 class QueueFull(RequestError):
     """The waiting queue is at its bound; nothing was enqueued."""
 
+    code = "rate_limit_exceeded"
+
 
 class DeadlineExceeded(RequestError):
     """The request was still waiting when its deadline came; nothing was computed for it."""
+
+    code = "deadline_exceeded"
 
 
 class ConstraintError(RequestError):
@@ -95,6 +106,8 @@ class ConstraintError(RequestError):
     Attributes:
         pointer: JSON pointer (`"/properties/age/not"`) or position (`"offset 12"`) of the cause; `""` is the whole.
     """
+
+    code = None
 
     def __init__(self, message: str, *, pointer: str = "", param: str | None = None) -> None:
         super().__init__(message, param=param)
@@ -108,28 +121,41 @@ class InvalidRegex(ConstraintError):
         is_malformed: it does not parse; otherwise it is a pattern to others, and cannot be enforced.
     """
 
+    code = "invalid_regex"
     is_malformed: bool = True
 
 
 class InvalidSchema(ConstraintError):
     """The value at `pointer` is not valid JSON Schema."""
 
+    code = "invalid_json_schema"
+
 
 class InvalidGrammar(ConstraintError):
     """The grammar text does not parse, or names a rule that does not exist."""
+
+    code = "invalid_grammar"
 
 
 class InvalidStructuralTag(ConstraintError):
     """The value at `pointer` of a structural tag is missing, of the wrong form, or cannot be enforced."""
 
+    code = "invalid_structural_tag"
+
 
 class UnsupportedSchema(ConstraintError):
     """The keyword at `pointer` is valid but cannot be enforced exactly; nothing is weakened in silence."""
+
+    code = "unsupported_json_schema"
 
 
 class EmptyLanguage(ConstraintError):
     """No text satisfies the constraint (contradictory bounds, `false` …)."""
 
+    code = "empty_language"
+
 
 class ConstraintTooLarge(ConstraintError):
     """Building the automaton passed its bound on states, memory or time."""
+
+    code = "constraint_too_large"

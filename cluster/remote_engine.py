@@ -9,7 +9,6 @@ Knows Serve's handle by its calls only, so that tests may give another.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import secrets
 import time
@@ -26,6 +25,7 @@ from ..runtime.engine.request_factory import seed_of_output
 from ..runtime.engine.statistics import EngineStatistics
 from ..runtime.engine.token_ids import Prompt
 from ..runtime.request import Delta, RequestOptions, SamplingParams
+from ..runtime.server.merged import merged
 from ..runtime.server.prepare import EngineCall
 
 MOST_TRIES = 3
@@ -148,8 +148,8 @@ class RemoteEngine:
                 self._one(way, replace(params, n=1, seed=seed_of_output(params.seed, index)), index, said[index])
                 for index in sorted(is_open)
             ]
-            async with aclosing(_merged(parts)) as deltas:
-                async for delta in deltas:
+            async with aclosing(merged(parts)) as deltas:
+                async for _, delta in deltas:
                     yield delta
 
     async def _one(self, way: _Way, params: SamplingParams, index: int, said: list[int]) -> AsyncGenerator[Delta]:
@@ -189,33 +189,3 @@ def _checked(answer: Delta | PhloemError) -> Delta:
     if answer.error is not None:
         raise answer.error
     return answer
-
-
-async def _merged(parts: list[AsyncGenerator[Delta]]) -> AsyncGenerator[Delta]:
-    """What several generators yield, as it comes. The first error ends all."""
-    arrivals: asyncio.Queue[Delta | Exception | None] = asyncio.Queue()
-
-    async def pump(part: AsyncGenerator[Delta]) -> None:
-        try:
-            async with aclosing(part):
-                async for delta in part:
-                    arrivals.put_nowait(delta)
-            arrivals.put_nowait(None)
-        except Exception as error:
-            arrivals.put_nowait(error)
-
-    pumps = [asyncio.ensure_future(pump(part)) for part in parts]
-    try:
-        num_open = len(pumps)
-        while num_open:
-            arrival = await arrivals.get()
-            if isinstance(arrival, Exception):
-                raise arrival
-            if arrival is None:
-                num_open -= 1
-            else:
-                yield arrival
-    finally:
-        for each in pumps:
-            each.cancel()
-        await asyncio.gather(*pumps, return_exceptions=True)

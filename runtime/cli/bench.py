@@ -65,12 +65,10 @@ class Row:
 def bench(
     settings: Settings,
     model: ModelArgument = "nano",
-    requests: Annotated[int, option("--requests", help="Number of documents.", env="REQUESTS", min=1)] = 32,
-    prefix: Annotated[
-        int, option("--prefix", help="Tokens of the shared system prompt (about).", env="PREFIX", min=0)
-    ] = 500,
-    max_tokens: Annotated[int, option("--max-tokens", help="Longest answer.", env="MAX_TOKENS", min=40)] = 128,
-    as_json: Annotated[bool, option("--output-json", help="Print JSON instead of a table.", env="OUTPUT_JSON")] = False,
+    requests: Annotated[int, option("--requests", help="Number of documents.", min=1)] = 32,
+    prefix: Annotated[int, option("--prefix", help="Tokens of the shared system prompt (about).", min=0)] = 500,
+    max_tokens: Annotated[int, option("--max-tokens", help="Longest answer.", min=40)] = 128,
+    as_json: Annotated[bool, option("--output-json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Measures extraction under a shared system prompt; --jump, --lookup-drafts and --prefix-cache are varied."""
     from ..config import EngineConfig

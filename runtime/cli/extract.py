@@ -35,18 +35,15 @@ WINDOW = 64  # documents in the engine at a time
 def extract(
     settings: Settings,
     files: Annotated[list[str], typer.Argument(help='Text files, one document each; "-" is stdin.')],
-    schema: Annotated[str, option("--schema", help="File with the JSON Schema of the answer.", env="SCHEMA")],
+    schema: Annotated[str, option("--schema", help="File with the JSON Schema of the answer.")],
     model: ModelOption = "nano",
     instruction: Annotated[
-        str | None,
-        option("--instruction", "-i", help="What to ask; default: from the schema's title.", env="INSTRUCTION"),
+        str | None, option("--instruction", "-i", help="What to ask; default: from the schema's title.")
     ] = None,
-    system: Annotated[str, option("--system", "-s", help="The system prompt.", env="SYSTEM")] = SYSTEM,
-    lines: Annotated[bool, option("--lines", help="Every line of a file is a document.", env="LINES")] = False,
-    names: Annotated[
-        bool, option("--names", help='Print {"file": …, "value": …} instead of the bare value.', env="NAMES")
-    ] = False,
-    stats: Annotated[bool, option("--stats", help="Print token counts to stderr.", env="STATS")] = False,
+    system: Annotated[str, option("--system", "-s", help="The system prompt.")] = SYSTEM,
+    lines: Annotated[bool, option("--lines", help="Every line of a file is a document.")] = False,
+    names: Annotated[bool, option("--names", help='Print {"file": …, "value": …} instead of the bare value.')] = False,
+    stats: Annotated[bool, option("--stats", help="Print token counts to stderr.")] = False,
     max_tokens: MaxTokens = 512,
     temperature: Temperature = 0.0,
     seed: Seed = None,

@@ -38,12 +38,10 @@ def generate(
     settings: Settings,
     prompt: Annotated[str, typer.Argument(help='The prompt; "-" reads it from stdin.')],
     model: ModelOption = "nano",
-    chat: Annotated[bool, option("--chat", "-c", help="Send it as a user's message.", env="CHAT")] = False,
-    system: Annotated[
-        str | None, option("--system", "-s", help="A system prompt (implies --chat).", env="SYSTEM")
-    ] = None,
-    num_outputs: Annotated[int, option("--num-outputs", help="How many answers.", env="NUM_OUTPUTS")] = 1,
-    stats: Annotated[bool, option("--stats", help="Print token counts to stderr.", env="STATS")] = False,
+    chat: Annotated[bool, option("--chat", "-c", help="Send it as a user's message.")] = False,
+    system: Annotated[str | None, option("--system", "-s", help="A system prompt (implies --chat).")] = None,
+    num_outputs: Annotated[int, option("--num-outputs", help="How many answers.")] = 1,
+    stats: Annotated[bool, option("--stats", help="Print token counts to stderr.")] = False,
     use_adapter: UseAdapter = None,
     max_tokens: MaxTokens = 128,
     temperature: Temperature = 0.0,

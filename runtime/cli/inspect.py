@@ -20,70 +20,45 @@ OPTION_OF_SUFFIX = {".json": "--schema", ".ebnf": "--grammar", ".gbnf": "--gramm
 
 def inspect(
     model: ModelArgument = "nano",
-    cache: Annotated[
-        str | None, option("--cache", help="URL of a server: show its cache instead of a model.", env="CACHE")
-    ] = None,
-    api_key: Annotated[str | None, option("--api-key", help="Key for that server.", env="API_KEY")] = None,
-    regex: Annotated[
-        str | None, option("--regex", help="Explain this regular expression.", env="REGEX", panel=CONSTRAINT)
-    ] = None,
+    cache: Annotated[str | None, option("--cache", help="URL of a server: show its cache instead of a model.")] = None,
+    api_key: Annotated[str | None, option("--api-key", help="Key for that server.")] = None,
+    regex: Annotated[str | None, option("--regex", help="Explain this regular expression.", panel=CONSTRAINT)] = None,
     choice: Annotated[
-        list[str] | None,
-        option("--choice", help="Explain a choice of these (repeat the option).", env="CHOICE", panel=CONSTRAINT),
+        list[str] | None, option("--choice", help="Explain a choice of these (repeat the option).", panel=CONSTRAINT)
     ] = None,
     schema: Annotated[
-        str | None,
-        option("--schema", help="Explain a JSON Schema: a file, or JSON text.", env="SCHEMA", panel=CONSTRAINT),
+        str | None, option("--schema", help="Explain a JSON Schema: a file, or JSON text.", panel=CONSTRAINT)
     ] = None,
     grammar: Annotated[
-        str | None,
-        option(
-            "--grammar", help="Explain a grammar (EBNF or Lark): a file, or its text.", env="GRAMMAR", panel=CONSTRAINT
-        ),
+        str | None, option("--grammar", help="Explain a grammar (EBNF or Lark): a file, or its text.", panel=CONSTRAINT)
     ] = None,
     structural_tag: Annotated[
-        str | None,
-        option(
-            "--structural-tag",
-            help="Explain a structural tag: a file, or JSON text.",
-            env="STRUCTURAL_TAG",
-            panel=CONSTRAINT,
-        ),
+        str | None, option("--structural-tag", help="Explain a structural tag: a file, or JSON text.", panel=CONSTRAINT)
     ] = None,
-    json_object: Annotated[
-        bool, option("--json-object", help="Explain “any JSON object”.", env="JSON_OBJECT", panel=CONSTRAINT)
-    ] = False,
+    json_object: Annotated[bool, option("--json-object", help="Explain “any JSON object”.", panel=CONSTRAINT)] = False,
     text: Annotated[
-        str | None,
-        option("--text", help='Go through this text ("-": stdin) and show where it leaves the language.', env="TEXT"),
+        str | None, option("--text", help='Go through this text ("-": stdin) and show where it leaves the language.')
     ] = None,
-    svg: Annotated[str | None, option("--svg", help="Also draw it into this SVG file.", env="SVG")] = None,
-    as_json: Annotated[bool, option("--json", help="Print JSON.", env="JSON")] = False,
+    svg: Annotated[str | None, option("--svg", help="Also draw it into this SVG file.")] = None,
+    as_json: Annotated[bool, option("--json", help="Print JSON.")] = False,
     tokenizer: Annotated[
-        str | None,
-        option("--tokenizer", help="Model whose vocabulary to use (default: the model's own).", env="TOKENIZER"),
+        str | None, option("--tokenizer", help="Model whose vocabulary to use (default: the model's own).")
     ] = None,
     whitespace: Annotated[
-        str | None,
-        option(
-            "--whitespace", help="Layout of JSON: compact, spaced or flexible (default: the model's).", env="WHITESPACE"
-        ),
+        str | None, option("--whitespace", help="Layout of JSON: compact, spaced or flexible (default: the model's).")
     ] = None,
     key_order: Annotated[
-        str, option("--key-order", help="Order of the keys under a schema: schema or any.", env="KEY_ORDER")
+        str, option("--key-order", help="Order of the keys under a schema: schema or any.")
     ] = "schema",
     extra_keys: Annotated[
         str,
         option(
             "--extra-keys",
             help="Keys that a schema does not name: schema (as JSON Schema defines) or never (the server's default).",
-            env="EXTRA_KEYS",
         ),
     ] = "schema",
-    max_nodes: Annotated[int, option("--max-nodes", help="Most nodes in one picture.", env="MAX_NODES")] = 40,
-    width: Annotated[
-        int | None, option("--width", help="Columns to print in (default: the terminal's).", env="WIDTH")
-    ] = None,
+    max_nodes: Annotated[int, option("--max-nodes", help="Most nodes in one picture.")] = 40,
+    width: Annotated[int | None, option("--width", help="Columns to print in (default: the terminal's).")] = None,
 ) -> None:
     """Shows a checkpoint's shape and tokenizer, a constraint's automaton, or a server's queue, pool and prefix tree.
 

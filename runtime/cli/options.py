@@ -17,9 +17,12 @@ MAX_TEXT_CHARS = 1 << 26  # of a file that is named on the command line
 BINARY_UNITS = {"ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30, "ti": 1 << 40}
 
 
-def option(*names: str, help: str, env: str, panel: str | None = None, **rest: Any) -> Any:
-    """An option that can also be set as `PHLOEM_<env>`."""
-    return typer.Option(*names, help=help, envvar=f"PHLOEM_{env}", show_envvar=False, rich_help_panel=panel, **rest)
+def option(*names: str, help: str, panel: str | None = None, **rest: Any) -> Any:
+    """An option that can also be set in the environment: `--max-tokens` as `PHLOEM_MAX_TOKENS`."""
+    variable = names[0].partition("/")[0].removeprefix("--").replace("-", "_").upper()
+    return typer.Option(
+        *names, help=help, envvar=f"PHLOEM_{variable}", show_envvar=False, rich_help_panel=panel, **rest
+    )
 
 
 def size(text: str, name: str, least: int = 0) -> int:
@@ -78,7 +81,6 @@ ModelOption = Annotated[
         "--model",
         "-m",
         help='A checkpoint folder, a GGUF file, a hub id (owner/name), or "nano".',
-        env="MODEL",
         autocompletion=complete_model,
     ),
 ]

@@ -51,38 +51,24 @@ def plan(
     settings: Settings,
     model: ModelArgument = "nano",
     memory: Annotated[
-        str | None,
-        option("--memory", help="Memory of the GPU to plan for (80GiB …); default: of the one here.", env="MEMORY"),
+        str | None, option("--memory", help="Memory of the GPU to plan for (80GiB …); default: of the one here.")
     ] = None,
     kv_memory: Annotated[
         str | None,
-        option(
-            "--kv-memory",
-            help="Plan for a KV pool of this size instead, on a GPU unless --device is cpu.",
-            env="KV_MEMORY",
-        ),
+        option("--kv-memory", help="Plan for a KV pool of this size instead, on a GPU unless --device is cpu."),
     ] = None,
-    device: Annotated[
-        str, option("--device", help="cpu: plan for memory as the engine uses it on a CPU.", env="DEVICE")
-    ] = "auto",
+    device: Annotated[str, option("--device", help="cpu: plan for memory as the engine uses it on a CPU.")] = "auto",
     context: Annotated[
         list[int] | None,
-        option(
-            "--context",
-            help="Length of a request in tokens, instead of several up to the model's (repeatable).",
-            env="CONTEXT",
-        ),
+        option("--context", help="Length of a request in tokens, instead of several up to the model's (repeatable)."),
     ] = None,
-    prefix_len: Annotated[int, option("--prefix", help="Tokens of a prefix that requests share.", env="PREFIX")] = 2000,
+    prefix_len: Annotated[int, option("--prefix", help="Tokens of a prefix that requests share.")] = 2000,
     gpu: Annotated[
-        str | None,
-        option("--gpu", help="Estimate tokens per second on it (h100, l4 …), and plan for it.", env="GPU"),
+        str | None, option("--gpu", help="Estimate tokens per second on it (h100, l4 …), and plan for it.")
     ] = None,
-    bandwidth: Annotated[
-        float | None, option("--bandwidth", help="The same for a device of n GB/s …", env="BANDWIDTH")
-    ] = None,
-    tflops: Annotated[float | None, option("--tflops", help="… and n TFLOPS in bfloat16, dense.", env="TFLOPS")] = None,
-    as_json: Annotated[bool, option("--json", help="Print JSON.", env="JSON")] = False,
+    bandwidth: Annotated[float | None, option("--bandwidth", help="The same for a device of n GB/s …")] = None,
+    tflops: Annotated[float | None, option("--tflops", help="… and n TFLOPS in bfloat16, dense.")] = None,
+    as_json: Annotated[bool, option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Says how many tokens and requests fit, from what each layer keeps of a token and what the weights leave.
 

@@ -15,38 +15,25 @@ SAMPLING = "Sampling"
 CONSTRAINT = "Constraint (at most one)"
 
 UseAdapter = Annotated[
-    str | None,
-    option("--use-adapter", help="Answer through this --adapter; default: none.", env="USE_ADAPTER", panel=SAMPLING),
+    str | None, option("--use-adapter", help="Answer through this --adapter; default: none.", panel=SAMPLING)
 ]
-MaxTokens = Annotated[
-    int, option("--max-tokens", "-n", help="Most tokens to generate.", env="MAX_TOKENS", panel=SAMPLING)
-]
-Temperature = Annotated[
-    float,
-    option("--temperature", "-t", help="0 takes the most likely token.", env="TEMPERATURE", panel=SAMPLING),
-]
-TopP = Annotated[float, option("--top-p", help="Nucleus sampling.", env="TOP_P", panel=SAMPLING)]
-TopK = Annotated[int, option("--top-k", help="Keep the k likeliest tokens; 0: all.", env="TOP_K", panel=SAMPLING)]
-Seed = Annotated[int | None, option("--seed", help="Makes a sample reproducible.", env="SEED", panel=SAMPLING)]
+MaxTokens = Annotated[int, option("--max-tokens", "-n", help="Most tokens to generate.", panel=SAMPLING)]
+Temperature = Annotated[float, option("--temperature", "-t", help="0 takes the most likely token.", panel=SAMPLING)]
+TopP = Annotated[float, option("--top-p", help="Nucleus sampling.", panel=SAMPLING)]
+TopK = Annotated[int, option("--top-k", help="Keep the k likeliest tokens; 0: all.", panel=SAMPLING)]
+Seed = Annotated[int | None, option("--seed", help="Makes a sample reproducible.", panel=SAMPLING)]
 Stop = Annotated[
-    list[str] | None, option("--stop", help="Text that ends the output (may be repeated).", env="STOP", panel=SAMPLING)
+    list[str] | None, option("--stop", help="Text that ends the output (may be repeated).", panel=SAMPLING)
 ]
-Regex = Annotated[
-    str | None, option("--regex", help="The output matches this regular expression.", env="REGEX", panel=CONSTRAINT)
-]
+Regex = Annotated[str | None, option("--regex", help="The output matches this regular expression.", panel=CONSTRAINT)]
 Choice = Annotated[
-    list[str] | None,
-    option("--choice", help="The output is one of these (repeat the option).", env="CHOICE", panel=CONSTRAINT),
+    list[str] | None, option("--choice", help="The output is one of these (repeat the option).", panel=CONSTRAINT)
 ]
 SchemaFile = Annotated[
-    str | None,
-    option("--schema", help="File with a JSON Schema: the output is valid JSON.", env="SCHEMA", panel=CONSTRAINT),
+    str | None, option("--schema", help="File with a JSON Schema: the output is valid JSON.", panel=CONSTRAINT)
 ]
-JsonObject = Annotated[bool, option("--json", help="The output is a JSON object.", env="JSON", panel=CONSTRAINT)]
-GrammarFile = Annotated[
-    str | None,
-    option("--grammar", help="File with an EBNF or Lark grammar.", env="GRAMMAR", panel=CONSTRAINT),
-]
+JsonObject = Annotated[bool, option("--json", help="The output is a JSON object.", panel=CONSTRAINT)]
+GrammarFile = Annotated[str | None, option("--grammar", help="File with an EBNF or Lark grammar.", panel=CONSTRAINT)]
 
 
 def constraint_of(

@@ -35,21 +35,17 @@ def serve(
     server: Settings,
     model: ModelArgument = "nano",
     host: Annotated[
-        str, option("--host", help="Address to listen on; 0.0.0.0 is every interface.", env="HOST", panel=SERVER)
+        str, option("--host", help="Address to listen on; 0.0.0.0 is every interface.", panel=SERVER)
     ] = "127.0.0.1",
-    port: Annotated[
-        int, option("--port", help="Port; 0 picks a free one.", env="PORT", panel=SERVER, min=0, max=65535)
-    ] = 8000,
+    port: Annotated[int, option("--port", help="Port; 0 picks a free one.", panel=SERVER, min=0, max=65535)] = 8000,
     api_key_file: Annotated[
-        str | None,
-        option("--api-key-file", help="File with one key per line.", env="API_KEY_FILE", panel=SERVER),
+        str | None, option("--api-key-file", help="File with one key per line.", panel=SERVER)
     ] = None,
     served_model_name: Annotated[
         list[str] | None,
         option(
             "--served-model-name",
             help="Name that callers send as `model` (more: aliases). Default: MODEL.",
-            env="SERVED_MODEL_NAME",
             panel=SERVER,
         ),
     ] = None,
@@ -58,7 +54,6 @@ def serve(
         option(
             "--sampling-defaults",
             help="Sampling of requests that do not set it: from generation_config.json, or OpenAI's (1.0).",
-            env="SAMPLING_DEFAULTS",
             panel=SERVER,
         ),
     ] = "model",
@@ -67,7 +62,6 @@ def serve(
         option(
             "--replicas",
             help="Engines, each a process, on Ray Serve; a request goes where it is cached (phloem[ray]).",
-            env="REPLICAS",
             panel=SERVER,
             min=1,
         ),
@@ -77,7 +71,6 @@ def serve(
         option(
             "--prefill-replicas",
             help="Further engines that only compute prompts; over --shared-cache or --disk-cache (phloem[ray]).",
-            env="PREFILL_REPLICAS",
             panel=SERVER,
             min=0,
         ),
@@ -87,13 +80,10 @@ def serve(
         option(
             "--warm-up/--no-warm-up",
             help="Before taking requests, build all tables, and on a GPU compile kernels and capture graphs.",
-            env="WARM_UP",
             panel=SERVER,
         ),
     ] = True,
-    log_level: Annotated[
-        LogLevel, option("--log-level", help="How much to log.", env="LOG_LEVEL", panel=SERVER)
-    ] = "info",
+    log_level: Annotated[LogLevel, option("--log-level", help="How much to log.", panel=SERVER)] = "info",
 ) -> None:
     """Serves a model over HTTP, in OpenAI's protocol. SIGTERM finishes what runs, then exits."""
     names = served_model_name or [model]

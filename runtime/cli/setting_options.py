@@ -66,7 +66,7 @@ def _parameter(name: str, flag: Flag, kind: Any, default: Any, panel: str) -> in
     elif bool in (kind, *get_args(kind)) and default is not False:
         names = f"--{plain}/--no-{plain}"
     bound = {} if flag.least is None else {"min": flag.least}
-    made = option(names, *flag.others, help=flag.help, env=plain.upper().replace("-", "_"), panel=panel, **bound)
+    made = option(names, *flag.others, help=flag.help, panel=panel, **bound)
     name = plain.replace("-", "_")
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, made])
 

@@ -39,8 +39,8 @@ class Template(Protocol):
     def render(self, messages: Sequence[Mapping[str, str]], *, add_generation_prompt: bool = True) -> Sequence[str]: ...
 
 
-class TemplateTokenizer(Protocol):
-    """The part of a tokenizer that this module uses."""
+class TextTokenizer(Protocol):
+    """The part of a tokenizer that programs use."""
 
     @property
     def chat_template(self) -> Template: ...
@@ -48,7 +48,20 @@ class TemplateTokenizer(Protocol):
     @property
     def control_ids(self) -> Mapping[str, int]: ...
 
+    @property
+    def bos_id(self) -> int: ...
+
+    def encode(self, text: str) -> list[int]: ...
+
+    def encode_prompt(self, text: str) -> list[int]: ...
+
+    def encode_message(self, text: str) -> list[int]: ...
+
     def encode_pieces(self, pieces: Iterable[str]) -> list[int]: ...
+
+    def token_bytes(self, token_id: int) -> bytes: ...
+
+    def token_text(self, token_id: int) -> str: ...
 
     def decode(self, token_ids: Sequence[int]) -> str: ...
 
@@ -66,7 +79,7 @@ class Marker:
 class ChatFormat:
     """Role markers of one chat template. Shared by threads; its caches only ever gain equal values."""
 
-    def __init__(self, tokenizer: TemplateTokenizer) -> None:
+    def __init__(self, tokenizer: TextTokenizer) -> None:
         self._tokenizer = tokenizer
         self._begins: dict[tuple[Role, ...], str] = {}
         self._ends: dict[tuple[Role, ...], str] = {}

@@ -41,14 +41,13 @@ class Program(Generic[P, R]):
     """
 
     def __init__(
-        self, function: Callable[Concatenate[ProgramState, P], R], backends: Backends, bound: Mapping[str, Any]
+        self, function: Callable[Concatenate[ProgramState, P], R], bound: Mapping[str, Any] = MappingProxyType({})
     ) -> None:
         self.function = function
         self._function: Callable[..., Any] = function  # as `inspect` binds its arguments
         self.name = getattr(function, "__name__", "program")
         self._code = getattr(inspect.unwrap(function), "__code__", None)
         self._signature = inspect.signature(function)
-        self._backends = backends
         self._bound = MappingProxyType(dict(bound))
         functools.update_wrapper(self, function)
         if next(iter(self._signature.parameters), "") != "s":
@@ -60,7 +59,7 @@ class Program(Generic[P, R]):
 
     def bind(self, **arguments: Any) -> Program[..., R]:
         """The same program with some arguments given."""
-        return Program(self.function, self._backends, {**self._bound, **arguments})
+        return Program(self.function, {**self._bound, **arguments})
 
     def run(self, *args: Any, stream: bool = False, **kwargs: Any) -> ProgramState:
         """Calls the function with a fresh state; returns the state when everything in it and its forks has run.
@@ -199,7 +198,7 @@ class Program(Generic[P, R]):
         Raises:
             RequestError: a sampling field is out of range.
         """
-        backend, chat_format = self._backends.resolve(options.get("backend"))
+        backend, chat_format = _backends.resolve(options.get("backend"))
         namespace, adapter = options.get("namespace", ""), options.get("adapter")
         params = sampling_of(options)
 
@@ -366,7 +365,7 @@ _running: ContextVar[Run | None] = ContextVar("phloem_run", default=None)  # who
 
 def function(definition: Callable[Concatenate[ProgramState, P], R]) -> Program[P, R]:
     """Decorator: makes a program of `def name(s, …)`, to be run with `name.run(…)`."""
-    return Program(definition, _backends, {})
+    return Program(definition)
 
 
 def set_default_backend(backend: AnyBackend | None) -> None:

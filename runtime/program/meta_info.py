@@ -6,18 +6,13 @@ Keys follow SGLang's `meta_info`, so that programs which read them go on working
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from ..request import Completion, FinishReason, TokenLogprob, Usage
+from .chat_format import TextTokenizer
 
 
-class TokenDecoder(Protocol):
-    """The part of a tokenizer that this module uses."""
-
-    def decode(self, token_ids: Sequence[int]) -> str: ...
-
-
-def generation_info(tokenizer: TokenDecoder, completion: Completion) -> dict[str, Any]:
+def generation_info(tokenizer: TextTokenizer, completion: Completion) -> dict[str, Any]:
     """Counts, the reason of the end and, if asked for, log-probabilities as `(logprob, token id, text)`."""
     info = count_info(completion.request_id, completion.usage, completion.finish_reason)
     if completion.logprobs:
@@ -45,7 +40,7 @@ def count_info(request_id: str, usage: Usage, finish_reason: FinishReason | None
 
 
 def selection_info(
-    tokenizer: TokenDecoder, prompt_tokens: int, means: Sequence[float], scored: Sequence[Sequence[TokenLogprob]]
+    tokenizer: TextTokenizer, prompt_tokens: int, means: Sequence[float], scored: Sequence[Sequence[TokenLogprob]]
 ) -> dict[str, Any]:
     """The mean log-probability of each choice, and those of its tokens."""
     return {
@@ -70,9 +65,9 @@ def parsed_value(completion: Completion, dtype: type | None) -> object:
         return None
 
 
-def _tops(tokenizer: TokenDecoder, tokens: Sequence[TokenLogprob]) -> list[list[tuple[float, int, str]]]:
+def _tops(tokenizer: TextTokenizer, tokens: Sequence[TokenLogprob]) -> list[list[tuple[float, int, str]]]:
     return [[(logprob, token_id, tokenizer.decode([token_id])) for token_id, logprob in token.top] for token in tokens]
 
 
-def _entries(tokenizer: TokenDecoder, tokens: Sequence[TokenLogprob]) -> list[tuple[float, int, str]]:
+def _entries(tokenizer: TextTokenizer, tokens: Sequence[TokenLogprob]) -> list[tuple[float, int, str]]:
     return [(token.logprob, token.token_id, tokenizer.decode([token.token_id])) for token in tokens]

@@ -14,8 +14,7 @@ from typing import Protocol
 from ...errors import ProgramError
 from ..constrain.spec import ConstraintSpec
 from ..request import Completion, Delta, SamplingParams, TokenLogprob
-from .chat_format import ChatFormat
-from .transcript import TextTokenizer
+from .chat_format import ChatFormat, TextTokenizer
 
 
 class DeltaStream(Protocol):

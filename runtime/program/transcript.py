@@ -19,30 +19,10 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from ...errors import ProgramError
-from .chat_format import ChatFormat, TemplateTokenizer
+from .chat_format import ChatFormat, TextTokenizer
 from .expression import Role
-
-
-class TextTokenizer(TemplateTokenizer, Protocol):
-    """The part of a tokenizer that programs use."""
-
-    @property
-    def bos_id(self) -> int: ...
-
-    def encode(self, text: str) -> list[int]: ...
-
-    def encode_prompt(self, text: str) -> list[int]: ...
-
-    def encode_message(self, text: str) -> list[int]: ...
-
-    def token_bytes(self, token_id: int) -> bytes: ...
-
-    def token_text(self, token_id: int) -> str: ...
-
-    def decode(self, token_ids: Sequence[int]) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)

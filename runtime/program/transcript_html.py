@@ -17,7 +17,8 @@ import itertools
 from collections.abc import Iterator
 from html import escape
 
-from .transcript import TextTokenizer, Transcript
+from .chat_format import TextTokenizer
+from .transcript import Transcript
 
 # half transparent, for light and dark pages
 COLOURS = {

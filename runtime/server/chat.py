@@ -12,7 +12,6 @@ from starlette.responses import Response
 
 from ..request import Delta, FinishReason, TokenLogprob
 from .answer import Frame, respond_to_chat
-from .body import read_request
 from .description import answer, described
 from .formats.events import Arguments, CallBegun, Content, Event, Finish, Reasoning
 from .formats.reasoning_tokens import ReasoningTokens
@@ -29,9 +28,8 @@ def chat_router(service: Service) -> APIRouter:
 
     @router.post("/v1/chat/completions", **described(ANSWER, ChatRequest, streams=True))
     async def chat_completions(request: Request) -> Response:
-        body = await read_request(request, ChatRequest, service.settings)
-        service.check_ready()
-        show = partial(ChatShape, service, body, service.check_model(body.model))
+        body, model = await service.read(request, ChatRequest)
+        show = partial(ChatShape, service, body, model)
         renamed = () if body.max_completion_tokens is None else (("max_tokens", "max_completion_tokens"),)
         return await respond_to_chat(service, request, body, show, stream=body.stream, renamed=renamed)
 

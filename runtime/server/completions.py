@@ -11,7 +11,6 @@ from starlette.responses import Response
 
 from ..request import Delta
 from .answer import Asked, Frame, respond
-from .body import read_request
 from .description import answer, described
 from .errors import invalid
 from .formats.events import Content, Event
@@ -28,9 +27,7 @@ def completions_router(service: Service) -> APIRouter:
 
     @router.post("/v1/completions", **described(ANSWER, CompletionRequest, streams=True))
     async def completions(request: Request) -> Response:
-        body = await read_request(request, CompletionRequest, service.settings)
-        service.check_ready()
-        model = service.check_model(body.model)
+        body, model = await service.read(request, CompletionRequest)
         limit = min(service.settings.max_outputs, service.engine.config.max_waiting_requests)
         if len(body.prompt) * body.n > limit:
             text = f"{len(body.prompt)} prompts with n={body.n} are more than {limit} outputs; send fewer at a time."

@@ -12,12 +12,11 @@ from starlette.responses import Response
 from ...errors import RequestError
 from ..readout import Rows
 from ..request import RequestOptions
-from .body import read_request
 from .description import answer, described
 from .errors import api_error, callers_names
 from .prepare import EngineCall
 from .service import Service
-from .vector_calls import CallMaker, check_number, read_all, respond_whole, usage_of
+from .vector_calls import check_number, options_of, read_all, read_call, respond_whole, usage_of
 from .vectors_request import EmbeddingRequest
 
 ANSWER = answer("list", "data", "model", "usage")
@@ -29,9 +28,7 @@ def embeddings_router(service: Service) -> APIRouter:
     @router.post("/v1/embeddings", **described(ANSWER, EmbeddingRequest))
     async def embeddings(request: Request) -> Response:
         """Vectors of texts, in order."""
-        body = await read_request(request, EmbeddingRequest, service.settings)
-        service.check_ready()
-        model = service.check_model(body.model)
+        body, model = await service.read(request, EmbeddingRequest)
         check_number(service, len(body.input), "input")
         return await respond_whole(service, request, _embed(service, request, body, model))
 
@@ -53,14 +50,13 @@ async def _embed(service: Service, request: Request, body: EmbeddingRequest, mod
 
 def _calls(service: Service, body: EmbeddingRequest, api_key: str | None) -> list[EngineCall]:
     engine = service.engine
-    maker = CallMaker(engine, body, api_key, service.adapter_of(body.model))
-    what = RequestOptions(pooling=engine.vectors.rules.pooling)
+    options = options_of(service, body, api_key, RequestOptions(pooling=engine.vectors.rules.pooling))
     try:
         engine.vectors.check(body.dimensions)
         tokens = [engine.vectors.tokens(text, "input") for text in body.input]
     except RequestError as error:
         raise api_error(error, param=error.param if error.param == "dimensions" else "input") from error
-    return [maker.call(ids, f"input[{index}]", what) for index, ids in enumerate(tokens)]
+    return [read_call(engine, ids, f"input[{index}]", options) for index, ids in enumerate(tokens)]
 
 
 def _shown(vector: Rows, encoding_format: str) -> list[float] | str:

@@ -28,32 +28,8 @@ from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, to_json
 from starlette.responses import Response
 
-from ...errors import (
-    ConstraintError,
-    ConstraintTooLarge,
-    DeadlineExceeded,
-    EmptyLanguage,
-    EngineStopped,
-    InvalidGrammar,
-    InvalidRegex,
-    InvalidSchema,
-    InvalidStructuralTag,
-    PhloemError,
-    PromptTooLong,
-    QueueFull,
-    RequestError,
-    UnsupportedSchema,
-)
+from ...errors import ConstraintError, DeadlineExceeded, EngineStopped, PhloemError, QueueFull, RequestError
 
-CONSTRAINT_CODES: Mapping[type[ConstraintError], str] = {
-    InvalidRegex: "invalid_regex",
-    InvalidSchema: "invalid_json_schema",
-    InvalidGrammar: "invalid_grammar",
-    InvalidStructuralTag: "invalid_structural_tag",
-    UnsupportedSchema: "unsupported_json_schema",
-    EmptyLanguage: "empty_language",
-    ConstraintTooLarge: "constraint_too_large",
-}
 TYPE_NAMES: Mapping[type, str] = {
     str: "a string",
     int: "an integer",
@@ -161,27 +137,18 @@ def internal(request_id: str) -> ApiError:
 def api_error(error: PhloemError, *, retry_after: int = 1, param: str | None = None) -> ApiError:
     """What to answer when the engine raised `error`; `param`: the request field that it concerns, if known."""
     if isinstance(error, QueueFull):
-        return ApiError(
-            429,
-            str(error),
-            kind="rate_limit_error",
-            code="rate_limit_exceeded",
-            headers={"Retry-After": str(retry_after)},
-        )
+        later = {"Retry-After": str(retry_after)}
+        return ApiError(429, str(error), kind="rate_limit_error", code=error.code, headers=later)
     if isinstance(error, DeadlineExceeded):
-        return ApiError(408, str(error), param=error.param, code="deadline_exceeded")
+        return ApiError(408, str(error), param=error.param, code=error.code)
     if isinstance(error, EngineStopped):
         if error.__cause__ is not None:  # a rank was lost; the message names it
             text = str(error)
             return unavailable(f"{text[:1].upper()}{text[1:]}.", retry_after)
         return unavailable("The engine is shutting down; send the request to another server.", retry_after)
-    if isinstance(error, ConstraintError):
-        code = next((code for cls, code in CONSTRAINT_CODES.items() if isinstance(error, cls)), None)
-        return ApiError(400, str(error), param=param or error.param, code=code, pointer=error.pointer)
-    if isinstance(error, PromptTooLong):
-        return ApiError(400, str(error), param=param or error.param, code="context_length_exceeded")
     if isinstance(error, RequestError):
-        return ApiError(400, str(error), param=param or error.param, code="invalid_value")
+        pointer = error.pointer if isinstance(error, ConstraintError) else None
+        return ApiError(400, str(error), param=param or error.param, code=error.code, pointer=pointer)
     return ApiError(500, str(error), kind="server_error", code="internal_error")
 
 

@@ -14,9 +14,9 @@ from starlette.responses import Response
 from ..tokenizer.no_tokenizer import refuse_text
 from .body import read_request
 from .description import answer, described
-from .errors import invalid, json_response, unavailable
+from .errors import json_response, unavailable
 from .host_check import check_origin
-from .prepare import chat_prompt, prompt_tokens
+from .prepare import chat_prompt, check_tokens, prompt_tokens
 from .protocol import DetokenizeRequest, TokenizeRequest
 from .service import Service
 
@@ -109,10 +109,7 @@ def _add_tokens(router: APIRouter, service: Service) -> None:
         service.check_model(body.model)
         if not service.engine.tokenizer.has_text:
             refuse_text("tokens", "its token ids stand for no text, so use them as they are")
-        vocab_size = service.engine.tokenizer.vocab_size
-        for position, token_id in enumerate(body.tokens):
-            if not 0 <= token_id < vocab_size:
-                raise invalid(f"{token_id} is not a token id in [0, {vocab_size}).", f"tokens[{position}]")
+        check_tokens(service.engine.tokenizer, body.tokens)
         return json_response({"prompt": service.engine.tokenizer.decode(body.tokens)})
 
 

@@ -40,9 +40,8 @@ def messages_router(service: Service) -> APIRouter:
 
     @router.post("/v1/messages", **described(ANSWER, MessagesRequest, streams=True))
     async def messages(request: Request) -> Response:
-        body = await read_request(request, MessagesRequest, service.settings)
-        service.check_ready()
-        show = partial(MessageShape, service.check_model(body.model))
+        body, model = await service.read(request, MessagesRequest)
+        show = partial(MessageShape, model)
         return await respond_to_chat(service, request, body, show, stream=body.stream, renamed=RENAMED)
 
     @router.post("/v1/messages/count_tokens", **described(COUNT, CountRequest))

@@ -18,9 +18,10 @@ from ..config import EngineConfig
 from ..engine.statistics import EngineStatistics
 from .settings import MetricNames, ServerSettings
 
-TTFT_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 ITL_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
-E2E_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
+TTFT_BUCKETS = (*ITL_BUCKETS[1:], 10.0, 30.0, 60.0)
+SECONDS_BUCKETS = (*TTFT_BUCKETS, 120.0, 300.0)
+E2E_BUCKETS = SECONDS_BUCKETS[3:]  # from 0.01 on
 
 Figure = Callable[[EngineStatistics], float]
 
@@ -110,25 +111,6 @@ ALIASES: dict[MetricNames, tuple[Sequence[tuple[str, Figure]], Sequence[tuple[st
         ),
     ),
 }
-SECONDS_BUCKETS = (
-    0.001,
-    0.0025,
-    0.005,
-    0.01,
-    0.025,
-    0.05,
-    0.1,
-    0.25,
-    0.5,
-    1.0,
-    2.5,
-    5.0,
-    10.0,
-    30.0,
-    60.0,
-    120.0,
-    300.0,
-)
 TOKENS_BUCKETS = tuple(digit * 10.0**power for power in range(6) for digit in (1, 2, 5))
 HISTOGRAMS = (
     ("time_to_first_token_seconds", "From a request's arrival to its first token.", TTFT_BUCKETS),
@@ -191,23 +173,17 @@ class EngineCollector(Collector):
             yield GaugeMetricFamily(f"phloem_{name}", text, value=read(statistics))
         for name, text, read in COUNTERS:
             yield CounterMetricFamily(f"phloem_{name}", text, value=read(statistics))
+        alias, model = f"The value that {self._names} reports under this name.", {"model_name": self._model}
         for name, read in self._gauges:
-            gauge = GaugeMetricFamily(
-                name, f"The value that {self._names} reports under this name.", labels=["model_name"]
-            )
-            gauge.add_metric([self._model], read(statistics))
-            yield gauge
+            yield _labelled(name, alias, model, read(statistics))
         for name, read in self._counters:
-            counter = CounterMetricFamily(
-                name, f"The value that {self._names} reports under this name.", labels=["model_name"]
-            )
+            counter = CounterMetricFamily(name, alias, labels=["model_name"])
             counter.add_metric([self._model], read(statistics))
             yield counter
-        yield from self._labelled(statistics)
+        yield from self._with_labels(statistics)
         if self._names == "sglang":
-            gauge = GaugeMetricFamily("sglang:gen_throughput", "Generated tokens per second.", labels=["model_name"])
-            gauge.add_metric([self._model], self._throughput.at(statistics.completion_tokens))
-            yield gauge
+            rate = self._throughput.at(statistics.completion_tokens)
+            yield _labelled("sglang:gen_throughput", "Generated tokens per second.", model, rate)
         if self._names == "vllm":
             tokens = HistogramMetricFamily(
                 "vllm:iteration_tokens_total", "Tokens computed per engine step.", labels=["model_name"]
@@ -216,7 +192,7 @@ class EngineCollector(Collector):
             tokens.add_metric([self._model], steps, statistics.num_computed_tokens)
             yield tokens
 
-    def _labelled(self, statistics: EngineStatistics) -> Iterable[Metric]:
+    def _with_labels(self, statistics: EngineStatistics) -> Iterable[Metric]:
         """What has labels of its own."""
         for name, text, numbers in (
             ("drafted", "Tokens proposed by drafts, by what proposed them.", statistics.drafted_by),
@@ -230,7 +206,7 @@ class EngineCollector(Collector):
             "phloem_ranks", "Processes that compute the model together.", value=self._config.tensor_parallel_size
         )
         if self._config.draft_model_name is not None:
-            yield _info(
+            yield _labelled(
                 "phloem_draft_model_rests",
                 "1 while a draft of the model in the label would cost more than it saves, so that none is made.",
                 {"model": self._config.draft_model_name},
@@ -241,7 +217,9 @@ class EngineCollector(Collector):
             tiers.add_metric([name], num_bytes)
         yield tiers
         if self._names == "vllm":
-            yield _info("vllm:cache_config_info", "The KV pool, in its labels.", self._cache_config(statistics), 1.0)
+            yield _labelled(
+                "vllm:cache_config_info", "The KV pool, in its labels.", self._cache_config(statistics), 1.0
+            )
             if self._has_adapters:
                 adapters = {
                     "max_lora": str(statistics.max_running_requests),  # a step takes as many as it has requests
@@ -249,11 +227,11 @@ class EngineCollector(Collector):
                     "waiting_lora_adapters": ",".join(statistics.waiting_adapters),
                 }
                 text = "Adapters of running and of waiting requests, in its labels; the value is the time of day."
-                yield _info("vllm:lora_requests_info", text, adapters, time.time())
+                yield _labelled("vllm:lora_requests_info", text, adapters, time.time())
         if self._names == "sglang":
             pages = {"page_size": str(statistics.block_size), "num_pages": str(statistics.num_blocks)}
             labels = {"model_name": self._model, **pages}
-            yield _info("sglang:cache_config_info", "The KV pool, in its labels.", labels, 1.0)
+            yield _labelled("sglang:cache_config_info", "The KV pool, in its labels.", labels, 1.0)
 
     def _cache_config(self, statistics: EngineStatistics) -> dict[str, str]:
         return {
@@ -265,7 +243,7 @@ class EngineCollector(Collector):
         }
 
 
-def _info(name: str, text: str, labels: Mapping[str, str], value: float) -> Metric:
+def _labelled(name: str, text: str, labels: Mapping[str, str], value: float) -> Metric:
     gauge = GaugeMetricFamily(name, text, labels=list(labels))
     gauge.add_metric(list(labels.values()), value)
     return gauge

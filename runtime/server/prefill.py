@@ -92,21 +92,26 @@ async def stored(engine: Engine, seconds: float = STORE_SECONDS) -> bool:
     return True
 
 
-def transfer_params(engine: Engine, request_id: str, num_prompt_tokens: int) -> dict[str, Any]:
-    """`kv_transfer_params` of the answer to a request for a prompt: what a router hands to the decode worker.
+def transfer_params(engine: Engine, request_id: str, calls: Sequence[EngineCall]) -> dict[str, Any]:
+    """The field of an answer that says where the KV of its prompts is, for a router to hand to the decode worker; of
+    requests that are not for a prompt, none.
 
     Host and port are for connections between workers, of which there are none.
     """
-    num_blocks = num_prompt_tokens // engine.config.block_size
-    return {
+    is_asked = any(call.is_for_prompt for call in calls) or engine.config.role == "prefill"
+    if not is_asked or (own_id := engine_id(engine)) is None:
+        return {}
+    num_blocks = sum(len(call.prompt_ids) for call in calls) // engine.config.block_size
+    params = {
         "do_remote_prefill": True,
         "do_remote_decode": False,
-        "remote_engine_id": engine_id(engine),
+        "remote_engine_id": own_id,
         "remote_request_id": request_id,
         "remote_block_ids": list(range(num_blocks)),
         "remote_host": None,
         "remote_port": None,
     }
+    return {"kv_transfer_params": params}
 
 
 def engine_id(engine: Engine) -> str | None:

@@ -26,6 +26,7 @@ from .vectors_request import Read
 
 if TYPE_CHECKING:
     from ..engine.engine import Engine
+    from ..tokenizer.tokenizer import Tokenizer
 
 # sampling parameters that the body of every route has by the same name
 OF_BODY = tuple(field.name for field in fields(SamplingParams) if field.name in Generation.model_fields)
@@ -161,6 +162,13 @@ def prompt_tokens(
     except RequestError as error:
         raise api_error(error, param="prompt") from error
     return ids
+
+
+def check_tokens(tokenizer: Tokenizer, token_ids: Sequence[int]) -> None:
+    """Raises ApiError: one of the field `tokens` is not of the vocabulary."""
+    for position, token_id in enumerate(token_ids):
+        if not 0 <= token_id < tokenizer.vocab_size:
+            raise invalid(f"{token_id} is not a token id in [0, {tokenizer.vocab_size}).", f"tokens[{position}]")
 
 
 def chat_prompt(

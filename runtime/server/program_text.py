@@ -19,7 +19,8 @@ from ..tokenizer.no_tokenizer import refuse_text
 from ..tokenizer.tokenizer import Tokenizer
 from .body import read_request
 from .description import answer, described
-from .errors import api_error, dump_json, invalid
+from .errors import api_error, json_response
+from .prepare import check_tokens
 from .protocol import Body, Message
 from .service import Service
 
@@ -54,7 +55,7 @@ def program_text_router(service: Service) -> APIRouter:
         if not tokenizer.has_text:
             refuse_text("texts", "send token ids to /v1/completions")
         bos_text = tokenizer.token_text(tokenizer.bos_id) if tokenizer.bos_id >= 0 else ""
-        return _json(
+        return json_response(
             {
                 "bos_id": tokenizer.bos_id,
                 "bos_text": bos_text,
@@ -70,7 +71,7 @@ def program_text_router(service: Service) -> APIRouter:
         tokenizer = service.engine.tokenizer
         if not tokenizer.has_text:
             refuse_text("texts", "send token ids to /v1/completions")
-        return _json(await service.on_worker(_answers, tokenizer, body))
+        return json_response(await service.on_worker(_answers, tokenizer, body))
 
     return router
 
@@ -81,9 +82,7 @@ def _answers(tokenizer: Tokenizer, body: ProgramTextRequest) -> dict[str, Any]:
     Raises:
         ApiError: an id out of the vocabulary, text that is no Unicode, or messages that the template refuses.
     """
-    for position, token_id in enumerate(body.tokens):
-        if not 0 <= token_id < tokenizer.vocab_size:
-            raise invalid(f"{token_id} is not a token id in [0, {tokenizer.vocab_size}).", f"tokens[{position}]")
+    check_tokens(tokenizer, body.tokens)
     pieces: list[str] | None = None
     try:
         if body.messages is not None:
@@ -109,7 +108,3 @@ def _encode(tokenizer: Tokenizer, one: TextToEncode) -> list[int]:
             return tokenizer.encode_pieces([one.text])
         case "template":
             return tokenizer.encode_pieces([one.text], at_start=False)
-
-
-def _json(body: object) -> Response:
-    return Response(dump_json(body), media_type="application/json")

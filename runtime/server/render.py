@@ -11,7 +11,6 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from .body import read_request
 from .description import answer, described
 from .errors import json_response
 from .prepare import EngineCall
@@ -26,18 +25,14 @@ def render_router(service: Service) -> APIRouter:
 
     @router.post("/v1/chat/completions/render", **described(ANSWER, ChatRequest))
     async def chat(request: Request) -> Response:
-        body = await read_request(request, ChatRequest, service.settings)
-        service.check_ready()
-        model = service.check_model(body.model)
+        body, model = await service.read(request, ChatRequest)
         prepared = await service.prepare(body, body.model, service.api_key(request.state))
         return json_response(_shown(model, prepared.call))
 
     @router.post("/v1/completions/render", **described({"type": "array", "items": ANSWER}, CompletionRequest))
     async def completions(request: Request) -> Response:
         """One for each prompt."""
-        body = await read_request(request, CompletionRequest, service.settings)
-        service.check_ready()
-        model = service.check_model(body.model)
+        body, model = await service.read(request, CompletionRequest)
         calls = await service.prepare_prompts(body, service.api_key(request.state))
         return json_response([_shown(model, call) for call in calls])
 

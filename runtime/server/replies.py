@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..cache.cache_explanation import CacheExplanation
 from ..request import Delta, TokenLogprob, Usage
+from .prefill import transfer_params
 from .prepare import EngineCall
 from .protocol import StreamOptions
 from .stream import DONE, frame
@@ -95,7 +96,7 @@ class Choices:
         return frame(self._chunk_head | {"choices": [], "usage": self._usage()}) + DONE
 
     def whole(self, choices: list[dict[str, Any]]) -> dict[str, Any]:
-        transfer = self._service.transfer_params(str(self._head["id"]), self._calls)
+        transfer = transfer_params(self._service.engine, str(self._head["id"]), self._calls)
         return self._head | {"choices": choices, "usage": self._usage()} | transfer
 
     def _usage(self) -> dict[str, Any]:

@@ -37,9 +37,8 @@ def responses_router(service: Service) -> APIRouter:
 
     @router.post("/v1/responses", **described(ANSWER, ResponsesRequest, streams=True))
     async def responses(request: Request) -> Response:
-        body = await read_request(request, ResponsesRequest, service.settings)
-        service.check_ready()
-        show = partial(ResponseShape, service, body, service.check_model(body.model))
+        body, model = await service.read(request, ResponsesRequest)
+        show = partial(ResponseShape, service, body, model)
         return await respond_to_chat(service, request, body, show, stream=body.stream, renamed=RENAMED)
 
     @router.post("/v1/responses/input_tokens", **described(COUNT, ResponsesRequest))

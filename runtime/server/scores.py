@@ -20,13 +20,12 @@ from starlette.responses import Response
 from ...errors import RequestError
 from ..readout import Rows
 from ..request import Delta, RequestOptions
-from .body import read_request
 from .description import answer, described
 from .errors import api_error, callers_names, invalid
 from .prepare import EngineCall
 from .reranker import Reranker, reranker_of
 from .service import Service
-from .vector_calls import CallMaker, check_number, read_all, respond_whole, usage_of
+from .vector_calls import check_number, options_of, read_all, read_call, respond_whole, usage_of
 from .vectors_request import RerankRequest, ScoreRequest
 
 SCORES = answer("list", "id", "created", "model", "data", "usage")
@@ -42,9 +41,8 @@ def scores_router(service: Service) -> APIRouter:
     @router.post("/score", **described(SCORES, ScoreRequest))
     async def score(request: Request) -> Response:
         """The scores of pairs of texts, in order."""
-        body = await read_request(request, ScoreRequest, service.settings)
-        service.check_ready()
-        asked = Scoring(service, reranker, body, body.pairs, ("text_1", "text_2"), service.check_model(body.model))
+        body, model = await service.read(request, ScoreRequest)
+        asked = Scoring(service, reranker, body, body.pairs, ("text_1", "text_2"), model)
         asked.check()
         return await respond_whole(service, request, _score(asked, request))
 
@@ -53,10 +51,9 @@ def scores_router(service: Service) -> APIRouter:
     @router.post("/rerank", **described(RANKS, RerankRequest))
     async def rerank(request: Request) -> Response:
         """The documents by how well they answer a query, best first."""
-        body = await read_request(request, RerankRequest, service.settings)
-        service.check_ready()
+        body, model = await service.read(request, RerankRequest)
         pairs = [(body.query, document) for document in body.documents]
-        asked = Scoring(service, reranker, body, pairs, ("query", "documents"), service.check_model(body.model))
+        asked = Scoring(service, reranker, body, pairs, ("query", "documents"), model)
         asked.check()
         return await respond_whole(service, request, _rerank(asked, body, request))
 
@@ -123,18 +120,20 @@ class Scoring:
     def _calls(self, api_key: str | None) -> list[EngineCall]:
         """One for each pair, or of vectors one for each different first text and each second one."""
         service, engine, (first, second) = self.service, self.service.engine, self.names
-        maker = CallMaker(engine, self.body, api_key, service.adapter_of(self.body.model))
+        reranker, vectors = self.reranker, engine.vectors
+        what = RequestOptions(pooling=vectors.rules.pooling) if reranker is None else {"logits_of": reranker.answers}
+        options = options_of(service, self.body, api_key, what)
         try:
-            if self.reranker is not None:
-                asked = [self.reranker.tokens(*pair, self.body.instruction) for pair in self.pairs]
-                what = RequestOptions(logits_of=self.reranker.answers)
-                return [maker.call(ids, f"{second}[{index}]", what) for index, ids in enumerate(asked)]
-            what = RequestOptions(pooling=engine.vectors.rules.pooling)
-            firsts = [maker.call(engine.vectors.tokens(text, first), first, what) for text in self._firsts]
-            seconds = [engine.vectors.tokens(text, second) for _, text in self.pairs]
+            firsts: list[EngineCall] = []
+            seconds: list[Sequence[int]]
+            if reranker is not None:
+                seconds = [reranker.tokens(*pair, self.body.instruction) for pair in self.pairs]
+            else:
+                firsts = [read_call(engine, vectors.tokens(text, first), first, options) for text in self._firsts]
+                seconds = [vectors.tokens(text, second) for _, text in self.pairs]
         except RequestError as error:
             raise api_error(error, param=error.param if error.param in self.names else second) from error
-        return firsts + [maker.call(ids, f"{second}[{index}]", what) for index, ids in enumerate(seconds)]
+        return firsts + [read_call(engine, ids, f"{second}[{at}]", options) for at, ids in enumerate(seconds)]
 
 
 def _cosine(one: Rows, other: Rows) -> float:

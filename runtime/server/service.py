@@ -13,23 +13,29 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
+from starlette.requests import Request
+
 from ...errors import ConfigError, PhloemError, RequestError
 from ..request import Delta
+from .body import read_request
 from .errors import ApiError, api_error, internal, invalid, model_not_found, unavailable
 from .formats.table import output_format_of
 from .lifecycle import Lifecycle
+from .merged import merged
 from .metrics import Metrics
-from .prefill import answers, engine_id, transfer_params
+from .prefill import answers
 from .prepare import EngineCall, PreparedChat, prepare_chat, prepare_completions
-from .protocol import ChatRequest, CompletionRequest
+from .protocol import ChatRequest, CompletionRequest, Generation
 from .request_record import RequestRecord
 from .settings import ServerSettings
+from .vectors_request import Read
 
 if TYPE_CHECKING:
     from ..engine.async_engine import AsyncEngine
 
 P = ParamSpec("P")
 Result = TypeVar("Result")
+Asked = TypeVar("Asked", bound=Generation | Read)
 NUM_WORKERS = 4
 REPORT_SECONDS = 2.0  # for so long a report of the cache is good enough
 logger = logging.getLogger("phloem.server")
@@ -93,6 +99,12 @@ class Service:
         if name not in self.model_names and name not in self.adapter_names():
             raise model_not_found(name)
         return name
+
+    async def read(self, request: Request, kind: type[Asked]) -> tuple[Asked, str]:
+        """The body of a request to the engine, and the model's name as answered. Raises ApiError."""
+        body = await read_request(request, kind, self.settings)
+        self.check_ready()
+        return body, self.check_model(body.model)
 
     def adapter_names(self) -> tuple[str, ...]:
         """Adapters are models of their own to clients."""
@@ -168,48 +180,7 @@ class Service:
     async def deltas(self, calls: Sequence[EngineCall], record: RequestRecord) -> AsyncGenerator[tuple[int, Delta]]:
         """The deltas of all calls as they come, each with its call's index, recorded. Closing it aborts them all."""
         record.begin(calls)
-        if len(calls) == 1:
-            async with aclosing(self._generate(calls[0])) as stream:
-                async for delta in stream:
-                    record.push(0, delta)
-                    yield 0, delta
-            return
-        arrivals: asyncio.Queue[tuple[int, Delta | Exception | None]] = asyncio.Queue()
-        pumps = [asyncio.ensure_future(self._pump(index, call, arrivals)) for index, call in enumerate(calls)]
-        try:
-            num_open = len(pumps)
-            while num_open:
-                index, arrival = await arrivals.get()
-                if arrival is None:
-                    num_open -= 1
-                elif isinstance(arrival, Exception):
-                    raise arrival
-                else:
-                    record.push(index, arrival)
-                    yield index, arrival
-        finally:
-            for pump in pumps:
-                pump.cancel()
-            await asyncio.gather(*pumps, return_exceptions=True)
-
-    async def _pump(
-        self, index: int, call: EngineCall, arrivals: asyncio.Queue[tuple[int, Delta | Exception | None]]
-    ) -> None:
-        try:
-            async with aclosing(self._generate(call)) as stream:
-                async for delta in stream:
-                    arrivals.put_nowait((index, delta))
-            arrivals.put_nowait((index, None))
-        except Exception as error:
-            arrivals.put_nowait((index, error))
-
-    def _generate(self, call: EngineCall) -> AsyncGenerator[Delta]:
-        return answers(self.async_engine, call.prompt_ids, call)
-
-    def transfer_params(self, request_id: str, calls: Sequence[EngineCall]) -> dict[str, Any]:
-        """What an answer has to say of where the KV of its prompts is: nothing, mostly."""
-        is_asked = any(call.is_for_prompt for call in calls) or self.engine.config.role == "prefill"
-        if not is_asked or engine_id(self.engine) is None:
-            return {}
-        num_tokens = sum(len(call.prompt_ids) for call in calls)
-        return {"kv_transfer_params": transfer_params(self.engine, request_id, num_tokens)}
+        async with aclosing(merged([answers(self.async_engine, call.prompt_ids, call) for call in calls])) as deltas:
+            async for index, delta in deltas:
+                record.push(index, delta)
+                yield index, delta

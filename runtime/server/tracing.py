@@ -163,9 +163,8 @@ class TracedRecord(RequestRecord):
         return {name: value for name, value in values.items() if value is not None}
 
     def _answered(self) -> Values:
-        last = {key: output.delta for key, output in self.outputs.items()}
-        outputs = [last[key] for key in sorted(last)]
-        prompts = [delta.usage for (_, index), delta in last.items() if index == 0]
+        prompts, _ = self.usages()
+        outputs = [self.outputs[place].delta for place in sorted(self.outputs)]
         values: Values = {
             "gen_ai.response.finish_reasons": [each.finish_reason.value for each in outputs if each.finish_reason],
             "gen_ai.usage.input_tokens": sum(usage.prompt_tokens for usage in prompts),

@@ -27,25 +27,19 @@ if TYPE_CHECKING:
     from ..engine.engine import Engine
 
 
-class CallMaker:
-    """Makes the calls of one request.
+def read_call(engine: Engine, tokens: Sequence[int], param: str, options: RequestOptions) -> EngineCall:
+    """A call for token ids; options: the request's, and what is read. Raises ApiError, which names `param`."""
+    try:
+        ids = engine.request_factory.token_ids(tokens)
+    except RequestError as error:
+        raise api_error(error, param=param) from error
+    check_length(engine, len(ids), None, param)
+    return EngineCall(ids, READ, None, options.copy())
 
-    Args:
-        adapter: what the tokens go through.
-    """
 
-    def __init__(self, engine: Engine, body: Read, api_key: str | None, adapter: str | None) -> None:
-        self._engine = engine
-        self._options = request_options(body, api_key, adapter)
-
-    def call(self, tokens: Sequence[int], param: str, what: RequestOptions) -> EngineCall:
-        """A call for token ids, `what` says what is read. Raises ApiError, which names `param`."""
-        try:
-            ids = self._engine.request_factory.token_ids(tokens)
-        except RequestError as error:
-            raise api_error(error, param=param) from error
-        check_length(self._engine, len(ids), None, param)
-        return EngineCall(ids, READ, None, {**self._options, **what})
+def options_of(service: Service, body: Read, api_key: str | None, what: RequestOptions) -> RequestOptions:
+    """Of the calls of a request; what: what is read."""
+    return {**request_options(body, api_key, service.adapter_of(body.model)), **what}
 
 
 def check_number(service: Service, number: int, param: str) -> None:

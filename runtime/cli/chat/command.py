@@ -15,10 +15,8 @@ from ..terminal import takes_escapes
 def chat(
     settings: Settings,
     model: ModelArgument = "nano",
-    system: Annotated[str | None, option("--system", "-s", help="The system prompt.", env="SYSTEM")] = None,
-    stats: Annotated[
-        bool, option("--stats/--no-stats", help="Print token counts after each answer.", env="STATS")
-    ] = True,
+    system: Annotated[str | None, option("--system", "-s", help="The system prompt.")] = None,
+    stats: Annotated[bool, option("--stats/--no-stats", help="Print token counts after each answer.")] = True,
     use_adapter: UseAdapter = None,
     max_tokens: MaxTokens = 512,
     temperature: Temperature = 0.0,

@@ -22,11 +22,9 @@ TIMEOUT = 10.0  # seconds for one answer
 
 def top(
     url: Annotated[str, typer.Argument(help="URL of the server.")] = "http://127.0.0.1:8000",
-    api_key: Annotated[str | None, option("--api-key", help="Key for that server.", env="API_KEY")] = None,
-    interval: Annotated[
-        float, option("--interval", help="Seconds between two polls.", env="INTERVAL", min=0.1, max=3600)
-    ] = 1.0,
-    once: Annotated[bool, option("--once", help="Print one frame, after two polls, and end.", env="ONCE")] = False,
+    api_key: Annotated[str | None, option("--api-key", help="Key for that server.")] = None,
+    interval: Annotated[float, option("--interval", help="Seconds between two polls.", min=0.1, max=3600)] = 1.0,
+    once: Annotated[bool, option("--once", help="Print one frame, after two polls, and end.")] = False,
 ) -> None:
     """Shows a running server, live: pool, queue, tokens per second, hit rate, latencies, tree. `q` quits."""
     if not once and not (sys.stdin.isatty() and takes_escapes(sys.stdout)):

@@ -7,14 +7,14 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ....errors import ProgramError, RequestError
+from ....errors import RequestError
 from ...constrain.spec import ConstraintSpec
 from ...request import Delta, FinishReason, SamplingParams, Usage
 from ..run import DeltaStream
-from .characters import Characters, sent_prompt
+from .characters import sent_prompt
 from .http_call import Call, HttpClient
 from .remote_stream import RemoteStream
-from .text_api import changed_fields, closed, unsaid
+from .text_api import TextServer, changed_fields, closed, unsaid
 
 OFFICIAL = "https://api.anthropic.com"
 VERSION = "2023-06-01"
@@ -23,7 +23,7 @@ KNOWN = ("temperature", "top_p", "top_k")
 REASONS = {"end_turn": FinishReason.STOP, "stop_sequence": FinishReason.STOP, "max_tokens": FinishReason.LENGTH}
 
 
-class Anthropic:
+class Anthropic(TextServer):
     """Programs run on a server with Anthropic's messages API. See `run.Backend`."""
 
     def __init__(
@@ -48,13 +48,7 @@ class Anthropic:
         url = base_url or os.environ.get("ANTHROPIC_BASE_URL") or OFFICIAL
         key = api_key or os.environ.get("ANTHROPIC_API_KEY")
         headers = {"anthropic-version": VERSION, **({"x-api-key": key} if key else {})}
-        self._client = HttpClient(url, headers, timeout, max_retries)
-        self._model = model_name
-        self._tokenizer = Characters()
-
-    @property
-    def tokenizer(self) -> Characters:
-        return self._tokenizer
+        super().__init__(f"Anthropic({model_name!r})", model_name, HttpClient(url, headers, timeout, max_retries))
 
     def submit(
         self,
@@ -111,9 +105,6 @@ class Anthropic:
             raise self._lacks(what)
         schema = json.loads(str(constraint.source))
         return closed(schema) if constraint.extra_keys == "never" else schema
-
-    def _lacks(self, what: str) -> ProgramError:
-        return ProgramError(f"Anthropic({self._model!r}): this API has no way to {what}")
 
 
 class AnswerReader:

@@ -31,7 +31,7 @@ class RoleTemplate:
 
 
 class Characters:
-    """See `transcript.TextTokenizer`. Text never becomes a mark, but in `encode_pieces`."""
+    """See `chat_format.TextTokenizer`. Text never becomes a mark, but in `encode_pieces`."""
 
     bos_id = -1
     chat_template = RoleTemplate()

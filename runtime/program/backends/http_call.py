@@ -15,7 +15,7 @@ import threading
 import time
 from base64 import b64encode
 from collections.abc import Generator, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from typing import Any
@@ -121,23 +121,13 @@ class Call:
         Raises:
             RequestError: there is none: unreachable, too slow, refused (with the server's own words), or no JSON.
         """
-        connection = self._client.connect()
-        try:
-            return self._whole(self._open(connection))
-        except (OSError, HTTPException, ValueError, RecursionError) as error:
-            raise self._failed(error) from error
-        finally:
-            self._close(connection)
+        with self._answered() as response:
+            return self._whole(response)
 
     def text(self) -> str:
         """The answer, whatever it is. Raises as `json`."""
-        connection = self._client.connect()
-        try:
-            return b"".join(self._chunks(self._open(connection), MAX_ANSWER)).decode()
-        except (OSError, HTTPException, ValueError) as error:
-            raise self._failed(error) from error
-        finally:
-            self._close(connection)
+        with self._answered() as response:
+            return b"".join(self._chunks(response, MAX_ANSWER)).decode()
 
     def events(self) -> Generator[Any]:
         """The data of each event until the end of the stream; of an answer that is no stream, the whole.
@@ -145,17 +135,11 @@ class Call:
         Raises:
             RequestError: as `json`.
         """
-        connection = self._client.connect()
-        try:
-            response = self._open(connection)
+        with self._answered() as response:
             if "text/event-stream" in response.getheader("content-type", ""):
                 yield from self._events(response)
             else:
                 yield self._whole(response)
-        except (OSError, HTTPException, ValueError, RecursionError) as error:
-            raise self._failed(error) from error
-        finally:
-            self._close(connection)
 
     def error(self, status: int | None, body: Any) -> RequestError:
         """What the server has said went wrong, with its own words."""
@@ -172,6 +156,17 @@ class Call:
         return kind(text, param=param if isinstance(param, str) else None)
 
     # -- the connection ----------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _answered(self) -> Iterator[HTTPResponse]:
+        """The beginning of a good answer, on a connection that is closed in the end. Raises as `json`."""
+        connection = self._client.connect()
+        try:
+            yield self._open(connection)
+        except (OSError, HTTPException, ValueError, RecursionError) as error:
+            raise self._failed(error) from error
+        finally:
+            self._close(connection)
 
     def _open(self, connection: HTTPConnection) -> HTTPResponse:
         """The beginning of a good answer."""

@@ -20,7 +20,7 @@ from ..run import DeltaStream
 from .characters import Characters, sent_prompt
 from .http_call import Call, HttpClient
 from .remote_stream import RemoteStream
-from .text_api import changed_fields, closed, unsaid
+from .text_api import TextServer, changed_fields, closed, unsaid
 
 Dialect = Literal["openai", "vllm", "sglang"]
 OFFICIAL = "https://api.openai.com/v1"
@@ -49,7 +49,7 @@ DIALECTS: Mapping[str, Mapping[str, Field]] = MappingProxyType(
 """How each kind of constraint is asked for, besides JSON, which all know. All but the first know `MORE` too."""
 
 
-class OpenAI:
+class OpenAI(TextServer):
     """Programs run on a server with OpenAI's API: OpenAI itself, vLLM, SGLang, llama.cpp … See `run.Backend`."""
 
     def __init__(
@@ -79,15 +79,10 @@ class OpenAI:
         url = base_url or os.environ.get("OPENAI_BASE_URL") or OFFICIAL
         key = api_key or os.environ.get("OPENAI_API_KEY")
         headers = {"Authorization": f"Bearer {key}"} if key else {}
-        self._client = HttpClient(url, headers, timeout, max_retries)
-        self._model = model_name
+        label = f"OpenAI({model_name!r}, dialect={dialect!r})"
+        super().__init__(label, model_name, HttpClient(url, headers, timeout, max_retries))
         self._dialect = dialect
         self._is_official = url.startswith("https://api.openai.com/")
-        self._tokenizer = Characters()
-
-    @property
-    def tokenizer(self) -> Characters:
-        return self._tokenizer
 
     def submit(
         self,
@@ -178,9 +173,6 @@ class OpenAI:
         if field is None:
             raise self._lacks(f"constrain an answer by {constraint.kind}; use json_schema")
         return field(constraint.source)
-
-    def _lacks(self, what: str) -> ProgramError:
-        return ProgramError(f"OpenAI({self._model!r}, dialect={self._dialect!r}): this API has no way to {what}")
 
 
 class AnswerReader:

@@ -23,7 +23,7 @@ FACTS = {"bos_id": int, "bos_text": str, "control_ids": dict, "max_model_len": i
 
 
 class RemoteTokenizer:
-    """See `transcript.TextTokenizer`; every method may raise RequestError."""
+    """See `chat_format.TextTokenizer`; every method may raise RequestError."""
 
     def __init__(self, client: HttpClient) -> None:
         self._client = client

@@ -8,20 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
-from ....errors import (
-    ConstraintTooLarge,
-    DeadlineExceeded,
-    EmptyLanguage,
-    InvalidGrammar,
-    InvalidRegex,
-    InvalidSchema,
-    InvalidStructuralTag,
-    ProgramError,
-    PromptTooLong,
-    QueueFull,
-    RequestError,
-    UnsupportedSchema,
-)
+from ....errors import ConstraintError, DeadlineExceeded, ProgramError, PromptTooLong, QueueFull, RequestError
 from ...constrain.spec import ConstraintSpec
 from ...request import Completion, Delta, FinishReason, SamplingParams, TokenLogprob, Usage
 from ..run import DeltaStream
@@ -30,18 +17,8 @@ from .http_call import Call, HttpClient
 from .remote_stream import RemoteStream
 from .remote_tokenizer import RemoteTokenizer
 
-ERRORS: Mapping[str, type[RequestError]] = {
-    "context_length_exceeded": PromptTooLong,
-    "rate_limit_exceeded": QueueFull,
-    "deadline_exceeded": DeadlineExceeded,
-    "invalid_regex": InvalidRegex,
-    "invalid_json_schema": InvalidSchema,
-    "invalid_grammar": InvalidGrammar,
-    "invalid_structural_tag": InvalidStructuralTag,
-    "unsupported_json_schema": UnsupportedSchema,
-    "empty_language": EmptyLanguage,
-    "constraint_too_large": ConstraintTooLarge,
-}
+_KINDS: tuple[type[RequestError], ...] = (PromptTooLong, QueueFull, DeadlineExceeded, *ConstraintError.__subclasses__())
+ERRORS = {str(kind.code): kind for kind in _KINDS}
 REFUSED = ("logit_bias", "allowed_token_ids", "bad_words")
 SAID_OTHERWISE = ("max_tokens", "stop", "stop_token_ids", "prompt_logprobs_from", *REFUSED)
 # fields of SamplingParams that the server knows by the same name

@@ -5,12 +5,33 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from ....errors import ProgramError
 from ...constrain.spec import ConstraintSpec
 from ...request import SamplingParams
+from .characters import Characters
+from .http_call import HttpClient
 
 WORDS = {"prompt_logprobs_from": "logprob_start_len"}  # as programs say it
 NO_SCHEMAS = ("enum", "const", "default", "examples")
 _DEFAULTS = SamplingParams()
+
+
+class TextServer:
+    """What backends of such APIs share."""
+
+    def __init__(self, label: str, model_name: str, client: HttpClient) -> None:
+        """label: how the user has made this backend, for errors."""
+        self._label = label
+        self._model = model_name
+        self._client = client
+        self._tokenizer = Characters()
+
+    @property
+    def tokenizer(self) -> Characters:
+        return self._tokenizer
+
+    def _lacks(self, what: str) -> ProgramError:
+        return ProgramError(f"{self._label}: this API has no way to {what}")
 
 
 def changed_fields(

@@ -1,6 +1,6 @@
 """What a format of outputs has to say of itself: which constraint holds in it, and how its outputs are read.
 
-A format is one class with this interface in one module, and one line of `FORMATS` (`table`).
+A format is one class with this interface in one module, and a case of `output_format_of` (`table`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Which formats of outputs there are, and which one a model has."""
+"""Which format of outputs a model has."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..settings import ReasoningFormat
@@ -18,21 +17,11 @@ if TYPE_CHECKING:
 
 def output_format_of(tokenizer: Tokenizer, calls: str, reasoning: ReasoningFormat) -> OutputFormat:
     """The format of a model; calls, reasoning: what the server's settings say of it."""
-    return next(made for make in FORMATS if (made := make(tokenizer, calls, reasoning)) is not None)
-
-
-def _harmony(tokenizer: Tokenizer, calls: str, reasoning: ReasoningFormat) -> OutputFormat | None:
-    return HarmonyFormat(tokenizer.special_ids) if speaks_harmony(tokenizer.special_ids) else None
-
-
-def _tagged(tokenizer: Tokenizer, calls: str, reasoning: ReasoningFormat) -> OutputFormat:
     special_texts = tokenizer.special_ids
+    if speaks_harmony(special_texts):
+        return HarmonyFormat(special_texts)
     if calls in CALL_FORMATS:
         found = CALL_FORMATS[calls].with_special(special_texts)
     else:
         found = call_format_of(tokenizer.chat_template.source, special_texts) if calls == "auto" else None
     return TaggedFormat(tokenizer, found, thinks=tokenizer.has_text and thinks(tokenizer, reasoning))
-
-
-# makes the format of a model that writes so; the first that finds its marks is the model's
-FORMATS: tuple[Callable[[Tokenizer, str, ReasoningFormat], OutputFormat | None], ...] = (_harmony, _tagged)
