@@ -22,48 +22,22 @@ from .cpu.attention import cpu_attention
 from .cpu.experts import mix_by_expert
 from .cpu.linear import cpu_linear
 from .cpu.readable import has_bytes, is_plain
-from .expert_choice import ExpertChoice
-from .gate import SILU, Gate
-from .linear_weight import LinearWeight, pack_linear, tiled_linear
-from .linear_weights import LinearWeights, batched_linear_heads, pack_linears
-from .logit_edits import LogitEdits
-from .lora import LoraPlan, plan_lora
+from .expert_choice import ExpertChoice as ExpertChoice
+from .gate import SILU
+from .gate import Gate as Gate
+from .linear_weight import LinearWeight as LinearWeight
+from .linear_weight import pack_linear as pack_linear
+from .linear_weight import tiled_linear
+from .linear_weights import LinearWeights as LinearWeights
+from .linear_weights import batched_linear_heads
+from .linear_weights import pack_linears as pack_linears
+from .logit_edits import LogitEdits as LogitEdits
+from .lora import LoraPlan as LoraPlan
+from .lora import plan_lora as plan_lora
 from .plain import ops as reference
-from .plain.sample import Logprobs
-from .work_list import AttentionPlan, plan_attention
-
-__all__ = [
-    "AttentionPlan",
-    "ExpertChoice",
-    "Gate",
-    "LinearWeight",
-    "LinearWeights",
-    "LogitEdits",
-    "Logprobs",
-    "LoraPlan",
-    "add_lora",
-    "add_rms_norm",
-    "advance_states",
-    "apply_rope",
-    "attention",
-    "choose_experts",
-    "gated",
-    "latent_attention",
-    "linear",
-    "linear_heads",
-    "logprobs",
-    "mix_experts",
-    "pack_linear",
-    "pack_linears",
-    "place_heads",
-    "plan_attention",
-    "plan_lora",
-    "rms_norm",
-    "sample",
-    "sigmoid",
-    "write_kv",
-    "write_latents",
-]
+from .plain.sample import Logprobs as Logprobs
+from .work_list import AttentionPlan as AttentionPlan
+from .work_list import plan_attention as plan_attention
 
 
 def linear(x: Tensor, weight: LinearWeight) -> Tensor:

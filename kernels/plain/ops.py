@@ -29,31 +29,9 @@ from ..linear_weights import LinearWeights
 from ..lora import LoraPlan
 from ..work_list import AttentionPlan
 from .rounding import quantise_heads, quantise_rows, widen_heads
-from .sample import Logprobs, logprobs, sample
-
-__all__ = [
-    "Logprobs",
-    "add_lora",
-    "add_rms_norm",
-    "advance_states",
-    "apply_rope",
-    "attention",
-    "attention_in",
-    "choose_experts",
-    "gated",
-    "gather_kv",
-    "latent_attention",
-    "linear",
-    "linear_heads",
-    "logprobs",
-    "mix_experts",
-    "place_heads",
-    "rms_norm",
-    "sample",
-    "sigmoid",
-    "write_kv",
-    "write_latents",
-]
+from .sample import Logprobs as Logprobs
+from .sample import logprobs as logprobs
+from .sample import sample as sample
 
 
 def linear(x: Tensor, weight: LinearWeight) -> Tensor:
