@@ -7,13 +7,12 @@ not by arithmetic.
 
 from __future__ import annotations
 
-import math
-
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
+from ..plain.recurrent import HeadInputs
 from ..state_rounds import StateRounds
 
 ROWS, CHANNELS = 16, 64  # of a program
@@ -229,33 +228,36 @@ def convolve(
     return out
 
 
-def apply_delta_rule(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    a: Tensor,
-    b: Tensor,
-    rate: Tensor,
-    step_bias: Tensor,
-    states: Tensor,
-    plan: StateRounds,
-) -> Tensor:
-    return _step(q, k, v, a, b, rate, step_bias, None, (0.0, math.inf), states, plan)
-
-
-def scan_states(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    a: Tensor,
-    rate: Tensor,
-    step_bias: Tensor,
-    skip: Tensor,
-    limits: tuple[float, float],
-    states: Tensor,
-    plan: StateRounds,
-) -> Tensor:
-    return _step(q, k, v, a, None, rate, step_bias, skip, limits, states, plan)
+def advance_heads(inputs: HeadInputs, states: Tensor, plan: StateRounds) -> Tensor:
+    v, (num_rows, heads, value_dim) = inputs.v, inputs.v.shape
+    key_heads, key_dim = inputs.q.shape[1:]
+    out = torch.empty(num_rows, heads, value_dim, dtype=v.dtype, device=v.device)
+    rows = [x.flatten(1) for x in (inputs.q, inputs.k, v, inputs.a)]
+    rows.append(rows[-1] if inputs.b is None else inputs.b)
+    keys = triton.next_power_of_2(key_dim)
+    values = values_of(keys)
+    for segments in plan.rounds:
+        step_heads[(len(segments), heads, triton.cdiv(value_dim, values))](
+            *rows,
+            inputs.rate,
+            inputs.step_bias,
+            inputs.rate if inputs.skip is None else inputs.skip,
+            states,
+            out,
+            segments,
+            *(x.stride(0) for x in rows),
+            heads,
+            heads // key_heads,
+            key_dim,
+            value_dim,
+            key_dim**-0.5,
+            *inputs.limits,
+            IS_DELTA=inputs.b is not None,
+            BY_KEY=inputs.a.dim() == 3,
+            KEYS=keys,
+            VALUES=values,
+        )
+    return out
 
 
 def scan_channels(
@@ -288,52 +290,5 @@ def scan_channels(
             state_dim,
             STATE=triton.next_power_of_2(state_dim),
             CHANNELS=CHANNELS,
-        )
-    return out
-
-
-def _step(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    a: Tensor,
-    b: Tensor | None,
-    rate: Tensor,
-    step_bias: Tensor,
-    skip: Tensor | None,
-    limits: tuple[float, float],
-    states: Tensor,
-    plan: StateRounds,
-) -> Tensor:
-    num_rows, heads, value_dim = v.shape
-    key_heads, key_dim = q.shape[1:]
-    out = torch.empty(num_rows, heads, value_dim, dtype=v.dtype, device=v.device)
-    rows = [x.flatten(1) for x in (q, k, v)]
-    forgets = a.flatten(1)
-    learns = forgets if b is None else b
-    keys = triton.next_power_of_2(key_dim)
-    values = values_of(keys)
-    for segments in plan.rounds:
-        step_heads[(len(segments), heads, triton.cdiv(value_dim, values))](
-            *rows,
-            forgets,
-            learns,
-            rate,
-            step_bias,
-            rate if skip is None else skip,
-            states,
-            out,
-            segments,
-            *(x.stride(0) for x in (*rows, forgets, learns)),
-            heads,
-            heads // key_heads,
-            key_dim,
-            value_dim,
-            key_dim**-0.5,
-            *limits,
-            IS_DELTA=b is not None,
-            BY_KEY=a.dim() == 3,
-            KEYS=keys,
-            VALUES=values,
         )
     return out
