@@ -9,6 +9,8 @@ written. Results do not alias their inputs unless said so.
 
 from __future__ import annotations
 
+from typing import Unpack
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -35,6 +37,7 @@ from .logit_edits import LogitEdits as LogitEdits
 from .lora import LoraPlan as LoraPlan
 from .lora import plan_lora as plan_lora
 from .plain import ops as reference
+from .plain.ops import AttentionOptions
 from .plain.sample import Logprobs as Logprobs
 from .work_list import AttentionPlan as AttentionPlan
 from .work_list import plan_attention as plan_attention
@@ -222,76 +225,26 @@ def place_heads(
 
 
 def attention(
-    q: Tensor,
-    k_cache: Tensor,
-    v_cache: Tensor,
-    plan: AttentionPlan,
-    *,
-    scale: float,
-    window: int = 0,
-    in_chunks: bool = False,
-    soft_cap: float = 0.0,
-    sinks: Tensor | None = None,
-    k_scales: Tensor | None = None,
-    v_scales: Tensor | None = None,
-    mass: LayerMass | None = None,
+    q: Tensor, k_cache: Tensor, v_cache: Tensor, plan: AttentionPlan, **options: Unpack[AttentionOptions]
 ) -> Tensor:
     """Causal attention of a ragged batch over its paged KV, as planned: q `[T, H, D]` -> `[T, H, D]`.
 
     fp32 on the CPU: a row's bits depend on its query, position and keys alone, never on the batch, the
-    chunking, a cache hit or the sharing of prefixes. mass: see `reference.attention`.
+    chunking, a cache hit or the sharing of prefixes. options: see `reference.attention_in`.
     """
     if plan.cuda_work is not None:
         from .triton.attention import cuda_attention
 
-        return cuda_attention(
-            plan.cuda_work,
-            q,
-            k_cache,
-            v_cache,
-            scale=scale,
-            window=window,
-            in_chunks=in_chunks,
-            soft_cap=soft_cap,
-            sinks=sinks,
-            k_scales=k_scales,
-            v_scales=v_scales,
-            mass=mass,
-        )
-    is_known = is_plain(q) and k_cache.stride() == v_cache.stride()
+        return cuda_attention(plan.cuda_work, q, k_cache, v_cache, **options)
+    k_scales, v_scales = options.get("k_scales"), options.get("v_scales")
+    is_known = plan.cpu_work is not None and is_plain(q) and k_cache.stride() == v_cache.stride()
     if k_scales is not None and v_scales is not None:
         is_known = is_known and has_bytes(k_cache, v_cache, k_scales, v_scales)
     else:
         is_known = is_known and is_plain(k_cache, v_cache)
     if plan.cpu_work is not None and is_known:
-        return cpu_attention(
-            plan.cpu_work,
-            q,
-            k_cache,
-            v_cache,
-            scale=scale,
-            window=window,
-            in_chunks=in_chunks,
-            soft_cap=soft_cap,
-            sinks=sinks,
-            k_scales=k_scales,
-            v_scales=v_scales,
-            mass=mass,
-        )
-    return reference.attention(
-        q,
-        k_cache,
-        v_cache,
-        plan,
-        scale=scale,
-        window=window,
-        in_chunks=in_chunks,
-        soft_cap=soft_cap,
-        sinks=sinks,
-        k_scales=k_scales,
-        v_scales=v_scales,
-        mass=mass,
-    )
+        return cpu_attention(plan.cpu_work, q, k_cache, v_cache, **options)
+    return reference.attention(q, k_cache, v_cache, plan, **options)
 
 
 def write_latents(latents: Tensor, cache: Tensor, slots: Tensor) -> None:

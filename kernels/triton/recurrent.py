@@ -25,6 +25,13 @@ def values_of(keys: int) -> int:
 
 
 @triton.jit  # type: ignore[untyped-decorator]  # triton has no types
+def take_segment(segments_ptr: tl.tensor) -> tl.tensor:
+    """This program's segment: its first row, the row after its last, and the slots of the states read and written."""
+    at = segments_ptr + 4 * tl.program_id(0).to(tl.int64)
+    return tl.load(at), tl.load(at + 1), tl.load(at + 2), tl.load(at + 3)
+
+
+@triton.jit  # type: ignore[untyped-decorator]  # triton has no types
 def convolve_rows(
     x_ptr: tl.tensor,
     weight_ptr: tl.tensor,
@@ -41,11 +48,7 @@ def convolve_rows(
     CHANNELS: tl.constexpr,
 ) -> None:
     KEPT: tl.constexpr = WIDTH - 1
-    segment = tl.program_id(0).to(tl.int64)
-    begin = tl.load(segments_ptr + 4 * segment)
-    end = tl.load(segments_ptr + 4 * segment + 1)
-    read = tl.load(segments_ptr + 4 * segment + 2)
-    write = tl.load(segments_ptr + 4 * segment + 3)
+    begin, end, read, write = take_segment(segments_ptr)
     first = begin + tl.program_id(1) * ROWS
     c = tl.program_id(2) * CHANNELS + tl.arange(0, CHANNELS)
     fits = c < channels
@@ -109,11 +112,8 @@ def step_heads(
     KEYS: tl.constexpr,
     VALUES: tl.constexpr,
 ) -> None:
-    segment, head = tl.program_id(0).to(tl.int64), tl.program_id(1).to(tl.int64)
-    begin = tl.load(segments_ptr + 4 * segment)
-    end = tl.load(segments_ptr + 4 * segment + 1)
-    read = tl.load(segments_ptr + 4 * segment + 2)
-    write = tl.load(segments_ptr + 4 * segment + 3)
+    head = tl.program_id(1).to(tl.int64)
+    begin, end, read, write = take_segment(segments_ptr)
     i = tl.arange(0, KEYS)
     d = tl.program_id(2) * VALUES + tl.arange(0, VALUES)
     has_i, has_d = i < key_dim, d < value_dim
@@ -175,11 +175,7 @@ def step_channels(
     STATE: tl.constexpr,
     CHANNELS: tl.constexpr,
 ) -> None:
-    segment = tl.program_id(0).to(tl.int64)
-    begin = tl.load(segments_ptr + 4 * segment)
-    end = tl.load(segments_ptr + 4 * segment + 1)
-    read = tl.load(segments_ptr + 4 * segment + 2)
-    write = tl.load(segments_ptr + 4 * segment + 3)
+    begin, end, read, write = take_segment(segments_ptr)
     n = tl.arange(0, STATE)
     channel = tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)
     has_n, fits = n < state_dim, channel < channels

@@ -46,7 +46,7 @@ def _exact(batch: Any, scale: float, rank: int) -> Tensor:
     """In float64: one KV head whose values are its keys."""
     stored = batch.k_cache.cpu()
     plan = batch.plan()
-    return reference.attention_in(torch.float64, batch.q.cpu(), stored, stored, plan, scale, 0, 0.0, None)[..., :rank]
+    return reference.attention_in(torch.float64, batch.q.cpu(), stored, stored, plan, scale=scale)[..., :rank]
 
 
 def _bound(batch: Any, scale: float, rank: int) -> Tensor:
