@@ -9,6 +9,8 @@ written. Results do not alias their inputs unless said so.
 
 from __future__ import annotations
 
+from typing import Unpack
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -22,48 +24,23 @@ from .cpu.attention import cpu_attention
 from .cpu.experts import mix_by_expert
 from .cpu.linear import cpu_linear
 from .cpu.readable import has_bytes, is_plain
-from .expert_choice import ExpertChoice
-from .gate import SILU, Gate
-from .linear_weight import LinearWeight, pack_linear, tiled_linear
-from .linear_weights import LinearWeights, batched_linear_heads, pack_linears
-from .logit_edits import LogitEdits
-from .lora import LoraPlan, plan_lora
+from .expert_choice import ExpertChoice as ExpertChoice
+from .gate import SILU
+from .gate import Gate as Gate
+from .linear_weight import LinearWeight as LinearWeight
+from .linear_weight import pack_linear as pack_linear
+from .linear_weight import tiled_linear
+from .linear_weights import LinearWeights as LinearWeights
+from .linear_weights import batched_linear_heads
+from .linear_weights import pack_linears as pack_linears
+from .logit_edits import LogitEdits as LogitEdits
+from .lora import LoraPlan as LoraPlan
+from .lora import plan_lora as plan_lora
 from .plain import ops as reference
-from .plain.sample import Logprobs
-from .work_list import AttentionPlan, plan_attention
-
-__all__ = [
-    "AttentionPlan",
-    "ExpertChoice",
-    "Gate",
-    "LinearWeight",
-    "LinearWeights",
-    "LogitEdits",
-    "Logprobs",
-    "LoraPlan",
-    "add_lora",
-    "add_rms_norm",
-    "advance_states",
-    "apply_rope",
-    "attention",
-    "choose_experts",
-    "gated",
-    "latent_attention",
-    "linear",
-    "linear_heads",
-    "logprobs",
-    "mix_experts",
-    "pack_linear",
-    "pack_linears",
-    "place_heads",
-    "plan_attention",
-    "plan_lora",
-    "rms_norm",
-    "sample",
-    "sigmoid",
-    "write_kv",
-    "write_latents",
-]
+from .plain.ops import AttentionOptions
+from .plain.sample import Logprobs as Logprobs
+from .work_list import AttentionPlan as AttentionPlan
+from .work_list import plan_attention as plan_attention
 
 
 def linear(x: Tensor, weight: LinearWeight) -> Tensor:
@@ -248,76 +225,26 @@ def place_heads(
 
 
 def attention(
-    q: Tensor,
-    k_cache: Tensor,
-    v_cache: Tensor,
-    plan: AttentionPlan,
-    *,
-    scale: float,
-    window: int = 0,
-    in_chunks: bool = False,
-    soft_cap: float = 0.0,
-    sinks: Tensor | None = None,
-    k_scales: Tensor | None = None,
-    v_scales: Tensor | None = None,
-    mass: LayerMass | None = None,
+    q: Tensor, k_cache: Tensor, v_cache: Tensor, plan: AttentionPlan, **options: Unpack[AttentionOptions]
 ) -> Tensor:
     """Causal attention of a ragged batch over its paged KV, as planned: q `[T, H, D]` -> `[T, H, D]`.
 
     fp32 on the CPU: a row's bits depend on its query, position and keys alone, never on the batch, the
-    chunking, a cache hit or the sharing of prefixes. mass: see `reference.attention`.
+    chunking, a cache hit or the sharing of prefixes. options: see `reference.attention_in`.
     """
     if plan.cuda_work is not None:
         from .triton.attention import cuda_attention
 
-        return cuda_attention(
-            plan.cuda_work,
-            q,
-            k_cache,
-            v_cache,
-            scale=scale,
-            window=window,
-            in_chunks=in_chunks,
-            soft_cap=soft_cap,
-            sinks=sinks,
-            k_scales=k_scales,
-            v_scales=v_scales,
-            mass=mass,
-        )
-    is_known = is_plain(q) and k_cache.stride() == v_cache.stride()
+        return cuda_attention(plan.cuda_work, q, k_cache, v_cache, **options)
+    k_scales, v_scales = options.get("k_scales"), options.get("v_scales")
+    is_known = plan.cpu_work is not None and is_plain(q) and k_cache.stride() == v_cache.stride()
     if k_scales is not None and v_scales is not None:
         is_known = is_known and has_bytes(k_cache, v_cache, k_scales, v_scales)
     else:
         is_known = is_known and is_plain(k_cache, v_cache)
     if plan.cpu_work is not None and is_known:
-        return cpu_attention(
-            plan.cpu_work,
-            q,
-            k_cache,
-            v_cache,
-            scale=scale,
-            window=window,
-            in_chunks=in_chunks,
-            soft_cap=soft_cap,
-            sinks=sinks,
-            k_scales=k_scales,
-            v_scales=v_scales,
-            mass=mass,
-        )
-    return reference.attention(
-        q,
-        k_cache,
-        v_cache,
-        plan,
-        scale=scale,
-        window=window,
-        in_chunks=in_chunks,
-        soft_cap=soft_cap,
-        sinks=sinks,
-        k_scales=k_scales,
-        v_scales=v_scales,
-        mass=mass,
-    )
+        return cpu_attention(plan.cpu_work, q, k_cache, v_cache, **options)
+    return reference.attention(q, k_cache, v_cache, plan, **options)
 
 
 def write_latents(latents: Tensor, cache: Tensor, slots: Tensor) -> None:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from .cpu import recurrent as cpu_recurrent
 from .plain import recurrent as reference
+from .plain.recurrent import HeadInputs as HeadInputs
 from .state_rounds import StateRounds
 
 
@@ -29,55 +30,18 @@ def convolve(
     return reference.convolve(x, weight, bias, states, plan, silu=silu)
 
 
-def apply_delta_rule(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    a: Tensor,
-    b: Tensor,
-    rate: Tensor,
-    step_bias: Tensor,
-    states: Tensor,
-    plan: StateRounds,
-) -> Tensor:
-    """The gated delta rule: q, k `[T, Hk, Dk]`, v `[T, H, Dv]` -> `[T, H, Dv]`; changes states `[N, H, Dk, Dv]`.
+def advance_heads(inputs: HeadInputs, states: Tensor, plan: StateRounds) -> Tensor:
+    """The gated delta rule, or a selective state space: `[T, H, Dv]`; changes states `[N, H, Dk, Dv]`.
 
-    a, b `[T, H]` say how much is forgotten and learnt; rate, step_bias `[H]` fp32. a `[T, H, Dk]` and step_bias
-    `[H, Dk]` say it of each key. See `reference.apply_delta_rule`.
+    See `reference.advance_heads`.
     """
-    if q.is_cuda:
+    if inputs.q.is_cuda:
         from .triton import recurrent as triton_recurrent
 
-        return triton_recurrent.apply_delta_rule(q, k, v, a, b, rate, step_bias, states, plan)
-    if q.shape[2] % 8 == 0 and v.shape[2] % 8 == 0:
-        return cpu_recurrent.apply_delta_rule(q, k, v, a, b, rate, step_bias, states, plan)
-    return reference.apply_delta_rule(q, k, v, a, b, rate, step_bias, states, plan)
-
-
-def scan_states(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    a: Tensor,
-    rate: Tensor,
-    step_bias: Tensor,
-    skip: Tensor,
-    limits: tuple[float, float],
-    states: Tensor,
-    plan: StateRounds,
-) -> Tensor:
-    """A selective state space: q, k `[T, Hk, Dk]`, v `[T, H, Dv]` -> `[T, H, Dv]`; changes states `[N, H, Dk, Dv]`.
-
-    a `[T, H]`: steps before their softplus, which is kept within limits; rate, step_bias, skip `[H]` fp32. See
-    `reference.scan_states`.
-    """
-    if q.is_cuda:
-        from .triton import recurrent as triton_recurrent
-
-        return triton_recurrent.scan_states(q, k, v, a, rate, step_bias, skip, limits, states, plan)
-    if q.shape[2] % 8 == 0 and v.shape[2] % 8 == 0:
-        return cpu_recurrent.scan_states(q, k, v, a, rate, step_bias, skip, limits, states, plan)
-    return reference.scan_states(q, k, v, a, rate, step_bias, skip, limits, states, plan)
+        return triton_recurrent.advance_heads(inputs, states, plan)
+    if inputs.q.shape[2] % 8 == 0 and inputs.v.shape[2] % 8 == 0:
+        return cpu_recurrent.advance_heads(inputs, states, plan)
+    return reference.advance_heads(inputs, states, plan)
 
 
 def scan_channels(

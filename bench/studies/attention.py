@@ -42,8 +42,8 @@ from attention_problem import (
 )
 from torch import Tensor
 
-from phloem.kernels import FP8, attention, pack_linear, write_kv
-from phloem.kernels.ops import linear
+from phloem.kernels import FP8, pack_linear
+from phloem.kernels.ops import attention, linear, write_kv
 
 Peers = dict[str, Callable[[Paged], Call]]
 

@@ -18,7 +18,7 @@ import torch
 import phloem as ph
 from phloem.fsm import Compiler, Constraint, Vocabulary
 from phloem.fsm.foresight import forced_tokens
-from phloem.kernels import sample
+from phloem.kernels.ops import sample
 from phloem.runtime.sample.mask_table import MaskTable
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -20,7 +20,8 @@ import numpy as np
 import torch
 
 from phloem.fsm import Compiler, Constraint, Vocabulary, flatten
-from phloem.kernels import advance_states, lay_out_automata, sample
+from phloem.kernels.automata import lay_out_automata
+from phloem.kernels.ops import advance_states, sample
 from phloem.runtime.models import resolve_model
 from phloem.runtime.tokenizer.tokenizer import Tokenizer
 

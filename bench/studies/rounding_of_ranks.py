@@ -147,7 +147,7 @@ def in_float64() -> Iterator[None]:
         return x @ weight.matrix().double().T  # this layer's maps have no biases
 
     ops = SimpleNamespace(linear=linear, rms_norm=plain_ops.rms_norm, gated=plain_ops.gated)
-    plain = {"ops": ops, "convolve": recurrent.convolve, "apply_delta_rule": recurrent.apply_delta_rule}
+    plain = {"ops": ops, "convolve": recurrent.convolve, "advance_heads": recurrent.advance_heads}
     with ExitStack() as patched:
         patched.enter_context(mock.patch.multiple(delta_net, **plain))
         patched.enter_context(mock.patch.object(torch.Tensor, "float", torch.Tensor.double))

@@ -26,7 +26,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from phloem.kernels import LogitEdits, sample
+from phloem.kernels import LogitEdits
+from phloem.kernels.ops import sample
 from phloem.kernels.plain.sample import GROUP, allowed_tokens, thresholds
 
 Call = Callable[[], object]

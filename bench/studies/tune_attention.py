@@ -21,9 +21,9 @@ import torch
 from attention_problem import LLAMA_8B, Case, Problem, time_on_cuda
 from torch import Tensor
 
-from phloem.kernels import attention
 from phloem.kernels.cuda_work import KEY_BEGIN, KEY_END, num_programs_at_once
 from phloem.kernels.launch import SHARING_COSTS, SPLIT_SIZE, AttentionConfig, SharingCosts
+from phloem.kernels.ops import attention
 from phloem.kernels.triton import attention as triton_attention
 
 GROUP = LLAMA_8B[0] // LLAMA_8B[1]

@@ -5,12 +5,11 @@ Inputs of other types are widened to fp32, and outputs rounded to theirs. Widths
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 
 from ..._core import kernels as core
+from ..plain.recurrent import HeadInputs
 from ..state_rounds import StateRounds
 from .threads import ONE_TEAM, num_cpu_threads
 
@@ -28,33 +27,23 @@ def convolve(
     return out.to(x.dtype)
 
 
-def apply_delta_rule(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    a: Tensor,
-    b: Tensor,
-    rate: Tensor,
-    step_bias: Tensor,
-    states: Tensor,
-    plan: StateRounds,
-) -> Tensor:
-    return _advance(q, k, v, a, b, rate, step_bias, None, (0.0, math.inf), states, plan)
-
-
-def scan_states(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    a: Tensor,
-    rate: Tensor,
-    step_bias: Tensor,
-    skip: Tensor,
-    limits: tuple[float, float],
-    states: Tensor,
-    plan: StateRounds,
-) -> Tensor:
-    return _advance(q, k, v, a, None, rate, step_bias, skip, limits, states, plan)
+def advance_heads(inputs: HeadInputs, states: Tensor, plan: StateRounds) -> Tensor:
+    v, skip, (num_rows, heads, value_dim) = inputs.v, inputs.skip, inputs.v.shape
+    queries, keys, values, forgets = (_rows(x.flatten(1)) for x in (inputs.q, inputs.k, v, inputs.a))
+    learns = forgets if inputs.b is None else _rows(inputs.b)
+    if queries.stride(0) != keys.stride(0):
+        queries, keys = queries.contiguous(), keys.contiguous()
+    out = torch.empty(num_rows, heads, value_dim)
+    learns_at, skip_at = (0 if inputs.b is None else learns.data_ptr()), (0 if skip is None else skip.data_ptr())
+    given = (queries.data_ptr(), keys.data_ptr(), values.data_ptr(), forgets.data_ptr(), learns_at)
+    constants = (inputs.rate.data_ptr(), inputs.step_bias.data_ptr(), skip_at, *inputs.limits)
+    places = (states.data_ptr(), out.data_ptr())
+    strides = (queries.stride(0), values.stride(0), forgets.stride(0), learns.stride(0))
+    shape = (heads, *inputs.q.shape[1:], value_dim, inputs.a.dim() == 3)
+    for segments in plan.rounds:
+        rows = (segments.data_ptr(), len(segments), num_rows)
+        core.advance_heads(ONE_TEAM, num_cpu_threads(), *given, *constants, *places, *rows, *strides, *shape)
+    return out.to(v.dtype)
 
 
 def scan_channels(
@@ -82,50 +71,6 @@ def scan_channels(
             ONE_TEAM, num_cpu_threads(), *given, *constants, *places, *rows, *strides, channels, rate.shape[0]
         )
     return out.to(x.dtype)
-
-
-def _advance(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    a: Tensor,
-    b: Tensor | None,
-    rate: Tensor,
-    step_bias: Tensor,
-    skip: Tensor | None,
-    limits: tuple[float, float],
-    states: Tensor,
-    plan: StateRounds,
-) -> Tensor:
-    num_rows, heads, value_dim = v.shape
-    _, key_heads, key_dim = q.shape
-    queries, keys, values = (_rows(x.flatten(1)) for x in (q, k, v))
-    forgets = _rows(a.flatten(1))
-    learns = forgets if b is None else _rows(b)
-    if queries.stride(0) != keys.stride(0):
-        queries, keys = queries.contiguous(), keys.contiguous()
-    out = torch.empty(num_rows, heads, value_dim)
-    learns_at, skip_at = (0 if b is None else learns.data_ptr()), (0 if skip is None else skip.data_ptr())
-    inputs = (queries.data_ptr(), keys.data_ptr(), values.data_ptr(), forgets.data_ptr(), learns_at)
-    constants, places = (rate.data_ptr(), step_bias.data_ptr(), skip_at), (states.data_ptr(), out.data_ptr())
-    strides = (queries.stride(0), values.stride(0), forgets.stride(0), learns.stride(0))
-    shape, by_key = (heads, key_heads, key_dim, value_dim), a.dim() == 3
-    for segments in plan.rounds:
-        rows = (segments.data_ptr(), len(segments), num_rows)
-        core.advance_heads(
-            ONE_TEAM,
-            num_cpu_threads(),
-            *inputs,
-            *constants,
-            limits[0],
-            limits[1],
-            *places,
-            *rows,
-            *strides,
-            *shape,
-            by_key,
-        )
-    return out.to(v.dtype)
 
 
 def _rows(x: Tensor) -> Tensor:

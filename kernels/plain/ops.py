@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from functools import reduce
+from typing import Required, TypedDict, Unpack
 
 import torch
 import torch.nn.functional as F
@@ -29,31 +30,9 @@ from ..linear_weights import LinearWeights
 from ..lora import LoraPlan
 from ..work_list import AttentionPlan
 from .rounding import quantise_heads, quantise_rows, widen_heads
-from .sample import Logprobs, logprobs, sample
-
-__all__ = [
-    "Logprobs",
-    "add_lora",
-    "add_rms_norm",
-    "advance_states",
-    "apply_rope",
-    "attention",
-    "attention_in",
-    "choose_experts",
-    "gated",
-    "gather_kv",
-    "latent_attention",
-    "linear",
-    "linear_heads",
-    "logprobs",
-    "mix_experts",
-    "place_heads",
-    "rms_norm",
-    "sample",
-    "sigmoid",
-    "write_kv",
-    "write_latents",
-]
+from .sample import Logprobs as Logprobs
+from .sample import logprobs as logprobs
+from .sample import sample as sample
 
 
 def linear(x: Tensor, weight: LinearWeight) -> Tensor:
@@ -288,7 +267,28 @@ def gather_kv(cache: Tensor, block_table: Tensor, num_keys: int, scales: Tensor 
     return blocks.transpose(1, 2).flatten(0, 1)[:num_keys]
 
 
+class AttentionOptions(TypedDict, total=False):
+    """What attention is given besides queries, keys and values, by the names of `attention_in`."""
+
+    scale: Required[float]
+    window: int
+    in_chunks: bool
+    soft_cap: float
+    sinks: Tensor | None
+    k_scales: Tensor | None
+    v_scales: Tensor | None
+    mass: LayerMass | None
+
+
 def attention(
+    q: Tensor, k_cache: Tensor, v_cache: Tensor, plan: AttentionPlan, **options: Unpack[AttentionOptions]
+) -> Tensor:
+    """Causal attention of a ragged batch over its paged KV. q `[T, H, D]` -> `[T, H, D]` of q.dtype."""
+    return attention_in(torch.float32, q, k_cache, v_cache, plan, **options).to(q.dtype)
+
+
+def attention_in(
+    dtype: torch.dtype,
     q: Tensor,
     k_cache: Tensor,
     v_cache: Tensor,
@@ -303,7 +303,7 @@ def attention(
     v_scales: Tensor | None = None,
     mass: LayerMass | None = None,
 ) -> Tensor:
-    """Causal attention of a ragged batch over its paged KV. q `[T, H, D]` -> `[T, H, D]` of q.dtype.
+    """`attention` computed and returned in `dtype` (float64 serves as the yardstick in tests).
 
     window > 0: a row at position p sees keys `> p - window`, or with in_chunks those of its chunk, `>= p - p % window`
     (Llama 4). soft_cap > 0: scores become `soft_cap * tanh(scores / soft_cap)` (Gemma 2). sinks `[H]`: one more logit
@@ -311,26 +311,6 @@ def attention(
     filled, where the caches are int8, fp8 or int4. mass: the attention that rows of its runs pay to keys is added to
     its sums.
     """
-    options = (scale, window, soft_cap, sinks, k_scales, v_scales, in_chunks, mass)
-    return attention_in(torch.float32, q, k_cache, v_cache, plan, *options).to(q.dtype)
-
-
-def attention_in(
-    dtype: torch.dtype,
-    q: Tensor,
-    k_cache: Tensor,
-    v_cache: Tensor,
-    plan: AttentionPlan,
-    scale: float,
-    window: int,
-    soft_cap: float,
-    sinks: Tensor | None,
-    k_scales: Tensor | None = None,
-    v_scales: Tensor | None = None,
-    in_chunks: bool = False,
-    mass: LayerMass | None = None,
-) -> Tensor:
-    """`attention` computed and returned in `dtype` (float64 serves as the yardstick in tests)."""
     out = torch.zeros(q.shape, dtype=dtype, device=q.device)
     group = q.shape[1] // k_cache.shape[1]
     for b in range(plan.num_requests):
@@ -376,8 +356,7 @@ def latent_attention(
     projections, arXiv 2405.04434). The plan is one of a single KV head, head_dim W.
     """
     stored = cache[:, None]
-    options = (scale, 0, 0.0, None, None, None, False, mass)
-    return attention_in(torch.float32, q, stored, stored, plan, *options)[..., :rank].to(q.dtype)
+    return attention(q, stored, stored, plan, scale=scale, mass=mass)[..., :rank]
 
 
 def advance_states(

@@ -6,6 +6,9 @@ once, at the end; states stay fp32.
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -13,6 +16,31 @@ from torch import Tensor
 from ..state_rounds import StateRounds
 
 NORM_EPS = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class HeadInputs:
+    """What moves the states of heads on, matrices `[H, Dk, Dv]`: numbers of T tokens, and constants of a layer in fp32.
+
+    Attributes:
+        q, k: `[T, Hk, Dk]`; a key head serves H / Hk heads that stand next to each other.
+        v: `[T, H, Dv]`.
+        a: `[T, H]`, how much is forgotten; `[T, H, Dk]`: of each key (Kimi Delta Attention, arXiv 2510.26692).
+        rate, step_bias: `[H]`; step_bias `[H, Dk]` with such an a.
+        b: `[T, H]`, how much is learnt by the delta rule; None: it is a state space.
+        skip: `[H]`, of a state space alone.
+        limits: between which `softplus(a + step_bias)` is kept.
+    """
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    a: Tensor
+    rate: Tensor
+    step_bias: Tensor
+    b: Tensor | None = None
+    skip: Tensor | None = None
+    limits: tuple[float, float] = (0.0, math.inf)
 
 
 def convolve(
@@ -35,75 +63,36 @@ def convolve(
     return out
 
 
-def apply_delta_rule(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    a: Tensor,
-    b: Tensor,
-    rate: Tensor,
-    step_bias: Tensor,
-    states: Tensor,
-    plan: StateRounds,
-) -> Tensor:
-    """Gated DeltaNet (Yang et al., arXiv 2412.06464, equation 10): for each token and value head,
+def advance_heads(inputs: HeadInputs, states: Tensor, plan: StateRounds) -> Tensor:
+    """`[T, H, Dv]`; changes states `[N, H, Dk, Dv]`. For each token and head, with `d = softplus(a + step_bias)`,
 
-    `S = exp(-rate * softplus(a + step_bias)) S`, `S = S + k (x) sigmoid(b) (v - S^T k)`, `out = S^T q`.
+    `S = exp(-rate * d) S`, `S = S + k (x) sigmoid(b) (v - S^T k)`, `out = S^T q` by the gated delta rule (Yang et al.,
+    arXiv 2412.06464, equation 10), where queries and keys have length 1 (a millionth is added to the square) and
+    queries are divided by sqrt(Dk) too; and as a state space (Mamba 2: Dao and Gu, arXiv 2405.21060, where q and k are
+    called C and B, and a key head a group)
 
-    `a [T, H, Dk]` with a step_bias `[H, Dk]` makes a decay of each key (Kimi Delta Attention, arXiv 2510.26692).
-
-    Queries and keys have length 1 (a millionth is added to the square), queries over sqrt(Dk) too; a key head serves
-    H / Hk value heads that stand next to each other.
+    `S = exp(-rate * d) S + k (x) d v`, `out = S^T q + skip v`.
     """
-    out = torch.empty_like(v)
-    repeats = v.shape[1] // q.shape[1]
-    queries, keys = (_of_length_one(x.float()).repeat_interleave(repeats, 1) for x in (q, k))
-    queries = queries / q.shape[2] ** 0.5
-    decay = torch.exp(-rate.view(-1, 1) * F.softplus(a.float() + step_bias).view(len(a), len(rate), -1))
-    learnt = torch.sigmoid(b.float())
+    v, skip, learnt = inputs.v, inputs.skip, None
+    out, queries, keys = torch.empty_like(v), inputs.q.float(), inputs.k.float()
+    if inputs.b is not None:
+        queries, keys, learnt = _of_length_one(queries), _of_length_one(keys), torch.sigmoid(inputs.b.float())
+        queries = queries / queries.shape[2] ** 0.5
+    queries, keys = (x.repeat_interleave(v.shape[1] // x.shape[1], 1) for x in (queries, keys))
+    steps = F.softplus(inputs.a.float() + inputs.step_bias).clamp(*inputs.limits)
+    decay = torch.exp(-inputs.rate.view(-1, 1) * steps.view(*v.shape[:2], -1))
     for segments in plan.rounds:
         for begin, end, read, write in segments.tolist():
             state = states[read].clone() if read >= 0 else torch.zeros_like(states[0])
             for t in range(begin, end):
-                state = state * decay[t, :, :, None]
-                found = torch.einsum("hkv,hk->hv", state, keys[t])
-                change = (v[t].float() - found) * learnt[t, :, None]
+                state, value = state * decay[t, :, :, None], v[t].float()
+                if learnt is None:
+                    change = value * steps[t, :, None]
+                else:
+                    change = (value - torch.einsum("hkv,hk->hv", state, keys[t])) * learnt[t, :, None]
                 state = state + keys[t][:, :, None] * change[:, None, :]
-                out[t] = torch.einsum("hkv,hk->hv", state, queries[t]).to(v.dtype)
-            states[write] = state
-    return out
-
-
-def scan_states(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    a: Tensor,
-    rate: Tensor,
-    step_bias: Tensor,
-    skip: Tensor,
-    limits: tuple[float, float],
-    states: Tensor,
-    plan: StateRounds,
-) -> Tensor:
-    """Mamba 2 (Dao and Gu, arXiv 2405.21060): for each token and head, with d = softplus(a + step_bias) within limits,
-
-    `S = exp(-rate * d) S + k (x) d v`, `out = S^T q + skip v`. q and k are called C and B there, and a key head, which
-    serves H / Hk heads that stand next to each other, a group.
-    """
-    out = torch.empty_like(v)
-    repeats = v.shape[1] // q.shape[1]
-    queries, keys = (x.float().repeat_interleave(repeats, 1) for x in (q, k))
-    steps = F.softplus(a.float() + step_bias).clamp(*limits)
-    decay = torch.exp(-rate * steps)
-    for segments in plan.rounds:
-        for begin, end, read, write in segments.tolist():
-            state = states[read].clone() if read >= 0 else torch.zeros_like(states[0])
-            for t in range(begin, end):
-                value = v[t].float()
-                change = value * steps[t, :, None]
-                state = state * decay[t, :, None, None] + keys[t][:, :, None] * change[:, None, :]
-                out[t] = (torch.einsum("hkv,hk->hv", state, queries[t]) + skip[:, None] * value).to(v.dtype)
+                found = torch.einsum("hkv,hk->hv", state, queries[t])
+                out[t] = (found if skip is None else found + skip[:, None] * value).to(v.dtype)
             states[write] = state
     return out
 

@@ -29,8 +29,8 @@ from ..attention_mass import LayerMass, SeenScores
 from ..kv_format import INT4
 from ..launch import SPLIT_SIZE, attention_config
 from ..work_buffers import CudaWork
-from .items import look_up_rows, num_turns, store_rows, store_scores, take_item
-from .merge import add_scores, first_key, fold, merge_partials
+from .items import find_tile, look_up_rows, num_turns, store_rows, store_scores, take_item
+from .merge import add_scores, first_key, fold, merge_partials, nothing
 
 LOG2_E = 1.4426950408889634
 
@@ -54,38 +54,13 @@ def load_scales(at: tl.tensor, IN_PAIRS: tl.constexpr) -> tl.tensor:
 
 
 @triton.jit  # type: ignore[untyped-decorator]  # triton has no types
-def first_sums(
-    item: tl.tensor,
-    sinks_ptr: tl.tensor,
-    head: tl.tensor,  # [rows]
-    in_rows: tl.tensor,
-    BLOCK_ROWS: tl.constexpr,
-    HAS_SINKS: tl.constexpr,
+def add_sinks(
+    item: tl.tensor, sinks_ptr: tl.tensor, head: tl.tensor, in_rows: tl.tensor, top: tl.tensor, total: tl.tensor
 ) -> tl.tensor:
-    """(Maximum, sum) of a row's weights before any key: nothing, or a sink, a logit that carries no value."""
-    top = tl.full([BLOCK_ROWS], float("-inf"), tl.float32)
-    total = tl.zeros([BLOCK_ROWS], tl.float32)
-    if HAS_SINKS:
-        is_direct = tl.load(item + 6) != 0
-        sink = tl.load(sinks_ptr + head, mask=in_rows, other=0.0).to(tl.float32) * 1.4426950408889634
-        top = tl.where(is_direct, sink, top)
-        total = tl.where(is_direct, 1.0, total)
-    return top, total
-
-
-@triton.jit  # type: ignore[untyped-decorator]  # triton has no types
-def find_tile(
-    table: tl.tensor, start: tl.tensor, key_end: tl.tensor, BLOCK_KEYS: tl.constexpr, BLOCK_SIZE: tl.constexpr
-) -> tl.tensor:
-    """(The keys from `start` on `[BLOCK_KEYS]`; the block of each, or of all; their places in it)."""
-    n = start + tl.arange(0, BLOCK_KEYS)
-    # past the end the last key is read again, to be hidden: a load without a mask is a plain copy
-    held = tl.minimum(n, key_end - 1)
-    if BLOCK_SIZE >= BLOCK_KEYS:  # all keys in one block: a scalar index, contiguous rows
-        block = tl.load(table + start // BLOCK_SIZE).to(tl.int64)
-    else:
-        block = tl.load(table + held // BLOCK_SIZE).to(tl.int64)
-    return n, block, held % BLOCK_SIZE
+    """(Maximum, sum) of each row, whose head is given, after a logit that carries no value, if the item is direct."""
+    is_direct = tl.load(item + 6) != 0
+    sink = tl.load(sinks_ptr + head, mask=in_rows, other=0.0).to(tl.float32) * 1.4426950408889634
+    return tl.where(is_direct, sink, top), tl.where(is_direct, 1.0, total)
 
 
 @triton.jit  # type: ignore[untyped-decorator]  # triton has no types
@@ -235,12 +210,10 @@ def attend_items(
                 oldest = tl.min(tl.where(in_rows, edge, 2147483647), 0)
                 key_begin = tl.maximum(key_begin, tl.maximum(oldest, 0) // BLOCK_KEYS * BLOCK_KEYS)
 
-            folded_top, folded_total = first_sums(item, sinks_ptr, head, in_rows, BLOCK_ROWS, HAS_SINKS)
-            folded = tl.zeros([BLOCK_ROWS, BLOCK_DIM], tl.float32)
-
-            top = tl.full([BLOCK_ROWS], float("-inf"), tl.float32)
-            total = tl.zeros([BLOCK_ROWS], tl.float32)
-            acc = tl.zeros([BLOCK_ROWS, BLOCK_DIM], tl.float32)
+            folded_top, folded_total, folded = nothing(BLOCK_ROWS, BLOCK_DIM)
+            if HAS_SINKS:
+                folded_top, folded_total = add_sinks(item, sinks_ptr, head, in_rows, folded_top, folded_total)
+            top, total, acc = nothing(BLOCK_ROWS, BLOCK_DIM)
             kv_offset = kv_head.to(tl.int64) * kv_head_stride
             for start in tl.range(key_begin, key_end, BLOCK_KEYS, num_stages=STAGES):
                 n, block, place = find_tile(table, start, key_end, BLOCK_KEYS, BLOCK_SIZE)
@@ -266,9 +239,7 @@ def attend_items(
                 acc = add_values(acc, weights, v, v_scales_ptr + scale_at, QUANTISED, IN_PAIRS)
                 if FOLDS and (start + BLOCK_KEYS) % SPLIT == 0:
                     folded_top, folded_total, folded = fold(folded_top, folded_total, folded, top, total, acc)
-                    top = tl.full([BLOCK_ROWS], float("-inf"), tl.float32)
-                    total = tl.zeros([BLOCK_ROWS], tl.float32)
-                    acc = tl.zeros([BLOCK_ROWS, BLOCK_DIM], tl.float32)
+                    top, total, acc = nothing(BLOCK_ROWS, BLOCK_DIM)
             # the last split, or nothing if it was folded just now: folding nothing changes nothing
             folded_top, folded_total, folded = fold(folded_top, folded_total, folded, top, total, acc)
             places = (out_ptr, sums_ptr, tops_ptr)
@@ -283,12 +254,12 @@ def cuda_attention(
     v_cache: Tensor,
     *,
     scale: float,
-    window: int,
-    soft_cap: float,
-    sinks: Tensor | None,
+    window: int = 0,
+    in_chunks: bool = False,
+    soft_cap: float = 0.0,
+    sinks: Tensor | None = None,
     k_scales: Tensor | None = None,
     v_scales: Tensor | None = None,
-    in_chunks: bool = False,
     mass: LayerMass | None = None,
 ) -> Tensor:
     """`attention` on the device of `work`; q `[T, H, D]` may be a view with a dense last axis, scales are dense.

@@ -1,4 +1,4 @@
-"""Common steps of all attention kernels: take a share of the items, look up their rows, store the results.
+"""Common steps of all attention kernels: take a share of the items, look up their rows and keys, store the results.
 
 Items are `cuda_work`'s; a packed row is (token, head of the group), see `triton.attention`. It knows no keys.
 """
@@ -39,6 +39,21 @@ def look_up_rows(
     in_rows = m < tl.load(item + 5, cache_modifier=CACHE)
     token = tl.load(rows_ptr + packed // group, mask=in_rows, other=0, cache_modifier=CACHE)
     return token, kv_head * group + packed % group, in_rows
+
+
+@triton.jit  # type: ignore[untyped-decorator]  # triton has no types
+def find_tile(
+    table: tl.tensor, start: tl.tensor, key_end: tl.tensor, BLOCK_KEYS: tl.constexpr, BLOCK_SIZE: tl.constexpr
+) -> tl.tensor:
+    """(The keys from `start` on `[BLOCK_KEYS]`; the block of each, or of all; their places in it)."""
+    n = start + tl.arange(0, BLOCK_KEYS)
+    # past the end the last key is read again, to be hidden: a load without a mask is a plain copy
+    held = tl.minimum(n, key_end - 1)
+    if BLOCK_SIZE >= BLOCK_KEYS:  # all keys in one block: a scalar index, contiguous rows
+        block = tl.load(table + start // BLOCK_SIZE).to(tl.int64)
+    else:
+        block = tl.load(table + held // BLOCK_SIZE).to(tl.int64)
+    return n, block, held % BLOCK_SIZE
 
 
 @triton.jit  # type: ignore[untyped-decorator]  # triton has no types

@@ -22,8 +22,8 @@ from ..attention_mass import LayerMass, SeenScores
 from ..launch import SPLIT_SIZE, latent_config
 from ..work_buffers import CudaWork
 from .attention import LOG2_E
-from .items import look_up_rows, num_turns, store_rows, store_scores, take_item
-from .merge import add_scores, fold, merge_partials
+from .items import find_tile, look_up_rows, num_turns, store_rows, store_scores, take_item
+from .merge import add_scores, fold, merge_partials, nothing
 
 
 @triton.jit  # type: ignore[untyped-decorator]  # triton has no types
@@ -69,20 +69,11 @@ def attend_latents(
             q = tl.load(q_at + d[None, :], mask=in_rows[:, None], other=0.0)
             q_rotary = tl.load(q_at + RANK + r[None, :], mask=in_rows[:, None], other=0.0)
 
-            folded_top = tl.full([BLOCK_ROWS], float("-inf"), tl.float32)
-            folded_total = tl.zeros([BLOCK_ROWS], tl.float32)
-            folded = tl.zeros([BLOCK_ROWS, RANK], tl.float32)
-            top = tl.full([BLOCK_ROWS], float("-inf"), tl.float32)
-            total = tl.zeros([BLOCK_ROWS], tl.float32)
-            acc = tl.zeros([BLOCK_ROWS, RANK], tl.float32)
+            folded_top, folded_total, folded = nothing(BLOCK_ROWS, RANK)
+            top, total, acc = nothing(BLOCK_ROWS, RANK)
             for start in tl.range(key_begin, key_end, BLOCK_KEYS, num_stages=STAGES):
-                n = start + tl.arange(0, BLOCK_KEYS)
-                held = tl.minimum(n, key_end - 1)
-                if BLOCK_SIZE >= BLOCK_KEYS:
-                    block = tl.load(table + start // BLOCK_SIZE).to(tl.int64)
-                else:
-                    block = tl.load(table + held // BLOCK_SIZE).to(tl.int64)
-                at = cache_ptr + (block * BLOCK_SIZE + held % BLOCK_SIZE)[:, None] * (RANK + ROTARY)
+                n, block, place = find_tile(table, start, key_end, BLOCK_KEYS, BLOCK_SIZE)
+                at = cache_ptr + (block * BLOCK_SIZE + place)[:, None] * (RANK + ROTARY)
                 latents = tl.load(at + d[None, :])
                 rotary = tl.load(at + RANK + r[None, :])
                 scores = tl.dot(q, tl.trans(latents), input_precision="ieee")
@@ -95,9 +86,7 @@ def attend_latents(
                 acc = tl.dot(weights.to(latents.dtype), latents, acc * decay[:, None], input_precision="ieee")
                 if FOLDS and (start + BLOCK_KEYS) % SPLIT == 0:
                     folded_top, folded_total, folded = fold(folded_top, folded_total, folded, top, total, acc)
-                    top = tl.full([BLOCK_ROWS], float("-inf"), tl.float32)
-                    total = tl.zeros([BLOCK_ROWS], tl.float32)
-                    acc = tl.zeros([BLOCK_ROWS, RANK], tl.float32)
+                    top, total, acc = nothing(BLOCK_ROWS, RANK)
             if FOLDS:
                 top, total, acc = fold(folded_top, folded_total, folded, top, total, acc)
             places = (out_ptr, sums_ptr, tops_ptr)

@@ -21,6 +21,13 @@ def first_key(position: tl.tensor, window: tl.tensor, IN_CHUNKS: tl.constexpr) -
 
 
 @triton.jit  # type: ignore[untyped-decorator]  # triton has no types
+def nothing(ROWS: tl.constexpr, WIDTH: tl.constexpr) -> tl.tensor:
+    """Maximum, sum and weighted values of no key."""
+    top = tl.full([ROWS], float("-inf"), tl.float32)
+    return top, tl.zeros([ROWS], tl.float32), tl.zeros([ROWS, WIDTH], tl.float32)
+
+
+@triton.jit  # type: ignore[untyped-decorator]  # triton has no types
 def add_scores(scores: tl.tensor, top: tl.tensor, total: tl.tensor) -> tl.tensor:
     """A step of online softmax (arXiv 1805.02867), in base 2: scores `[rows, keys]`, maximum and sum so far `[rows]` ->
     weights of the keys, by what earlier sums shrink, maximum, sum."""

@@ -7,13 +7,12 @@ not by arithmetic.
 
 from __future__ import annotations
 
-import math
-
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
+from ..plain.recurrent import HeadInputs
 from ..state_rounds import StateRounds
 
 ROWS, CHANNELS = 16, 64  # of a program
@@ -23,6 +22,13 @@ CONVOLUTION_REGISTERS = 96  # five programs of four warps; the compiler alone wo
 def values_of(keys: int) -> int:
     """Values of a program that holds the state of n keys in registers."""
     return 32 if keys <= 128 else 16
+
+
+@triton.jit  # type: ignore[untyped-decorator]  # triton has no types
+def take_segment(segments_ptr: tl.tensor) -> tl.tensor:
+    """This program's segment: its first row, the row after its last, and the slots of the states read and written."""
+    at = segments_ptr + 4 * tl.program_id(0).to(tl.int64)
+    return tl.load(at), tl.load(at + 1), tl.load(at + 2), tl.load(at + 3)
 
 
 @triton.jit  # type: ignore[untyped-decorator]  # triton has no types
@@ -42,11 +48,7 @@ def convolve_rows(
     CHANNELS: tl.constexpr,
 ) -> None:
     KEPT: tl.constexpr = WIDTH - 1
-    segment = tl.program_id(0).to(tl.int64)
-    begin = tl.load(segments_ptr + 4 * segment)
-    end = tl.load(segments_ptr + 4 * segment + 1)
-    read = tl.load(segments_ptr + 4 * segment + 2)
-    write = tl.load(segments_ptr + 4 * segment + 3)
+    begin, end, read, write = take_segment(segments_ptr)
     first = begin + tl.program_id(1) * ROWS
     c = tl.program_id(2) * CHANNELS + tl.arange(0, CHANNELS)
     fits = c < channels
@@ -110,11 +112,8 @@ def step_heads(
     KEYS: tl.constexpr,
     VALUES: tl.constexpr,
 ) -> None:
-    segment, head = tl.program_id(0).to(tl.int64), tl.program_id(1).to(tl.int64)
-    begin = tl.load(segments_ptr + 4 * segment)
-    end = tl.load(segments_ptr + 4 * segment + 1)
-    read = tl.load(segments_ptr + 4 * segment + 2)
-    write = tl.load(segments_ptr + 4 * segment + 3)
+    head = tl.program_id(1).to(tl.int64)
+    begin, end, read, write = take_segment(segments_ptr)
     i = tl.arange(0, KEYS)
     d = tl.program_id(2) * VALUES + tl.arange(0, VALUES)
     has_i, has_d = i < key_dim, d < value_dim
@@ -176,11 +175,7 @@ def step_channels(
     STATE: tl.constexpr,
     CHANNELS: tl.constexpr,
 ) -> None:
-    segment = tl.program_id(0).to(tl.int64)
-    begin = tl.load(segments_ptr + 4 * segment)
-    end = tl.load(segments_ptr + 4 * segment + 1)
-    read = tl.load(segments_ptr + 4 * segment + 2)
-    write = tl.load(segments_ptr + 4 * segment + 3)
+    begin, end, read, write = take_segment(segments_ptr)
     n = tl.arange(0, STATE)
     channel = tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)
     has_n, fits = n < state_dim, channel < channels
@@ -229,33 +224,36 @@ def convolve(
     return out
 
 
-def apply_delta_rule(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    a: Tensor,
-    b: Tensor,
-    rate: Tensor,
-    step_bias: Tensor,
-    states: Tensor,
-    plan: StateRounds,
-) -> Tensor:
-    return _step(q, k, v, a, b, rate, step_bias, None, (0.0, math.inf), states, plan)
-
-
-def scan_states(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    a: Tensor,
-    rate: Tensor,
-    step_bias: Tensor,
-    skip: Tensor,
-    limits: tuple[float, float],
-    states: Tensor,
-    plan: StateRounds,
-) -> Tensor:
-    return _step(q, k, v, a, None, rate, step_bias, skip, limits, states, plan)
+def advance_heads(inputs: HeadInputs, states: Tensor, plan: StateRounds) -> Tensor:
+    v, (num_rows, heads, value_dim) = inputs.v, inputs.v.shape
+    key_heads, key_dim = inputs.q.shape[1:]
+    out = torch.empty(num_rows, heads, value_dim, dtype=v.dtype, device=v.device)
+    rows = [x.flatten(1) for x in (inputs.q, inputs.k, v, inputs.a)]
+    rows.append(rows[-1] if inputs.b is None else inputs.b)
+    keys = triton.next_power_of_2(key_dim)
+    values = values_of(keys)
+    for segments in plan.rounds:
+        step_heads[(len(segments), heads, triton.cdiv(value_dim, values))](
+            *rows,
+            inputs.rate,
+            inputs.step_bias,
+            inputs.rate if inputs.skip is None else inputs.skip,
+            states,
+            out,
+            segments,
+            *(x.stride(0) for x in rows),
+            heads,
+            heads // key_heads,
+            key_dim,
+            value_dim,
+            key_dim**-0.5,
+            *inputs.limits,
+            IS_DELTA=inputs.b is not None,
+            BY_KEY=inputs.a.dim() == 3,
+            KEYS=keys,
+            VALUES=values,
+        )
+    return out
 
 
 def scan_channels(
@@ -288,52 +286,5 @@ def scan_channels(
             state_dim,
             STATE=triton.next_power_of_2(state_dim),
             CHANNELS=CHANNELS,
-        )
-    return out
-
-
-def _step(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    a: Tensor,
-    b: Tensor | None,
-    rate: Tensor,
-    step_bias: Tensor,
-    skip: Tensor | None,
-    limits: tuple[float, float],
-    states: Tensor,
-    plan: StateRounds,
-) -> Tensor:
-    num_rows, heads, value_dim = v.shape
-    key_heads, key_dim = q.shape[1:]
-    out = torch.empty(num_rows, heads, value_dim, dtype=v.dtype, device=v.device)
-    rows = [x.flatten(1) for x in (q, k, v)]
-    forgets = a.flatten(1)
-    learns = forgets if b is None else b
-    keys = triton.next_power_of_2(key_dim)
-    values = values_of(keys)
-    for segments in plan.rounds:
-        step_heads[(len(segments), heads, triton.cdiv(value_dim, values))](
-            *rows,
-            forgets,
-            learns,
-            rate,
-            step_bias,
-            rate if skip is None else skip,
-            states,
-            out,
-            segments,
-            *(x.stride(0) for x in (*rows, forgets, learns)),
-            heads,
-            heads // key_heads,
-            key_dim,
-            value_dim,
-            key_dim**-0.5,
-            *limits,
-            IS_DELTA=b is not None,
-            BY_KEY=a.dim() == 3,
-            KEYS=keys,
-            VALUES=values,
         )
     return out

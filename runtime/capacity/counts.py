@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from ..models import ModelConfig, recurrent_kinds
-from ..models.added_parts import added_shapes, count_fp32, count_multiplied
+from ..models.layer_config import LAYER_TABLE
+from .matrices import added_matrices, layer_matrices, own_matrices
 
 
 def count_parameters(config: ModelConfig) -> tuple[int, int, int]:
@@ -31,19 +30,34 @@ def count_parameters(config: ModelConfig) -> tuple[int, int, int]:
         num_norms += sum(config.kv_shape(index).head_dim for index in shared)  # of queries alone
     if config.recurrent is not None:
         num_norms += sum(config.recurrent.layers) * recurrent_kinds.num_fp32(config.recurrent)
-    num_norms += count_fp32(config)
+    num_norms += _count_added(config)
     if config.altup is not None:
         num_routed = config.num_layers * config.altup.num_streams
     if experts is not None:
         num_routed = sum(experts.has_experts) * experts.num_scored
         num_norms += num_routed * (experts.options.has_bias or experts.options.linear_biases)
-    matrices = sum(outputs * inputs for outputs, inputs in _matrices(config))
-    return num_norms, num_routed * hidden, matrices + count_outputs(config)[1]
+    num_experts = 0 if experts is None else experts.num_experts
+    matrices = sum(count_layer(config, index, num_experts) for index in range(config.num_layers))
+    matrices += sum(matrix.size for matrix in own_matrices(config))
+    return num_norms, num_routed * hidden, matrices + count_biases(config)
 
 
-def count_outputs(config: ModelConfig) -> tuple[int, int]:
-    """(Rows of all matrices but routers, which have a scale each where weights are int8; numbers in biases, and of
-    learned positions)."""
+def _count_added(config: ModelConfig) -> int:
+    """Numbers of what a model has besides attention, MLPs and vocabulary that are kept in fp32, routers apart."""
+    hidden, altup, total = config.hidden_size, config.altup, 0
+    if config.options.norms_values:
+        total += sum(kept.head_dim for kept in config.kv_shapes())
+    if config.layer_inputs is not None:
+        total += config.num_layers * hidden + config.layer_inputs.size
+    if config.experts is not None and config.experts.options.is_beside:  # norms, and factors on shares
+        total += sum(config.experts.has_experts) * (4 * hidden + config.experts.num_experts)
+    if altup is not None:
+        total += config.num_layers * (hidden * (2 + altup.scales) + altup.num_mixed)
+    return total
+
+
+def count_biases(config: ModelConfig) -> int:
+    """Numbers in biases, and of learned positions."""
     hidden = config.hidden_size
     attending = [index for index, layer in enumerate(config.layers) if layer.attends]
     biases = len(attending) * hidden * config.o_bias
@@ -60,7 +74,7 @@ def count_outputs(config: ModelConfig) -> tuple[int, int]:
     if experts is not None:
         num_biases = experts.num_experts * (2 * experts.inner_size + hidden) * experts.options.linear_biases
         biases += sum(experts.has_experts) * num_biases
-    return sum(outputs for outputs, _ in _matrices(config)), biases
+    return biases
 
 
 def count_mxfp4(config: ModelConfig) -> int:
@@ -80,32 +94,16 @@ def count_multiplications(config: ModelConfig) -> int:
         experts = config.experts_of(index)
         if experts is not None:
             total += experts.num_scored * config.hidden_size
-        num_experts = experts.num_chosen if experts is not None else 0
-        total += sum(outputs * inputs for outputs, inputs in layer_matrices(config, index, num_experts))
+        total += count_layer(config, index, 0 if experts is None else experts.num_chosen)
     return total
 
 
-def _matrices(config: ModelConfig) -> Iterator[tuple[int, int]]:
-    """(Outputs, inputs) of all matrices but routers, a tied embedding once."""
-    for index in range(config.num_layers):
-        yield from layer_matrices(config, index, config.experts.num_experts if config.experts is not None else 0)
-    for _ in range(1 if config.tie_word_embeddings else 2):
-        yield config.vocab_size, config.hidden_size
-    yield from ((outputs, inputs) for outputs, inputs, _ in added_shapes(config, None))
+def count_multiplied(config: ModelConfig) -> int:
+    """Numbers of the model's own matrices that a token is multiplied with: all but a table of rows."""
+    return sum(matrix.size for matrix in added_matrices(config) if matrix.modules != (f"model.{LAYER_TABLE}",))
 
 
-def layer_matrices(config: ModelConfig, index: int, num_experts: int) -> list[tuple[int, int]]:
-    """(Outputs, inputs) of the matrices of one layer but its router, with `num_experts` of its experts."""
-    hidden, inner, experts = config.hidden_size, config.inner_size(index), config.experts_of(index)
-    found, layer = [], config.layers[index]
-    if layer.attends:
-        latent = config.latent
-        found = [(config.projected(index)[1], hidden)] if latent is None else latent.shapes(hidden, config.num_heads)
-        found.append((hidden, config.attended_size(index)))
-    if config.recurrent is not None and config.is_recurrent(index):
-        found += [matrix[:2] for matrix in recurrent_kinds.recurrent_matrices(config.recurrent, hidden)]
-    if layer.has_mlp:
-        mlp = [(config.gate_up_size(index), hidden), (hidden, inner)]
-        found += mlp if config.has_dense(index) else []
-        found += experts.shapes(hidden, num_experts) if experts is not None else []
-    return found + [(outputs, inputs) for outputs, inputs, _ in added_shapes(config, index)]
+def count_layer(config: ModelConfig, index: int, num_experts: int) -> int:
+    """Numbers in the matrices of one layer but its router, with `num_experts` of its experts, which are of one size."""
+    none, one = (sum(matrix.size for matrix in layer_matrices(config, index, number)) for number in (0, 1))
+    return none + num_experts * (one - none)

@@ -8,22 +8,20 @@ the vocabulary are counted as plain. A GGUF file says it of every matrix.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from itertools import chain
+from typing import TYPE_CHECKING
 
 from ..config import Quantisation
 from ..models import ModelConfig
-from ..models.added_parts import added_shapes
 from ..models.gguf.tensor_types import Form, Forms
-from ..models.recurrent_kinds import recurrent_matrices
 from ..models.weight_format import WORD, WeightFormat
 from ..number_types import BYTES, NumberType
+from .matrices import PLAIN, Matrix, layer_matrices, own_matrices
 
 if TYPE_CHECKING:
     from ...kernels.grouped import Element
 
-EMBEDDING, PROJECTION = ("model.embed_tokens",), ("lm_head",)  # in few bits in GGUF files alone
-PLAIN = (EMBEDDING, PROJECTION)
 # how the kernels keep groups of few bits, said again here because `kernels` brings torch; tests weigh what is loaded
 BITS: dict[Element, int] = {"int4": 4, "int8": 8, "e4m3": 8, "uint4": 4}
 FACTOR_BYTES, OFFSET_BYTES = 5, 8  # on a CPU, of a group of one output: scale and zero, or scale and offset
@@ -32,22 +30,6 @@ INT4_SIZE = 32  # inputs of a group that is rounded to four bits while loading
 MOST_ROUNDED, LEAST_ROUNDED = 128, 32  # inputs of a group of which inputs are rounded together
 LEAST_SPAN = 32  # inputs of a step of a GPU's kernel
 ROOM = 32  # columns beside a rank's part of the inputs where these are rounded by the step of the whole row
-
-
-class Matrix(NamedTuple):
-    """One matrix.
-
-    Attributes:
-        modules: that it is made of; none of an absorbed one.
-        is_summand: of several ranks each has a part of its inputs, and the results are added up.
-        is_widened: it is kept in plain numbers, however it is published.
-    """
-
-    outputs: int
-    inputs: int
-    modules: tuple[str, ...]
-    is_summand: bool = False
-    is_widened: bool = False
 
 
 def matrix_bytes(
@@ -64,8 +46,11 @@ def matrix_bytes(
     dtype: of activations and of what is widened; held: of numbers that are published plainly. num_ranks: of which
     `config` describes one's part.
     """
-    counted = (_one_bytes(config, one, dtype, held, on_cpu, quantise, num_ranks) for one in _matrices(config))
-    return sum(counted)
+    experts = config.experts
+    num_experts = 0 if experts is None or experts.is_mxfp4 else experts.num_experts
+    layers = (layer_matrices(config, index, num_experts) for index in range(config.num_layers))
+    matrices = chain(own_matrices(config), *layers)
+    return sum(_one_bytes(config, one, dtype, held, on_cpu, quantise, num_ranks) for one in matrices)
 
 
 def joint_bytes(
@@ -86,7 +71,7 @@ def _one_bytes(
     quantise: Quantisation,
     num_ranks: int,
 ) -> int:
-    (outputs, inputs, modules), stored = matrix[:3], config.weight_format
+    outputs, inputs, modules, stored = matrix.outputs, matrix.inputs, matrix.modules, config.weight_format
     is_part = matrix.is_summand and num_ranks > 1
     has_order = isinstance(stored, WeightFormat) and stored.has_order
     form = None
@@ -176,69 +161,3 @@ def _is_wide(config: ModelConfig, modules: tuple[str, ...]) -> bool:
     """Whether a plain matrix is known to be in numbers that two bytes may not hold."""
     stored = config.weight_format
     return isinstance(stored, Forms) and any(module in stored.wide for module in modules)
-
-
-def _matrices(config: ModelConfig) -> Iterator[Matrix]:
-    """A tied embedding once."""
-    for index in range(config.num_layers):
-        yield from _layer_matrices(config, index)
-    for modules in PLAIN[: 1 if config.tie_word_embeddings else 2]:
-        yield Matrix(config.vocab_size, config.hidden_size, modules)
-    for outputs, inputs, module in added_shapes(config, None):
-        yield Matrix(outputs, inputs, (f"model.{module}",))
-
-
-def _layer_matrices(config: ModelConfig, index: int) -> Iterator[Matrix]:
-    hidden, inner, names = config.hidden_size, config.inner_size(index), config.options.names
-    base, latent, experts = f"model.layers.{index}.", config.latent, config.experts_of(index)
-
-    def below(*found: str) -> tuple[str, ...]:
-        return tuple(f"{base}{name}" for name in found)
-
-    layer = config.layers[index]
-    if config.recurrent is not None and config.is_recurrent(index):
-        options, found = config.recurrent.options, recurrent_matrices(config.recurrent, hidden)
-        for outputs, inputs, parts in found:
-            is_summand = parts in ((options.out,), ("x_proj",))
-            modules = below(*(f"{options.base}{name}" for name in parts))
-            is_widened = parts in (("in_proj_qkvz",), ("in_proj_ba",))  # key head by key head
-            yield Matrix(outputs, inputs, modules, is_summand, is_widened)
-    if not layer.attends:
-        pass
-    elif latent is None:
-        qkv, num_rows = config.projected(index)
-        yield Matrix(num_rows, hidden, below(*qkv))
-    else:
-        rank, query_size = latent.query_rank, config.num_heads * latent.query_dim
-        first = "self_attn.q_a_proj" if rank else "self_attn.q_proj"
-        yield Matrix((rank or query_size) + latent.width, hidden, below(first, "self_attn.kv_a_proj_with_mqa"))
-        if rank:
-            yield Matrix(query_size, rank, below("self_attn.q_b_proj"))
-        yield Matrix(config.num_heads * latent.rank, latent.plain_dim, ())
-        yield Matrix(config.num_heads * latent.value_dim, latent.rank, ())
-    if layer.attends:
-        yield Matrix(hidden, config.attended_size(index), below(names.o), is_summand=True)
-    for outputs, inputs, module in added_shapes(config, index):
-        yield Matrix(outputs, inputs, below(module))
-    if not layer.has_mlp:
-        return
-    if config.has_dense(index):
-        yield Matrix(config.gate_up_size(index), hidden, below(*names.gate_up))
-        yield Matrix(hidden, inner, below(names.down), is_summand=True)
-    if experts is None:
-        return
-    of = experts.options.names
-    places = [of.expert.format(number) for number in range(experts.num_experts)]
-    widths = [experts.inner_size] * experts.num_experts
-    outers = [experts.latent_size or hidden] * experts.num_experts
-    if experts.is_mxfp4:
-        places, widths, outers = [], [], []
-    if experts.shared_size:
-        places, widths, outers = [*places, of.shared], [*widths, experts.shared_size], [*outers, hidden]
-    for place, width, outer in zip(places, widths, outers, strict=True):
-        named = of.of_shared if place == of.shared else of
-        yield Matrix(experts.num_firsts * width, outer, below(*named.gate_up(f"{place}.")))
-        yield Matrix(outer, width, below(f"{place}.{named.down}"), is_summand=place == of.shared)
-    if experts.latent_size:
-        yield Matrix(experts.latent_size, hidden, below(*of.latents[:1]))
-        yield Matrix(hidden, experts.latent_size, below(*of.latents[1:]))

@@ -23,7 +23,7 @@ from ..config import CPU_POOL_BYTES, KV_MEMORY_SHARE, MAX_BATCH_TOKENS, MAX_RUNN
 from ..models import ModelConfig
 from ..models.mtp_config import mtp_config
 from ..number_types import BYTES, KV_BITS, KV_SCALE_BYTES, ROUNDED_BITS, KVNumberType, NumberType
-from .counts import count_mxfp4, count_outputs, count_parameters
+from .counts import count_biases, count_mxfp4, count_parameters
 from .longest import longest_of
 from .matrix_bytes import joint_bytes, matrix_bytes
 from .rank_config import largest_part
@@ -247,7 +247,7 @@ def _weights(
     asked = dtype or ("float32" if on_cpu else part.dtype)
     kept: NumberType = "bfloat16" if on_cpu and (asked, part.dtype) == ("float32", "bfloat16") else asked
     dtype = asked if quantise == "none" else "float32"
-    num_norms, num_biases = count_parameters(part)[0], count_outputs(part)[1]
+    num_norms, num_biases = count_parameters(part)[0], count_biases(part)
     num_bytes = matrix_bytes(part, dtype, kept, on_cpu=on_cpu, quantise=quantise, num_ranks=num_ranks)
     num_bytes += num_biases * BYTES[dtype]
     num_mxfp4 = count_mxfp4(part)

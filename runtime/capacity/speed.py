@@ -25,8 +25,8 @@ from typing import Literal
 
 from ...errors import ConfigError
 from ..models import ModelConfig
-from ..models.added_parts import added_shapes, count_multiplied
-from .counts import count_multiplications, layer_matrices
+from .counts import count_layer, count_multiplications, count_multiplied
+from .matrices import own_matrices
 from .planner import CapacityPlan
 
 BANDWIDTH_SHARE, OPERATIONS_SHARE = 0.8, 0.5
@@ -153,17 +153,15 @@ def _step(config: ModelConfig, capacity: CapacityPlan, device: DeviceNumbers, co
 
 def weight_bytes_read(config: ModelConfig, capacity: CapacityPlan, num_tokens: int) -> float:
     """Of the weights, in a step of n tokens: all but an embedding's other rows and the experts that none chooses."""
-    read, held = float(config.vocab_size * config.hidden_size), config.vocab_size * config.hidden_size
-    held *= 1 if config.tie_word_embeddings else 2
-    read += count_multiplied(config)
-    held += sum(outputs * inputs for outputs, inputs, _ in added_shapes(config, None))
+    read = float(config.vocab_size * config.hidden_size + count_multiplied(config))
+    held = sum(matrix.size for matrix in own_matrices(config))
     for index in range(config.num_layers):
         experts = config.experts_of(index)
-        rest = sum(outputs * inputs for outputs, inputs in layer_matrices(config, index, 0))
+        rest = count_layer(config, index, 0)
         if experts is None:
             read, held = read + rest, held + rest
             continue
-        each = sum(outputs * inputs for outputs, inputs in layer_matrices(config, index, 1)) - rest
+        each = count_layer(config, index, 1) - rest
         most = experts.num_experts
         met = most * (1 - (1 - experts.num_chosen / most) ** num_tokens)
         read, held = read + rest + met * each, held + rest + most * each

@@ -254,17 +254,16 @@ def turned_layers(fields: Fields, num_layers: int, every: int = 4) -> list[bool]
     return [bool(keep) for keep in keeps]
 
 
-def if_enabled(fields: Fields, num_layers: int) -> list[bool]:
-    """Qwen: switched on by `use_sliding_window`, and only from layer `max_window_layers` on."""
-    enabled = fields.boolean("use_sliding_window", False)
-    first = fields.integer("max_window_layers", num_layers, at_least=0)
-    return [enabled and index >= first for index in range(num_layers)]
-
-
 def from_max_window_layers(fields: Fields, num_layers: int) -> list[bool]:
     """dots.llm1."""
     first = fields.integer("max_window_layers", num_layers, at_least=0)
     return [index >= first for index in range(num_layers)]
+
+
+def if_enabled(fields: Fields, num_layers: int) -> list[bool]:
+    """Qwen: switched on by `use_sliding_window`, and only from layer `max_window_layers` on."""
+    enabled = fields.boolean("use_sliding_window", False)
+    return [enabled and has_window for has_window in from_max_window_layers(fields, num_layers)]
 
 
 def every_other_if_enabled(fields: Fields, num_layers: int) -> list[bool]:
@@ -274,32 +273,18 @@ def every_other_if_enabled(fields: Fields, num_layers: int) -> list[bool]:
     return [enabled and index % 2 == 0 and index < end for index in range(num_layers)]
 
 
-def every_other(fields: Fields, num_layers: int) -> list[bool]:
-    return [index % 2 == 0 for index in range(num_layers)]
-
-
-def all_but_every_fourth(fields: Fields, num_layers: int) -> list[bool]:
-    """OLMo 3."""
-    return [(index + 1) % 4 != 0 for index in range(num_layers)]
-
-
-def all_but_every_fourth_or_nth(fields: Fields, num_layers: int) -> list[bool]:
-    """Cohere 2, EXAONE 4."""
-    pattern = fields.integer("sliding_window_pattern", 4)
-    return [(index + 1) % pattern != 0 for index in range(num_layers)]
-
-
 def all_but_first_of_four(fields: Fields, num_layers: int) -> list[bool]:
     """CWM."""
     return [index % 4 != 0 for index in range(num_layers)]
 
 
-def all_but_every_fifth(fields: Fields, num_layers: int) -> list[bool]:
-    """Gemma 3n."""
-    return [(index + 1) % 5 != 0 for index in range(num_layers)]
+def all_but_every(number: int, *keys: str) -> WindowRule:
+    """Windows in all layers but every n-th; keys: which may name another n, the first of them that is there."""
 
+    def rule(fields: Fields, num_layers: int) -> list[bool]:
+        every = number
+        for key in reversed(keys):
+            every = fields.integer(key, every)
+        return [(index + 1) % every != 0 for index in range(num_layers)]
 
-def all_but_every_nth(fields: Fields, num_layers: int) -> list[bool]:
-    """Gemma 3: five layers with a window, then one without."""
-    pattern = fields.integer("sliding_window_pattern", fields.integer("_sliding_window_pattern", 6))
-    return [(index + 1) % pattern != 0 for index in range(num_layers)]
+    return rule

@@ -13,13 +13,9 @@ from .altup_config import adapt_gemma3n
 from .architecture import (
     Architecture,
     LayerNames,
-    all_but_every_fifth,
-    all_but_every_fourth,
-    all_but_every_fourth_or_nth,
-    all_but_every_nth,
+    all_but_every,
     all_but_first_of_four,
     all_layers,
-    every_other,
     every_other_if_enabled,
     from_max_window_layers,
     if_enabled,
@@ -32,13 +28,11 @@ from .learned_positions import LEARNED
 from .recurrent_architectures import RECURRENT
 from .recurrent_config import RecurrentOptions
 
+_EVERY_OTHER, _FOURTH_IS_FULL = all_but_every(2), all_but_every(4, "sliding_window_pattern")
+_GEMMA_WINDOWS = all_but_every(6, "sliding_window_pattern", "_sliding_window_pattern")
 _LLAMA = Architecture()
-_PHI3 = Architecture(
-    names=LayerNames(qkv=("self_attn.qkv_proj",), gate_up=("mlp.gate_up_proj",)),
-    qkv_bias=False,
-    o_bias=False,
-    sliding=all_layers,
-)
+_MISTRAL = replace(_LLAMA, qkv_bias=False, o_bias=False, sliding=all_layers)
+_PHI3 = replace(_MISTRAL, names=LayerNames(qkv=("self_attn.qkv_proj",), gate_up=("mlp.gate_up_proj",)))
 _GEMMA = Architecture(norm_offset=1.0, scale_embedding=True, gelu=True, tied=True)
 _GEMMA2 = replace(
     _GEMMA,
@@ -48,14 +42,14 @@ _GEMMA2 = replace(
         post_mlp_norm="post_feedforward_layernorm",
     ),
     sandwich_norms=True,
-    sliding=every_other,
+    sliding=_EVERY_OTHER,
 )
 _GEMMA3N = replace(
     _GEMMA2,
     norm_offset=0.0,
     qk_norm=True,
     norms_values=True,
-    sliding=all_but_every_fifth,
+    sliding=all_but_every(5),
     local_theta=10_000.0,
     shares_kv=True,
     has_layer_inputs=True,
@@ -117,7 +111,12 @@ _STARCODER2 = replace(
     sliding=all_layers,
 )
 _EXAONE4 = replace(
-    _OLMO2, qkv_bias=False, o_bias=False, whole_norms=False, sliding=all_but_every_fourth_or_nth, unturned=True
+    _OLMO2,
+    qkv_bias=False,
+    o_bias=False,
+    whole_norms=False,
+    sliding=_FOURTH_IS_FULL,
+    unturned=True,
 )
 _ERNIE = replace(_LLAMA, qkv_bias="use_bias", o_bias="use_bias", mlp_bias="use_bias", tied=True, interleaved=True)
 _HUNYUAN = replace(
@@ -215,13 +214,8 @@ _NEMOTRON = replace(
     eps_key="norm_eps",
 )
 
-_GLM4_MOE = replace(
-    _LLAMA,
-    o_bias=False,
-    qk_norm="use_qk_norm",
-    partial_rotary=0.5,
-    experts=mixtures.DEEPSEEK_V3,
-)
+_DEEPSEEK_V3 = replace(_LLAMA, is_latent=True, interleaved=True, experts=mixtures.DEEPSEEK_V3)
+_GLM4_MOE = replace(_LLAMA, o_bias=False, qk_norm="use_qk_norm", partial_rotary=0.5, experts=mixtures.DEEPSEEK_V3)
 _MINIMAX_M2 = replace(
     _LLAMA,
     qkv_bias=False,
@@ -265,7 +259,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     **RECURRENT,
     **LEARNED,
     "LlamaForCausalLM": _LLAMA,  # Llama 2 and 3, SmolLM and SmolLM2, TinyLlama, Yi …
-    "MistralForCausalLM": replace(_LLAMA, qkv_bias=False, o_bias=False, sliding=all_layers),
+    "MistralForCausalLM": _MISTRAL,
     "Qwen2ForCausalLM": replace(_LLAMA, qkv_bias=True, o_bias=False, sliding=if_enabled),
     "Qwen3ForCausalLM": replace(_LLAMA, qk_norm=True, sliding=if_enabled),
     "SmolLM3ForCausalLM": replace(_LLAMA, tied=True, sliding=if_enabled, unturned_every=4),
@@ -276,20 +270,14 @@ ARCHITECTURES: dict[str, Architecture] = {
     "GraniteForCausalLM": _GRANITE,
     "GraniteMoeHybridForCausalLM": _GRANITE_HYBRID,  # Granite 4.0
     "Olmo2ForCausalLM": _OLMO2,
-    "Olmo3ForCausalLM": replace(_OLMO2, sliding=all_but_every_fourth, unscaled_windows=True),
+    "Olmo3ForCausalLM": replace(_OLMO2, sliding=all_but_every(4), unscaled_windows=True),
     "GlmForCausalLM": _GLM,
     "Glm4ForCausalLM": _GLM4,
     "YoutuForCausalLM": replace(_LLAMA, tied=True, is_latent=True, interleaved=True),
     "MiniCPM3ForCausalLM": replace(
         _LLAMA, tied=True, is_latent=True, scale_embedding="scale_emb", depth_scale=True, width_scale=True
     ),
-    "MixtralForCausalLM": replace(
-        _LLAMA,
-        qkv_bias=False,
-        o_bias=False,
-        sliding=all_layers,
-        experts=ExpertOptions(mixtures.MIXTRAL_NAMES, normalises=True),
-    ),
+    "MixtralForCausalLM": replace(_MISTRAL, experts=ExpertOptions(mixtures.MIXTRAL_NAMES, normalises=True)),
     "PhimoeForCausalLM": replace(  # Phi-3.5-MoE
         _LLAMA,
         norm="layer",
@@ -299,12 +287,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     ),
     "Qwen3MoeForCausalLM": replace(_LLAMA, qk_norm=True, sliding=if_enabled, experts=ExpertOptions()),
     "DeepseekV2ForCausalLM": replace(_LLAMA, is_latent=True, interleaved=True, experts=ExpertOptions()),
-    "DeepseekV3ForCausalLM": replace(
-        _LLAMA,
-        is_latent=True,
-        interleaved=True,
-        experts=mixtures.DEEPSEEK_V3,
-    ),
+    "DeepseekV3ForCausalLM": _DEEPSEEK_V3,
     "Qwen2MoeForCausalLM": replace(
         _LLAMA,
         qkv_bias="qkv_bias",
@@ -320,12 +303,10 @@ ARCHITECTURES: dict[str, Architecture] = {
         refused=(("clip_qkv", "queries, keys and values are not clipped here"),),
         experts=ExpertOptions(),
     ),
-    "GptOssForCausalLM": replace(_LLAMA, biased=True, has_sinks=True, sliding=every_other, experts=mixtures.GPT_OSS),
+    "GptOssForCausalLM": replace(_LLAMA, biased=True, has_sinks=True, sliding=_EVERY_OTHER, experts=mixtures.GPT_OSS),
     "Llama4ForCausalLM": _LLAMA4,  # Llama 4 Scout, Maverick
     "CohereForCausalLM": _COHERE,  # Command R
-    "Cohere2ForCausalLM": replace(
-        _COHERE, sliding=all_but_every_fourth_or_nth, unturned=True
-    ),  # Command R7B, Command A
+    "Cohere2ForCausalLM": replace(_COHERE, sliding=_FOURTH_IS_FULL, unturned=True),  # Command R7B, Command A
     "Starcoder2ForCausalLM": _STARCODER2,
     "Exaone4ForCausalLM": _EXAONE4,
     "SeedOssForCausalLM": replace(_LLAMA, biased=True, o_bias="attention_out_bias"),
@@ -341,16 +322,14 @@ ARCHITECTURES: dict[str, Architecture] = {
     "FalconForCausalLM": _FALCON,
     "StableLmForCausalLM": _STABLELM,
     "HeliumForCausalLM": replace(_LLAMA, o_bias=False, interleaved=True),
-    "MinistralForCausalLM": replace(_LLAMA, qkv_bias=False, o_bias=False, sliding=all_layers),
-    "Ministral3ForCausalLM": replace(_LLAMA, qkv_bias=False, o_bias=False, sliding=all_layers, scales_queries=True),
+    "MinistralForCausalLM": _MISTRAL,
+    "Ministral3ForCausalLM": replace(_MISTRAL, scales_queries=True),
     "Glm4MoeForCausalLM": _GLM4_MOE,  # GLM-4.5, GLM-4.6
-    "Glm4MoeLiteForCausalLM": replace(
-        _LLAMA, is_latent=True, interleaved=True, experts=mixtures.DEEPSEEK_V3
-    ),  # GLM-4.7-Flash
+    "Glm4MoeLiteForCausalLM": _DEEPSEEK_V3,  # GLM-4.7-Flash
     "SolarOpenForCausalLM": replace(_LLAMA, o_bias=False, experts=mixtures.DEEPSEEK_V3),
     "CwmForCausalLM": replace(_LLAMA, qkv_bias=False, o_bias=False, sliding=all_but_first_of_four),
     "VaultGemmaForCausalLM": replace(
-        _GEMMA, names=LayerNames(mlp_norm="pre_feedforward_layernorm"), sliding=every_other
+        _GEMMA, names=LayerNames(mlp_norm="pre_feedforward_layernorm"), sliding=_EVERY_OTHER
     ),
     "Jais2ForCausalLM": replace(
         _NEMOTRON, norm_offset=0.0, partial_rotary=1.0, biased=True, mlp_bias="mlp_bias", eps_key="layer_norm_eps"
@@ -363,7 +342,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         _LLAMA, qk_norm=True, experts=ExpertOptions(ExpertNames(stacked="mlp.experts"), normalises=True)
     ),
     "Gemma3nForCausalLM": _GEMMA3N,
-    "Gemma3ForCausalLM": replace(_GEMMA2, qk_norm=True, sliding=all_but_every_nth, local_theta=10_000.0),
+    "Gemma3ForCausalLM": replace(_GEMMA2, qk_norm=True, sliding=_GEMMA_WINDOWS, local_theta=10_000.0),
     "Gemma4ForCausalLM": replace(
         _GEMMA2,
         norm_offset=0.0,
@@ -371,7 +350,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         norms_values=True,
         full_shape=full_shape,
         layer_scalars=True,
-        sliding=all_but_every_nth,
+        sliding=_GEMMA_WINDOWS,
         local_theta=10_000.0,
         experts=mixtures.GEMMA4,
         adapts=adapt_gemma4,

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ...kernels import Gate, LinearWeight, ops
-from ...kernels.recurrent import apply_delta_rule, convolve
+from ...kernels.recurrent import HeadInputs, advance_heads, convolve
 from ...kernels.state_rounds import StateRounds
 from .part import joined
 from .reader import Reader
@@ -46,17 +46,16 @@ class DeltaNetWeights:
         mixed = convolve(made[:, : config.channels], self.taps, None, states[0], plan, silu=True)
         key_size = config.key_heads * config.key_dim
         q, k, v = torch.split(mixed, [key_size, key_size, config.attended_size], dim=1)
-        heads = apply_delta_rule(
+        inputs = HeadInputs(
             q.view(num_rows, config.key_heads, config.key_dim),
             k.view(num_rows, config.key_heads, config.key_dim),
             v.view(num_rows, config.heads, config.value_dim),
             rates[:, config.heads :],
-            rates[:, : config.heads],
             self.rate,
             self.step_bias,
-            states[1],
-            plan,
+            rates[:, : config.heads],
         )
+        heads = advance_heads(inputs, states[1], plan)
         even = ops.rms_norm(heads.view(-1, config.value_dim), self.norm, self.eps).view(num_rows, -1)
         return ops.gated(torch.cat([made[:, config.channels :], even], dim=1), Gate("silu"))
 

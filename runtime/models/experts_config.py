@@ -182,15 +182,6 @@ class ExpertsConfig:
         """Outputs of the router's matrix: a score for each expert, and one for the shared expert if it is weighed."""
         return self.num_experts + bool(self.shared_size and self.options.names.shared_gate)
 
-    def shapes(self, hidden_size: int, num_experts: int) -> list[tuple[int, int]]:
-        """(Outputs, inputs) of the matrices of n experts and of the shared one, without the router's."""
-        sizes = [(self.inner_size, self.latent_size or hidden_size)] * num_experts
-        sizes += [(self.shared_size, hidden_size)] * (self.shared_size > 0)
-        latents = [(self.latent_size, hidden_size), (hidden_size, self.latent_size)] * (self.latent_size > 0)
-        return [
-            shape for width, outer in sizes for shape in ((self.num_firsts * width, outer), (outer, width))
-        ] + latents
-
 
 def _renamed(fields: Fields, aliases: tuple[tuple[str, str], ...]) -> Fields:
     values = dict(fields.values)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from ...kernels import LinearWeight, ops
-from ...kernels.recurrent import apply_delta_rule, convolve
+from ...kernels.recurrent import HeadInputs, advance_heads, convolve
 from ...kernels.state_rounds import StateRounds
 from .reader import Reader
 from .recurrent_config import RecurrentConfig
@@ -45,7 +45,7 @@ class KimiDeltaWeights:
         of_decays, of_gates = (part.contiguous() for part in ops.linear(normed, self.narrow).chunk(2, dim=1))
         forgets = ops.linear(of_decays, self.decays).view(shape)
         learns = ops.linear(normed, self.learns)
-        heads = apply_delta_rule(q, k, v, forgets, learns, self.rate, self.step_bias, states[1], plan)
+        heads = advance_heads(HeadInputs(q, k, v, forgets, self.rate, self.step_bias, learns), states[1], plan)
         even = ops.rms_norm(heads.view(-1, config.value_dim), self.norm, self.eps).view(len(normed), -1)
         return even * ops.sigmoid(ops.linear(of_gates, self.gates))
 

@@ -63,18 +63,6 @@ class LatentConfig:
         """Elements of one query head."""
         return self.plain_dim + self.rotary_dim
 
-    def shapes(self, hidden_size: int, num_heads: int) -> list[tuple[int, int]]:
-        """(Outputs, inputs) of the matrices of one layer, but for the output projection's."""
-        inner = self.query_rank or hidden_size
-        down = [(self.query_rank, hidden_size)] if self.query_rank else []
-        return [
-            *down,
-            (num_heads * self.query_dim, inner),
-            (self.width, hidden_size),
-            (num_heads * self.rank, self.plain_dim),
-            (num_heads * self.value_dim, self.rank),
-        ]
-
     @property
     def num_norms(self) -> int:
         """Numbers in the norms of the latents."""

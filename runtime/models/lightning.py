@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ...kernels import LinearWeight, ops
-from ...kernels.recurrent import scan_states
+from ...kernels.recurrent import HeadInputs, advance_heads
 from ...kernels.state_rounds import StateRounds
 from ..parallel.ranks import Ranks
 from .gateless import bend
@@ -44,8 +44,8 @@ class LightningWeights:
         made = bend(ops.linear(normed, self.into), "silu", None)
         q, k, v = (part.view(num_rows, config.heads, config.value_dim) for part in made.chunk(3, dim=1))
         steps = torch.zeros(num_rows, config.heads, dtype=normed.dtype, device=normed.device)
-        constants = (self.rate, self.zeros, self.zeros)
-        mixed = scan_states(q, k, v, steps, *constants, (1.0, 1.0), states[0], plan).flatten(1)
+        inputs = HeadInputs(q, k, v, steps, self.rate, self.zeros, skip=self.zeros, limits=(1.0, 1.0))
+        mixed = advance_heads(inputs, states[0], plan).flatten(1)
         if self.ranks.size > 1:
             mixed = torch.cat(self.ranks.gather(mixed), 1)
         even = self.own.of(ops.rms_norm(mixed, self.norm, NORM_EPS), 1)

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from .architecture import Architecture, LayerNames, MtpNames
 from .experts_config import ExpertNames, ExpertOptions
+from .mixtures import DEEPSEEK_V3, MIXTRAL_NAMES, QWEN2_NAMES
 from .recurrent_config import RecurrentOptions
 
 _LLAMA = Architecture()
@@ -82,8 +83,9 @@ _NEMOTRON_H = replace(
     gateless=True,
     one_part=True,
     has_positions=False,
-    experts=ExpertOptions(
-        ExpertNames(
+    experts=replace(
+        DEEPSEEK_V3,
+        names=ExpertNames(
             router="mixer.gate",
             bias="mixer.gate.e_score_correction_bias",
             expert="mixer.experts.{}",
@@ -91,10 +93,6 @@ _NEMOTRON_H = replace(
             shared="mixer.shared_experts",
             latents=("mixer.fc1_latent_proj", "mixer.fc2_latent_proj"),
         ),
-        scoring="sigmoid",
-        normalises=True,
-        has_bias=True,
-        counts_top=2,
         gateless=True,
         has_latents=True,
     ),
@@ -179,21 +177,14 @@ _KIMI = replace(
     is_latent=True,
     has_positions=False,
     recurrent=RecurrentOptions("kimi_delta", "self_attn.", ("linear_attention",), out="o_proj"),
-    experts=ExpertOptions(
-        ExpertNames(
-            router="block_sparse_moe.gate",
+    experts=replace(
+        DEEPSEEK_V3,
+        names=replace(
+            MIXTRAL_NAMES,
             bias="block_sparse_moe.gate.e_score_correction_bias",
-            expert="block_sparse_moe.experts.{}",
-            gate="w1",
-            up="w3",
-            down="w2",
             shared="block_sparse_moe.shared_experts",
             shared_parts=("gate_proj", "up_proj", "down_proj"),
         ),
-        scoring="sigmoid",
-        normalises=True,
-        has_bias=True,
-        counts_top=2,
     ),
     mlp_moved="block_sparse_moe.",
     aliases=(
@@ -209,25 +200,19 @@ _MINIMAX = replace(
     qkv_bias=False,
     o_bias=False,
     recurrent=RecurrentOptions("lightning", "self_attn.", ("linear_attention",)),
-    experts=ExpertOptions(
-        ExpertNames(
-            router="block_sparse_moe.gate", expert="block_sparse_moe.experts.{}", gate="w1", up="w3", down="w2"
-        ),
-        normalises=True,
-    ),
+    experts=ExpertOptions(MIXTRAL_NAMES, normalises=True),
     keeps_normed=True,
 )
-_SHARED_EXPERT = ExpertNames(shared="mlp.shared_expert", shared_gate="mlp.shared_expert_gate")
 
 RECURRENT: dict[str, Architecture] = {
     "Lfm2ForCausalLM": _LFM2,
     "Qwen3NextForCausalLM": replace(
         _QWEN35,
         recurrent=replace(_QWEN35_RECURRENT, is_fused=True, fuses_rates=True),
-        experts=ExpertOptions(_SHARED_EXPERT, normalises=True),
+        experts=ExpertOptions(QWEN2_NAMES, normalises=True),
     ),
     "Qwen3_5ForCausalLM": _QWEN35,
-    "Qwen3_5MoeForCausalLM": replace(_QWEN35, experts=ExpertOptions(_SHARED_EXPERT, normalises=True)),
+    "Qwen3_5MoeForCausalLM": replace(_QWEN35, experts=ExpertOptions(QWEN2_NAMES, normalises=True)),
     "FalconH1ForCausalLM": _FALCON_H1,
     "BambaForCausalLM": replace(
         _LLAMA,

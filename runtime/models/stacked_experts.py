@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 
 from ...errors import ModelError
-from ...kernels import MXFP4_BLOCK, LinearWeights, widen_mxfp4
+from ...kernels import LinearWeights
+from ...kernels.mxfp4 import BLOCK, widen
 from .experts_config import ExpertsConfig
 from .part import Axis, Part
 from .reader import Reader
@@ -55,7 +56,7 @@ def _read(
         return reader.packing.each_mxfp4(blocks, scales, bias)
     wide = torch.empty((num_experts.count, num_outputs, num_inputs), dtype=reader.dtype, device=reader.device)
     for expert in range(num_experts.count):  # one by one: on the way each number takes more than it will
-        wide[expert] = widen_mxfp4(blocks[expert], scales[expert], reader.dtype)
+        wide[expert] = widen(blocks[expert], scales[expert], reader.dtype)
     return reader.packing.each(wide, bias)
 
 
@@ -67,12 +68,12 @@ def _read_mxfp4(
     reader: Reader, name: str, num_experts: Part, num_outputs: int, num_inputs: int
 ) -> tuple[Tensor, Tensor]:
     """Blocks and scales, as they are published."""
-    if num_inputs % MXFP4_BLOCK:
+    if num_inputs % BLOCK:
         raise ModelError(
-            f"{reader.checkpoint.place(name)}: {num_inputs} inputs are no multiple of {MXFP4_BLOCK}, as MXFP4 has them"
+            f"{reader.checkpoint.place(name)}: {num_inputs} inputs are no multiple of {BLOCK}, as MXFP4 has them"
         )
-    shape: list[Axis] = [num_experts, num_outputs, num_inputs // MXFP4_BLOCK]
-    blocks = reader.checkpoint.read_bytes(f"{name}_blocks", [*shape, MXFP4_BLOCK // 2], device=reader.device)
+    shape: list[Axis] = [num_experts, num_outputs, num_inputs // BLOCK]
+    blocks = reader.checkpoint.read_bytes(f"{name}_blocks", [*shape, BLOCK // 2], device=reader.device)
     scales = reader.checkpoint.read_bytes(f"{name}_scales", shape, device=reader.device)
     if (scales == 255).any():
         raise ModelError(

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ...kernels import Gate, LinearWeight, ops
-from ...kernels.recurrent import convolve, scan_states
+from ...kernels.recurrent import HeadInputs, advance_heads, convolve
 from ...kernels.state_rounds import StateRounds
 from ..parallel.ranks import Ranks
 from .part import Axis, Part, joined
@@ -57,19 +57,17 @@ class StateSpaceWeights:
         steps = steps if self.step_factor == 1.0 else steps * self.step_factor
         mixed = convolve(made, self.taps, self.bias, states[0], plan, silu=True)
         x, b, c = torch.split(mixed, [size, keys, keys], dim=1)
-        heads = scan_states(
+        inputs = HeadInputs(
             c.view(num_rows, config.key_heads, config.key_dim),
             b.view(num_rows, config.key_heads, config.key_dim),
             x.view(num_rows, config.heads, config.value_dim),
             steps,
             self.rate,
             self.step_bias,
-            self.skip,
-            config.step_limits,
-            states[1],
-            plan,
+            skip=self.skip,
+            limits=config.step_limits,
         )
-        mixed = heads.flatten(1)
+        mixed = advance_heads(inputs, states[1], plan).flatten(1)
         if config.norm == "before gate":
             mixed = self._even(mixed)
         gated = ops.gated(torch.cat([gate, mixed], dim=1), Gate("silu"))

@@ -61,20 +61,22 @@ class ChatTemplate:
 
     def __init__(
         self,
-        source: str,
+        source: str | None,
         place: str,
         *,
         token_texts: Mapping[str, str],
         special_texts: Iterable[str],
         added_texts: Iterable[str] = (),
-        is_default: bool = False,
     ) -> None:
-        """token_texts: `bos_token`, `eos_token` … as the template may use them; special_texts: of tokens that no
-        message makes; added_texts: of tokens that a message makes unless the template writes them itself.
+        """source: None: ChatML. token_texts: `bos_token`, `eos_token` … as the template may use them; special_texts: of
+        tokens that no message makes; added_texts: of tokens that a message makes unless the template writes them.
 
         Raises:
             ModelError: the template does not parse, or is nested too deeply.
         """
+        self.is_default = source is None
+        if source is None:
+            source, place = CHATML, "the built-in ChatML template"
         environment = template_environment()
         tree = parsed(environment, source, place)
         try:
@@ -92,7 +94,6 @@ class ChatTemplate:
         self._shows_calls = "tool_calls" in source
         self.source = source
         self.place = place
-        self.is_default = is_default
         self.option_names = frozenset(names) - RESERVED - environment.globals.keys() - set(_TOKEN_NAMES)
         self._token_texts = dict(token_texts)
 
@@ -110,31 +111,9 @@ class ChatTemplate:
             source = source.get("default", next(iter(source.values()), None))
         if not isinstance(source, str | None):
             raise settings.odd("chat_template", "a template, or a list of named templates")
-        token_texts = {name: _token_text(settings.values.get(name)) for name in _TOKEN_NAMES}
-        return ChatTemplate.or_default(
-            source, place, token_texts=token_texts, special_texts=special_texts, added_texts=added_texts
-        )
-
-    @staticmethod
-    def or_default(
-        source: str | None,
-        place: str,
-        *,
-        token_texts: Mapping[str, str],
-        special_texts: Iterable[str],
-        added_texts: Iterable[str] = (),
-    ) -> ChatTemplate:
-        """A template, or ChatML in place of None."""
-        is_default = source is None
-        if source is None:
-            source, place = CHATML, "the built-in ChatML template"
+        token_texts = {name: token_text(settings.values.get(name)) or "" for name in _TOKEN_NAMES}
         return ChatTemplate(
-            source,
-            place,
-            token_texts=token_texts,
-            special_texts=special_texts,
-            added_texts=added_texts,
-            is_default=is_default,
+            source, place, token_texts=token_texts, special_texts=special_texts, added_texts=added_texts
         )
 
     def render(
@@ -238,7 +217,8 @@ class ChatTemplate:
             raise RequestError(text, param="messages") from None
 
 
-def _token_text(value: Any) -> str:
+def token_text(value: Any) -> str | None:
+    """A token as files write it: a string, or an object with `content`."""
     if isinstance(value, dict):
         value = value.get("content")
-    return value if isinstance(value, str) else ""
+    return value if isinstance(value, str) else None

@@ -25,9 +25,11 @@ from typing import Any
 from ...errors import ModelError
 from ..models.gguf.file import GgufFile
 from ..models.gguf.special_ids import CONTROL, end_ids, token_id, token_types
+from .chat_template import ChatTemplate
 from .no_tokenizer import NoTokenizer
 from .sentencepiece_model import SentencePieceModel
 from .token_pieces import SPACE
+from .tokenizer import Tokenizer
 from .tokenizer_json import TokenizerJson
 
 _UNKNOWN, _USER_DEFINED, _UNUSED, _BYTE = 2, 4, 5, 6  # types of tokens, besides CONTROL
@@ -120,31 +122,7 @@ CUTS: dict[str, Cut] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class GgufVocabulary:
-    """What a `Tokenizer` is made of.
-
-    Attributes:
-        vocab_size: rows of the embedding.
-        bos_id: -1: there is none.
-        start_ids: what stands before every prompt.
-        last_ids: what stands after a text that is a whole sequence.
-        template, template_place: the chat template, None if there is none, and where it stands.
-        token_texts: of `bos_token` and the others, as templates use them.
-    """
-
-    backend: SentencePieceModel | TokenizerJson | NoTokenizer
-    vocab_size: int
-    eos_ids: tuple[int, ...]
-    bos_id: int
-    start_ids: tuple[int, ...]
-    template: str | None
-    template_place: str
-    token_texts: dict[str, str]
-    last_ids: tuple[int, ...] = ()
-
-
-def read_gguf_vocabulary(path: Path) -> GgufVocabulary:
+def read_gguf_tokenizer(path: Path) -> Tokenizer:
     """The tokenizer of a GGUF file.
 
     Raises:
@@ -154,8 +132,10 @@ def read_gguf_vocabulary(path: Path) -> GgufVocabulary:
     fields = file.fields()
     embedding = file.tensors.get("token_embd.weight")
     if "tokenizer.ggml.tokens" not in file and embedding is not None:
-        nothing = dict.fromkeys(_NAMES, "")
-        return GgufVocabulary(NoTokenizer(embedding.shape[0]), embedding.shape[0], (), -1, (), None, str(path), nothing)
+        num_rows, nothing = embedding.shape[0], ChatTemplate(None, "", token_texts={}, special_texts=())
+        return Tokenizer(
+            NoTokenizer(num_rows), vocab_size=num_rows, eos_ids=(), start_ids=(), bos_id=-1, chat_template=nothing
+        )
     tokens = file.strings("tokenizer.ggml.tokens")
     kind = fields.text("tokenizer.ggml.model")
     if kind == "gpt2":
@@ -176,16 +156,21 @@ def read_gguf_vocabulary(path: Path) -> GgufVocabulary:
     if odd is not None:
         raise ModelError(f"{path}: tokenizer.ggml: {odd} {ids[odd]} is not among {len(tokens)} tokens")
     starts = ids["bos_token"] >= 0 and fields.boolean("tokenizer.ggml.add_bos_token", adds_bos)
-    return GgufVocabulary(
+    ends = ids["eos_token"] >= 0 and fields.boolean("tokenizer.ggml.add_eos_token", False)
+    return Tokenizer(
         backend,
-        vocab_size,
-        end_ids(file),
-        ids["bos_token"],
-        (ids["bos_token"],) if starts else (),
-        fields.text("tokenizer.chat_template") if "tokenizer.chat_template" in fields else None,
-        f"{path}: tokenizer.chat_template",
-        {name: tokens[found] if found >= 0 else "" for name, found in ids.items()},
-        (ids["eos_token"],) if ids["eos_token"] >= 0 and fields.boolean("tokenizer.ggml.add_eos_token", False) else (),
+        vocab_size=vocab_size,
+        eos_ids=end_ids(file),
+        start_ids=(ids["bos_token"],) if starts else (),
+        end_ids=(ids["eos_token"],) if ends else (),
+        bos_id=ids["bos_token"],
+        chat_template=ChatTemplate(
+            fields.text("tokenizer.chat_template") if "tokenizer.chat_template" in fields else None,
+            f"{path}: tokenizer.chat_template",
+            token_texts={name: tokens[found] if found >= 0 else "" for name, found in ids.items()},
+            special_texts=backend.special_ids,
+            added_texts=backend.added_ids,
+        ),
     )
 
 

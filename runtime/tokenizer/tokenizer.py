@@ -25,7 +25,7 @@ from ..constrain.spec import Whitespace
 from ..models.gguf.file import is_gguf
 from ..models.json_file import Fields, read_bytes, read_json_object
 from .chat_message import unused_markers
-from .chat_template import ChatTemplate
+from .chat_template import ChatTemplate, token_text
 from .detokenizer import Detokenizer
 from .no_tokenizer import NoTokenizer, refuse_text
 from .sentencepiece_model import SentencePieceModel
@@ -98,7 +98,9 @@ class Tokenizer:
         """
         folder = Path(path)
         if is_gguf(folder):
-            return _from_gguf(folder)
+            from .gguf_vocabulary import read_gguf_tokenizer
+
+            return read_gguf_tokenizer(folder)
         files = {name: _read_if_there(folder / name) for name in ("config.json", "generation_config.json")}
         settings = _read_if_there(folder / "tokenizer_config.json")
         if (folder / "tokenizer.json").exists():
@@ -272,28 +274,6 @@ def shows_marks(tokenizer: Tokenizer, token_ids: Sequence[int], text: str) -> bo
     return tokenizer.show(token_ids) == text and tokenizer.special_pattern.findall(text) == marks
 
 
-def _from_gguf(path: Path) -> Tokenizer:
-    from .gguf_vocabulary import read_gguf_vocabulary
-
-    found = read_gguf_vocabulary(path)
-    special, texts = found.backend.special_ids, found.token_texts
-    return Tokenizer(
-        found.backend,
-        vocab_size=found.vocab_size,
-        eos_ids=found.eos_ids,
-        start_ids=found.start_ids,
-        end_ids=found.last_ids,
-        bos_id=found.bos_id,
-        chat_template=ChatTemplate.or_default(
-            found.template,
-            found.template_place,
-            token_texts=texts,
-            special_texts=special,
-            added_texts=found.backend.added_ids,
-        ),
-    )
-
-
 def _check_utf8(text: str) -> None:
     try:
         text.encode("utf-8")
@@ -308,15 +288,8 @@ def _read_if_there(path: Path) -> Fields:
     return Fields(read_json_object(path) if path.exists() else {}, str(path))
 
 
-def _token_text(value: Any) -> str | None:
-    """A token is written as a string or as an object with `content`."""
-    if isinstance(value, dict):
-        value = value.get("content")
-    return value if isinstance(value, str) else None
-
-
 def _named_id(settings: Fields, key: str, ids: Mapping[str, int], default: int) -> int:
-    text = _token_text(settings.values.get(key))
+    text = token_text(settings.values.get(key))
     return default if text is None else ids.get(text, default)
 
 
@@ -337,7 +310,7 @@ def _added_tokens(folder: Path, settings: Fields) -> dict[int, str]:
     """Special tokens declared next to a `tokenizer.model`: `added_tokens_decoder`, or the older added_tokens.json."""
     added: dict[int, str] = {}
     for key, value in settings.section("added_tokens_decoder").values.items():
-        text = _token_text(value)
+        text = token_text(value)
         if text is None or not key.isdecimal() or len(key) > 9 or not isinstance(value, dict):
             raise settings.odd("added_tokens_decoder", "an object of ids and tokens")
         if value.get("special", False):

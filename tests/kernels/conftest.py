@@ -159,29 +159,13 @@ class PagedBatch:
             **{"share": True, "deterministic": False, "costs": SharingCosts(0.0, 0.0), **options},
         )
 
-    def exact(
-        self,
-        scale: float,
-        window: int = 0,
-        soft_cap: float = 0.0,
-        sinks: Tensor | None = None,
-        in_chunks: bool = False,
-    ) -> Tensor:
-        """The answer in float64, on the CPU."""
+    def exact(self, scale: float, sinks: Tensor | None = None, **options: Any) -> Tensor:
+        """The answer in float64, on the CPU; options: as of attention."""
         on_cpu = [t.cpu() for t in (self.q, self.k_cache, self.v_cache)]
         sinks = None if sinks is None else sinks.cpu()
-        return reference.attention_in(
-            torch.float64, *on_cpu, self.plan(), scale, window, soft_cap, sinks, in_chunks=in_chunks
-        )
+        return reference.attention_in(torch.float64, *on_cpu, self.plan(), scale=scale, sinks=sinks, **options)
 
-    def bound(
-        self,
-        scale: float,
-        window: int = 0,
-        soft_cap: float = 0.0,
-        sinks: Tensor | None = None,
-        in_chunks: bool = False,
-    ) -> Tensor:
+    def bound(self, scale: float, sinks: Tensor | None = None, soft_cap: float = 0.0, **options: Any) -> Tensor:
         """How far a path may be off `exact` that sums in fp32 and has weights and results of the type of q.
 
         An error of a score is a relative one of its weight, and a weight stands above and below the fraction, where up
@@ -192,7 +176,7 @@ class PagedBatch:
         scores = gamma(q.shape[-1] + 16) * scale * q.norm(dim=-1) * keys.norm(dim=-1).max() + gamma(16) * soft_cap
         if sinks is not None:
             scores = scores + gamma(16) * sinks.cpu().double().abs()
-        size = replace(self, v_cache=self.v_cache.abs()).exact(scale, window, soft_cap, sinks, in_chunks)
+        size = replace(self, v_cache=self.v_cache.abs()).exact(scale, sinks, soft_cap=soft_cap, **options)
         share = torch.expm1(2 * (scores + gamma(2 * most_keys + 64)))[..., None]
         if dtype == torch.float32:
             return share * size

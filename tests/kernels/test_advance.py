@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from phloem.fsm import Compiler, Constraint, Vocabulary, flatten
-from phloem.kernels import Automata, lay_out_automata, ops
+from phloem.kernels import ops
+from phloem.kernels.automata import Automata, lay_out_automata
 from phloem.kernels.plain import ops as reference
 
 PATTERNS = ["yes|no|maybe", r"\d{4}-\d\d-\d\d", "[а-я]{2,9}", "(ab|abc|b)*c", r'\{"n": (0|[1-9]\d{0,5})\}']

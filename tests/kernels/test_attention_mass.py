@@ -10,8 +10,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from phloem.kernels import attention, latent_attention, plan_mass
+from phloem.kernels import plan_mass
 from phloem.kernels.attention_mass import AttentionMass
+from phloem.kernels.ops import attention, latent_attention
 from phloem.kernels.plain import ops as reference
 
 from .rounding import assert_within, gamma

@@ -10,8 +10,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from phloem.kernels import Gate, LinearWeights, keep_mxfp4, mix_experts, pack_linears, widen_mxfp4
+from phloem.kernels import Gate, LinearWeights, keep_mxfp4, pack_linears
 from phloem.kernels.linear_weight import input_range
+from phloem.kernels.mxfp4 import widen
+from phloem.kernels.ops import mix_experts
 from phloem.kernels.plain import ops as reference
 
 from .rounding import assert_within, gamma, stored_bound
@@ -122,7 +124,7 @@ class Problem:
             shape = (num_experts, num_outputs, num_inputs // 32)
             blocks = torch.randint(0, 256, (*shape, 16), dtype=torch.uint8)
             scales = torch.randint(120, 126, shape, dtype=torch.uint8)
-            return widen_mxfp4(blocks, scales, torch.bfloat16), keep_mxfp4(blocks, scales, bias)
+            return widen(blocks, scales, torch.bfloat16), keep_mxfp4(blocks, scales, bias)
 
         gate_up, kept_gate_up = drawn(self.gate_up, self.gate_up_bias)
         down, kept_down = drawn(self.down, self.down_bias)

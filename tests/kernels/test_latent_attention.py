@@ -11,7 +11,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from phloem.kernels import WorkBuffers, latent_attention, plan_attention, write_latents
+from phloem.kernels import WorkBuffers, plan_attention
+from phloem.kernels.ops import latent_attention, write_latents
 from phloem.kernels.plain import ops as reference
 
 from .rounding import assert_within, gamma
@@ -45,7 +46,7 @@ def _exact(batch: Any, scale: float, rank: int) -> Tensor:
     """In float64: one KV head whose values are its keys."""
     stored = batch.k_cache.cpu()
     plan = batch.plan()
-    return reference.attention_in(torch.float64, batch.q.cpu(), stored, stored, plan, scale, 0, 0.0, None)[..., :rank]
+    return reference.attention_in(torch.float64, batch.q.cpu(), stored, stored, plan, scale=scale)[..., :rank]
 
 
 def _bound(batch: Any, scale: float, rank: int) -> Tensor:

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from phloem.kernels import widen_mxfp4
+from phloem.kernels.mxfp4 import widen
 
 SPELT = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0]
 
@@ -17,7 +17,7 @@ def test_every_number_under_every_scale_is_exact(dtype: torch.dtype) -> None:
     low, high = torch.arange(16, dtype=torch.uint8), torch.arange(16, dtype=torch.uint8).flip(0)
     blocks = (low | high << 4).expand(255, 1, 1, 16)
     scales = torch.arange(255, dtype=torch.uint8).view(255, 1, 1)
-    found = widen_mxfp4(blocks, scales, dtype)
+    found = widen(blocks, scales, dtype)
     assert found.shape == (255, 1, 32)
     numbers = [*SPELT, *(-x for x in SPELT)]
     for scale in range(255):
@@ -29,6 +29,6 @@ def test_every_number_under_every_scale_is_exact(dtype: torch.dtype) -> None:
 
 def test_a_scale_that_is_no_number_makes_none() -> None:
     blocks, scales = torch.full((1, 2, 16), 0x22, dtype=torch.uint8), torch.tensor([[255, 127]], dtype=torch.uint8)
-    found = widen_mxfp4(blocks, scales, torch.float32)
+    found = widen(blocks, scales, torch.float32)
     assert found[0, :32].isnan().all()
     assert (found[0, 32:] == 1).all()

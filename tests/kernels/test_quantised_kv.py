@@ -11,8 +11,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from phloem.kernels import FP8, INT4, KV_FORMATS, attention, bytes_per_head, ops, scale_type, stored_dim
+from phloem.kernels import FP8, INT4, KV_FORMATS, bytes_per_head, ops, scale_type, stored_dim
 from phloem.kernels.kv_format import by_dtype
+from phloem.kernels.ops import attention
 from phloem.kernels.plain import ops as reference
 from phloem.kernels.plain.rounding import quantise_heads, widen_heads
 

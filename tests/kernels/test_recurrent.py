@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import pairwise
 from typing import Any
 
@@ -16,6 +16,7 @@ from torch import Tensor
 from phloem.kernels import recurrent
 from phloem.kernels.cpu import recurrent as cpu_recurrent
 from phloem.kernels.plain import recurrent as reference
+from phloem.kernels.recurrent import HeadInputs
 from phloem.kernels.state_rounds import ZEROS, StateRounds, plan_states
 
 CPU = torch.device("cpu")
@@ -115,9 +116,9 @@ def rule(
     if seed % 3 == 1:
         a, step_bias = random(cuts.num_rows, heads, key_dim).to(dtype) * 3, random(heads, key_dim)
     if seed % 3:
-        return Rule("apply_delta_rule", (q, k, v, a, b, rate, step_bias), shape)
+        return Rule("advance_heads", (HeadInputs(q, k, v, a, rate, step_bias, b),), shape)
     limits = (0.0, float("inf")) if seed % 2 else (0.1, 1.5)
-    return Rule("scan_states", (q, k, v, a, rate, step_bias, random(heads), limits), shape)
+    return Rule("advance_heads", (HeadInputs(q, k, v, a, rate, step_bias, None, random(heads), limits),), shape)
 
 
 def channel_scan(cuts: Cuts, seed: int, channels: int, state_dim: int, dtype: torch.dtype = torch.float32) -> Rule:
@@ -215,11 +216,17 @@ def test_channel_states_in_triton(device: torch.device, cuts: Cuts, seed: int, d
     check_in_triton(device, cuts, channel_scan(cuts, seed, *dims))
 
 
+def on_device(x: Any, device: torch.device) -> Any:
+    if isinstance(x, HeadInputs):
+        return HeadInputs(*(on_device(getattr(x, field.name), device) for field in fields(x)))
+    return x.to(device) if isinstance(x, Tensor) else x
+
+
 def check_in_triton(device: torch.device, cuts: Cuts, job: Rule) -> None:
     from phloem.kernels.triton import recurrent as triton_recurrent
 
     states, expected_states = job.states().to(device), job.states()
-    given = [x.to(device) if isinstance(x, Tensor) else x for x in job.inputs]
+    given = [on_device(x, device) for x in job.inputs]
     out = getattr(triton_recurrent, job.name)(*given, states, cuts.plan(device))
     expected = getattr(reference, job.name)(*job.inputs, expected_states, cuts.plan())
     torch.testing.assert_close(out.cpu(), expected, rtol=1e-4, atol=1e-4)

@@ -12,7 +12,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from phloem.kernels import attention, use_threads
+from phloem.kernels import use_threads
+from phloem.kernels.ops import attention
 from phloem.kernels.plain import ops as reference
 
 from ..rounding import assert_within

@@ -170,7 +170,8 @@ NO_THREADS = """
 NO_MEMORY = """
     import resource
     import numpy as np
-    from phloem.kernels import attention, plan_attention
+    from phloem.kernels import plan_attention
+    from phloem.kernels.ops import attention
     q, caches = torch.randn(2, 6, 256), torch.randn(2, 20, 3, 16, 256)
     starts, lens = np.array([0, 1, 2], np.int32), np.array([150, 160], np.int32)
     tables = np.arange(20, dtype=np.int32).reshape(2, 10)

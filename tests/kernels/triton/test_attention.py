@@ -45,9 +45,7 @@ CASES: dict[str, tuple[Any, ...]] = {
 def _run(batch: Any, plan_options: dict[str, Any], **options: Any) -> Tensor:
     from phloem.kernels.triton.attention import cuda_attention
 
-    given = {"window": 0, "soft_cap": 0.0, "sinks": None, **options}
-    work = batch.cuda_work(**plan_options)
-    return cuda_attention(work, batch.q, batch.k_cache, batch.v_cache, **given)
+    return cuda_attention(batch.cuda_work(**plan_options), batch.q, batch.k_cache, batch.v_cache, **options)
 
 
 def _case(name: str, make_batch: Batches, dtype: torch.dtype, device: torch.device) -> tuple[Any, dict[str, Any], Any]:

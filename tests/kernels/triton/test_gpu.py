@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from phloem import kernels
+from phloem.kernels import ops
 from phloem.kernels.plain import ops as reference
 from phloem.runtime.execute.cuda_graphs import CudaRecorder, Step
 from phloem.runtime.models import Decoder, resolve_model
@@ -31,7 +31,7 @@ def test_attention_agrees_with_float64(
 ) -> None:
     batch = make_batch([1, 200, 1, 7], [700, 200, 300, 1000], heads, block_size, dtype=dtype, device="cuda")
     scale = heads[2] ** -0.5
-    out = kernels.attention(batch.q, batch.k_cache, batch.v_cache, batch.plan(device="cuda"), scale=scale)
+    out = ops.attention(batch.q, batch.k_cache, batch.v_cache, batch.plan(device="cuda"), scale=scale)
     eps = torch.finfo(dtype).eps
     torch.testing.assert_close(out.cpu().double(), batch.exact(scale), atol=2 * eps, rtol=2 * eps)
 
@@ -40,10 +40,10 @@ def test_attention_agrees_with_float64(
 def test_deterministic_chunks_have_the_bits_of_the_whole_prefill(hit: int, make_batch: Batches) -> None:
     batch = make_batch([1000, 1], [1000, 300], (32, 8, 128), dtype=torch.bfloat16, device="cuda")
     options = {"device": "cuda", "deterministic": True}
-    whole = kernels.attention(batch.q, batch.k_cache, batch.v_cache, batch.plan(**options), scale=0.09)
+    whole = ops.attention(batch.q, batch.k_cache, batch.v_cache, batch.plan(**options), scale=0.09)
     for take in (1, 1000 - hit):
         part = batch.only(0, hit, take)
-        out = kernels.attention(part.q, part.k_cache, part.v_cache, part.plan(**options), scale=0.09)
+        out = ops.attention(part.q, part.k_cache, part.v_cache, part.plan(**options), scale=0.09)
         assert torch.equal(out, whole[hit : hit + take])
 
 
@@ -52,18 +52,18 @@ def test_deterministic_decode_does_not_depend_on_the_batch(num_requests: int, ma
     lens = [600 + 13 * b for b in range(num_requests)]
     batch = make_batch([1] * num_requests, lens, (32, 8, 128), shared=512, dtype=torch.bfloat16, device="cuda")
     options = {"device": "cuda", "deterministic": True}
-    together = kernels.attention(batch.q, batch.k_cache, batch.v_cache, batch.plan(**options), scale=0.09)
+    together = ops.attention(batch.q, batch.k_cache, batch.v_cache, batch.plan(**options), scale=0.09)
     for b in (0, num_requests - 1):
         part = batch.only(b)
-        alone = kernels.attention(part.q, part.k_cache, part.v_cache, part.plan(**options), scale=0.09)
+        alone = ops.attention(part.q, part.k_cache, part.v_cache, part.plan(**options), scale=0.09)
         assert torch.equal(alone, together[b : b + 1])
 
 
 def test_ops_take_cuda_tensors() -> None:
     x = torch.randn(3, 192, device="cuda", dtype=torch.bfloat16)
     weight = torch.randn(192, device="cuda", dtype=torch.bfloat16)
-    torch.testing.assert_close(kernels.rms_norm(x, weight, 1e-5), reference.rms_norm(x, weight, 1e-5))
-    torch.testing.assert_close(kernels.gated(x), reference.gated(x))
+    torch.testing.assert_close(ops.rms_norm(x, weight, 1e-5), reference.rms_norm(x, weight, 1e-5))
+    torch.testing.assert_close(ops.gated(x), reference.gated(x))
     n, logits = 5, torch.randn(5, 50_000, device="cuda")
     arguments = (
         torch.full((n,), -1, dtype=torch.int32, device="cuda"),
@@ -74,7 +74,7 @@ def test_ops_take_cuda_tensors() -> None:
         torch.arange(n, device="cuda"),
         torch.arange(n, device="cuda"),
     )
-    assert torch.equal(kernels.sample(logits, None, *arguments)[0], reference.sample(logits, None, *arguments)[0])
+    assert torch.equal(ops.sample(logits, None, *arguments)[0], reference.sample(logits, None, *arguments)[0])
 
 
 @pytest.mark.parametrize("vocab_size", [50_257, 128_256, 262_208])
@@ -95,13 +95,13 @@ def test_sampling_of_whole_vocabularies(vocab_size: int, dtype: torch.dtype) -> 
         row * 77,
         row * 3,
     ]
-    token_ids, found = kernels.sample(logits, words, *arguments, num_top=8)
+    token_ids, found = ops.sample(logits, words, *arguments, num_top=8)
     expected, exact = reference.sample(logits.cpu(), words.cpu(), *(a.cpu() for a in arguments), num_top=8)
     assert torch.equal(token_ids.cpu(), expected)
     assert found is not None and exact is not None
     torch.testing.assert_close(found.top.cpu(), exact.top, atol=1e-5, rtol=1e-6)
     for r in (0, n - 1):
-        alone, own = kernels.sample(logits[r : r + 1], words, *(a[r : r + 1] for a in arguments), num_top=8)
+        alone, own = ops.sample(logits[r : r + 1], words, *(a[r : r + 1] for a in arguments), num_top=8)
         assert own is not None
         assert torch.equal(alone, token_ids[r : r + 1]) and torch.equal(own.top, found.top[r : r + 1])
 
@@ -124,13 +124,13 @@ def test_a_model_computes_what_it_computes_on_the_cpu(
 def test_deterministic_products_do_not_depend_on_the_other_rows(shape: tuple[int, int], dtype: torch.dtype) -> None:
     depth, num_outputs = shape
     matrix = (torch.randn(num_outputs, depth, device="cuda") / depth**0.5).to(dtype)
-    stored = kernels.LinearWeight(matrix, None, num_outputs, depth, has_bias=False, row_tile=256)
+    stored = ops.LinearWeight(matrix, None, num_outputs, depth, has_bias=False, row_tile=256)
     x = torch.randn(700, depth, device="cuda").to(dtype)
-    together = kernels.linear(x, stored)
+    together = ops.linear(x, stored)
     exact = (x[:9].double() @ matrix.double().T).float()
     torch.testing.assert_close(together[:9].float(), exact, atol=2e-2, rtol=2e-2)
     for first, count in ((0, 1), (63, 1), (64, 1), (699, 1), (5, 64), (5, 65), (130, 257), (1, 699)):
-        assert torch.equal(kernels.linear(x[first : first + count], stored), together[first : first + count])
+        assert torch.equal(ops.linear(x[first : first + count], stored), together[first : first + count])
 
 
 def test_graphs_can_be_captured_when_all_that_were_are_gone() -> None:

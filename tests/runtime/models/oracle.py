@@ -59,6 +59,13 @@ class Oracle:
         logits, bound = (each[len(prompt) - 1 :] for each in self.logits_and_bound([*prompt, *answer[:-1]]))
         assert_likeliest(logits, answer, bound[:, 0])
 
+    def assert_decoder(self, decoder: Decoder) -> None:
+        """The same logits, through chunks of all kinds, and the same greedy text, but for rounding."""
+        token_ids, run = random_ids(60), PagedRun(decoder)
+        chunks = [token_ids[:1], token_ids[1:20], token_ids[20:53], *([token] for token in token_ids[53:])]
+        self.assert_logits(torch.cat([run.extend({0: chunk}) for chunk in chunks]), token_ids)
+        self.assert_greedy(token_ids[:30], PagedRun(decoder).greedy(token_ids[:30], 24))
+
 
 def result_and_bound(
     compute: Callable[[], torch.Tensor], parameters: list[torch.Tensor], num_tokens: int

@@ -6,7 +6,6 @@ transformers' model of the dequantised numbers.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +16,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from .edits import edit_config
 from .oracle import save_random_model
 
 Tensors = dict[str, Tensor]
@@ -200,12 +200,11 @@ def publish(
             tensors |= {f"{base}{part}": value for part, value in found.items()}
             _mean(meant, name, torch.from_numpy(weight).float())
     save_file(tensors, folder / "model.safetensors")
-    values = json.loads((folder / "config.json").read_text())
-    values["quantization_config"] = dict(form.config)
+    config = dict(form.config)
     if plain:
         key = "ignore" if "ignore" in form.config else "modules_to_not_convert"
-        values["quantization_config"][key] = [*form.config.get(key, ()), *(part.strip(".") for part in plain)]
-    (folder / "config.json").write_text(json.dumps(values))
+        config[key] = [*form.config.get(key, ()), *(part.strip(".") for part in plain)]
+    edit_config(folder, quantization_config=config)
     return model
 
 

@@ -20,6 +20,7 @@ from phloem.runtime.models.weight_format import read_weight_format
 from phloem.runtime.parallel.ranks import ALONE, Ranks
 
 from .decoder_shapes import SMALL
+from .edits import edit_config, edit_tensors
 from .oracle import PagedRun, random_ids, save_random_model
 
 BITNET = {"hidden_act": "relu2", "hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 4}
@@ -45,9 +46,7 @@ def publish(folder: Path, form: dict[str, str], class_name: str = "BitNetForCaus
                 scale = torch.rand(1).to(torch.bfloat16) + (6 if form == PACKED else 0.1)
                 tensors[f"{module}.weight_scale"] = scale
     save_file(tensors, folder / "model.safetensors")
-    config = json.loads((folder / "config.json").read_text())
-    config["quantization_config"] = {"quant_method": "bitnet", **form}
-    (folder / "config.json").write_text(json.dumps(config))
+    edit_config(folder, quantization_config={"quant_method": "bitnet", **form})
     model = replace_with_bitnet_linear(model, ["lm_head"], BitNetQuantConfig(**form))
     return fill(model, tensors).eval()
 
@@ -161,13 +160,16 @@ def test_mixtures_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("fault", ["number", "scale", "missing"])
 def test_odd_tensors_are_refused_by_name(fault: str, tmp_path: Path) -> None:
     publish(tmp_path, OFFLINE)
-    tensors, name = load_file(tmp_path / "model.safetensors"), "model.layers.1.mlp.up_proj.weight"
-    if fault == "number":
-        tensors[name][3, 5] |= 3
-    elif fault == "scale":
-        tensors[f"{name}_scale"] *= torch.nan
-    else:
-        del tensors[f"{name}_scale"]
-    save_file(tensors, tmp_path / "model.safetensors")
+    name = "model.layers.1.mlp.up_proj.weight"
+
+    def spoil(tensors: dict[str, Tensor]) -> None:
+        if fault == "number":
+            tensors[name][3, 5] |= 3
+        elif fault == "scale":
+            tensors[f"{name}_scale"] *= torch.nan
+        else:
+            del tensors[f"{name}_scale"]
+
+    edit_tensors(tmp_path, spoil)
     with pytest.raises(ModelError, match=r"layers\.1\.mlp\.up_proj\.weight"):
         Decoder.from_folder(tmp_path, dtype=torch.float32)

@@ -15,22 +15,10 @@ from phloem.errors import ModelError
 from phloem.runtime.capacity.planner import plan
 from phloem.runtime.models import Decoder, ModelConfig
 
-from .decoder_shapes import DELTA, GEMMA3N, GEMMA4, LLAMA4
+from .decoder_shapes import DELTA, GEMMA3N, GEMMA4, LLAMA4, SMALL
 from .oracle import Oracle, PagedRun, has_norm_offset, random_ids, save_random_model
 
-TEXT: dict[str, Any] = {
-    "vocab_size": 131,
-    "hidden_size": 48,
-    "intermediate_size": 80,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 6,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 256,
-    "head_dim": 16,
-    "bos_token_id": 1,
-    "eos_token_id": 2,
-    "pad_token_id": 0,
-}
+TEXT: dict[str, Any] = {**SMALL, "head_dim": 16, "eos_token_id": 2, "pad_token_id": 0}
 VISION: dict[str, Any] = {
     "hidden_size": 32,
     "intermediate_size": 32,
@@ -115,11 +103,7 @@ def save_gemma3n(folder: Path, text: dict[str, Any]) -> Any:
 @pytest.mark.parametrize("name", CASES)
 def test_the_language_model_continues_texts_as_in_transformers(tmp_path: Path, name: str) -> None:
     oracle = Oracle(tmp_path, save_with_images(tmp_path, *CASES[name]))
-    decoder, token_ids = Decoder.from_folder(tmp_path), random_ids(60)
-    run = PagedRun(decoder)
-    chunks = [token_ids[:1], token_ids[1:20], token_ids[20:53], *([t] for t in token_ids[53:])]
-    oracle.assert_logits(torch.cat([run.extend({0: chunk}) for chunk in chunks]), token_ids)
-    oracle.assert_greedy(token_ids[:30], PagedRun(decoder).greedy(token_ids[:30], 24))
+    oracle.assert_decoder(Decoder.from_folder(tmp_path))
 
 
 def test_experts_that_stand_as_qwen_publishes_them(tmp_path: Path) -> None:

@@ -27,14 +27,7 @@ def oracle(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 def test_logits_and_greedy_text_equal_transformers(oracle: Oracle) -> None:
-    decoder = Decoder.from_folder(oracle.folder)
-    token_ids = random_ids(60)
-    run = PagedRun(decoder)
-    chunks = [token_ids[:1], token_ids[1:20], token_ids[20:53], *([t] for t in token_ids[53:])]
-    found = torch.cat([run.extend({0: chunk}) for chunk in chunks])
-    oracle.assert_logits(found, token_ids)
-
-    oracle.assert_greedy(token_ids[:30], PagedRun(decoder).greedy(token_ids[:30], 24))
+    oracle.assert_decoder(Decoder.from_folder(oracle.folder))
 
 
 def test_a_tokens_logits_are_the_same_bits_however_it_was_computed(oracle: Oracle) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from phloem.runtime.models.packing import Packing
 
 from ..capacity.test_planner import config_only
 from .decoder_cases import CASES
+from .edits import edit_config, tensors
 from .oracle import Oracle, PagedRun, random_ids, save_random_model
 
 PROJECTIONS = ("gate_up_proj", "down_proj")
@@ -29,23 +29,21 @@ def publish(folder: Path, **changes: Any) -> Any:
 
     class_name, options = CASES["gpt-oss"]
     model = save_random_model(folder, class_name, {**options, **changes})
-    tensors = load_file(folder / "model.safetensors")
+    found = load_file(folder / "model.safetensors")
     generator = torch.Generator().manual_seed(5)
     for index, layer in enumerate(model.model.layers):
         for name in PROJECTIONS:
             place = f"model.layers.{index}.mlp.experts.{name}"
-            num_experts, num_inputs, num_outputs = tensors.pop(place).shape
+            num_experts, num_inputs, num_outputs = found.pop(place).shape
             shape = (num_experts, num_outputs, num_inputs // 32)
             blocks = torch.randint(0, 256, (*shape, 16), dtype=torch.uint8, generator=generator)
             scales = torch.randint(121, 126, shape, dtype=torch.uint8, generator=generator)
-            tensors |= {f"{place}_blocks": blocks, f"{place}_scales": scales}
+            found |= {f"{place}_blocks": blocks, f"{place}_scales": scales}
             wide = convert_moe_packed_tensors(blocks, scales, dtype=torch.float32)
             getattr(layer.mlp.experts, name).data.copy_(wide)
-    save_file(tensors, folder / "model.safetensors")
-    values = json.loads((folder / "config.json").read_text())
-    values.pop("dtype", None)
-    values["quantization_config"] = {"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]}
-    (folder / "config.json").write_text(json.dumps(values))
+    save_file(found, folder / "model.safetensors")
+    form = {"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]}
+    edit_config(folder, dtype=None, quantization_config=form)
     return model
 
 
@@ -56,12 +54,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Oracle:
 
 
 def test_logits_and_greedy_text_equal_transformers(published: Oracle) -> None:
-    decoder = Decoder.from_folder(published.folder, dtype=torch.float32)
-    token_ids = random_ids(40)
-    run = PagedRun(decoder)
-    found = torch.cat([run.extend({0: chunk}) for chunk in (token_ids[:7], token_ids[7:39], token_ids[39:])])
-    published.assert_logits(found, token_ids)
-    published.assert_greedy(token_ids[:30], PagedRun(decoder).greedy(token_ids[:30], 24))
+    published.assert_decoder(Decoder.from_folder(published.folder, dtype=torch.float32))
 
 
 def test_what_names_no_type_is_bfloat16(published: Oracle) -> None:
@@ -118,31 +111,30 @@ def test_kept_in_four_bits_it_computes_what_it_does_widened(
         assert num_bytes[1] == on_gpu - 2 * 3 * 6 * 64  # the CPU has routers in two bytes where that is exact
 
 
-def _without(name: str) -> Callable[[dict[str, torch.Tensor]], object]:
-    return lambda tensors: tensors.pop(name)
+def _without(name: str) -> Callable[[Path], None]:
+    return tensors(lambda found: found.pop(name))
 
 
-def _with(name: str, **changes: Any) -> Callable[[dict[str, torch.Tensor]], object]:
-    return lambda tensors: tensors.update({name: changes["change"](tensors[name])})
+def _with(name: str, change: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Path], None]:
+    return tensors(lambda found: found.update({name: change(found[name])}))
 
 
 BLOCKS, SCALES = (f"model.layers.1.mlp.experts.down_proj_{part}" for part in ("blocks", "scales"))
-BROKEN: dict[str, tuple[Callable[[dict[str, torch.Tensor]], object], str]] = {
+BROKEN: dict[str, tuple[Callable[[Path], None], str]] = {
     "no scales": (_without(SCALES), f"tensor {SCALES} of shape .6, 64, 1. is missing"),
-    "short blocks": (_with(BLOCKS, change=lambda x: x[:, 1:].clone()), rf"{BLOCKS}: expected shape \[6, 64, 1, 16\]"),
-    "floats": (_with(BLOCKS, change=lambda x: x.float()), f"{BLOCKS}: stored as torch.float32; expected uint8"),
-    "no number": (_with(SCALES, change=lambda x: x.fill_(255)), f"{SCALES}: has a scale of 255"),
+    "short blocks": (_with(BLOCKS, lambda x: x[:, 1:].clone()), rf"{BLOCKS}: expected shape \[6, 64, 1, 16\]"),
+    "floats": (_with(BLOCKS, lambda x: x.float()), f"{BLOCKS}: stored as torch.float32; expected uint8"),
+    "no number": (_with(SCALES, lambda x: x.fill_(255)), f"{SCALES}: has a scale of 255"),
     "no sinks": (_without("model.layers.0.self_attn.sinks"), "self_attn.sinks of shape .6. is missing"),
 }
 
 
 @pytest.mark.parametrize("fault", BROKEN)
 def test_a_broken_checkpoint_is_refused_with_file_and_tensor(published: Oracle, tmp_path: Path, fault: str) -> None:
-    tensors = load_file(published.folder / "model.safetensors")
-    change, message = BROKEN[fault]
-    change(tensors)
-    save_file(tensors, tmp_path / "model.safetensors")
-    (tmp_path / "config.json").write_bytes((published.folder / "config.json").read_bytes())
+    for name in ("config.json", "model.safetensors"):
+        (tmp_path / name).write_bytes((published.folder / name).read_bytes())
+    spoil, message = BROKEN[fault]
+    spoil(tmp_path)
     with pytest.raises(ModelError, match=message):
         Decoder.from_folder(tmp_path)
 

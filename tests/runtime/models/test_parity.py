@@ -13,16 +13,9 @@ import torch
 import phloem as ph
 from phloem.runtime.models import resolve_model
 
+from .decoder_shapes import LLAMA3
 from .oracle import Oracle
 
-LLAMA3 = {
-    "rope_type": "llama3",
-    "rope_theta": 10000.0,
-    "factor": 8.0,
-    "low_freq_factor": 1.0,
-    "high_freq_factor": 4.0,
-    "original_max_position_embeddings": 64,
-}
 LATENTS = {
     "kv_lora_rank": 32,
     "q_lora_rank": 24,

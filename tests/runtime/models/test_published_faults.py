@@ -9,59 +9,47 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from phloem.errors import ModelError
 from phloem.runtime.models import Decoder
 
+from .edits import edit_config, tensors
 from .published import FORMATS, publish
 
 SMALL = {"hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 4}
 
 
-def _config(folder: Path, **changes: Any) -> None:
-    values = json.loads((folder / "config.json").read_text())
-    values["quantization_config"] |= changes
-    (folder / "config.json").write_text(json.dumps(values))
-
-
 Q = "model.layers.1.self_attn.q_proj"
 
 
-def _tensors(change: Callable[[dict[str, Tensor]], object]) -> Callable[[Path], None]:
-    def spoil(folder: Path) -> None:
-        tensors = load_file(folder / "model.safetensors")
-        change(tensors)
-        save_file(tensors, folder / "model.safetensors")
-
-    return spoil
-
-
 def _changed(part: str, change: Callable[[Tensor], Tensor]) -> Callable[[Path], None]:
-    return _tensors(lambda tensors: tensors.update({f"{Q}.{part}": change(tensors[f"{Q}.{part}"])}))
+    return tensors(lambda found: found.update({f"{Q}.{part}": change(found[f"{Q}.{part}"])}))
 
 
 def _settings(**changes: Any) -> Callable[[Path], None]:
-    return lambda folder: _config(folder, **changes)
+    """Of `quantization_config`."""
+    return lambda folder: edit_config(
+        folder, quantization_config=json.loads((folder / "config.json").read_text())["quantization_config"] | changes
+    )
 
 
 BROKEN: dict[str, tuple[str, Callable[[Path], None], str]] = {
     "no scales": (
         "gptq",
-        _tensors(lambda t: t.pop(f"{Q}.scales")),
+        tensors(lambda t: t.pop(f"{Q}.scales")),
         rf"{Q}.scales of shape \[2, 64\] is missing",
     ),
-    "no zeros": ("awq", _tensors(lambda t: t.pop(f"{Q}.qzeros")), rf"tensor {Q}.qzeros of shape \[4, 8\] is missing"),
-    "no weight": ("gptq", _tensors(lambda t: t.pop(f"{Q}.qweight")), rf"tensor {Q}.qweight of shape .* is missing"),
+    "no zeros": ("awq", tensors(lambda t: t.pop(f"{Q}.qzeros")), rf"tensor {Q}.qzeros of shape \[4, 8\] is missing"),
+    "no weight": ("gptq", tensors(lambda t: t.pop(f"{Q}.qweight")), rf"tensor {Q}.qweight of shape .* is missing"),
     "no fp8 scale": (
         "fp8, blocks",
-        _tensors(lambda t: t.pop(f"{Q}.weight_scale_inv")),
+        tensors(lambda t: t.pop(f"{Q}.weight_scale_inv")),
         rf"{Q}.weight_scale_inv of shape \[2, 2\] is missing",
     ),
     "no order": (
         "gptq, act-order",
-        _tensors(lambda t: t.pop(f"{Q}.g_idx")),
+        tensors(lambda t: t.pop(f"{Q}.g_idx")),
         rf"{Q}.g_idx of shape .64. is missing",
     ),
     "uneven groups": (
@@ -98,7 +86,7 @@ BROKEN: dict[str, tuple[str, Callable[[Path], None], str]] = {
     ),
     "left over": (
         "gptq",
-        _tensors(lambda t: t.update({f"{Q}.extra": torch.zeros(1)})),
+        tensors(lambda t: t.update({f"{Q}.extra": torch.zeros(1)})),
         f"{Q}.extra: 1 tensors",
     ),
     "excluded": ("gptq", _settings(modules_to_not_convert=["q_proj"]), r"q_proj.weight of shape \[64, 64\] is missing"),

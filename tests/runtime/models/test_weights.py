@@ -16,6 +16,7 @@ from phloem.runtime.models import Decoder, ModelConfig, resolve_model
 
 from .decoder_cases import CASES
 from .decoder_shapes import LLAMA3
+from .edits import config, edit_config, edit_tensors, tensors
 from .oracle import PagedRun, random_ids, save_random_model
 
 
@@ -35,19 +36,6 @@ def folder(original: Path, tmp_path: Path) -> Path:
 
 def logits(folder: Path, **options: Any) -> torch.Tensor:
     return PagedRun(Decoder.from_folder(folder, **options)).extend({0: random_ids(20)})
-
-
-def edit_config(folder: Path, **changes: Any) -> None:
-    """Sets keys of config.json; None removes one."""
-    file = folder / "config.json"
-    values = {**json.loads(file.read_text()), **changes}
-    file.write_text(json.dumps({key: value for key, value in values.items() if value is not None}))
-
-
-def edit_tensors(folder: Path, change: Callable[[dict[str, torch.Tensor]], Any]) -> None:
-    tensors = load_file(folder / "model.safetensors")
-    change(tensors)
-    save_file(tensors, folder / "model.safetensors")
 
 
 def shard(folder: Path) -> dict[str, str]:
@@ -178,14 +166,6 @@ def _index_out_of_folder(folder: Path) -> None:
     (folder / "model.safetensors.index.json").write_text('{"weight_map": {"a": "../x.safetensors"}}')
 
 
-def _config(**changes: Any) -> Callable[[Path], None]:
-    return lambda folder: edit_config(folder, **changes)
-
-
-def _tensors(change: Callable[[dict[str, torch.Tensor]], Any]) -> Callable[[Path], None]:
-    return lambda folder: edit_tensors(folder, change)
-
-
 Q = "model.layers.1.self_attn.q_proj"
 BROKEN: dict[str, tuple[Callable[[Path], None], str]] = {
     "empty folder": (_empty, "is empty; expected a checkpoint in Hugging Face layout"),
@@ -195,38 +175,38 @@ BROKEN: dict[str, tuple[Callable[[Path], None], str]] = {
     "config is binary": (lambda f: (f / "config.json").write_bytes(b"\xff\xfe{"), "config.json: cannot be read"),
     "deep config": (lambda f: (f / "config.json").write_text("[" * 200_000), "config.json: nested too deeply"),
     "unknown architecture": (
-        _config(architectures=["RwkvForCausalLM"], model_type="rwkv"),
+        config(architectures=["RwkvForCausalLM"], model_type="rwkv"),
         "RwkvForCausalLM is not supported .its recurrent layers .* docs/models.md lists",
     ),
-    "no layers": (_config(num_hidden_layers=0), "num_hidden_layers: expected an integer of at least 1, found 0"),
-    "missing size": (_config(hidden_size=None), "hidden_size: expected an integer of at least 1, found nothing"),
+    "no layers": (config(num_hidden_layers=0), "num_hidden_layers: expected an integer of at least 1, found 0"),
+    "missing size": (config(hidden_size=None), "hidden_size: expected an integer of at least 1, found nothing"),
     "text for a number": (
-        _config(rms_norm_eps="1e-5"),
+        config(rms_norm_eps="1e-5"),
         "rms_norm_eps: expected a number above 0 and below .*, found '1e-5'",
     ),
-    "heads do not divide": (_config(num_key_value_heads=4), r"num_key_value_heads: expected a divisor of .*\(6\)"),
+    "heads do not divide": (config(num_key_value_heads=4), r"num_key_value_heads: expected a divisor of .*\(6\)"),
     "unknown rope": (
-        _config(rope_parameters={"rope_type": "spiral"}),
+        config(rope_parameters={"rope_type": "spiral"}),
         "rope_type: expected one of default, linear, .*'spiral'",
     ),
-    "rope without factor": (_config(rope_parameters={"rope_type": "linear"}), "factor: expected a number above 0"),
+    "rope without factor": (config(rope_parameters={"rope_type": "linear"}), "factor: expected a number above 0"),
     "longrope of wrong length": (
-        _config(rope_parameters={"rope_type": "longrope", "short_factor": [1], "long_factor": [1]}),
+        config(rope_parameters={"rope_type": "longrope", "short_factor": [1], "long_factor": [1]}),
         "short_factor: expected 4 positive numbers",
     ),
-    "odd head": (_config(head_dim=7, rope_parameters=None), "head_dim 7"),
-    "activation": (_config(hidden_act="relu"), "hidden_act: expected silu or relu2, found 'relu'"),
-    "dtype": (_config(dtype="float8_e4m3fn"), "dtype: expected one of float32, bfloat16, float16"),
+    "odd head": (config(head_dim=7, rope_parameters=None), "head_dim 7"),
+    "activation": (config(hidden_act="relu"), "hidden_act: expected silu or relu2, found 'relu'"),
+    "dtype": (config(dtype="float8_e4m3fn"), "dtype: expected one of float32, bfloat16, float16"),
     "quantized": (
-        _config(quantization_config={"quant_method": "bitsandbytes"}),
+        config(quantization_config={"quant_method": "bitsandbytes"}),
         r"quantization_config \(bitsandbytes\) is not",
     ),
     "four bits without experts": (
-        _config(quantization_config={"quant_method": "mxfp4"}),
+        config(quantization_config={"quant_method": "mxfp4"}),
         r"\(mxfp4\) is not supported",
     ),
-    "clipped": (_config(architectures=["OlmoeForCausalLM"], clip_qkv=8.0), "clip_qkv: .* are not clipped here"),
-    "eos outside": (_config(eos_token_id=[131]), r"eos_token_id \[131\] lies outside of vocab_size 131"),
+    "clipped": (config(architectures=["OlmoeForCausalLM"], clip_qkv=8.0), "clip_qkv: .* are not clipped here"),
+    "eos outside": (config(eos_token_id=[131]), r"eos_token_id \[131\] lies outside of vocab_size 131"),
     "pickled only": (_without_safetensors, "pytorch_model.bin but no safetensors; phloem never loads pickled"),
     "no weights": (lambda f: (f / "model.safetensors").unlink(), "has neither model.safetensors nor"),
     "truncated": (_truncated, "model.safetensors: not a whole safetensors file"),
@@ -234,22 +214,22 @@ BROKEN: dict[str, tuple[Callable[[Path], None], str]] = {
     "missing shard": (_missing_shard, "00001-of-00002.safetensors: this shard is missing"),
     "wrong index": (_wrong_index, "the index promises model.norm.weight in this file"),
     "index out of the folder": (_index_out_of_folder, "shards are .safetensors files next to the index"),
-    "missing tensor": (_tensors(lambda t: t.pop(f"{Q}.weight")), rf"tensor {Q}.weight of shape \[48, 48\] is missing"),
+    "missing tensor": (tensors(lambda t: t.pop(f"{Q}.weight")), rf"tensor {Q}.weight of shape \[48, 48\] is missing"),
     "odd shape": (
-        _tensors(lambda t: t.update({f"{Q}.weight": torch.zeros(48, 40)})),
+        tensors(lambda t: t.update({f"{Q}.weight": torch.zeros(48, 40)})),
         rf"model.safetensors: {Q}.weight: expected shape \[48, 48\], found \[48, 40\]",
     ),
     "odd dtype": (
-        _tensors(lambda t: t.update({f"{Q}.weight": torch.zeros(48, 48, dtype=torch.int8)})),
+        tensors(lambda t: t.update({f"{Q}.weight": torch.zeros(48, 48, dtype=torch.int8)})),
         rf"{Q}.weight: stored as torch.int8",
     ),
     "overlooked bias": (
-        _tensors(lambda t: t.update({f"{Q}.bias": torch.zeros(48)})),
+        tensors(lambda t: t.update({f"{Q}.bias": torch.zeros(48)})),
         rf"{Q}.bias: 1 tensors have no place in LlamaForCausalLM",
     ),
-    "fewer layers in the config": (_config(num_hidden_layers=1), "have no place in LlamaForCausalLM"),
+    "fewer layers in the config": (config(num_hidden_layers=1), "have no place in LlamaForCausalLM"),
     "other vocabulary": (
-        _config(vocab_size=200),
+        config(vocab_size=200),
         r"embed_tokens.weight: expected shape \[200, 48\], found \[131, 48\]",
     ),
 }

@@ -22,7 +22,7 @@ from transformers.models.qwen3_5.tokenization_qwen3_5 import PRETOKENIZE_REGEX a
 
 from phloem.errors import ModelError
 from phloem.runtime.models import resolve_model
-from phloem.runtime.tokenizer.gguf_vocabulary import CUTS, read_gguf_vocabulary
+from phloem.runtime.tokenizer.gguf_vocabulary import CUTS
 from phloem.runtime.tokenizer.tokenizer import Tokenizer
 from phloem.runtime.tokenizer.tokenizer_json import TokenizerJson
 
@@ -134,21 +134,14 @@ def test_texts_become_the_original_tokens(name: str, folder: Path, text: str) ->
 @settings(max_examples=60, deadline=None)
 @given(text=TEXTS)
 def test_texts_are_cut_as_the_published_pattern_cuts_them(name: str, folder: Path, text: str) -> None:
-    backend = read_gguf_vocabulary_of(name, folder)
+    backend = pair(name, folder)[1]._backend
+    assert isinstance(backend, TokenizerJson)
     ends, at = [], 0
     text = normalizers.NFC().normalize_str(text)
     for piece in regex.findall(PATTERNS[name], text):
         at += len(piece)
         ends.append(at)
     assert backend.pieces(text) == ends
-
-
-@lru_cache(maxsize=16)
-def read_gguf_vocabulary_of(name: str, folder: Path) -> TokenizerJson:
-    pair(name, folder)
-    backend = read_gguf_vocabulary(folder / f"{name}.gguf").backend
-    assert isinstance(backend, TokenizerJson)
-    return backend
 
 
 @lru_cache(maxsize=1)
