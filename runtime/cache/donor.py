@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ..request import Request
+from .slot import NO_SLOT
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +22,7 @@ class Donor:
 
     block: int
     num_tokens: int
-    slot: int = -1
+    slot: int = NO_SLOT
 
 
 def best_donor(found: Donor, request: Request, running: Iterable[Request], limit: int, block_size: int) -> Donor | None:

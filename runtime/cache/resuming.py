@@ -13,8 +13,8 @@ from dataclasses import replace
 from ...radix import Match, RadixTree, pack
 from ..request import Lease, Request
 from .donor import Donor, best_donor
+from .slot import NO_SLOT
 from .state_store import StateStore
-from .window_slots import NONE
 from .window_store import WindowStore
 
 
@@ -54,12 +54,12 @@ def lease_to_window(
     num_tokens, num_keys = windows.find(match.blocks), match.num_tokens + match.num_partial_tokens
     if num_tokens < match.num_tokens:
         take_lease(tree, request, tree.match(pack(request.token_ids[:num_tokens]), request.namespace))
-        windows.resume(request, request.blocks[-1] if request.blocks else NONE, num_tokens, num_keys)
+        windows.resume(request, request.blocks[-1] if request.blocks else NO_SLOT, num_tokens, num_keys)
         return None
     take_lease(tree, request, match)
     donor = find(match)
     if donor is None:
-        windows.resume(request, request.blocks[-1] if request.blocks else NONE, num_tokens, num_keys)
+        windows.resume(request, request.blocks[-1] if request.blocks else NO_SLOT, num_tokens, num_keys)
     else:
         num_tokens += donor.num_tokens
         windows.resume(request, donor.block, num_tokens, max(num_keys, num_tokens))
@@ -97,4 +97,4 @@ def _with_slot(donor: Donor, windows: WindowStore | None) -> Donor:
     if windows is None or not donor.num_tokens:
         return donor
     slot = int(windows.slots.slot_of[donor.block])
-    return replace(donor, slot=slot) if slot != NONE else Donor(NONE, 0)
+    return replace(donor, slot=slot) if slot != NO_SLOT else Donor(NO_SLOT, 0)
