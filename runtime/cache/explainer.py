@@ -14,9 +14,9 @@ from ...radix import Explanation, pack
 from ..offload.loads import Loads
 from ..request import Request
 from .block_supply import BlockSupply
+from .cache_explanation import FoundPrefix
 from .dropped_texts import DroppedTexts
-from .found_prefix import FoundPrefix
-from .match_limit import match_limit
+from .prefix_view import match_limit
 from .slot import NO_SLOT
 from .slot_books import SlotBooks
 from .traffic_record import TrafficRecord

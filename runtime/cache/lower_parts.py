@@ -18,7 +18,7 @@ from torch import Tensor
 from ...radix import Match
 from ..execute.kv_cache import KVCache
 from ..execute.recurrent_states import RecurrentStates
-from ..offload.block_keys import BlockKeys
+from ..offload.block_key import BlockKeys
 from ..offload.lower_tiers import LowerTiers
 from ..offload.parts import Look
 from .part_books import PartBooks

@@ -13,7 +13,7 @@ from phloem.radix import Match
 from phloem.runtime.cache.lower_parts import LowerParts
 from phloem.runtime.cache.slot import NO_SLOT, PartNotes
 from phloem.runtime.execute.kv_cache import KVCache
-from phloem.runtime.offload.block_keys import BlockKeys
+from phloem.runtime.offload.block_key import BlockKeys
 from phloem.runtime.offload.lower_tiers import LowerTiers
 
 
