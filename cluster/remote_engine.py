@@ -21,9 +21,9 @@ from typing import Any, Unpack
 from ..errors import EngineStopped, PhloemError
 from ..runtime.constrain.spec import ConstraintSpec
 from ..runtime.engine.engine import Engine
+from ..runtime.engine.prompts import Prompt
 from ..runtime.engine.request_factory import seed_of_output
 from ..runtime.engine.statistics import EngineStatistics
-from ..runtime.engine.token_ids import Prompt
 from ..runtime.request import Delta, RequestOptions, SamplingParams
 from ..runtime.server.merged import merged
 from ..runtime.server.prepare import EngineCall

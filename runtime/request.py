@@ -28,8 +28,7 @@ from .sampling_params import SamplingParams as SamplingParams
 if TYPE_CHECKING:
     from ..fsm import Cursor, Guess
     from ..radix import Node
-    from .cache.cache_explanation import CacheExplanation
-    from .cache.found_prefix import FoundPrefix
+    from .cache.cache_explanation import CacheExplanation, FoundPrefix
     from .kv_compress.received import Received
     from .models import Adapter
     from .readout import Pooling, Readout, Rows

@@ -20,8 +20,8 @@ from ..request import Lease
 from .followers import Followers
 from .lower_parts import LowerParts
 from .prompt_scores import PromptScores
+from .slot import NO_SLOT
 from .slot_books import SlotBooks
-from .window_slots import NONE
 
 logger = logging.getLogger("phloem")
 
@@ -113,15 +113,15 @@ class BlockSupply:
 
     def slot_of(self, block: int) -> int:
         """Where layers with a window have a block; -1: nowhere."""
-        return NONE if self._windows is None else int(self._windows.slots.slot_of[block])
+        return NO_SLOT if self._windows is None else int(self._windows.slots.slot_of[block])
 
-    def copy(self, source: int, target: int, num_tokens: int, *, slot: int = NONE) -> None:
+    def copy(self, source: int, target: int, num_tokens: int, *, slot: int = NO_SLOT) -> None:
         """Copies the first tokens of a block, with all that is known of them.
 
         slot: where layers with a window have the source, if `target` has a slot too.
         """
         self._kv_cache.copy_block(source, target)
-        if self._window_kv is not None and self.slot_of(target) != NONE:
+        if self._window_kv is not None and self.slot_of(target) != NO_SLOT:
             self._window_kv.copy_block(slot, self.slot_of(target))
         self.scores.copy(source, target, num_tokens)
         if self._draft_kv is not None:

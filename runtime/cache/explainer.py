@@ -14,12 +14,12 @@ from ...radix import Explanation, pack
 from ..offload.loads import Loads
 from ..request import Request
 from .block_supply import BlockSupply
+from .cache_explanation import FoundPrefix
 from .dropped_texts import DroppedTexts
-from .found_prefix import FoundPrefix
-from .match_limit import match_limit
+from .prefix_view import match_limit
+from .slot import NO_SLOT
 from .slot_books import SlotBooks
 from .traffic_record import TrafficRecord
-from .window_slots import NONE
 
 
 class Explainer:
@@ -69,7 +69,7 @@ class Explainer:
             match = self._supply.tree.match(tokens, namespace)
             resumable = self._windows.find(match.blocks)
             if resumable == match.num_tokens and match.num_partial_tokens:
-                has_slot = self._windows.slots.slot_of[match.partial_block] != NONE
+                has_slot = self._windows.slots.slot_of[match.partial_block] != NO_SLOT
                 resumable += match.num_partial_tokens if has_slot else 0
             return FoundPrefix(found, resumable, "no_window", 0, num_evicted, num_dropped)
         return FoundPrefix(found, found.num_agreeing_tokens, None, 0, num_evicted, num_dropped)

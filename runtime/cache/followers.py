@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..events.kv_events import KVEvents
-from ..offload.block_keys import BlockKeys
+from ..offload.block_key import BlockKeys
 from ..offload.lower_tiers import LowerTiers
 
 

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 
 from ...radix import Match
 
-NONE = -1  # the slot of a request before its first token: all zeros
-
 
 @dataclass(slots=True, eq=False)
 class KeptState:

@@ -10,78 +10,45 @@ Knows blocks and their keys, books and tensors; it knows no requests.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Protocol
 
 from torch import Tensor
 
 from ...radix import Match
-from ..offload.block_keys import BlockKeys
+from ..execute.kv_cache import KVCache
+from ..execute.recurrent_states import RecurrentStates
+from ..offload.block_key import BlockKeys
 from ..offload.lower_tiers import LowerTiers
 from ..offload.parts import Look
-
-NONE = -1
-
-
-class PartBooks(Protocol):
-    """Which slots parts have."""
-
-    def watch(self, on_leave: Callable[[int], None]) -> None:
-        """From now on this is called with a block whose part is about to be written over."""
-
-    def needed(self, num_blocks: int) -> range:
-        """See `PartRules`."""
-
-    def resumable(self, match: Match) -> int:
-        """After how many tokens of a match a request can go on."""
-
-    def there(self, blocks: Sequence[int]) -> Collection[int]:
-        """Indices of those blocks whose parts are in the pool."""
-
-    def part_of(self, block: int) -> int:
-        """The slot of a part that is kept for others; -1: there is none."""
-
-    def take_kept(self) -> list[int]:
-        """Blocks of which parts have been kept since the last call."""
-
-    def adopt_part(self, blocks: Sequence[int], index: int) -> int:
-        """A slot for the part of a block on a path of the tree; -1: it has one, or there is no room."""
-
-
-class PartTensors(Protocol):
-    """What lies in slots, as `KVCache` has blocks."""
-
-    @property
-    def block_bytes(self) -> int: ...
-
-    def read_blocks(self, blocks: Sequence[int]) -> Tensor: ...
-
-    def write_blocks(self, blocks: Sequence[int], rows: Tensor) -> None: ...
+from .part_books import PartBooks
+from .slot import NO_SLOT
 
 
 class LowerParts:
-    """Both ways, for one engine."""
+    """Both ways, for one engine. tensors: what lies in the slots."""
 
-    def __init__(self, books: PartBooks, tensors: PartTensors, keys: BlockKeys, tiers: LowerTiers) -> None:
+    def __init__(
+        self, books: PartBooks, tensors: KVCache | RecurrentStates, keys: BlockKeys, tiers: LowerTiers
+    ) -> None:
         self._books = books
         self._tensors = tensors
         self._keys = keys
         self._tiers = tiers
         self._below: set[int] = set()  # blocks whose parts were offered and are not in the pool any more
-        books.watch(self._leave)
+        books.notes.watch(self._leave)
 
     def entered(self) -> None:
         """What has been kept since the last call goes to tiers that are written through."""
-        for block in self._books.take_kept():
+        for block in self._books.notes.take_kept():
             for key, _ in self._keys.of([block]):
-                if self._books.part_of(block) != NONE:
+                if self._books.part_of(block) != NO_SLOT:
                     self._tiers.part_entered(key, self._read(block))
 
     def evicted(self, blocks: Sequence[int]) -> None:
         """Blocks have just been evicted from the tree, and are about to be freed."""
         for block in blocks:
-            if self._books.part_of(block) != NONE:
+            if self._books.part_of(block) != NO_SLOT:
                 self._leave(block)
         self._below.difference_update(blocks)
 
@@ -109,8 +76,8 @@ class LowerParts:
     def adopt(self, blocks: Sequence[int], parts: Mapping[int, Tensor]) -> None:
         """Keeps what was read from a tier; blocks: a path of the tree; parts: rows, by index."""
         for index, rows in sorted(parts.items()):
-            slot = self._books.adopt_part(blocks, index) if index < len(blocks) else NONE
-            if slot != NONE:
+            slot = self._books.adopt_part(blocks, index) if index < len(blocks) else NO_SLOT
+            if slot != NO_SLOT:
                 row = rows.flatten()[: self._tensors.block_bytes].clone()  # aligned, whatever was before it
                 self._tensors.write_blocks([slot], row[None])
                 self._below.discard(blocks[index])

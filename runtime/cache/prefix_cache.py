@@ -27,14 +27,12 @@ from ..execute.kv_cache import KVCache
 from ..request import Lease, Request
 from .audit import audit_blocks
 from .block_supply import BlockSupply
-from .donor import Donor
 from .explainer import Explainer
 from .followers import Followers
 from .kept_keys import KeptKeys
-from .match_limit import match_limit
-from .prefix_view import PrefixView
-from .request_scores import keep_scores, recall_scores
-from .resuming import find_donor, lease_to_state, lease_to_window, take_lease
+from .prefix_view import PrefixView, match_limit
+from .prompt_scores import keep_scores, recall_scores
+from .resuming import Donor, find_donor, lease_to_state, lease_to_window, take_lease
 from .slot_books import SlotBooks
 from .traffic_record import TrafficRecord
 

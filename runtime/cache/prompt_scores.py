@@ -10,7 +10,8 @@ the block, away with an eviction. Nothing is kept, and nothing costs anything, u
 is kept is the very float32 that was computed. The likeliest alternatives, where they were asked for too, are in
 `prompt_alternatives`.
 
-Knows block ids and offsets; it knows no tree. Memory: 4 bytes per token of the pool, and the alternatives.
+`PromptScores` knows block ids and offsets, and no tree; the functions below it take scores from requests, and give them
+back. Memory: 4 bytes per token of the pool, and the alternatives.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from ...radix import RadixTree, pack
+from ..request import Request, TokenLogprob
 from .prompt_alternatives import PromptAlternatives, Top
 
 
@@ -81,3 +84,30 @@ class PromptScores:
         if not num_top:
             return [(score, ()) for score in found]
         return list(zip(found, self._alternatives.read(blocks, start, start + len(found), num_top), strict=False))
+
+
+def keep_scores(scores: PromptScores, request: Request, start: int) -> None:
+    """Keeps those of the prompt tokens that have been computed from position `start` on."""
+    wanted = request.sampling.prompt_logprobs_from
+    if wanted is None:
+        return
+    start = max(start, wanted)
+    scored = request.prompt_logprobs[start - wanted : max(0, request.num_computed_tokens - wanted)]
+    if scored:
+        scores.write(request.blocks, start, [one.logprob for one in scored], [one.top for one in scored])
+
+
+def recall_scores(scores: PromptScores, tree: RadixTree, request: Request) -> None:
+    """Gives a waiting request those of its prompt that are kept, from the next it needs on."""
+    wanted = request.sampling.prompt_logprobs_from
+    if wanted is None:
+        return
+    start = wanted + len(request.prompt_logprobs)
+    prompt = request.token_ids[: request.num_prompt_tokens]
+    if start < len(prompt):
+        match = tree.match(pack(prompt), request.namespace)
+        end = match.num_tokens + match.num_partial_tokens
+        blocks, num_top = [*match.blocks, match.partial_block], request.sampling.logprobs or 0
+        for score, top in scores.read(blocks, start, end, num_top):
+            token_id = prompt[wanted + len(request.prompt_logprobs)]
+            request.prompt_logprobs.append(TokenLogprob(token_id, score, top))

@@ -15,10 +15,9 @@ from ..execute.recurrent_states import RecurrentStates
 from ..execute.window_view import see_windows
 from ..offload.parts import PartRules
 from .followers import Followers
-from .lower_parts import LowerParts, PartBooks
-from .state_parts import StateParts
+from .lower_parts import LowerParts
+from .part_books import PartBooks, StateParts, WindowParts
 from .state_store import StateStore
-from .window_parts import WindowParts
 from .window_store import WindowStore
 
 

@@ -11,9 +11,10 @@ Knows blocks and slots; it knows no requests, no tree and no tensors. Cost: O(st
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from .kept_state import KeptState, LostStates, ResumePoint
+from .slot import PartNotes
 
 
 class StateSlots:
@@ -24,9 +25,7 @@ class StateSlots:
         num_holders: by slot.
         floor: the highest rank that was evicted.
         lost: where states were that have made room.
-        on_leave: called with a block at whose end a state is that is about to be written over; None: that is of no
-            interest, nor is which are kept.
-        fresh: blocks at whose ends states were kept since that was last asked for.
+        notes: of the states at ends of blocks.
     """
 
     def __init__(self, num_slots: int, block_size: int) -> None:
@@ -36,8 +35,7 @@ class StateSlots:
         self.num_holders = [0] * num_slots
         self.floor = 0.0
         self.lost = LostStates(block_size)
-        self.on_leave: Callable[[int], None] | None = None
-        self.fresh: list[int] = []
+        self.notes = PartNotes()
         self._free = list(range(num_slots - 1, -1, -1))
 
     @property
@@ -84,8 +82,8 @@ class StateSlots:
             return False
         rank, block, number = min(found)
         self.floor = max(self.floor, rank)
-        if number == self.block_size and self.on_leave is not None:
-            self.on_leave(block)
+        if number == self.block_size:
+            self.notes.leaves(block)
         state = self.kept[block].pop(number)
         self.lost.add(block, state.num_tokens)
         self._give_up(state)
@@ -145,8 +143,7 @@ class StateSlots:
         """Both blocks hold the same tokens, as far as both are filled: `target` takes over what it does not have."""
         if source == target or source not in self.kept:
             return
-        if self.on_leave is not None:
-            self.fresh.append(target)
+        self.notes.is_kept(target)
         kept = self.kept.setdefault(target, {})
         for number, state in self.kept.pop(source).items():
             if number in kept:

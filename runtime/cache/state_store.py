@@ -36,7 +36,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
 from ..request import Request
-from .kept_state import NONE, KeptState, ResumePoint, StatePoint
+from .kept_state import KeptState, ResumePoint, StatePoint
+from .slot import NO_SLOT
 from .state_slots import StateSlots
 
 
@@ -131,7 +132,7 @@ class StateStore:
             under_way = self._planned.setdefault(request, [])
             current = under_way[-1][-1] if under_way else self._current.get(request)
             under_way.append([*points, StatePoint(end, slot)])
-            found.append((NONE if current is None else current.slot, under_way[-1]))
+            found.append((NO_SLOT if current is None else current.slot, under_way[-1]))
         return found
 
     def _points(self, request: Request, start: int, known: int, end: int) -> list[int]:
@@ -210,15 +211,15 @@ class StateStore:
         held.update(point.slot for steps in self._planned.values() for points in steps for point in points)
         self.slots.audit(held, blocks)
         for request in requests:
-            point = self._current.get(request, StatePoint(0, NONE))
+            point = self._current.get(request, StatePoint(0, NO_SLOT))
             assert point.num_tokens == request.num_computed_tokens, f"request {request.request_id}: not at its state"
 
     # -- one request -------------------------------------------------------------------------------------------
 
     def _keep(self, request: Request, point: StatePoint, num_uses: int, *, is_end: bool = False) -> None:
         kept = self.slots.keep(request.blocks, point.num_tokens, point.slot, num_uses, is_end=is_end)
-        if kept and self.slots.on_leave is not None:
-            self.slots.fresh.append(request.blocks[(point.num_tokens - 1) // self._block_size])
+        if kept:
+            self.slots.notes.is_kept(request.blocks[(point.num_tokens - 1) // self._block_size])
 
     def _hold(self, request: Request, point: StatePoint) -> None:
         self._current[request] = point

@@ -12,14 +12,13 @@ Knows blocks and slots; it knows no requests, no tree and no tensors. Cost: O(1)
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 
 import numpy as np
 import numpy.typing as npt
 
 from ..execute.window_view import EMPTY
-
-NONE = -1  # of a block without a slot
+from .slot import NO_SLOT, PartNotes
 
 
 class WindowSlots:
@@ -29,18 +28,15 @@ class WindowSlots:
         slot_of: int32 `[num_blocks]`; -1: the block has none.
         num_holders: int32 `[num_blocks]`, requests that hold a block.
         ends: last blocks of requests that ended there, to which none has returned.
-        on_leave: called with a block in the window of a resume point whose slot is about to be taken; None: it is of no
-            interest, nor is which have come there.
-        fresh: blocks that came into the window of a resume point since that was last asked for.
+        notes: of blocks in the window of a resume point.
     """
 
     def __init__(self, num_slots: int, num_blocks: int) -> None:
         self.num_slots = num_slots
-        self.slot_of: npt.NDArray[np.int32] = np.full(num_blocks, NONE, np.int32)
+        self.slot_of: npt.NDArray[np.int32] = np.full(num_blocks, NO_SLOT, np.int32)
         self.num_holders: npt.NDArray[np.int32] = np.zeros(num_blocks, np.int32)
         self.ends: set[int] = set()
-        self.on_leave: Callable[[int], None] | None = None
-        self.fresh: list[int] = []
+        self.notes = PartNotes()
         self._free = list(range(num_slots - 1, EMPTY, -1))
         self._is_kept = bytearray(num_blocks)  # whether a block is in the window of a resume point
         self._passed: dict[int, None] = {}  # blocks that none holds, next to go first
@@ -65,7 +61,7 @@ class WindowSlots:
 
     def hold(self, block: int) -> None:
         """A request holds a block, which gets a slot if it has none."""
-        if self.slot_of[block] == NONE:
+        if self.slot_of[block] == NO_SLOT:
             self.slot_of[block] = self._take()
         self.num_holders[block] += 1
         self._passed.pop(block, None)
@@ -79,8 +75,8 @@ class WindowSlots:
 
     def keep(self, block: int) -> None:
         """A block that is held is in the window of a resume point from now on."""
-        if not self._is_kept[block] and self.on_leave is not None:
-            self.fresh.append(block)
+        if not self._is_kept[block]:
+            self.notes.is_kept(block)
         self._is_kept[block] = True
 
     def keep_no_more(self, block: int) -> None:
@@ -95,8 +91,8 @@ class WindowSlots:
 
     def adopt(self, block: int) -> int:
         """A slot for a block that none holds, in the window of a resume point; -1: it has one, or all are held."""
-        if self.slot_of[block] != NONE or not self.num_available:
-            return NONE
+        if self.slot_of[block] != NO_SLOT or not self.num_available:
+            return NO_SLOT
         self.slot_of[block] = slot = self._take()
         self._is_kept[block] = True
         self._kept[block] = None
@@ -106,24 +102,24 @@ class WindowSlots:
         """These blocks are free."""
         for block in blocks:
             slot = int(self.slot_of[block])
-            if slot != NONE:
+            if slot != NO_SLOT:
                 self._lose(block)
                 self._free.append(slot)
 
     def merge(self, source: int, target: int) -> None:
         """Both are filled with the same tokens; `target` takes the place of `source`, and its slot if it has none."""
         slot = int(self.slot_of[source])
-        if source == target or slot == NONE:
+        if source == target or slot == NO_SLOT:
             return
         holders, is_kept, is_end = int(self.num_holders[source]), self._is_kept[source], source in self.ends
         self._lose(source)
-        if self.slot_of[target] == NONE:
+        if self.slot_of[target] == NO_SLOT:
             self.slot_of[target] = slot
         else:
             self._free.append(slot)
         self._is_kept[target] |= is_kept
-        if is_kept and self.on_leave is not None:
-            self.fresh.append(target)
+        if is_kept:
+            self.notes.is_kept(target)
         if is_end:
             self.ends.add(target)
         self.num_holders[target] += holders + 1
@@ -136,14 +132,14 @@ class WindowSlots:
         self.num_holders[:] = 0
         is_left = np.zeros(len(self.slot_of), bool)
         is_left[list(blocks)] = True
-        self.slot_of[~is_left] = NONE
-        left = np.flatnonzero(self.slot_of != NONE).tolist()
-        for block in np.flatnonzero(self.slot_of == NONE).tolist():
+        self.slot_of[~is_left] = NO_SLOT
+        left = np.flatnonzero(self.slot_of != NO_SLOT).tolist()
+        for block in np.flatnonzero(self.slot_of == NO_SLOT).tolist():
             self._is_kept[block] = False
         self.ends &= set(left)
         self._free = sorted(set(range(1, self.num_slots)) - set(self.slot_of[left].tolist()), reverse=True)
         before = [*self._passed, *self._kept]
-        order = [*dict.fromkeys(block for block in [*before, *left] if self.slot_of[block] != NONE)]
+        order = [*dict.fromkeys(block for block in [*before, *left] if self.slot_of[block] != NO_SLOT)]
         self._passed = {block: None for block in order if not self._is_kept[block]}
         self._kept = {block: None for block in order if self._is_kept[block]}
 
@@ -152,7 +148,7 @@ class WindowSlots:
 
         held: how often requests hold each block. blocks: those that are in the tree or of a request.
         """
-        slotted = np.flatnonzero(self.slot_of != NONE).tolist()
+        slotted = np.flatnonzero(self.slot_of != NO_SLOT).tolist()
         assert set(slotted) <= set(blocks), "a slot of a free block"
         slots = [*self.slot_of[slotted].tolist(), *self._free]
         assert sorted(slots) == list(range(1, self.num_slots)), "a slot is lost, or has two blocks"
@@ -167,14 +163,14 @@ class WindowSlots:
         if self._free:
             return self._free.pop()
         block = next(iter(self._passed or self._kept))
-        if self._is_kept[block] and self.on_leave is not None:
-            self.on_leave(block)
+        if self._is_kept[block]:
+            self.notes.leaves(block)
         slot = int(self.slot_of[block])
         self._lose(block)
         return slot
 
     def _lose(self, block: int) -> None:
-        self.slot_of[block] = NONE
+        self.slot_of[block] = NO_SLOT
         self.num_holders[block] = 0
         self._is_kept[block] = False
         self._passed.pop(block, None)

@@ -35,7 +35,8 @@ import numpy as np
 
 from ..capacity.window_memory import chunk_blocks, most_blocks, room_for_windows
 from ..request import Request
-from .window_slots import NONE, WindowSlots
+from .slot import NO_SLOT
+from .window_slots import WindowSlots
 
 
 def _place(request: Request) -> int:
@@ -98,7 +99,7 @@ class WindowStore:
     def find(self, blocks: Sequence[int]) -> int:
         """How many tokens of a path of whole blocks a request can resume after; whole blocks too."""
         end = len(blocks)
-        for last in np.flatnonzero(self.slots.slot_of[np.asarray(blocks, np.int64)] == NONE)[::-1].tolist():
+        for last in np.flatnonzero(self.slots.slot_of[np.asarray(blocks, np.int64)] == NO_SLOT)[::-1].tolist():
             if self.first_block(end * self.block_size) > last:
                 break
             end = last
@@ -164,7 +165,7 @@ class WindowStore:
             self._settle_resumed(request)
             self._mark(request, request.num_computed_tokens)
             last = request.blocks[(request.num_computed_tokens - 1) // self.block_size]
-            if self.slots.slot_of[last] != NONE:  # a window of one token does not reach back to it
+            if self.slots.slot_of[last] != NO_SLOT:  # a window of one token does not reach back to it
                 self.slots.ends.add(last)
         begin, end = self._held.pop(request)
         for block in reversed(request.blocks[begin:end]):  # the last one goes first: the window before stays whole
@@ -174,7 +175,7 @@ class WindowStore:
 
     def _settle_resumed(self, request: Request) -> None:
         """It has gone on: where it resumed at the end of another, the window there is wanted no more."""
-        block, num_tokens = self._resumed.pop(request, (NONE, 0))
+        block, num_tokens = self._resumed.pop(request, (NO_SLOT, 0))
         if block in self.slots.ends and request in self._points:
             self.slots.ends.discard(block)
             self._points[request].discard(num_tokens)

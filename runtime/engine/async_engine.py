@@ -17,9 +17,9 @@ from ..request import Completion, Request, RequestOptions, SamplingParams, Token
 from .async_stream import AsyncStream
 from .collector import Collector
 from .engine import Engine
+from .prompts import Prompt
 from .statistics import EngineStatistics
 from .stream import Stream
-from .token_ids import Prompt
 
 Result = TypeVar("Result")
 

@@ -22,25 +22,23 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Self, Unpack, cast, overload
 
-from ...errors import EngineStopped, RequestError
+from ...errors import ConfigError, EngineStopped, RequestError
 from ...radix import Pin
 from ..cache.cache_report import CacheReport, what_if
 from ..cache.reply_memory import ChatPrompt
 from ..config import EngineConfig, EngineSettings
 from ..constrain.spec import ConstraintSpec
-from ..execute.loading import LoadedModel
+from ..execute.loading import LoadedModel, load
 from ..option_types import check_seconds
 from ..readout import Rows
 from ..request import Completion, Delta, Request, RequestOptions, SamplingParams, TokenLogprob
 from .chats import ChatOptions, Message
 from .collector import scoring_params
-from .core_setup import load_by_name, make_core
 from .engine_core import EngineCore
-from .prompts import for_each, is_one_prompt
+from .prompts import Prompt, for_each, is_one_prompt
 from .statistics import EngineStatistics
 from .step_thread import StepThread
 from .stream import Stream
-from .token_ids import Prompt
 from .vectors import READ
 
 
@@ -62,7 +60,7 @@ class Engine:
         Raises:
             ConfigError, ModelError: before anything large is allocated.
         """
-        core = make_core(*load_by_name(model, settings))
+        core = _make_core(*_load_by_name(model, settings))
         self._begin(core, StepThread(core))
 
     @classmethod
@@ -75,7 +73,7 @@ class Engine:
     ) -> Self:
         """An engine on a model that is in memory already; see `EngineCore` for the arguments."""
         engine = cls.__new__(cls)
-        core = make_core(config, loaded, clock, stopwatch)
+        core = _make_core(config, loaded, clock, stopwatch)
         engine._begin(core, StepThread(core))
         return engine
 
@@ -359,3 +357,26 @@ class Engine:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _make_core(config: EngineConfig, loaded: LoadedModel, *clocks: Callable[[], float] | None) -> EngineCore:
+    """A core of a model in memory. If it cannot be made, no process of another rank is left."""
+    if loaded.processes is not None and loaded.processes.serves_engine:
+        loaded.processes.begin_engine()  # refused, and nothing of the other engine ends
+    try:
+        return EngineCore(config, loaded, *clocks)  # type: ignore[arg-type]  # the first is never None
+    except BaseException:
+        if loaded.processes is not None:
+            loaded.processes.end_model()
+        raise
+
+
+def _load_by_name(model: str, settings: EngineSettings) -> tuple[EngineConfig, LoadedModel]:
+    """Loads a model. Raises ConfigError: there is no such setting."""
+    unknown = sorted(set(settings) - set(EngineConfig.field_names()))
+    if unknown:
+        raise ConfigError(
+            f"{unknown[0]}: there is no such engine setting; there are {', '.join(EngineConfig.field_names())}"
+        )
+    config = EngineConfig(model=model, **settings)
+    return config, load(config)

@@ -32,14 +32,13 @@ from ..sample.sampler import Sampler
 from ..schedule.recompute_cost import recompute_cost
 from ..schedule.rope_switch import RopeSwitch
 from .chats import Chats
-from .draft_setup import make_drafter
-from .engine_setup import Allocated, make_prefix_cache, make_request_factory, make_scheduler, stopwatch_of
+from .engine_setup import Allocated, make_drafter, make_prefix_cache, make_request_factory, make_scheduler, stopwatch_of
+from .follower_setup import make_followers
 from .monitor import Monitor
 from .pins import Pins
+from .prompts import Prompt
 from .statistics import EngineStatistics, Totals
 from .stepper import Stepper
-from .tier_setup import make_followers
-from .token_ids import Prompt
 from .vectors import Vectors
 
 

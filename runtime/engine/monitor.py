@@ -10,7 +10,7 @@ from ...radix import Visit
 from ..cache.cache_report import CacheReport
 from ..cache.prefix_cache import PrefixCache
 from ..config import EngineConfig
-from ..events.kv_events import EventStatistics
+from ..events.facts import EventStatistics
 from ..execute.model_runner import ModelRunner
 from ..offload.lower_tiers import TierStatistics
 from ..sample.sampler import Sampler

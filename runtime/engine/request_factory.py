@@ -33,7 +33,7 @@ from ..sample.token_rules import TokenRules
 from ..sampling_params import shown
 from ..tokenizer.no_tokenizer import refuse_text
 from ..tokenizer.tokenizer import Tokenizer
-from .token_ids import Prompt, TokenIds
+from .prompts import Prompt, TokenIds
 from .vectors import readout_of
 
 ENDLESS = (1 << 31) - 1  # tokens: more than any request reaches, and a count for the compiled core

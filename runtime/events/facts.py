@@ -67,3 +67,16 @@ class Ended:
 
 
 Fact = Entered | Left | Remain | TierChanged | Ended
+
+
+@dataclass(frozen=True, slots=True)
+class EventStatistics:
+    """Counts since start.
+
+    Attributes:
+        num_batches: published.
+        num_dropped: not published, since too many waited; subscribers find their sequence numbers missing.
+    """
+
+    num_batches: int = 0
+    num_dropped: int = 0

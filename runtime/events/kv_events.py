@@ -16,41 +16,17 @@ Belongs to the step's thread, but for `tier_listener`. Knows keys and namespaces
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from ..offload import BlockKey
-from .facts import Ended, Entered, Fact, Left, Medium, Remain, Scope, TierChanged
+from .facts import Ended, Entered, EventStatistics, Fact, Left, Medium, Remain, Scope, TierChanged
+
+if TYPE_CHECKING:
+    from .publisher import ZmqPublisher  # which needs pyzmq
 
 PLAIN = Scope()
 
 ScopeOf = Callable[[str], Scope | None]
-
-
-@dataclass(frozen=True, slots=True)
-class EventStatistics:
-    """Counts since start.
-
-    Attributes:
-        num_batches: published.
-        num_dropped: not published, since too many waited; subscribers find their sequence numbers missing.
-    """
-
-    num_batches: int = 0
-    num_dropped: int = 0
-
-
-class Publisher(Protocol):
-    """Takes facts, a batch at a time, and never waits. Any thread may call.
-
-    joins: the batch may become one with those before and after it that may, too.
-    """
-
-    def publish(self, facts: list[Fact], *, joins: bool = False) -> None: ...
-
-    def statistics(self) -> EventStatistics: ...
-
-    def close(self) -> None: ...
 
 
 class KVEvents:
@@ -61,7 +37,7 @@ class KVEvents:
             nothing of it is published.
     """
 
-    def __init__(self, publisher: Publisher, scope_of: ScopeOf) -> None:
+    def __init__(self, publisher: ZmqPublisher, scope_of: ScopeOf) -> None:
         self.publisher = publisher
         self._scope_of = scope_of
         self._facts: list[Fact] = []

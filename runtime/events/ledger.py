@@ -1,5 +1,7 @@
 """From facts to events: what subscribers have, hence what to publish: each change once, in the order of the facts.
 
+Events are of three kinds, as vLLM has them.
+
 ::
 
     facts      entered 1 2 3 · entered 1 2 4 · left 4 · entered 1 2 3 · disk has 2
@@ -16,13 +18,44 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 
 from ..offload import BlockKey
 from ..offload.block_key import NO_PARENT
 from .facts import POOL, Ended, Entered, Fact, Left, Medium, Remain, Scope, TierChanged
-from .kv_event import AllBlocksCleared, BlockRemoved, BlockStored, Event
 
 MOST_DEPARTED = 16_384  # blocks that are nowhere, but may be on their way to a tier, whose tokens are kept
+
+
+@dataclass(slots=True)
+class BlockStored:
+    """A run of blocks, each the parent of the next.
+
+    Attributes:
+        hashes: unsigned 64-bit, of the whole prefix up to the end of each block.
+        parent: of the block before the first; None: there is none.
+        tokens: packed, of each block.
+    """
+
+    medium: Medium
+    scope: Scope
+    parent: int | None
+    hashes: list[int] = field(default_factory=list)
+    tokens: list[bytes] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class BlockRemoved:
+    medium: Medium
+    hashes: list[int] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class AllBlocksCleared:
+    """In all media."""
+
+
+Event = BlockStored | BlockRemoved | AllBlocksCleared
 
 
 class _Block:

@@ -29,9 +29,8 @@ import zmq
 
 from ...errors import ConfigError
 from ..event_settings import NAME, WILDCARDS, KVEventsConfig, host_of
-from .facts import Fact
-from .kv_event import Event
-from .kv_events import EventStatistics
+from .facts import EventStatistics, Fact
+from .ledger import Event
 from .wire import encode
 
 END = (-1).to_bytes(8, "big", signed=True)
@@ -170,7 +169,10 @@ class ZmqPublisher:
         self.close = weakref.finalize(self, _close, line, context, threads)
 
     def publish(self, facts: list[Fact], *, joins: bool = False) -> None:
-        """Puts a batch at the end of the line, or drops it if there is no room. See `kv_events.Publisher`."""
+        """Puts a batch at the end of the line, or drops it if there is no room; never waits. Any thread may call.
+
+        joins: the batch may become one with those before and after it that may, too.
+        """
         self._line.put(facts, joins=joins)
 
     def statistics(self) -> EventStatistics:

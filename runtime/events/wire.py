@@ -18,7 +18,7 @@ import msgpack
 
 from ...radix import unpack
 from ..event_settings import Format
-from .kv_event import AllBlocksCleared, BlockRemoved, BlockStored, Event
+from .ledger import AllBlocksCleared, BlockRemoved, BlockStored, Event
 
 RANK = 0  # of this engine among data-parallel ones: each is a server of its own
 

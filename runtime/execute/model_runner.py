@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import chain, repeat
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -32,10 +32,11 @@ from ...kernels import (
 )
 from ...kernels.state_rounds import ZEROS, plan_states
 from ..device import on_device
-from ..models import AdaptedRows, Adapter, ModelConfig
+from ..models import AdaptedRows, Adapter, Decoder, ModelConfig
+from ..models.fitted_vocabulary import FittedVocabulary
 from ..models.kv_shape import KVShape
 from ..models.rope import turn_back
-from ..models.step import KVTensors, StateStep, WindowStep
+from ..models.step import StateStep, WindowStep
 from .batch import NOWHERE, AdapterRows, Batch
 from .cuda_graphs import CudaGraphs, Recorder, fill_in
 from .kv_cache import NO_LAYER, KVCache
@@ -45,44 +46,6 @@ from .warmup_batches import WarmupBatches
 from .window_kv import WindowKV
 
 Watch = Callable[[int, Tensor], None]  # see `Decoder.forward`
-
-
-class DecoderLike(Protocol):
-    """What the runner needs of a model."""
-
-    config: ModelConfig
-    dtype: torch.dtype
-    rope_tables: list[Tensor]
-
-    def forward(
-        self,
-        token_ids: Tensor,
-        positions: Tensor,
-        kv_cache: KVTensors,
-        plan: AttentionPlan,
-        slots: Tensor,
-        logits_rows: Tensor | None,
-        adapted: AdaptedRows | None = None,
-        watch: Watch | None = None,
-        recurrent: StateStep | None = None,
-        windowed: WindowStep | None = None,
-    ) -> Tensor: ...
-
-    def hidden_states(
-        self,
-        token_ids: Tensor,
-        positions: Tensor,
-        kv_cache: KVTensors,
-        plan: AttentionPlan,
-        slots: Tensor,
-        rows: Tensor | None,
-        adapted: AdaptedRows | None = None,
-        watch: Watch | None = None,
-        recurrent: StateStep | None = None,
-        windowed: WindowStep | None = None,
-    ) -> Tensor: ...
-
-    def project(self, hidden: Tensor) -> Tensor: ...
 
 
 class ModelRunner:
@@ -100,7 +63,7 @@ class ModelRunner:
 
     def __init__(
         self,
-        decoder: DecoderLike,
+        decoder: Decoder | FittedVocabulary,
         kv_cache: KVCache | WindowKV,
         device: torch.device,
         recorder: Recorder | None = None,

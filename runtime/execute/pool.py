@@ -20,8 +20,7 @@ from ..parallel.message import Message
 from ..parallel.ranks import RankLost
 from .draft_kv import DraftKV
 from .kv_cache import KVCache
-from .leading_kv import LeadingKV
-from .leading_states import LeadingStates
+from .leading_tensors import LeadingKV, LeadingStates
 from .loading import LoadedModel, LoadedPart
 from .recurrent_states import RecurrentStates
 from .window_kv import WindowKV

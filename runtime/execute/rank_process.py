@@ -29,7 +29,7 @@ from ..parallel.rank_processes import LEFT
 from ..parallel.ranks import RankLost, Ranks
 from .adapters import load_adapter
 from .kv_cache import KVCache
-from .leading_states import STATES
+from .leading_tensors import STATES
 from .loading import LoadedPart, load_part
 from .model_runner import ModelRunner
 from .pool import pool_tensors

@@ -13,27 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from ...errors import RequestError
 from ..kv_policies import KV_POLICIES, NUM_SINKS, names_of
 from ..sampling_params import SamplingParams
 
-
-class Sees(Protocol):
-    """What a layer sees by its keys; see `LayerConfig`."""
-
-    @property
-    def window(self) -> int: ...
-
-    @property
-    def attends(self) -> bool: ...
-
-    @property
-    def in_chunks(self) -> bool: ...
-
-    @property
-    def kv(self) -> object: ...
+if TYPE_CHECKING:
+    from ..models.layer_config import LayerConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +42,7 @@ class LayerGroups:
     heads_differ: bool = False
 
     @staticmethod
-    def of(layers: Sequence[Sees], longest: int, *, has_states: bool) -> LayerGroups:
+    def of(layers: Sequence[LayerConfig], longest: int, *, has_states: bool) -> LayerGroups:
         """longest: tokens of a sequence, at most."""
         narrow = [layer.window if layer.window < longest else 0 for layer in layers]
         in_chunks = any(narrow) and any(layer.in_chunks for layer in layers)

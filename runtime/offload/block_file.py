@@ -42,9 +42,8 @@ def write_block(
     path: Path, secret: bytes, fingerprint: bytes, key: BlockKey, block: Row, *, sharing: Sharing = PRIVATE
 ) -> None:
     """Writes a new file; OSError if that cannot be done, and then what is there is no block."""
-    payload = np.ascontiguousarray(block).data.cast("B")
-    head = _head(fingerprint, key, len(payload))
-    left = [memoryview(head + _checksum(secret, head, payload)), payload]
+    block = np.ascontiguousarray(block)
+    left = [memoryview(head_of(secret, fingerprint, key, block)), block.data.cast("B")]
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o600)
     try:
         sharing.apply(descriptor)
@@ -82,11 +81,7 @@ def read_block(path: Path, secret: bytes, fingerprint: bytes, key: BlockKey, out
             num_read += more
     finally:
         os.close(descriptor)
-    head = bytes(header[:-_CHECKSUM_BYTES])
-    if head != _head(fingerprint, key, len(payload)):
-        raise CorruptBlock("its header is of another block, model or version")
-    if not hmac.compare_digest(header[-_CHECKSUM_BYTES:], _checksum(secret, head, payload)):
-        raise CorruptBlock("its checksum is wrong")
+    _check(bytes(header), payload, secret, fingerprint, key)
 
 
 def head_of(secret: bytes, fingerprint: bytes, key: BlockKey, block: Row) -> bytes:
@@ -104,11 +99,14 @@ def check_block(value: bytes, secret: bytes, fingerprint: bytes, key: BlockKey, 
     """
     if len(value) != HEADER_BYTES + num_bytes:
         raise CorruptBlock("it is of another size")
-    head = value[: HEADER_BYTES - _CHECKSUM_BYTES]
-    if head != _head(fingerprint, key, num_bytes):
+    _check(value[:HEADER_BYTES], memoryview(value)[HEADER_BYTES:], secret, fingerprint, key)
+
+
+def _check(header: bytes, payload: memoryview, secret: bytes, fingerprint: bytes, key: BlockKey) -> None:
+    head, checksum = header[:-_CHECKSUM_BYTES], header[-_CHECKSUM_BYTES:]
+    if head != _head(fingerprint, key, len(payload)):
         raise CorruptBlock("its header is of another block, model or version")
-    payload = memoryview(value)[HEADER_BYTES:]
-    if not hmac.compare_digest(value[len(head) : HEADER_BYTES], _checksum(secret, head, payload)):
+    if not hmac.compare_digest(checksum, _checksum(secret, head, payload)):
         raise CorruptBlock("its checksum is wrong")
 
 

@@ -27,7 +27,6 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -36,7 +35,7 @@ from pathlib import Path
 from .block_file import HEADER_BYTES, CorruptBlock, read_block, write_block
 from .block_key import DIGEST_BYTES, BlockKey
 from .folder import Folder, keep_key
-from .tier import Changed, Row, ignore_changes
+from .tier import Changed, KnownDigests, Row, Tier, ignore_changes
 from .trim import PARENT_BYTES, StoredFile, choose_victims
 
 PAUSE = 30.0  # seconds without writing, after it has failed
@@ -49,7 +48,7 @@ SUFFIX = ".kv"
 logger = logging.getLogger("phloem.tiers")
 
 
-class DiskTier:
+class DiskTier(Tier):
     """The files of one model in a folder that others may share.
 
     Args:
@@ -88,15 +87,12 @@ class DiskTier:
         self._fingerprint = fingerprint
         self._file_bytes = -(-(HEADER_BYTES + block_bytes) // SECTOR) * SECTOR
         self._clock = clock
-        self._changed = changed
-        self._lock = threading.Lock()  # changes of what is known are reported in the order in which they happen
-        self._known: set[bytes] = set()
+        self._known = KnownDigests(changed)
         self._gone: set[bytes] = set()  # what has made room, since that was last needed
         self._num_bytes = 0
         self._num_written = 0
         self._silent_until = 0.0
         self._logged: set[str] = set()
-        self.num_faults = 0
         self.num_removed = 0
 
     @property
@@ -104,11 +100,10 @@ class DiskTier:
         """What the folder held when it was last looked through, and what was written since; 0 before `begin`."""
         return self._num_bytes
 
-    def knows(self, key: BlockKey) -> bool:
-        """Whether this process has seen the block's file; asks no disk."""
-        return key.digest in self._known
+    def wants(self, key: BlockKey) -> bool:
+        return self.is_writable and key.digest not in self._known
 
-    def __contains__(self, key: BlockKey) -> bool:
+    def may_have(self, key: BlockKey) -> bool:
         """Whether there is a file; for one that was not seen before that is one call of the system."""
         if key.digest in self._known:
             return True
@@ -116,18 +111,8 @@ class DiskTier:
             os.stat(self._path(key))
         except OSError:
             return False
-        self._learn(key.digest)
+        self._known.learn([key.digest])
         return True
-
-    def wants(self, key: BlockKey) -> bool:
-        """See `Tier`, as for all that has no words of its own here."""
-        return self.is_writable and not self.knows(key)
-
-    def may_have(self, key: BlockKey) -> bool:
-        return key in self
-
-    def count(self, keys: Sequence[BlockKey]) -> int:
-        return next((number for number, key in enumerate(keys) if key not in self), len(keys))
 
     def read_blocks(self, keys: Sequence[BlockKey], rows: Row) -> int:
         num_good = len(keys)
@@ -144,7 +129,7 @@ class DiskTier:
                 goes_on = False
                 if not isinstance(error, FileNotFoundError):
                     self._fault("read", f"{path}: cannot be read ({error}); its KV is computed again")
-            self._unlearn(key.digest)
+            self._known.unlearn([key.digest])
             num_good = min(num_good, number)
             if not goes_on:
                 break
@@ -155,7 +140,7 @@ class DiskTier:
 
     def put(self, key: BlockKey, block: Row) -> bool:
         """Writes a block; False if it is there already, would be of no use, or cannot be written now."""
-        if not self.is_writable or key in self:
+        if not self.is_writable or self.may_have(key):
             return False
         if self._clock() < self._silent_until:
             return False
@@ -172,7 +157,7 @@ class DiskTier:
             self._fault("written", f"{self._folder}: cannot be written to ({error}); no KV is kept there for now")
             self._silent_until = self._clock() + PAUSE
             return False
-        self._learn(key.digest)
+        self._known.learn([key.digest])
         self._gone.discard(key.digest)
         self._num_bytes += self._file_bytes
         return True
@@ -186,18 +171,6 @@ class DiskTier:
                 os.utime(path)
         except OSError:
             pass  # it goes a little earlier than it should
-
-    def _learn(self, digest: bytes) -> None:
-        with self._lock:
-            if digest not in self._known:
-                self._known.add(digest)
-                self._changed([(digest, True)])
-
-    def _unlearn(self, digest: bytes) -> None:
-        with self._lock:
-            if digest in self._known:
-                self._known.remove(digest)
-                self._changed([(digest, False)])
 
     def _write(self, key: BlockKey, block: Row) -> None:
         new, path = self._writing / self._new_name(), self._path(key)
@@ -239,24 +212,13 @@ class DiskTier:
             self._fault("begin", f"{self._folder}: cannot be looked through ({error}); what it holds may be a miss")
             self._silent_until = self._clock() + PAUSE
 
-    def clear(self) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
-
     def _look_through(self) -> list[StoredFile]:
         """What is in the folder now."""
         if self.is_writable:
             self._make_folders()
         files = list(self._files())
         self._num_bytes = sum(file.num_bytes for file in files)
-        known = {file.digest for file in files}
-        with self._lock:
-            before, self._known = self._known, known
-            changes = [(digest, False) for digest in before - known] + [(digest, True) for digest in known - before]
-            if changes:
-                self._changed(changes)
+        self._known.replace({file.digest for file in files})
         return files
 
     def _make_folders(self) -> None:
@@ -274,7 +236,7 @@ class DiskTier:
             self._gone.clear()
             for file in choose_victims(files, max(excess, self._file_bytes)):
                 self._remove(self._path(BlockKey(file.digest, file.parent)))
-                self._unlearn(file.digest)
+                self._known.unlearn([file.digest])
                 self._gone.add(file.digest)
                 self._num_bytes -= file.num_bytes
                 self.num_removed += 1

@@ -29,7 +29,7 @@ from torch import Tensor
 
 from . import BlockKey, Tier
 from .background import Background, Failures, logger
-from .block_keys import BlockKeys
+from .block_key import BlockKeys
 from .device_copy import DeviceCopy
 from .load_cost import LoadCost
 from .parts import Look, PartRules

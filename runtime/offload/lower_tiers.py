@@ -23,8 +23,7 @@ from torch import Tensor
 from ..execute.kv_cache import KVCache
 from . import BlockKey, Tier
 from .background import CLOSING_SECONDS, Failures
-from .block_key import part_keys
-from .block_keys import BlockKeys
+from .block_key import BlockKeys, part_keys
 from .device_copy import DeviceCopy
 from .load_cost import LoadCost
 from .loads import Loads

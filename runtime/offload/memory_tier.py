@@ -16,10 +16,10 @@ from collections import OrderedDict
 from collections.abc import Sequence
 
 from .block_key import BlockKey
-from .tier import Changed, Row, ignore_changes
+from .tier import Changed, Row, Tier, ignore_changes
 
 
-class MemoryTier:
+class MemoryTier(Tier):
     """As many blocks as the slab has rows, one or more.
 
     Args:
@@ -34,15 +34,11 @@ class MemoryTier:
     writes_through = False
 
     def __init__(self, slab: Row, changed: Changed = ignore_changes) -> None:
-        self.num_faults = 0
         self.max_blocks = len(slab)
         self._slab = slab
         self._changed = changed
         self._table: OrderedDict[bytes, int] = OrderedDict()
         self._lock = threading.Lock()
-
-    def __contains__(self, key: BlockKey) -> bool:
-        return key.digest in self._table
 
     @property
     def num_blocks(self) -> int:
@@ -52,15 +48,8 @@ class MemoryTier:
     def num_bytes(self) -> int:
         return len(self._table) * int(self._slab.shape[1])
 
-    def wants(self, key: BlockKey) -> bool:
-        """See `Tier`, as for all that has no words of its own here."""
-        return key not in self
-
     def may_have(self, key: BlockKey) -> bool:
-        return key in self
-
-    def count(self, keys: Sequence[BlockKey]) -> int:
-        return next((number for number, key in enumerate(keys) if key not in self), len(keys))
+        return key.digest in self._table
 
     def read_blocks(self, keys: Sequence[BlockKey], rows: Row) -> int:
         return next((number for number, key in enumerate(keys) if not self.read(key, rows[number])), len(keys))
@@ -99,14 +88,8 @@ class MemoryTier:
                 if key.digest in self._table:
                     self._table.move_to_end(key.digest)
 
-    def begin(self) -> None:
-        pass
-
     def clear(self) -> None:
         with self._lock:
             if self._table:
                 self._changed([(digest, False) for digest in self._table])
             self._table.clear()
-
-    def close(self) -> None:
-        pass

@@ -19,16 +19,15 @@ from __future__ import annotations
 
 import functools
 import logging
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ...errors import ConfigError
 from .block_file import HEADER_BYTES, CorruptBlock, check_block, head_of
 from .block_key import BlockKey
 from .circuit_breaker import Breaker
-from .tier import Changed, Row, ignore_changes
+from .tier import Changed, KnownDigests, Row, Tier, ignore_changes
 
 PREFIX = b"phloem:2:"
 DEADLINE = 0.5  # seconds for an answer
@@ -39,7 +38,7 @@ MOST_KNOWN = 1 << 20  # digests that are remembered
 logger = logging.getLogger("phloem.tiers")
 
 
-class RedisTier:
+class RedisTier(Tier):
     """The blocks of one model in a store.
 
     Args:
@@ -72,12 +71,9 @@ class RedisTier:
         self._value_bytes = HEADER_BYTES + block_bytes
         self._batch = max(1, min(BATCH_KEYS, BATCH_BYTES // self._value_bytes))
         self._milliseconds = None if ttl is None else max(1, int(ttl * 1000))
-        self._changed = changed
         self._breaker = Breaker(clock)
-        self._lock = threading.Lock()  # changes of what is known are reported in the order in which they happen
-        self._known: set[bytes] = set()
+        self._known = KnownDigests(changed, MOST_KNOWN)
         self._has_warned = False
-        self.num_faults = 0
 
     @property
     def num_bytes(self) -> int:
@@ -85,7 +81,6 @@ class RedisTier:
         return len(self._known) * self._value_bytes
 
     def wants(self, key: BlockKey) -> bool:
-        """See `Tier`, as for all that has no words of its own here."""
         return key.digest not in self._known and not self._breaker.is_open
 
     def may_have(self, key: BlockKey) -> bool:
@@ -98,10 +93,10 @@ class RedisTier:
             if found is None:
                 break
             there = next((index for index, one in enumerate(found) if one != 1), len(part))
-            self._learn(key.digest for key in part[:there])
+            self._known.learn(key.digest for key in part[:there])
             number += there
             if there < len(part):
-                self._unlearn([part[there].digest])
+                self._known.unlearn([part[there].digest])
                 break
         return number
 
@@ -132,7 +127,7 @@ class RedisTier:
             if answers is None:
                 break
             is_kept = [not isinstance(answer, Exception) for answer in answers]
-            self._learn(key.digest for key, kept in zip(part, is_kept, strict=True) if kept)
+            self._known.learn(key.digest for key, kept in zip(part, is_kept, strict=True) if kept)
             new += sum(answer is True for answer in answers)
         return new
 
@@ -140,12 +135,6 @@ class RedisTier:
         if self._milliseconds is not None and keys:  # else reading has said it
             for part in _parts(keys, BATCH_KEYS):
                 self._ask([("PEXPIRE", _name(key), self._milliseconds) for key in part])
-
-    def begin(self) -> None:
-        pass
-
-    def clear(self) -> None:
-        pass
 
     def close(self) -> None:
         self._client.close()
@@ -180,7 +169,7 @@ class RedisTier:
         They are computed and written again. What is no block stands in the way of that, and where there is one there
         may be more (a new password makes all of them unreadable).
         """
-        self._unlearn([key.digest for key in keys])
+        self._known.unlearn([key.digest for key in keys])
         if isinstance(value, bytes) or _is_of_another_type(value):
             self._ask([("DEL", *map(_name, keys))])
 
@@ -195,23 +184,6 @@ class RedisTier:
             return False
         out.data.cast("B")[:] = memoryview(value)[HEADER_BYTES:]
         return True
-
-    def _learn(self, digests: Iterable[bytes]) -> None:
-        with self._lock:
-            new = [digest for digest in digests if digest not in self._known]
-            if len(self._known) + len(new) > MOST_KNOWN:  # they will be found again
-                self._changed([(digest, False) for digest in self._known])
-                self._known.clear()
-            if new:
-                self._known.update(new)
-                self._changed([(digest, True) for digest in new])
-
-    def _unlearn(self, digests: Iterable[bytes]) -> None:
-        with self._lock:
-            lost = [digest for digest in digests if digest in self._known]
-            if lost:
-                self._known.difference_update(lost)
-                self._changed([(digest, False) for digest in lost])
 
     def _fault(self, error: Exception) -> None:
         self.num_faults += 1

@@ -2,13 +2,14 @@
 
 Nothing that goes wrong in a tier fails a request: what cannot be read is a miss, what cannot be written is dropped, and
 a tier counts and logs its own faults. It is made with a `Changed`, which it calls, on any thread, with the digests that
-it has from now on, as far as it knows, or has lost. A new kind of tier is a module with this interface, and a line in
-the table of `stores`.
+it has from now on, as far as it knows, or has lost. A new kind of tier is a module with a class made
+from this one, and a line in the table of `stores`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -37,19 +38,21 @@ class Tier(Protocol):
 
     name: str
     writes_through: bool
-    num_faults: int
+    num_faults: int = 0
 
     @property
     def num_bytes(self) -> int: ...
 
-    def wants(self, key: BlockKey) -> bool:
-        """Whether a block is worth copying for it: it can write, and does not know that it has the block. At once."""
-
     def may_have(self, key: BlockKey) -> bool:
         """False: it has no such block. For the step's thread, so one call of the system at the most."""
 
+    def wants(self, key: BlockKey) -> bool:
+        """Whether a block is worth copying for it: it can write, and does not know that it has the block. At once."""
+        return not self.may_have(key)
+
     def count(self, keys: Sequence[BlockKey]) -> int:
         """How many of these blocks it has, up to the first that is missing. May wait for a disk or a network."""
+        return next((number for number, key in enumerate(keys) if not self.may_have(key)), len(keys))
 
     def read_blocks(self, keys: Sequence[BlockKey], rows: Row) -> int:
         """Reads blocks into `rows`, uint8 `[len(keys), block_bytes]`, until one is missing or not what it should be.
@@ -65,9 +68,63 @@ class Tier(Protocol):
 
     def begin(self) -> None:
         """Whatever takes time before it can be written to. Called once, by the thread that writes."""
+        return
 
     def clear(self) -> None:
         """Forgets what this process alone has put there; what others can read stays."""
+        return
 
     def close(self) -> None:
         """Ends its connections. Nothing is asked of it afterwards."""
+        return
+
+
+class KnownDigests:
+    """What a tier is known to have of what others may add and remove. Each change is reported, in the order in which
+    they happen. Thread-safe.
+
+    Args:
+        most: digests that are remembered; beyond them all are forgotten, and found again. None: any number.
+    """
+
+    def __init__(self, changed: Changed, most: int | None = None) -> None:
+        self._changed = changed
+        self._most = most
+        self._lock = threading.Lock()
+        self._digests: set[bytes] = set()
+
+    def __contains__(self, digest: bytes) -> bool:
+        return digest in self._digests
+
+    def __len__(self) -> int:
+        return len(self._digests)
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self._digests)
+
+    def learn(self, digests: Iterable[bytes]) -> None:
+        """The tier has these."""
+        with self._lock:
+            new = [digest for digest in digests if digest not in self._digests]
+            if self._most is not None and len(self._digests) + len(new) > self._most:
+                self._changed([(digest, False) for digest in self._digests])
+                self._digests.clear()
+            if new:
+                self._digests.update(new)
+                self._changed([(digest, True) for digest in new])
+
+    def unlearn(self, digests: Iterable[bytes]) -> None:
+        """The tier has lost these."""
+        with self._lock:
+            lost = [digest for digest in digests if digest in self._digests]
+            if lost:
+                self._digests.difference_update(lost)
+                self._changed([(digest, False) for digest in lost])
+
+    def replace(self, digests: set[bytes]) -> None:
+        """The tier has these, and no others."""
+        with self._lock:
+            before, self._digests = self._digests, digests
+            changes = [(digest, False) for digest in before - digests] + [(digest, True) for digest in digests - before]
+            if changes:
+                self._changed(changes)

@@ -6,17 +6,9 @@ Knows no model; it is fed by the engine, one token at a time.
 from __future__ import annotations
 
 import copy
-from typing import Protocol, Self
+from typing import Protocol
 
-
-class IncrementalDetokenizer(Protocol):
-    """What `Detokenizer` offers: pushes return the characters that became certain."""
-
-    def push(self, token_id: int) -> str: ...
-
-    def flush(self) -> str: ...
-
-    def fork(self) -> Self: ...
+from ..tokenizer.detokenizer import Detokenizer
 
 
 class StopGuard(Protocol):
@@ -35,7 +27,7 @@ class OutputText:
 
     def __init__(
         self,
-        detokenizer: IncrementalDetokenizer,
+        detokenizer: Detokenizer,
         stop: tuple[str, ...],
         *,
         includes_stop: bool = False,

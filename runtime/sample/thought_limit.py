@@ -17,6 +17,7 @@ and their texts; it knows no constraint. Cost: O(1) per token.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 
 MOST_WINDOW = 48  # tokens before the budget in which the end of a sentence is the end of the thought
@@ -97,10 +98,7 @@ class ThoughtLimit:
 
     def fork(self) -> ThoughtLimit:
         """The limit of a copy of the output."""
-        twin = ThoughtLimit(self._budget, self._begin, self._end, self._closing, is_open=self._is_open, show=self._show)
-        twin._is_over, twin._count, twin._num_closed = self._is_over, self._count, self._num_closed
-        twin._text, twin._is_sentence_end = self._text, self._is_sentence_end
-        return twin
+        return copy.copy(self)
 
     def _is_at_end(self) -> bool:
         return self._count >= self._budget - self._window and self._is_sentence_end

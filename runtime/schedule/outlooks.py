@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..cache.prefix_cache import PrefixCache
-from ..cache.sharing import num_sole_blocks
 from ..kv_compress.budget import most_kept
 from ..request import Request
 from .admission import Outlook, OutputForecast, peak_demand
 from .candidate import Candidate
 from .detours import Detours
+from .sharing import num_sole_blocks
 from .waiting_line import Waiting
 
 

@@ -30,7 +30,6 @@ from functools import partial
 
 from ...radix import pack
 from ..cache.prefix_cache import PrefixCache
-from ..cache.sharing import sole_partner
 from ..execute.batch import Batch, Extend
 from ..execute.prefill_cost import PrefillCost
 from ..request import Phase, Request
@@ -41,8 +40,8 @@ from .outlooks import Outlooks
 from .preempted_line import PreemptedLine
 from .rope_switch import RopeSwitch, inherit, lengthen, outgrows
 from .share import share, share_after, waits_for_rows
+from .sharing import cheapest_to_resume, sole_partner
 from .step_budget import StepBudget
-from .victim import cheapest_to_resume
 from .waiting_line import WaitingLine
 
 

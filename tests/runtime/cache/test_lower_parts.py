@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from types import SimpleNamespace
 from typing import cast
 
@@ -10,8 +10,10 @@ import torch
 from torch import Tensor
 
 from phloem.radix import Match
-from phloem.runtime.cache.lower_parts import NONE, LowerParts
-from phloem.runtime.offload.block_keys import BlockKeys
+from phloem.runtime.cache.lower_parts import LowerParts
+from phloem.runtime.cache.slot import NO_SLOT, PartNotes
+from phloem.runtime.execute.kv_cache import KVCache
+from phloem.runtime.offload.block_key import BlockKeys
 from phloem.runtime.offload.lower_tiers import LowerTiers
 
 
@@ -20,11 +22,8 @@ class Books:
 
     def __init__(self) -> None:
         self.slots: dict[int, int] = {}
-        self.on_leave: Callable[[int], None] | None = None
+        self.notes = PartNotes()
         self.num_free = 9
-
-    def watch(self, on_leave: Callable[[int], None]) -> None:
-        self.on_leave = on_leave
 
     def needed(self, num_blocks: int) -> range:
         return range(num_blocks - 1, num_blocks)
@@ -36,10 +35,7 @@ class Books:
         return [index for index, block in enumerate(blocks) if block in self.slots]
 
     def part_of(self, block: int) -> int:
-        return self.slots.get(block, NONE)
-
-    def take_kept(self) -> list[int]:
-        return []
+        return self.slots.get(block, NO_SLOT)
 
     def adopt_part(self, blocks: Sequence[int], index: int) -> int:
         if self.num_free:
@@ -64,15 +60,14 @@ def test_parts_that_left_are_below_until_they_come_back_or_their_blocks_are_free
     books, tensors, left = Books(), Tensors(), list[str]()
     keys = SimpleNamespace(of=lambda blocks: [(f"key {block}", block) for block in blocks])
     tiers = SimpleNamespace(part_leaving=lambda key, read: left.append(key))
-    parts = LowerParts(books, tensors, cast("BlockKeys", keys), cast("LowerTiers", tiers))
+    parts = LowerParts(books, cast("KVCache", tensors), cast("BlockKeys", keys), cast("LowerTiers", tiers))
     path = [4, 7, 2, 5]
 
     def below() -> Collection[int]:
         return parts.look(b"", cast("Match", SimpleNamespace(blocks=path, num_tokens=16))).below
 
-    assert books.on_leave is not None
     for block in (4, 7, 2):
-        books.on_leave(block)
+        books.notes.leaves(block)
     assert left == ["key 4", "key 7", "key 2"] and below() == {0, 1, 2}
     parts.forget([7])
     assert below() == {0, 2}

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phloem.runtime.cache.prompt_alternatives import PromptAlternatives
-from phloem.runtime.cache.prompt_scores import PromptScores
-from phloem.runtime.cache.request_scores import keep_scores
+from phloem.runtime.cache.prompt_scores import PromptScores, keep_scores
 from phloem.runtime.config import EngineConfig
 from phloem.runtime.engine.engine import Engine
 from phloem.runtime.execute.loading import LoadedModel, load

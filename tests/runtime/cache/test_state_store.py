@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phloem.runtime.cache.kept_state import KeptState, ResumePoint
-from phloem.runtime.cache.state_parts import StateParts
+from phloem.runtime.cache.part_books import StateParts
 from phloem.runtime.cache.state_slots import StateSlots
 from phloem.runtime.cache.state_store import StateStore
 from phloem.runtime.request import Request
@@ -45,7 +45,7 @@ class RankedSlots(StateSlots):
         self.ends: dict[KeptState, bool] = {}
         self.highest = 0.0
         self.leaving: list[int] = []  # blocks at whose ends a state left, for a tier
-        self.on_leave = self.leaving.append
+        self.notes.watch(self.leaving.append)
 
     def states(self) -> list[KeptState]:
         return [state for states in self.kept.values() for state in states.values()]
@@ -282,12 +282,12 @@ def test_with_tiers_states_are_kept_at_ends_of_blocks_too(num_prompt: int) -> No
 def test_a_state_that_moves_to_a_block_of_the_tree_is_new_there() -> None:
     runs = Runs(12)
     parts = StateParts(runs.store.slots)
-    parts.watch(lambda block: None)
+    parts.notes.watch(lambda block: None)
     runs.run(range(5), 3)
-    (block,) = parts.take_kept()[-1:]
+    (block,) = parts.notes.take_kept()[-1:]
     slot = parts.part_of(block)
     runs.store.slots.merge(block, 99)
-    assert (parts.take_kept(), parts.part_of(block), parts.part_of(99)) == ([99], -1, slot)
+    assert (parts.notes.take_kept(), parts.part_of(block), parts.part_of(99)) == ([99], -1, slot)
     assert slot >= 0
 
 

@@ -29,7 +29,7 @@ class SlowDisk(DiskTier):
 
 @pytest.fixture
 def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
-    monkeypatch.setattr("phloem.runtime.engine.tier_setup.DiskTier", SlowDisk)
+    monkeypatch.setattr("phloem.runtime.engine.follower_setup.DiskTier", SlowDisk)
     SlowDisk.gate.clear()
     yield SlowDisk.gate
     SlowDisk.gate.set()

@@ -8,8 +8,8 @@ from itertools import count
 
 import pytest
 
-from phloem.runtime.cache.window_parts import WindowParts
-from phloem.runtime.cache.window_slots import NONE, WindowSlots
+from phloem.runtime.cache.slot import NO_SLOT
+from phloem.runtime.cache.window_slots import WindowSlots
 from phloem.runtime.cache.window_store import WindowStore
 from phloem.runtime.request import Request
 
@@ -26,7 +26,7 @@ def begin(store: WindowStore, blocks: Sequence[int], resumed_after: int = 0, *, 
     """A request with these blocks, of which it found the first tokens."""
     found = request(next(TICKETS), [*range(2 * len(blocks) + 1)], is_probe=is_probe)
     found.blocks, found.num_computed_tokens = array("i", blocks), resumed_after
-    store.resume(found, blocks[(resumed_after - 1) // 2] if resumed_after else NONE, resumed_after, resumed_after)
+    store.resume(found, blocks[(resumed_after - 1) // 2] if resumed_after else NO_SLOT, resumed_after, resumed_after)
     return found
 
 
@@ -41,7 +41,7 @@ def end(store: WindowStore, found: Request) -> None:
 
 
 def have_slots(store: WindowStore, blocks: Sequence[int]) -> list[int]:
-    return [block for block in blocks if store.slots.slot_of[block] != NONE]
+    return [block for block in blocks if store.slots.slot_of[block] != NO_SLOT]
 
 
 def test_of_a_window_that_is_kept_the_last_block_goes_first() -> None:
@@ -93,14 +93,14 @@ def test_an_end_that_the_tree_has_under_another_id_is_that_of_the_other() -> Non
 
 def test_a_window_that_moves_to_a_block_of_the_tree_is_new_there() -> None:
     store = store_of(8, 4)
-    parts = WindowParts(store)
-    parts.watch(lambda block: None)
+    notes = store.slots.notes
+    notes.watch(lambda block: None)
     first = begin(store, [0, 1])
     go_on(store, first, 4)
     end(store, first)
-    assert parts.take_kept() == [0, 1]
+    assert notes.take_kept() == [0, 1]
     store.slots.merge(1, 9)
-    assert parts.take_kept() == [9]
+    assert notes.take_kept() == [9]
 
 
 def test_blocks_that_are_shared_are_counted_besides_those_of_each() -> None:
@@ -116,9 +116,9 @@ def test_an_end_behind_a_window_has_no_slot_to_keep(window: int) -> None:
     store = store_of(2, window, 1)
     first, second = request(0, [5]), request(1, [6, 7])
     first.blocks = array("i", [0])
-    store.resume(first, NONE, 0, 0)
+    store.resume(first, NO_SLOT, 0, 0)
     go_on(store, first, 1)
     second.blocks = array("i", [1, 2] if window == 1 else [1])
-    store.resume(second, NONE, 0, 0)  # with a window of one token it takes the slot of block 0
+    store.resume(second, NO_SLOT, 0, 0)  # with a window of one token it takes the slot of block 0
     end(store, first)
     store.audit([first, second], {0, 1, 2})

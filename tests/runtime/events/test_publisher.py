@@ -23,8 +23,7 @@ from phloem.errors import ConfigError  # noqa: E402
 from phloem.radix import pack  # noqa: E402
 from phloem.runtime.event_settings import KVEventsConfig  # noqa: E402
 from phloem.runtime.events.facts import Entered, Fact, Left, Scope  # noqa: E402
-from phloem.runtime.events.kv_event import Event  # noqa: E402
-from phloem.runtime.events.ledger import Ledger  # noqa: E402
+from phloem.runtime.events.ledger import Event, Ledger  # noqa: E402
 from phloem.runtime.events.publisher import ZmqPublisher  # noqa: E402
 from phloem.runtime.offload.block_key import extend_keys, root_of  # noqa: E402
 from phloem.runtime.request import SamplingParams  # noqa: E402

@@ -17,7 +17,7 @@ from phloem.runtime.engine.async_engine import AsyncEngine
 from phloem.runtime.engine.engine import Engine
 from phloem.runtime.offload import BlockKey
 from phloem.runtime.offload.stores import STORES
-from phloem.runtime.offload.tier import Changed, ignore_changes
+from phloem.runtime.offload.tier import Changed, Tier, ignore_changes
 from phloem.runtime.request import SamplingParams
 from phloem.runtime.server import ServerSettings, create_app
 
@@ -29,12 +29,11 @@ PROMPT = [index * 7 % 50 + 1 for index in range(40)]
 Row = npt.NDArray[np.uint8]
 
 
-class ToyTier:
+class ToyTier(Tier):
     """Blocks in a dict that all engines of this process share."""
 
     name = "toy"
     writes_through = True
-    num_faults = 0
 
     def __init__(self, blocks: dict[bytes, bytes], changed: Changed) -> None:
         self._blocks, self._changed = blocks, changed
@@ -43,14 +42,8 @@ class ToyTier:
     def num_bytes(self) -> int:
         return sum(map(len, self._blocks.values()))
 
-    def wants(self, key: BlockKey) -> bool:
-        return key.digest not in self._blocks
-
     def may_have(self, key: BlockKey) -> bool:
         return key.digest in self._blocks
-
-    def count(self, keys: Sequence[BlockKey]) -> int:
-        return next((number for number, key in enumerate(keys) if key.digest not in self._blocks), len(keys))
 
     def read_blocks(self, keys: Sequence[BlockKey], rows: Row) -> int:
         number = self.count(keys)
@@ -66,8 +59,6 @@ class ToyTier:
 
     def touch(self, keys: Sequence[BlockKey]) -> None:
         pass
-
-    begin = clear = close = lambda self: None
 
 
 @pytest.fixture(autouse=True)

@@ -1,7 +1,8 @@
-"""The KV tensors of rank 0, whose blocks the other ranks copy, keep and fill along with it.
+"""The tensors of rank 0, whose blocks and states the other ranks copy, keep and fill along with it.
 
-Blocks have the same ids on every rank; each rank's tensors hold its own heads. Outside of the pool a block is the rows
-of all ranks, one after another. Cost: a message for each call, and for rows the way to rank 0 and back.
+Blocks and slots have the same ids on every rank; each rank's tensors hold its own heads or channels. Outside of its
+tensors a block or a state is the rows of all ranks, one after another. Cost: a message for each call, and for rows the
+way to rank 0 and back.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ from ..parallel.message import Array, Message
 from ..parallel.rank_processes import RankProcesses
 from ..parallel.ranks import Ranks
 from .kv_cache import KVCache
+from .recurrent_states import RecurrentStates
+
+STATES = "states"  # the name of those of recurrent layers, where tensors of keys have others
 
 
 def of_all_ranks(ranks: Ranks, own: Tensor) -> Tensor:
@@ -109,3 +113,28 @@ class LeadingKV(KVCache):
         own = self._stacks[0].shape[2]
         begin = rank * self._num_heads // self._processes.size
         return places[:, begin : begin + own]
+
+
+class LeadingStates(RecurrentStates):
+    """As `RecurrentStates`, for all ranks; the others have made theirs when the first call comes."""
+
+    def __init__(self, processes: RankProcesses, *sizes: Any) -> None:
+        super().__init__(*sizes)
+        self._processes = processes
+
+    @property
+    def block_bytes(self) -> int:
+        """Bytes of a state outside of its slot, of all ranks."""
+        return super().block_bytes * self._processes.size
+
+    def read_blocks(self, slots: Sequence[int]) -> Tensor:
+        with self._processes.together(_of_states("read_blocks", slots)):
+            return of_all_ranks(self._processes.ranks, super().read_blocks(slots))
+
+    def write_blocks(self, slots: Sequence[int], rows: Tensor) -> None:
+        with self._processes.together(_of_states("write_blocks", slots)):
+            super().write_blocks(slots, of_each_rank(self._processes.ranks, rows))
+
+
+def _of_states(kind: str, slots: Sequence[int]) -> Message:
+    return Message(kind, {"name": STATES, "dropped": []}, {"blocks": np.asarray(slots, np.int64)})

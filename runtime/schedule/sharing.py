@@ -1,14 +1,15 @@
-"""Which requests hold a block: what would become free if one left, and with which one alone it shares.
+"""Which requests hold a block: what would become free if one left, with which one alone it shares, and which of those
+that run is preempted when blocks run out.
 
 Knows requests and leases; it changes nothing. Cost: O(requests).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+from ..cache.prefix_cache import PrefixCache
 from ..request import Request
-from .prefix_cache import PrefixCache
 
 
 def num_sole_blocks(cache: PrefixCache, request: Request) -> int:
@@ -30,3 +31,20 @@ def sole_partner(cache: PrefixCache, request: Request, others: Iterable[Request]
     block = request.blocks[last]
     holders = [other for other in others if len(other.blocks) > last and other.blocks[last] == block]
     return holders[0] if len(holders) == 1 else None
+
+
+def cheapest_to_resume(running: Sequence[Request], prefix_cache: PrefixCache) -> Request:
+    """Of the lowest priority, the request with the fewest blocks of its own, the youngest of several.
+
+    The oldest is spared, so there must be two; so are requests whose preemption frees nothing.
+
+    running: oldest first.
+    """
+    candidates = running[1:]
+    useful = [
+        (request.priority, num_blocks, -request.ticket, request)
+        for request in candidates
+        if (num_blocks := num_sole_blocks(prefix_cache, request)) > 0
+    ]
+    # If none has a block of its own, the youngest are preempted until what they share is free.
+    return min(useful)[3] if useful else candidates[-1]

@@ -11,14 +11,17 @@ import numpy as np
 from ...errors import ConfigError
 from ..cache.followers import Followers
 from ..config import EngineConfig
-from ..events.facts import Medium
-from ..events.kv_events import KVEvents
+from ..event_settings import KVEventsConfig, is_text
+from ..events.facts import Medium, Scope
+from ..events.kv_events import KVEvents, ScopeOf
+from ..events.ledger import Ledger
 from ..execute.adapters import Adapters
 from ..execute.kv_cache import KVCache
 from ..execute.loading import LoadedModel
 from ..execute.prefill_cost import PrefillCost
+from ..models.adapter import parted
 from ..offload import DiskTier, MemoryTier, Tier, open_folder
-from ..offload.block_keys import BlockKeys
+from ..offload.block_key import BlockKeys
 from ..offload.device_copy import DeviceCopy
 from ..offload.fingerprint import fingerprint_of
 from ..offload.load_cost import LoadCost
@@ -27,7 +30,6 @@ from ..offload.parts import PartRules
 from ..offload.stores import open_store
 from ..offload.tier import Changed, ignore_changes
 from ..path_fault import path_fault
-from .event_setup import make_events
 
 logger = logging.getLogger("phloem.tiers")
 CACHE = Path("~/.cache/phloem")  # where hashes of checkpoints are remembered if no folder of blocks is given
@@ -48,7 +50,7 @@ def make_followers(
         ConfigError: the folder cannot be used or trusted (`open_folder`), a budget does not hold a block, or events
             cannot be published where they should be.
     """
-    events = make_events(config, adapters, has_tiers=config.has_tiers)
+    events = _make_events(config, adapters, has_tiers=config.has_tiers)
     if not config.has_tiers and events is None:
         return None
     tiers, fingerprint = _make_tiers(config, loaded, kv_cache.block_bytes, events)
@@ -105,3 +107,40 @@ def _makes(folder: Path) -> bool:
 
 def _listener(events: KVEvents | None, medium: Medium) -> Changed:
     return ignore_changes if events is None else events.tier_listener(medium)
+
+
+def _make_events(config: EngineConfig, adapters: Adapters, *, has_tiers: bool) -> KVEvents | None:
+    """None if the settings ask for none; else what needs pyzmq and msgpack is imported here, and sockets are opened.
+
+    Raises:
+        ConfigError: an endpoint cannot be bound, or connected to.
+    """
+    if config.kv_events_config is None:
+        return None
+    settings = KVEventsConfig.parse(config.kv_events_config)
+    if not settings.is_on:
+        return None
+    from ..events.publisher import ZmqPublisher
+
+    ledger = Ledger(4 * config.block_size, has_tiers=has_tiers)
+    publisher = ZmqPublisher(settings, ledger.apply, config.block_size)
+    return KVEvents(publisher, scope_reader(adapters, include_salted=settings.include_salted))
+
+
+def scope_reader(adapters: Adapters, *, include_salted: bool) -> ScopeOf:
+    """Reads namespaces as `scoped` writes them.
+
+    What cannot be written as UTF-8 is not published. An adapter that was unloaded keeps its name here. Of two that were
+    loaded with the same content, which share what is cached, one is named.
+    """
+
+    def scope_of(namespace: str) -> Scope | None:
+        fingerprint, salt = parted(namespace)
+        if salt and not (include_salted and is_text(salt)):
+            return None
+        if fingerprint is None:
+            return Scope(salt=salt or None)
+        name = adapters.name_of(fingerprint)
+        return None if name is None or not is_text(name) else Scope(name, int(fingerprint[:7], 16) + 1, salt or None)
+
+    return scope_of
