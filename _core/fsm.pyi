@@ -275,8 +275,40 @@ def token_ends(trie: TokenTrie, text: bytes, begin: int, follow: _Bytes) -> tupl
 
 # ---------------------------------------------------------------- networks: core/laying.h, core/network.h
 
-def lay_out(packed: _Ints, literals: bytes) -> _Ints:
-    """`Network.data` of what `Positions` has built, without the interpreter's lock; see core/laying.h."""
+class NetworkArrays:
+    """The arrays of a network that `Positions` has built, laid out without the interpreter's lock (core/laying.h).
+
+    kinds, args, nexts, costs: by node; entries: by number of the rule; loops: entry node, minimum, maximum (-1:
+    none) and cost of one item of each; set_bytes: all bytes that the texts of members have; shortest: bytes of the shortest text.
+    """
+
+    def __init__(self, packed: _Ints, literals: bytes) -> None: ...
+    @property
+    def kinds(self) -> _Ints: ...
+    @property
+    def args(self) -> _Ints: ...
+    @property
+    def nexts(self) -> _Ints: ...
+    @property
+    def costs(self) -> _Ints: ...
+    @property
+    def options(self) -> _Ints: ...
+    @property
+    def entries(self) -> _Ints: ...
+    @property
+    def loops(self) -> list[tuple[int, int, int, int]]: ...
+    @property
+    def set_bytes(self) -> _Ints: ...
+    @property
+    def num_nodes(self) -> int: ...
+    @property
+    def num_bytes(self) -> int: ...
+    @property
+    def start(self) -> int: ...
+    @property
+    def shortest(self) -> int: ...
+    def members(self, number: int) -> tuple[list[int], bool]:
+        """The nodes at which the members of a set go on once their head is read; whether it has others."""
 
 # ---------------------------------------------------------------- automata: core/automaton.h, core/bound.h
 
@@ -325,7 +357,7 @@ class Automaton:
     interpreter's lock once it has taken about a millisecond.
 
     Args:
-        data, byte_sets: of a `Network`; texts: its texts; is_key: uint8[num_texts], A_REMEMBERED_KEY or AN_ITEM of
+        laid, byte_sets: of a `Network`; texts: its texts; is_key: uint8[num_texts], A_REMEMBERED_KEY or AN_ITEM of
             those that have to be remembered, else 0.
         max_bytes: bound on the memory of states and stacks.
 
@@ -337,7 +369,7 @@ class Automaton:
     def __init__(
         self,
         vocabulary: Vocabulary,
-        data: _Ints,
+        laid: NetworkArrays,
         byte_sets: _Words,
         texts: list[Text],
         is_key: _Bytes,

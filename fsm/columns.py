@@ -1,40 +1,10 @@
-"""The columns of the tables that Python and the compiled core share, and the numbers that mean something to both.
-
-The core has the same as structures with named fields: `fsm/core/network.h`, `text_table.h`, `stacks.h`, `laying.h`.
-"""
+"""The numbers that mean something to Python and to the compiled core: `fsm/core/network.h`, `states.h`, `stacks.h`."""
 
 from __future__ import annotations
 
 NEVER = 1 << 29  # a cost that is never paid
 
-# the head of a network's data: where each array begins (and the last one ends), and a few numbers; see `network`
-(
-    N_KIND,
-    N_ARG,
-    N_NEXT,
-    N_COST,
-    N_OPTIONS,
-    N_LOOPS,
-    N_ENTRIES,
-    N_SETS,
-    N_MEMBERS,
-    N_TRIES,
-    N_EDGES,
-    N_LISTS,
-    N_END,
-    N_START,
-    N_NUM_SETS,
-    N_MAX_WORDS,
-    N_SHORTEST,
-) = range(17)
-NETWORK_HEAD = 17
 K_BYTE, K_BYTES, K_TEXT, K_SPLIT, K_CALL, K_LOOP, K_RETURN, K_SET, K_KEY = range(9)
-
-# of the tables of `AnyOrder`: what is read of them in Python
-A_MEMBERS, A_NUM_MEMBERS, A_NUM_OTHERS = 4, 5, 14
-SET_WIDTH = 17
-M_ENTRY = 0
-MEMBER_WIDTH = 9
 
 # `is_key` of `core.Automaton`: of texts that have to be remembered, and of brackets and commas between such values
 A_REMEMBERED_KEY, AN_ITEM, AN_EDGE = 1, 2, 3

@@ -46,7 +46,7 @@ class Automaton(core.Automaton):
             is_key[index] = k.AN_ITEM if index in network.item_texts else k.A_REMEMBERED_KEY
         for index in network.edge_texts:
             is_key[index] = k.AN_EDGE
-        super().__init__(vocabulary.core, network.data, network.byte_sets, texts, is_key, max_bytes)
+        super().__init__(vocabulary.core, network.laid, network.byte_sets, texts, is_key, max_bytes)
         self.network = network
         self.vocabulary = vocabulary
 

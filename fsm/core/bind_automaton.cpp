@@ -1,4 +1,4 @@
-// Bindings: vocabularies, and the states and steps of automata.
+// Bindings: vocabularies, networks, and the states and steps of automata.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/tuple.h>
@@ -6,6 +6,7 @@
 
 #include "bind.h"
 #include "bound.h"
+#include "laying.h"
 #include "text_walk.h"
 
 namespace phloem::fsm {
@@ -64,13 +65,59 @@ void make_vocabulary(BoundVocabulary* made, BoundTrie& whole, BoundTrie& rest, I
   }
 }
 
-void make_automaton(BoundAutomaton* made, BoundVocabulary& vocabulary, IntArray data, Array2<uint64_t> byte_sets,
-                    const std::vector<const BoundText*>& texts, ByteArray is_key, int64_t max_bytes) {
+void make_arrays(NetworkArrays* made, IntArray packed, nb::bytes literals) {
+  const Bytes data = bytes_of(literals);
+  Unlocked unlocked;
+  new (made) NetworkArrays(lay_out(span_of(packed), data));
+}
+
+// The nodes at which the members of a set go on, and whether others may stand among them.
+std::pair<std::vector<int32_t>, bool> members_of(const NetworkArrays& laid, int64_t number) {
+  check_index("set", number, static_cast<int64_t>(laid.sets.size()));
+  const Set& set = laid.sets[number];
+  std::vector<int32_t> entries;
+  for (const Member& member : std::span(laid.members).subspan(set.members, set.num_members)) {
+    entries.push_back(member.entry);
+  }
+  return {entries, set.num_others > 0};
+}
+
+void bind_networks(nb::module_& module) {
+  nb::class_<NetworkArrays> bound(module, "NetworkArrays");
+  bound.def("__init__", make_arrays).def("members", members_of).def_prop_ro("num_bytes", &NetworkArrays::num_bytes);
+  auto array = [&](const char* name, auto field) {
+    bound.def_prop_ro(name, [field](const NetworkArrays& laid) { return array_of(laid.*field); });
+  };
+  array("kinds", &NetworkArrays::kinds);
+  array("args", &NetworkArrays::args);
+  array("nexts", &NetworkArrays::nexts);
+  array("costs", &NetworkArrays::costs);
+  array("options", &NetworkArrays::options);
+  array("entries", &NetworkArrays::entries);
+  bound.def_prop_ro("num_nodes", [](const NetworkArrays& laid) { return laid.kinds.size(); });
+  bound.def_prop_ro("start", [](const NetworkArrays& laid) { return laid.entries[0]; });
+  bound.def_prop_ro("shortest", [](const NetworkArrays& laid) { return laid.costs[laid.entries[0]]; });
+  bound.def_prop_ro("loops", [](const NetworkArrays& laid) {
+    std::vector<std::tuple<int32_t, int32_t, int32_t, int32_t>> found;
+    for (const Loop& loop : laid.loops) found.emplace_back(loop.entry, loop.minimum, loop.maximum, loop.cost);
+    return found;
+  });
+  bound.def_prop_ro("set_bytes", [](const NetworkArrays& laid) {
+    std::vector<int32_t> found;
+    for (const Edge& edge : laid.edges) found.push_back(edge.byte);
+    return array_of(found);
+  });
+}
+
+void make_automaton(BoundAutomaton* made, BoundVocabulary& vocabulary, const NetworkArrays& laid,
+                    Array2<uint64_t> byte_sets, const std::vector<const BoundText*>& texts, ByteArray is_key,
+                    int64_t max_bytes) {
   check_number("max_bytes", max_bytes, 0, ENDLESS);
   check_size("byte_sets", byte_sets.shape(1), 4);
+  check(static_cast<int64_t>(byte_sets.shape(0)) >= laid.num_byte_sets, "byte_sets", "are too few");
+  check_size("texts", texts.size(), laid.num_texts);
   check_size("is_key", is_key.shape(0), static_cast<int64_t>(texts.size()));
   check_values("is_key", span_of(is_key), 0, AN_EDGE + 1);
-  check_network(span_of(data), static_cast<int64_t>(byte_sets.shape(0)), static_cast<int64_t>(texts.size()));
   Kept kept;
   std::vector<TextTable> tables;
   for (size_t index = 0; index < texts.size(); ++index) {
@@ -79,9 +126,7 @@ void make_automaton(BoundAutomaton* made, BoundVocabulary& vocabulary, IntArray 
     tables.push_back(texts[index]->text);
     tables.back().is_key = is_key.data()[index];
   }
-  const int32_t* numbers = keep(kept, data);
-  const uint64_t* sets = keep(kept, byte_sets);
-  const Network network = network_of(numbers, sets, static_cast<int64_t>(byte_sets.shape(0)), tables);
+  const Network network = network_of(laid, keep(kept, byte_sets), tables);
   new (made) BoundAutomaton(std::move(kept), std::move(tables), network, vocabulary, max_bytes);
   Automaton& automaton = made->automaton;
   try {
@@ -254,8 +299,9 @@ void bind_automaton(nb::module_& module) {
   nb::class_<BoundTrie>(module, "TokenTrie").def("__init__", make_trie);
   nb::class_<BoundVocabulary>(module, "Vocabulary")
       .def("__init__", make_vocabulary, nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>());
+  bind_networks(module);
   nb::class_<BoundAutomaton> bound(module, "Automaton");
-  bound.def("__init__", make_automaton, nb::keep_alive<1, 2>());
+  bound.def("__init__", make_automaton, nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>());
   bind_questions(bound);
   bind_moves(bound);
   bind_room(bound);

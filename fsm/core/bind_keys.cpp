@@ -1,4 +1,4 @@
-// Bindings: keys and items that must not be repeated, and what a network can read.
+// Bindings: keys and items that must not be repeated.
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
@@ -7,29 +7,26 @@
 
 #include "bind.h"
 #include "bound.h"
-#include "laying.h"
 #include "nearing.h"
-#include "unlocked.h"
 #include "written.h"
 
 namespace phloem::fsm {
 
 namespace {
 
-using IntArray = Array<int32_t>;
 using Self = BoundAutomaton;
 using Event = std::tuple<int32_t, int32_t, int32_t>;
 
 constexpr size_t MAX_NEAREST = 1 << 17;  // bytes of a completion
-
-Ints view(const IntArray& array) { return {array.data(), array.shape(0)}; }
 
 Mode mode_from(int32_t mode) {
   check_number("mode", mode, UNKNOWN, ESCAPE);
   return static_cast<Mode>(mode);
 }
 
-void bind_written(nb::module_& module) {
+}  // namespace
+
+void bind_keys(nb::module_& module) {
   nb::enum_<Mode>(module, "Mode", nb::is_arithmetic())
       .value("UNKNOWN", UNKNOWN)
       .value("OUTSIDE", OUTSIDE)
@@ -89,24 +86,6 @@ void bind_written(nb::module_& module) {
     check_row(self.automaton.vocabulary, "bits", bits.shape(0));
     clear_below(self.automaton.vocabulary.whole, bytes_of(path), bits.data());
   }, nb::arg(), nb::arg(), nb::arg().noconvert());
-}
-
-void bind_networks(nb::module_& module) {
-  module.def("lay_out", [](IntArray packed, nb::bytes literals) {
-    std::vector<int32_t> found;
-    {
-      Unlocked unlocked;
-      found = lay_out(view(packed), bytes_of(literals));
-    }
-    return array_of(found);
-  });
-}
-
-}  // namespace
-
-void bind_keys(nb::module_& module) {
-  bind_written(module);
-  bind_networks(module);
 }
 
 }  // namespace phloem::fsm

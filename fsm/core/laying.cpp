@@ -1,8 +1,6 @@
 #include "laying.h"
 
 #include <algorithm>
-#include <array>
-#include <cstring>
 
 namespace phloem::fsm {
 
@@ -53,48 +51,25 @@ std::vector<int32_t> place_nodes(const Built& built) {
   return last;
 }
 
-// An array with all parts of a network, empty but for its head.
-std::vector<int32_t> head_of(const Built& built, const SetSizes& sizes, int64_t num_nodes) {
-  auto rows = [](int64_t count, size_t bytes) { return count * static_cast<int64_t>(bytes / 4); };
-  const int64_t num_loops = static_cast<int64_t>(built.loops.size()) / 3;
-  const std::array<int64_t, N_END> lens = {
-      num_nodes, num_nodes, num_nodes, num_nodes, static_cast<int64_t>(built.options.size()),
-      rows(std::max<int64_t>(num_loops, 1), sizeof(Loop)), static_cast<int64_t>(built.entries.size()),
-      rows(static_cast<int64_t>(built.sets.size()), sizeof(Set)),
-      rows(static_cast<int64_t>(built.required.size()), sizeof(Member)), rows(sizes.num_nodes, sizeof(KeyNode)),
-      rows(sizes.num_edges, sizeof(Edge)), sizes.num_words + static_cast<int64_t>(built.relations.size())};
-  std::vector<int32_t> found(NETWORK_HEAD);
-  int64_t begin = NETWORK_HEAD;
-  for (int index = 0; index < N_END; ++index) {
-    found[index] = static_cast<int32_t>(begin);
-    begin += lens[index];
-  }
-  found[N_END] = static_cast<int32_t>(begin);
-  found[N_NUM_SETS] = static_cast<int32_t>(built.sets.size());
-  found[N_MAX_WORDS] = static_cast<int32_t>(sizes.max_words);
-  found.resize(begin);
+// All arrays, empty.
+NetworkArrays arrays_of(const Built& built, const SetSizes& sizes, int64_t num_nodes) {
+  NetworkArrays found;
+  for (std::vector<int32_t>* by_node : {&found.kinds, &found.args, &found.nexts, &found.costs}) by_node->resize(num_nodes);
+  found.options.resize(built.options.size());
+  found.entries.resize(built.entries.size());
+  found.loops.resize(built.loops.size() / 3);
+  found.sets.resize(built.sets.size());
+  found.members.resize(built.required.size());
+  found.tries.resize(sizes.num_nodes);
+  found.edges.resize(sizes.num_edges);
+  found.lists.resize(sizes.num_words + built.relations.size());
+  found.num_texts = static_cast<int64_t>(built.text_costs.size());
   return found;
-}
-
-template <class T>
-std::span<T> part(std::vector<int32_t>& data, Head field) {
-  const size_t size = data[field + 1] - data[field];
-  return {reinterpret_cast<T*>(data.data() + data[field]), size * 4 / sizeof(T)};
-}
-
-Laid parts_of(std::vector<int32_t>& data) {
-  return {.kinds = part<int32_t>(data, N_KIND), .args = part<int32_t>(data, N_ARG),
-          .nexts = part<int32_t>(data, N_NEXT), .costs = part<int32_t>(data, N_COST),
-          .options = part<int32_t>(data, N_OPTIONS),
-          .loops = part<Loop>(data, N_LOOPS), .entries = part<int32_t>(data, N_ENTRIES),
-          .sets = part<Set>(data, N_SETS),
-          .members = part<Member>(data, N_MEMBERS), .tries = part<KeyNode>(data, N_TRIES),
-          .edges = part<Edge>(data, N_EDGES), .lists = part<int32_t>(data, N_LISTS)};
 }
 
 // Fills in kinds, args and nexts: a node for each byte in the place of one for a whole literal. Of a literal the last
 // byte comes first, as everything is built from its end. The args of CALL become entry nodes.
-void spell_out(const Built& built, const std::vector<int32_t>& last, const Laid& laid) {
+void spell_out(const Built& built, const std::vector<int32_t>& last, NetworkArrays& laid) {
   int64_t literal = 0;
   int32_t node = 0;
   for (size_t index = 0; index < built.kinds.size(); ++index) {
@@ -108,6 +83,7 @@ void spell_out(const Built& built, const std::vector<int32_t>& last, const Laid&
       }
       ++literal;
     } else {
+      if (kind == K_BYTES) laid.num_byte_sets = std::max(laid.num_byte_sets, int64_t{arg} + 1);
       laid.kinds[node] = kind;
       laid.args[node] = kind == K_CALL ? laid.entries[arg] : arg;
       laid.nexts[node++] = kind == K_SPLIT ? next : last[next];
@@ -117,14 +93,13 @@ void spell_out(const Built& built, const std::vector<int32_t>& last, const Laid&
 
 }  // namespace
 
-std::vector<int32_t> lay_out(Ints packed, Bytes data) {
+NetworkArrays lay_out(Ints packed, Bytes data) {
   check_packed(packed, data);
   Built built = unpacked(packed, data);
   check_built(built);
   const SetSizes sizes = measure_sets(built);
   const std::vector<int32_t> last = place_nodes(built);
-  std::vector<int32_t> found = head_of(built, sizes, last.back());
-  const Laid laid = parts_of(found);
+  NetworkArrays laid = arrays_of(built, sizes, last.back());
   auto placed = [&](int32_t node) { return last[node]; };
   std::transform(built.options.begin(), built.options.end(), laid.options.begin(), placed);
   std::transform(built.entries.begin(), built.entries.end(), laid.entries.begin(), placed);
@@ -138,9 +113,7 @@ std::vector<int32_t> lay_out(Ints packed, Bytes data) {
   place_sets(laid);
   settle_costs(laid, built.text_costs, built.order, firsts);
   settle_sets(laid);
-  found[N_START] = laid.entries[0];
-  found[N_SHORTEST] = laid.costs[laid.entries[0]];
-  return found;
+  return laid;
 }
 
 }  // namespace phloem::fsm

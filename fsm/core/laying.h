@@ -1,4 +1,4 @@
-// The network of a grammar laid out as one flat array, once all its rules are built (network/network.py).
+// The network of a grammar laid out as flat arrays, once all its rules are built (network/network.py).
 #pragma once
 #include "network.h"
 
@@ -12,32 +12,7 @@ namespace phloem::fsm {
 // all literals.
 //
 // Throws std::invalid_argument if they contradict each other (`check_packed`).
-//
-// Returns int32: a head (`Head`), and where that says kind, arg, next_node, cost, options, loops, entries and the
-// tables of the sets of the finished network.
-std::vector<int32_t> lay_out(Ints packed, Bytes data);
-
-// The head of a network's data: where each array begins (and the last one ends), and a few numbers; as in memory.py.
-enum Head {
-  N_KIND,
-  N_ARG,
-  N_NEXT,
-  N_COST,
-  N_OPTIONS,
-  N_LOOPS,
-  N_ENTRIES,
-  N_SETS,
-  N_MEMBERS,
-  N_TRIES,
-  N_EDGES,
-  N_LISTS,
-  N_END,
-  N_START,
-  N_NUM_SETS,
-  N_MAX_WORDS,
-  N_SHORTEST,
-  NETWORK_HEAD
-};
+NetworkArrays lay_out(Ints packed, Bytes data);
 
 // A set as `SetBuilder` describes it.
 struct BuiltSet {
@@ -76,20 +51,8 @@ enum PackedHead {
   PACKED_HEAD
 };
 
-// The arrays of a network that is being laid out.
-struct Laid {
-  std::span<int32_t> kinds, args, nexts, costs, options;
-  std::span<Loop> loops;
-  std::span<int32_t> entries;
-  std::span<Set> sets;
-  std::span<Member> members;
-  std::span<KeyNode> tries;
-  std::span<Edge> edges;
-  std::span<int32_t> lists;
-};
-
 struct SetSizes {
-  int64_t num_nodes = 0, num_edges = 0, num_words = 0, max_words = 1;  // of tries, of these (at most), of frames
+  int64_t num_nodes = 0, num_edges = 0, num_words = 0;  // of tries, of these (at most), of frames
 };
 
 // ---- laying_checks.cpp
@@ -104,17 +67,17 @@ void check_built(const Built& built);
 // Finds out how much of each text is in its trie (`Built::heads`), and how large the tables are.
 SetSizes measure_sets(Built& built);
 // Fills in all that is known of sets before there are nodes and costs.
-void fill_sets(const Built& built, const Laid& laid);
+void fill_sets(const Built& built, NetworkArrays& laid);
 // Fills in the nodes of the sets from the network's options (see `SetBuilder.add`).
-void place_sets(const Laid& laid);
+void place_sets(NetworkArrays& laid);
 // Bytes that suffice for a whole set, its end not counted; NEVER if it cannot be completed.
-int64_t least_cost(const Laid& laid, const Set& set);
+int64_t least_cost(const NetworkArrays& laid, const Set& set);
 // Fills in what depends on the costs of the nodes: costs, and the words that a set begins with.
-void settle_sets(const Laid& laid);
+void settle_sets(NetworkArrays& laid);
 
 // ---- laying_costs.cpp
 
 // Fills in the costs of nodes and of the items of loops. `firsts`: as of `Built`, but of the finished nodes.
-void settle_costs(const Laid& laid, Ints text_costs, Ints order, Ints firsts);
+void settle_costs(NetworkArrays& laid, Ints text_costs, Ints order, Ints firsts);
 
 }  // namespace phloem::fsm

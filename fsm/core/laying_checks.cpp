@@ -1,13 +1,14 @@
 // Whether the lengths and indices of what `lay_out` is given are in range.
 #include "checks.h"
 #include "laying.h"
+#include "stacks.h"
 
 namespace phloem::fsm {
 
 namespace {
 
 constexpr const char* PACKED = "packed";
-constexpr int64_t MAX_PACKED_NODES = 1 << 20;
+constexpr int64_t MAX_PACKED_NODES = 1 << (63 - NODE_SHIFT);
 
 void require(bool is_right, const char* why) { check(is_right, PACKED, why); }
 
@@ -87,12 +88,16 @@ void check_relations(const Built& built) {
 
 void check_sets(const Built& built) {
   int64_t num_members = 0;
-  for (const BuiltSet& set : built.sets) {
+  for (int64_t row = 0; row < static_cast<int64_t>(built.sets.size()); ++row) {
+    const BuiltSet& set = built.sets[row];
     require(0 <= set.num_texts && set.num_texts <= set.num_mixed && set.num_mixed <= set.num_members && 0 <= set.num_others && 0 <= set.minimum,
             "has a set with numbers out of range");
     const int64_t num_options = int64_t{3} + set.num_others + set.num_members;
     require(set.option >= 0 && set.option + num_options <= static_cast<int64_t>(built.options.size()),
             "has a set without its nodes");
+    const int32_t node = built.options[set.option], key = built.options[set.option + 1];
+    require(built.kinds[node] == K_SET && built.args[node] == row && built.kinds[key] == K_KEY && built.args[key] == row,
+            "has a set at a wrong node");
     num_members += set.num_members;
     check_texts(built, set);
   }
@@ -108,7 +113,7 @@ void check_packed(Ints packed, Bytes data) {
   const Ints head = packed.first(PACKED_HEAD);
   check_values(PACKED, head, 0, static_cast<int64_t>(packed.size()) + 1);
   auto count = [&](PackedHead field) { return int64_t{head[field]}; };
-  require(count(P_NODES) <= MAX_PACKED_NODES, "has too many nodes");
+  require(count(P_NODES) + static_cast<int64_t>(data.size()) <= MAX_PACKED_NODES, "has too many nodes");
   const int64_t size = PACKED_HEAD + 3 * count(P_NODES) + count(P_LITERALS) + count(P_OPTIONS) + 3 * count(P_LOOPS) +
                        3 * count(P_RULES) + 1 + count(P_TEXTS) + count(P_MEMBERS) + count(P_RELATIONS) +
                        count(P_SETS) * static_cast<int64_t>(sizeof(BuiltSet) / 4);

@@ -14,7 +14,7 @@ struct Calls {
   std::vector<std::vector<int32_t>> callers;  // of each rule
 };
 
-Calls calls_of(const Laid& laid, Ints order, Ints firsts) {
+Calls calls_of(const NetworkArrays& laid, Ints order, Ints firsts) {
   const int32_t num_rules = static_cast<int32_t>(order.size());
   std::vector<int32_t> place_of_entry(laid.kinds.size());
   for (int32_t place = 0; place < num_rules; ++place) place_of_entry[laid.entries[order[place]]] = place;
@@ -53,7 +53,7 @@ struct NodeCost {
   int64_t last;  // the greatest of the nodes that it leads to
 };
 
-NodeCost cost_of(const Laid& laid, Ints text_costs, int64_t node) {
+NodeCost cost_of(const NetworkArrays& laid, Ints text_costs, int64_t node) {
   const int32_t arg = laid.args[node], next = laid.nexts[node];
   NodeCost found{NEVER, node};
   int64_t own = 1, times = 1;  // of one byte
@@ -85,7 +85,7 @@ NodeCost cost_of(const Laid& laid, Ints text_costs, int64_t node) {
 
 // Lowers the costs of the nodes from first up to end; whether one that lies before what it leads to was lowered. A node
 // usually has a greater number than all that it leads to, and then one sweep is enough.
-bool sweep(const Laid& laid, Ints text_costs, int64_t first, int64_t end) {
+bool sweep(NetworkArrays& laid, Ints text_costs, int64_t first, int64_t end) {
   bool again = false;
   for (int64_t node = first; node < end; ++node) {
     const NodeCost found = cost_of(laid, text_costs, node);
@@ -98,7 +98,7 @@ bool sweep(const Laid& laid, Ints text_costs, int64_t first, int64_t end) {
 
 }  // namespace
 
-void settle_costs(const Laid& laid, Ints text_costs, Ints order, Ints firsts) {
+void settle_costs(NetworkArrays& laid, Ints text_costs, Ints order, Ints firsts) {
   std::fill(laid.costs.begin(), laid.costs.end(), NEVER);
   const Calls calls = calls_of(laid, order, firsts);
   std::vector<int32_t> turn_of(order.size());

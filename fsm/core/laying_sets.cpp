@@ -20,14 +20,14 @@ int64_t sum(int64_t one, int64_t other) {
 }
 
 // Bytes for a separator and a member.
-int64_t member_cost(const Laid& laid, const Set& set, const Member& member) {
+int64_t member_cost(const NetworkArrays& laid, const Set& set, const Member& member) {
   return sum(int64_t{laid.costs[set.separator]} + member.head, laid.costs[member.entry]);
 }
 
 // Adds the trie of the sorted texts of a set, in breadth-first order, after the existing nodes.
 class TrieBuilder {
  public:
-  TrieBuilder(const Built& built, const Laid& laid) : built_(built), laid_(laid) {}
+  TrieBuilder(const Built& built, NetworkArrays& laid) : built_(built), laid_(laid) {}
 
   int32_t add(int32_t literal, int32_t num_texts) {
     const int32_t root = size_++;
@@ -57,12 +57,12 @@ class TrieBuilder {
   }
 
   const Built& built_;
-  const Laid& laid_;
+  NetworkArrays& laid_;
   int32_t size_ = 0, num_edges_ = 0;
 };
 
 // Marks what a member that must be written excludes, and what can never be completed, as not to be written.
-void settle_words(const Laid& laid, const Set& set) {
+void settle_words(NetworkArrays& laid, const Set& set) {
   for (int32_t number = 0; number < set.num_members; ++number) {
     const Member& member = laid.members[set.members + number];
     int32_t* word = &laid.lists[set.words + 2 * (number / WORD_BITS)];
@@ -81,7 +81,7 @@ void settle_words(const Laid& laid, const Set& set) {
 }
 
 // Ranks the members by cost, which is needed only where a number of them must be written.
-void rank_members(const Laid& laid, const Set& set) {
+void rank_members(NetworkArrays& laid, const Set& set) {
   Member* members = laid.members.data() + set.members;
   for (int32_t number = 0; number < set.num_members; ++number) {
     int32_t place = number;
@@ -93,7 +93,7 @@ void rank_members(const Laid& laid, const Set& set) {
 }
 
 // Drops others that cannot be completed, and finds the cost of the cheapest.
-void settle_others(const Laid& laid, Set& set) {
+void settle_others(NetworkArrays& laid, Set& set) {
   int32_t num_alive = 0;
   set.others_cost = NEVER;
   for (int32_t at = set.others; at < set.others + set.num_others; ++at) {
@@ -123,12 +123,11 @@ SetSizes measure_sets(Built& built) {
     sizes.num_nodes += nodes;
     sizes.num_edges += nodes - 1 + set.num_texts;
     sizes.num_words += 2 * num_words_of(set.num_members);
-    sizes.max_words = std::max<int64_t>(sizes.max_words, num_words_of(set.num_members));
   }
   return sizes;
 }
 
-void fill_sets(const Built& built, const Laid& laid) {
+void fill_sets(const Built& built, NetworkArrays& laid) {
   int32_t first = 0, word = 0;
   const int32_t* relation = built.relations.data();
   TrieBuilder tries(built, laid);
@@ -159,7 +158,7 @@ void fill_sets(const Built& built, const Laid& laid) {
   }
 }
 
-void place_sets(const Laid& laid) {
+void place_sets(NetworkArrays& laid) {
   for (Set& set : laid.sets) {
     const int32_t* option = &laid.options[set.node];
     set.node = option[0];
@@ -174,8 +173,8 @@ void place_sets(const Laid& laid) {
 
 // That is what all required members need, or else the cheapest member; and the cheapest ones beyond, as far as a number
 // is demanded.
-int64_t least_cost(const Laid& laid, const Set& set) {
-  const std::span<Member> members = laid.members.subspan(set.members, set.num_members);
+int64_t least_cost(const NetworkArrays& laid, const Set& set) {
+  const std::span members = std::span(laid.members).subspan(set.members, set.num_members);
   const int64_t separator = laid.costs[set.separator];
   int64_t missing = set.missing, total = 0, num_required = 0;
   for (const Member& member : members) {
@@ -211,10 +210,10 @@ int64_t least_cost(const Laid& laid, const Set& set) {
   return total < NEVER ? total - separator : NEVER;
 }
 
-void settle_sets(const Laid& laid) {
+void settle_sets(NetworkArrays& laid) {
   for (Set& set : laid.sets) {
     set.separator_cost = laid.costs[set.separator];
-    for (Member& member : laid.members.subspan(set.members, set.num_members)) {
+    for (Member& member : std::span(laid.members).subspan(set.members, set.num_members)) {
       member.cost = static_cast<int32_t>(member_cost(laid, set, member));
     }
     rank_members(laid, set);

@@ -44,9 +44,25 @@ struct Edge {
   int32_t byte, target;  // a node, or ~ member, whose head is then distinguished
 };
 
+// What `lay_out` makes of a grammar: all indices in it are in range.
+struct NetworkArrays {
+  std::vector<int32_t> kinds, args, nexts, costs;  // by node
+  std::vector<int32_t> options;                    // of splits, and of what is no member of a set
+  std::vector<int32_t> entries;                    // the entry node of each rule
+  std::vector<Loop> loops;
+  std::vector<Set> sets;
+  std::vector<Member> members;
+  std::vector<KeyNode> tries;
+  std::vector<Edge> edges;
+  std::vector<int32_t> lists;
+  int64_t num_byte_sets = 0, num_texts = 0;  // that nodes refer to
+
+  int64_t num_bytes() const;
+};
+
+// Those arrays, with the byte sets and texts of one automaton.
 struct Network {
-  const int32_t *kinds, *args, *nexts, *costs;  // by node
-  const int32_t* options;                       // of splits, and of what is no member of a set
+  const int32_t *kinds, *args, *nexts, *costs, *options;
   const Loop* loops;
   const Set* sets;
   const Member* members;
@@ -55,8 +71,7 @@ struct Network {
   const int32_t* lists;
   const uint64_t* byte_sets;  // [.., 4]
   const TextTable* texts;
-  int32_t start, num_nodes, num_sets;
-  int64_t num_members, num_byte_sets;
+  int32_t start, num_sets;
   bool has_counts;  // whether stacks may differ in counts only
 
   bool has_byte(int32_t set, int64_t byte) const { return byte_sets[set * 4 + (byte >> 6)] >> (byte & 63) & 1; }
@@ -65,12 +80,7 @@ struct Network {
   const Set& set_at(int64_t node) const { return sets[args[node]]; }  // of a node of kind K_SET or K_KEY
 };
 
-// data: `Network.data` of network/network.py, with its head, which `check_network` has found to be right.
-Network network_of(const int32_t* data, const uint64_t* byte_sets, int64_t num_byte_sets,
-                   std::span<const TextTable> texts);
-
-// Throws std::invalid_argument unless all indices in a network's data are in range: what may be read after that is what
-// is there, whatever it means. Linear in the data.
-void check_network(Ints data, int64_t num_byte_sets, int64_t num_texts);
+// The arrays, sets and texts must live as long.
+Network network_of(const NetworkArrays& arrays, const uint64_t* byte_sets, std::span<const TextTable> texts);
 
 }  // namespace phloem::fsm

@@ -95,9 +95,9 @@ def nodes_of_rule(network: Network, entry: int, *, with_loops: bool = True) -> l
         node = pending.pop()
         onward = _following(network, node)
         if with_loops and network.kind[node] == K_LOOP:
-            onward.append(int(network.loops[network.arg[node]][0]))
+            onward.append(network.loops[network.arg[node]][0])
         elif with_loops and network.kind[node] == K_SET:
-            onward += network.sets.entries(int(network.arg[node]))
+            onward += network.laid.members(int(network.arg[node]))[0]
         for target in onward:
             if target not in seen and network.cost[target] < NEVER:
                 seen[target] = None
@@ -118,7 +118,7 @@ def _calls(network: Network, entry: int) -> list[tuple[int, bool]]:
         if kind == K_CALL:
             found.append((argument, bool(network.kind[following] == K_RETURN)))
         elif kind == K_LOOP:
-            found.append((int(network.loops[argument][0]), False))
+            found.append((network.loops[argument][0], False))
     return found
 
 
@@ -178,11 +178,13 @@ def _steps(
         elif kind == K_CALL:
             found.setdefault((Kind.CALL, (), name(argument)), []).append(following)
         elif kind == K_LOOP:
-            body, minimum, maximum = (int(value) for value in network.loops[argument][:3])
+            body, minimum, maximum, _ = network.loops[argument]
             times = f"{minimum}+" if maximum < 0 else f"{minimum}" if minimum == maximum else f"{minimum}–{maximum}"
             found.setdefault((Kind.TURNS, (), f"{times} × {name(body)}"), []).append(following)
         elif kind == K_SET:
-            found.setdefault((Kind.TURNS, (), network.sets.label(argument)), []).append(following)
+            members, has_others = network.laid.members(argument)
+            label = f"{len(members)} members{' and others' if has_others else ''}, in any order"
+            found.setdefault((Kind.TURNS, (), label), []).append(following)
     groups: dict[tuple[int, ...], int] = {}
     for byte, targets in by_byte.items():
         key = tuple(sorted(set(targets)))

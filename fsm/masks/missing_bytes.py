@@ -29,7 +29,7 @@ def needed_bytes(network: Network, missing: int) -> int:
     Keys and items that must differ may use up what characters there are, so there the others must be thousands, and
     no digit may be missing.
     """
-    needed = mask_of(np.unique(network.arg[network.kind == K_BYTE])) | mask_of(np.unique(network.sets.edges[:, 0]))
+    needed = mask_of(np.unique(network.arg[network.kind == K_BYTE])) | mask_of(np.unique(network.laid.set_bytes))
     for words in network.byte_sets.tolist():
         found = sum(word << 64 * place for place, word in enumerate(words))
         needed |= 0 if found & ~missing else found

@@ -21,36 +21,9 @@ This module only builds; `fsm/core/sets.h` runs. Costs a few microseconds per me
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from operator import attrgetter
 
-from ..columns import A_MEMBERS, A_NUM_MEMBERS, A_NUM_OTHERS, M_ENTRY
-from ..text.alphabet import Ints
 from .expression import AnyOrder, Member
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class SetTables:
-    """All `AnyOrder`s of a network.
-
-    Attributes:
-        sets: int32[num_sets, SET_WIDTH]; members: int32[num_members, MEMBER_WIDTH].
-        edges: int32[num_edges, 2], of the tries that read their texts: byte and trie node or ~member.
-    """
-
-    sets: Ints
-    members: Ints
-    edges: Ints
-
-    def entries(self, row: int) -> list[int]:
-        """The nodes at which the members of a set go on once their head is read."""
-        first, count = self.sets[row, (A_MEMBERS, A_NUM_MEMBERS)].tolist()
-        return self.members[first : first + count, M_ENTRY].tolist()  # type: ignore[no-any-return]  # numpy's
-
-    def label(self, row: int) -> str:
-        """The set in a few words, for people to read."""
-        count, others = self.sets[row, (A_NUM_MEMBERS, A_NUM_OTHERS)].tolist()
-        return f"{count} members{' and others' if others else ''}, in any order"
 
 
 class SetBuilder:

@@ -30,12 +30,10 @@ import numpy.typing as npt
 
 from ..._core import fsm as core
 from ...errors import ConstraintTooLarge, EmptyLanguage
-from .. import columns as k
-from ..columns import NEVER
+from ..columns import K_BYTE, NEVER
 from ..compile_time import NO_LIMIT, CompileTime
 from ..text.alphabet import Ints
 from ..text.text_table import TextTable
-from .any_order import SetTables
 from .expression import Grammar
 from .positions import MAX_NODES, MAX_SHORTEST, Positions, too_large
 
@@ -46,7 +44,7 @@ class Network:
     """See the module's docstring. Immutable.
 
     Args:
-        data: int32, all arrays with a head that says where they are (`columns.N_KIND` ..).
+        laid: all arrays, in the core.
         byte_sets: uint64[num_sets, 4].
         texts: the text automata.
         rule_numbers: the numbers of the rules by name.
@@ -56,14 +54,13 @@ class Network:
         owes_keys: whether several of them may have to be written (`Embed.is_owed`).
 
     `num_bytes`: memory of the arrays, and roughly of the names.
-    `start` is the entry node. The arrays are views of `data`, made on demand: kind, arg, next_node, cost (by
-    node), options, loops (int32[num_loops, 4]: entry node, minimum, maximum (-1: none), cost of one item),
-    rule_entries (by number).
+    `start` is the entry node. Arrays are copied from the core on demand: kind, arg, next_node, cost (by node),
+    options; and loops: entry node, minimum, maximum (-1: none) and cost of one item of each.
     """
 
     def __init__(
         self,
-        data: Ints,
+        laid: core.NetworkArrays,
         byte_sets: npt.NDArray[np.uint64],
         texts: tuple[TextTable, ...],
         rule_numbers: Mapping[str, int],
@@ -72,7 +69,7 @@ class Network:
         owes_keys: bool = False,
         edge_texts: tuple[int, ...] = (),
     ) -> None:
-        self.data = data
+        self.laid = laid
         self.byte_sets = byte_sets
         self.texts = texts
         self.key_texts = key_texts
@@ -80,62 +77,45 @@ class Network:
         self.owes_keys = owes_keys
         self.edge_texts = edge_texts
         self.rule_numbers = rule_numbers
-        self.num_bytes: int = data.nbytes + byte_sets.nbytes + NAME_BYTES * len(rule_numbers)
-        self.head: list[int] = data[: k.NETWORK_HEAD].tolist()
+        self.num_bytes: int = laid.num_bytes + byte_sets.nbytes + NAME_BYTES * len(rule_numbers)
 
     @property
     def start(self) -> int:
-        return self.head[k.N_START]
-
-    def array(self, index: int) -> Ints:
-        """A flat array by its place in the head."""
-        return self.data[self.head[index] : self.head[index + 1]]
+        return self.laid.start
 
     @cached_property
     def kind(self) -> Ints:
-        return self.array(k.N_KIND)
+        return self.laid.kinds
 
     @cached_property
     def arg(self) -> Ints:
-        return self.array(k.N_ARG)
+        return self.laid.args
 
     @cached_property
     def next_node(self) -> Ints:
-        return self.array(k.N_NEXT)
+        return self.laid.nexts
 
     @cached_property
     def cost(self) -> Ints:
-        return self.array(k.N_COST)
+        return self.laid.costs
 
     @cached_property
     def options(self) -> Ints:
-        return self.array(k.N_OPTIONS)
+        return self.laid.options
 
     @cached_property
-    def loops(self) -> Ints:
-        return self.array(k.N_LOOPS).reshape(-1, 4)
-
-    @cached_property
-    def rule_entries(self) -> Ints:
-        return self.array(k.N_ENTRIES)
-
-    @cached_property
-    def sets(self) -> SetTables:
-        """The sets of members in any order."""
-        return SetTables(
-            self.array(k.N_SETS).reshape(-1, k.SET_WIDTH),
-            self.array(k.N_MEMBERS).reshape(-1, k.MEMBER_WIDTH),
-            self.array(k.N_EDGES).reshape(-1, 2),
-        )
+    def loops(self) -> list[tuple[int, int, int, int]]:
+        return self.laid.loops
 
     @property
     def num_nodes(self) -> int:
-        return self.head[k.N_ARG] - k.NETWORK_HEAD
+        return self.laid.num_nodes
 
     @property
     def entries(self) -> dict[str, int]:
         """The entry node of every rule by its name."""
-        return {name: int(self.rule_entries[number]) for name, number in self.rule_numbers.items()}
+        entries = self.laid.entries.tolist()
+        return {name: entries[number] for name, number in self.rule_numbers.items()}
 
 
 def build_network(grammar: Grammar, compile_time: CompileTime = NO_LIMIT, max_bytes: int | None = None) -> Network:
@@ -166,12 +146,12 @@ def build_network(grammar: Grammar, compile_time: CompileTime = NO_LIMIT, max_by
         raise _placed(grammar, name, str(error)) from None
     packed = _packed(made)
     # `struct` takes a third of the time that any way from a list to an array takes
-    data = core.lay_out(np.frombuffer(bytearray(pack(f"{len(packed)}i", *packed)), np.int32), literals)
+    laid = core.NetworkArrays(np.frombuffer(bytearray(pack(f"{len(packed)}i", *packed)), np.int32), literals)
     byte_sets = _words_of(made.byte_sets) if made.byte_sets else _NO_BYTE_SETS
     texts, item_texts = tuple(made.text_tables), tuple(made.item_texts.values())
     key_texts, edges = (*made.key_texts.values(), *item_texts), tuple(made.edge_texts.values())
-    network = Network(data, byte_sets, texts, made.numbers, key_texts, item_texts, made.owes_keys, edges)
-    shortest = network.head[k.N_SHORTEST]
+    network = Network(laid, byte_sets, texts, made.numbers, key_texts, item_texts, made.owes_keys, edges)
+    shortest = laid.shortest
     if shortest >= NEVER:
         raise EmptyLanguage("nothing at all satisfies the constraint")
     if shortest > MAX_SHORTEST:
@@ -199,7 +179,7 @@ def _largest_rule(made: Positions) -> str:
     lens = iter(map(len, made.literals))
     largest, most = "", -1
     for number, first, end in zip(made.order, made.firsts, [*made.firsts[1:], len(made.kind)], strict=True):
-        num_positions = sum(next(lens) if kind == k.K_BYTE else 1 for kind in made.kind[first:end])
+        num_positions = sum(next(lens) if kind == K_BYTE else 1 for kind in made.kind[first:end])
         if num_positions > most:
             largest, most = names[number], num_positions
     return largest
@@ -216,7 +196,7 @@ def _innermost_long_rule(network: Network) -> str:
 
 
 def _packed(made: Positions) -> list[int]:
-    """Everything but the bytes of the literals, in the order in which `lay_out` reads it."""
+    """Everything but the bytes of the literals, in the order in which `lay_out` reads it (`fsm/core/laying.h`)."""
     sets = made.sets
     packed = [len(made.kind), len(made.literals), len(made.options), len(made.loops), len(made.entries)]
     packed += (len(made.text_tables), sets.num_sets, len(sets.required), len(sets.relations))

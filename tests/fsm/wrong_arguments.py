@@ -28,6 +28,8 @@ SCHEMAS = [
     {"type": "object", "required": ["a", "b"], "properties": {"a": {"minimum": 3.5}, "b": {"pattern": "^(ab?){2,5}$"}}},
 ]
 
+NUM_TEXTS = 5  # where the number of texts stands in what `NetworkArrays` is made from
+
 Call = tuple[str, Callable[..., object], tuple[object, ...]]
 
 
@@ -50,7 +52,7 @@ def recorded() -> list[Call]:
         return call
 
     for name, original in originals.items():
-        if not isinstance(original, type) or name in ("TokenTrie", "Vocabulary", "Search"):
+        if not isinstance(original, type) or name in ("TokenTrie", "Vocabulary", "NetworkArrays"):
             setattr(core, name, recording(name))
     try:
         _use_everything()
@@ -109,8 +111,9 @@ def _methods() -> list[Call]:
         automaton = constraint.caches.automaton
         bound, network, text_of = automaton, automaton.network, automaton.network.texts
         is_key = np.array([index in network.key_texts for index in range(len(text_of))], np.uint8)
-        made_of = automaton.vocabulary.core, network.data, network.byte_sets, [text.core for text in text_of], is_key
+        made_of = automaton.vocabulary.core, network.laid, network.byte_sets, [text.core for text in text_of], is_key
         calls.append(("Automaton", core.Automaton, (*made_of, 1 << 20)))
+        calls.append(("members", network.laid.members, (0,)))
         num_words = automaton.vocabulary.num_words
         state, token = bound.start, 97
         row = np.zeros(num_words, np.int32)
@@ -149,6 +152,14 @@ def _methods() -> list[Call]:
             ]
         ]  # fmt: skip
     return calls
+
+
+def automaton_of(laid: object, packed: np.ndarray) -> object:
+    """One of a network, with as many texts as it says that it has, and byte sets enough for most."""
+    of = Compiler(Vocabulary(TOKENS, [len(TOKENS) - 1])).regex("(ab|é)*c").automaton
+    texts = [of.network.texts[0].core] * int(packed[NUM_TEXTS])
+    is_key = np.zeros(len(texts), np.uint8)
+    return core.Automaton(of.vocabulary.core, laid, np.ones((64, 4), np.uint64), texts, is_key, 1 << 20)
 
 
 def wrong(argument: object, chance: random.Random) -> object:
@@ -212,7 +223,9 @@ def main(seed: int, num_calls: int) -> None:
             changed[place] = wrong(changed[place], chance)
         try:
             made = function(*changed)
-            if name == "Automaton":  # what a network of wrong numbers leads to is not known, but in bounds
+            if name == "NetworkArrays":  # what a network of wrong numbers leads to is not known, but in bounds
+                made = automaton_of(made, changed[0])
+            if name in ("Automaton", "NetworkArrays"):
                 row = np.zeros(len(TOKENS) // 32 + 1, np.int32)
                 made.allow(2000)
                 made.walk(made.start, row)

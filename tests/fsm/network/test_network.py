@@ -75,7 +75,7 @@ def costs_by_definition(network: Network) -> list[float]:
             elif kind[node] == K_CALL:
                 cost[node] = cost[arg[node]] + cost[following[node]]
             elif kind[node] == K_LOOP:
-                item, minimum = network.loops[arg[node], :2].tolist()
+                item, minimum, _, _ = network.loops[arg[node]]
                 cost[node] = cost[following[node]] + (minimum * cost[item] if minimum else 0)
             else:
                 assert kind[node] == K_BYTE
@@ -96,7 +96,7 @@ def test_costs_are_the_shortest_ways(grammar: Grammar) -> None:
     assert network.cost[network.start] == known["a"]
     expected = [NEVER if cost == float("inf") else cost for cost in costs_by_definition(network)]
     assert np.minimum(network.cost, NEVER).tolist() == expected
-    assert network.loops[:, 3].tolist() == network.cost[network.loops[:, 0]].tolist()
+    assert all(cost == network.cost[item] for item, _, _, cost in network.loops)
 
 
 def test_a_chain_of_many_rules_in_either_direction_is_built() -> None:
