@@ -45,7 +45,7 @@ class DeadEnds:
 
     def is_dead(self, place: KeyPlace) -> bool:
         """Whether nothing but repetitions can be written from a place."""
-        if self._is_endless(place[1]):
+        if not _may_repeat(place) or self._is_endless(place[1]):
             return False
         pending, seen = [place], set[object]()
         for here in pending:
