@@ -279,7 +279,8 @@ class NetworkArrays:
     """The arrays of a network that `Positions` has built, laid out without the interpreter's lock (core/laying.h).
 
     kinds, args, nexts, costs: by node; entries: by number of the rule; loops: entry node, minimum, maximum (-1:
-    none) and cost of one item of each; set_bytes: all bytes that the texts of members have; shortest: bytes of the shortest text.
+    none) and cost of one item of each; set_bytes: all bytes that the texts of members have; shortest: bytes of the
+    shortest text.
     """
 
     def __init__(self, packed: _Ints, literals: bytes) -> None: ...
