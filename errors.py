@@ -107,7 +107,7 @@ class ConstraintError(RequestError):
         pointer: JSON pointer (`"/properties/age/not"`) or position (`"offset 12"`) of the cause; `""` is the whole.
     """
 
-    code = None
+    code: ClassVar[str | None] = None
 
     def __init__(self, message: str, *, pointer: str = "", param: str | None = None) -> None:
         super().__init__(message, param=param)
