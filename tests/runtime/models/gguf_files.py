@@ -236,23 +236,6 @@ def _parts_first(config: Any, num_rows: int) -> torch.Tensor:
     return torch.cat([part.flatten() for part in (heads[:, :-2], heads[:, -2], heads[:, -1])])
 
 
-def joins(writer: Any, pattern: str, joined: str, count: int, axis: int) -> None:
-    """From now on tensors of a layer whose names match are held until there are so many, and added as one."""
-    add, held = writer.add_tensor, {}
-
-    def add_tensor(name: str, data: np.ndarray[Any, Any], **kinds: Any) -> None:
-        match = re.fullmatch(rf"(blk\.\d+\.)({pattern})", name)
-        if match is None:
-            add(name, data, **kinds)
-            return
-        whole = match[1] + re.sub(pattern, joined, match[2])
-        held.setdefault(whole, []).append(data)
-        if len(held[whole]) == count:
-            add(whole, np.concatenate(held[whole], axis), **kinds)
-
-    writer.add_tensor = add_tensor
-
-
 def _set(parameter: Any, found: np.ndarray[Any, Any]) -> None:
     with torch.no_grad():
         parameter.copy_(torch.from_numpy(np.array(found)).view(parameter.shape))

@@ -16,7 +16,8 @@ import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 
-from .gguf_files import KIND, joins, named_by_package, paired
+from .gguf_files import KIND, named_by_package, paired
+from .gguf_keys import JOINED_EXPERTS
 
 Config = dict[str, Any]
 Keys = Callable[[Any, Config], None]
@@ -377,7 +378,7 @@ def minimax(writer: Any, config: Config) -> None:
 def joined_qwen(writer: Any, config: Config) -> None:
     """With gates and up projections of experts in one tensor."""
     qwen(writer, config)
-    joins(writer, r"(ffn_)(?:gate|up)(_exps\.\w+)", r"\1gate_up\2", 2, 1)
+    JOINED_EXPERTS(writer)
 
 
 def kimi_linear(writer: Any, config: Config) -> None:

@@ -17,8 +17,8 @@ from phloem.runtime.models.gguf.value_order import in_column_order, in_group_ord
 from phloem.runtime.models.recurrent_config import RecurrentConfig
 
 from . import gguf_recurrent as keys
-from . import test_gguf_families, test_gguf_models
 from .decoder_cases import CASES
+from .gguf_cases import GGUF_CASES
 from .gguf_recurrent import Keys, convert
 from .oracle import PagedRun, assert_likeliest, random_ids, save_random_model
 
@@ -96,8 +96,7 @@ def logits(decoder: Decoder, token_ids: list[int]) -> torch.Tensor:
 
 
 def test_every_family_is_compared_and_in_the_docs() -> None:
-    tables = (MODELS, test_gguf_families.MODELS, test_gguf_models.MODELS)
-    assert {model[0] for table in tables for model in table.values()} == set(FAMILIES)
+    assert {model[0] for table in (MODELS, GGUF_CASES) for model in table.values()} == set(FAMILIES)
     page = (Path(__file__).resolve().parents[3] / "docs" / "models.md").read_text(encoding="utf-8")
     assert [name for name in FAMILIES if f"`{name}`" not in page] == []
 
