@@ -72,9 +72,7 @@ def write_model(
     kind: of all matrices, but where a part of a name in `others` has one of its own; routers are F32. keys: adds what
     differs from the keys that every model has.
     """
-    num_layers = model.config.num_hidden_layers
-    # made anew each time: the package's maps of some families spoil those of others
-    names = gguf.get_tensor_name_map(next(one for one, its in gguf.MODEL_ARCH_NAMES.items() if its == arch), num_layers)
+    names = package_names(arch, model.config.num_hidden_layers)
     writer = gguf.GGUFWriter(path, arch)
     add_keys(writer, model.config, arch)
     if keys is not None:
@@ -84,7 +82,7 @@ def write_model(
     biases = [(name, buffer) for name, buffer in model.named_buffers() if name.endswith(stored)]
     for name, parameter in [*model.named_parameters(), *biases]:
         if "conv.conv" in name:
-            _add_plain(writer, named_by_package(name, names), parameter.detach()[:, 0].numpy(), "F32")
+            add_numbers(writer, named_by_package(name, names), parameter.detach()[:, 0].numpy(), "F32")
             continue
         if re.search(r"\.mamba\.(A_log|D|dt_bias|conv1d|norm)", name):
             _write_state_space(writer, name, parameter.detach(), names)
@@ -100,7 +98,7 @@ def write_model(
             name += ".weight"
         if name.endswith(("router.scale", "per_expert_scale")):
             there = "ffn_gate_inp" if name.endswith("router.scale") else "ffn_down_exps"
-            _add_plain(writer, f"blk.{name.split('.')[2]}.{there}.scale", parameter.detach().numpy(), "F32")
+            add_numbers(writer, f"blk.{name.split('.')[2]}.{there}.scale", parameter.detach().numpy(), "F32")
             continue
         if parameter.dim() == 3 or re.search(r"\.experts\.|\.shared_mlp\.(in|out)put_linear", name):
             _write_stack(
@@ -144,10 +142,7 @@ def write_model(
             _write(writer, f"{there}.weight", stacked, kind, 0, rng, is_folded=False)
             for part, found in zip(parts, stacked, strict=True):
                 part.copy_(found)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    finish(writer)
     model.tie_weights()
 
 
@@ -165,14 +160,23 @@ def _write(
     rows = data.float().numpy() + np.float32(is_folded)
     if there.endswith("ffn_gate_inp_shexp.weight"):
         rows = rows[0]
-    _add_plain(writer, there, paired(rows, heads) if heads else rows, kind)
+    add_numbers(writer, there, paired(rows, heads) if heads else rows, kind)
 
 
-def _add_plain(writer: Any, there: str, rows: np.ndarray[Any, Any], kind: str) -> None:
-    if kind == "BF16":
-        writer.add_tensor(there, gguf.quants.quantize(rows, KIND.BF16), raw_dtype=KIND.BF16)
+def add_numbers(writer: Any, there: str, numbers: np.ndarray[Any, Any], kind: str) -> None:
+    """A tensor, rounded to a type that the package can round to."""
+    numbers = np.ascontiguousarray(numbers)
+    if kind in ("F32", "F16"):
+        writer.add_tensor(there, numbers.astype(np.float32 if kind == "F32" else np.float16))
     else:
-        writer.add_tensor(there, rows.astype({"F32": np.float32, "F16": np.float16}[kind]))
+        writer.add_tensor(there, gguf.quants.quantize(numbers, KIND[kind]), raw_dtype=KIND[kind])
+
+
+def finish(writer: Any) -> None:
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
 
 
 def _write_latents(writer: Any, index: str, parameter: Any, config: Any, kind: str) -> None:
@@ -180,8 +184,8 @@ def _write_latents(writer: Any, index: str, parameter: Any, config: Any, kind: s
     parameter.copy_(parameter.to(PLAIN[kind]))
     heads = parameter.view(config.num_attention_heads, -1, config.kv_lora_rank).numpy()
     keys, values = np.split(heads, [config.qk_nope_head_dim], axis=1)
-    _add_plain(writer, f"blk.{index}.attn_k_b.weight", np.ascontiguousarray(keys.swapaxes(1, 2)), kind)
-    _add_plain(writer, f"blk.{index}.attn_v_b.weight", np.ascontiguousarray(values), kind)
+    add_numbers(writer, f"blk.{index}.attn_k_b.weight", keys.swapaxes(1, 2), kind)
+    add_numbers(writer, f"blk.{index}.attn_v_b.weight", values, kind)
 
 
 def _write_stack(
@@ -225,7 +229,7 @@ def _write_state_space(writer: Any, name: str, parameter: Any, names: Any) -> No
         numbers = numbers[:, None]
     if name.endswith("norm.weight"):
         numbers = numbers[None]
-    _add_plain(writer, there, numbers[:, 0] if name.endswith("conv1d.weight") else numbers, "F32")
+    add_numbers(writer, there, numbers[:, 0] if name.endswith("conv1d.weight") else numbers, "F32")
 
 
 def _parts_first(config: Any, num_rows: int) -> torch.Tensor:
@@ -239,6 +243,11 @@ def _parts_first(config: Any, num_rows: int) -> torch.Tensor:
 def _set(parameter: Any, found: np.ndarray[Any, Any]) -> None:
     with torch.no_grad():
         parameter.copy_(torch.from_numpy(np.array(found)).view(parameter.shape))
+
+
+def package_names(arch: str, num_layers: int) -> gguf.TensorNameMap:
+    """Made anew each time: the package's maps of some families spoil those of others."""
+    return gguf.get_tensor_name_map(next(one for one, its in gguf.MODEL_ARCH_NAMES.items() if its == arch), num_layers)
 
 
 def named_by_package(name: str, names: gguf.TensorNameMap) -> str:
