@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from phloem.errors import ModelError
+from phloem.runtime.models.gguf.file import GgufFile
 from phloem.runtime.models.gguf.settings import config_values
-from phloem.runtime.models.json_file import Fields
 
 COMMON = {
     "context_length": 64, "embedding_length": 64, "block_count": 4, "feed_forward_length": 96,
@@ -52,14 +52,9 @@ def read(name: str, keys: dict[str, Any] | None = None, *tensors: str, divisors:
         infos["rope_freqs.weight"] = SimpleNamespace(type=kind, shape=numbers.shape)
     if arch == "minimax-01":
         infos["blk.0.ffn_gate_exps.weight"] = infos["token_embd.weight"]
-    file: Any = SimpleNamespace(
-        path=Path("m.gguf"),
-        values=values,
-        tensors=infos,
-        fields=lambda: Fields(values, "m.gguf"),
-        raw=lambda _: numbers.view(np.uint8),
-        place=lambda name: f"m.gguf: {name}",
-    )
+    file: Any = object.__new__(GgufFile)
+    file.path, file.values, file.tensors = Path("m.gguf"), values, infos
+    file.raw = lambda _: numbers.view(np.uint8)
     return config_values(file)
 
 
