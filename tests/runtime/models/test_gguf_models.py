@@ -13,6 +13,7 @@ import transformers
 from sentencepiece import SentencePieceProcessor
 
 import phloem as ph
+from phloem.errors import ModelError
 from phloem.kernels.linear_weight import Quantise
 from phloem.runtime.capacity.planner import plan
 from phloem.runtime.engine.engine import Engine
@@ -22,8 +23,9 @@ from phloem.runtime.models.gguf.unpack import grouped
 from phloem.runtime.models.weights import TORCH_TYPES
 from phloem.runtime.request import SamplingParams
 
-from .gguf_cases import GGUF_CASES, write_case
+from .gguf_cases import GGUF_CASES, save_case, write_case
 from .gguf_files import FEW_BITS, KIND, PLAIN, add_pieces, dequantised, random_blocks, write_model
+from .gguf_keys import says
 from .oracle import PagedRun, random_ids
 
 
@@ -70,6 +72,20 @@ def test_in_half_types_few_bits_are_widened_where_no_kernel_reads_them(tmp_path:
     rows = torch.cat([part.weight for part in (parts.q_proj, parts.k_proj, parts.v_proj)])
     assert torch.equal(found.qkv.matrix(), rows.bfloat16())
     assert torch.equal(found.o.matrix(), parts.o_proj.weight.bfloat16())
+
+
+def test_experts_of_another_shape_are_refused(tmp_path: Path) -> None:
+    case = GGUF_CASES["gemma4, experts"]
+
+    def flat(writer: Any) -> None:
+        add = writer.add_tensor
+        writer.add_tensor = lambda name, data, **kinds: add(name, data[:, 0, 0] if "gate_up" in name else data, **kinds)
+
+    with torch.no_grad():
+        keys = says(case.keys, flat)
+        write_model(tmp_path / "model.gguf", save_case(tmp_path, case), "gemma4", "F32", keys=keys)
+    with pytest.raises(ModelError, match=r"blk\.0\.ffn_gate_up_exps\.weight: expected shape \[32, 64\], found \[\]"):
+        Decoder.from_folder(tmp_path / "model.gguf")
 
 
 def test_norms_are_read_in_full(tmp_path: Path) -> None:
