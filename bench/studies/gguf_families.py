@@ -2,10 +2,10 @@
 
     python bench/studies/gguf_families.py
 
-The tests write a file and its transformers model (`tests/runtime/models/gguf_cases.py`, and
-`test_gguf_recurrent.py` for layers that keep a state) and compare phloem with the model, or with itself on the
-checkpoint. A fault that the writer shares with phloem would not show there; here llama.cpp reads the same files, all in
-fp32. Where it cannot take a test's shape (it knows some of a model by its number of layers), the shape differs.
+The tests write a file and its transformers model (`tests/runtime/models/gguf_cases.py`, and `test_gguf_recurrent.py`
+for layers that keep a state) and compare phloem with the model. A fault that the writer shares with phloem would not
+show there; here llama.cpp reads the same files, all in fp32. Where it cannot take a test's shape (it knows some of a
+model by its number of layers), the shape differs.
 
 Needs `llama_cpp_py_sync` for the declarations and `xllamacpp` for the library, of the same build of llama.cpp.
 """

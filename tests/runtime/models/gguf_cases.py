@@ -17,7 +17,6 @@ from .gguf_keys import (
     JOINED_QKV,
     NEXTN,
     SECTIONS,
-    STATES,
     STREAMS,
     XIELU,
     YARN_KEYS,
@@ -83,9 +82,6 @@ TURNED = {
 }  # fmt: skip
 LONGROPE = {"rope_parameters": TURNED, "original_max_position_embeddings": 128}
 MSCALES = {**LONGROPE, "rope_parameters": {**TURNED, "short_mscale": 1.2, "long_mscale": 1.2}}
-HYBRID = {**WIDE, "mamba_n_heads": 4, "mamba_d_head": 32, "shared_intermediate_size": 96}
-MULTIPLIERS = {"embedding_multiplier": 3.0, "attention_multiplier": 0.2}
-MULTIPLIERS |= {"residual_multiplier": 0.4, "logits_scaling": 6.0}
 WIDEST = {"hidden_size": 256, "intermediate_size": 256, "num_attention_heads": 4}  # whole blocks of 256
 Q4_K_M = {"attn_v": "Q6_K", "ffn_down": "Q6_K", "token_embd": "Q6_K"}
 GEMMA = {**WIDE, "head_dim": 16, "tie_word_embeddings": True}
@@ -161,15 +157,6 @@ GGUF_CASES: dict[str, GgufCase] = {
     "gemma4, experts apart": GgufCase(
         "gemma4", "gemma4-moe", {**KINDS, "moe_intermediate_size": 32, "num_global_key_value_heads": 1}, "Q8_0",
         says(kinds([True, False] * 2, 4, head_count_kv=[2, 1] * 2), experts(5, 2), separate_experts),
-    ),
-    "granite-hybrid": GgufCase("granitehybrid", "granite-hybrid", HYBRID, "Q8_0", STATES),
-    "granite-hybrid, experts": GgufCase(
-        "granitehybrid", "granite-hybrid-experts",
-        {**HYBRID, **MULTIPLIERS, "intermediate_size": 32, "position_embedding_type": "rope"}, "Q8_0",
-        says(
-            STATES, experts(6, 2, expert_shared_feed_forward_length=96), feed_forward_length=32,
-            rope_scaling_finetuned=True,
-        ),
     ),
     "olmo2": GgufCase("olmo2", "olmo2", WIDE, "Q8_0"),
     "olmo3": GgufCase(
@@ -286,10 +273,6 @@ GGUF_CASES: dict[str, GgufCase] = {
     "minicpm3, longrope": GgufCase(
         "minicpm3", "minicpm3-longrope", {**MINICPM3, "v_head_dim": None}, "F16",
         says(minicpm3(8), long_and_short([1.5, 2.0, 3.0, 4.0], [1.0, 1.1, 1.2, 1.3])),
-    ),
-    "lfm2": GgufCase(
-        "lfm2", "lfm2", WIDE, "Q8_0",  # a width as `Lfm2MLP` works it out
-        says(feed_forward_length=64, shortconv_l_cache=3, head_count_kv=[0, 2, 0, 0]),
     ),
     "llama4": GgufCase(
         "llama4", "llama4", {**EXPERTS, "intermediate_size_mlp": 96, "attention_chunk_size": 8192, "floor_scale": 8192},

@@ -81,12 +81,6 @@ def write_model(
     stored = ("e_score_correction_bias", "layer_scalar")
     biases = [(name, buffer) for name, buffer in model.named_buffers() if name.endswith(stored)]
     for name, parameter in [*model.named_parameters(), *biases]:
-        if "conv.conv" in name:
-            add_numbers(writer, named_by_package(name, names), parameter.detach()[:, 0].numpy(), "F32")
-            continue
-        if re.search(r"\.mamba\.(A_log|D|dt_bias|conv1d|norm)", name):
-            _write_state_space(writer, name, parameter.detach(), names)
-            continue
         if ".act_fn." in name:
             continue  # `keys` has them
         if name.endswith("kv_b_proj.weight") and arch == "deepseek2":
@@ -219,19 +213,6 @@ def _write_stack(
         part.copy_(rows)
 
 
-def _write_state_space(writer: Any, name: str, parameter: Any, names: Any) -> None:
-    """What is no matrix, in F32: rates as they are used."""
-    there = named_by_package(name.replace("dt_bias", "dt_proj.bias"), names)
-    numbers = parameter.numpy()
-    if name.endswith("A_log"):
-        numbers = -np.exp(numbers)
-    if name.endswith(("A_log", ".D")):
-        numbers = numbers[:, None]
-    if name.endswith("norm.weight"):
-        numbers = numbers[None]
-    add_numbers(writer, there, numbers[:, 0] if name.endswith("conv1d.weight") else numbers, "F32")
-
-
 def _parts_first(config: Any, num_rows: int) -> torch.Tensor:
     """Where in a projection with the heads of each key together all queries' rows are, all keys' and all values'."""
     dim = config.hidden_size // config.num_attention_heads
@@ -261,7 +242,7 @@ def named_by_package(name: str, names: gguf.TensorNameMap) -> str:
 
 def _paired_heads(config: Any, arch: str, there: str) -> int:
     """Heads of rows that llama.cpp turns in pairs; 0: it does not."""
-    if arch not in ("llama", "smollm3", "granite", "granitemoe", "granitehybrid", "arcee", "mistral3"):
+    if arch not in ("llama", "smollm3", "granite", "granitemoe", "arcee", "mistral3"):
         return 0
     if ".attn_q." in there:
         return int(config.num_attention_heads)

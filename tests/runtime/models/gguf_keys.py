@@ -120,10 +120,6 @@ YARN_KEYS = says(
     rope_scaling_type=gguf.RopeScalingType.YARN, rope_scaling_factor=4.0, rope_scaling_orig_ctx_len=64
 )  # fmt: skip
 GRANITE_KEYS = says(embedding_scale=3.0, attention_scale=0.2, residual_scale=0.4, logit_scale=6.0)
-STATES = says(
-    GRANITE_KEYS, feed_forward_length=96, ssm_conv_kernel=4, ssm_inner_size=128, ssm_state_size=16,
-    ssm_time_step_rank=4, ssm_group_count=1, head_count_kv=[0, 0, 2, 0], rope_scaling_finetuned=False,
-)  # fmt: skip
 # a layer more, which predicts the token after the next
 NEXTN = says(tensor("blk.2.nextn.eh_proj.weight", np.zeros((64, 128))), block_count=3, nextn_predict_layers=1)
 # of Gemma 3n all but logits' caps, which llama.cpp knows

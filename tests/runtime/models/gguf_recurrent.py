@@ -25,7 +25,7 @@ Array = np.ndarray[Any, Any]
 
 _PARTS = {"w1": "gate_proj", "w2": "down_proj", "w3": "up_proj"}
 _PLAIN = r"norm|conv|A_log|\.D$|bias|router|\.gate\.weight|in_proj_b\b|in_proj_a|x_proj|dt_proj|shared_expert_gate"
-_ROUTERS = r"\.(gate|router|shared_expert_gate)\.weight$"
+_ROUTERS = r"\.(gate|router|router\.layer|shared_expert_gate)\.weight$"
 _LIGHTNING = {"qkv_proj": "attn_qkv", "output_gate": "attn_gate", "norm": "attn_norm_2", "out_proj": "attn_output"}
 _FACTORS = {
     "down_proj": lambda config: config["mlp_multipliers"][1],
@@ -119,10 +119,12 @@ def _converted(name: str, numbers: Array, config: Config, arch: str) -> Iterator
         yield from _qwen(name, numbers, config, arch)
     elif arch == "falcon-h1":
         yield name, _scaled(name, numbers, config)
-    elif "shared_mlp." in name:
-        parts = ("ffn_gate", "ffn_up") if "input_linear" in name else ("ffn_down",)
-        for part, rows in zip(parts, np.split(numbers, len(parts)), strict=True):
-            yield f"blk.{name.split('.')[2]}.{part}.weight", rows
+    elif match := re.search(r"\.(\d+)\.(shared_mlp|block_sparse_moe)\.(in|out)put_linear\.", name):
+        beside = "_shexp" if config["num_local_experts"] else ""
+        end = beside if match[2] == "shared_mlp" else "_exps"
+        parts = ("ffn_gate", "ffn_up") if match[3] == "in" else ("ffn_down",)
+        for part, rows in zip(parts, np.split(numbers, len(parts), -2), strict=True):
+            yield f"blk.{match[1]}.{part}{end}.weight", rows
     elif arch == "granitehybrid" and re.search(r"\.[qk]_proj\.", name):
         yield name, paired(numbers, config["num_attention_heads" if "q_proj" in name else "num_key_value_heads"])
     elif name.endswith("kv_b_proj.weight"):
@@ -251,6 +253,13 @@ def jamba(writer: Any, config: Config) -> None:
     _say(writer, config, **heads, **states, **_experts(config))
 
 
+def lfm2(writer: Any, config: Config) -> None:
+    """Of which the MLP's width is two thirds of what the configuration says."""
+    heads = _heads_where(config, [kind == "full_attention" for kind in config["layer_types"]])
+    width = config["intermediate_size"] * 2 // 3
+    _say(writer, config, **heads, feed_forward_length=width, shortconv_l_cache=config["conv_L_cache"])
+
+
 def lfm2moe(writer: Any, config: Config) -> None:
     _say(
         writer,
@@ -268,17 +277,21 @@ def falcon_h1(writer: Any, config: Config) -> None:
 
 
 def granite(writer: Any, config: Config) -> None:
+    shared, more = config["shared_intermediate_size"], {}
+    if config["num_local_experts"]:
+        more = {**_experts(config, "num_local_experts"), "expert_shared_feed_forward_length": shared}
     _say(
         writer,
         config,
         **_mamba2(config),
         **_heads_where(config, ["attention" in kind and kind != "linear_attention" for kind in config["layer_types"]]),
-        feed_forward_length=config["shared_intermediate_size"],
+        feed_forward_length=config["intermediate_size"] if more else shared,
         rope_scaling_finetuned=config["position_embedding_type"] == "rope",
         embedding_scale=config["embedding_multiplier"],
         attention_scale=config["attention_multiplier"],
         residual_scale=config["residual_multiplier"],
         logit_scale=config["logits_scaling"],
+        **more,
     )
 
 
