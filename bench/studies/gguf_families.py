@@ -2,10 +2,10 @@
 
     python bench/studies/gguf_families.py
 
-The tests write a file and its transformers model (`tests/runtime/models/test_gguf_families.py`, and
-`test_gguf_recurrent.py` for layers that keep a state) and compare phloem with the model, or with itself on the
-checkpoint. A fault that the writer shares with phloem would not show there; here llama.cpp reads the same files, all in
-fp32. Where it cannot take a test's shape (it knows some of a model by its number of layers), the shape differs.
+The tests write a file and its transformers model (`tests/runtime/models/gguf_cases.py`, and `test_gguf_recurrent.py`
+for layers that keep a state) and compare phloem with the model. A fault that the writer shares with phloem would not
+show there; here llama.cpp reads the same files, all in fp32. Where it cannot take a test's shape (it knows some of a
+model by its number of layers), the shape differs.
 
 Needs `llama_cpp_py_sync` for the declarations and `xllamacpp` for the library, of the same build of llama.cpp.
 """
@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from statistics import NormalDist
@@ -25,6 +24,7 @@ import numpy as np
 import torch
 
 ROOT = Path(__file__).resolve().parents[2]
+SHARED = {"expert_shared_count": 1, "rope_dimension_count": 8}
 
 
 class LlamaCpp:
@@ -65,56 +65,59 @@ class LlamaCpp:
         return None if failed else np.stack(found)
 
 
-def changed(families: Any, yarn: dict[str, Any]) -> dict[str, Any]:
-    """The tests' cases, in shapes that llama.cpp takes."""
-    join, experts, grouped, latent = families._all, families._experts, families._grouped, families._latent
-    cases = dict(families.MODELS)
+def changed(cases: dict[str, Any], keys: Any, yarn: dict[str, Any]) -> dict[str, Any]:
+    """The tests' cases, in shapes that llama.cpp takes. keys: the module that adds them."""
+    says, latent = keys.says, keys.latent
+    cases = dict(cases)
 
-    def without_latent_queries(writer: Any) -> None:
-        writer.add_expert_feed_forward_length(80)
-        writer.add_leading_dense_block_count(2)
-        writer.add_expert_shared_count(0)
+    def change(name: str, **changes: Any) -> None:
+        cases[name] = cases[name]._replace(**changes)
 
-    def streams_as_published(writer: Any) -> None:
-        writer.add_sliding_window_pattern([index % 5 < 4 for index in range(25)])
-        writer.add_altup_active_idx(0)
-        writer.add_altup_num_inputs(4)
-        writer.add_embedding_length_per_layer_input(256)
-        writer.add_shared_kv_layers(5)
-        writer.add_activation_sparsity_scale([NormalDist().inv_cdf(0.95)] * 10 + [float("-inf")] * 15)
-        for index in range(20, 25):  # which no layer uses
-            for name, shape in (("k", (32, 64)), ("v", (32, 64)), ("k_norm", (16,))):
-                writer.add_tensor(f"blk.{index}.attn_{name}.weight", np.zeros(shape, np.float32))
-
-    shared = {"leading_dense_block_count": 1, "expert_shared_count": 1}
-    keys = join(families._turned(8), grouped(8, 2, **shared, expert_weights_norm=True))
-    cases["glm4.5"] = ("glm4moe", "glm4.5", families.INNER, "", keys)
-    keys = join(latent(24), experts(8, 2, 24, leading_dense_block_count=1, expert_shared_count=2))
-    cases["deepseek-v2"] = ("deepseek2", "deepseek-v2", {"q_lora_rank": 24}, "", keys)
-    cases["youtu"] = (*cases["youtu"][:4], join(latent(24), without_latent_queries))
-    cases["exaone4"] = ("exaone4", "exaone4", {**families.WIDE, "num_hidden_layers": 64}, "", families._window(9))
+    change("glm4.5", keys=keys.grouped(8, 2, leading_dense_block_count=1, expert_weights_norm=True, **SHARED))
+    own = keys.experts(8, 2, 24, leading_dense_block_count=1, expert_shared_count=2)
+    change("deepseek-v2", differs={"q_lora_rank": 24}, keys=says(latent(24), own))
+    own = says(expert_feed_forward_length=80, leading_dense_block_count=2, expert_shared_count=0)
+    change("youtu", keys=says(latent(24), own))
+    change("exaone4", differs={**cases["exaone4"].differs, "num_hidden_layers": 64})
     # it knows sizes, which layers are sparse or share keys, and how sparse they are
-    options = {**families.WIDE, "num_hidden_layers": 25, "num_kv_shared_layers": 5, "laurel_rank": 64}
-    options |= {"layer_types": [*["sliding_attention"] * 4, "full_attention"] * 5, "hidden_size_per_layer_input": 256}
+    layers = [*["sliding_attention"] * 4, "full_attention"] * 5
+    options = {"num_hidden_layers": 25, "num_kv_shared_layers": 5, "laurel_rank": 64, "layer_types": layers}
     options |= {"activation_sparsity_pattern": [0.95] * 10 + [0.0] * 15, "vocab_size_per_layer_input": 131}
-    cases["gemma3n"] = ("gemma3n", "gemma3n", options, "", join(families._window(9), streams_as_published))
+    options = {**cases["gemma3n"].differs, **options, "hidden_size_per_layer_input": 256}
+    unused = [  # which no layer uses
+        keys.tensor(f"blk.{index}.attn_{name}.weight", np.zeros(shape))
+        for index in range(20, 25)
+        for name, shape in (("k", (32, 64)), ("v", (32, 64)), ("k_norm", (16,)))
+    ]
+    own = says(
+        keys.STREAMS,
+        *unused,
+        sliding_window_pattern=[index % 5 < 4 for index in range(25)],
+        embedding_length_per_layer_input=256,
+        shared_kv_layers=5,
+        activation_sparsity_scale=[NormalDist().inv_cdf(0.95)] * 10 + [float("-inf")] * 15,
+    )
+    change("gemma3n", differs=options, keys=own)
     # its gate of BitNet is SiLU
     del cases["bitnet, relu2"]
-    # PhiMoE has no windows and biases everywhere there; contexts have 256 tokens at least, and take the later factors
-    # from the original length on
-    arch, base, options, kind, _ = cases["phimoe"]
-    cases["phimoe"] = (arch, base, {**options, "sliding_window": None}, kind, experts(6, 2))
-    arch, base, options, kind, keys = cases["phimoe, longrope"]
-    parameters = {**options["rope_parameters"], "original_max_position_embeddings": 256}
-    options = {**options, "lm_head_bias": True, "rope_parameters": parameters}
-    options["original_max_position_embeddings"] = 256
-    keys = join(keys, lambda writer: writer.add_rope_scaling_orig_ctx_len(256))
-    cases["phimoe, longrope"] = (arch, base, options, kind, keys)
+    # Phi has no windows there, and PhiMoE biases everywhere; contexts have 256 tokens at least, and take the later
+    # factors from the original length on
+    change("phi3", differs={**cases["phi3"].differs, "sliding_window": None}, keys=None)
+    change("phimoe", differs={**cases["phimoe"].differs, "sliding_window": None}, keys=keys.experts(6, 2))
+    for name in ("phimoe, longrope", "phi3, longrope"):
+        case = cases[name]
+        parameters = {**case.differs["rope_parameters"], "original_max_position_embeddings": 256}
+        options = {**case.differs, "rope_parameters": parameters, "original_max_position_embeddings": 256}
+        own = {"rope_scaling_orig_ctx_len": 256}
+        if name == "phi3, longrope":  # whose factor is made of the two lengths
+            own["rope_scaling_attn_factors"] = 1.0
+        else:
+            options["lm_head_bias"] = True
+        change(name, differs=options, keys=says(case.keys, **own))
     for name in ("phimoe", "phimoe, longrope"):
         cases[f"{name}, as there"] = cases[name]
     # it rounds YaRN's bounds to whole pairs, which the published models do not
-    options = {**cases["gpt-oss"][2], "rope_parameters": {**yarn, "truncate": True}}
-    cases["gpt-oss"] = ("gpt-oss", "gpt-oss", options, "", cases["gpt-oss"][4])
+    change("gpt-oss", differs={**cases["gpt-oss"].differs, "rope_parameters": {**yarn, "truncate": True}})
     return cases
 
 
@@ -149,32 +152,20 @@ def bamba_as_there(model: Any) -> None:
                 heads.copy_(heads[:, order].clone())
 
 
-def compare(
-    name: str,
-    case: Any,
-    folder: Path,
-    peer: LlamaCpp,
-    oracle: Any,
-    write: Callable[..., None],
-    set_xielu: Callable[[Any], None],
-) -> str:
-    arch, base, differs, _, keys = case
-    class_name, options = base
-    model, path = oracle.save_random_model(folder, class_name, {**options, **differs}), folder / "model.gguf"
+def compare(name: str, case: Any, folder: Path, peer: LlamaCpp, modules: Any) -> str:
+    model, path = modules.gguf_cases.save_case(folder, case), folder / "model.gguf"
 
     def all_keys(writer: Any) -> None:
         writer.add_tokenizer_model("no_vocab")
-        if keys is not None:
-            keys(writer)
+        if case.keys is not None:
+            case.keys(writer)
 
     with torch.no_grad():
-        set_xielu(model)
-        write(path, model, arch, "F32", keys=all_keys)
+        modules.gguf_keys.set_xielu(model)
+        modules.gguf_files.write_model(path, model, case.arch, "F32", keys=all_keys)
     if name.endswith("as there"):
         phi_moe_as_there(model)
-    token_ids = oracle.random_ids(40)
-    expected, bound = (each.numpy() for each in oracle.Oracle(folder, model).logits_and_bound(token_ids))
-    return row(name, arch, expected, bound, peer.logits(path, token_ids, expected.shape[1]))
+    return row(name, case.arch, folder, model, peer, modules.oracle)
 
 
 def compare_recurrent(name: str, case: Any, folder: Path, peer: LlamaCpp, oracle: Any, convert: Any) -> str:
@@ -194,18 +185,19 @@ def compare_recurrent(name: str, case: Any, folder: Path, peer: LlamaCpp, oracle
     model = getattr(transformers, class_name).from_pretrained(folder, dtype=torch.float32).eval()
     if name.endswith("as there"):
         bamba_as_there(model)
+    return row(name, arch, folder, model, peer, oracle)
+
+
+def row(name: str, arch: str, folder: Path, model: Any, peer: LlamaCpp, oracle: Any) -> str:
     token_ids = oracle.random_ids(40)
     expected, bound = (each.numpy() for each in oracle.Oracle(folder, model).logits_and_bound(token_ids))
-    return row(name, arch, expected, bound, peer.logits(path, token_ids, expected.shape[1]))
-
-
-def row(name: str, arch: str, expected: np.ndarray[Any, Any], bound: np.ndarray[Any, Any], found: Any) -> str:
+    found = peer.logits(folder / "model.gguf", token_ids, expected.shape[1])
     if found is None:
-        return f"{name:<24}{arch:<16}is not taken"
+        return f"{name:<28}{arch:<16}is not taken"
     off = np.abs(found - expected)
     same = (found.argmax(1) == expected.argmax(1)).mean()
     numbers = f"{off.max():>10.1e}{np.abs(expected).max():>10.1f}{(off / bound).max():>12.2g}{same:>10.0%}"
-    return f"{name:<24}{arch:<16}{numbers}"
+    return f"{name:<28}{arch:<16}{numbers}"
 
 
 def main() -> None:
@@ -215,22 +207,18 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as root:  # the checkout's own root must not be imported from
         (Path(root) / "tests").symlink_to(ROOT / "tests")
         sys.path.insert(0, root)
-        from tests.runtime.models import decoder_cases, decoder_shapes, gguf_files, gguf_recurrent, oracle
-        from tests.runtime.models import test_gguf_families as families
+        from tests.runtime import models
+        from tests.runtime.models import decoder_cases, decoder_shapes, gguf_cases, gguf_keys, gguf_recurrent, oracle
         from tests.runtime.models import test_gguf_recurrent as recurrent
 
         peer = LlamaCpp()
-        print(f"{'':<24}{'file':<16}{'farthest':>10}{'largest':>10}{'of rounding':>12}{'same top':>10}")
-        for name, case in changed(families, decoder_shapes.YARN).items():
+        print(f"{'':<28}{'file':<16}{'farthest':>10}{'largest':>10}{'of rounding':>12}{'same top':>10}")
+        for name, case in changed(gguf_cases.GGUF_CASES, gguf_keys, decoder_shapes.YARN).items():
             if only and name not in only:
                 continue
             folder = Path(root) / name
             folder.mkdir()
-            full = (case[0], decoder_cases.CASES[case[1]], *case[2:])
-            print(
-                compare(name, full, folder, peer, oracle, gguf_files.write_model, families.set_xielu),
-                flush=True,
-            )
+            print(compare(name, case, folder, peer, models), flush=True)
         kept = {**recurrent.MODELS, "bamba, as there": recurrent.MODELS["bamba"]}
         for name, (arch, case, differs, _, add_keys) in kept.items():
             if only and name not in only:

@@ -36,6 +36,7 @@ from safetensors.torch import load_file, save_file
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 
 from runtime.models.decoder_cases import CASES
+from runtime.models.gguf_cases import GGUF_CASES, write_case
 from runtime.models.oracle import PagedRun, random_ids, save_random_model
 
 import phloem as ph
@@ -46,9 +47,6 @@ from phloem.runtime.models.architectures import ARCHITECTURES
 from phloem.runtime.models.named_architecture import WITH_IMAGES
 from phloem.runtime.parallel.process_group import join
 from phloem.runtime.parallel.ranks import Ranks
-from runtime.models import gguf_files
-from runtime.models import test_gguf_families as gguf_families
-from runtime.models import test_gguf_models as gguf_models
 from runtime.models import test_int8_inputs as int8_inputs
 from runtime.models import test_language_parts as language_parts
 from runtime.models import test_mxfp4_models as mxfp4_models
@@ -233,19 +231,8 @@ def written() -> Iterator[tuple[str, Written]]:
             return folder, {}
 
         yield f"{model}, {form}", few
-    for name in gguf_models.MODELS:
-        yield f"GGUF, {name}", lambda folder, _, name=name: (gguf_models._written(folder, name)[0], {})
-
-    for name in ("gemma3n", "gemma4", "gemma4, experts"):
-
-        def by_layer(folder: Path, _: int, name: str = name) -> Any:
-            arch, case, differs, type_name, keys = gguf_families.MODELS[name]
-            model = save_random_model(folder, CASES[case][0], {**CASES[case][1], **differs})
-            with torch.no_grad():
-                gguf_files.write_model(folder / "model.gguf", model, arch, type_name, keys=keys)
-            return folder / "model.gguf", {}
-
-        yield f"GGUF, {name}", by_layer
+    for name in GGUF_CASES:
+        yield f"GGUF, {name}", lambda folder, _, name=name: (write_case(folder, name)[0], {})
 
     for steps, activations in (("own steps", int8_inputs.OWN_STEPS), ("one step", int8_inputs.ONE_STEP)):
 

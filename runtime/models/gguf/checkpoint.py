@@ -166,7 +166,7 @@ class GgufCheckpoint:
         if info is None:
             raise ModelError(f"{self.file.path}: tensor {there!r} of shape {shape} is missing")
         found = list(info.shape if index is None else info.shape[1:])
-        if _module(there) == JOINED:
+        if _module(there) == JOINED and found:
             found[0] //= 2
         if _module(there) == "ssm_norm":  # group by group
             found = [math.prod(found)]

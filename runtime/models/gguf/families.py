@@ -34,8 +34,7 @@ class Family:
         unturned_every: every n-th layer has no rope; 0: all have one.
         wide_layers: in models of this number of layers queries are scaled by the hidden size over the heads, not by
             their own.
-        mlp_norm: name of the norm before the MLP; final_norm: of the last one.
-        mlp_norm_tensor: that norm's in full, where it ends without ".weight".
+        final_norm: name of the last norm.
         values_in_turn: value heads stand in another order (`value_order.py`).
         cuts_yarn: the pairs between which YaRN mixes are whole ones.
         activation: of an MLP without a gate, as `hidden_act` would name it.
@@ -57,8 +56,6 @@ class Family:
     normalises: bool = True
     wide_layers: int = 0
     unturned_every: int = 0
-    mlp_norm: str = "ffn_norm"
-    mlp_norm_tensor: str = ""
     values_in_turn: bool = False
     final_norm: str = "output_norm"
     cuts_yarn: bool = True
@@ -76,7 +73,7 @@ _LATENT = (
     "rope.scaling.yarn_log_multiplier",
 )  # fmt: skip
 JOINED = "ffn_gate_up_exps"
-_LATER_NORM = "post_attention_norm"
+_LATER_NORM = {"post_attention_layernorm": "post_attention_norm"}  # before the MLP
 _STREAMS = (
     "altup.num_inputs", "altup.active_idx", "embedding_length_per_layer_input", "attention.shared_kv_layers",
     "activation_sparsity_scale",
@@ -169,12 +166,12 @@ FAMILIES: dict[str, Family] = {
     "apertus": Family("ApertusForCausalLM", activation="xielu"),
     "chatglm": Family("GlmForCausalLM"),  # GLM-4 of 2024
     "glm4": Family("Glm4ForCausalLM"),
-    "glm4moe": Family("", "Glm4MoeForCausalLM", normalises=False, mlp_norm=_LATER_NORM),
+    "glm4moe": Family("", "Glm4MoeForCausalLM", normalises=False, names=_LATER_NORM),
     "command-r": Family("CohereForCausalLM", keys=("logit_scale",)),
     "cohere2": Family("Cohere2ForCausalLM", window_pattern=4, keys=("logit_scale",)),
     "starcoder2": Family("Starcoder2ForCausalLM", activation="gelu_new"),
     "exaone4": Family("Exaone4ForCausalLM", window_pattern=4),
-    "seed_oss": Family("SeedOssForCausalLM", mlp_norm=_LATER_NORM),
+    "seed_oss": Family("SeedOssForCausalLM", names=_LATER_NORM),
     "ernie4_5": Family("Ernie4_5ForCausalLM"),
     "ernie4_5-moe": Family("", "Ernie4_5_MoeForCausalLM"),
     "hunyuan-dense": Family("HunYuanDenseV1ForCausalLM"),
@@ -189,12 +186,12 @@ FAMILIES: dict[str, Family] = {
     "mamba": Family("MambaForCausalLM", normed="FalconMambaForCausalLM", keys=SCAN),
     "mamba2": Family("Mamba2ForCausalLM", keys=STATES),
     "jamba": Family("JambaForCausalLM", "JambaForCausalLM", normalises=False, keys=STATES),
-    "falcon-h1": Family("FalconH1ForCausalLM", mlp_norm_tensor="ffn_norm", keys=STATES),
+    "falcon-h1": Family("FalconH1ForCausalLM", names={"pre_ff_layernorm.weight": "ffn_norm"}, keys=STATES),
     "nemotron_h": Family("NemotronHForCausalLM", activation="relu2", keys=STATES),
     "nemotron_h_moe": Family("", "NemotronHForCausalLM", activation="relu2", keys=(*STATES, "moe_latent_size")),
-    "qwen3next": Family("", "Qwen3NextForCausalLM", mlp_norm=_LATER_NORM, keys=DELTA),
-    "qwen35": Family("Qwen3_5ForCausalLM", mlp_norm=_LATER_NORM, values_in_turn=True, keys=DELTA),
-    "qwen35moe": Family("", "Qwen3_5MoeForCausalLM", mlp_norm=_LATER_NORM, values_in_turn=True, keys=DELTA),
+    "qwen3next": Family("", "Qwen3NextForCausalLM", names=_LATER_NORM, keys=DELTA),
+    "qwen35": Family("Qwen3_5ForCausalLM", names=_LATER_NORM, values_in_turn=True, keys=DELTA),
+    "qwen35moe": Family("", "Qwen3_5MoeForCausalLM", names=_LATER_NORM, values_in_turn=True, keys=DELTA),
     "kimi-linear": Family("", "KimiLinearForCausalLM", keys=(*_LATENT, *KIMI)),
     # DeepSeek-V2 and V3, Moonlight, GLM-4.7-Flash; Youtu-LLM
     "deepseek2": Family(
@@ -205,7 +202,7 @@ FAMILIES: dict[str, Family] = {
     "minimax-01": Family("", "MiniMaxForCausalLM", keys=("residual_scale", *INTERVALS)),
     "minimax-m2": Family("", "MiniMaxM2ForCausalLM"),
     "llama4": Family("", "Llama4ForCausalLM", normalises=False),
-    "gpt-oss": Family("", "GptOssForCausalLM", window_pattern=2, mlp_norm=_LATER_NORM, cuts_yarn=False),
+    "gpt-oss": Family("", "GptOssForCausalLM", window_pattern=2, names=_LATER_NORM, cuts_yarn=False),
 }
 
 
@@ -299,9 +296,7 @@ def _layer_names(family: Family, options: Architecture) -> dict[str, str]:
         parts |= {"k_b_proj": "k_b", "v_b_proj": "v_b"}
         found |= {f"self_attn.{ours}": f"attn_{theirs}" for ours, theirs in parts.items()}
     if options.pre_norms:
-        found |= {names.input_norm: "attn_norm", names.mlp_norm: family.mlp_norm}
-    if family.mlp_norm_tensor:
-        found |= {f"{names.mlp_norm}.weight": family.mlp_norm_tensor}
+        found |= {names.input_norm: "attn_norm", names.mlp_norm: "ffn_norm"}
     if options.recurrent is not None:
         base, parts = options.recurrent.base, dict(RECURRENT_NAMES[options.recurrent.kind])
         parts[options.recurrent.out] = parts.pop("out_proj")

@@ -115,6 +115,23 @@ class GgufFile:
         flat = np.frombuffer(self._bytes, np.uint8, info.num_bytes, info.start)
         return flat.reshape(*info.shape[:-1], info.type.row_bytes(info.shape[-1]))
 
+    def rows(self, name: str) -> int:
+        """Of a matrix. Raises ModelError: there is no tensor of that name, or of another number of dimensions."""
+        info = self.tensors.get(f"{name}.weight")
+        if info is None or len(info.shape) != 2:
+            raise ModelError(f"{self.path}: tensor '{name}.weight' of two dimensions is missing; download it again")
+        return info.shape[0]
+
+    def factors(self, name: str, count: int) -> list[float]:
+        """So many numbers in F32; none if there is no such tensor. Raises ModelError: it has another shape or type."""
+        info = self.tensors.get(name)
+        if info is None:
+            return []
+        if info.type.name != "F32" or info.shape != (count,):
+            raise ModelError(f"{self.place(name)}: expected {count} numbers in F32, found {list(info.shape)}")
+        found: list[float] = self.raw(info).view("<f4").tolist()
+        return found
+
     def place(self, name: str) -> str:
         return f"{self.path}: {name}"
 

@@ -66,10 +66,7 @@ def by_kind(file: GgufFile, fields: Fields, num_layers: int) -> tuple[Fields, di
         },
     }
     if size:
-        table = file.tensors.get("per_layer_token_embd.weight")
-        if table is None or len(table.shape) != 2:
-            raise ModelError(f"{file.path}: tensor 'per_layer_token_embd.weight' is missing; download it again")
-        own["vocab_size_per_layer_input"] = table.shape[0]
+        own["vocab_size_per_layer_input"] = file.rows("per_layer_token_embd")
     uniform = {
         "attention.key_length": dims[True],
         "attention.value_length": dims[True],
@@ -108,11 +105,9 @@ def _widths(fields: Fields, num_layers: int, num_own: int) -> tuple[int, bool]:
 def _turned_share(file: GgufFile, head_dim: int) -> float:
     """Pairs that turn, as a share of all."""
     name = "rope_freqs.weight"
-    info = file.tensors.get(name)
-    if info is None or info.type.name != "F32" or info.shape != (head_dim // 2,):
-        found = "nothing" if info is None else str(list(info.shape))
-        raise ModelError(f"{file.place(name)}: expected {head_dim // 2} numbers in F32, found {found}")
-    divisors: list[float] = file.raw(info).view("<f4").tolist()
+    divisors = file.factors(name, head_dim // 2)
+    if not divisors:
+        raise ModelError(f"{file.place(name)}: expected {head_dim // 2} numbers in F32, found nothing")
     num_turned = divisors.count(1.0)
     if any(each != 1.0 for each in divisors[:num_turned]) or any(each < _STAYS for each in divisors[num_turned:]):
         raise ModelError(

@@ -92,9 +92,6 @@ def config_values(file: GgufFile) -> dict[str, Any]:
     head_dim = fields.integer("attention.key_length", hidden // num_heads)
     if not options.is_latent and fields.integer("attention.value_length", head_dim) != head_dim:
         raise fields.odd("attention.value_length", f"attention.key_length ({head_dim})")
-    embedding = file.tensors.get("token_embd.weight")
-    if embedding is None or len(embedding.shape) != 2:
-        raise ModelError(f"{file.path}: tensor 'token_embd.weight' of two dimensions is missing; download it again")
     is_rms = options.norm == "rms" or family.has_rms_eps
     eps = "attention.layer_norm_rms_epsilon" if is_rms else "attention.layer_norm_epsilon"
     rotary = fields.integer("rope.dimension_count") if options.is_latent else head_dim
@@ -105,7 +102,7 @@ def config_values(file: GgufFile) -> dict[str, Any]:
         "num_attention_heads": num_heads,
         "num_key_value_heads": _of_all_layers(fields, "attention.head_count_kv", num_heads),
         **({"head_dim": head_dim} if attends else {}),
-        "vocab_size": embedding.shape[0],
+        "vocab_size": file.rows("token_embd"),
         "max_position_embeddings": fields.integer("context_length"),
         options.eps_key: fields.number(eps),
         "tie_word_embeddings": "output.weight" not in file.tensors,
@@ -226,12 +223,9 @@ def _streams(file: GgufFile, fields: Fields, num_layers: int) -> dict[str, Any]:
         "hidden_size_per_layer_input": fields.integer("embedding_length_per_layer_input"),
         # of files that do not say it the first twenty layers have keys of their own
         "num_kv_shared_layers": fields.integer("attention.shared_kv_layers", max(0, num_layers - 20), at_least=0),
+        "laurel_rank": file.rows("blk.0.laurel_l"),
+        "vocab_size_per_layer_input": file.rows("per_layer_token_embd"),
     }
-    for key, name in (("laurel_rank", "blk.0.laurel_l"), ("vocab_size_per_layer_input", "per_layer_token_embd")):
-        info = file.tensors.get(f"{name}.weight")
-        if info is None or len(info.shape) != 2:
-            raise ModelError(f"{file.path}: tensor '{name}.weight' of two dimensions is missing; download it again")
-        values[key] = info.shape[0]
     quantiles = fields.values.get("activation_sparsity_scale", [float("-inf")] * num_layers)
     if not isinstance(quantiles, list) or not all(isinstance(each, float) for each in quantiles):
         raise fields.odd("activation_sparsity_scale", f"{num_layers} numbers")
@@ -337,7 +331,7 @@ def _rope(file: GgufFile, fields: Fields, family: Family, options: Architecture,
 def _rope_scaling(file: GgufFile, fields: Fields, turned: int) -> dict[str, Any]:
     original = fields.integer("rope.scaling.original_context_length", fields.integer("context_length"))
     attention = fields.number("rope.scaling.attn_factor", 1.0)
-    factors = [_factors(file, f"rope_factors_{which}.weight", turned) for which in ("short", "long")]
+    factors = [file.factors(f"rope_factors_{which}.weight", turned // 2) for which in ("short", "long")]
     kind = fields.text("rope.scaling.type", "none")
     if factors[0] and factors[1]:
         scaling: dict[str, Any] = {"original_max_position_embeddings": original}
@@ -345,7 +339,7 @@ def _rope_scaling(file: GgufFile, fields: Fields, turned: int) -> dict[str, Any]
         return scaling | ({"attention_factor": attention} if "rope.scaling.attn_factor" in fields else {})
     if attention != 1.0:
         raise fields.odd("rope.scaling.attn_factor", "1, or factors of each pair")
-    divisors = _factors(file, "rope_freqs.weight", turned)
+    divisors = file.factors("rope_freqs.weight", turned // 2)
     if divisors:  # Llama 3's rule, worked out: what longrope calls factors, the same at all lengths
         if kind not in ("none", "linear") or fields.number("rope.scaling.factor", 1.0) != 1.0:
             raise fields.odd("rope.scaling.type", "none together with rope_freqs.weight")
@@ -364,17 +358,6 @@ def _rope_scaling(file: GgufFile, fields: Fields, turned: int) -> dict[str, Any]
         raise fields.odd("rope.scaling.type", "none, linear or yarn, or longrope with its factors")
     linear = kind == "linear" or "rope.scale_linear" in fields
     return {"rope_type": "linear", "factor": factor} if linear and factor != 1.0 else {}
-
-
-def _factors(file: GgufFile, name: str, turned: int) -> list[float]:
-    """The numbers of a rope's tensor, one for each pair; none if there is no such tensor."""
-    info = file.tensors.get(name)
-    if info is None:
-        return []
-    if info.type.name != "F32" or info.shape != (turned // 2,):
-        raise ModelError(f"{file.place(name)}: expected {turned // 2} numbers in F32, found {list(info.shape)}")
-    found: list[float] = file.raw(info).view("<f4").tolist()
-    return found
 
 
 def _dtype(file: GgufFile) -> str:

@@ -16,8 +16,8 @@ from phloem.runtime.capacity.speed import DEVICES, estimate
 from phloem.runtime.models import Decoder, ModelConfig
 from phloem.runtime.parallel.ranks import Ranks
 
-from ..models import test_gguf_models as gguf_models
 from ..models.decoder_cases import CASES
+from ..models.gguf_cases import write_case
 from ..models.oracle import save_random_model
 from ..models.published import FORMATS, publish
 from ..models.test_int8_inputs import ONE_STEP, OWN_STEPS, add_steps, int8_format
@@ -75,7 +75,7 @@ def test_weights_in_few_bits(tmp_path: Path, form: str) -> None:
 
 @pytest.mark.parametrize("name", ["llama", "llama, Q4_K_M", "mistral", "mixtral", "qwen2", "qwen2, Q5_K_M", "qwen3"])
 def test_gguf_files(tmp_path: Path, name: str) -> None:
-    path, _ = gguf_models._written(tmp_path, name)
+    path, _ = write_case(tmp_path, name)
     config = ModelConfig.from_folder(path)
     for num_ranks in (1, 2, 4):
         found = plan(config, pool_bytes=1 << 20, weight_dtype="float32", on_cpu=True, num_ranks=num_ranks)

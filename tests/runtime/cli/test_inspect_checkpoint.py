@@ -14,6 +14,7 @@ from phloem.runtime.cli.inspect_checkpoint import checkpoint_of, layer_facts
 from phloem.runtime.models import ModelConfig
 
 from ..models.decoder_shapes import DEEPSEEK, FALCON_H1, GEMMA4, LLAMA4, SMALL
+from ..models.gguf_files import finish
 
 
 @pytest.mark.parametrize(
@@ -99,10 +100,7 @@ def test_inspect_says_that_there_is_no_tokenizer(tmp_path: Path) -> None:
     writer.add_head_count(6)
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_tensor("token_embd.weight", np.zeros((131, 48), np.float32))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    finish(writer)
     for name in ("", "model.gguf"):
         facts = {line[:15].strip(): line[15:] for line in checkpoint_of(str(tmp_path / name)).splitlines()}
         assert facts["vocabulary"].startswith("131 tokens; the folder has no tokenizer")

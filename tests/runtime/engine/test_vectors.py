@@ -29,6 +29,7 @@ from phloem.runtime.request import SamplingParams
 from phloem.runtime.tokenizer.tokenizer import Tokenizer
 
 from ..models.decoder_cases import CASES
+from ..models.gguf_files import finish
 from ..models.oracle import random_ids, save_random_model
 
 Rows = npt.NDArray[np.float32]
@@ -314,10 +315,7 @@ def test_a_gguf_file_names_its_pooling(tmp_path: Path, number: int | None, pooli
     writer = gguf.GGUFWriter(path, "qwen3")
     if number is not None:
         writer.add_pooling_type(gguf.PoolingType(number))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    finish(writer)
     if pooling:
         assert VectorRules.from_folder(path) == VectorRules(pooling)  # type: ignore[arg-type]
     else:

@@ -72,9 +72,7 @@ def write_model(
     kind: of all matrices, but where a part of a name in `others` has one of its own; routers are F32. keys: adds what
     differs from the keys that every model has.
     """
-    num_layers = model.config.num_hidden_layers
-    # made anew each time: the package's maps of some families spoil those of others
-    names = gguf.get_tensor_name_map(next(one for one, its in gguf.MODEL_ARCH_NAMES.items() if its == arch), num_layers)
+    names = package_names(arch, model.config.num_hidden_layers)
     writer = gguf.GGUFWriter(path, arch)
     add_keys(writer, model.config, arch)
     if keys is not None:
@@ -83,12 +81,6 @@ def write_model(
     stored = ("e_score_correction_bias", "layer_scalar")
     biases = [(name, buffer) for name, buffer in model.named_buffers() if name.endswith(stored)]
     for name, parameter in [*model.named_parameters(), *biases]:
-        if "conv.conv" in name:
-            _add_plain(writer, named_by_package(name, names), parameter.detach()[:, 0].numpy(), "F32")
-            continue
-        if re.search(r"\.mamba\.(A_log|D|dt_bias|conv1d|norm)", name):
-            _write_state_space(writer, name, parameter.detach(), names)
-            continue
         if ".act_fn." in name:
             continue  # `keys` has them
         if name.endswith("kv_b_proj.weight") and arch == "deepseek2":
@@ -100,7 +92,7 @@ def write_model(
             name += ".weight"
         if name.endswith(("router.scale", "per_expert_scale")):
             there = "ffn_gate_inp" if name.endswith("router.scale") else "ffn_down_exps"
-            _add_plain(writer, f"blk.{name.split('.')[2]}.{there}.scale", parameter.detach().numpy(), "F32")
+            add_numbers(writer, f"blk.{name.split('.')[2]}.{there}.scale", parameter.detach().numpy(), "F32")
             continue
         if parameter.dim() == 3 or re.search(r"\.experts\.|\.shared_mlp\.(in|out)put_linear", name):
             _write_stack(
@@ -144,10 +136,7 @@ def write_model(
             _write(writer, f"{there}.weight", stacked, kind, 0, rng, is_folded=False)
             for part, found in zip(parts, stacked, strict=True):
                 part.copy_(found)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    finish(writer)
     model.tie_weights()
 
 
@@ -165,14 +154,23 @@ def _write(
     rows = data.float().numpy() + np.float32(is_folded)
     if there.endswith("ffn_gate_inp_shexp.weight"):
         rows = rows[0]
-    _add_plain(writer, there, paired(rows, heads) if heads else rows, kind)
+    add_numbers(writer, there, paired(rows, heads) if heads else rows, kind)
 
 
-def _add_plain(writer: Any, there: str, rows: np.ndarray[Any, Any], kind: str) -> None:
-    if kind == "BF16":
-        writer.add_tensor(there, gguf.quants.quantize(rows, KIND.BF16), raw_dtype=KIND.BF16)
+def add_numbers(writer: Any, there: str, numbers: np.ndarray[Any, Any], kind: str) -> None:
+    """A tensor, rounded to a type that the package can round to."""
+    numbers = np.ascontiguousarray(numbers)
+    if kind in ("F32", "F16"):
+        writer.add_tensor(there, numbers.astype(np.float32 if kind == "F32" else np.float16))
     else:
-        writer.add_tensor(there, rows.astype({"F32": np.float32, "F16": np.float16}[kind]))
+        writer.add_tensor(there, gguf.quants.quantize(numbers, KIND[kind]), raw_dtype=KIND[kind])
+
+
+def finish(writer: Any) -> None:
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
 
 
 def _write_latents(writer: Any, index: str, parameter: Any, config: Any, kind: str) -> None:
@@ -180,8 +178,8 @@ def _write_latents(writer: Any, index: str, parameter: Any, config: Any, kind: s
     parameter.copy_(parameter.to(PLAIN[kind]))
     heads = parameter.view(config.num_attention_heads, -1, config.kv_lora_rank).numpy()
     keys, values = np.split(heads, [config.qk_nope_head_dim], axis=1)
-    _add_plain(writer, f"blk.{index}.attn_k_b.weight", np.ascontiguousarray(keys.swapaxes(1, 2)), kind)
-    _add_plain(writer, f"blk.{index}.attn_v_b.weight", np.ascontiguousarray(values), kind)
+    add_numbers(writer, f"blk.{index}.attn_k_b.weight", keys.swapaxes(1, 2), kind)
+    add_numbers(writer, f"blk.{index}.attn_v_b.weight", values, kind)
 
 
 def _write_stack(
@@ -215,19 +213,6 @@ def _write_stack(
         part.copy_(rows)
 
 
-def _write_state_space(writer: Any, name: str, parameter: Any, names: Any) -> None:
-    """What is no matrix, in F32: rates as they are used."""
-    there = named_by_package(name.replace("dt_bias", "dt_proj.bias"), names)
-    numbers = parameter.numpy()
-    if name.endswith("A_log"):
-        numbers = -np.exp(numbers)
-    if name.endswith(("A_log", ".D")):
-        numbers = numbers[:, None]
-    if name.endswith("norm.weight"):
-        numbers = numbers[None]
-    _add_plain(writer, there, numbers[:, 0] if name.endswith("conv1d.weight") else numbers, "F32")
-
-
 def _parts_first(config: Any, num_rows: int) -> torch.Tensor:
     """Where in a projection with the heads of each key together all queries' rows are, all keys' and all values'."""
     dim = config.hidden_size // config.num_attention_heads
@@ -236,26 +221,14 @@ def _parts_first(config: Any, num_rows: int) -> torch.Tensor:
     return torch.cat([part.flatten() for part in (heads[:, :-2], heads[:, -2], heads[:, -1])])
 
 
-def joins(writer: Any, pattern: str, joined: str, count: int, axis: int) -> None:
-    """From now on tensors of a layer whose names match are held until there are so many, and added as one."""
-    add, held = writer.add_tensor, {}
-
-    def add_tensor(name: str, data: np.ndarray[Any, Any], **kinds: Any) -> None:
-        match = re.fullmatch(rf"(blk\.\d+\.)({pattern})", name)
-        if match is None:
-            add(name, data, **kinds)
-            return
-        whole = match[1] + re.sub(pattern, joined, match[2])
-        held.setdefault(whole, []).append(data)
-        if len(held[whole]) == count:
-            add(whole, np.concatenate(held[whole], axis), **kinds)
-
-    writer.add_tensor = add_tensor
-
-
 def _set(parameter: Any, found: np.ndarray[Any, Any]) -> None:
     with torch.no_grad():
         parameter.copy_(torch.from_numpy(np.array(found)).view(parameter.shape))
+
+
+def package_names(arch: str, num_layers: int) -> gguf.TensorNameMap:
+    """Made anew each time: the package's maps of some families spoil those of others."""
+    return gguf.get_tensor_name_map(next(one for one, its in gguf.MODEL_ARCH_NAMES.items() if its == arch), num_layers)
 
 
 def named_by_package(name: str, names: gguf.TensorNameMap) -> str:
@@ -269,7 +242,7 @@ def named_by_package(name: str, names: gguf.TensorNameMap) -> str:
 
 def _paired_heads(config: Any, arch: str, there: str) -> int:
     """Heads of rows that llama.cpp turns in pairs; 0: it does not."""
-    if arch not in ("llama", "smollm3", "granite", "granitemoe", "granitehybrid", "arcee", "mistral3"):
+    if arch not in ("llama", "smollm3", "granite", "granitemoe", "arcee", "mistral3"):
         return 0
     if ".attn_q." in there:
         return int(config.num_attention_heads)

@@ -16,7 +16,8 @@ import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 
-from .gguf_files import KIND, joins, named_by_package, paired
+from .gguf_files import KIND, add_numbers, dequantised, finish, named_by_package, package_names, paired
+from .gguf_keys import JOINED_EXPERTS
 
 Config = dict[str, Any]
 Keys = Callable[[Any, Config], None]
@@ -24,7 +25,7 @@ Array = np.ndarray[Any, Any]
 
 _PARTS = {"w1": "gate_proj", "w2": "down_proj", "w3": "up_proj"}
 _PLAIN = r"norm|conv|A_log|\.D$|bias|router|\.gate\.weight|in_proj_b\b|in_proj_a|x_proj|dt_proj|shared_expert_gate"
-_ROUTERS = r"\.(gate|router|shared_expert_gate)\.weight$"
+_ROUTERS = r"\.(gate|router|router\.layer|shared_expert_gate)\.weight$"
 _LIGHTNING = {"qkv_proj": "attn_qkv", "output_gate": "attn_gate", "norm": "attn_norm_2", "out_proj": "attn_output"}
 _FACTORS = {
     "down_proj": lambda config: config["mlp_multipliers"][1],
@@ -48,54 +49,33 @@ def convert(folder: Path, path: Path, arch: str, kind: str, keys: Keys) -> None:
         if name.endswith("expert_bias"):  # which is made of zeros
             tensor.normal_(std=0.25)
         if _is_rounded(name, tensor.shape):
-            tensors[name] = torch.from_numpy(_dequantised(tensor.numpy(), kind)).view(tensor.shape)
+            tensors[name] = torch.from_numpy(dequantised(gguf.quants.quantize(tensor.numpy(), KIND[kind]), kind)).view(
+                tensor.shape
+            )
         elif re.search(_ROUTERS, name):  # F32 in files, but from checkpoints in bf16
             tensors[name] = tensor.bfloat16().float()
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     writer = gguf.GGUFWriter(path, arch)
     keys(writer, config)
-    named = "llama" if arch == "minimax-01" else arch  # which the package does not have
-    names = gguf.get_tensor_name_map(
-        next(one for one, its in gguf.MODEL_ARCH_NAMES.items() if its == named), _count(config)
-    )
+    names = package_names("llama" if arch == "minimax-01" else arch, _count(config))  # which it does not have
     written = [
         part
         for name, tensor in _stacked(tensors, arch).items()
         for part in _converted(name, tensor.float().numpy(), config, arch)
     ]
     for name, numbers in written:
-        is_rounded = _is_rounded(name, numbers.shape)
-        _add(writer, name if name.startswith("blk.") else _named(name, names), numbers, kind if is_rounded else "F32")
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+        there = name if name.startswith("blk.") else named_by_package(name, names)
+        add_numbers(writer, there, numbers, kind if _is_rounded(name, numbers.shape) else "F32")
+    finish(writer)
 
 
 def _is_rounded(name: str, shape: Any) -> bool:
     return len(shape) > 1 and shape[-1] % 32 == 0 and not re.search(_PLAIN, name)
 
 
-def _dequantised(numbers: Array, kind: str) -> Array:
-    found: Array = gguf.quants.dequantize(gguf.quants.quantize(numbers, KIND[kind]), KIND[kind])
-    return found
-
-
-def _add(writer: Any, there: str, numbers: Array, kind: str) -> None:
-    numbers = np.ascontiguousarray(numbers)
-    if kind in ("F32", "F16"):
-        writer.add_tensor(there, numbers.astype(np.float32 if kind == "F32" else np.float16))
-    else:
-        writer.add_tensor(there, gguf.quants.quantize(numbers, KIND[kind]), raw_dtype=KIND[kind])
-
-
 def _count(config: Config) -> int:
     kinds = config.get("layers_block_type") or config.get("layer_types")
     return len(kinds) if kinds else int(config["num_hidden_layers"])
-
-
-def _named(name: str, names: gguf.TensorNameMap) -> str:
-    return named_by_package(name, names)
 
 
 def _stacked(tensors: dict[str, torch.Tensor], arch: str) -> dict[str, torch.Tensor]:
@@ -139,10 +119,12 @@ def _converted(name: str, numbers: Array, config: Config, arch: str) -> Iterator
         yield from _qwen(name, numbers, config, arch)
     elif arch == "falcon-h1":
         yield name, _scaled(name, numbers, config)
-    elif "shared_mlp." in name:
-        parts = ("ffn_gate", "ffn_up") if "input_linear" in name else ("ffn_down",)
-        for part, rows in zip(parts, np.split(numbers, len(parts)), strict=True):
-            yield f"blk.{name.split('.')[2]}.{part}.weight", rows
+    elif match := re.search(r"\.(\d+)\.(shared_mlp|block_sparse_moe)\.(in|out)put_linear\.", name):
+        beside = "_shexp" if config["num_local_experts"] else ""
+        end = beside if match[2] == "shared_mlp" else "_exps"
+        parts = ("ffn_gate", "ffn_up") if match[3] == "in" else ("ffn_down",)
+        for part, rows in zip(parts, np.split(numbers, len(parts), -2), strict=True):
+            yield f"blk.{match[1]}.{part}{end}.weight", rows
     elif arch == "granitehybrid" and re.search(r"\.[qk]_proj\.", name):
         yield name, paired(numbers, config["num_attention_heads" if "q_proj" in name else "num_key_value_heads"])
     elif name.endswith("kv_b_proj.weight"):
@@ -200,163 +182,173 @@ def _in_turn(rows: Array, key_heads: int, heads: int) -> Array:
 # -- keys ----------------------------------------------------------------------------------------------------------
 
 
-def _all_models(writer: Any, config: Config) -> None:
-    writer.add_context_length(config.get("max_position_embeddings", 1 << 20))
-    writer.add_embedding_length(config["hidden_size"])
-    writer.add_block_count(_count(config))
-    writer.add_vocab_size(config["vocab_size"])
-    writer.add_feed_forward_length(config.get("intermediate_size") or 0)
-    eps = next(config[key] for key in ("layer_norm_epsilon", "rms_norm_eps", "norm_eps") if key in config)
-    writer.add_layer_norm_rms_eps(eps)
-    if "num_attention_heads" in config:
-        writer.add_head_count(config["num_attention_heads"])
-        writer.add_head_count_kv(config["num_key_value_heads"])
-    parameters = config.get("rope_parameters") or {}
-    if "rope_theta" in parameters:
-        writer.add_rope_freq_base(parameters["rope_theta"])
+def _say(writer: Any, config: Config, **values: Any) -> None:
+    """What every file says, and these values, by the names of the writer's methods without "add_"; None: not said."""
+    own = next(config[key] for key in ("layer_norm_epsilon", "rms_norm_eps", "norm_eps") if key in config)
+    common = {
+        "context_length": config.get("max_position_embeddings", 1 << 20),
+        "embedding_length": config["hidden_size"],
+        "block_count": _count(config),
+        "vocab_size": config["vocab_size"],
+        "feed_forward_length": config.get("intermediate_size") or 0,
+        "layer_norm_rms_eps": own,
+        "head_count": config.get("num_attention_heads"),
+        "head_count_kv": config.get("num_key_value_heads"),
+        "rope_freq_base": (config.get("rope_parameters") or {}).get("rope_theta"),
+    }
+    for name, value in {**common, **values}.items():
+        if value is not None:
+            getattr(writer, f"add_{name}")(value)
 
 
-def _heads_by_layer(writer: Any, config: Config, name: str, attends: tuple[str, ...]) -> None:
-    writer.add_head_count_kv([config["num_key_value_heads"] if kind in attends else 0 for kind in config[name]])
+def _states(config: Config, taps: str, inner: int, size: str, rank: str, groups: str = "") -> dict[str, Any]:
+    """Of recurrent layers, by the names that the configuration has for them."""
+    return {
+        "ssm_conv_kernel": config[taps],
+        "ssm_inner_size": inner,
+        "ssm_state_size": config[size],
+        "ssm_time_step_rank": config[rank],
+        "ssm_group_count": config[groups] if groups else None,
+    }
 
 
-def _head_dim(writer: Any, config: Config) -> None:
-    writer.add_key_length(config["head_dim"])
-    writer.add_value_length(config["head_dim"])
+def _mamba2(config: Config) -> dict[str, Any]:
+    inner = config.get("mamba_d_ssm") or config["mamba_n_heads"] * config["mamba_d_head"]
+    return _states(config, "mamba_d_conv", inner, "mamba_d_state", "mamba_n_heads", "mamba_n_groups")
 
 
-def _experts(writer: Any, config: Config, count: str = "num_experts", used: str = "num_experts_per_tok") -> None:
-    writer.add_expert_count(config[count])
-    writer.add_expert_used_count(config[used])
-    if "moe_intermediate_size" in config:
-        writer.add_expert_feed_forward_length(config["moe_intermediate_size"])
+def _heads_where(config: Config, attends: list[bool]) -> dict[str, Any]:
+    return {"head_count_kv": [config["num_key_value_heads"] if each else 0 for each in attends]}
+
+
+def _heads(config: Config) -> dict[str, Any]:
+    return {"key_length": config["head_dim"], "value_length": config["head_dim"]}
+
+
+def _experts(config: Config, count: str = "num_experts", used: str = "num_experts_per_tok") -> dict[str, Any]:
+    return {
+        "expert_count": config[count],
+        "expert_used_count": config[used],
+        "expert_feed_forward_length": config.get("moe_intermediate_size"),
+    }
 
 
 def mamba(writer: Any, config: Config) -> None:
-    _all_models(writer, config)
-    writer.add_feed_forward_length(0)
-    writer.add_head_count(0)
-    writer.add_ssm_conv_kernel(config["conv_kernel"])
-    writer.add_ssm_inner_size(config["intermediate_size"])
-    writer.add_ssm_state_size(config["state_size"])
-    writer.add_ssm_time_step_rank(config["time_step_rank"])
-    writer.add_ssm_dt_b_c_rms(config["model_type"] == "falcon_mamba")
+    states = _states(config, "conv_kernel", config["intermediate_size"], "state_size", "time_step_rank")
+    is_normed = config["model_type"] == "falcon_mamba"
+    _say(writer, config, feed_forward_length=0, head_count=0, ssm_dt_b_c_rms=is_normed, **states)
 
 
 def mamba2(writer: Any, config: Config) -> None:
-    _all_models(writer, config)
-    writer.add_feed_forward_length(0)
-    writer.add_head_count(0)
-    writer.add_ssm_conv_kernel(config["conv_kernel"])
-    writer.add_ssm_inner_size(config["num_heads"] * config["head_dim"])
-    writer.add_ssm_state_size(config["state_size"])
-    writer.add_ssm_time_step_rank(config["num_heads"])
-    writer.add_ssm_group_count(config["n_groups"])
-
-
-def _state_space(writer: Any, config: Config) -> None:
-    writer.add_ssm_conv_kernel(config["mamba_d_conv"])
-    writer.add_ssm_inner_size(config.get("mamba_d_ssm") or config["mamba_n_heads"] * config["mamba_d_head"])
-    writer.add_ssm_state_size(config["mamba_d_state"])
-    writer.add_ssm_time_step_rank(config["mamba_n_heads"])
-    writer.add_ssm_group_count(config["mamba_n_groups"])
+    inner = config["num_heads"] * config["head_dim"]
+    states = _states(config, "conv_kernel", inner, "state_size", "num_heads", "n_groups")
+    _say(writer, config, feed_forward_length=0, head_count=0, **states)
 
 
 def jamba(writer: Any, config: Config) -> None:
-    _all_models(writer, config)
     period, offset = config["attn_layer_period"], config["attn_layer_offset"]
-    kinds = [index % period == offset for index in range(config["num_hidden_layers"])]
-    writer.add_head_count_kv([config["num_key_value_heads"] if attends else 0 for attends in kinds])
-    writer.add_ssm_conv_kernel(config["mamba_d_conv"])
-    writer.add_ssm_inner_size(config["mamba_expand"] * config["hidden_size"])
-    writer.add_ssm_state_size(config["mamba_d_state"])
-    writer.add_ssm_time_step_rank(config["mamba_dt_rank"])
-    _experts(writer, config)
+    heads = _heads_where(config, [index % period == offset for index in range(config["num_hidden_layers"])])
+    inner = config["mamba_expand"] * config["hidden_size"]
+    states = _states(config, "mamba_d_conv", inner, "mamba_d_state", "mamba_dt_rank")
+    _say(writer, config, **heads, **states, **_experts(config))
+
+
+def lfm2(writer: Any, config: Config) -> None:
+    """Of which the MLP's width is two thirds of what the configuration says."""
+    heads = _heads_where(config, [kind == "full_attention" for kind in config["layer_types"]])
+    width = config["intermediate_size"] * 2 // 3
+    _say(writer, config, **heads, feed_forward_length=width, shortconv_l_cache=config["conv_L_cache"])
 
 
 def lfm2moe(writer: Any, config: Config) -> None:
-    _all_models(writer, config)
-    _heads_by_layer(writer, config, "layer_types", ("full_attention",))
-    _experts(writer, config)
-    writer.add_leading_dense_block_count(config["num_dense_layers"])
-    writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
-    writer.add_shortconv_l_cache(config["conv_L_cache"])
+    _say(
+        writer,
+        config,
+        **_heads_where(config, [kind == "full_attention" for kind in config["layer_types"]]),
+        **_experts(config),
+        leading_dense_block_count=config["num_dense_layers"],
+        expert_gating_func=gguf.ExpertGatingFuncType.SIGMOID,
+        shortconv_l_cache=config["conv_L_cache"],
+    )
 
 
 def falcon_h1(writer: Any, config: Config) -> None:
-    _all_models(writer, config)
-    _head_dim(writer, config)
-    _state_space(writer, config)
+    _say(writer, config, **_heads(config), **_mamba2(config))
 
 
 def granite(writer: Any, config: Config) -> None:
-    _all_models(writer, config)
-    _state_space(writer, config)
-    writer.add_feed_forward_length(config["shared_intermediate_size"])
-    _heads_by_layer(writer, config, "layer_types", ("attention", "full_attention"))
-    writer.add_rope_scaling_finetuned(config["position_embedding_type"] == "rope")
-    writer.add_embedding_scale(config["embedding_multiplier"])
-    writer.add_attention_scale(config["attention_multiplier"])
-    writer.add_residual_scale(config["residual_multiplier"])
-    writer.add_logit_scale(config["logits_scaling"])
+    shared, more = config["shared_intermediate_size"], {}
+    if config["num_local_experts"]:
+        more = {**_experts(config, "num_local_experts"), "expert_shared_feed_forward_length": shared}
+    _say(
+        writer,
+        config,
+        **_mamba2(config),
+        **_heads_where(config, ["attention" in kind and kind != "linear_attention" for kind in config["layer_types"]]),
+        feed_forward_length=config["intermediate_size"] if more else shared,
+        rope_scaling_finetuned=config["position_embedding_type"] == "rope",
+        embedding_scale=config["embedding_multiplier"],
+        attention_scale=config["attention_multiplier"],
+        residual_scale=config["residual_multiplier"],
+        logit_scale=config["logits_scaling"],
+        **more,
+    )
 
 
 def bamba(writer: Any, config: Config) -> None:
     """With whole heads in pairs, though half of each turns."""
-    _all_models(writer, config)
-    _state_space(writer, config)
-    attends = config["attn_layer_indices"]
-    writer.add_head_count_kv([config["num_key_value_heads"] * (at in attends) for at in range(_count(config))])
-    writer.add_rope_dimension_count(config["hidden_size"] // config["num_attention_heads"] // 2)
-    writer.add_rope_scaling_finetuned(True)
+    heads = _heads_where(config, [index in config["attn_layer_indices"] for index in range(_count(config))])
+    turned = config["hidden_size"] // config["num_attention_heads"] // 2
+    _say(writer, config, **_mamba2(config), **heads, rope_dimension_count=turned, rope_scaling_finetuned=True)
 
 
 def nemotron_h(writer: Any, config: Config) -> None:
-    _all_models(writer, config)
-    _head_dim(writer, config)
     kinds = config.get("layers_block_type") or config["layer_types"]
-    writer.add_head_count_kv([config["num_key_value_heads"] if "attention" in _short(kind) else 0 for kind in kinds])
-    writer.add_ssm_conv_kernel(config["conv_kernel"])
-    writer.add_ssm_inner_size(config["mamba_num_heads"] * config["mamba_head_dim"])
-    writer.add_ssm_state_size(config["ssm_state_size"])
-    writer.add_ssm_time_step_rank(config["mamba_num_heads"])
-    writer.add_ssm_group_count(config["n_groups"])
-    writer.add_layer_norm_eps(config["layer_norm_epsilon"])
-    writer.add_rope_dimension_count(config["hidden_size"])  # of no use, and larger than a head
-    writer.add_rope_scaling_finetuned(False)
-    has_experts = "moe" in kinds
-    width = config["moe_intermediate_size" if has_experts else "intermediate_size"]
-    writer.add_feed_forward_length([width if kind in ("moe", "mlp") else 0 for kind in kinds])
-    if has_experts:
-        _experts(writer, config, "n_routed_experts")
-        writer.add_expert_shared_feed_forward_length(config["moe_shared_expert_intermediate_size"])
-        writer.add_expert_shared_count(config["n_shared_experts"])
-        writer.add_expert_weights_norm(config["norm_topk_prob"])
-        writer.add_expert_weights_scale(config["routed_scaling_factor"])
-        writer.add_expert_group_count(config["n_group"])
-        if config.get("moe_latent_size"):
-            writer.add_moe_latent_size(config["moe_latent_size"])
+    inner = config["mamba_num_heads"] * config["mamba_head_dim"]
+    more, width = {}, config["intermediate_size"]
+    if "moe" in kinds:
+        width = config["moe_intermediate_size"]
+        more = {
+            **_experts(config, "n_routed_experts"),
+            "expert_shared_feed_forward_length": config["moe_shared_expert_intermediate_size"],
+            "expert_shared_count": config["n_shared_experts"],
+            "expert_weights_norm": config["norm_topk_prob"],
+            "expert_weights_scale": config["routed_scaling_factor"],
+            "expert_group_count": config["n_group"],
+            "moe_latent_size": config.get("moe_latent_size"),
+        }
+    _say(
+        writer,
+        config,
+        **_heads(config),
+        **_heads_where(config, [kind in ("attention", "full_attention") for kind in kinds]),
+        **_states(config, "conv_kernel", inner, "ssm_state_size", "mamba_num_heads", "n_groups"),
+        layer_norm_eps=config["layer_norm_epsilon"],
+        rope_dimension_count=config["hidden_size"],  # of no use, and larger than a head
+        rope_scaling_finetuned=False,
+        feed_forward_length=[width if kind in ("moe", "mlp") else 0 for kind in kinds],
+        **more,
+    )
 
 
-def _short(kind: str) -> str:
-    return "mamba" if kind == "linear_attention" else kind
+def _interval(config: Config) -> dict[str, Any]:
+    return {"full_attention_interval": 1 + config["layer_types"].index("full_attention")}
 
 
 def qwen(writer: Any, config: Config) -> None:
-    _all_models(writer, config)
-    _head_dim(writer, config)
-    writer.add_ssm_conv_kernel(config["linear_conv_kernel_dim"])
-    writer.add_ssm_state_size(config["linear_key_head_dim"])
-    writer.add_ssm_group_count(config["linear_num_key_heads"])
-    writer.add_ssm_time_step_rank(config["linear_num_value_heads"])
-    writer.add_ssm_inner_size(config["linear_num_value_heads"] * config["linear_value_head_dim"])
-    writer.add_full_attention_interval(1 + config["layer_types"].index("full_attention"))
-    writer.add_rope_dimension_count(config["head_dim"] // 4)
-    if config["model_type"] != "qwen3_next":
-        writer.add_rope_dimension_sections([1, 1, 0, 0])
-    if "num_experts" in config:
-        _experts(writer, config)
-        writer.add_expert_shared_feed_forward_length(config["shared_expert_intermediate_size"])
+    inner = config["linear_num_value_heads"] * config["linear_value_head_dim"]
+    rank, groups = "linear_num_value_heads", "linear_num_key_heads"
+    _say(
+        writer,
+        config,
+        **_heads(config),
+        **_states(config, "linear_conv_kernel_dim", inner, "linear_key_head_dim", rank, groups),
+        **_interval(config),
+        rope_dimension_count=config["head_dim"] // 4,
+        rope_dimension_sections=[1, 1, 0, 0] if config["model_type"] != "qwen3_next" else None,
+        **(_experts(config) if "num_experts" in config else {}),
+        expert_shared_feed_forward_length=config.get("shared_expert_intermediate_size"),
+    )
 
 
 def fused_qwen(writer: Any, config: Config) -> None:
@@ -365,39 +357,36 @@ def fused_qwen(writer: Any, config: Config) -> None:
     config["is_fused"] = True
 
 
-def minimax(writer: Any, config: Config) -> None:
-    """With an interval, which the converter leaves to its default, 8."""
-    _all_models(writer, config)
-    writer.add_residual_scale(config["mlp_alpha_factor"])
-    writer.add_full_attention_interval(1 + config["layer_types"].index("full_attention"))
-    _experts(writer, config, "num_local_experts")
-    writer.add_rope_dimension_count(config["hidden_size"] // config["num_attention_heads"])
-
-
 def joined_qwen(writer: Any, config: Config) -> None:
     """With gates and up projections of experts in one tensor."""
     qwen(writer, config)
-    joins(writer, r"(ffn_)(?:gate|up)(_exps\.\w+)", r"\1gate_up\2", 2, 1)
+    JOINED_EXPERTS(writer)
+
+
+def minimax(writer: Any, config: Config) -> None:
+    """With an interval, which the converter leaves to its default, 8."""
+    turned = config["hidden_size"] // config["num_attention_heads"]
+    factors = {"residual_scale": config["mlp_alpha_factor"], "rope_dimension_count": turned}
+    _say(writer, config, **factors, **_interval(config), **_experts(config, "num_local_experts"))
 
 
 def kimi_linear(writer: Any, config: Config) -> None:
-    _all_models(writer, config)
-    section = config.get("linear_attn_config") or {}
-    kinds = config.get("layer_types") or [
-        "full_attention" if index + 1 in section["full_attn_layers"] else "linear_attention"
-        for index in range(_count(config))
-    ]
-    writer.add_head_count_kv([int(kind == "full_attention") for kind in kinds])
-    writer.add_ssm_conv_kernel(section.get("short_conv_kernel_size") or config["linear_conv_kernel_dim"])
-    writer.add_kda_head_dim(section.get("head_dim") or config["linear_head_dim"])
-    writer.add_kv_lora_rank(config["kv_lora_rank"])
-    writer.add_rope_dimension_count(config["qk_rope_head_dim"])
-    writer.add_key_length(config["kv_lora_rank"] + config["qk_rope_head_dim"])
-    writer.add_value_length(config["kv_lora_rank"])
-    writer.add_key_length_mla(config["qk_nope_head_dim"] + config["qk_rope_head_dim"])
-    writer.add_value_length_mla(config["v_head_dim"])
-    _experts(writer, config, used="num_experts_per_token")
-    writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
-    writer.add_expert_shared_count(config["num_shared_experts"])
-    writer.add_leading_dense_block_count(config["mlp_layer_types"].index("sparse"))
-    writer.add_expert_weights_scale(config["routed_scaling_factor"])
+    rank, rotary = config["kv_lora_rank"], config["qk_rope_head_dim"]
+    _say(
+        writer,
+        config,
+        head_count_kv=[int(kind == "full_attention") for kind in config["layer_types"]],
+        ssm_conv_kernel=config["linear_conv_kernel_dim"],
+        kda_head_dim=config["linear_head_dim"],
+        kv_lora_rank=rank,
+        rope_dimension_count=rotary,
+        key_length=rank + rotary,
+        value_length=rank,
+        key_length_mla=config["qk_nope_head_dim"] + rotary,
+        value_length_mla=config["v_head_dim"],
+        **_experts(config, used="num_experts_per_token"),
+        expert_gating_func=gguf.ExpertGatingFuncType.SIGMOID,
+        expert_shared_count=config["num_shared_experts"],
+        leading_dense_block_count=config["mlp_layer_types"].index("sparse"),
+        expert_weights_scale=config["routed_scaling_factor"],
+    )

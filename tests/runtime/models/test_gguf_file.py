@@ -27,6 +27,8 @@ from phloem.runtime.models.part import as_part
 from phloem.runtime.offload.fingerprint import fingerprint_of
 from phloem.runtime.tokenizer.tokenizer import Tokenizer
 
+from .gguf_files import finish
+
 TOKENS = ["<unk>", "Ġa", "b", "é"]
 
 
@@ -51,10 +53,7 @@ def small_file(folder: Path) -> bytes:
     writer.add_token_merges(["Ġ a"])
     writer.add_tensor("token_embd.weight", np.ones((4, 32), np.float32))
     writer.add_tensor("blk.0.attn_q.weight", np.zeros((32, 34), np.uint8), raw_dtype=gguf.GGMLQuantizationType.Q8_0)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    finish(writer)
     return path.read_bytes()
 
 

@@ -1,4 +1,4 @@
-"""GGUF files of models with recurrent layers: against the checkpoints that they are made of."""
+"""GGUF files of models with recurrent layers: against transformers on the checkpoints that they are made of."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+import transformers
 
 from phloem.kernels.grouped import Grouped
 from phloem.runtime.capacity.planner import plan
@@ -17,10 +18,10 @@ from phloem.runtime.models.gguf.value_order import in_column_order, in_group_ord
 from phloem.runtime.models.recurrent_config import RecurrentConfig
 
 from . import gguf_recurrent as keys
-from . import test_gguf_families, test_gguf_models
 from .decoder_cases import CASES
+from .gguf_cases import GGUF_CASES
 from .gguf_recurrent import Keys, convert
-from .oracle import PagedRun, assert_likeliest, random_ids, save_random_model
+from .oracle import Oracle, PagedRun, random_ids, save_random_model
 
 WIDE = {"hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 4}
 VALUES = {"linear_key_head_dim": 32, "linear_value_head_dim": 32, "linear_num_value_heads": 6}
@@ -43,10 +44,23 @@ MODELS: dict[str, tuple[str, str, dict[str, Any], str, Keys]] = {
         "mamba2", "mamba2", {"hidden_size": 64, "num_heads": 8, "head_dim": 16, "n_groups": 2}, "Q8_0", keys.mamba2,
     ),
     "jamba": ("jamba", "jamba", {**WIDE, "mamba_dt_rank": 4}, "Q8_0", keys.jamba),
+    "lfm2": ("lfm2", "lfm2", WIDE, "Q8_0", keys.lfm2),
     "lfm2moe": ("lfm2moe", "lfm2-moe", {**WIDE, "moe_intermediate_size": 32}, "Q8_0", keys.lfm2moe),
     "falcon-h1": (
         "falcon-h1", "falcon-h1", {**WIDE, **POWERS, "head_dim": 16, "mamba_norm_before_gate": False}, "Q8_0",
         keys.falcon_h1,
+    ),
+    "granite-hybrid": (
+        "granitehybrid", "granite-hybrid", {**WIDE, "mamba_n_heads": 4, "mamba_d_head": 32}, "Q8_0", keys.granite,
+    ),
+    "granite-hybrid, experts": (
+        "granitehybrid", "granite-hybrid-experts",
+        {
+            **WIDE, "mamba_n_heads": 4, "mamba_d_head": 32, "shared_intermediate_size": 96, "intermediate_size": 32,
+            "embedding_multiplier": 3.0, "attention_multiplier": 0.2, "residual_multiplier": 0.4, "logits_scaling": 6.0,
+            "position_embedding_type": "rope",
+        },
+        "Q8_0", keys.granite,
     ),
     "granite-hybrid, groups": (
         "granitehybrid", "granite-hybrid", {**WIDE, "mamba_n_heads": 8, "mamba_n_groups": 4}, "Q8_0", keys.granite,
@@ -90,31 +104,25 @@ MODELS: dict[str, tuple[str, str, dict[str, Any], str, Keys]] = {
 }  # fmt: skip
 
 
-def logits(decoder: Decoder, token_ids: list[int]) -> torch.Tensor:
-    run = PagedRun(decoder)
-    return torch.cat([run.extend({0: chunk}) for chunk in (token_ids[:29], token_ids[29:])])
-
-
 def test_every_family_is_compared_and_in_the_docs() -> None:
-    tables = (MODELS, test_gguf_families.MODELS, test_gguf_models.MODELS)
-    assert {model[0] for table in tables for model in table.values()} == set(FAMILIES)
+    assert {model[0] for table in (MODELS, GGUF_CASES) for model in table.values()} == set(FAMILIES)
     page = (Path(__file__).resolve().parents[3] / "docs" / "models.md").read_text(encoding="utf-8")
     assert [name for name in FAMILIES if f"`{name}`" not in page] == []
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_logits_and_greedy_text_equal_those_of_the_checkpoint(name: str, tmp_path: Path) -> None:
+def test_logits_and_greedy_text_equal_transformers(name: str, tmp_path: Path) -> None:
     arch, case, differs, kind, add_keys = MODELS[name]
     class_name, options = CASES[case]
     save_random_model(tmp_path, class_name, {**options, **differs})
     convert(tmp_path, tmp_path / "model.gguf", arch, kind, add_keys)
     decoder = Decoder.from_folder(tmp_path / "model.gguf", dtype=torch.float32, max_positions=128)
     token_ids = random_ids(40)
-    found = logits(decoder, token_ids)
-    checkpoint = Decoder.from_folder(tmp_path, dtype=torch.float32, max_positions=128)
-    torch.testing.assert_close(found, logits(checkpoint, token_ids), rtol=0, atol=1e-4)
-    answer = PagedRun(decoder).greedy(token_ids, 24)
-    assert_likeliest(logits(checkpoint, [*token_ids, *answer[:-1]])[39:], answer, torch.full((24,), 1e-4))
+    run = PagedRun(decoder)
+    found = torch.cat([run.extend({0: chunk}) for chunk in (token_ids[:29], token_ids[29:])])
+    oracle = Oracle(tmp_path, getattr(transformers, class_name).from_pretrained(tmp_path, dtype=torch.float32).eval())
+    oracle.assert_logits(found, token_ids)
+    oracle.assert_greedy(token_ids, PagedRun(decoder).greedy(token_ids, 24))
     capacity = plan(decoder.config, pool_bytes=1 << 20, on_cpu=True, weight_dtype="float32")
     assert capacity.weight_bytes == decoder.num_weight_bytes
 

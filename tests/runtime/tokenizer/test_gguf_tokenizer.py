@@ -26,7 +26,7 @@ from phloem.runtime.tokenizer.gguf_vocabulary import CUTS
 from phloem.runtime.tokenizer.tokenizer import Tokenizer
 from phloem.runtime.tokenizer.tokenizer_json import TokenizerJson
 
-from ..models.gguf_files import add_pieces
+from ..models.gguf_files import add_pieces, finish
 from .harmony import CORPUS
 from .harmony import PATTERN as O200K
 
@@ -94,10 +94,7 @@ def write_byte_level(path: Path, made: tokenizers.Tokenizer, name: str, **keys: 
     writer.add_bos_token_id(made.token_to_id("<|begin|>"))
     for key, value in keys.items():
         getattr(writer, f"add_{key}")(value)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    finish(writer)
 
 
 @lru_cache(maxsize=16)
@@ -168,10 +165,7 @@ def gemma(folder: Path) -> tuple[tokenizers.Tokenizer, Tokenizer]:
     writer.add_token_merges([" ".join(merge) for merge in spec["model"]["merges"]])
     for name, index in (("eos", 1), ("bos", 2), ("unk", 3)):
         getattr(writer, f"add_{name}_token_id")(index)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    finish(writer)
     return made, Tokenizer.from_folder(path)
 
 
@@ -224,10 +218,7 @@ def test_a_merge_that_is_none_is_named(tmp_path: Path) -> None:
 def write_sentencepiece(path: Path, model: SentencePieceProcessor) -> None:
     writer = gguf.GGUFWriter(path, "llama")
     add_pieces(writer, model)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    finish(writer)
 
 
 @lru_cache(maxsize=1)
@@ -260,10 +251,7 @@ def test_of_several_unknown_tokens_one_stands_for_unknown_text(tmp_path: Path) -
         ("token_type", [2] * 5 + [1] * 3),
     ):
         keys[f"tokenizer.ggml.{name}"].value += more
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    finish(writer)
     ours, theirs = Tokenizer.from_folder(path), Tokenizer.from_folder(resolve_model("nano"))
     assert ours.vocab_size == size + 8
     for index, pad in enumerate(pads):
