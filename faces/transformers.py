@@ -70,7 +70,8 @@ class ConstraintProcessor:
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
         """input_ids `[rows, length]`, scores `[rows, vocabulary]` -> the scores, -inf for what is forbidden.
 
-        Rows of one prompt stand next to each other, as many for each. A row that has ended is left as it is.
+        Rows of one prompt stand next to each other, as many for each. A row that has ended is left as it is. Where
+        all that is allowed has the score -inf already, it gets 0: the constraint goes before `min_new_tokens`.
         """
         if np.ndim(input_ids) != 2 or np.ndim(scores) != 2 or len(input_ids) != len(scores):
             raise ConfigError("input_ids, scores: give tensors [rows, length] and [rows, vocabulary], of as many rows")
@@ -81,14 +82,17 @@ class ConstraintProcessor:
         if self._is_one_each and (not self._cursors or each * len(self._constraints) != len(written)):
             self._check_number(input_ids[:, : self._prompt_length], each)
         found: dict[tuple[int, bytes], Cursor | None] = {}
-        allowed = np.ones(scores.shape, np.bool_)
+        allowed, is_live = np.ones(scores.shape, np.bool_), np.zeros(len(written), np.bool_)
         for row, tokens in enumerate(written):
             which = row // each
             cursor = found[which, tokens.tobytes()] = self._cursor(which, tokens)
             if cursor is not None and not cursor.is_finished:
-                allowed[row] = _flags(self._bits(cursor), scores.shape[1])
+                allowed[row], is_live[row] = _flags(self._bits(cursor), scores.shape[1]), True
         self._cursors = found
-        return scores.masked_fill(torch.from_numpy(~allowed).to(scores.device), -torch.inf)
+        may, live = (torch.from_numpy(flags).to(scores.device) for flags in (allowed, is_live))
+        masked = scores.masked_fill(~may, -torch.inf)
+        nothing_left = live & masked.isneginf().all(1)  # others forbid what has to come, as min_new_tokens does the end
+        return masked.masked_fill(nothing_left[:, None] & may, 0.0)
 
     def _check_number(self, prompts: Tensor, each: int) -> None:
         """ConfigError if a constraint of the list would be that of several prompts, or of a part of one's rows."""

@@ -73,7 +73,7 @@ class PinBook:
         if num_blocks > self.max_blocks:
             raise PinBudgetExceeded(
                 f"all pins together would hold {num_blocks} blocks, the budget is {self.max_blocks}:"
-                " unpin something first, or raise the budget"
+                " unpin something first, or raise max_pinned_blocks"
             )
         self._tree.lease(node)
         self._pins[pin] = None

@@ -21,7 +21,7 @@ Role = Literal["both", "prefill", "decode"]
 MAX_RUNNING_REQUESTS = 256
 MAX_BATCH_TOKENS = 2048
 KV_MEMORY_SHARE = 0.8
-CPU_POOL_BYTES = 256 << 20  # of a KV pool on the CPU, at most, unless another size is given
+CPU_POOL_BYTES = 256 << 20  # of a KV pool on the CPU, unless another size is given
 MOST_BLOCKS = (1 << 31) - 2  # block ids are int32
 MOST_THREADS = 4096
 MOST_RANKS = 1024
@@ -104,7 +104,7 @@ class EngineConfig:
             of bfloat16's. Text may differ a little from "auto". "int4" rounds to four bits each: half of that memory
             again, and text that differs more.
         num_blocks: size of the KV pool; None: from `kv_memory_bytes`.
-        kv_memory_bytes: memory for the KV pool; None: `kv_memory_share` of a GPU, at most 256 MiB on the CPU.
+        kv_memory_bytes: memory for the KV pool; None: `kv_memory_share` of a GPU, 256 MiB on the CPU.
         kv_memory_share: which part of what is free on a GPU, once the weights are there, becomes the KV pool; the rest
             is for activations, graphs and neighbours.
         state_memory_bytes: memory for the states of recurrent layers (LFM2, Qwen3-Next …): two for each running

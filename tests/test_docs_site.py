@@ -58,6 +58,7 @@ def test_links_are_those_of_the_site_and_code_stays() -> None:
 def test_all_pages_of_the_repository_can_be_made() -> None:
     made = site_source.repository_pages()
     assert made["results/tiers.md"].startswith("# tiers\n")
+    assert "[mask_tails.txt](mask_tails.md)" in made["results/maskbench.md"]
     assert all((ROOT / file).is_file() for file in site_source.linked_files(made))
 
 

@@ -298,7 +298,8 @@ class Engine:
     def pin(self, prompt: Prompt, *, ttl: float = 600.0, namespace: str = "", adapter: str | None = None) -> Pin:
         """Computes a prefix, if it is not cached, and keeps it for `ttl` seconds, whether it is used or not.
 
-        Whole blocks only (`Pin.num_tokens` of them). All pins together hold at most `max_pinned_blocks`. A pin ends
+        A text is the prompt of a completion; a chat's is pinned by the `pin_ttl` of `chat`. Whole blocks only
+        (`Pin.num_tokens` of them). All pins together hold at most `max_pinned_blocks`. A pin ends
         early only where a request could otherwise never run. Count `num_pinned_blocks` in `statistics`.
 
         Raises:

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
@@ -386,10 +385,14 @@ class Stepper:
         self.num_failed += error.is_fault
 
     def _pin_prompt(self, request: Request) -> None:
-        """Pins what is computed of the prompt, if the request wants that and the budget of pins allows it."""
+        """Pins what is computed of the prompt, if the request wants that, as far as the budget of pins reaches."""
         ttl, request.pin_ttl = request.pin_ttl, 0.0
-        if ttl > 0:
-            with suppress(PinBudgetExceeded):
-                prompt = pack(request.token_ids[: request.num_prompt_tokens])
-                pin = self._prefix_cache.tree.pins.add(prompt, ttl, request.namespace)
-                request.usage.pinned_tokens = pin.num_tokens
+        if ttl <= 0:
+            return
+        prompt, pins = request.token_ids[: request.num_prompt_tokens], self._prefix_cache.tree.pins
+        try:
+            pin = pins.add(pack(prompt), ttl, request.namespace)
+        except PinBudgetExceeded:  # what others pin too is not counted here
+            num_tokens = (pins.max_blocks - pins.num_blocks) * self._prefix_cache.tree.block_size
+            pin = pins.add(pack(prompt[:num_tokens]), ttl, request.namespace)
+        request.usage.pinned_tokens = pin.num_tokens

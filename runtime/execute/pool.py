@@ -155,10 +155,6 @@ def pool_size(
         memory = CPU_POOL_BYTES
         if device.type == "cuda":
             memory = int(torch.cuda.mem_get_info(device)[0] * config.kv_memory_share)
-        else:
-            # On the CPU a pool larger than a few full contexts per running request only costs start-up time.
-            wanted = config.max_running_requests * -(-model.max_position_embeddings // config.block_size)
-            memory = min(memory, wanted * token_bytes)
     if memory < token_bytes:
         raise ConfigError(
             f"kv_memory_bytes: {memory} does not hold one block of {token_bytes} bytes"

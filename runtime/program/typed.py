@@ -5,6 +5,7 @@ Errors have the line of the call, which programs of a batch, each on a thread of
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal, TypeVar, Unpack, cast, overload
 
@@ -80,7 +81,8 @@ def extract(
     `num_threads` ahead.
 
     Args:
-        instruction: what is asked after each document; without it, to extract what the type is called.
+        instruction: what is asked after each document; without it, to extract what a class is called, in words, or
+            "the data" of another type.
         system, options: as for `generate`.
         return_errors: a document that fails, or an item that is no text, does not raise: the error comes in the place
             of its value, and the documents after it are read.
@@ -99,7 +101,8 @@ def extract(
         numbered = enumerate(documents)
     except TypeError:
         raise ProgramError(f"extract: documents: expected texts, got {_named(documents)}") from None
-    asked = instruction or f"Extract the {getattr(kind, '__name__', 'data').lower()} as JSON."
+    name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|_", " ", kind.__name__).lower() if isinstance(kind, type) else "data"
+    asked = instruction or f"Extract the {name} as JSON."
 
     def prompt_of(number: int, document: object) -> str | ProgramError:
         if isinstance(document, str):

@@ -43,7 +43,8 @@ def repository_pages() -> dict[str, str]:
     made = {}
     for file, page in known.items():
         text = (ROOT / file).read_text(encoding="utf-8")
-        made[page] = result_page(file, text) if file.startswith("bench/results/") else relinked(file, text, known)
+        text = relinked(file, text, known) if file.endswith(".md") else text
+        made[page] = result_page(file, text) if file.startswith("bench/results/") else text
     made["index.md"] += trees()
     made["figures.md"] += _all_results(known)
     return made

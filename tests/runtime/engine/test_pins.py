@@ -58,7 +58,8 @@ def test_pins_have_a_budget() -> None:
     with pytest.raises(PinBudgetExceeded, match=r"would hold 7 blocks, the budget is 6"):
         engine.pin(list(range(28)))
     once = SamplingParams(max_tokens=1)
-    assert engine.generate(list(range(24)), once, pin_ttl=9).usage.pinned_tokens == 24
+    assert engine.generate(list(range(16)), once, pin_ttl=9).usage.pinned_tokens == 16
+    assert engine.generate(list(range(50, 80)), once, pin_ttl=9).usage.pinned_tokens == 8, "as far as the budget goes"
     assert engine.generate(list(range(100, 130)), once, pin_ttl=9).usage.pinned_tokens == 0
 
 

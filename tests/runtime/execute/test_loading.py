@@ -35,6 +35,15 @@ def test_a_gpus_pool_is_a_share_of_what_is_free_behind_the_weights(model: ModelC
         assert bytes_of(config, model) == pytest.approx(expected, rel=1e-3)
 
 
+def test_a_cpus_pool_has_its_size_however_few_requests_run(model: ModelConfig) -> None:
+    sizes = {
+        pool_size(EngineConfig(max_running_requests=number), model, torch.bfloat16, torch.device("cpu"))
+        for number in (1, 256)
+    }
+    block = KVCache.bytes_per_block(model.kv_shapes(), block_size=16, dtype=torch.bfloat16)
+    assert [found.num_blocks * block for found in sizes] == [256 << 20]
+
+
 @pytest.mark.parametrize("share", [0.0, -0.5, 1.01, float("nan")])
 def test_a_share_is_above_nothing_and_at_most_all(share: float) -> None:
     with pytest.raises(ConfigError, match=r"kv_memory_share: .* must be in \(0, 1\]"):

@@ -40,6 +40,8 @@ WAYS: dict[str, dict[str, Any]] = {
     "sampled": {"do_sample": True, "temperature": 1.5},
     "three of each": {"do_sample": True, "num_return_sequences": 3},
     "beams": {"do_sample": False, "num_beams": 3, "num_return_sequences": 2},
+    "longer than the text": {"do_sample": False, "min_new_tokens": 12},
+    "beams longer than the text": {"do_sample": False, "num_beams": 3, "min_new_tokens": 12},
 }
 
 

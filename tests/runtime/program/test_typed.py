@@ -84,6 +84,20 @@ def test_documents_are_read_as_values_are_taken() -> None:
     assert typed.SYSTEM == command.SYSTEM, "the command line asks the same"
 
 
+@dataclass
+class PurchaseOrder:
+    name: str
+
+
+@pytest.mark.parametrize(
+    ("kind", "asked"), [(PurchaseOrder, "purchase order"), (list[PurchaseOrder], "data"), (Person | None, "data")]
+)
+def test_extract_asks_for_a_class_in_words(kind: Any, asked: str) -> None:
+    backend = FakeBackend('[{"name": "Ada"}]' if kind == list[PurchaseOrder] else '{"name": "Ada"}')
+    list(ph.extract(kind, ["a letter"], backend=backend))
+    assert f"letter\n\nExtract the {asked} as JSON." in backend.show(backend.asked[0].prompt)
+
+
 def test_an_error_of_extract_has_the_line_of_its_caller_and_the_number_of_the_document() -> None:
     line = inspect.currentframe().f_lineno + 1  # type: ignore[union-attr]
     people = ph.extract(Person, ["fine", "REFUSE"], backend=FakeBackend('{"name": "Ada"}'))
