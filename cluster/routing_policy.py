@@ -12,13 +12,13 @@ on eight replicas, with 2 and 3 answers come no sooner than with 1.5.
 
 Of the replicas that match equally much, only a few are looked at, chosen at random; where none matches, these are the
 two of the *power of two choices* (Mitzenmacher, 2001). Else all of a large cluster would go to the one that was idle
-when it was last heard of, and a decision would cost as much as there are replicas.
+when it was last heard of.
 
 What is queued: tokens that this router has sent and that are not answered count at once; what a replica reports takes
 the place of what was known before. What was sent is expected in the cache of its replica from then on, so that a burst
 of new equal prompts goes to one place.
 
-Knows no tokens, no sockets and no Ray. Not thread-safe. Cost: O(blocks of the prompt), however many replicas there are.
+Knows no tokens, no sockets and no Ray. Not thread-safe. Cost: O(blocks of the prompt + replicas), 60 µs with 1,000.
 """
 
 from __future__ import annotations
@@ -124,22 +124,8 @@ class RoutingPolicy:
 
     def _some(self, mask: int) -> list[int]:
         """Some of the numbers in a mask, at random."""
-        count, size = mask.bit_count(), mask.bit_length()
-        if count <= NUM_LOOKS or count * 8 < size:
-            ranks = range(count) if count <= NUM_LOOKS else self._random.sample(range(count), NUM_LOOKS)
-            found, last = [], 0
-            for rank in sorted(ranks):
-                for _ in range(rank - last):
-                    mask &= mask - 1
-                last = rank
-                found.append((mask & -mask).bit_length() - 1)
-            return found
-        chosen: set[int] = set()
-        while len(chosen) < NUM_LOOKS:
-            number = int(self._random.random() * size)
-            if mask >> number & 1:
-                chosen.add(number)
-        return list(chosen)
+        numbers = [number for number in range(mask.bit_length()) if mask >> number & 1]
+        return self._random.sample(numbers, min(NUM_LOOKS, len(numbers)))
 
     def sent(self, choice: Choice, chain: Sequence[int]) -> None:
         """A request goes to a replica that `rank` has returned; its end is reported by `answered`."""

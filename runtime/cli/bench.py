@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -130,28 +130,15 @@ def _measure(engine: Engine, name: str, prompts: list[list[int]], max_tokens: in
     started_at = time.perf_counter()
     completions = engine.generate(prompts, sampling, constraint)
     seconds = time.perf_counter() - started_at
-    usages = [completion.usage for completion in completions]
-    row = Row(
-        name,
-        sum(usage.prompt_tokens for usage in usages),
-        sum(usage.cached_tokens for usage in usages),
-        sum(usage.completion_tokens for usage in usages),
-        sum(usage.jumped_tokens for usage in usages),
-        seconds,
-    )
+    counted = ("prompt_tokens", "cached_tokens", "completion_tokens", "jumped_tokens")
+    sums = {field: sum(getattr(completion.usage, field) for completion in completions) for field in counted}
+    row = Row(name, seconds=seconds, **sums)
     return row, [completion.text for completion in completions]
 
 
 def _fields(row: Row) -> dict[str, Any]:
-    return {
-        "name": row.name,
-        "prompt_tokens": row.prompt_tokens,
-        "cached_tokens": row.cached_tokens,
-        "completion_tokens": row.completion_tokens,
-        "jumped_tokens": row.jumped_tokens,
-        "seconds": round(row.seconds, 4),
-        "tokens_per_second": round(row.tokens_per_second, 1),
-    }
+    rounded = {"seconds": round(row.seconds, 4), "tokens_per_second": round(row.tokens_per_second, 1)}
+    return asdict(row) | rounded
 
 
 def _table(rows: list[Row]) -> str:

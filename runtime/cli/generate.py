@@ -70,12 +70,11 @@ def generate(
     )
     text = read_text("-", "prompt") if prompt == "-" else prompt
     with load_engine(model, settings) as engine:
+        asked: str | list[int] = text
         if chat or system is not None:
             messages = [{"role": "system", "content": system}] if system is not None else []
-            token_ids = engine.tokenizer.apply_chat_template([*messages, {"role": "user", "content": text}])
-            answer(engine, token_ids, sampling, constraint, stats, use_adapter)
-        else:
-            answer(engine, text, sampling, constraint, stats, use_adapter)
+            asked = engine.tokenizer.apply_chat_template([*messages, {"role": "user", "content": text}])
+        answer(engine, asked, sampling, constraint, stats, use_adapter)
 
 
 def answer(

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast, get_args
 
@@ -14,6 +15,7 @@ import typer
 
 from ...errors import ConfigError, ConstraintError
 from ..path_fault import path_fault
+from ..setting import setting
 from .busy import busy
 from .options import read_text
 from .terminal import takes_colours
@@ -34,94 +36,90 @@ _PARTS = (
 )
 
 
-def constraint_spec(
-    regex: str | None,
-    choice: list[str] | None,
-    schema: str | None,
-    json_object: bool,
-    grammar: str | None,
-    structural_tag: str | None,
-    whitespace: str | None,
-    key_order: str,
-    extra_keys: str = "schema",
-) -> ConstraintSpec | None:
-    """The one constraint that the options ask for; schema, grammar and structural tag as a file or as text."""
-    from ..constrain import spec as specs
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The options of `phloem inspect` for constraints: which one, and how it is shown."""
 
-    given = {
-        "--regex": regex,
-        "--choice": choice,
-        "--schema": schema,
-        "--json-object": json_object,
-        "--grammar": grammar,
-        "--structural-tag": structural_tag,
-    }
-    names = [name for name, value in given.items() if value]
-    if len(names) > 1:
-        raise ConfigError(f"{' and '.join(names)} exclude each other; give one of them")
-    if whitespace is not None and whitespace not in get_args(specs.Whitespace):
-        raise ConfigError(f"--whitespace {whitespace}: choose compact, spaced or flexible")
-    if key_order not in get_args(specs.KeyOrder):
-        raise ConfigError(f"--key-order {key_order}: choose schema or any")
-    if extra_keys not in get_args(specs.ExtraKeys):
-        raise ConfigError(f"--extra-keys {extra_keys}: choose schema or never")
-    layout = cast("specs.Whitespace | None", whitespace)
-    if regex:
-        return specs.ConstraintSpec(
-            "regex", regex
-        )  # parsed when it is compiled: then its faults are shown with their place
-    if choice:
-        return specs.choice(choice)
-    if schema:
-        order = cast("specs.KeyOrder", key_order)
-        others = cast("specs.ExtraKeys", extra_keys)
-        text = _json_text(schema, "--schema")
-        return specs.json_schema(text, whitespace=layout, key_order=order, extra_keys=others)
-    if structural_tag:
-        return specs.structural_tag(_json_text(structural_tag, "--structural-tag"), whitespace=layout)
-    if json_object:
-        return specs.json_object(whitespace=layout)
-    if grammar:
-        is_text = not os.path.isfile(grammar) and (":" in grammar or "\n" in grammar)
-        return specs.grammar(grammar if is_text else read_text(grammar, "--grammar"))
-    return None
+    regex: str | None = setting(None, "Explain this regular expression.")
+    choice: tuple[str, ...] = setting((), "Explain a choice of these (repeat the option).")
+    schema: str | None = setting(None, "Explain a JSON Schema: a file, or JSON text.")
+    grammar: str | None = setting(None, "Explain a grammar (EBNF or Lark): a file, or its text.")
+    structural_tag: str | None = setting(None, "Explain a structural tag: a file, or JSON text.")
+    json_object: bool = setting(False, "Explain “any JSON object”.")
+    text: str | None = setting(None, 'Go through this text ("-": stdin) and show where it leaves the language.')
+    svg: str | None = setting(None, "Also draw it into this SVG file.")
+    as_json: bool = setting(False, "Print JSON.", flag="json")
+    tokenizer: str | None = setting(None, "Model whose vocabulary to use (default: the model's own).")
+    whitespace: str | None = setting(None, "Layout of JSON: compact, spaced or flexible (default: the model's).")
+    key_order: str = setting("schema", "Order of the keys under a schema: schema or any.")
+    extra_keys: str = setting(
+        "schema",
+        "Keys that a schema does not name: schema (as JSON Schema defines) or never (the server's default).",
+    )
+    max_nodes: int = setting(40, "Most nodes in one picture.")
+    width: int | None = setting(None, "Columns to print in (default: the terminal's).")
+
+    def constraint(self) -> ConstraintSpec | None:
+        """The one that is asked for, if one is. Raises ConfigError or ConstraintError."""
+        from ..constrain import spec as specs
+
+        kinds = ("regex", "choice", "schema", "json_object", "grammar", "structural_tag")
+        names = [f"--{kind.replace('_', '-')}" for kind in kinds if getattr(self, kind)]
+        if len(names) > 1:
+            raise ConfigError(f"{' and '.join(names)} exclude each other; give one of them")
+        if self.whitespace is not None and self.whitespace not in get_args(specs.Whitespace):
+            raise ConfigError(f"--whitespace {self.whitespace}: choose compact, spaced or flexible")
+        if self.key_order not in get_args(specs.KeyOrder):
+            raise ConfigError(f"--key-order {self.key_order}: choose schema or any")
+        if self.extra_keys not in get_args(specs.ExtraKeys):
+            raise ConfigError(f"--extra-keys {self.extra_keys}: choose schema or never")
+        layout = cast("specs.Whitespace | None", self.whitespace)
+        if self.regex:  # parsed when it is compiled: then its faults are shown with their place
+            return specs.ConstraintSpec("regex", self.regex)
+        if self.choice:
+            return specs.choice(self.choice)
+        if self.schema:
+            order, others = cast("specs.KeyOrder", self.key_order), cast("specs.ExtraKeys", self.extra_keys)
+            text = _json_text(self.schema, "--schema")
+            return specs.json_schema(text, whitespace=layout, key_order=order, extra_keys=others)
+        if self.structural_tag:
+            return specs.structural_tag(_json_text(self.structural_tag, "--structural-tag"), whitespace=layout)
+        if self.json_object:
+            return specs.json_object(whitespace=layout)
+        if self.grammar:
+            is_text = not os.path.isfile(self.grammar) and (":" in self.grammar or "\n" in self.grammar)
+            return specs.grammar(self.grammar if is_text else read_text(self.grammar, "--grammar"))
+        return None
+
+    def show(self, spec: ConstraintSpec, tokenizer: str) -> None:
+        """Prints the explanation of a constraint; exit code 2 and the place if it cannot be enforced.
+
+        tokenizer: the model whose vocabulary is used.
+        """
+        text = read_text("-", "--text").removesuffix("\n") if self.text == "-" else self.text
+        try:
+            with busy("compiling"):
+                from ...fsm.look import as_data, lines
+                from ..explain import explain, refusal
+
+                found = explain(spec, tokenizer=tokenizer, text=text)
+        except ConstraintError as error:
+            _refuse(refusal(error, spec), self.as_json)
+            raise typer.Exit(2) from error
+        if self.svg is not None:
+            _write(self.svg, found.svg(max_drawn=self.max_nodes).document)
+        if self.as_json:
+            typer.echo(json.dumps(as_data(found), ensure_ascii=False, indent=2))
+        else:
+            shown = lines(found, width=self.width or _width(), paint=_paint(), max_drawn=self.max_nodes)
+            typer.echo("\n".join(shown))
+        if found.steps is not None and found.steps.leaves:
+            raise typer.Exit(1)
 
 
 def _json_text(given: str, name: str) -> str:
     """The option's value if it is JSON, else what is in the file of that name."""
     return given if given.lstrip()[:1] in ("{", "") or given in ("true", "false") else read_text(given, name)
-
-
-def show(
-    spec: ConstraintSpec,
-    *,
-    tokenizer: str,
-    text: str | None,
-    svg: str | None,
-    as_json: bool,
-    max_nodes: int,
-    width: int | None,
-) -> None:
-    """Prints the explanation of a constraint; exit code 2 and the place if it cannot be enforced."""
-    if text == "-":
-        text = read_text("-", "--text").removesuffix("\n")
-    try:
-        with busy("compiling"):
-            from ...fsm.look import as_data, lines
-            from ..explain import explain, refusal
-
-            found = explain(spec, tokenizer=tokenizer, text=text)
-    except ConstraintError as error:
-        _refuse(refusal(error, spec), as_json)
-        raise typer.Exit(2) from error
-    if svg is not None:
-        _write(svg, found.svg(max_drawn=max_nodes).document)
-    if as_json:
-        typer.echo(json.dumps(as_data(found), ensure_ascii=False, indent=2))
-    else:
-        typer.echo("\n".join(lines(found, width=width or _width(), paint=_paint(), max_drawn=max_nodes)))
-    if found.steps is not None and found.steps.leaves:
-        raise typer.Exit(1)
 
 
 def _write(path: str, document: str) -> None:

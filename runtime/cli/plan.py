@@ -5,15 +5,18 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypedDict
 
 import typer
 
 from ...errors import ConfigError
 from ..config import MAX_RUNNING_REQUESTS, MTP, EngineConfig, Quantisation
+from ..setting import setting
 from .engine_options import Settings, fetched
-from .options import ModelArgument, option, size
+from .options import ModelArgument, size
 from .setting_options import with_options
 
 if TYPE_CHECKING:
@@ -46,30 +49,26 @@ class Asked(TypedDict):
     num_requests: list[int]
 
 
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """The options of `phloem plan` besides those of an engine."""
+
+    memory: str | None = setting(None, "Memory of the GPU to plan for (80GiB …); default: of the one here.")
+    kv_memory: str | None = setting(None, "Plan for a KV pool of this size instead, on a GPU unless --device is cpu.")
+    device: str = setting("auto", "cpu: plan for memory as the engine uses it on a CPU.")
+    context: tuple[int, ...] = setting(
+        (), "Length of a request in tokens, instead of several up to the model's (repeatable)."
+    )
+    prefix_len: int = setting(2000, "Tokens of a prefix that requests share.", flag="prefix")
+    gpu: str | None = setting(None, "Estimate tokens per second on it (h100, l4 …), and plan for it.")
+    bandwidth: float | None = setting(None, "The same for a device of n GB/s …")
+    tflops: float | None = setting(None, "… and n TFLOPS in bfloat16, dense.")
+    as_json: bool = setting(False, "Print JSON.", flag="json")
+
+
 @with_options(SETTINGS, settings=EngineConfig)
-def plan(
-    settings: Settings,
-    model: ModelArgument = "nano",
-    memory: Annotated[
-        str | None, option("--memory", help="Memory of the GPU to plan for (80GiB …); default: of the one here.")
-    ] = None,
-    kv_memory: Annotated[
-        str | None,
-        option("--kv-memory", help="Plan for a KV pool of this size instead, on a GPU unless --device is cpu."),
-    ] = None,
-    device: Annotated[str, option("--device", help="cpu: plan for memory as the engine uses it on a CPU.")] = "auto",
-    context: Annotated[
-        list[int] | None,
-        option("--context", help="Length of a request in tokens, instead of several up to the model's (repeatable)."),
-    ] = None,
-    prefix_len: Annotated[int, option("--prefix", help="Tokens of a prefix that requests share.")] = 2000,
-    gpu: Annotated[
-        str | None, option("--gpu", help="Estimate tokens per second on it (h100, l4 …), and plan for it.")
-    ] = None,
-    bandwidth: Annotated[float | None, option("--bandwidth", help="The same for a device of n GB/s …")] = None,
-    tflops: Annotated[float | None, option("--tflops", help="… and n TFLOPS in bfloat16, dense.")] = None,
-    as_json: Annotated[bool, option("--json", help="Print JSON.")] = False,
-) -> None:
+@with_options(asked=Planned)
+def plan(settings: Settings, asked: Settings, model: ModelArgument = "nano") -> None:
     """Says how many tokens and requests fit, from what each layer keeps of a token and what the weights leave.
 
     With --gpu, or --bandwidth and --tflops, it estimates tokens per second too.
@@ -77,10 +76,11 @@ def plan(
     from ..capacity import planner, speed
     from ..models import ModelConfig, count_parameters, resolve_model
 
+    planned = Planned(**asked)
     folder = resolve_model(fetched(model, weights=False))
     config = ModelConfig.from_folder(folder)
-    numbers, quantise = _numbers(gpu, bandwidth, tflops), settings.pop("quantise")
-    place = _place(memory, kv_memory, _device_of(device, quantise, gpu), numbers)
+    numbers, quantise = _numbers(planned), settings.pop("quantise")
+    place = _place(planned, _device_of(planned.device, quantise, planned.gpu), numbers)
     num_ranks, kv_dtype, adapters = (settings.pop(name) for name in ("tensor_parallel_size", "kv_dtype", "adapters"))
     capacity = planner.plan(
         config,
@@ -90,8 +90,8 @@ def plan(
         kv_dtype=None if kv_dtype == "auto" else kv_dtype,
         quantise=quantise,
         on_cpu=place.is_cpu,
-        context_lens=context or None,
-        prefix_len=prefix_len,
+        context_lens=planned.context or None,
+        prefix_len=planned.prefix_len,
         num_adapter_parameters=sum(count_parameters(at, config) for at in adapters.values()),
         num_ranks=num_ranks,
         draft=_draft(settings.pop("speculative_model"), folder, config, num_ranks, kv_dtype),
@@ -99,8 +99,8 @@ def plan(
     )
     estimated = None
     if numbers is not None and capacity.num_blocks:
-        estimated = speed.estimate(config, capacity, numbers, **_asked(capacity, context))
-    _print(capacity, estimated, place, quantise, as_json=as_json)
+        estimated = speed.estimate(config, capacity, numbers, **_asked(capacity, planned.context))
+    _print(capacity, estimated, place, quantise, as_json=planned.as_json)
     if capacity.num_blocks == 0:
         raise typer.Exit(1)
 
@@ -140,7 +140,8 @@ def _device_of(device: str, quantise: Quantisation, gpu: str | None) -> str:
     return "cpu"
 
 
-def _place(memory: str | None, kv_memory: str | None, device: str, numbers: DeviceNumbers | None) -> Place:
+def _place(planned: Planned, device: str, numbers: DeviceNumbers | None) -> Place:
+    memory, kv_memory = planned.memory, planned.kv_memory
     if memory is not None and kv_memory is not None:
         raise ConfigError("--memory and --kv-memory exclude each other; give one of them")
     on_cpu = device.startswith("cpu")
@@ -174,9 +175,11 @@ def _print(
         typer.echo(f"\n{speed.table(estimated)}")
 
 
-def _numbers(gpu: str | None, bandwidth: float | None, tflops: float | None) -> DeviceNumbers | None:
+def _numbers(planned: Planned) -> DeviceNumbers | None:
     """What is known of the device whose speed is asked for; None: it is not."""
     from ..capacity.speed import DEVICES, DeviceNumbers
+
+    gpu, bandwidth, tflops = planned.gpu, planned.bandwidth, planned.tflops
 
     if (bandwidth is None) != (tflops is None):
         raise ConfigError("--bandwidth and --tflops go together; give both, or --gpu instead")
@@ -191,7 +194,7 @@ def _numbers(gpu: str | None, bandwidth: float | None, tflops: float | None) -> 
     return DEVICES[gpu.lower()]
 
 
-def _asked(capacity: CapacityPlan, context: list[int] | None) -> Asked:
+def _asked(capacity: CapacityPlan, context: Sequence[int]) -> Asked:
     """Requests of 4,096 tokens, or of the first length given: one, sixteen, and as many as fit."""
     rows = capacity.lengths if context else [row for row in capacity.lengths if row.context_len <= 4096]
     row = rows[0] if context else rows[-1] if rows else capacity.lengths[0]

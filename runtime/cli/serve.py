@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -13,6 +13,7 @@ import typer
 from ...errors import ConfigError
 from ..config import EngineConfig
 from ..server.settings import ServerSettings
+from ..setting import setting
 from .busy import busy
 from .engine_options import Settings, fetched, load_engine
 from .options import ModelArgument, option, read_text
@@ -21,7 +22,6 @@ from .setting_options import with_options
 if TYPE_CHECKING:
     from ..engine.engine_core import EngineCore
 
-SERVER = "Server"
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -29,73 +29,48 @@ SamplingDefaults = Literal["model", "openai"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 
 
-@with_options(server=ServerSettings, settings=EngineConfig)
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """The options of `phloem serve` besides the address, and those of the server and of its engine."""
+
+    api_key_file: str | None = setting(None, "File with one key per line.")
+    served_model_name: tuple[str, ...] = setting(
+        (), "Name that callers send as `model` (more: aliases). Default: MODEL."
+    )
+    sampling_defaults: SamplingDefaults = setting(
+        "model", "Sampling of requests that do not set it: from generation_config.json, or OpenAI's (1.0)."
+    )
+    replicas: int = setting(
+        1, "Engines, each a process, on Ray Serve; a request goes where it is cached (phloem[ray]).", least=1
+    )
+    prefill_replicas: int = setting(
+        0, "Further engines that only compute prompts; over --shared-cache or --disk-cache (phloem[ray]).", least=0
+    )
+    warm_up: bool = setting(
+        True, "Before taking requests, build all tables, and on a GPU compile kernels and capture graphs."
+    )
+    log_level: LogLevel = setting("info", "How much to log.")
+
+
+@with_options(asked=Serving, server=ServerSettings, settings=EngineConfig)
 def serve(
     settings: Settings,
     server: Settings,
+    asked: Settings,
     model: ModelArgument = "nano",
-    host: Annotated[
-        str, option("--host", help="Address to listen on; 0.0.0.0 is every interface.", panel=SERVER)
-    ] = "127.0.0.1",
-    port: Annotated[int, option("--port", help="Port; 0 picks a free one.", panel=SERVER, min=0, max=65535)] = 8000,
-    api_key_file: Annotated[
-        str | None, option("--api-key-file", help="File with one key per line.", panel=SERVER)
-    ] = None,
-    served_model_name: Annotated[
-        list[str] | None,
-        option(
-            "--served-model-name",
-            help="Name that callers send as `model` (more: aliases). Default: MODEL.",
-            panel=SERVER,
-        ),
-    ] = None,
-    sampling_defaults: Annotated[
-        SamplingDefaults,
-        option(
-            "--sampling-defaults",
-            help="Sampling of requests that do not set it: from generation_config.json, or OpenAI's (1.0).",
-            panel=SERVER,
-        ),
-    ] = "model",
-    replicas: Annotated[
-        int,
-        option(
-            "--replicas",
-            help="Engines, each a process, on Ray Serve; a request goes where it is cached (phloem[ray]).",
-            panel=SERVER,
-            min=1,
-        ),
-    ] = 1,
-    prefill_replicas: Annotated[
-        int,
-        option(
-            "--prefill-replicas",
-            help="Further engines that only compute prompts; over --shared-cache or --disk-cache (phloem[ray]).",
-            panel=SERVER,
-            min=0,
-        ),
-    ] = 0,
-    warm_up: Annotated[
-        bool,
-        option(
-            "--warm-up/--no-warm-up",
-            help="Before taking requests, build all tables, and on a GPU compile kernels and capture graphs.",
-            panel=SERVER,
-        ),
-    ] = True,
-    log_level: Annotated[LogLevel, option("--log-level", help="How much to log.", panel=SERVER)] = "info",
+    host: Annotated[str, option("--host", help="Address to listen on; 0.0.0.0 is every interface.")] = "127.0.0.1",
+    port: Annotated[int, option("--port", help="Port; 0 picks a free one.", min=0, max=65535)] = 8000,
 ) -> None:
     """Serves a model over HTTP, in OpenAI's protocol. SIGTERM finishes what runs, then exits."""
-    names = served_model_name or [model]
-    if api_key_file is not None:
-        server["api_keys"] += _keys(api_key_file)
-    server_settings = ServerSettings(model_name=names[0], aliases=tuple(names[1:]), **server)
-    if replicas > 1 or prefill_replicas:
-        numbers = (replicas, prefill_replicas)
-        _serve_replicas(numbers, fetched(model), settings, server_settings, host, port, sampling_defaults)
-        return
-    server_settings = for_host(server_settings, host)
-    _serve_one(model, settings, server_settings, host, port, sampling_defaults, log_level, warms_up=warm_up)
+    serving = Serving(**asked)
+    names = serving.served_model_name or (model,)
+    if serving.api_key_file is not None:
+        server["api_keys"] += _keys(serving.api_key_file)
+    server_settings = ServerSettings(model_name=names[0], aliases=names[1:], **server)
+    if serving.replicas > 1 or serving.prefill_replicas:
+        _serve_replicas(serving, fetched(model), settings, server_settings, host, port)
+    else:
+        _serve_one(serving, model, settings, for_host(server_settings, host), host, port)
 
 
 def for_host(settings: ServerSettings, host: str) -> ServerSettings:
@@ -108,15 +83,7 @@ def for_host(settings: ServerSettings, host: str) -> ServerSettings:
 
 
 def _serve_one(
-    model: str,
-    settings: Settings,
-    server_settings: ServerSettings,
-    host: str,
-    port: int,
-    defaults: SamplingDefaults,
-    log_level: LogLevel,
-    *,
-    warms_up: bool,
+    serving: Serving, model: str, settings: Settings, server_settings: ServerSettings, host: str, port: int
 ) -> None:
     """One engine, in this process, until it is told to stop."""
     from ..server import create_app
@@ -130,13 +97,13 @@ def _serve_one(
         from ..engine.warmup import warm_up
         from ..execute.huge_pages import gather
 
-        if warms_up:
+        if serving.warm_up:
             with busy("warming up") as report:
                 warm_up(engine, report=report)
         settle()
         sys.setswitchinterval(SWITCH_SECONDS)
         gather()
-        if defaults == "model":
+        if serving.sampling_defaults == "model":
             server_settings = _sampled_as_the_model_says(server_settings, source)
         served = AsyncEngine(engine)
         try:
@@ -150,7 +117,7 @@ def _serve_one(
                 typer.echo(f"its live page is at {url_of(bound)}/", err=True)
             if not server_settings.api_keys and host not in LOOPBACK:
                 typer.echo(f"warning: {host} can be reached from outside, and no --api-key is set", err=True)
-            server = server_of(app, log_level=log_level, access_log=log_level == "debug")
+            server = server_of(app, log_level=serving.log_level, access_log=serving.log_level == "debug")
             server.run(sockets=[bound])
             if server.has_failed:
                 raise typer.Exit(1)
@@ -179,19 +146,12 @@ def limits_of(core: EngineCore) -> list[str]:
 
 
 def _serve_replicas(
-    numbers: tuple[int, int],
-    model: str,
-    settings: Settings,
-    server_settings: ServerSettings,
-    host: str,
-    port: int,
-    defaults: SamplingDefaults,
+    serving: Serving, model: str, settings: Settings, server_settings: ServerSettings, host: str, port: int
 ) -> None:
-    """numbers: of replicas, and of those for prompts."""
     from ...cluster.local import serve_here
     from ..server.serve import listen
 
-    replicas, prefill_replicas = numbers
+    replicas, prefill_replicas = serving.replicas, serving.prefill_replicas
     if settings.pop("role") != "both":
         raise ConfigError("--role: replicas have theirs; leave it out, and use --prefill-replicas")
     one_engines = (
@@ -208,7 +168,7 @@ def _serve_replicas(
     listen(host, port).close()  # a port that is taken is known at once
     if not port:
         raise ConfigError("--port 0: with --replicas the port must be named")
-    if defaults == "model":
+    if serving.sampling_defaults == "model":
         server_settings = _sampled_as_the_model_says(server_settings, model)
     name = server_settings.model_name
     typer.echo(f"starting Ray and {replicas + prefill_replicas} replicas …", err=True)

@@ -60,7 +60,8 @@ def _parameter(name: str, flag: Flag, kind: Any, default: Any, panel: str) -> in
         kind = str if default is not None else str | None
         default = default if default is None else size_text(default)
     elif get_origin(kind) in (tuple, Mapping):
-        kind, default = list[str] | None, None
+        each = get_args(kind)[0] if get_origin(kind) is tuple else str
+        kind, default = list[each] | None, None  # type: ignore[valid-type]
     elif any(get_origin(part) is Mapping for part in get_args(kind)):
         kind = str | None  # JSON text
     elif bool in (kind, *get_args(kind)) and default is not False:

@@ -327,23 +327,20 @@ class Program(Generic[P, R]):
         options = RunOptions(**{name: value for name, value in kwargs.items() if name in RUN_OPTIONS})  # type: ignore[typeddict-item]
         return options, {name: value for name, value in kwargs.items() if name not in RUN_OPTIONS}
 
-    def _bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> inspect.BoundArguments:
-        """The function's arguments without the state."""
+    def _bind(self, args: Sequence[Any], kwargs: Mapping[str, Any], place: str = "") -> inspect.BoundArguments:
+        """The function's arguments without the state; place: for errors."""
         try:
             return self._own.bind(*args, **{**self._bound, **kwargs})
         except TypeError as error:
-            raise ProgramError(f"program {self.name}: {error}") from None
+            raise ProgramError(f"{place or f'program {self.name}'}: {error}") from None
 
     def _bind_item(self, index: int, item: Arguments) -> inspect.BoundArguments:
-        if not isinstance(item, (Mapping, list, tuple)):
-            raise ProgramError(
-                f"run_batch: item {index}: expected a dict of arguments or a tuple, got {type(item).__name__}"
-            )
-        args, kwargs = ((), item) if isinstance(item, Mapping) else (item, {})
-        try:
-            return self._own.bind(*args, **{**self._bound, **kwargs})
-        except TypeError as error:
-            raise ProgramError(f"run_batch: item {index}: {error}") from None
+        place = f"run_batch: item {index}"
+        if isinstance(item, Mapping):
+            return self._bind((), item, place)
+        if isinstance(item, (list, tuple)):
+            return self._bind(item, {}, place)
+        raise ProgramError(f"{place}: expected a dict of arguments or a tuple, got {type(item).__name__}")
 
 
 def _settle(awaited: weakref.ref[asyncio.Future[BaseException | None]], failure: BaseException | None) -> None:

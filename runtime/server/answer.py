@@ -19,9 +19,9 @@ from fastapi import Request, Response
 from ..request import Delta
 from .errors import ApiError, callers_names, json_response
 from .formats.events import Event, NewReader, OutputEvents, OutputReader
+from .metrics import RequestClock
 from .prepare import EngineCall, PreparedChat
-from .protocol import ChatRequest
-from .service import Service
+from .service import ChatBody, Service
 from .stream import EventStream, failed_frames, frame, until_gone
 
 Frame = tuple[str | None, dict[str, Any]]  # an event of the wire: its name, if it has one, and its body
@@ -48,15 +48,6 @@ class Asked:
     calls: Sequence[EngineCall]
     shape: Shape
     new_reader: NewReader = OutputReader
-
-
-class ChatBody(Protocol):
-    """A request in an API's own words."""
-
-    @property
-    def model(self) -> str | None: ...
-
-    def as_chat(self) -> ChatRequest: ...
 
 
 async def respond(
@@ -90,22 +81,17 @@ async def respond_to_chat(
     """The same for an API whose requests are chats in its own words."""
 
     async def ask() -> Asked:
-        prepared = await _prepare(service, request, body)
+        prepared = await service.prepare(request, body)
         return Asked([prepared.call], show(prepared), prepared.reading.new_reader)
 
     return await respond(service, request, ask, stream=stream, renamed=renamed)
 
 
-async def input_tokens(service: Service, request: Request, body: ChatBody, renamed: Renamed) -> int:
-    """How many tokens the prompt has, tools and template included; nothing is computed."""
-    service.check_ready()
-    service.check_model(body.model)
+async def input_tokens(service: Service, request: Request, kind: type[ChatBody], renamed: Renamed) -> int:
+    """How many tokens a request's prompt has, tools and template included; nothing is computed."""
+    body, _ = await service.read(request, kind)
     with callers_names(renamed):
-        return len((await _prepare(service, request, body)).call.prompt_ids)
-
-
-async def _prepare(service: Service, request: Request, body: ChatBody) -> PreparedChat:
-    return await service.prepare(body.as_chat(), body.model, service.api_key(request.state))
+        return len((await service.prepare(request, body)).call.prompt_ids)
 
 
 class _Answer:
@@ -118,7 +104,7 @@ class _Answer:
         self._record = request.state.record
         self._ask = ask
         self._renamed = renamed
-        self._clock = service.metrics.clock()
+        self._clock = RequestClock(service.metrics)
 
     async def whole(self) -> dict[str, Any]:
         with callers_names(self._renamed):

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
 from pydantic import BaseModel
-from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
@@ -119,7 +118,7 @@ def create_app(
         recent = RecentRequests(service.settings.model_name, shows_text=service.settings.admin)
         app.include_router(page_router(service, recent))
     _handle_errors(app, service)
-    new_record = tracing.record if tracing is not None else _untraced
+    new_record = tracing.record if tracing is not None else lambda _: RequestRecord()
     app.add_middleware(Gate, settings=service.settings, metrics=service.metrics, new_record=new_record, recent=recent)
     if service.settings.cors_origins:
         app.add_middleware(
@@ -132,10 +131,6 @@ def create_app(
     return app
 
 
-def _untraced(_: Headers) -> RequestRecord:
-    return RequestRecord()
-
-
 class Application(FastAPI):
     """FastAPI, but for how it describes itself."""
 
@@ -146,23 +141,16 @@ class Application(FastAPI):
 
 
 def _handle_errors(app: FastAPI, service: Service) -> None:
-    async def on_api_error(request: Request, error: Any) -> Response:
-        return _answer(request, error)
+    async def answer(request: Request, error: Exception) -> Response:
+        if isinstance(error, HTTPException):
+            found = _http_error(request, error)
+        else:
+            found = service.explain(error, request.state.request_id)
+        request.state.record.fail(found.code, found.param)
+        return found.response(request.url.path)
 
-    async def on_phloem_error(request: Request, error: Any) -> Response:
-        return _answer(request, service.explain(error, request.state.request_id))
-
-    async def on_http_error(request: Request, error: Any) -> Response:
-        return _answer(request, _http_error(request, error))
-
-    app.add_exception_handler(ApiError, on_api_error)
-    app.add_exception_handler(PhloemError, on_phloem_error)
-    app.add_exception_handler(HTTPException, on_http_error)
-
-
-def _answer(request: Request, error: ApiError) -> Response:
-    request.state.record.fail(error.code, error.param)
-    return error.response(request.url.path)
+    for kind in (ApiError, PhloemError, HTTPException):
+        app.add_exception_handler(kind, answer)
 
 
 def _base_url(path: str) -> str:

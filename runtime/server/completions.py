@@ -34,7 +34,7 @@ def completions_router(service: Service) -> APIRouter:
             raise invalid(text, "prompt")
 
         async def ask() -> Asked:
-            calls = await service.prepare_prompts(body, service.api_key(request.state))
+            calls = await service.prepare_prompts(request, body)
             return Asked(calls, CompletionShape(service, body, model, calls))
 
         return await respond(service, request, ask, stream=body.stream)

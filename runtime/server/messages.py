@@ -23,7 +23,6 @@ from starlette.responses import Response
 
 from ..request import Delta, FinishReason, Usage
 from .answer import Frame, input_tokens, respond_to_chat
-from .body import read_request
 from .description import answer, described
 from .errors import json_response
 from .formats.events import Arguments, CallBegun, Content, Event, Finish, Reasoning
@@ -46,9 +45,7 @@ def messages_router(service: Service) -> APIRouter:
 
     @router.post("/v1/messages/count_tokens", **described(COUNT, CountRequest))
     async def count_tokens(request: Request) -> Response:
-        body = await read_request(request, CountRequest, service.settings)
-        counted = {"input_tokens": await input_tokens(service, request, body, RENAMED)}
-        return json_response(counted)
+        return json_response({"input_tokens": await input_tokens(service, request, CountRequest, RENAMED)})
 
     return router
 

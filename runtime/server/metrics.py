@@ -73,9 +73,6 @@ class Metrics:
         method = scope["method"] if scope["method"] in ("GET", "POST", "OPTIONS") else "other"
         self._http.labels(method, route, str(status)).inc()
 
-    def clock(self) -> RequestClock:
-        return RequestClock(self)
-
     def observe(self, name: str, value: float) -> None:
         """Adds a value to a histogram, under each of its names."""
         for histogram in self._histograms[name]:

@@ -26,14 +26,14 @@ def render_router(service: Service) -> APIRouter:
     @router.post("/v1/chat/completions/render", **described(ANSWER, ChatRequest))
     async def chat(request: Request) -> Response:
         body, model = await service.read(request, ChatRequest)
-        prepared = await service.prepare(body, body.model, service.api_key(request.state))
+        prepared = await service.prepare(request, body)
         return json_response(_shown(model, prepared.call))
 
     @router.post("/v1/completions/render", **described({"type": "array", "items": ANSWER}, CompletionRequest))
     async def completions(request: Request) -> Response:
         """One for each prompt."""
         body, model = await service.read(request, CompletionRequest)
-        calls = await service.prepare_prompts(body, service.api_key(request.state))
+        calls = await service.prepare_prompts(request, body)
         return json_response([_shown(model, call) for call in calls])
 
     return router

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .prepare import EngineCall
 
 MAX_VALUE_CHARS = 200
+OF_PROMPTS = ("prompt_tokens", "cached_tokens", "loaded_tokens")
 
 
 @dataclass(slots=True)
@@ -132,21 +133,19 @@ class RequestRecord:
                 if output.last_at > output.first_at:
                     yield Part("decode", output.first_at, output.last_at, place, usage)
 
+    def counts(self) -> dict[str, int]:
+        """Tokens, as last reported; a prompt with several outputs counts once."""
+        prompts, outputs = self.usages()
+        found = {name: sum(getattr(usage, name) for usage in prompts) for name in OF_PROMPTS}
+        return found | {"completion_tokens": sum(usage.completion_tokens for usage in outputs)}
+
     def line(self) -> str:
-        """The error's code and place, tokens, and seconds, each only if there is one; a prompt with several outputs
-        counts once."""
+        """The error's code and place, tokens, and seconds, each only if there is one."""
         self.end()
         assert self.ended_at is not None
-        prompts, outputs = self.usages()
-        counts = {
-            "prompt_tokens": sum(usage.prompt_tokens for usage in prompts),
-            "cached_tokens": sum(usage.cached_tokens for usage in prompts),
-            "loaded_tokens": sum(usage.loaded_tokens for usage in prompts),
-            "completion_tokens": sum(usage.completion_tokens for usage in outputs),
-        }
         shown = [f"{name}={_one_word(value)}" for name, value in self.error.items() if value]
-        if prompts:
-            shown += [f"{name}={count}" for name, count in counts.items() if count or name != "loaded_tokens"]
+        if self.outputs:
+            shown += [f"{name}={count}" for name, count in self.counts().items() if count or name != "loaded_tokens"]
         if self.first_at is not None:
             shown.append(f"first_token={self.first_at - self.began_at:.3f}")
         return " ".join([*shown, f"seconds={self.ended_at - self.began_at:.3f}"])

@@ -17,7 +17,6 @@ from starlette.responses import Response
 
 from ..request import Delta, FinishReason, Usage
 from .answer import Frame, input_tokens, respond_to_chat
-from .body import read_request
 from .description import answer, described
 from .errors import json_response
 from .formats.events import Event, Finish
@@ -43,8 +42,7 @@ def responses_router(service: Service) -> APIRouter:
 
     @router.post("/v1/responses/input_tokens", **described(COUNT, ResponsesRequest))
     async def count(request: Request) -> Response:
-        body = await read_request(request, ResponsesRequest, service.settings)
-        num_tokens = await input_tokens(service, request, body, RENAMED)
+        num_tokens = await input_tokens(service, request, ResponsesRequest, RENAMED)
         counted = {"object": "response.input_tokens", "input_tokens": num_tokens}
         return json_response(counted)
 

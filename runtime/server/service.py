@@ -22,11 +22,13 @@ from .errors import ApiError, api_error, internal, invalid, model_not_found, una
 from .formats.table import output_format_of
 from .lifecycle import Lifecycle
 from .merged import merged
+from .messages_request import CountRequest
 from .metrics import Metrics
 from .prefill import answers
 from .prepare import EngineCall, PreparedChat, prepare_chat, prepare_completions
 from .protocol import ChatRequest, CompletionRequest, Generation
 from .request_record import RequestRecord
+from .response_request import ResponsesRequest
 from .settings import ServerSettings
 from .vectors_request import Read
 
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 Result = TypeVar("Result")
 Asked = TypeVar("Asked", bound=Generation | Read)
+ChatBody = ChatRequest | CountRequest | ResponsesRequest
 NUM_WORKERS = 4
 REPORT_SECONDS = 2.0  # for so long a report of the cache is good enough
 logger = logging.getLogger("phloem.server")
@@ -133,22 +136,18 @@ class Service:
 
     # -- work --------------------------------------------------------------------------------------------------
 
-    async def prepare(self, body: ChatRequest, model: str | None, api_key: str | None) -> PreparedChat:
-        """`prepare_chat`, by a worker; model: as the caller named it."""
+    async def prepare(self, request: Request, body: ChatBody) -> PreparedChat:
+        """`prepare_chat`, by a worker."""
+        chat, key = body.as_chat(), self.api_key(request.state)
+        adapter, extra_keys = self.adapter_of(body.model), self.settings.extra_keys
         return await self.on_worker(
-            prepare_chat,
-            self.engine,
-            body,
-            api_key,
-            self.output_format,
-            adapter=self.adapter_of(model),
-            extra_keys=self.settings.extra_keys,
+            prepare_chat, self.engine, chat, key, self.output_format, adapter=adapter, extra_keys=extra_keys
         )
 
-    async def prepare_prompts(self, body: CompletionRequest, api_key: str | None) -> list[EngineCall]:
+    async def prepare_prompts(self, request: Request, body: CompletionRequest) -> list[EngineCall]:
         """`prepare_completions`, by a worker."""
-        adapter = self.adapter_of(body.model)
-        return await self.on_worker(prepare_completions, self.engine, body, api_key, adapter, self.settings.extra_keys)
+        key, adapter = self.api_key(request.state), self.adapter_of(body.model)
+        return await self.on_worker(prepare_completions, self.engine, body, key, adapter, self.settings.extra_keys)
 
     async def on_worker(self, function: Callable[P, Result], *args: P.args, **kwargs: P.kwargs) -> Result:
         """Runs slow CPU work off the event loop.

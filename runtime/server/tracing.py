@@ -163,13 +163,13 @@ class TracedRecord(RequestRecord):
         return {name: value for name, value in values.items() if value is not None}
 
     def _answered(self) -> Values:
-        prompts, _ = self.usages()
+        prompts, counts = self.usages()[0], self.counts()
         outputs = [self.outputs[place].delta for place in sorted(self.outputs)]
         values: Values = {
             "gen_ai.response.finish_reasons": [each.finish_reason.value for each in outputs if each.finish_reason],
-            "gen_ai.usage.input_tokens": sum(usage.prompt_tokens for usage in prompts),
-            "gen_ai.usage.cache_read.input_tokens": sum(usage.cached_tokens for usage in prompts),
-            "gen_ai.usage.output_tokens": sum(each.usage.completion_tokens for each in outputs),
+            "gen_ai.usage.input_tokens": counts["prompt_tokens"],
+            "gen_ai.usage.cache_read.input_tokens": counts["cached_tokens"],
+            "gen_ai.usage.output_tokens": counts["completion_tokens"],
         }
         if self.first_at is not None:
             values["gen_ai.response.time_to_first_chunk"] = self.first_at - self.began_at

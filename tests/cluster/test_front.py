@@ -34,7 +34,8 @@ from phloem.runtime.server import ServerSettings
 from phloem.runtime.server.prepare import EngineCall
 from phloem.runtime.server.tracing import Tracing
 
-from ..runtime.server.conftest import KEY, PATIENCE, Served, nano, openai_client, running  # noqa: F401
+from ..runtime.server.conftest import KEY, Served, nano, openai_client  # noqa: F401
+from ..runtime.server.loopback import PATIENCE, running
 from ..runtime.server.test_adapters import (  # noqa: F401
     folders,
     test_an_adapter_is_a_model_on_every_route,
@@ -83,10 +84,10 @@ NUM_ROUTED_BYTES = 256  # of a prompt's packed tokens
 class Fronted(Served):
     """A front; the first engine is that of `async_engine`."""
 
-    def __init__(self, url: str, remote: RemoteEngine, replicas: list[AsyncEngine], terminate: Any) -> None:
-        super().__init__(url, replicas[0], terminate)
+    def __init__(self, url: str, remote: RemoteEngine, replicas: list[AsyncEngine], server: Any) -> None:
+        super().__init__(url, replicas[0], server)
         self._remote = remote
-        self._each = [Served(url, replica, terminate) for replica in replicas]
+        self._each = [Served(url, replica, server) for replica in replicas]
 
     def settle(self) -> EngineStatistics:
         for each in self._each:
@@ -116,11 +117,11 @@ def fronting(loaded: LoadedModel, tracing: Tracing | None = None, **settings: An
     def reports() -> list[Mapping[str, Any]]:
         return [asdict(replica.statistics()) for replica in replicas]
 
-    server = ServerSettings(api_keys=(KEY,), prepare_timeout=PATIENCE)
+    settings_of_server = ServerSettings(api_keys=(KEY,), prepare_timeout=PATIENCE)
     remote = RemoteEngine(engine_without_weights(config), send, reports)
     try:
-        with running(app_over(remote, server, tracing)) as (url, terminate):
-            yield Fronted(url, remote, replicas, terminate)
+        with running(app_over(remote, settings_of_server, tracing)) as (url, server):
+            yield Fronted(url, remote, replicas, server)
     finally:
         for replica in replicas:
             replica.stop()

@@ -2,9 +2,7 @@
 
 ::
 
-    command ──► dispatch    each line is a command or a message
-                  │ │
-                  │ └─────► commands ──► session    /help, /system, /schema …: what is done between two messages
+    command ──► commands    each line is a message, or a command: /help, /system, /schema …
                   └────────► session                what is known between two lines; one message and its answer
                                ├─ conversation      messages, constraint, the answer under way; asks the engine
                                └─ a view            transcript: by rich; plain_transcript: as plain text

@@ -25,8 +25,8 @@ def chat(
 ) -> None:
     """Talks to a model; /help says what can be done besides. Lines may also come from a pipe: one line, one turn."""
     from ...request import SamplingParams
+    from .commands import lines, talk
     from .conversation import Conversation
-    from .dispatch import lines, talk
     from .session import Session
 
     sampling = SamplingParams(max_tokens=max_tokens, temperature=temperature, top_p=top_p, seed=seed)

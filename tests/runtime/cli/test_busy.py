@@ -35,9 +35,11 @@ class Stream(io.StringIO):
         return count
 
 
-def test_a_pipe_gets_one_line_if_it_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    stream = Stream(is_terminal=False)
+@pytest.mark.parametrize("is_terminal", [False, True], ids=["pipe", "terminal without escape codes"])
+def test_a_line_is_written_if_it_takes_long(is_terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = Stream(is_terminal)
     monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setenv("TERM", "dumb")
     monkeypatch.setattr(module, "PATIENCE", 0.0)
     with busy("loading it") as report:
         assert stream.written.wait(60)
@@ -56,35 +58,17 @@ def test_a_pipe_gets_nothing_of_what_is_quick_or_fails(monkeypatch: pytest.Monke
     assert stream.getvalue() == ""
 
 
-def test_a_terminal_sees_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    stream = Stream(is_terminal=True)
-    monkeypatch.setattr(sys, "stderr", stream)
-    monkeypatch.setenv("TERM", "xterm")
-    with busy("loading it") as report:
-        report(3, 7)
-    assert "loading it" in stream.getvalue() and "3/7" in stream.getvalue()
-
-
-def test_results_do_not_pass_through_the_bar(
+def test_a_terminal_sees_how_far_it_is_and_results_do_not_pass_through_the_bar(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stream = Stream(is_terminal=True)
     monkeypatch.setattr(sys, "stderr", stream)
     monkeypatch.setenv("TERM", "xterm")
-    with busy("extracting") as report:
+    with busy("loading it") as report:
         print("a result")
-        report(1, 2)
+        report(3, 7)
+    assert "loading it" in stream.getvalue() and "3/7" in stream.getvalue()
     assert capsys.readouterr().out == "a result\n" and "a result" not in stream.getvalue()
-
-
-def test_a_terminal_without_escape_codes_gets_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    stream = Stream(is_terminal=True)
-    monkeypatch.setattr(sys, "stderr", stream)
-    monkeypatch.setenv("TERM", "dumb")
-    monkeypatch.setattr(module, "PATIENCE", 0.0)
-    with busy("loading it"):
-        assert stream.written.wait(60)
-    assert stream.getvalue() == "loading it …\n"
 
 
 def test_loading_reports_layer_by_layer() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from phloem.runtime.cli.chat.dispatch import talk
+from phloem.runtime.cli.chat.commands import talk
 
 from .scripted import ScriptedEngine, plain_session
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from phloem.errors import ConfigError, RequestError
 from phloem.runtime.cli.chat import files
+from phloem.runtime.cli.chat.commands import take
 from phloem.runtime.cli.chat.conversation import Conversation, Message, Piece
-from phloem.runtime.cli.chat.dispatch import take
 from phloem.runtime.cli.chat.plain_transcript import PlainTranscript
 from phloem.runtime.cli.chat.session import Session
 from phloem.runtime.engine.engine import Engine

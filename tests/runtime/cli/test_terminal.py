@@ -24,8 +24,7 @@ from prompt_toolkit.output import DummyOutput
 from rich.console import Console
 
 from phloem.runtime.cli.chat import input_line
-from phloem.runtime.cli.chat.commands import COMMANDS
-from phloem.runtime.cli.chat.dispatch import take, talk
+from phloem.runtime.cli.chat.commands import COMMANDS, take, talk
 from phloem.runtime.cli.chat.input_line import InputLine, LineCompleter, history_file, history_in
 from phloem.runtime.cli.chat.markdown import blocks, finished_blocks
 from phloem.runtime.cli.chat.transcript import LITERAL, MARKDOWN, GrowingText, Transcript

@@ -6,7 +6,7 @@ import json
 import socket
 import threading
 from base64 import b64encode
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Literal
 
 import pytest
@@ -18,17 +18,11 @@ from phloem.runtime.program.backends import http_call
 from phloem.runtime.program.backends.characters import Characters
 from phloem.runtime.program.backends.text_api import closed
 
-from .scripted_server import Reply, Script, chat_events, error, events, message_events, scripted
+from .scripted_server import Reply, Script, chat_events, error, events, message_events
 
 
 class Person(BaseModel):
     name: str
-
-
-@pytest.fixture
-def server() -> Iterator[Script]:
-    with scripted() as script:
-        yield script
 
 
 def openai(server: Script, **options: Any) -> ph.OpenAI:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator
 from types import SimpleNamespace
 
 import pytest
@@ -13,13 +12,7 @@ import phloem as ph
 from phloem.runtime.program import ProgramState
 from phloem.runtime.program.backends import http_call
 
-from .scripted_server import Reply, Script, scripted
-
-
-@pytest.fixture
-def server() -> Iterator[Script]:
-    with scripted() as script:
-        yield script
+from .scripted_server import Reply, Script
 
 
 @ph.function

@@ -13,16 +13,12 @@ import phloem as ph
 from phloem.errors import ProgramError
 from phloem.runtime.program import ProgramState
 
+from . import bodies
 from .fakes import FakeBackend
 
 
 def run(body: Callable[[ProgramState], Any], backend: FakeBackend | None = None, **options: Any) -> ProgramState:
-    """Runs a function of `s` as a program."""
-
-    def program(s: ProgramState) -> Any:
-        return body(s)
-
-    return ph.function(program).run(backend=backend or FakeBackend(reply=last_digit), **options)
+    return bodies.run(body, backend or FakeBackend(reply=last_digit), **options)
 
 
 def last_digit(prompt: str) -> str:

@@ -63,19 +63,6 @@ def test_an_exception_of_the_function_itself_passes_and_cancels_what_runs() -> N
     assert backend.streams[0].aborted.wait(120)
 
 
-def test_the_first_failing_item_of_a_batch_raises_with_its_index() -> None:
-    @ph.function
-    def ask(s: ProgramState, a: str) -> None:
-        s += a + ph.gen("x")
-
-    with pytest.raises(ProgramError, match="refused") as caught:
-        ask.run_batch([("fine",), ("REFUSE",), ("fine",)], backend=FakeBackend())
-    assert caught.value.__notes__ == ["in item 1 of a batch of 3"]
-    states = ask.run_batch([("fine",), ("REFUSE",), ("fine",)], backend=FakeBackend(), return_errors=True)
-    assert [state.error() is None for state in states] == [True, False, True]
-    assert states[2]["x"] == "ok"
-
-
 def test_an_unknown_variable_is_a_key_error_that_lists_the_known_ones() -> None:
     def body(s: ProgramState) -> None:
         s += ph.gen("x")
@@ -266,13 +253,6 @@ def test_an_exception_of_the_function_has_its_line_in_every_mode(how: str, wrapp
     if how != "exit":
         [state] = program.run_batch([(how,)], backend=backend, return_errors=True)
         assert place in str(state.error())
-
-
-def test_an_empty_state_generates_from_bos() -> None:
-    backend = FakeBackend()
-    state = run(lambda s: s.__iadd__(ph.gen("x")), backend)
-    assert backend.asked[0].prompt == [256]
-    assert state.token_ids()[0] == 256 and state.text() == "ok"
 
 
 def test_what_was_cancelled_names_what_cancelled_it() -> None:

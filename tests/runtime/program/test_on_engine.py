@@ -173,20 +173,6 @@ def test_constraints_hold_inside_programs(fresh: ph.Engine) -> None:
         assert isinstance(state.parsed("sure"), bool) and state["pick"] in "!?"
 
 
-def test_n_outputs_differ_and_reproduce(fresh: ph.Engine) -> None:
-    program = ph.function(lambda s: s.__iadd__(ph.user("Repeat: a") + ph.assistant(ph.gen("x", n=4))))
-    first = program.run(backend=fresh, seed=3, temperature=30.0, max_tokens=8)["x"]
-    assert len(set(first)) > 1
-    assert program.run(backend=fresh, seed=3, temperature=30.0, max_tokens=8)["x"] == first
-
-
-@pytest.mark.parametrize("name", [None, "answer"])
-def test_increments_concatenate_to_the_text(fresh: ph.Engine, name: str | None) -> None:
-    state = ph.function(ask).run("Who is it?", backend=fresh, stream=True, temperature=1.0, seed=2)
-    text = "".join(state.text_iter(name))
-    assert text == (state.text() if name is None else state["answer"])
-
-
 def test_a_prompt_that_cannot_fit_raises_at_its_line(fresh: ph.Engine) -> None:
     with pytest.raises(ProgramError, match=r"test_on_engine.py:\d+, gen\('answer'\): prompt: \d+ tokens") as caught:
         ph.function(ask).run("x " * 5000, backend=fresh)

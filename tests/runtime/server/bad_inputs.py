@@ -231,6 +231,14 @@ def schema_format(schema: Any) -> dict[str, Any]:
     return {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
 
 
+DOCUMENT: dict[str, Any] = {"http://a.test/x": {}}
+
+
+def formatted(name: str, param: str, **fields: Any) -> Case:
+    """A `response_format` of these fields, which is wrong at `param`."""
+    return chat(name, 400, f"response_format{param}", response_format=fields)
+
+
 CONSTRAINTS = [
     chat("two constraints", 400, code="conflicting_constraints", regex="a", response_format={"type": "json_object"}),
     chat("guided and structured", 400, guided_regex="a", structured_outputs={"regex": "a"}),
@@ -238,53 +246,24 @@ CONSTRAINTS = [
     chat("none in structured_outputs", 400, "structured_outputs", structured_outputs={}),
     chat("structural tag that is a number", 400, structured_outputs={"structural_tag": 5}),
     chat("white space pattern", 400, guided_json=SCHEMA, guided_whitespace_pattern=" *"),
-    chat("unknown format", 400, "response_format.type", response_format={"type": "xml"}),
-    chat("no format type", 400, "response_format.type", response_format={}),
+    formatted("unknown format", ".type", type="xml"),
+    formatted("no format type", ".type"),
     chat("format as text", 400, "response_format", response_format="json"),
-    chat("json_schema without schema", 400, "response_format.json_schema", response_format={"type": "json_schema"}),
-    chat(
-        "unknown reading of extra keys",
-        400,
-        "response_format.extra_keys",
-        response_format={**schema_format({}), "extra_keys": "no"},
-    ),
-    chat(
-        "unknown white space",
-        400,
-        "response_format.whitespace",
-        response_format={**schema_format({}), "whitespace": "tabs"},
-    ),
-    chat("schema as list", 400, "response_format.json_schema.schema", response_format=schema_format([])),
+    formatted("json_schema without schema", ".json_schema", type="json_schema"),
+    formatted("unknown reading of extra keys", ".extra_keys", **schema_format({}), extra_keys="no"),
+    formatted("unknown white space", ".whitespace", **schema_format({}), whitespace="tabs"),
+    formatted("schema as list", ".json_schema.schema", **schema_format([])),
     chat("schema as number", 400, "guided_json", "invalid_type", guided_json=5),
     chat("schema as text that is no JSON", 400, "guided_json", guided_json="{"),
     chat("no choices", 400, "guided_choice", guided_choice=[]),
     chat("number as choice", 400, "guided_choice[0]", guided_choice=[1]),
     chat("number as regex", 400, "regex", regex=5),
-    chat("resources without a schema", 400, "resources", regex="a", resources={"http://a.test/x": {}}),
-    chat(
-        "resources in json_schema",
-        400,
-        "response_format.json_schema.resources",
-        response_format={"type": "json_schema", "json_schema": {"schema": {}, "resources": {"http://a.test/x": {}}}},
-    ),
-    chat(
-        "resources of text",
-        400,
-        "response_format.resources",
-        response_format={"type": "text", "resources": {"http://a.test/x": {}}},
-    ),
-    chat(
-        "resources without json",
-        400,
-        "structured_outputs.resources",
-        structured_outputs={"regex": "a", "resources": {"http://a.test/x": {}}},
-    ),
-    chat(
-        "resource as number",
-        400,
-        "response_format.resources.http://a.test/x",
-        "invalid_type",
-        response_format={**schema_format({}), "resources": {"http://a.test/x": 1}},
+    chat("resources without a schema", 400, "resources", regex="a", resources=DOCUMENT),
+    formatted("resources in it", ".json_schema.resources", type="json_schema", json_schema={"resources": DOCUMENT}),
+    formatted("resources of text", ".resources", type="text", resources=DOCUMENT),
+    chat("without json", 400, "structured_outputs.resources", structured_outputs={"regex": "a", "resources": DOCUMENT}),
+    formatted(
+        "resource as number", ".resources.http://a.test/x", **schema_format({}), resources={"http://a.test/x": 1}
     ),
     chat("resource of a fragment", 400, "resources", guided_json={}, resources={"http://a.test/x#b": {}}),
 ]

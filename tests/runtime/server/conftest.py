@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import signal
-import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pytest
-from fastapi import FastAPI
 from openai import OpenAI
 
 from phloem.runtime.config import EngineConfig
@@ -19,11 +16,12 @@ from phloem.runtime.engine.engine import Engine
 from phloem.runtime.engine.statistics import EngineStatistics
 from phloem.runtime.execute.loading import LoadedModel, load
 from phloem.runtime.server import ServerSettings, create_app
-from phloem.runtime.server.serve import listen, server_of, url_of
+from phloem.runtime.server.serve import DrainingServer
 from phloem.runtime.server.settings import ToolCallFormat
 
+from .loopback import PATIENCE, running, until
+
 KEY = "sk-loopback"
-PATIENCE = 120.0
 
 
 @dataclass
@@ -32,18 +30,18 @@ class Served:
 
     url: str
     async_engine: AsyncEngine
-    terminate: Callable[[], None]
+    server: DrainingServer
 
     def client(self, key: str = KEY) -> OpenAI:
         return OpenAI(base_url=f"{self.url}/v1", api_key=key, max_retries=0, timeout=PATIENCE)
 
+    def terminate(self) -> None:
+        self.server.handle_exit(signal.SIGTERM, None)
+
     def settle(self) -> EngineStatistics:
         """Waits until nothing runs or waits; the pools must then be balanced."""
-        deadline = time.monotonic() + PATIENCE
         engine = self.async_engine.engine
-        while self.async_engine.call(lambda: engine.core.has_work).result(PATIENCE):
-            assert time.monotonic() < deadline, "requests are left behind"
-            time.sleep(0.01)
+        until(lambda: not self.async_engine.call(lambda: engine.core.has_work).result(PATIENCE))
         self.async_engine.call(engine.core.audit).result(PATIENCE)
         statistics = self.async_engine.call(engine.statistics).result(PATIENCE)
         assert statistics.num_held_blocks == 0 and statistics.num_running == statistics.num_waiting == 0
@@ -74,29 +72,10 @@ def serving(
         tool_call_format=tool_call_format,
     )
     try:
-        with running(create_app(async_engine, server_settings)) as (url, terminate):
-            yield Served(url, async_engine, terminate)
+        with running(create_app(async_engine, server_settings)) as (url, server):
+            yield Served(url, async_engine, server)
     finally:
         async_engine.stop()
-
-
-@contextmanager
-def running(app: FastAPI) -> Iterator[tuple[str, Callable[[], None]]]:
-    """An application's address, and what ends it, as SIGTERM does and as the end of the block does."""
-    bound = listen("127.0.0.1", 0)
-    server = server_of(app, log_level="error", access_log=False)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
-    thread.start()
-    try:
-        deadline = time.monotonic() + PATIENCE
-        while not server.started:
-            assert time.monotonic() < deadline and thread.is_alive(), "the server did not start"
-            time.sleep(0.01)
-        yield url_of(bound), lambda: server.handle_exit(signal.SIGTERM, None)
-    finally:
-        server.handle_exit(signal.SIGTERM, None)
-        thread.join(PATIENCE)
-        assert not thread.is_alive(), "the server did not end"
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, Unpack
 
 import numpy as np
 
@@ -22,11 +22,12 @@ from phloem.runtime.constrain.spec import ConstraintSpec
 from phloem.runtime.engine.statistics import EngineStatistics
 from phloem.runtime.engine.vectors import Vectors
 from phloem.runtime.models.vector_rules import VectorRules
-from phloem.runtime.request import Delta, FinishReason, SamplingParams, TokenLogprob, Usage
+from phloem.runtime.request import Delta, FinishReason, RequestOptions, SamplingParams, TokenLogprob, Usage
 from phloem.runtime.sample.output_text import OutputText, StopGuard
 from phloem.runtime.tokenizer.chat_message import checked_message
 
 EOS = 256
+DEFAULTS = {"namespace": "", "priority": 0, "deadline_seconds": None, "shows_special": False, "explain_cache": False}
 VECTOR_SIZE = 8
 
 
@@ -221,33 +222,11 @@ class FakeAsyncEngine:
         prompt: Sequence[int],
         sampling: SamplingParams,
         constraint: ConstraintSpec | None = None,
-        *,
-        request_id: str | None = None,
-        adapter: str | None = None,
-        namespace: str = "",
-        priority: int = 0,
-        conversation: str = "",
-        explain_cache: bool = False,
-        pin_ttl: float = 0.0,
-        deadline_seconds: float | None = None,
-        shows_special: bool = False,
-        stop_guard: Callable[[], StopGuard] | None = None,
-        pooling: str | None = None,
-        is_probe: bool = False,
+        **options: Unpack[RequestOptions],
     ) -> AsyncIterator[Delta]:
-        self.calls.append(
-            {
-                "prompt": self.engine.tokenizer.decode(prompt),
-                "sampling": sampling,
-                "constraint": constraint,
-                "namespace": namespace,
-                "priority": priority,
-                "deadline_seconds": deadline_seconds,
-                "shows_special": shows_special,
-                "explain_cache": explain_cache,
-                "is_probe": is_probe,
-            }
-        )
+        assert options.keys() <= RequestOptions.__annotations__.keys()
+        text = self.engine.tokenizer.decode(prompt)
+        self.calls.append(DEFAULTS | options | {"prompt": text, "sampling": sampling, "constraint": constraint})
         if self.refusal is not None:
             raise self.refusal
         if len(prompt) > self.engine.max_model_len:
@@ -255,11 +234,13 @@ class FakeAsyncEngine:
         self.num_open += 1
         ended = False
         try:
-            for position, delta in enumerate(self._deltas(prompt, sampling, stop_guard)):
+            for position, delta in enumerate(self._deltas(prompt, sampling, options.get("stop_guard"))):
                 if self.failure is not None and position == self.fails_after:
                     raise self.failure
                 await asyncio.sleep(self.token_seconds)
-                yield delta if pooling is None else replace(delta, vector=np.ones(VECTOR_SIZE, np.float32))
+                yield (
+                    delta if options.get("pooling") is None else replace(delta, vector=np.ones(VECTOR_SIZE, np.float32))
+                )
             ended = True
         finally:
             self.num_open -= 1

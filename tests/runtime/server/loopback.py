@@ -1,4 +1,4 @@
-"""A real server on a loopback port over a fake engine, and sockets that behave as they like."""
+"""A real server on a loopback port, over a fake engine or another, and sockets that behave as they like."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from fastapi import FastAPI
+
 from phloem.runtime.server import ServerSettings, create_app
-from phloem.runtime.server.serve import DrainingServer, listen, server_of
+from phloem.runtime.server.serve import DrainingServer, listen, server_of, url_of
 
 from .fakes import FakeAsyncEngine
 
-PATIENCE = 60.0  # seconds; far more than anything here takes
+PATIENCE = 120.0  # seconds; far more than anything here takes
 
 
 def until(holds: Callable[[], object]) -> None:
@@ -85,12 +87,11 @@ def is_closed(made: socket.socket) -> bool:
 
 
 @contextmanager
-def loopback(
-    engine: FakeAsyncEngine | None = None, *, send_buffer: int | None = None, log_level: str = "error", **settings: Any
-) -> Iterator[Loopback]:
-    """Serves until the block ends; `send_buffer`: SO_SNDBUF of the server's side of connections."""
-    engine = engine or FakeAsyncEngine()
-    app = create_app(engine, ServerSettings(drain_timeout=PATIENCE, **settings))  # type: ignore[arg-type]
+def running(
+    app: FastAPI, *, send_buffer: int | None = None, log_level: str = "error"
+) -> Iterator[tuple[str, DrainingServer]]:
+    """An application's address and its server, which ends with the block as after SIGTERM; `send_buffer`: SO_SNDBUF of
+    the server's side of connections."""
     bound = listen("127.0.0.1", 0)
     if send_buffer is not None:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
@@ -98,9 +99,20 @@ def loopback(
     thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
     thread.start()
     try:
-        until(lambda: server.started)
-        yield Loopback(bound.getsockname()[1], server, engine)
+        until(lambda: server.started or not thread.is_alive())
+        assert thread.is_alive(), "the server did not start"
+        yield url_of(bound), server
     finally:
         server.handle_exit(signal.SIGTERM, None)
         thread.join(PATIENCE)
         assert not thread.is_alive(), "the server did not end"
+
+
+@contextmanager
+def loopback(engine: FakeAsyncEngine | None = None, **options: Any) -> Iterator[Loopback]:
+    """Serves a fake engine; options: of `running`, and settings."""
+    engine = engine or FakeAsyncEngine()
+    own = {name: options.pop(name) for name in ("send_buffer", "log_level") if name in options}
+    app = create_app(engine, ServerSettings(drain_timeout=PATIENCE, **options))  # type: ignore[arg-type]
+    with running(app, **own) as (url, server):
+        yield Loopback(int(url.rpartition(":")[2]), server, engine)

@@ -50,7 +50,12 @@ def test_of_a_request_for_a_prompts_kv_no_answer_is_looked_at() -> None:
     assert refused.status == 400 and refused.json()["error"]["param"].startswith("kv_transfer_params")
 
 
-def test_usage_may_come_with_every_chunk() -> None:
+def test_usage_comes_last_or_with_every_chunk() -> None:
+    answer = client().complete("a", stream=True, stream_options={"include_usage": True})
+    *events, last, done = answer.events()
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    assert done == "[DONE]" and last["choices"] == [] and last["usage"]["completion_tokens"] == 13
+    assert all(event["usage"] is None for event in events)
     events = client().complete(["a", "b"], stream=True, stream_options={"continuous_usage_stats": True}).events()
     counts = [event["usage"]["completion_tokens"] for event in events[:-1]]
     assert counts == sorted(counts) and counts[-1] == 26

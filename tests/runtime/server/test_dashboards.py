@@ -10,12 +10,7 @@ counters) and the labels by which it is selected or grouped.
 
 from __future__ import annotations
 
-import asyncio
-import json
-
 import pytest
-from fastapi import FastAPI
-from prometheus_client.parser import text_string_to_metric_families
 
 from phloem.runtime.engine.async_engine import AsyncEngine
 from phloem.runtime.server import ServerSettings, create_app
@@ -24,7 +19,7 @@ from phloem.runtime.server.settings import MetricNames
 from phloem.runtime.speculate.draft_counts import SOURCES
 
 from ..fakes import threaded_engine
-from .wire import Answer, exchange
+from .wire import Client, series_of
 
 Wanted = tuple[str, frozenset[str]]
 MODEL = frozenset({"model_name"})
@@ -89,29 +84,14 @@ def series_after_traffic(names: MetricNames) -> dict[str, list[tuple[dict[str, s
     """By name: labels and value of each series, when some requests have been answered."""
     driver = AsyncEngine(threaded_engine(num_blocks=64))
     settings = ServerSettings(model_name="served", metric_names=names, tool_call_format="none", reasoning_format="none")
-    app = create_app(driver, settings)
-
-    async def ask() -> str:
-        async with app.router.lifespan_context(app):
-            for options in ({}, {"stream": True}, {"n": 2}, {"max_tokens": 7}):
-                answer = await post(app, {"prompt": list(range(1, 20)), "max_tokens": 4, "temperature": 0, **options})
-                assert answer.status == 200, answer.body
-            return (await exchange(app, "GET", "/metrics")).body.decode()
-
+    asked = Client(create_app(driver, settings), driver)  # type: ignore[arg-type]  # a real one does as well
     try:
-        text = asyncio.run(ask())
+        for options in ({}, {"stream": True}, {"n": 2}, {"max_tokens": 7}):
+            answer = asked.complete(list(range(1, 20)), **{"max_tokens": 4, "temperature": 0, **options})
+            assert answer.status == 200, answer.body
+        return series_of(asked.get("/metrics").body.decode())
     finally:
         driver.stop()
-    found: dict[str, list[tuple[dict[str, str], float]]] = {}
-    for family in text_string_to_metric_families(text):
-        for sample in family.samples:
-            found.setdefault(sample.name, []).append((dict(sample.labels), sample.value))
-    return found
-
-
-async def post(app: FastAPI, body: dict[str, object]) -> Answer:
-    headers = {"content-type": "application/json"}
-    return await exchange(app, "POST", "/v1/completions", json.dumps(body).encode(), headers)
 
 
 @pytest.mark.parametrize("names", PANELS)

@@ -5,7 +5,6 @@ A block of `json` after one with a single line shows a part of its answer.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 import shlex
@@ -16,7 +15,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from fastapi import FastAPI
 
 from phloem.runtime.config import EngineConfig
 from phloem.runtime.engine.async_engine import AsyncEngine
@@ -27,7 +25,7 @@ from phloem.runtime.server import ServerSettings, create_app
 
 from ...page_blocks import blocks
 from ..models.saved_adapters import save_adapter
-from .wire import exchange
+from .wire import Client
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -111,18 +109,14 @@ def test_each_is_answered(nano: LoadedModel, adapters: Path) -> None:
     """In the order of the pages: what is loaded in one line is unloaded in the next."""
     driver = AsyncEngine(Engine.from_loaded(EngineConfig(num_blocks=256, device="cpu"), nano))
     app = create_app(driver, ServerSettings(admin=True, adapter_loading=True))
-
-    async def ask(app: FastAPI) -> None:
-        async with app.router.lifespan_context(app):
-            for call in CALLS:
-                target = urlsplit(call.url)
-                assert target.hostname in ("localhost", "127.0.0.1") and target.port == 8000, call.place
-                body = call.body.replace("/adapters/", f"{adapters}/").encode()
-                answer = await exchange(app, call.method, target.path, body, call.headers)
-                assert answer.status == 200, f"{call.place}: {answer.status} {answer.body.decode()}"
-                assert call.shown is None or is_part(call.shown, answer.json()), f"{call.place}: {answer.json()}"
-
+    asked = Client(app, driver)  # type: ignore[arg-type]  # a real one does as well
     try:
-        asyncio.run(ask(app))
+        for call in CALLS:
+            target = urlsplit(call.url)
+            assert target.hostname in ("localhost", "127.0.0.1") and target.port == 8000, call.place
+            body = call.body.replace("/adapters/", f"{adapters}/").encode()
+            answer = asked.request(call.method, target.path, body, headers=call.headers)
+            assert answer.status == 200, f"{call.place}: {answer.status} {answer.body.decode()}"
+            assert call.shown is None or is_part(call.shown, answer.json()), f"{call.place}: {answer.json()}"
     finally:
         driver.stop()

@@ -62,6 +62,7 @@ def built_up_chat(events: list[Any]) -> dict[str, Any]:
     body: dict[str, Any] = {}
     choices: dict[int, dict[str, Any]] = {}
     for event in events:
+        assert event["object"] in ("chat.completion.chunk", "text_completion") and event["id"] == events[0]["id"]
         body |= {name: value for name, value in event.items() if name != "choices"}
         for chunk in event["choices"]:
             found = choices.setdefault(chunk["index"], {"index": chunk["index"], "logprobs": None})

@@ -19,6 +19,7 @@ from .fakes import CharTokenizer, FakeAsyncEngine, FakeTemplate
 from .samples import JSON_FORMAT, WEATHER
 from .samples import OBJECT as SCHEMA
 from .test_readers import CALL, FINAL, THOUGHT
+from .valid_answers import check_answers
 from .wire import Client, client
 
 
@@ -140,38 +141,8 @@ def gpt_oss(tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
 
 @pytest.mark.parametrize("seed", range(2))
 def test_whatever_the_model_thinks_the_answer_is_valid(gpt_oss: LoadedModel, seed: int) -> None:
-    """A random model, through the real engine and the official client."""
-    parameters = {"type": "object", "properties": {"city": {"enum": ["Oslo", "Rome"]}}, "required": ["city"]}
-    tool = {"type": "function", "function": {"name": "weather", "parameters": parameters}}
-    common: dict[str, Any] = {"model": "nano", "seed": seed, "max_tokens": 150}
-    common["messages"] = [{"role": "user", "content": "Hi"}]
     with serving(gpt_oss, num_blocks=256) as served, served.client() as http:
-        common["model"] = http.models.list().data[0].id
-        form = JSON_FORMAT
-        answer = http.chat.completions.create(**common, response_format=form).choices[0]
-        assert isinstance(json.loads(answer.message.content)["a"], int)
-        answer = http.chat.completions.create(**common, tools=[tool], tool_choice="required").choices[0]
-        [call] = answer.message.tool_calls
-        assert call.function.name == "weather"
-        assert json.loads(call.function.arguments)["city"] in ("Oslo", "Rome")
-        assert answer.finish_reason == "tool_calls"
-        answer = http.chat.completions.create(**common, tools=[tool]).choices[0]
-        assert answer.message.tool_calls or answer.message.content is not None
-        assert "<|" not in (answer.message.content or "")
-        both = http.chat.completions.create(**common, tools=[tool], response_format=form).choices[0].message
-        for call in both.tool_calls or []:
-            assert json.loads(call.function.arguments)["city"] in ("Oslo", "Rome") and not both.content
-        assert both.tool_calls or isinstance(json.loads(both.content)["a"], int)
-        free = http.chat.completions.create(**common)
-        assert free.usage.completion_tokens > 0
-        thought = getattr(free.choices[0].message, "reasoning_content", "")
-        assert (free.usage.completion_tokens_details.reasoning_tokens > 0) >= bool(thought)
-        response = http.responses.create(
-            model=common["model"], input="Hi", max_output_tokens=150, extra_body={"seed": seed}
-        )
-        assert response.output_text == (free.choices[0].message.content or "")
-        theirs, ours = response.usage.output_tokens_details, free.usage.completion_tokens_details
-        assert theirs.reasoning_tokens == ours.reasoning_tokens
+        check_answers(http, seed, 150, {})
 
 
 def test_the_effort_is_an_option_of_the_template() -> None:

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from phloem.errors import ConfigError
 from phloem.runtime.cli import run
-from phloem.runtime.cli.inspect_cache import cache_of
+from phloem.runtime.cli.inspect import cache_of
 from phloem.runtime.execute.loading import LoadedModel
 from phloem.runtime.request import SamplingParams
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import openai
 import pytest
@@ -62,33 +63,33 @@ def test_errors_are_those_that_the_client_knows(served: Served, openai_client: O
     assert openai_client.models.retrieve("nano").id == "nano"
 
 
-def test_a_schema_that_cannot_be_enforced_is_refused_with_its_pointer(openai_client: OpenAI) -> None:
-    schema = {
-        "type": "object",
-        "properties": {"tags": {"type": "array", "uniqueItems": True, "contains": {"enum": [1, 2]}, "minContains": 2}},
-    }
-    for stream in (False, True):
-        with pytest.raises(openai.BadRequestError) as refused:
-            openai_client.chat.completions.create(
-                model="nano",
-                messages=HELLO,
-                stream=stream,
-                response_format={"type": "json_schema", "json_schema": {"name": "x", "schema": schema}},
-            )
-        assert refused.value.code == "unsupported_json_schema" and refused.value.param == "response_format"
-        assert refused.value.body["pointer"] == "/properties/tags/uniqueItems"
+TAGS = {"type": "array", "uniqueItems": True, "contains": {"enum": [1, 2]}, "minContains": 2}
+UNSUPPORTED = {"type": "object", "properties": {"tags": TAGS}}
+UNSUPPORTED_FORMAT = {"type": "json_schema", "json_schema": {"name": "x", "schema": UNSUPPORTED}}
+DOCUMENTS = {"http://a.test/x": {"type": "no"}}
 
 
-def test_what_is_wrong_with_a_document_of_a_request_names_the_document(openai_client: OpenAI) -> None:
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("asked", "code", "pointer"),
+    [
+        ({"response_format": UNSUPPORTED_FORMAT}, "unsupported_json_schema", "/properties/tags/uniqueItems"),
+        (
+            {"guided_json": {"$ref": "http://a.test/x"}, "resources": DOCUMENTS},
+            "invalid_json_schema",
+            "resources/http://a.test/x#/type",
+        ),
+    ],
+    ids=["schema", "document"],
+)
+def test_a_schema_that_cannot_be_enforced_is_refused_with_its_pointer(
+    openai_client: OpenAI, asked: dict[str, Any], code: str, pointer: str, stream: bool
+) -> None:
     with pytest.raises(openai.BadRequestError) as refused:
-        openai_client.chat.completions.create(
-            model="nano",
-            messages=HELLO,
-            extra_body={"guided_json": {"$ref": "http://a.test/x"}, "resources": {"http://a.test/x": {"type": "no"}}},
-        )
-    assert refused.value.code == "invalid_json_schema" and refused.value.param == "guided_json"
-    assert refused.value.body["pointer"] == "resources/http://a.test/x#/type"
-    assert refused.value.body["message"].startswith("resources/http://a.test/x#/type: 'no' is no type")
+        openai_client.chat.completions.create(model="nano", messages=HELLO, stream=stream, extra_body=asked)
+    assert (refused.value.code, refused.value.param) == (code, next(iter(asked)))
+    assert refused.value.body["pointer"] == pointer
+    assert refused.value.body["message"].startswith(f"{pointer}: ")
 
 
 def test_a_document_that_is_missing_names_the_field_that_takes_it(openai_client: OpenAI) -> None:

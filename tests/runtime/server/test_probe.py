@@ -80,22 +80,28 @@ async def settle(engine: StubEngine) -> None:
         await asyncio.sleep(0)
 
 
-def test_an_idle_engine_answers_with_a_token() -> None:
+FULL, STOPPED = QueueFull("too many requests are waiting"), EngineStopped("it has stopped")
+
+
+@pytest.mark.parametrize(
+    ("made", "patience", "limit", "is_healthy"),
+    [
+        ({"gives": True}, LONG, LONG, True),
+        ({"works": True}, AT_ONCE, LONG, True),  # its own token never comes, but steps are done
+        ({"works": True, "refusal": FULL}, AT_ONCE, LONG, True),
+        ({"refusal": FULL}, AT_ONCE, AT_ONCE, False),
+        ({"refusal": STOPPED}, LONG, LONG, False),
+    ],
+    ids=["idle", "busy", "full", "full and hung", "broken"],
+)
+def test_an_engine_is_healthy_if_it_gives_a_token_or_works(
+    made: dict[str, Any], patience: float, limit: float, is_healthy: bool
+) -> None:
     async def run() -> None:
-        engine = StubEngine()
-        engine.gives.set()
-        assert await probe_of(engine, LONG, LONG).generates()
-        await settle(engine)
-
-    asyncio.run(run())
-
-
-def test_a_busy_engine_is_not_waited_for() -> None:
-    """The probe's own token never comes, but steps are done."""
-
-    async def run() -> None:
-        engine = StubEngine(works=True)
-        assert await probe_of(engine, AT_ONCE, LONG).generates()
+        engine = StubEngine(**{name: value for name, value in made.items() if name != "gives"})
+        if "gives" in made:
+            engine.gives.set()
+        assert await probe_of(engine, patience, limit).generates() == is_healthy
         await settle(engine)
 
     asyncio.run(run())
@@ -128,22 +134,6 @@ def test_a_hung_engine_is_found_and_so_is_its_recovery() -> None:
     asyncio.run(run())
 
 
-@pytest.mark.parametrize("works", [True, False])
-def test_a_full_queue_is_healthy_while_steps_are_done(works: bool) -> None:
-    async def run() -> None:
-        engine = StubEngine(works=works, refusal=QueueFull("too many requests are waiting"))
-        assert await probe_of(engine, AT_ONCE, LONG if works else AT_ONCE).generates() == works
-
-    asyncio.run(run())
-
-
-def test_a_broken_engine_is_found_at_once() -> None:
-    async def run() -> None:
-        assert not await probe_of(StubEngine(refusal=EngineStopped("it has stopped")), LONG, LONG).generates()
-
-    asyncio.run(run())
-
-
 def test_callers_share_one_probe_and_may_leave() -> None:
     async def run() -> None:
         engine = StubEngine()
@@ -163,7 +153,7 @@ def test_callers_share_one_probe_and_may_leave() -> None:
 
 def test_the_route_says_what_the_probe_finds() -> None:
     assert client().get("/health_generate").json() == {"status": "ok"}
-    answer = client(FakeAsyncEngine(refusal=EngineStopped("it has stopped"))).get("/health_generate")
+    answer = client(FakeAsyncEngine(refusal=STOPPED)).get("/health_generate")
     assert answer.status == 503 and answer.error["code"] == "unavailable" and "retry-after" in answer.headers
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,8 @@ from phloem.runtime.server.formats.thoughts import BEGIN, END
 
 from ..models.oracle import save_random_model
 from .conftest import serving
+from .samples import JSON_FORMAT
+from .valid_answers import TOOL, check_answers, check_calls
 
 TEMPLATE = """\
 {%- for message in messages %}{{ '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' }}
@@ -52,57 +53,11 @@ def thinker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     return load(EngineConfig(model=str(folder), device="cpu", dtype="float32"))
 
 
-SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": False}
-CITY = {"type": "object", "properties": {"city": {"enum": ["Oslo", "Rome"]}}, "required": ["city"]}
-
-
 def test_whatever_the_model_thinks_the_answer_is_valid(thinker: LoadedModel) -> None:
-    """A random model, through the real engine and the official client."""
-    tool = {"type": "function", "function": {"name": "weather", "parameters": CITY}}
     with serving(thinker, num_blocks=256, tool_call_format="hermes") as served, served.client() as http:
-        common: dict[str, Any] = {"model": http.models.list().data[0].id, "max_tokens": 100}
-        common["messages"] = [{"role": "user", "content": "Hi"}]
-        form = {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}}
-        num_thoughts = 0
-        for seed, options in ((0, {"thinking": True}), (2, {"thinking": False}), (3, {})):
-            common |= {"seed": seed, "extra_body": {"chat_template_kwargs": options}}
-            answer = http.chat.completions.create(**common, response_format=form)
-            message = answer.choices[0].message
-            assert isinstance(json.loads(message.content)["a"], int) and message.content[0] == "{"
-            thought = getattr(message, "reasoning_content", "")
-            num_thoughts += bool(thought)
-            chunks = list(http.chat.completions.create(**common, response_format=form, stream=True))
-            deltas = [chunk.choices[0].delta for chunk in chunks]
-            assert "".join(delta.content or "" for delta in deltas) == message.content
-            assert "".join(getattr(delta, "reasoning_content", None) or "" for delta in deltas) == thought
-            assert (answer.usage.completion_tokens_details.reasoning_tokens > 0) >= bool(thought)
-            body = {**common["extra_body"], "regex": "\\n*[0-9]{3}"}
-            message = http.chat.completions.create(**common | {"extra_body": body}).choices[0].message
-            assert re.fullmatch("\\n*[0-9]{3}", message.content)
-            choice = http.chat.completions.create(**common, tools=[tool], tool_choice="required").choices[0]
-            assert choice.finish_reason == "tool_calls"
-            maybe = http.chat.completions.create(**common, tools=[tool]).choices[0]
-            for call in [*choice.message.tool_calls, *(maybe.message.tool_calls or [])]:
-                assert json.loads(call.function.arguments)["city"] in ("Oslo", "Rome")
-            either = http.chat.completions.create(**common, tools=[tool], response_format=form).choices[0].message
-            for call in either.tool_calls or []:
-                assert json.loads(call.function.arguments)["city"] in ("Oslo", "Rome") and not either.content
-            assert either.tool_calls or isinstance(json.loads(either.content)["a"], int)
-            choice = http.chat.completions.create(
-                **common, tools=[tool], tool_choice="required", stop=["city", "O", '"']
-            ).choices[0]
-            for call in choice.message.tool_calls or []:
-                assert json.loads(call.function.arguments)["city"] in ("Oslo", "Rome")
-            free = http.chat.completions.create(**common)
-            response = http.responses.create(
-                model=common["model"],
-                input="Hi",
-                max_output_tokens=100,
-                extra_body={"seed": seed, **common["extra_body"]},
-            )
-            assert response.output_text == free.choices[0].message.content
-            assert response.usage.output_tokens == free.usage.completion_tokens
-        assert num_thoughts, "a prompt that opens the thought is answered with one"
+        cases: list[tuple[int, dict[str, Any]]] = [(0, {"thinking": True}), (2, {"thinking": False}), (3, {})]
+        thoughts = [check_answers(http, seed, 100, options) for seed, options in cases]
+        assert any(thoughts), "a prompt that opens the thought is answered with one"
 
 
 @pytest.mark.parametrize(("stream", "budgets"), [(False, (0, 2, 60)), (True, (1, 31))], ids=["whole", "stream"])
@@ -110,9 +65,7 @@ def test_thoughts_end_within_their_budget_and_answers_are_valid(
     thinker: LoadedModel, stream: bool, budgets: tuple[int, ...]
 ) -> None:
     """With a schema, with a call that is required, and with neither; as a field of chats, responses and messages."""
-    tool = {"type": "function", "function": {"name": "weather", "parameters": CITY}}
-    form = {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}}
-    asked: list[dict[str, Any]] = [{"response_format": form}, {"tools": [tool], "tool_choice": "required"}, {}]
+    asked: list[dict[str, Any]] = [{"response_format": JSON_FORMAT}, {"tools": [TOOL], "tool_choice": "required"}, {}]
     with serving(thinker, num_blocks=256, tool_call_format="hermes") as served, served.client() as http:
         model = http.models.list().data[0].id
         for budget in budgets:
@@ -130,8 +83,7 @@ def test_thoughts_end_within_their_budget_and_answers_are_valid(
                     answer = http.chat.completions.create(**common)
                     usage, content = answer.usage, answer.choices[0].message.content
                     if number == 1:
-                        (call,) = answer.choices[0].message.tool_calls
-                        assert json.loads(call.function.arguments)["city"] in ("Oslo", "Rome")
+                        assert check_calls(answer.choices[0].message) == 1
                 assert usage.completion_tokens_details.reasoning_tokens <= budget + 3 + len(
                     END
                 )  # a character in bytes, the mark

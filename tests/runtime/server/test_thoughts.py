@@ -167,9 +167,10 @@ def test_line_breaks_in_front_of_json_are_not_shown(gap: str) -> None:
 
 
 def test_a_text_that_is_continued_is_read_as_it_stands() -> None:
-    fields = {"continue_final_message": True, "add_generation_prompt": False}
+    fields = {"continue_final_message": True}
     http = asked("\n12")
     assert http.chat(**fields).json()["choices"][0]["message"]["content"] == "\n12"
+    assert http.engine.calls[0]["prompt"] == "<user>Hi"
     assert form_of(http, regex="[0-9]+", **fields) == "regex"
     [choice] = asked("Hm.</think>\n\nYes.").chat("<think>\nLet me", **fields).json()["choices"]
     assert (choice["message"]["reasoning_content"], choice["message"]["content"]) == ("Hm.", "Yes.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fastapi import FastAPI
-from prometheus_client.parser import text_string_to_metric_families
 
 from phloem.runtime.cli.serve import limits_of
 from phloem.runtime.engine.async_engine import AsyncEngine
@@ -24,7 +21,7 @@ from phloem.runtime.server.worker_info import load_of
 
 from ..fakes import NEVER, FakeDecoder, fake_engine
 from .test_description import operation, validator
-from .wire import Answer, client, exchange
+from .wire import Client, client, series_of
 
 PATHS = ("/server_info", "/get_server_info", "/model_info", "/get_model_info", "/v1/loads")
 ENDLESS = SamplingParams(max_tokens=200, temperature=0.0, ignore_eos=True, stop=NEVER)
@@ -57,12 +54,12 @@ def test_nothing_but_health_is_shown_without_a_key() -> None:
 
 def test_a_model_is_shown_by_its_name_and_not_by_its_folder(tmp_path: Path) -> None:
     engine = fake_engine(folder=tmp_path / "secret-folder")
-    with serving(engine, model_name="public") as app:
+    with serving(engine, model_name="public") as asked:
         for path in PATHS:
-            text = get(app, path).body.decode()
+            text = asked.get(path).body.decode()
             assert "secret-folder" not in text
-        assert get(app, "/server_info").json()["served_model_name"] == "public"
-        assert get(app, "/model_info").json()["model_path"] == "public"
+        assert asked.get("/server_info").json()["served_model_name"] == "public"
+        assert asked.get("/model_info").json()["model_path"] == "public"
 
 
 @pytest.mark.parametrize(
@@ -94,16 +91,13 @@ def test_loads_answer_what_routers_ask(query: str) -> None:
 
 
 @contextmanager
-def serving(engine: Engine, **settings: Any) -> Iterator[FastAPI]:
+def serving(engine: Engine, **settings: Any) -> Iterator[Client]:
     driver = AsyncEngine(engine)
+    chosen = ServerSettings(tool_call_format="none", reasoning_format="none", **settings)
     try:
-        yield create_app(driver, ServerSettings(tool_call_format="none", reasoning_format="none", **settings))
+        yield Client(create_app(driver, chosen), driver)  # type: ignore[arg-type]  # a real one does as well
     finally:
         driver.stop()
-
-
-def get(app: FastAPI, path: str) -> Answer:
-    return asyncio.run(exchange(app, "GET", path))
 
 
 def full_engine() -> Engine:
@@ -140,14 +134,14 @@ def test_load_is_what_runs_and_waits() -> None:
 
 def test_what_computes_and_drafts_is_told_without_its_path() -> None:
     engine = fake_engine(draft_decoder=FakeDecoder(), speculative_model="/secret-folder/small")
-    with serving(engine, page=True) as app:
-        info, about = get(app, "/server_info").json(), get(app, "/page/about").json()
-        metrics = get(app, "/metrics").body.decode()
+    with serving(engine, page=True) as asked:
+        info, about = asked.get("/server_info").json(), asked.get("/page/about").json()
+        metrics = asked.get("/metrics").body.decode()
     assert (info["tp_size"], info["speculative_algorithm"]) == (about["ranks"], "STANDALONE") == (1, "STANDALONE")
     assert info["speculative_draft_model_path"] == about["draft_model"] == "small"
     assert "\nphloem_ranks 1.0\n" in metrics and 'phloem_draft_model_rests{model="small"} 0.0' in metrics
-    with serving(fake_engine()) as app:
-        assert get(app, "/server_info").json()["speculative_draft_model_path"] is None
+    with serving(fake_engine()) as asked:
+        assert asked.get("/server_info").json()["speculative_draft_model_path"] is None
 
 
 def test_a_pool_smaller_than_the_context_is_said() -> None:
@@ -160,8 +154,8 @@ def test_a_pool_smaller_than_the_context_is_said() -> None:
 
 def test_the_pool_on_every_route_and_metric_is_the_same() -> None:
     engine = fake_engine(num_blocks=48, block_size=8)
-    with serving(engine) as app:
-        info, [load] = get(app, "/server_info").json(), get(app, "/v1/loads").json()["loads"]
+    with serving(engine) as asked:
+        info, [load] = asked.get("/server_info").json(), asked.get("/v1/loads").json()["loads"]
     assert info["max_total_num_tokens"] == info["max_total_tokens"] == load["max_total_num_tokens"] == 48 * 8
     assert info["page_size"] == 8 and info["max_running_requests"] == load["max_running_requests"]
     [[vllm]] = series(engine, "vllm", "vllm:cache_config_info")
@@ -175,10 +169,7 @@ def series(
 ) -> list[list[tuple[dict[str, str], float]]]:
     """Labels and values of series, by their names."""
     metrics = Metrics(engine.statistics, engine.config, ServerSettings(metric_names=names, **settings))
-    found: dict[str, list[tuple[dict[str, str], float]]] = {}
-    for family in text_string_to_metric_families(metrics.render().decode()):
-        for sample in family.samples:
-            found.setdefault(sample.name, []).append((dict(sample.labels), sample.value))
+    found = series_of(metrics.render().decode())
     return [found.get(name, []) for name in wanted]
 
 

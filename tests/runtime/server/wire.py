@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fastapi import FastAPI
+from prometheus_client.parser import text_string_to_metric_families
 
 from phloem.runtime.server import ServerSettings, create_app
 
@@ -131,6 +132,15 @@ class Client:
 
     def complete(self, prompt: object = "Hi", **fields: Any) -> Answer:
         return self.post("/v1/completions", {"prompt": prompt, **fields})
+
+
+def series_of(metrics: str) -> dict[str, list[tuple[dict[str, str], float]]]:
+    """Labels and values of each series of `/metrics`, by its name."""
+    found: dict[str, list[tuple[dict[str, str], float]]] = {}
+    for family in text_string_to_metric_families(metrics):
+        for sample in family.samples:
+            found.setdefault(sample.name, []).append((dict(sample.labels), sample.value))
+    return found
 
 
 def client(engine: FakeAsyncEngine | None = None, **settings: Any) -> Client:

@@ -27,6 +27,18 @@ def listed(asked: Client) -> list[dict[str, Any]]:
     return list(asked.get("/page/requests").json()["requests"])
 
 
+def end_one(recent: RecentRequests, number: int, usage: Usage | None = None, num_calls: int = 1) -> list[EngineCall]:
+    """A request that comes and ends; usage: of its answer, if it has one."""
+    record = RequestRecord()
+    recent.begin(f"{number}", "/v1/completions", record)
+    calls = [EngineCall([1], SamplingParams(), None, RequestOptions()) for _ in range(num_calls)]
+    record.begin(calls)
+    if usage is not None:
+        record.push(0, Delta(f"{number}", 0, "a", (1,), FinishReason.STOP, usage))
+    recent.end(f"{number}", "/v1/completions", 200, is_read_only=False)
+    return calls
+
+
 @pytest.mark.parametrize("shows_text", [False, True])
 def test_the_parts_of_a_request_add_up_to_its_seconds(shows_text: bool) -> None:
     now = [10.0]
@@ -77,25 +89,16 @@ def test_a_request_under_way_is_as_far_as_it_has_come() -> None:
 def test_the_latest_misses_come_first() -> None:
     recent = RecentRequests("m", shows_text=False)
     for number in range(4):
-        record = RequestRecord()
-        recent.begin(str(number), "/v1/completions", record)
-        calls = [EngineCall([1], SamplingParams(), None, RequestOptions()) for _ in range(2)]
-        record.begin(calls)
+        calls = end_one(recent, number, Usage(3, cache_explanation=MISS), num_calls=2)
         assert [call.options.get("request_id") for call in calls] == [str(number), f"{number}-1"], "one id for each"
-        record.push(0, Delta(str(number), 0, "a", (1,), FinishReason.STOP, Usage(3, cache_explanation=MISS)))
-        recent.end(str(number), "/v1/completions", 200, is_read_only=False)
     assert [miss["request_id"] for miss in recent.misses(2)] == ["3", "2"]
 
 
 @pytest.mark.parametrize(("num_cached", "is_listed"), [(0, True), (4, True), (5, False), (9, False)])
 def test_a_prompt_that_is_new_in_its_second_half_alone_has_not_missed(num_cached: int, is_listed: bool) -> None:
-    recent, record = RecentRequests("m", shows_text=False), RequestRecord()
-    recent.begin("req_1", "/v1/completions", record)
-    record.begin([EngineCall([1] * 10, SamplingParams(), None, RequestOptions())])
-    usage = Usage(10, num_cached, cache_explanation=replace(MISS, reason="never_seen"))
-    record.push(0, Delta("req_1", 0, "a", (1,), FinishReason.STOP, usage))
-    recent.end("req_1", "/v1/completions", 200, is_read_only=False)
-    assert [miss["request_id"] for miss in recent.misses(9)] == ["req_1"] * is_listed
+    recent = RecentRequests("m", shows_text=False)
+    end_one(recent, 1, Usage(10, num_cached, cache_explanation=replace(MISS, reason="never_seen")))
+    assert [miss["request_id"] for miss in recent.misses(9)] == ["1"] * is_listed
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -142,10 +145,7 @@ def test_a_caller_is_told_why_it_missed_only_if_it_asked(
 def test_as_many_as_are_kept_are_kept() -> None:
     recent = RecentRequests("m", shows_text=False)
     for number in range(MAX_REQUESTS + 5):
-        record = RequestRecord()
-        recent.begin(str(number), "/v1/completions", record)
-        record.begin([EngineCall([1], SamplingParams(), None, RequestOptions())])
-        recent.end(str(number), "/v1/completions", 200, is_read_only=False)
+        end_one(recent, number)
     shown = [one["request_id"] for one in recent.as_data()["requests"]]
     assert shown == [str(number) for number in range(MAX_REQUESTS + 4, 4, -1)]
 
