@@ -30,10 +30,8 @@ from torch import Tensor
 
 from . import device_grouped
 from .cpu import grouped as cpu_grouped
-from .cpu.mxfp4 import PANEL as PANEL
 from .cpu.mxfp4 import lay_out, take_apart
-from .cpu.pack import cpu_pack
-from .cpu.rows import cpu_grouped_rows, cpu_rows
+from .cpu.panels import PANEL, cpu_grouped_rows, cpu_pack, cpu_rows
 from .grouped import BITS, INPUT_LIMIT, Grouped, Groups, round_to_int4
 from .mxfp4 import BLOCK, widen
 

@@ -24,8 +24,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from .cpu.panels import PANEL
 from .fixed_buffer import FixedBuffer
-from .linear_weight import PANEL, LinearWeight, pack_linear
+from .linear_weight import LinearWeight, pack_linear
 from .transfer import send
 
 PLACES = ("qkv", "o", "gate_up", "down")

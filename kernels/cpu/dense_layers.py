@@ -16,10 +16,11 @@ from torch import Tensor
 
 from ..._core import kernels as core
 from ..gate import Gate
-from ..linear_weight import PANEL, LinearWeight
+from ..linear_weight import LinearWeight
 from .attention import STORED
 from .elementwise import GATES
 from .linear import form_of
+from .panels import PANEL
 from .readable import has_bytes, is_plain
 from .threads import ONE_TEAM, num_cpu_threads
 from .work import CpuWork

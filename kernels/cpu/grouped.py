@@ -25,7 +25,7 @@ from torch import Tensor
 
 from ..grouped import BITS, Element, Grouped
 from ..kv_format import FP8
-from .mxfp4 import PANEL
+from .panels import PANEL
 
 LINE = 64
 _AT_A_TIME = 64  # panels that are laid out together

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from ..._core import kernels as core
-from ..linear_weight import PANEL, LinearWeight
+from ..linear_weight import LinearWeight
+from .panels import PANEL
 from .threads import ONE_TEAM, num_cpu_threads
 
 _WIDENED, _INT8, _ROUNDED = range(3)

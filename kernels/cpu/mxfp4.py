@@ -17,8 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..mxfp4 import BLOCK
-
-PANEL = 16
+from .panels import PANEL
 
 
 def lay_out(blocks: Tensor, scales: Tensor) -> Tensor:

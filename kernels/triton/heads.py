@@ -41,8 +41,8 @@ def quantise_heads(x: tl.tensor, LIMIT: tl.constexpr, IS_INT: tl.constexpr) -> t
     else:  # three bits of mantissa, or multiples of 2^-9 below 2^-6
         bits = scaled.to(tl.int32, bitcast=True)
         normal = ((bits + 0x7FFFF + ((bits >> 20) & 1)) & -0x100000).to(tl.float32, bitcast=True)
-        small = (scaled + 24576.0) - 24576.0
-        rounded = tl.where(tl.abs(scaled) < 0.015625, small, normal)
+        small = ((scaled + 24576.0) - 24576.0).to(tl.int32, bitcast=True) | (bits & -0x80000000)  # zeros keep signs
+        rounded = tl.where(tl.abs(scaled) < 0.015625, small.to(tl.float32, bitcast=True), normal)
     return rounded, tl.div_rn(most, limit)
 
 

@@ -29,7 +29,6 @@ from .chat_template import ChatTemplate
 from .no_tokenizer import NoTokenizer
 from .sentencepiece_model import SentencePieceModel
 from .token_pieces import SPACE
-from .tokenizer import Tokenizer
 from .tokenizer_json import TokenizerJson
 
 _UNKNOWN, _USER_DEFINED, _UNUSED, _BYTE = 2, 4, 5, 6  # types of tokens, besides CONTROL
@@ -122,8 +121,8 @@ CUTS: dict[str, Cut] = {
 }
 
 
-def read_gguf_tokenizer(path: Path) -> Tokenizer:
-    """The tokenizer of a GGUF file.
+def gguf_vocabulary(path: Path) -> dict[str, Any]:
+    """What a `Tokenizer` is made of, by its parameters' names.
 
     Raises:
         ModelError: there is none, or it is broken, of another kind, or larger than the model's vocabulary.
@@ -133,9 +132,8 @@ def read_gguf_tokenizer(path: Path) -> Tokenizer:
     embedding = file.tensors.get("token_embd.weight")
     if "tokenizer.ggml.tokens" not in file and embedding is not None:
         num_rows, nothing = embedding.shape[0], ChatTemplate(None, "", token_texts={}, special_texts=())
-        return Tokenizer(
-            NoTokenizer(num_rows), vocab_size=num_rows, eos_ids=(), start_ids=(), bos_id=-1, chat_template=nothing
-        )
+        others = {"vocab_size": num_rows, "eos_ids": (), "start_ids": (), "bos_id": -1, "chat_template": nothing}
+        return {"backend": NoTokenizer(num_rows), **others}
     tokens = file.strings("tokenizer.ggml.tokens")
     kind = fields.text("tokenizer.ggml.model")
     if kind == "gpt2":
@@ -157,21 +155,21 @@ def read_gguf_tokenizer(path: Path) -> Tokenizer:
         raise ModelError(f"{path}: tokenizer.ggml: {odd} {ids[odd]} is not among {len(tokens)} tokens")
     starts = ids["bos_token"] >= 0 and fields.boolean("tokenizer.ggml.add_bos_token", adds_bos)
     ends = ids["eos_token"] >= 0 and fields.boolean("tokenizer.ggml.add_eos_token", False)
-    return Tokenizer(
-        backend,
-        vocab_size=vocab_size,
-        eos_ids=end_ids(file),
-        start_ids=(ids["bos_token"],) if starts else (),
-        end_ids=(ids["eos_token"],) if ends else (),
-        bos_id=ids["bos_token"],
-        chat_template=ChatTemplate(
+    return {
+        "backend": backend,
+        "vocab_size": vocab_size,
+        "eos_ids": end_ids(file),
+        "start_ids": (ids["bos_token"],) if starts else (),
+        "end_ids": (ids["eos_token"],) if ends else (),
+        "bos_id": ids["bos_token"],
+        "chat_template": ChatTemplate(
             fields.text("tokenizer.chat_template") if "tokenizer.chat_template" in fields else None,
             f"{path}: tokenizer.chat_template",
             token_texts={name: tokens[found] if found >= 0 else "" for name, found in ids.items()},
             special_texts=backend.special_ids,
             added_texts=backend.added_ids,
         ),
-    )
+    }
 
 
 _NAMES = {"bos_token": "bos", "eos_token": "eos", "unk_token": "unknown", "pad_token": "padding"}

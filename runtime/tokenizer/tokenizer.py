@@ -98,9 +98,9 @@ class Tokenizer:
         """
         folder = Path(path)
         if is_gguf(folder):
-            from .gguf_vocabulary import read_gguf_tokenizer
+            from .gguf_vocabulary import gguf_vocabulary
 
-            return read_gguf_tokenizer(folder)
+            return Tokenizer(**gguf_vocabulary(folder))
         files = {name: _read_if_there(folder / name) for name in ("config.json", "generation_config.json")}
         settings = _read_if_there(folder / "tokenizer_config.json")
         if (folder / "tokenizer.json").exists():

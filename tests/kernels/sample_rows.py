@@ -12,6 +12,9 @@ from torch import Tensor
 from phloem.kernels import LogitEdits, Logprobs, ops
 from phloem.kernels.plain import ops as reference
 
+from . import lazy_triton as triton
+from .on_device import on_device
+
 
 @dataclass(frozen=True)
 class Rows:
@@ -29,9 +32,7 @@ class Rows:
     edits: LogitEdits | None = None
 
     def arguments(self, device: torch.device | str = "cpu") -> list[Any]:
-        values = [getattr(self, name) for name in self.__dataclass_fields__ if name != "edits"]
-        edits = self.edits and LogitEdits(*(getattr(self.edits, n).to(device) for n in LogitEdits.__slots__))
-        return [*(None if v is None else v.to(device) for v in values), edits]
+        return [on_device(getattr(self, name), device) for name in self.__dataclass_fields__]
 
     def pick(self, rows: list[int]) -> Rows:
         """The same arguments for some of the rows."""
@@ -79,9 +80,7 @@ def implementation(name: str, device: torch.device) -> Callable[..., tuple[Tenso
             return reference.sample(*rows.arguments(), num_top)
         if name == "cpu":
             return ops.sample(*rows.arguments(), num_top)
-        from phloem.kernels.triton import sample as triton_sample
-
-        token_ids, found = triton_sample.sample(*rows.arguments(device), num_top)
+        token_ids, found = triton.sample.sample(*rows.arguments(device), num_top)
         return token_ids.cpu(), found and Logprobs(*(t.cpu() for t in found))
 
     return run

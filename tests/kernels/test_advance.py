@@ -15,6 +15,8 @@ from phloem.kernels import ops
 from phloem.kernels.automata import Automata, lay_out_automata
 from phloem.kernels.plain import ops as reference
 
+from . import lazy_triton as triton
+
 PATTERNS = ["yes|no|maybe", r"\d{4}-\d\d-\d\d", "[а-я]{2,9}", "(ab|abc|b)*c", r'\{"n": (0|[1-9]\d{0,5})\}']
 Advance = Callable[[Tensor, Tensor, Tensor, Tensor, Automata], None]
 
@@ -41,12 +43,9 @@ def automata_on(device: torch.device | str, chosen: Sequence[Constraint]) -> tup
 
 
 @pytest.fixture(params=["ops", "triton"])
-def advance(request: pytest.FixtureRequest, device: torch.device) -> Advance:
-    if request.param == "ops":
-        return ops.advance_states
-    from phloem.kernels.triton import advance as triton_advance
-
-    return triton_advance.advance_states
+def advance(request: pytest.FixtureRequest) -> Advance:
+    found: Advance = (ops if request.param == "ops" else triton.advance).advance_states
+    return found
 
 
 @pytest.mark.parametrize("num_rows", [1, 45])
@@ -105,13 +104,10 @@ class Decoding:
 
     def step(self) -> None:
         """One step; nothing in it looks at a number on the host."""
-        from phloem.kernels.triton import advance as triton_advance
-        from phloem.kernels.triton import sample as triton_sample
-
         columns = (self.temperature, self.top_k, self.top_p, self.min_p, self.seeds, self.positions)
         logits = self.model[self.token_ids.clamp(min=0)]
-        chosen, _ = triton_sample.sample(logits, self.automata.rows, self.mask_rows, *columns)
-        triton_advance.advance_states(chosen, self.states, self.automaton_ids, self.mask_rows, self.automata)
+        chosen, _ = triton.sample.sample(logits, self.automata.rows, self.mask_rows, *columns)
+        triton.advance.advance_states(chosen, self.states, self.automaton_ids, self.mask_rows, self.automata)
         self.token_ids.copy_(chosen)
         self.written.index_copy_(0, self.positions[:1], chosen[None])
         self.positions += 1

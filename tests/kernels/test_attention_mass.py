@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -15,9 +14,10 @@ from phloem.kernels.attention_mass import AttentionMass
 from phloem.kernels.ops import attention, latent_attention
 from phloem.kernels.plain import ops as reference
 
+from . import lazy_triton as triton
+from .paged_batch import attention_case, make_batch
 from .rounding import assert_within, gamma
 
-Batches = Callable[..., Any]
 Run = tuple[int, int, int]  # request, first and end among its rows
 
 # q_lens, context_lens, (H, Hkv, D), block_size, keys that all share, attention options, plan options, runs
@@ -77,15 +77,6 @@ def _bound(batch: Any, exact: Tensor, scale: float, soft_cap: float = 0.0, **_: 
     return share * exact + torch.finfo(torch.float32).smallest_normal * 999
 
 
-def _case(name: str, make_batch: Batches, device: torch.device) -> tuple[Any, dict[str, Any], dict[str, Any], Any]:
-    q_lens, context_lens, heads, block_size, shared, options, plan_options, runs = CASES[name]
-    batch = make_batch(q_lens, context_lens, heads, block_size, shared=shared, device=device)
-    options = {"scale": heads[2] ** -0.5, **options}
-    if options.get("sinks"):
-        options["sinks"] = torch.randn(heads[0], device=device)
-    return batch, options, plan_options, runs
-
-
 def _check(batch: Any, mass: AttentionMass, runs: list[Run], options: dict[str, Any]) -> None:
     for index, run in enumerate(runs):
         exact = _exact(batch, run, **options)
@@ -93,20 +84,19 @@ def _check(batch: Any, mass: AttentionMass, runs: list[Run], options: dict[str, 
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_triton_agrees_with_float64(name: str, make_batch: Batches, device: torch.device) -> None:
-    from phloem.kernels.triton.attention import cuda_attention
-
-    batch, options, plan_options, runs = _case(name, make_batch, device)
-    given = {"window": 0, "soft_cap": 0.0, "sinks": None, **options}
+def test_triton_agrees_with_float64(name: str, device: torch.device) -> None:
+    *case, plan_options, runs = CASES[name]
+    batch, options = attention_case(*case, device=device)
     work, caches, mass = batch.cuda_work(**plan_options), (batch.k_cache, batch.v_cache), _mass(batch, runs)
-    out = cuda_attention(work, batch.q, *caches, mass=mass.layer(0), **given)
+    out = triton.attention.cuda_attention(work, batch.q, *caches, mass=mass.layer(0), **options)
     _check(batch, mass, runs, options)
-    assert torch.equal(out, cuda_attention(work, batch.q, *caches, **given))
+    assert torch.equal(out, triton.attention.cuda_attention(work, batch.q, *caches, **options))
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_cpu_and_the_twin_agree_with_float64(name: str, make_batch: Batches) -> None:
-    batch, options, _, runs = _case(name, make_batch, torch.device("cpu"))
+def test_the_cpu_and_the_twin_agree_with_float64(name: str) -> None:
+    *case, _, runs = CASES[name]
+    batch, options = attention_case(*case)
     plan = batch.plan()
     for op in (attention, reference.attention):
         mass = _mass(batch, runs)
@@ -115,13 +105,11 @@ def test_the_cpu_and_the_twin_agree_with_float64(name: str, make_batch: Batches)
         assert torch.equal(out, op(batch.q, batch.k_cache, batch.v_cache, plan, **options))
 
 
-def test_latents_on_all_paths(make_batch: Batches, device: torch.device) -> None:
-    from phloem.kernels.triton import latent as triton_latent
-
+def test_latents_on_all_paths(device: torch.device) -> None:
     batch, runs = make_batch([1, 5], [300, 40], (4, 1, 48), device=device), [(0, 0, 1), (1, 2, 5)]
     cache = batch.k_cache[:, 0].contiguous()
     mass = _mass(batch, runs)
-    triton_latent.latent_attention(batch.cuda_work(), batch.q, cache, scale=0.2, rank=32, mass=mass.layer(0))
+    triton.latent.latent_attention(batch.cuda_work(), batch.q, cache, scale=0.2, rank=32, mass=mass.layer(0))
     _check(batch, mass, runs, {"scale": 0.2})
     on_cpu = replace(batch, q=batch.q.cpu(), k_cache=batch.k_cache.cpu())
     for op in (latent_attention, reference.latent_attention):
@@ -130,7 +118,7 @@ def test_latents_on_all_paths(make_batch: Batches, device: torch.device) -> None
         _check(on_cpu, mass, runs, {"scale": 0.2})
 
 
-def test_bits_on_the_cpu_depend_neither_on_the_batch_nor_on_how_rows_are_cut(make_batch: Batches) -> None:
+def test_bits_on_the_cpu_depend_neither_on_the_batch_nor_on_how_rows_are_cut() -> None:
     batch = make_batch([9, 1, 70], [300, 273, 170], (6, 2, 32), shared=128)
     runs = [(0, 2, 9), (1, 0, 1), (2, 5, 70)]
     together = _mass(batch, runs)

@@ -11,7 +11,6 @@ they are taken from left to right here (`conftest.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -22,18 +21,16 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-Batches = Callable[..., Any]
+from . import lazy_triton as triton
+from .paged_batch import make_batch
 
 LENGTH, OTHER, SHARED = 300, 290, 256  # tokens of the prompt; keys of the other request; what they share
 HEADS = (2, 1, 32)
 
 
 def _attend(batch: Any, num_processors: int, **options: Any) -> Tensor:
-    from phloem.kernels.triton.attention import cuda_attention
-
     work = batch.cuda_work(num_processors, **{"deterministic": True, **options})
-    given = {"scale": 0.2, "window": 0, "soft_cap": 0.0, "sinks": None}
-    return cuda_attention(work, batch.q, batch.k_cache, batch.v_cache, **given)
+    return triton.attention.cuda_attention(work, batch.q, batch.k_cache, batch.v_cache, scale=0.2)
 
 
 def _part(batch: Any, begin: int, end: int) -> Any:
@@ -47,7 +44,7 @@ def _part(batch: Any, begin: int, end: int) -> Any:
 
 
 @pytest.fixture(scope="module")
-def whole(make_batch: Batches, device: torch.device) -> tuple[Any, Tensor]:
+def whole(device: torch.device) -> tuple[Any, Tensor]:
     """The two requests, and what all their rows get when the prompt comes at once."""
     torch.manual_seed(0)
     np.random.seed(0)

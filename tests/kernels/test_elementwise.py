@@ -9,32 +9,15 @@ from torch import Tensor
 from phloem.kernels import Gate, ops
 from phloem.kernels.plain import ops as reference
 
+from . import lazy_triton as triton
 from .rounding import assert_within, gamma, stored_bound, whole_numbers
 
-DTYPES = [torch.float32, torch.float16, torch.bfloat16]
-PATHS = ["cpu", "triton"]
 GATES = {
     "silu": Gate(),
     "gelu": Gate("gelu_tanh"),
     "clamped": Gate("clamped", alpha=1.702, limit=7.0),
     "squared": Gate("squared"),
 }
-
-
-@pytest.fixture(params=PATHS)
-def path(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture(params=DTYPES, ids=str)
-def dtype(request: pytest.FixtureRequest, bfloat16: torch.dtype) -> torch.dtype:
-    kind: torch.dtype = request.param
-    return kind
-
-
-@pytest.fixture
-def place(path: str, device: torch.device) -> torch.device:
-    return device if path == "triton" else torch.device("cpu")
 
 
 def close(actual: Tensor, expected: Tensor) -> None:
@@ -54,10 +37,7 @@ def close(actual: Tensor, expected: Tensor) -> None:
 def test_rms_norm(width: int, path: str, dtype: torch.dtype, place: torch.device) -> None:
     x, residual = whole_numbers(2, 3, width, most=9).to(dtype).to(place)
     weight = torch.randn(width, device=place).to(dtype)
-    if path == "triton":
-        from phloem.kernels.triton import norm as implementation
-    else:
-        implementation = ops
+    implementation = triton.norm if path == "triton" else ops
     close(implementation.rms_norm(x, weight, 1e-5), reference.rms_norm(x, weight, 1e-5))
     normed, total = implementation.add_rms_norm(x, residual, weight, 1e-5)
     expected, expected_total = reference.add_rms_norm(x, residual, weight, 1e-5)
@@ -73,10 +53,7 @@ def test_rms_norm_of_heads_reads_them_where_a_projection_wrote_them(
     heads = fused[:, 24 : (num_heads + 1) * 24].view(5, num_heads, 24)
     heads.copy_(whole_numbers(5, num_heads, 24))
     weight = torch.randn(24, device=place).to(dtype)
-    if path == "triton":
-        from phloem.kernels.triton import norm as implementation
-    else:
-        implementation = ops
+    implementation = triton.norm if path == "triton" else ops
     normed = implementation.rms_norm(heads, weight, 1e-5)
     assert normed.is_contiguous()
     close(normed, reference.rms_norm(heads, weight, 1e-5))
@@ -105,11 +82,8 @@ def test_rope_in_place_on_views(
         q, k, _ = x.split([num_heads * head_dim, num_kv_heads * head_dim, num_kv_heads * head_dim], -1)
         return q.unflatten(-1, (num_heads, head_dim)), k.unflatten(-1, (num_kv_heads, head_dim))
 
-    if path == "triton":
-        from phloem.kernels.triton.rope import apply_rope
-    else:
-        apply_rope = ops.apply_rope
-    apply_rope(*heads(fused), positions, cos_sin)
+    implementation = triton.rope if path == "triton" else ops
+    implementation.apply_rope(*heads(fused), positions, cos_sin)
     reference.apply_rope(*heads(expected), positions, cos_sin)
     close(fused, expected)
 
@@ -120,10 +94,7 @@ def test_gated_activation(gate: Gate, width: int, path: str, dtype: torch.dtype,
     gate_up = torch.randn(3, 2 * width, device=place) * 4
     gate_up[0, :4] = gate_up[1, width : width + 4] = torch.tensor([-100.0, 100.0, 0.0, -30.0])
     gate_up = gate_up.to(dtype)
-    if path == "triton":
-        from phloem.kernels.triton import gate as implementation
-    else:
-        implementation = ops
+    implementation = triton.gate if path == "triton" else ops
     opened, up = gate_up.cpu().double().chunk(2, -1)
     found, expected = implementation.gated(gate_up, gate), reference.gated(gate_up, gate)
     # tanh + 1 has the roundings of 1, however small the sum
@@ -137,10 +108,7 @@ def test_gated_activation(gate: Gate, width: int, path: str, dtype: torch.dtype,
 def test_what_is_no_number_passes_the_clamp(path: str, place: torch.device) -> None:
     gate_up = torch.zeros(2, 16, device=place)
     gate_up[0, 3] = gate_up[1, 11] = torch.nan
-    if path == "triton":
-        from phloem.kernels.triton import gate as implementation
-    else:
-        implementation = ops
+    implementation = triton.gate if path == "triton" else ops
     found = implementation.gated(gate_up, GATES["clamped"])
     assert found.isnan().nonzero().tolist() == [[0, 3], [1, 3]]
 
@@ -155,11 +123,8 @@ def test_write_kv_writes_its_slots_and_nothing_else(
     shape = (48 // block_size, num_kv_heads, block_size, head_dim)
     caches = [torch.full(shape, torch.nan, device=place).to(dtype) for _ in range(4)]
     slots = torch.tensor([5, -1, 40, 0], device=place)
-    if path == "triton":
-        from phloem.kernels.triton.heads import write_kv
-    else:
-        write_kv = ops.write_kv
-    write_kv(k, v, caches[0], caches[1], slots)
+    implementation = triton.heads if path == "triton" else ops
+    implementation.write_kv(k, v, caches[0], caches[1], slots)
     reference.write_kv(k, v, caches[2], caches[3], slots)
     for written, expected in zip(caches[:2], caches[2:], strict=True):
         assert torch.equal(written.isnan(), expected.isnan())

@@ -16,6 +16,8 @@ from phloem.kernels.mxfp4 import widen
 from phloem.kernels.ops import mix_experts
 from phloem.kernels.plain import ops as reference
 
+from . import lazy_triton as triton
+from .on_device import on_device
 from .rounding import assert_within, gamma, stored_bound
 
 SILU, GELU, CLAMPED = Gate(), Gate("gelu_tanh"), Gate("clamped", alpha=1.702, limit=0.7)
@@ -137,15 +139,11 @@ class Problem:
 
     def run_triton(self, device: torch.device, row_tile: int = 0) -> Tensor:
         """On plain weights, as a GPU has them."""
-        from phloem.kernels.triton import experts as triton_experts
 
-        def moved(x: Tensor | None) -> Any:
-            return None if x is None else x.to(device)
-
-        inputs = map(moved, (self.x, self.chosen, self.shares))
         both = ((self.gate_up, self.gate_up_bias), (self.down, self.down_bias))
-        weights = (LinearWeights((), moved(stack), row_tile, moved(bias)) for stack, bias in both)
-        return triton_experts.mix_experts(*inputs, *weights, gate=self.gate).cpu()
+        weights = [on_device(LinearWeights((), stack, row_tile, bias), device) for stack, bias in both]
+        found: Tensor = on_device(self, device).run(triton.experts.mix_experts, weights)
+        return found.cpu()
 
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
@@ -232,19 +230,10 @@ def test_triton_reads_four_bits_as_the_numbers_that_they_are(
     name: str, row_tile: int, device: torch.device, bfloat16: torch.dtype
 ) -> None:
     """Against the kernel for plain weights of the same numbers: only the order of a row's sums may differ."""
-    from phloem.kernels.triton import experts as triton_experts
-
     problem, kept = Problem.random(FOUR_BITS[name], bfloat16).in_four_bits()
-    weights = [replace(each, row_tile=row_tile, **_on(device, each)) for each in kept]
-    inputs = (each.to(device) for each in (problem.x, problem.chosen, problem.shares))
-    found = triton_experts.mix_experts(*inputs, *weights, gate=problem.gate).cpu()
-    problem.check(found)
+    weights = [on_device(replace(each, row_tile=row_tile), device) for each in kept]
+    problem.check(on_device(problem, device).run(triton.experts.mix_experts, weights))
     problem.check(problem.run_triton(device, row_tile))
-
-
-def _on(device: torch.device, weights: LinearWeights) -> dict[str, Tensor | None]:
-    parts = {"stored": weights.stored, "bias": weights.bias, "scales": weights.scales}
-    return {name: None if part is None else part.to(device) for name, part in parts.items()}
 
 
 def test_the_op_and_its_twin_read_four_bits_too() -> None:

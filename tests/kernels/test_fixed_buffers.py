@@ -14,9 +14,9 @@ from phloem.kernels import FixedBuffer, WorkBuffers
 from phloem.runtime.execute.cuda_graphs import Step
 from phloem.runtime.models import Decoder, resolve_model
 
+from . import lazy_triton as triton
+from .paged_batch import make_batch
 from .rounding import assert_within
-
-Batches = Callable[..., Any]
 
 # pairs of steps with one signature: q_lens and context_lens of the first and of the second, keys that all share
 PAIRS: dict[str, tuple[Any, ...]] = {
@@ -28,11 +28,9 @@ PAIRS: dict[str, tuple[Any, ...]] = {
 
 
 @pytest.mark.parametrize("name", PAIRS)
-def test_the_launches_of_one_step_compute_the_next(name: str, make_batch: Batches, device: torch.device) -> None:
-    from phloem.kernels.triton.attention import cuda_attention
-
+def test_the_launches_of_one_step_compute_the_next(name: str, device: torch.device) -> None:
     q_lens, context_lens, next_q_lens, next_context_lens, shared = PAIRS[name]
-    heads, options = (4, 2, 32), {"scale": 0.2, "window": 0, "soft_cap": 0.0, "sinks": None}
+    heads = (4, 2, 32)
     batch = make_batch(next_q_lens, next_context_lens, heads, shared=shared, device=device)
     # one cache and one place for queries, as in a captured graph; 16 rows of queries, more than there are tokens
     q = torch.full((16, *batch.q.shape[1:]), torch.nan, device=device)
@@ -43,7 +41,7 @@ def test_the_launches_of_one_step_compute_the_next(name: str, make_batch: Batche
     work = before.cuda_work(buffers=buffers, num_tokens=16)
 
     def step() -> torch.Tensor:
-        return cuda_attention(work, q, k_cache, v_cache, **options)
+        return triton.attention.cuda_attention(work, q, k_cache, v_cache, scale=0.2)
 
     for each in (before, batch):
         if each is batch:
@@ -52,21 +50,20 @@ def test_the_launches_of_one_step_compute_the_next(name: str, make_batch: Batche
         k_cache[: len(each.k_cache)], v_cache[: len(each.v_cache)] = each.k_cache, each.v_cache
         out = step()[: len(each.q)]
         assert_within(out, each.exact(0.2), each.bound(0.2))
-        alone = cuda_attention(each.cuda_work(), each.q, each.k_cache, each.v_cache, **options)
+        alone = triton.attention.cuda_attention(each.cuda_work(), each.q, each.k_cache, each.v_cache, scale=0.2)
         assert torch.equal(out, alone)
 
 
-def test_programs_fewer_than_items_share_them(make_batch: Batches, device: torch.device) -> None:
-    from phloem.kernels.triton.attention import cuda_attention
-
+def test_programs_fewer_than_items_share_them(device: torch.device) -> None:
     batch = make_batch([1] * 4, [40, 20, 270, 12], (3, 3, 32), device=device)
     work = batch.cuda_work()
     assert sum(launch.num_items for launch in work.launches) > 8
-    options: dict[str, Any] = {"scale": 0.2, "window": 0, "soft_cap": 0.0, "sinks": None}
-    expected = cuda_attention(work, batch.q, batch.k_cache, batch.v_cache, **options)
+    expected = triton.attention.cuda_attention(work, batch.q, batch.k_cache, batch.v_cache, scale=0.2)
     for num_programs in (1, 5):
         few = replace(work, num_programs=num_programs)
-        assert torch.equal(cuda_attention(few, batch.q, batch.k_cache, batch.v_cache, **options), expected)
+        assert torch.equal(
+            triton.attention.cuda_attention(few, batch.q, batch.k_cache, batch.v_cache, scale=0.2), expected
+        )
 
 
 def test_a_buffer_keeps_its_place_until_it_is_too_small(device: torch.device) -> None:

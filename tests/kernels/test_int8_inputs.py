@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 import torch
 from torch import Tensor
@@ -12,6 +10,9 @@ from phloem.kernels import Gate, Grouped, LinearWeight, LinearWeights, device_gr
 from phloem.kernels.grouped import INPUT_LIMIT, stack
 from phloem.kernels.plain import ops as reference
 from phloem.kernels.plain.rounding import quantise_rows
+
+from . import lazy_triton as triton
+from .on_device import on_device
 
 SHAPES = [(33, 40), (20, 1281), (70, 96)]
 STEPS = [0.0, 0.02]
@@ -73,33 +74,27 @@ def test_a_row_that_is_no_number_gives_none_and_spoils_no_other(input_step: floa
 
 def laid_out(weight: Grouped, bias: Tensor, device: torch.device) -> LinearWeight:
     stored, groups = device_grouped.lay_out(weight, torch.float16)
-    assert groups.factors is not None
-    groups = replace(groups, factors=groups.factors.to(device))
-    return LinearWeight(stored.to(device), bias.half().to(device), *weight.numbers.shape, True, groups=groups)
+    return on_device(LinearWeight(stored, bias.half(), *weight.numbers.shape, True, groups=groups), device)
 
 
 @pytest.mark.parametrize("rounding", ROUNDINGS)
 def test_triton_rounds_to_the_same_numbers(
     shape: tuple[int, int], rounding: tuple[float, float], device: torch.device
 ) -> None:
-    from phloem.kernels.triton.int8 import quantised
-
     x = random_rows(9, shape[1]).to(device)
-    for found, expected in zip(quantised(x, *rounding), quantise_rows(x, *rounding), strict=True):
+    for found, expected in zip(triton.int8.quantised(x, *rounding), quantise_rows(x, *rounding), strict=True):
         assert torch.equal(found, expected)
 
 
 @pytest.mark.parametrize("num_rows", [0, 5, 70])
 def test_triton_multiplies_as_the_twin(shape: tuple[int, int], num_rows: int, device: torch.device) -> None:
-    from phloem.kernels.triton import grouped as triton_grouped
-
     weight = laid_out(random_weight(shape, 0.0), torch.randn(shape[0]), device)
     x = torch.randn(num_rows, shape[1]).half().to(device)
-    found = triton_grouped.linear(x, weight)
+    found = triton.grouped.linear(x, weight)
     torch.testing.assert_close(found, reference.linear(x, weight), rtol=1e-3, atol=1e-3)
     if num_rows == 70:
         for first, count in ((0, 1), (33, 20), (5, 64)):
-            assert torch.equal(triton_grouped.linear(x[first : first + count], weight), found[first : first + count])
+            assert torch.equal(triton.grouped.linear(x[first : first + count], weight), found[first : first + count])
 
 
 @pytest.mark.parametrize(("num_tokens", "rounding"), [(0, ROUNDINGS[0]), (3, ROUNDINGS[2]), (17, ROUNDINGS[1])])
@@ -107,25 +102,18 @@ def test_triton_multiplies_rows_of_experts_as_the_twin(
     num_tokens: int, rounding: tuple[float, float], device: torch.device
 ) -> None:
     """Few rows for each expert, with biases, and many, without."""
-    from phloem.kernels.triton import experts as triton_experts
-
     torch.manual_seed(num_tokens)
     num_experts, hidden, inner = 2, 160, 40
     x, chosen = torch.randn(num_tokens, hidden).half(), torch.rand(num_tokens, num_experts).topk(2).indices.int()
-    kept, moved = [], []
+    kept = []
     for shape in ((2 * inner, hidden), (hidden, inner)):
         whole = stack([random_weight(shape, *rounding) for _ in range(num_experts)])
         assert whole is not None
         stored, groups = device_grouped.lay_out(whole, torch.float16)
-        assert groups.factors is not None
         bias = torch.randn(num_experts, shape[0]).half() if num_tokens == 3 else None
-        stored = stored.view(num_experts, shape[0], -1)
-        kept.append(LinearWeights((), stored, 0, bias, groups=groups))
-        groups = replace(groups, factors=groups.factors.to(device))
-        own = None if bias is None else bias.to(device)
-        moved.append(LinearWeights((), stored.to(device), 0, own, groups=groups))
+        kept.append(LinearWeights((), stored.view(num_experts, shape[0], -1), 0, bias, groups=groups))
     shares = torch.rand(num_tokens, 2)
-    rows = (x.to(device), chosen.to(device), shares.to(device))
-    found = triton_experts.mix_experts(*rows, *moved, gate=Gate("silu"))
+    rows = (on_device(each, device) for each in (x, chosen, shares, *kept))
+    found = triton.experts.mix_experts(*rows, gate=Gate("silu"))
     expected = reference.mix_experts(x, chosen, shares, *kept, gate=Gate("silu"))
     torch.testing.assert_close(found.cpu(), expected, rtol=2e-3, atol=2e-3)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -15,9 +14,9 @@ from phloem.kernels import WorkBuffers, plan_attention
 from phloem.kernels.ops import latent_attention, write_latents
 from phloem.kernels.plain import ops as reference
 
+from . import lazy_triton as triton
+from .paged_batch import make_batch
 from .rounding import assert_within, gamma
-
-Batches = Callable[..., Any]
 
 # q_lens, context_lens, heads, rank, rotary, block_size, keys that all share, plan options
 CASES: dict[str, tuple[Any, ...]] = {
@@ -35,7 +34,7 @@ CASES: dict[str, tuple[Any, ...]] = {
 }
 
 
-def _case(name: str, make_batch: Batches, dtype: torch.dtype, device: torch.device) -> tuple[Any, int, dict[str, Any]]:
+def _case(name: str, dtype: torch.dtype, device: torch.device) -> tuple[Any, int, dict[str, Any]]:
     q_lens, context_lens, heads, rank, rotary, block_size, shared, options = CASES[name]
     shape = (heads, 1, rank + rotary)
     batch = make_batch(q_lens, context_lens, shape, block_size, shared=shared, dtype=dtype, device=device)
@@ -61,31 +60,25 @@ def _latents(batch: Any) -> Tensor:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_triton_agrees_with_float64(name: str, make_batch: Batches, device: torch.device) -> None:
-    from phloem.kernels.triton import latent as triton_latent
-
-    batch, rank, options = _case(name, make_batch, torch.float32, device)
+def test_triton_agrees_with_float64(name: str, device: torch.device) -> None:
+    batch, rank, options = _case(name, torch.float32, device)
     work = batch.cuda_work(**options)
-    out = triton_latent.latent_attention(work, batch.q, _latents(batch), scale=0.2, rank=rank)
+    out = triton.latent.latent_attention(work, batch.q, _latents(batch), scale=0.2, rank=rank)
     assert_within(out, _exact(batch, 0.2, rank), _bound(batch, 0.2, rank))
 
 
 @pytest.mark.parametrize("kind", ["fp16", "bf16"])
 @pytest.mark.parametrize("name", ["decode", "cut into splits", "prefill"])
-def test_half_types_agree_to_their_rounding(
-    name: str, kind: str, make_batch: Batches, device: torch.device, bfloat16: torch.dtype
-) -> None:
-    from phloem.kernels.triton import latent as triton_latent
-
+def test_half_types_agree_to_their_rounding(name: str, kind: str, device: torch.device, bfloat16: torch.dtype) -> None:
     dtype = torch.float16 if kind == "fp16" else bfloat16
-    batch, rank, options = _case(name, make_batch, dtype, device)
-    out = triton_latent.latent_attention(batch.cuda_work(**options), batch.q, _latents(batch), scale=0.15, rank=rank)
+    batch, rank, options = _case(name, dtype, device)
+    out = triton.latent.latent_attention(batch.cuda_work(**options), batch.q, _latents(batch), scale=0.15, rank=rank)
     assert_within(out, _exact(batch, 0.15, rank), _bound(batch, 0.15, rank))
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_cpu_and_the_twin_agree_with_float64(name: str, make_batch: Batches) -> None:
-    batch, rank, options = _case(name, make_batch, torch.float32, torch.device("cpu"))
+def test_the_cpu_and_the_twin_agree_with_float64(name: str) -> None:
+    batch, rank, options = _case(name, torch.float32, torch.device("cpu"))
     plan = batch.plan(deterministic=options.get("deterministic", False))
     exact, bound = _exact(batch, 0.2, rank), _bound(batch, 0.2, rank)
     for op in (latent_attention, reference.latent_attention):
@@ -93,7 +86,7 @@ def test_the_cpu_and_the_twin_agree_with_float64(name: str, make_batch: Batches)
         assert_within(out, exact, bound)
 
 
-def test_bits_on_the_cpu_do_not_depend_on_the_batch(make_batch: Batches) -> None:
+def test_bits_on_the_cpu_do_not_depend_on_the_batch() -> None:
     batch = make_batch([1, 9, 1], [300, 273, 170], (6, 1, 48), shared=128)
     cache = _latents(batch)
     out = latent_attention(batch.q, cache, batch.plan(), scale=0.2, rank=32)
@@ -103,14 +96,12 @@ def test_bits_on_the_cpu_do_not_depend_on_the_batch(make_batch: Batches) -> None
         assert torch.equal(latent_attention(alone.q, cache, alone.plan(), scale=0.2, rank=32), out[rows])
 
 
-def test_launches_of_one_step_compute_the_next(make_batch: Batches, device: torch.device) -> None:
-    from phloem.kernels.triton import latent as triton_latent
-
+def test_launches_of_one_step_compute_the_next(device: torch.device) -> None:
     before, batch = (make_batch([1, 1], lens, (4, 1, 48), device=device) for lens in ([90, 600], [280, 800]))
     buffers = WorkBuffers(device, num_processors=2)
     work = before.cuda_work(buffers=buffers, num_tokens=4)
     assert batch.cuda_work(buffers=buffers, num_tokens=4).signature == work.signature
-    out = triton_latent.latent_attention(work, batch.q, _latents(batch), scale=0.2, rank=32)
+    out = triton.latent.latent_attention(work, batch.q, _latents(batch), scale=0.2, rank=32)
     assert_within(out, _exact(batch, 0.2, 32), _bound(batch, 0.2, 32))
 
 
@@ -151,16 +142,11 @@ def test_absorbed_projections_give_what_heads_of_their_own_give() -> None:
     assert_within(torch.einsum("hvr,thr->thv", w_v, found), expected, bound)
 
 
-@pytest.mark.parametrize("path", ["cpu", "triton"])
-def test_latents_are_written_where_they_belong_and_nowhere_else(path: str, device: torch.device) -> None:
-    place = device if path == "triton" else torch.device("cpu")
+def test_latents_are_written_where_they_belong_and_nowhere_else(path: str, place: torch.device) -> None:
     latents = torch.randn(7, 60, device=place)[:, :48]
     slots = torch.tensor([3, 40, -1, 17, 0, 63, 31], device=place)
     caches = [torch.full((4, 16, 48), torch.nan, device=place) for _ in range(2)]
-    if path == "triton":
-        from phloem.kernels.triton.latent import write_latents as write
-    else:
-        write = write_latents
+    write = triton.latent.write_latents if path == "triton" else write_latents
     write(latents, caches[0], slots)
     reference.write_latents(latents, caches[1], slots)
     assert torch.equal(caches[0].nan_to_num(7.0), caches[1].nan_to_num(7.0))

@@ -11,6 +11,7 @@ from torch import Tensor
 from phloem.kernels import FP8, is_quantised, ops
 from phloem.kernels.plain import ops as reference
 
+from . import lazy_triton as triton
 from .rounding import whole_numbers
 from .test_elementwise import close
 
@@ -65,20 +66,15 @@ class Step:
 
 
 def implementation(path: str) -> Any:
-    if path == "triton":
-        from phloem.kernels.triton.heads import place_heads
-
-        return place_heads
-    return ops.place_heads
+    return triton.heads.place_heads if path == "triton" else ops.place_heads
 
 
-@pytest.mark.parametrize("path", ["cpu", "triton"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 def test_heads_are_those_of_the_twin(
-    shape: Shape, dtype: torch.dtype, path: str, device: torch.device, bfloat16: torch.dtype
+    shape: Shape, dtype: torch.dtype, path: str, place: torch.device, bfloat16: torch.dtype
 ) -> None:
-    step = Step(shape, dtype, None, device if path == "triton" else torch.device("cpu"))
+    step = Step(shape, dtype, None, place)
     (found, caches, _), (expected, written, _) = step.run(implementation(path)), step.run(reference.place_heads)
     close(found, expected)
     for cache, other in zip(caches, written, strict=True):
@@ -86,15 +82,12 @@ def test_heads_are_those_of_the_twin(
         assert int((cache == 77).all(-1).sum()) == (48 - 4) * shape.num_kv_heads
 
 
-@pytest.mark.parametrize("path", ["cpu", "triton"])
 @pytest.mark.parametrize("stored", [torch.int8, FP8], ids=str)
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
-def test_one_byte_stands_for_the_same_heads(shape: Shape, stored: torch.dtype, path: str, device: torch.device) -> None:
-    step = Step(shape, torch.float32, stored, device if path == "triton" else torch.device("cpu"))
-    (found, caches, scales), (expected, written, others) = (
-        step.run(implementation(path)),
-        step.run(reference.place_heads),
-    )
+def test_one_byte_stands_for_the_same_heads(shape: Shape, stored: torch.dtype, path: str, place: torch.device) -> None:
+    step = Step(shape, torch.float32, stored, place)
+    found, caches, scales = step.run(implementation(path))
+    expected, written, others = step.run(reference.place_heads)
     close(found, expected)
     for cache, other, scale, expected_scale in zip(caches, written, scales, others, strict=True):
         assert torch.equal(scale.isnan(), expected_scale.isnan())

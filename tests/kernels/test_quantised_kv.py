@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -17,9 +16,9 @@ from phloem.kernels.ops import attention
 from phloem.kernels.plain import ops as reference
 from phloem.kernels.plain.rounding import quantise_heads, widen_heads
 
+from . import lazy_triton as triton
+from .paged_batch import make_batch
 from .rounding import assert_within
-
-Batches = Callable[..., Any]
 
 STORED = [form.dtype for form in KV_FORMATS.values()]
 NAN_WORD = 0x7FC07FC0  # a scale and a middle that are none
@@ -38,14 +37,6 @@ def stored(request: pytest.FixtureRequest) -> torch.dtype:
     return dtype
 
 
-def write_with(path: str) -> Callable[..., None]:
-    if path == "triton":
-        from phloem.kernels.triton.heads import write_kv
-
-        return write_kv
-    return ops.write_kv
-
-
 def rounded(cache: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
     """(stored, scales, what they stand for) of a float cache; NaN slots become arbitrary bytes and NaN scales."""
     blocks, heads, block_size, head_dim = cache.shape
@@ -57,16 +48,15 @@ def rounded(cache: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
     return levels, scales, widen_heads(levels, scales)
 
 
-@pytest.mark.parametrize("path", ["cpu", "triton"])
 @pytest.mark.parametrize(("num_kv_heads", "head_dim", "block_size"), [(2, 32, 16), (3, 40, 1), (1, 96, 4)])
 def test_every_path_stores_the_same_bytes_and_no_others(
-    num_kv_heads: int, head_dim: int, block_size: int, path: str, stored: torch.dtype, device: torch.device
+    num_kv_heads: int, head_dim: int, block_size: int, path: str, stored: torch.dtype, place: torch.device
 ) -> None:
-    place = device if path == "triton" else torch.device("cpu")
     fused = torch.randn(24, 2 * num_kv_heads * head_dim) * torch.logspace(-6, 6, 24)[:, None]
     fused[3] = 0.0
     fused[5, :head_dim] = torch.linspace(-448, 448, head_dim)
     fused[6, :head_dim] = torch.cat([torch.tensor([448.0]), torch.arange(head_dim - 1) * 2.0**-10])  # subnormals
+    fused[7] = -fused[6]
     k, v = (x.unflatten(-1, (num_kv_heads, head_dim)) for x in fused.to(place).chunk(2, -1))
     slots = torch.randperm(48)[:24].to(place)
     slots[1] = -1
@@ -74,7 +64,8 @@ def test_every_path_stores_the_same_bytes_and_no_others(
     caches = [torch.full(shape, 77, dtype=torch.int8, device=place).view(stored) for _ in range(4)]
     scales = [torch.full(shape[:3], NAN_WORD, dtype=torch.int32, device=place) for _ in range(4)]
     scales = [words.view(scale_type(stored)) for words in scales]
-    write_with(path)(k, v, *caches[:2], slots, *scales[:2])
+    write = triton.heads.write_kv if path == "triton" else ops.write_kv
+    write(k, v, *caches[:2], slots, *scales[:2])
     reference.write_kv(k, v, *caches[2:], slots, *scales[2:])
     for i in (0, 1):
         assert torch.equal(caches[i].view(torch.int8), caches[i + 2].view(torch.int8))
@@ -98,9 +89,7 @@ def test_a_stored_number_is_off_by_half_a_step_at_most(stored: torch.dtype) -> N
 
 @pytest.mark.parametrize("options", [{}, {"window": 37, "soft_cap": 3.0}], ids=["plain", "window and cap"])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_cpu_attention_agrees_with_float64(
-    shape: str, options: dict[str, Any], stored: torch.dtype, make_batch: Batches
-) -> None:
+def test_cpu_attention_agrees_with_float64(shape: str, options: dict[str, Any], stored: torch.dtype) -> None:
     batch = make_batch(*SHAPES[shape])
     k, k_scales, exact_k = rounded(batch.k_cache, stored)
     v, v_scales, exact_v = rounded(batch.v_cache, stored)
@@ -115,7 +104,7 @@ def test_cpu_attention_agrees_with_float64(
     assert far <= {torch.int8: 0.05, FP8: 0.25, INT4: 0.6}[stored]
 
 
-def test_bits_do_not_depend_on_the_batch(stored: torch.dtype, make_batch: Batches) -> None:
+def test_bits_do_not_depend_on_the_batch(stored: torch.dtype) -> None:
     batch = make_batch([1, 9, 1, 40], [300, 273, 170, 200], (6, 2, 32), shared=128)
     k, k_scales, _ = rounded(batch.k_cache, stored)
     v, v_scales, _ = rounded(batch.v_cache, stored)
@@ -130,18 +119,15 @@ def test_bits_do_not_depend_on_the_batch(stored: torch.dtype, make_batch: Batche
 
 @pytest.mark.parametrize("size", [1.0, 3e-4])
 def test_small_values_keep_their_digits_in_fp16(
-    size: float, stored: torch.dtype, make_batch: Batches, device: torch.device, bfloat16: torch.dtype
+    size: float, stored: torch.dtype, device: torch.device, bfloat16: torch.dtype
 ) -> None:
     """Their scales are among the smallest numbers that fp16 has. Weights are rounded to bf16, the result to fp16."""
-    from phloem.kernels.triton.attention import cuda_attention
-
     batch = make_batch(*TRITON_SHAPES["decode"], device=device)
     batch = replace(batch, v_cache=batch.v_cache * size)
     k, k_scales, exact_k = rounded(batch.k_cache, stored)
     v, v_scales, exact_v = rounded(batch.v_cache, stored)
     q = batch.q.half()
-    given: dict[str, Any] = {"scale": 0.2, "window": 0, "soft_cap": 0.0, "sinks": None}
-    out = cuda_attention(batch.cuda_work(), q, k, v, **given, k_scales=k_scales, v_scales=v_scales)
+    out = triton.attention.cuda_attention(batch.cuda_work(), q, k, v, scale=0.2, k_scales=k_scales, v_scales=v_scales)
     exact = replace(batch, q=q, k_cache=exact_k, v_cache=exact_v).exact(0.2)
     bound = (2**-9 + 2**-11 + 2**-12) * exact_v[~exact_v.isnan()].abs().max().item()
     assert_within(out, exact, bound)
@@ -150,17 +136,14 @@ def test_small_values_keep_their_digits_in_fp16(
 @pytest.mark.parametrize("kind", ["fp32", "bf16"])
 @pytest.mark.parametrize("shape", TRITON_SHAPES)
 def test_triton_attention_agrees_with_float64(
-    shape: str, kind: str, stored: torch.dtype, make_batch: Batches, device: torch.device, bfloat16: torch.dtype
+    shape: str, kind: str, stored: torch.dtype, device: torch.device, bfloat16: torch.dtype
 ) -> None:
-    from phloem.kernels.triton.attention import cuda_attention
-
     batch = make_batch(*TRITON_SHAPES[shape], device=device)
     k, k_scales, exact_k = rounded(batch.k_cache, stored)
     v, v_scales, exact_v = rounded(batch.v_cache, stored)
     dtype = bfloat16 if kind == "bf16" else torch.float32
     q = batch.q.to(dtype)
-    given: dict[str, Any] = {"scale": 0.2, "window": 0, "soft_cap": 0.0, "sinks": None}
-    out = cuda_attention(batch.cuda_work(), q, k, v, **given, k_scales=k_scales, v_scales=v_scales)
+    out = triton.attention.cuda_attention(batch.cuda_work(), q, k, v, scale=0.2, k_scales=k_scales, v_scales=v_scales)
     widened = replace(batch, q=q, k_cache=exact_k, v_cache=exact_v)
     assert_within(out, widened.exact(0.2), widened.bound(0.2))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
@@ -18,6 +18,9 @@ from phloem.kernels.cpu import recurrent as cpu_recurrent
 from phloem.kernels.plain import recurrent as reference
 from phloem.kernels.recurrent import HeadInputs
 from phloem.kernels.state_rounds import ZEROS, StateRounds, plan_states
+
+from . import lazy_triton as triton
+from .on_device import on_device
 
 CPU = torch.device("cpu")
 
@@ -69,38 +72,33 @@ def whole(cuts: Cuts) -> Cuts:
 
 
 @dataclass(frozen=True)
-class Convolution:
-    x: Tensor
-    weight: Tensor
-    bias: Tensor | None
-    silu: bool
-    num_slots: int
+class Job:
+    """A call of an op, but for its states and plan; a state is set where none may be read."""
 
-    def states(self) -> Tensor:
-        return torch.full((self.num_slots, len(self.weight) - 1, self.x.shape[1]), 7.0)
-
-
-def convolution(cuts: Cuts, seed: int, channels: int, width: int, dtype: torch.dtype = torch.float32) -> Convolution:
-    generator = torch.Generator().manual_seed(seed)
-    wide = torch.randn(cuts.num_rows, channels + 8, generator=generator).to(dtype)
-    bias = torch.randn(channels, generator=generator) if seed % 2 else None
-    weight = torch.randn(width, channels, generator=generator)
-    return Convolution(wide[:, :channels], weight, bias, seed % 3 == 0, cuts.num_slots)
-
-
-@dataclass(frozen=True)
-class Rule:
     name: str  # of the op
     inputs: tuple[Any, ...]
     shape: tuple[int, ...]
+    options: dict[str, Any] = field(default_factory=dict)
 
-    def states(self) -> Tensor:
-        return torch.full(self.shape, 7.0)
+    def run(self, path: Any, plan: StateRounds, device: torch.device = CPU) -> tuple[Tensor, Tensor]:
+        """(Outputs, states)."""
+        states = torch.full(self.shape, 7.0, device=device)
+        inputs = (on_device(x, device) for x in self.inputs)
+        return getattr(path, self.name)(*inputs, states, plan, **self.options), states
+
+
+def convolution(cuts: Cuts, seed: int, channels: int, width: int) -> Job:
+    generator = torch.Generator().manual_seed(seed)
+    wide = torch.randn(cuts.num_rows, channels + 8, generator=generator)
+    bias = torch.randn(channels, generator=generator) if seed % 2 else None
+    weight = torch.randn(width, channels, generator=generator)
+    shape = (cuts.num_slots, width - 1, channels)
+    return Job("convolve", (wide[:, :channels], weight, bias), shape, {"silu": seed % 3 == 0})
 
 
 def rule(
     cuts: Cuts, seed: int, key_heads: int, repeats: int, dims: tuple[int, int], dtype: torch.dtype = torch.float32
-) -> Rule:
+) -> Job:
     """The delta rule, with decays of heads or of keys, or a state space."""
     generator = torch.Generator().manual_seed(seed)
     key_dim, value_dim = dims
@@ -116,12 +114,12 @@ def rule(
     if seed % 3 == 1:
         a, step_bias = random(cuts.num_rows, heads, key_dim).to(dtype) * 3, random(heads, key_dim)
     if seed % 3:
-        return Rule("advance_heads", (HeadInputs(q, k, v, a, rate, step_bias, b),), shape)
+        return Job("advance_heads", (HeadInputs(q, k, v, a, rate, step_bias, b),), shape)
     limits = (0.0, float("inf")) if seed % 2 else (0.1, 1.5)
-    return Rule("advance_heads", (HeadInputs(q, k, v, a, rate, step_bias, None, random(heads), limits),), shape)
+    return Job("advance_heads", (HeadInputs(q, k, v, a, rate, step_bias, None, random(heads), limits),), shape)
 
 
-def channel_scan(cuts: Cuts, seed: int, channels: int, state_dim: int, dtype: torch.dtype = torch.float32) -> Rule:
+def channel_scan(cuts: Cuts, seed: int, channels: int, state_dim: int, dtype: torch.dtype = torch.float32) -> Job:
     generator = torch.Generator().manual_seed(seed)
 
     def random(*shape: int) -> Tensor:
@@ -131,21 +129,13 @@ def channel_scan(cuts: Cuts, seed: int, channels: int, state_dim: int, dtype: to
     x, a = both[:, :channels], both[:, channels : 2 * channels] * 3
     b, c = (random(cuts.num_rows, state_dim).to(dtype) for _ in range(2))
     constants = (random(state_dim, channels).exp(), random(channels), random(channels))
-    return Rule("scan_channels", (x, a, b, c, *constants), (cuts.num_slots, state_dim, channels))
+    return Job("scan_channels", (x, a, b, c, *constants), (cuts.num_slots, state_dim, channels))
 
 
 @settings(max_examples=60)
 @given(cut_texts(), st.integers(0, 1000), st.sampled_from([8, 24, 136]), st.integers(2, 5))
 def test_convolution_on_the_cpu(cuts: Cuts, seed: int, channels: int, width: int) -> None:
-    job = convolution(cuts, seed, channels, width)
-    states, expected_states, whole_states = job.states(), job.states(), job.states()
-    out = cpu_recurrent.convolve(job.x, job.weight, job.bias, states, cuts.plan(), silu=job.silu)
-    expected = reference.convolve(job.x, job.weight, job.bias, expected_states, cuts.plan(), silu=job.silu)
-    at_once = cpu_recurrent.convolve(job.x, job.weight, job.bias, whole_states, whole(cuts).plan(), silu=job.silu)
-    torch.testing.assert_close(out, expected, rtol=1e-4, atol=1e-4)
-    assert torch.equal(states, expected_states)
-    assert torch.equal(out, at_once)
-    assert torch.equal(states[cuts.final_slots()], whole_states[whole(cuts).final_slots()])
+    check_on_the_cpu(cuts, convolution(cuts, seed, channels, width), torch.float32)
 
 
 @settings(max_examples=60)
@@ -174,32 +164,26 @@ def test_channel_states_on_the_cpu(cuts: Cuts, seed: int, dims: tuple[int, int],
     check_on_the_cpu(cuts, channel_scan(cuts, seed, *dims, dtype), dtype)
 
 
-def check_on_the_cpu(cuts: Cuts, job: Rule, dtype: torch.dtype) -> None:
-    states, expected_states, whole_states = job.states(), job.states(), job.states()
-    out = getattr(cpu_recurrent, job.name)(*job.inputs, states, cuts.plan())
-    expected = getattr(reference, job.name)(*job.inputs, expected_states, cuts.plan())
-    at_once = getattr(cpu_recurrent, job.name)(*job.inputs, whole_states, whole(cuts).plan())
-    tolerance = 1e-4 if dtype is torch.float32 else 2e-2
-    torch.testing.assert_close(out, expected, rtol=tolerance, atol=tolerance)
-    torch.testing.assert_close(states, expected_states, rtol=1e-4, atol=1e-4)
+def check_on_the_cpu(cuts: Cuts, job: Job, dtype: torch.dtype) -> None:
+    out, states = job.run(cpu_recurrent, cuts.plan())
+    at_once, whole_states = job.run(cpu_recurrent, whole(cuts).plan())
+    assert_alike(job, (out, states), job.run(reference, cuts.plan()), 1e-4 if dtype is torch.float32 else 2e-2)
     assert torch.equal(out, at_once)
     assert torch.equal(states[cuts.final_slots()], whole_states[whole(cuts).final_slots()])
+
+
+def assert_alike(job: Job, found: tuple[Tensor, Tensor], expected: tuple[Tensor, Tensor], most: float) -> None:
+    """States of a convolution are its inputs, to the bit."""
+    (out, states), (expected_out, expected_states) = found, expected
+    torch.testing.assert_close(out.cpu(), expected_out, rtol=most, atol=most)
+    off = 0.0 if job.name == "convolve" else 1e-4
+    torch.testing.assert_close(states.cpu(), expected_states, rtol=off, atol=off)
 
 
 @settings(max_examples=8)
 @given(cut_texts(most=20), st.integers(0, 1000), st.sampled_from([5, 72]), st.integers(2, 4))
 def test_convolution_in_triton(device: torch.device, cuts: Cuts, seed: int, channels: int, width: int) -> None:
-    from phloem.kernels.triton import recurrent as triton_recurrent
-
-    job = convolution(cuts, seed, channels, width)
-    states, expected_states = job.states().to(device), job.states()
-    given_bias = None if job.bias is None else job.bias.to(device)
-    out = triton_recurrent.convolve(
-        job.x.to(device), job.weight.to(device), given_bias, states, cuts.plan(device), silu=job.silu
-    )
-    expected = reference.convolve(job.x, job.weight, job.bias, expected_states, cuts.plan(), silu=job.silu)
-    torch.testing.assert_close(out.cpu(), expected, rtol=1e-4, atol=1e-4)
-    assert torch.equal(states.cpu(), expected_states)
+    check_in_triton(device, cuts, convolution(cuts, seed, channels, width))
 
 
 @settings(max_examples=8)
@@ -216,21 +200,9 @@ def test_channel_states_in_triton(device: torch.device, cuts: Cuts, seed: int, d
     check_in_triton(device, cuts, channel_scan(cuts, seed, *dims))
 
 
-def on_device(x: Any, device: torch.device) -> Any:
-    if isinstance(x, HeadInputs):
-        return HeadInputs(*(on_device(getattr(x, field.name), device) for field in fields(x)))
-    return x.to(device) if isinstance(x, Tensor) else x
-
-
-def check_in_triton(device: torch.device, cuts: Cuts, job: Rule) -> None:
-    from phloem.kernels.triton import recurrent as triton_recurrent
-
-    states, expected_states = job.states().to(device), job.states()
-    given = [on_device(x, device) for x in job.inputs]
-    out = getattr(triton_recurrent, job.name)(*given, states, cuts.plan(device))
-    expected = getattr(reference, job.name)(*job.inputs, expected_states, cuts.plan())
-    torch.testing.assert_close(out.cpu(), expected, rtol=1e-4, atol=1e-4)
-    torch.testing.assert_close(states.cpu(), expected_states, rtol=1e-4, atol=1e-4)
+def check_in_triton(device: torch.device, cuts: Cuts, job: Job) -> None:
+    found = job.run(triton.recurrent, cuts.plan(device), device)
+    assert_alike(job, found, job.run(reference, cuts.plan()), 1e-4)
 
 
 @pytest.mark.parametrize("width", [5, 8])
@@ -238,6 +210,4 @@ def test_odd_widths_go_through_the_reference(width: int) -> None:
     """Compiled loops read whole vectors."""
     cuts = Cuts([3], [[(0, 3, ZEROS, 0)]])
     job = convolution(cuts, 1, width, 3)
-    out = recurrent.convolve(job.x, job.weight, job.bias, job.states(), cuts.plan(), silu=True)
-    expected = reference.convolve(job.x, job.weight, job.bias, job.states(), cuts.plan(), silu=True)
-    torch.testing.assert_close(out, expected, rtol=1e-4, atol=1e-4)
+    assert_alike(job, job.run(recurrent, cuts.plan()), job.run(reference, cuts.plan()), 1e-4)

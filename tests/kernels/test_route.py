@@ -15,6 +15,7 @@ from phloem.kernels import ExpertChoice
 from phloem.kernels.ops import choose_experts, mix_experts
 from phloem.kernels.plain import ops as reference
 
+from . import lazy_triton as triton
 from .rounding import assert_within, gamma
 from .test_experts import CLAMPED, SHAPES, Problem
 
@@ -58,8 +59,6 @@ def share_bound(shares: Tensor, num_experts: int) -> Tensor:
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
 @pytest.mark.parametrize("has_bias", [False, True], ids=["plain", "bias"])
 def test_triton_chooses_as_its_twin_does(rule: tuple[int, ExpertChoice], has_bias: bool, device: torch.device) -> None:
-    from phloem.kernels.triton import route as triton_route
-
     num_experts, choice = rule
     bias = torch.randn(num_experts) / 4 if has_bias else None
     both = torch.cat([clear_logits(7, num_experts, choice, bias), torch.randn(7, 1)], 1)
@@ -67,7 +66,7 @@ def test_triton_chooses_as_its_twin_does(rule: tuple[int, ExpertChoice], has_bia
     slots = torch.tensor([5, -1, 0, 9, -1, 2, 1])
     expected, parts = reference.choose_experts(logits, bias, choice, slots)
     moved = None if bias is None else bias.to(device)
-    chosen, shares = triton_route.choose_experts(both.to(device)[:, :num_experts], moved, choice, slots.to(device))
+    chosen, shares = triton.route.choose_experts(both.to(device)[:, :num_experts], moved, choice, slots.to(device))
     assert torch.equal(chosen.cpu().long(), expected)
     assert (expected[slots < 0] == num_experts).all()
     assert_within(shares, parts, 2 * share_bound(parts, num_experts))
@@ -103,26 +102,22 @@ def test_a_rows_choice_has_the_same_bits_alone_and_among_others(rule: tuple[int,
 
 
 def test_equal_scores_go_to_the_first(device: torch.device) -> None:
-    from phloem.kernels.triton import route as triton_route
-
     logits = torch.tensor([[0.0, 1.0, 1.0, 0.0, 1.0], [2.0, 2.0, 2.0, 2.0, 2.0]])
     for chosen, _ in (
         reference.choose_experts(logits, None, ExpertChoice(4)),
-        triton_route.choose_experts(logits.to(device), None, ExpertChoice(4), None),
+        triton.route.choose_experts(logits.to(device), None, ExpertChoice(4), None),
     ):
         assert chosen.tolist() == [[1, 2, 4, 0], [0, 1, 2, 3]]
 
 
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # numpy's, in Triton's interpreter
 def test_what_is_no_number_chooses_experts_that_there_are(device: torch.device) -> None:
-    from phloem.kernels.triton import route as triton_route
-
     logits = torch.randn(4, 12)
     logits[0] = torch.nan
     logits[1, 3] = torch.inf
     logits[2] = -torch.inf
     for choice in (ExpertChoice(3, normalises=True), ExpertChoice(3, "sigmoid", True, 1.0, 4, 2, 2)):
-        chosen, _ = triton_route.choose_experts(logits.to(device), None, choice, None)
+        chosen, _ = triton.route.choose_experts(logits.to(device), None, choice, None)
         assert 0 <= int(chosen.min()) <= int(chosen.max()) < 12
 
 
@@ -152,13 +147,12 @@ def test_pairs_are_sorted_on_any_device(num_rows: int, device: torch.device) -> 
 def check_sorting(
     num_rows: int, num_chosen: int, num_experts: int, block_rows: int, seed: int, device: torch.device
 ) -> None:
-    from phloem.kernels.triton.route import sorted_pairs
-
     chosen = np.random.default_rng(seed).integers(0, num_experts + 1, (num_rows, num_chosen), dtype=np.int32)
     experts = chosen.ravel()
     counts = np.bincount(experts, minlength=num_experts + 1)[:num_experts]
     order, starts, tiles = (
-        found.cpu().numpy() for found in sorted_pairs(torch.from_numpy(chosen).to(device), num_experts, block_rows)
+        found.cpu().numpy()
+        for found in triton.route.sorted_pairs(torch.from_numpy(chosen).to(device), num_experts, block_rows)
     )
     assert np.array_equal(order, np.argsort(experts, kind="stable"))
     assert np.array_equal(starts, np.cumsum([0, *counts]))

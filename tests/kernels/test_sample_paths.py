@@ -13,6 +13,7 @@ from phloem.kernels import Logprobs, ops
 from phloem.kernels.plain import ops as reference
 from phloem.kernels.plain import sample as reference_sample
 
+from . import lazy_triton as triton
 from .rounding import assert_within, gamma
 from .sample_rows import bit_rows, implementation, mixed_rows, random_edits, rows_of
 
@@ -33,7 +34,6 @@ def poisoned(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("poisoned")
 @pytest.mark.parametrize("is_edited", [False, True], ids=["plain", "edited"])
 @pytest.mark.parametrize("vocab_size", [40, 1000, 5000])
-@pytest.mark.parametrize("path", ["cpu", "triton"])
 def test_fast_paths_choose_what_the_twin_chooses(
     path: str, vocab_size: int, is_edited: bool, device: torch.device
 ) -> None:
@@ -57,7 +57,6 @@ def test_groups_that_may_be_drawn_by_their_mass_alone_are_looked_at(vocab_size: 
 
 @pytest.mark.filterwarnings("ignore:overflow encountered")  # of NumPy, by which Triton's interpreter computes
 @pytest.mark.usefixtures("poisoned")
-@pytest.mark.parametrize("path", ["cpu", "triton"])
 def test_fast_paths_choose_what_the_twin_chooses_at_the_edges_of_float32(path: str, device: torch.device) -> None:
     """Subnormal numbers, neighbours of 1, and logits as large as they are, or as small."""
     small = [0.0, 1e-45, 1e-40, 1.1754942e-38, 1.1754944e-38, 1e-30, 1e-20, 1e-6]
@@ -108,15 +107,12 @@ def test_logprobs_agree_with_float64(vocab_size: int, num_top: int, path: str, d
     assert_logprobs(found, exact, rows.logits)
 
 
-@pytest.mark.parametrize("path", ["cpu", "triton"])
 def test_logprobs_of_given_tokens(path: str, device: torch.device) -> None:
     logits, token_ids = (torch.randn(3, 400) * 5).half(), torch.tensor([399, 0, -1])
     if path == "cpu":
         found = ops.logprobs(logits, token_ids, 4)
     else:
-        from phloem.kernels.triton import logprobs as triton_logprobs
-
-        found = triton_logprobs.logprobs(logits.to(device), token_ids.to(device), 4)
+        found = triton.logprobs.logprobs(logits.to(device), token_ids.to(device), 4)
     exact = reference_sample.logprobs_in(torch.float64, logits, token_ids, 4)
     assert torch.equal(found.top_ids.cpu(), exact.top_ids)
     assert_logprobs(found, exact, logits)
@@ -136,7 +132,6 @@ def test_equal_scores_stay_or_go_together(filters: dict[str, float], vocab_size:
 
 
 @pytest.mark.parametrize("step", [0.0, 0.5], ids=["distinct", "ties"])
-@pytest.mark.parametrize("path", ["cpu", "triton"])
 def test_top_k_is_exact_for_every_k(path: str, step: float, device: torch.device) -> None:
     """Fewer groups than k, as many, more; scores of both signs; a mask that leaves fewer tokens than k."""
     vocab_size = 4300
@@ -160,14 +155,12 @@ def test_half_types_are_widened_as_they_are_read(
     vocab_size: int, kind: str, device: torch.device, bfloat16: torch.dtype
 ) -> None:
     """On a GPU logits come as the last product has them."""
-    from phloem.kernels.triton import sample as triton_sample
-
     rows = mixed_rows(12, vocab_size)
     half = replace(rows, logits=rows.logits.to(bfloat16 if kind == "bf16" else torch.float16))
     wide = replace(half, logits=half.logits.float())
     edits = random_edits(12, vocab_size)
     (found, logprobs), (expected, others) = (
-        triton_sample.sample(*replace(each, edits=edits).arguments(device), 3) for each in (half, wide)
+        triton.sample.sample(*replace(each, edits=edits).arguments(device), 3) for each in (half, wide)
     )
     assert torch.equal(found, expected)
     assert logprobs is not None

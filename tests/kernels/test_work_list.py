@@ -57,6 +57,14 @@ def _wanted(batch: tuple[Array, Array, Array, int]) -> dict[int, list[tuple[int,
     return wanted
 
 
+def cuda_work(starts: Any, lens: Any, tables: Array, block_size: int = 16, **options: Any) -> CudaWork:
+    """For eight query heads and two of keys, of 128 numbers, on one processor, unless `options` say otherwise."""
+    common: dict[str, Any] = {"num_heads": 8, "num_kv_heads": 2, "head_dim": 128, "num_processors": 1}
+    common |= {"share": True, "deterministic": False, "device": torch.device("cpu")}
+    starts, lens = np.asarray(starts, np.int32), np.asarray(lens, np.int32)
+    return cuda.plan_cuda_work(starts, lens, tables, block_size=block_size, **{**common, **options})
+
+
 @settings(max_examples=60, deadline=None)
 @given(batch=batches(), share=st.booleans())
 def test_cpu_chains_cover_every_key_of_every_row_once_in_order(
@@ -106,20 +114,9 @@ def test_cuda_items_cover_every_key_of_every_packed_row_once(
 ) -> None:
     num_heads, num_kv_heads = heads
     group = num_heads // num_kv_heads
-    work = cuda.plan_cuda_work(
-        batch[0],
-        batch[1],
-        batch[2],
-        num_heads=num_heads,
-        num_kv_heads=num_kv_heads,
-        head_dim=128,
-        block_size=batch[3],
-        num_processors=num_processors,
-        share=share,
-        deterministic=deterministic,
-        device=torch.device("cpu"),
-        costs=SharingCosts(0.0, 0.0),
-    )
+    sizes = {"num_heads": num_heads, "num_kv_heads": num_kv_heads, "num_processors": num_processors}
+    costs = SharingCosts(0.0, 0.0)
+    work = cuda_work(*batch, **sizes, share=share, deterministic=deterministic, costs=costs)
     rows, positions, slots = work.rows.tolist(), work.positions.tolist(), work.slots.tolist()
     blocks, merged = work.buffer.tolist(), set(work.merged_tokens[: work.num_merged].tolist())
     assert work.entry(MERGE_ENTRY)[0] == work.num_merged
@@ -168,10 +165,7 @@ def test_a_shared_prefix_is_read_once() -> None:
     on_cpu = cpu.plan_cpu_work(starts, lens, tables, 16, True)
     keys = on_cpu.items[:, cpu.KEY_END] - on_cpu.items[:, cpu.KEY_BEGIN]
     assert keys.sum() == 512 + 64 * 88
-    options: dict[str, Any] = {"num_heads": 8, "num_kv_heads": 2, "head_dim": 128, "block_size": 16}
-    options |= {"num_processors": 264, "deterministic": False, "device": torch.device("cpu")}
-    shared = cuda.plan_cuda_work(starts, lens, tables, share=True, **options)
-    flat = cuda.plan_cuda_work(starts, lens, tables, share=False, **options)
+    shared, flat = (cuda_work(starts, lens, tables, num_processors=264, share=share) for share in (True, False))
 
     def keys_read(work: CudaWork) -> int:
         return int((work.items[:, cuda.KEY_END] - work.items[:, cuda.KEY_BEGIN]).sum())
@@ -187,68 +181,34 @@ def test_a_shared_prefix_is_read_once() -> None:
 def test_sharing_must_save_more_keys_than_it_costs(costs: tuple[float, float], is_shared: bool) -> None:
     tables = np.arange(2 * 40, dtype=np.int32).reshape(2, 40)
     tables[1, :16] = tables[0, :16]
-    work = cuda.plan_cuda_work(  # saves 256 keys of 512 bytes; adds partials of 2 x 8 rows and 3 splits
-        np.arange(3, dtype=np.int32),
-        np.full(2, 600, np.int32),
-        tables,
-        num_heads=8,
-        num_kv_heads=1,
-        head_dim=128,
-        block_size=16,
-        num_processors=1,
-        share=True,
-        deterministic=False,
-        device=torch.device("cpu"),
-        costs=SharingCosts(*costs),
-    )
+    # saves 256 keys of 512 bytes; adds partials of 2 x 8 rows and 3 splits
+    work = cuda_work(range(3), [600, 600], tables, num_kv_heads=1, costs=SharingCosts(*costs))
     assert bool(work.num_merged) == is_shared
 
 
 def test_little_sharing_is_not_worth_cutting_for() -> None:
     tables = np.arange(2 * 600, dtype=np.int32).reshape(2, 600)
     tables[1, :16] = tables[0, :16]
-    lens = np.full(2, 9000, np.int32)
-    options: dict[str, Any] = {"num_heads": 8, "num_kv_heads": 2, "head_dim": 128, "block_size": 16}
-    options |= {"num_processors": 1, "deterministic": False, "device": torch.device("cpu")}
-    work = cuda.plan_cuda_work(np.arange(3, dtype=np.int32), lens, tables, share=True, **options)
-    assert work.num_merged == 0
+    assert cuda_work(range(3), [9000, 9000], tables).num_merged == 0
 
 
 @pytest.mark.parametrize(
-    ("starts", "lens", "message"),
+    ("starts", "lens", "num_heads", "message"),
     [
-        ([0, 1], [1, 1], "need 3 query_starts"),
-        ([0, 2, 1], [2, 2], "rise from 0"),
-        ([0, 1, 4], [5, 2], "rise from 0"),
-        ([0, 1, 2], [5, 33], "cannot hold 33 keys"),
+        ([0, 1], [1, 1], 4, "need 3 query_starts"),
+        ([0, 2, 1], [2, 2], 4, "rise from 0"),
+        ([0, 1, 4], [5, 2], 4, "rise from 0"),
+        ([0, 1, 2], [5, 33], 4, "cannot hold 33 keys"),
+        ([0, 1, 2], [1, 1], 5, "5 query heads cannot be shared among 2"),
     ],
-    ids=["too few", "falling", "context shorter than its new tokens", "table too narrow"],
+    ids=["too few", "falling", "context shorter than its new tokens", "table too narrow", "heads"],
 )
-def test_contradictory_lengths_are_refused_with_the_numbers(starts: list[int], lens: list[int], message: str) -> None:
+def test_contradictory_sizes_are_refused_with_the_numbers(
+    starts: list[int], lens: list[int], num_heads: int, message: str
+) -> None:
+    tables, sizes = np.zeros((2, 2), np.int32), {"num_kv_heads": 2, "head_dim": 32, "block_size": 16}
     with pytest.raises(ValueError, match=message):
-        plan_attention(
-            np.array(starts, np.int32),
-            np.array(lens, np.int32),
-            np.zeros((2, 2), np.int32),
-            num_heads=4,
-            num_kv_heads=2,
-            head_dim=32,
-            block_size=16,
-        )
-
-
-def test_heads_that_do_not_divide_are_refused() -> None:
-    one = np.array([1], np.int32)
-    with pytest.raises(ValueError, match="5 query heads cannot be shared among 2"):
-        plan_attention(
-            np.array([0, 1], np.int32),
-            one,
-            np.zeros((1, 1), np.int32),
-            num_heads=5,
-            num_kv_heads=2,
-            head_dim=32,
-            block_size=16,
-        )
+        plan_attention(np.array(starts, np.int32), np.array(lens, np.int32), tables, num_heads=num_heads, **sizes)
 
 
 LONG = [
@@ -266,34 +226,18 @@ def test_partial_results_have_a_bound(
     width = -(-max(context_lens) // 64)
     tables = np.arange(len(q_lens) * width, dtype=np.int32).reshape(len(q_lens), width)
     tables[:, : shared // 64] = tables[0, : shared // 64]
-    work = cuda.plan_cuda_work(
-        np.concatenate([[0], np.cumsum(q_lens)]).astype(np.int32),
-        np.array(context_lens, np.int32),
-        tables,
-        num_heads=num_heads,
-        num_kv_heads=num_kv_heads,
-        head_dim=head_dim,
-        block_size=64,
-        num_processors=264,
-        share=True,
-        deterministic=False,
-        device=torch.device("cpu"),
-    )
+    sizes = {"num_heads": num_heads, "num_kv_heads": num_kv_heads, "head_dim": head_dim}
+    work = cuda_work([0, *np.cumsum(q_lens)], context_lens, tables, 64, num_processors=264, **sizes)
     assert work.num_slots * (head_dim + 2) * 4 <= cuda.MAX_PARTIAL_BYTES
 
 
 def test_few_tokens_behind_many_are_cut_and_many_walk() -> None:
     """A wide tile that walks costs less than partial results as large as its keys, if there are some tiles."""
-    options: Any = {"num_heads": 32, "num_kv_heads": 8, "head_dim": 128, "block_size": 64, "num_processors": 264}
     tables = np.arange(512, dtype=np.int32)[None]
 
     def num_slots(q_len: int) -> int:
-        starts = np.array([0, q_len], np.int32)
-        lens = np.array([32_768], np.int32)
-        device = torch.device("cpu")
-        return cuda.plan_cuda_work(
-            starts, lens, tables, share=False, deterministic=False, device=device, **options
-        ).num_slots
+        sizes = {"num_heads": 32, "num_kv_heads": 8, "num_processors": 264}
+        return cuda_work([0, q_len], [32_768], tables, 64, share=False, **sizes).num_slots
 
     assert num_slots(1) > 0 and num_slots(16) > 0
     assert num_slots(500) == num_slots(2000) == 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,9 +15,8 @@ from phloem.kernels import use_threads
 from phloem.kernels.ops import attention
 from phloem.kernels.plain import ops as reference
 
+from ..paged_batch import make_batch
 from ..rounding import assert_within
-
-Batches = Callable[..., Any]
 
 SHAPES = {
     "nano decode": ([1, 1, 1], [50, 1, 133], (6, 2, 32), 16),
@@ -49,7 +47,7 @@ def _options(name: str, num_heads: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("shape", SHAPES)
-def test_agrees_with_float64_to_fp32_rounding(shape: str, options: str, make_batch: Batches) -> None:
+def test_agrees_with_float64_to_fp32_rounding(shape: str, options: str) -> None:
     batch = make_batch(*SHAPES[shape])
     kwargs = {"scale": batch.q.shape[-1] ** -0.5, **_options(options, batch.q.shape[1])}
     out = attention(batch.q, batch.k_cache, batch.v_cache, batch.plan(), **kwargs)
@@ -59,14 +57,14 @@ def test_agrees_with_float64_to_fp32_rounding(shape: str, options: str, make_bat
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
-def test_half_types_are_computed_in_fp32(dtype: torch.dtype, make_batch: Batches) -> None:
+def test_half_types_are_computed_in_fp32(dtype: torch.dtype) -> None:
     batch = make_batch([1, 3], [20, 40], (4, 2, 32), dtype=dtype)
     out = attention(batch.q, batch.k_cache, batch.v_cache, batch.plan(), scale=0.2)
     assert out.dtype == dtype
     assert_within(out, batch.exact(0.2), batch.bound(0.2))
 
 
-def test_q_may_be_a_view_of_the_fused_projection(make_batch: Batches) -> None:
+def test_q_may_be_a_view_of_the_fused_projection() -> None:
     batch = make_batch([5, 1], [50, 20], (6, 2, 32))
     fused = torch.randn(6, (6 + 2 + 2) * 32)
     q = fused[:, : 6 * 32].view(6, 6, 32)
@@ -75,7 +73,7 @@ def test_q_may_be_a_view_of_the_fused_projection(make_batch: Batches) -> None:
 
 
 @pytest.mark.parametrize("options", ["plain", "all"])
-def test_bits_do_not_depend_on_the_batch_or_on_sharing(options: str, make_batch: Batches) -> None:
+def test_bits_do_not_depend_on_the_batch_or_on_sharing(options: str) -> None:
     batch = make_batch([1, 9, 1, 1, 40], [300, 273, 170, 129, 200], (6, 2, 32), shared=160)
     kwargs = {"scale": 0.2, **_options(options, 6)}
     out = attention(batch.q, batch.k_cache, batch.v_cache, batch.plan(), **kwargs)
@@ -90,9 +88,7 @@ def test_bits_do_not_depend_on_the_batch_or_on_sharing(options: str, make_batch:
 
 @settings(max_examples=25, deadline=None)
 @given(cuts=st.sets(st.integers(1, 149), max_size=6), block_size=st.sampled_from([1, 16, 64]), data=st.data())
-def test_bits_do_not_depend_on_how_a_prompt_is_chunked(
-    cuts: set[int], block_size: int, data: st.DataObject, make_batch: Batches
-) -> None:
+def test_bits_do_not_depend_on_how_a_prompt_is_chunked(cuts: set[int], block_size: int, data: st.DataObject) -> None:
     cached = data.draw(st.integers(0, 100))
     batch = make_batch([150], [cached + 150], (3, 1, 32), block_size)
     whole = attention(batch.q, batch.k_cache, batch.v_cache, batch.plan(), scale=0.2, window=90)
@@ -104,7 +100,7 @@ def test_bits_do_not_depend_on_how_a_prompt_is_chunked(
 
 
 @pytest.mark.parametrize("block_size", [1, 16, 64])
-def test_bits_do_not_depend_on_keys_that_no_window_shows(block_size: int, make_batch: Batches) -> None:
+def test_bits_do_not_depend_on_keys_that_no_window_shows(block_size: int) -> None:
     batch = make_batch([1, 70, 3, 1], [700, 420, 293, 20], (4, 2, 32), block_size)
     for window in (1, 17, 90):
         whole, behind = (
@@ -114,7 +110,7 @@ def test_bits_do_not_depend_on_keys_that_no_window_shows(block_size: int, make_b
         assert torch.equal(whole, behind)
 
 
-def test_bits_do_not_depend_on_the_number_of_threads(make_batch: Batches) -> None:
+def test_bits_do_not_depend_on_the_number_of_threads() -> None:
     batch = make_batch([600, 1], [600, 700], (6, 2, 64), 16)  # large enough for a team
     use_threads(1)
     alone = attention(batch.q, batch.k_cache, batch.v_cache, batch.plan(), scale=0.1)
@@ -126,7 +122,7 @@ def test_bits_do_not_depend_on_the_number_of_threads(make_batch: Batches) -> Non
     assert torch.equal(alone, together)
 
 
-def test_large_scores_neither_overflow_nor_vanish(make_batch: Batches) -> None:
+def test_large_scores_neither_overflow_nor_vanish() -> None:
     batch = make_batch([4], [100], (2, 1, 32))
     out = attention(batch.q * 1e3, batch.k_cache, batch.v_cache, batch.plan(), scale=1.0)
     assert torch.isfinite(out).all()
@@ -143,9 +139,7 @@ TILE = 64  # keys that rows pass over together
     ids=str,
 )
 @pytest.mark.parametrize("sink", [None, -300.0, 0.0, 300.0])
-def test_weights_are_of_the_largest_score_so_far(
-    levels: tuple[int, ...], num_new: int, sink: float | None, make_batch: Batches
-) -> None:
+def test_weights_are_of_the_largest_score_so_far(levels: tuple[int, ...], num_new: int, sink: float | None) -> None:
     """Tiles whose scores differ by more than the exponents of fp32 reach; the answer is torch's softmax in float64."""
     num_keys = TILE * len(levels)
     batch = make_batch([num_new], [num_keys], (2, 1, 32))

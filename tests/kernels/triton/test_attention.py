@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+from .. import lazy_triton as triton
+from ..paged_batch import attention_case, make_batch
 from ..rounding import assert_within
-
-Batches = Callable[..., Any]
 
 # q_lens, context_lens, (H, Hkv, D), block_size, keys that all share, attention options, plan options
 CASES: dict[str, tuple[Any, ...]] = {
@@ -43,30 +42,23 @@ CASES: dict[str, tuple[Any, ...]] = {
 
 
 def _run(batch: Any, plan_options: dict[str, Any], **options: Any) -> Tensor:
-    from phloem.kernels.triton.attention import cuda_attention
-
-    return cuda_attention(batch.cuda_work(**plan_options), batch.q, batch.k_cache, batch.v_cache, **options)
-
-
-def _case(name: str, make_batch: Batches, dtype: torch.dtype, device: torch.device) -> tuple[Any, dict[str, Any], Any]:
-    q_lens, context_lens, heads, block_size, shared, options, plan_options = CASES[name]
-    batch = make_batch(q_lens, context_lens, heads, block_size, shared=shared, dtype=dtype, device=device)
-    options = {"scale": heads[2] ** -0.5, **options}
-    if options.get("sinks"):
-        options["sinks"] = torch.randn(heads[0], device=device)
-    return batch, options, plan_options
+    return triton.attention.cuda_attention(
+        batch.cuda_work(**plan_options), batch.q, batch.k_cache, batch.v_cache, **options
+    )
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_fp32_agrees_with_float64(name: str, make_batch: Batches, device: torch.device) -> None:
-    batch, options, plan_options = _case(name, make_batch, torch.float32, device)
+def test_fp32_agrees_with_float64(name: str, device: torch.device) -> None:
+    *case, plan_options = CASES[name]
+    batch, options = attention_case(*case, device=device)
     out = _run(batch, plan_options, **options)
     assert_within(out, batch.exact(**options), batch.bound(**options))
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if "window" in name])
-def test_keys_that_no_window_shows_are_not_wanted(name: str, make_batch: Batches, device: torch.device) -> None:
-    batch, options, plan_options = _case(name, make_batch, torch.float32, device)
+def test_keys_that_no_window_shows_are_not_wanted(name: str, device: torch.device) -> None:
+    *case, plan_options = CASES[name]
+    batch, options = attention_case(*case, device=device)
     out = _run(batch.behind(options["window"]), plan_options, **options)
     assert_within(out, batch.exact(**options), batch.bound(**options))
 
@@ -82,24 +74,23 @@ def test_keys_that_no_window_shows_are_not_wanted(name: str, make_batch: Batches
         ("sinks, merged", "fp16"),
     ],
 )
-def test_half_types_agree_to_their_rounding(
-    name: str, kind: str, make_batch: Batches, device: torch.device, bfloat16: torch.dtype
-) -> None:
+def test_half_types_agree_to_their_rounding(name: str, kind: str, device: torch.device, bfloat16: torch.dtype) -> None:
     dtype = torch.float16 if kind == "fp16" else bfloat16
-    batch, options, plan_options = _case(name, make_batch, dtype, device)
+    *case, plan_options = CASES[name]
+    batch, options = attention_case(*case, dtype=dtype, device=device)
     out = _run(batch, plan_options, **options)
     assert out.dtype == dtype
     assert_within(out, batch.exact(**options), batch.bound(**options))
 
 
-def test_cutting_and_walking_give_the_same_numbers(make_batch: Batches, device: torch.device) -> None:
+def test_cutting_and_walking_give_the_same_numbers(device: torch.device) -> None:
     batch = make_batch([1, 1], [600, 40], (2, 1, 32), device=device)
     cut = _run(batch, {"num_processors": 10_000}, scale=0.2)
     walked = _run(batch, {"num_processors": 1}, scale=0.2)
     assert_within(cut, walked, 2 * batch.bound(0.2))
 
 
-def test_q_may_be_a_view_of_the_fused_projection(make_batch: Batches, device: torch.device) -> None:
+def test_q_may_be_a_view_of_the_fused_projection(device: torch.device) -> None:
     batch = make_batch([5, 1], [50, 20], (6, 2, 32), device=device)
     fused = torch.randn(6, (6 + 2 + 2) * 32, device=device)
     q = fused[:, : 6 * 32].view(6, 6, 32)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -17,18 +16,15 @@ from phloem.runtime.models import Decoder, resolve_model
 
 from ...runtime.models.decoder_cases import CASES
 from ...runtime.models.oracle import save_random_model
+from ..paged_batch import make_batch
 
 pytestmark = pytest.mark.gpu
-
-Batches = Callable[..., Any]
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("heads", [(32, 8, 128), (9, 3, 64), (6, 2, 32), (8, 4, 256), (32, 32, 96)], ids=str)
 @pytest.mark.parametrize("block_size", [1, 16, 64])
-def test_attention_agrees_with_float64(
-    block_size: int, heads: tuple[int, int, int], dtype: torch.dtype, make_batch: Batches
-) -> None:
+def test_attention_agrees_with_float64(block_size: int, heads: tuple[int, int, int], dtype: torch.dtype) -> None:
     batch = make_batch([1, 200, 1, 7], [700, 200, 300, 1000], heads, block_size, dtype=dtype, device="cuda")
     scale = heads[2] ** -0.5
     out = ops.attention(batch.q, batch.k_cache, batch.v_cache, batch.plan(device="cuda"), scale=scale)
@@ -37,7 +33,7 @@ def test_attention_agrees_with_float64(
 
 
 @pytest.mark.parametrize("hit", [0, 1, 16, 255, 256, 257, 512, 900])
-def test_deterministic_chunks_have_the_bits_of_the_whole_prefill(hit: int, make_batch: Batches) -> None:
+def test_deterministic_chunks_have_the_bits_of_the_whole_prefill(hit: int) -> None:
     batch = make_batch([1000, 1], [1000, 300], (32, 8, 128), dtype=torch.bfloat16, device="cuda")
     options = {"device": "cuda", "deterministic": True}
     whole = ops.attention(batch.q, batch.k_cache, batch.v_cache, batch.plan(**options), scale=0.09)
@@ -48,7 +44,7 @@ def test_deterministic_chunks_have_the_bits_of_the_whole_prefill(hit: int, make_
 
 
 @pytest.mark.parametrize("num_requests", [2, 17, 64])
-def test_deterministic_decode_does_not_depend_on_the_batch(num_requests: int, make_batch: Batches) -> None:
+def test_deterministic_decode_does_not_depend_on_the_batch(num_requests: int) -> None:
     lens = [600 + 13 * b for b in range(num_requests)]
     batch = make_batch([1] * num_requests, lens, (32, 8, 128), shared=512, dtype=torch.bfloat16, device="cuda")
     options = {"device": "cuda", "deterministic": True}

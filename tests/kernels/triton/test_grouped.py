@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 
 import pytest
 import torch
@@ -14,6 +13,8 @@ from phloem.kernels.grouped import Element, stack
 from phloem.kernels.linear_weights import LinearWeights
 from phloem.kernels.plain import ops as reference
 
+from .. import lazy_triton as triton
+from ..on_device import on_device
 from ..rounding import assert_within, product_bound, stored_bound
 from ..test_experts import Problem
 
@@ -44,17 +45,12 @@ def random_weight(element: Element, shape: tuple[int, int, int], *, companion: s
 
 def laid_out(weight: Grouped, dtype: torch.dtype, device: torch.device, *, row_tile: int = 0) -> LinearWeight:
     stored, groups = device_grouped.lay_out(weight, dtype)
-    bias = torch.randn(len(stored)).to(dtype).to(device)
-    assert groups.factors is not None
-    groups = replace(groups, factors=groups.factors.to(device))
-    num_outputs, num_inputs = weight.numbers.shape
-    return LinearWeight(stored.to(device), bias, num_outputs, num_inputs, True, row_tile, groups=groups)
+    bias = torch.randn(len(stored)).to(dtype)
+    return on_device(LinearWeight(stored, bias, *weight.numbers.shape, True, row_tile, groups=groups), device)
 
 
 def device_linear(x: Tensor, weight: LinearWeight) -> Tensor:
-    from phloem.kernels.triton import grouped as triton_grouped
-
-    return triton_grouped.linear(x, weight)
+    return triton.grouped.linear(x, weight)
 
 
 KINDS: list[tuple[Element, str]] = [*COMPANIONS.items(), ("int4", ""), ("int8", ""), ("int8", "offsets")]
@@ -96,8 +92,6 @@ def test_a_row_has_the_bits_that_it_has_alone(element: Element, device: torch.de
     ("element", "num_tokens"), [*itertools.product(ELEMENTS, [40]), ("int4", 1), ("int8", 5), ("e4m3", 1), ("uint4", 5)]
 )
 def test_experts_and_their_twin_agree_with_float64(element: Element, num_tokens: int, device: torch.device) -> None:
-    from phloem.kernels.triton import experts as triton_experts
-
     torch.manual_seed(num_tokens)
     num_experts, hidden, inner = 5, 128, 64
     kept: list[LinearWeights] = []
@@ -109,16 +103,8 @@ def test_experts_and_their_twin_agree_with_float64(element: Element, num_tokens:
     x, shares = torch.randn(num_tokens, hidden).half(), torch.rand(num_tokens, 2)
     chosen = torch.stack([torch.randperm(num_experts)[:2] for _ in range(num_tokens)])
     problem = Problem(x, chosen, shares, *(weights.matrices() for weights in kept), None, None, Gate("silu"))
-    rows = (x.to(device), chosen.int().to(device), shares.to(device))
-    found = triton_experts.mix_experts(*rows, *(moved(weights, device) for weights in kept), gate=Gate("silu"))
+    rows = (on_device(each, device) for each in (x, chosen.int(), shares, *kept))
+    found = triton.experts.mix_experts(*rows, gate=Gate("silu"))
     exact, bound = problem.exact_and_bound()
     for each in (found, reference.mix_experts(x, chosen, shares, *kept, gate=Gate("silu"))):
         assert_within(each, exact, bound)
-
-
-def moved(weights: LinearWeights, device: torch.device) -> LinearWeights:
-    groups = weights.groups
-    assert weights.stored is not None
-    assert groups is not None
-    assert groups.factors is not None
-    return replace(weights, stored=weights.stored.to(device), groups=replace(groups, factors=groups.factors.to(device)))

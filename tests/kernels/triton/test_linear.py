@@ -9,16 +9,14 @@ from torch import Tensor
 from phloem.kernels import LinearWeight, launch
 from phloem.kernels.plain import ops as reference
 
+from .. import lazy_triton as triton
 from ..rounding import whole_numbers
 
 SHAPES = {"square": (192, 192), "deep, cut": (1100, 70), "wide": (48, 330), "odd": (37, 131), "one": (1, 1)}
-DTYPES = [torch.float32, torch.float16, torch.bfloat16]
 
 
 def device_linear(x: Tensor, weight: LinearWeight) -> Tensor:
-    from phloem.kernels.triton import linear as triton_linear
-
-    return triton_linear.linear(x, weight)
+    return triton.linear.linear(x, weight)
 
 
 def weight_of(depth: int, num_outputs: int, dtype: torch.dtype, device: torch.device, *, bias: bool) -> LinearWeight:
@@ -30,12 +28,6 @@ def stored_as_is(matrix: Tensor, bias: Tensor | None, dtype: torch.dtype, device
     num_outputs, depth = matrix.shape
     own = None if bias is None else bias.to(dtype).to(device)
     return LinearWeight(matrix.to(dtype).to(device), own, num_outputs, depth, bias is not None, row_tile=256)
-
-
-@pytest.fixture(params=DTYPES, ids=str)
-def dtype(request: pytest.FixtureRequest, bfloat16: torch.dtype) -> torch.dtype:
-    kind: torch.dtype = request.param
-    return kind
 
 
 @pytest.mark.parametrize(("num_rows", "bias"), [(0, True), (1, False), (5, True), (64, False), (65, True)])
@@ -75,12 +67,10 @@ def test_a_row_has_the_bits_that_it_has_alone(shape: str, element: torch.dtype, 
 
 def test_a_split_less_has_other_bits(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
     """Or the test above would not see the splits."""
-    from phloem.kernels.triton import linear as triton_linear
-
     torch.manual_seed(4)
     weight = weight_of(600, 70, torch.float32, device, bias=False)
     x = torch.randn(3, 600, device=device)
     assert launch.linear_splits(70, 600) == 2
     found = device_linear(x, weight)
-    monkeypatch.setattr(triton_linear, "linear_splits", lambda *_: 1)
+    monkeypatch.setattr(triton.linear, "linear_splits", lambda *_: 1)
     assert not torch.equal(device_linear(x, weight), found)

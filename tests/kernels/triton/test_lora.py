@@ -13,6 +13,7 @@ from phloem.kernels import FixedBuffer, LinearWeight, LoraLayers, LoraSegment, L
 from phloem.kernels.lora import RANK_STEP, LoraPlan, cut_tiles, plan_lora
 from phloem.kernels.plain import ops as reference
 
+from .. import lazy_triton as triton
 from ..rounding import whole_numbers
 
 OUTPUTS = 150
@@ -20,10 +21,8 @@ NUM_ROWS = 41
 
 
 def device_add(out: Tensor, x: Tensor, plan: LoraPlan) -> Tensor:
-    from phloem.kernels.triton import lora as triton_lora
-
     out = out.clone()
-    triton_lora.add_lora(out, x, plan, 1, 2)
+    triton.lora.add_lora(out, x, plan, 1, 2)
     return out
 
 
@@ -98,8 +97,6 @@ def test_a_row_has_the_bits_that_it_has_alone(element: torch.dtype, device: torc
 
 def test_the_launches_of_one_step_compute_the_next(device: torch.device) -> None:
     """As a captured graph does: the same launches, of other adapters and other rows in the same buffer."""
-    from phloem.kernels.triton import lora as triton_lora
-
     adapters = [adapter(72, ranks, torch.float32, device) for ranks in ((4, 16), (16, 9), (1, 2))]
     buffer = FixedBuffer(torch.int64, device, size=3 * NUM_ROWS)
 
@@ -116,16 +113,14 @@ def test_the_launches_of_one_step_compute_the_next(device: torch.device) -> None
         out.copy_(whole_numbers(*out.shape))
         expected = out.clone()
         reference.add_lora(expected, x, plan, 1, 2)
-        triton_lora.add_lora(out, x, replace(first, segments=()), 1, 2)
+        triton.lora.add_lora(out, x, replace(first, segments=()), 1, 2)
         assert torch.equal(out, expected)
 
 
 def test_a_place_without_a_weight_adds_nothing(device: torch.device) -> None:
-    from phloem.kernels.triton import lora as triton_lora
-
     plan = plan_of([LoraSegment(0, 3, adapter(72, (4,), torch.float32, device))], device)
     out, x = torch.randn(3, OUTPUTS, device=device), torch.randn(3, 72, device=device)
     for layer, place in ((0, 2), (1, 0)):
         result = out.clone()
-        triton_lora.add_lora(result, x, plan, layer, place)
+        triton.lora.add_lora(result, x, plan, layer, place)
         assert torch.equal(result, out)
