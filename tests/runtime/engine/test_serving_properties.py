@@ -96,33 +96,6 @@ def test_a_pool_of_a_quarter_of_the_need_gives_the_same_text(nano: LoadedModel) 
     assert small.statistics().num_held_blocks == 0
 
 
-def test_aborts_leave_nothing_behind(nano: LoadedModel) -> None:
-    source = random.Random(5)
-    served = engine(nano, num_blocks=60, max_batch_tokens=64)
-    prompts = chats(nano, 10, "You read documents. " * 3)
-    schema = json_schema({"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]})
-    num_aborted = 0
-    open_ids: list[str] = []
-    while num_aborted < 100:
-        while len(open_ids) < 6:
-            constraint = schema if source.random() < 0.5 else None
-            params = SamplingParams(max_tokens=60, temperature=1.0, seed=source.randrange(99))
-            open_ids.append(served.add(source.choice(prompts), params, constraint))
-        for _ in range(source.randrange(3)):
-            done = {delta.request_id for delta in served.step() if delta.finish_reason}
-            open_ids = [request_id for request_id in open_ids if request_id not in done]
-        if open_ids:
-            victim = open_ids.pop(source.randrange(len(open_ids)))
-            assert served.abort(victim) and not served.abort(victim)
-            served.audit()
-            num_aborted += 1
-    for request_id in open_ids:
-        served.abort(request_id)
-    assert not served.has_work
-    served.flush_cache()
-    assert served.statistics().num_free_blocks == 60
-
-
 def test_jumping_changes_no_token_over_random_schemas(nano: LoadedModel) -> None:
     schemas = random_schemas(seed=11, count=60)
     prompt = nano.tokenizer.apply_chat_template([{"role": "user", "content": "Extract the person as JSON."}])
