@@ -29,8 +29,8 @@ from ..models.oracle import Oracle, save_random_model
 from ..models.saved_adapters import save_adapter
 from ..recurrent_fake import RecurrentFakeDecoder
 from ..speculate.drafting import engine_with
-from ..traffic import check_traffic
-from .test_run_ahead import ALL_PARAMS, PROMPTS, ask, check_together, params_of, truth
+from ..traffic import Asked
+from .test_run_ahead import PROMPTS, QUESTIONS
 
 # one case of each arrangement: the decoder's own tests go through all of them
 AS_OTHERS = {"BambaForCausalLM", "FalconMambaForCausalLM", "Lfm2MoeForCausalLM", "Qwen3_5MoeForCausalLM"}
@@ -64,23 +64,17 @@ def test_every_state_that_is_read_is_that_of_the_tokens_before(data: st.DataObje
         state_interval=data.draw(st.sampled_from([0, 1, 5, 512])),
         state_memory_bytes=data.draw(st.sampled_from([2, 3, 2 * running, 2 * running + 9, 99])) * state_bytes,
     )
-    requests = st.tuples(
-        st.integers(0, len(PROMPTS) - 1),
-        st.integers(0, len(ALL_PARAMS) - 1),
-        st.sampled_from([0, 0, 1, 2]),
-        st.integers(12, 18),
-    )
-    check_traffic(data, engine, requests, ask, lambda one: params_of(one[1], one[3]), truth)
+    QUESTIONS.check_traffic(data, engine)
     assert drafter is None or not engine._stepper._drafter.model.num_failed
 
 
 def test_steps_run_ahead_where_slots_are_left() -> None:
-    every = [(prompt, which, 0, 14) for prompt in range(len(PROMPTS)) for which in range(2)]
+    every = [Asked(prompt, which, 0, 14) for prompt in range(len(PROMPTS)) for which in range(2)]
     shares = []
     for num_slots in (16, 99):
         settings = {"jump": "off", "run_ahead": True, "num_blocks": 256, "max_running_requests": 8, "state_interval": 0}
         engine = recurrent_engine(**settings, prefix_cache=False, state_memory_bytes=16 * num_slots)
-        check_together(engine, every)
+        QUESTIONS.check_together(engine, every)
         statistics = engine.statistics()
         shares.append(statistics.num_ahead / statistics.num_steps)
     assert shares[0] < 0.7 < 0.9 < shares[1]
