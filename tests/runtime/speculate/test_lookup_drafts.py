@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phloem.errors import RequestError
 from phloem.radix import RadixTree
-from phloem.runtime.config import EngineConfig
 from phloem.runtime.constrain.spec import regex
-from phloem.runtime.execute.loading import LoadedModel, load
 from phloem.runtime.request import Completion, SamplingParams
 
 from ..fakes import EOS, FakeDecoder, fake_engine
@@ -185,31 +181,3 @@ def test_nothing_is_asked_of_the_tree_about_another_namespace(monkeypatch: pytes
         engine.generate(list(PROMPTS[3]), QUESTIONS.params_of(0, 60), namespace=namespace)
     assert tree.statistics.num_namespaces == 3
     assert found[:2] == [b"", b""] and len(found[2]) > 4 * 40
-
-
-@pytest.fixture(scope="module")
-def nano() -> Iterator[LoadedModel]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield load(EngineConfig(device="cpu"))
-    torch.set_num_threads(threads)
-
-
-@pytest.mark.parametrize("temperature", [0.0, 0.8])
-def test_the_bundled_model_says_the_same_to_the_bit(nano: LoadedModel, temperature: float) -> None:
-    params = SamplingParams(max_tokens=80, temperature=temperature, seed=1, logprobs=3)
-    document = "Tolva Brenrik, a baker, is 34 years old and lives in Marvost."
-    prompts = [
-        nano.tokenizer.apply_chat_template([{"role": "user", "content": text}])
-        for text in (f"Repeat: {document}", f"{document}\n\nExtract the person as JSON.", "Hello", document * 3)
-    ]
-    found = {}
-    for lookup_drafts in (False, True):
-        config = EngineConfig(device="cpu", check_invariants=True, lookup_drafts=lookup_drafts)
-        engine = SteppedEngine.from_loaded(config, nano, stopwatch=lambda: 0.0)
-        found[lookup_drafts] = engine.generate(prompts, params)
-    assert [(c.token_ids, c.text, c.logprobs) for c in found[True]] == [
-        (c.token_ids, c.text, c.logprobs) for c in found[False]
-    ]
-    assert sum(c.usage.jumped_tokens for c in found[True]) > 5
-    assert sum(c.usage.drafted_tokens for c in found[False]) == 0
