@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from phloem.runtime.constrain.spec import ConstraintSpec
 from phloem.runtime.engine.engine import Engine
-from phloem.runtime.request import FinishReason, SamplingParams, TokenLogprob
+from phloem.runtime.request import FinishReason, SamplingParams, TokenLogprob, Usage
 from phloem.runtime.speculate.overlap_policy import OverlapPolicy
 
 from .fakes import FakeDecoder, fake_engine
@@ -28,6 +28,7 @@ class Said:
     logprobs: list[TokenLogprob] = field(default_factory=list)
     prompt_logprobs: list[TokenLogprob] = field(default_factory=list)
     reason: FinishReason | None = None
+    usage: Usage | None = field(default=None, compare=False)
 
 
 def step(engine: Engine, said: dict[str, Said]) -> None:
@@ -38,15 +39,17 @@ def step(engine: Engine, said: dict[str, Said]) -> None:
         one.text += delta.text
         one.logprobs += delta.logprobs
         one.prompt_logprobs += delta.prompt_logprobs
-        one.reason = delta.finish_reason
+        one.reason, one.usage = delta.finish_reason, delta.usage
 
 
 def listen(engine: Engine, said: dict[str, Said] | None = None) -> dict[str, Said]:
     """Steps until there is no work left."""
     said = {} if said is None else said
-    while engine.has_work:
+    for _ in range(5000):
+        if not engine.has_work:
+            return said
         step(engine, said)
-    return said
+    raise AssertionError("it does not end")
 
 
 class Whim(OverlapPolicy):

@@ -19,6 +19,7 @@ from phloem.runtime.request import Completion, FinishReason, SamplingParams
 from ..fakes import NEVER, expect_short_answers
 from ..schemas import random_schemas
 from ..stepped import SteppedEngine
+from ..traffic import listen
 
 GREEDY = SamplingParams(max_tokens=24, temperature=0.0)
 
@@ -70,11 +71,8 @@ def test_seeds_reproduce_samples_whatever_the_batch_and_the_cache(nano: LoadedMo
     alone = [engine(nano, prefix_cache=False).generate(p, s) for p, s in zip(prompts, params, strict=True)]
     crowd = engine(nano, max_batch_tokens=48)
     ids = [crowd.add(p, s) for p, s in zip(prompts, params, strict=True)]
-    tokens: dict[str, list[int]] = {request_id: [] for request_id in ids}
-    while crowd.has_work:
-        for delta in crowd.step():
-            tokens[delta.request_id] += delta.token_ids
-    assert [tuple(tokens[request_id]) for request_id in ids] == texts(alone)
+    said = listen(crowd)
+    assert [tuple(said[request_id].token_ids) for request_id in ids] == texts(alone)
 
 
 @pytest.mark.parametrize("settings", [{"block_size": 1}, {"max_batch_tokens": 33, "max_running_requests": 2}])
