@@ -27,6 +27,7 @@ from phloem.runtime.models.kv_shape import KVShape
 from phloem.runtime.models.rope_config import RopeConfig
 from phloem.runtime.request import SamplingParams
 from phloem.runtime.tokenizer.chat_template import CHATML, ChatTemplate
+from phloem.runtime.tokenizer.detokenizer import Detokenizer
 
 from .stepped import SteppedEngine
 
@@ -192,32 +193,7 @@ class BlankDecoder(FakeDecoder):
         return torch.zeros(len(token_ids) if logits_rows is None else len(logits_rows), VOCAB_SIZE)
 
 
-class ByteDetokenizer:
-    def __init__(self) -> None:
-        self._pending = b""
-
-    def push(self, token_id: int) -> str:
-        if token_id == EOS:
-            return ""
-        self._pending += bytes([token_id])
-        try:
-            text = self._pending.decode()
-        except UnicodeDecodeError as error:
-            if error.end < len(self._pending) or error.reason != "unexpected end of data":
-                text = self._pending.decode(errors="replace")
-            else:
-                return ""
-        self._pending = b""
-        return text
-
-    def fork(self) -> ByteDetokenizer:
-        twin = ByteDetokenizer()
-        twin._pending = self._pending
-        return twin
-
-    def flush(self) -> str:
-        text, self._pending = self._pending.decode(errors="replace"), b""
-        return text
+BYTES = [*(bytes([byte]) for byte in range(256)), b""]
 
 
 class ByteTokenizer:
@@ -245,13 +221,13 @@ class ByteTokenizer:
     def vocabulary(self) -> Vocabulary:
         return _byte_vocabulary()
 
-    def detokenizer(self, *, shows_special: bool = False) -> ByteDetokenizer:
-        return ByteDetokenizer()
+    def detokenizer(self, *, shows_special: bool = False) -> Detokenizer:
+        return Detokenizer(BYTES)
 
 
 @functools.cache
 def _byte_vocabulary() -> Vocabulary:
-    return Vocabulary([bytes([byte]) for byte in range(256)] + [b""], [EOS], ByteTokenizer().encode)
+    return Vocabulary(BYTES, [EOS], ByteTokenizer().encode)
 
 
 def fake_engine(

@@ -153,7 +153,6 @@ def test_mistakes_are_told_in_one_line(inspect: Inspect, arguments: list[str], t
 def test_colour_is_for_terminals_that_want_it(inspect: Inspect, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setenv("TERM", "xterm")
     coloured = inspect("--regex", "ab|c")[1]
     monkeypatch.setenv("NO_COLOR", "1")
     assert "\x1b[" in coloured and "\x1b[" not in inspect("--regex", "ab|c")[1]

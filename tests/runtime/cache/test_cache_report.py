@@ -49,13 +49,6 @@ def test_larger_pools_would_have_hit_more_and_nothing_beats_the_optimum() -> Non
     assert report.regret == rates["optimum", 1] - rates["lru", 1] > 0
 
 
-def test_the_replayed_pool_in_use_hits_what_the_engine_did() -> None:
-    """Prompts of whole blocks, one request after the other: then the replay is the same cache."""
-    report = busy_engine().cache_report()
-    rate = next(entry.hit_rate for entry in report.what_if if (entry.policy, entry.share) == ("lru", 1.0))
-    assert abs(rate - report.hit_rate) < 0.06  # the engine hits to the token, and copies for it
-
-
 def test_asking_changes_nothing() -> None:
     engine = busy_engine()
     before = engine.statistics(), engine.prefix_cache.tree.statistics

@@ -148,35 +148,6 @@ def test_alternatives_take_no_more_memory_than_they_may() -> None:
     assert kept.num_bytes == 0 and not kept.read(range(8), 12, 32, 1)
 
 
-def test_scores_go_with_prompts_that_were_cached_without_them() -> None:
-    """The first scoring finds the KV and computes for the scores; from then on they are there, in the tree's blocks."""
-    engine = fake_engine(num_blocks=40)
-    prompt = list(range(30))
-    engine.generate([*prompt, 99], SamplingParams(max_tokens=1))
-    first = engine.generate(prompt, scoring(1))
-    assert first.prompt_logprobs == truth(tuple(prompt), 1, None)
-    before = engine.statistics().num_computed_tokens
-    assert engine.generate(prompt, scoring(1)).prompt_logprobs == first.prompt_logprobs
-    assert engine.statistics().num_computed_tokens == before + 1
-
-
-def test_blocks_that_hold_other_tokens_now_have_none_of_the_old_scores() -> None:
-    engine = fake_engine(num_blocks=8)
-    engine.generate(list(range(30)), scoring(1))  # all blocks of the pool
-    other = list(range(50, 80))
-    engine.generate([*other, 9], SamplingParams(max_tokens=1))
-    assert engine.generate(other, scoring(1)).prompt_logprobs == truth(tuple(other), 1, None)
-
-
-def test_scoring_choices_again_computes_a_token_for_each() -> None:
-    engine = fake_engine(num_blocks=80)
-    choices = [[1, 2, 3], [1, 2, 4], [9]]
-    first = engine.score(list(range(100, 121)), choices)
-    before = engine.statistics().num_computed_tokens
-    assert engine.score(list(range(100, 121)), choices) == first
-    assert engine.statistics().num_computed_tokens == before + len(choices)
-
-
 @pytest.fixture(scope="module")
 def nano() -> LoadedModel:
     return load(EngineConfig(device="cpu"))

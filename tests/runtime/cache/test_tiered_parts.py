@@ -14,10 +14,9 @@ from phloem.radix import pack
 from phloem.runtime.engine.engine import Engine
 from phloem.runtime.offload.tier_writer import TierWriter
 
-from ..engine.test_run_ahead import ALL_PARAMS, PROMPTS, ask, params_of, truth
+from ..engine.test_run_ahead import QUESTIONS
 from ..fakes import FakeDecoder
 from ..recurrent_fake import RecurrentFakeDecoder
-from ..traffic import check_traffic
 from ..windowed_fake import WindowedFakeDecoder
 from .tiered_engines import GREEDY, say, settle, tiered_engine
 
@@ -108,11 +107,5 @@ def test_every_part_that_is_read_is_that_of_the_tokens_before(kind: str, checkpo
             state_interval=data.draw(st.sampled_from([0, 1, 8])),
             state_memory_bytes=16 * data.draw(st.sampled_from([3, 9, 30])),
         )
-        requests = st.tuples(
-            st.integers(0, len(PROMPTS) - 1),
-            st.integers(0, len(ALL_PARAMS) - 1),
-            st.sampled_from([0, 0, 1]),
-            st.integers(12, 18),
-        )
-        check_traffic(data, engine, requests, ask, lambda one: params_of(one[1], one[3]), truth)
+        QUESTIONS.check_traffic(data, engine)
         engine.close()

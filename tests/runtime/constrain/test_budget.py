@@ -51,7 +51,6 @@ def test_every_budget_from_the_least_on_suffices(jump: str) -> None:
 
 def test_a_text_that_can_only_end_ends_before_its_minimum() -> None:
     """`min_tokens` asks for more than the budget leaves room for: the constraint goes first."""
-    params = SamplingParams(max_tokens=5, min_tokens=5, temperature=1.0, seed=3)
     for seed in range(20):
         params = SamplingParams(max_tokens=5, min_tokens=5, temperature=3.0, seed=seed)
         completion = fake_engine().generate([3, 1], params, regex("a(bbb(ccc)?)*"))

@@ -31,6 +31,7 @@ from ..fakes import EOS, FakeDecoder, fake_engine, greedy_truth, logits_after
 from ..models.oracle import Oracle
 from ..models.saved_adapters import ALL, merged, save_adapter
 from ..stepped import SteppedEngine
+from ..traffic import Said, listen, step
 
 EVERY = r".*_proj"
 GREEDY = SamplingParams(max_tokens=24, temperature=0.0, ignore_eos=True)
@@ -217,7 +218,7 @@ def test_random_traffic_in_tiny_pools(options: dict[str, Any]) -> None:
     source = random.Random(str(options))
     served, _ = adapted_engine(**options)
     wanted: dict[str, tuple[int, ...]] = {}
-    said: dict[str, list[int]] = {}
+    said: dict[str, Said] = {}
     stems = [[source.randrange(256) for _ in range(20)] for _ in range(3)]
     while len(wanted) < 150 or served.has_work:
         if len(wanted) < 150 and source.random() < 0.6:
@@ -225,17 +226,15 @@ def test_random_traffic_in_tiny_pools(options: dict[str, Any]) -> None:
             name, length = source.choice([*NUMBERS]), source.randrange(1, 14)
             params = SamplingParams(max_tokens=length, temperature=0.0)
             request_id = served.add(prompt, params, adapter=name, namespace=source.choice(["", "", "x"]))
-            wanted[request_id], said[request_id] = truth(prompt, name, length), []
-        for delta in served.step():
-            assert delta.error is None
-            said[delta.request_id] += delta.token_ids
+            wanted[request_id], said[request_id] = truth(prompt, name, length), Said()
+        step(served, said)
         if source.random() < 0.02 and said:
             request_id = source.choice([*said])
             if served.abort(request_id):
                 del wanted[request_id], said[request_id]
                 wanted[f"aborted {len(wanted)} {request_id}"] = ()
-    for request_id, tokens in said.items():
-        assert tuple(tokens) == wanted[request_id]
+    for request_id, one in said.items():
+        assert tuple(one.token_ids) == wanted[request_id]
     assert served.statistics().cached_tokens > 0
     assert served.statistics().num_held_blocks == 0
 
@@ -321,16 +320,12 @@ def test_what_runs_when_an_adapter_is_unloaded_goes_on_and_so_do_its_forks(loade
     assert served.adapters.names == adapters.names == ("all", "wide", "low")
     expected = served.generate(TEXTS[0], GREEDY, adapter="all").token_ids
     request_id = served.add(TEXTS[0], GREEDY, adapter="all")
-    said: dict[str, list[int]] = {request_id: []}
-    for delta in served.step():
-        said[delta.request_id] += delta.token_ids
+    said: dict[str, Said] = {}
+    step(served, said)
     served.adapters.unload("all")
     (child,) = served.fork(request_id)
-    said[child] = []
-    while served.has_work:
-        for delta in served.step():
-            said[delta.request_id] += delta.token_ids
-    assert tuple(said[request_id]) == tuple(said[child]) == expected
+    listen(served, said)
+    assert tuple(said[request_id].token_ids) == tuple(said[child].token_ids) == expected
     for ask in (served.generate, served.pin):
         with pytest.raises(RequestError, match="adapter: 'all' is not loaded; there are: wide, low") as refused:
             ask(TEXTS[0], adapter="all")

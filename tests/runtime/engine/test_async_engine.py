@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import sys
-import threading
 import time
 from collections.abc import Iterator
 
 import pytest
 
-from phloem.errors import EngineStopped, RequestError
+from phloem.errors import RequestError
 from phloem.runtime.engine.async_engine import AsyncEngine
 from phloem.runtime.request import SamplingParams
 
@@ -41,33 +39,6 @@ def test_many_coroutines_get_their_own_answers(served: AsyncEngine) -> None:
 
     answers = asyncio.run(ask_all())
     assert answers == [greedy_truth([i, 1, 2], 12) for i in range(32)]
-
-
-def test_threads_share_one_engine(served: AsyncEngine) -> None:
-    answers: dict[int, list[int]] = {}
-
-    def ask(first: int) -> None:
-        answers[first] = list(served.submit([first], GREEDY).result().token_ids)
-
-    threads = [threading.Thread(target=ask, args=(i,)) for i in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(timeout=60)
-    assert answers == {i: greedy_truth([i], 12) for i in range(8)}
-
-
-def test_leaving_a_generator_aborts_its_request(served: AsyncEngine) -> None:
-    async def leave() -> None:
-        stream = served.generate([1], ENDLESS)
-        async for _ in stream:
-            break
-        await stream.aclose()
-
-    asyncio.run(leave())
-    wait_until_idle(served)
-    assert served.statistics().num_held_blocks == 0
-    assert served.statistics().completion_tokens < 200
 
 
 def test_blocks_are_free_within_a_step_of_leaving(served: AsyncEngine) -> None:
@@ -121,17 +92,6 @@ def test_a_request_that_has_not_begun_cannot_be_forked(served: AsyncEngine) -> N
         asyncio.run(fork())
 
 
-def test_a_name_that_is_in_use_is_refused_and_its_owner_goes_on(served: AsyncEngine) -> None:
-    async def ask_twice() -> int:
-        first = served.generate([1], ENDLESS, request_id="mine")
-        told = len((await anext(first)).token_ids)
-        with pytest.raises(RequestError, match="in use"):
-            await anext(served.generate([2], GREEDY, request_id="mine"))
-        return told + sum([len(delta.token_ids) async for delta in first])
-
-    assert asyncio.run(ask_twice()) == 200
-
-
 def test_a_pin_ends_in_time_while_the_engine_rests(served: AsyncEngine) -> None:
     served.engine.pin(list(range(40)), ttl=1.0)
     assert served.statistics().num_pinned_blocks == 10
@@ -163,52 +123,8 @@ def test_a_refused_request_raises_at_its_caller(served: AsyncEngine) -> None:
     assert list(served.submit([3], GREEDY).result().token_ids) == greedy_truth([3], 12)
 
 
-def test_stopping_ends_every_stream() -> None:
-    served = AsyncEngine(threaded_engine())
-    stream = served.submit([1], ENDLESS)
-    next(iter(stream))
-    served.stop()
-    with pytest.raises(EngineStopped):
-        stream.completions()
-    with pytest.raises(EngineStopped):
-        served.submit([1], GREEDY)
-    assert not served.is_alive
-
-
-def test_a_dead_step_thread_tells_its_callers(monkeypatch: pytest.MonkeyPatch) -> None:
-    served = AsyncEngine(threaded_engine())
-    monkeypatch.setattr(served.engine.core._scheduler, "plan", sys.exit)
-    stream = served.submit([1], GREEDY)
-    with pytest.raises(EngineStopped, match="SystemExit"):
-        stream.completions()
-    assert not served.is_alive
-
-
 def test_scores_equal_the_engines(served: AsyncEngine) -> None:
     assert served.score([1, 2, 3], [[4], [5, 6]]) == fake_engine().score([1, 2, 3], [[4], [5, 6]])
-
-
-def test_the_engine_can_be_used_directly_at_the_same_time(served: AsyncEngine) -> None:
-    stream = served.submit([9], ENDLESS)
-    completions = served.engine.generate([[1], [2]], GREEDY)
-    assert [list(c.token_ids) for c in completions] == [greedy_truth([1], 12), greedy_truth([2], 12)]
-    tokens = [token for delta in served.engine.stream([3], GREEDY) for token in delta.token_ids]
-    assert tokens == greedy_truth([3], 12)
-    served.engine.flush_cache()
-    stream.abort()
-
-
-def test_the_step_thread_never_waits_for_itself(served: AsyncEngine) -> None:
-    assert served.call(served.engine.flush_cache).result(timeout=120) == 0
-    assert served.call(lambda: served.call(lambda: 7).result(timeout=120)).result(timeout=120) == 7
-
-
-def test_closing_the_engine_ends_both_faces() -> None:
-    served = AsyncEngine(threaded_engine())
-    served.engine.close()
-    assert not served.is_alive
-    with pytest.raises(EngineStopped):
-        served.engine.generate([1], GREEDY)
 
 
 def test_streams_of_forks_begin_with_all_that_was_said_and_end_on_their_own(served: AsyncEngine) -> None:

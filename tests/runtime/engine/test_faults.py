@@ -17,6 +17,7 @@ from phloem.runtime.request import SamplingParams
 from ..fakes import fake_engine, greedy_truth, threaded_engine
 from ..fault_sites import Fault, Interrupt, Site, Watch
 from ..fault_traffic import SCENARIOS, Result, Scenario, ahead, budgets, few, play, tiers
+from ..traffic import Said, listen, step
 
 GREEDY = SamplingParams(max_tokens=9, temperature=0.0, ignore_eos=True)
 
@@ -219,20 +220,17 @@ def test_a_step_that_is_interrupted_after_it_has_committed_costs_nothing(
     place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = fake_engine(check_invariants=False)
-    said: dict[str, list[int]] = {engine.add([index, 5], GREEDY): [] for index in range(3)}
+    said = {engine.add([index, 5], GREEDY): Said() for index in range(3)}
     owner = engine._stepper._scheduler if "." in place else engine._stepper
 
     def interrupted(*_: Any, **__: Any) -> Any:
         raise KeyboardInterrupt
 
-    for delta in [*engine.step(), *engine.step()]:
-        said[delta.request_id] += delta.token_ids
+    step(engine, said)
+    step(engine, said)
     with monkeypatch.context() as patch:
         patch.setattr(owner, place.split(".")[-1], interrupted)
         with pytest.raises(KeyboardInterrupt):
             engine.step()
-    while engine.has_work:
-        for delta in engine.step():
-            assert delta.error is None
-            said[delta.request_id] += delta.token_ids
-    assert [*said.values()] == [greedy_truth([index, 5], 9) for index in range(3)]
+    listen(engine, said)
+    assert [one.token_ids for one in said.values()] == [greedy_truth([index, 5], 9) for index in range(3)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
 
@@ -15,12 +16,14 @@ from phloem.errors import QueueFull, RequestError
 from phloem.runtime.config import EngineConfig
 from phloem.runtime.constrain.spec import json_schema, regex
 from phloem.runtime.execute.loading import LoadedModel, load
-from phloem.runtime.request import Delta, FinishReason, SamplingParams
+from phloem.runtime.request import FinishReason, SamplingParams
 
-from ..fakes import NEVER, ByteDetokenizer, expect_short_answers, fake_engine
+from ..fakes import NEVER, expect_short_answers, fake_engine
 from ..stepped import SteppedEngine
+from ..traffic import Said, listen, step
 
 LENGTH = 24
+Heard = defaultdict[str, Said]
 
 
 def params_of(seed: int, max_tokens: int = LENGTH) -> SamplingParams:
@@ -34,54 +37,29 @@ def truth(token_ids: tuple[int, ...], seed: int, max_tokens: int) -> tuple[int, 
     return engine.generate(list(token_ids), params_of(seed, max_tokens)).token_ids
 
 
-class Listener:
-    """Steps an engine and puts deltas together."""
-
-    def __init__(self, engine: SteppedEngine) -> None:
-        self.engine = engine
-        self.tokens: dict[str, list[int]] = {}
-        self.text: dict[str, str] = {}
-        self.last: dict[str, Delta] = {}
-
-    def step(self) -> None:
-        for delta in self.engine.step():
-            assert delta.error is None
-            self.tokens.setdefault(delta.request_id, []).extend(delta.token_ids)
-            self.text[delta.request_id] = self.text.get(delta.request_id, "") + delta.text
-            if delta.finish_reason is not None:
-                self.last[delta.request_id] = delta
-
-    def finish(self) -> None:
-        for _ in range(5000):
-            if not self.engine.has_work:
-                return
-            self.step()
-        raise AssertionError("it does not end")
-
-
 @pytest.mark.parametrize("block_size", [1, 4, 16])
 @pytest.mark.parametrize("num_steps", [1, 2, 5, 6, 7, 8, 20])
 def test_a_fork_computes_nothing_and_says_what_its_seed_says(block_size: int, num_steps: int) -> None:
     engine = fake_engine(block_size=block_size, num_blocks=160 // block_size, lookup_drafts=False)
-    listener = Listener(engine)
+    heard = Heard(Said)
     prompt = tuple(range(9))
     parent = engine.add(list(prompt), params_of(1))
     for _ in range(num_steps):
-        listener.step()
-    said = tuple(listener.tokens[parent])
+        step(engine, heard)
+    said = tuple(heard[parent].token_ids)
     before = engine.statistics()
     children = engine.fork(parent, 3, params_of(7))
     engine.audit()
     assert engine.statistics().num_computed_tokens == before.num_computed_tokens
-    listener.finish()
+    listen(engine, heard)
     # Every step of parent and children computes the one token that it decodes from, and no other.
     num_steps_left = LENGTH - len(said)
     assert engine.statistics().num_computed_tokens - before.num_computed_tokens == 4 * num_steps_left
-    assert tuple(listener.tokens[parent]) == truth(prompt, 1, LENGTH)
-    first, *others = (tuple(listener.tokens[child]) for child in children)
+    assert tuple(heard[parent].token_ids) == truth(prompt, 1, LENGTH)
+    first, *others = (tuple(heard[child].token_ids) for child in children)
     assert first == said + truth(prompt + said, 7, LENGTH - len(said))
     assert len({first, *others}) == 3
-    usage = listener.last[children[0]].usage
+    usage = heard[children[0]].usage
     assert (usage.prompt_tokens, usage.cached_tokens) == (9, 9)
     assert (usage.forked_tokens, usage.completion_tokens) == (len(said), LENGTH - len(said))
     engine.flush_cache()
@@ -107,19 +85,19 @@ def test_forks_aborts_and_preemptions_in_any_order_change_no_text(
         prefix_cache=cached,
     )
     expect_short_answers(engine)
-    listener = Listener(engine)
+    heard = Heard(Said)
     started: dict[str, tuple[tuple[int, ...], int]] = {}  # what comes before it goes its own way, and its seed
     prompts: dict[str, int] = {}
     open_ids: list[str] = []
     for number, (what, choice) in enumerate([("add", 3), *happenings]):
         if what == "step":
-            listener.step()
+            step(engine, heard)
         elif what == "add":
             prompt = tuple(range(choice % 7 + 1))
             request_id = engine.add(list(prompt), params_of(number))
             started[request_id], prompts[request_id] = (prompt, number), len(prompt)
             open_ids.append(request_id)
-        open_ids = [request_id for request_id in open_ids if request_id not in listener.last]
+        open_ids = [one for one in open_ids if one not in heard or heard[one].reason is None]
         if not open_ids or what in ("step", "add"):
             continue
         chosen = open_ids[choice % len(open_ids)]
@@ -128,18 +106,18 @@ def test_forks_aborts_and_preemptions_in_any_order_change_no_text(
             open_ids.remove(chosen)
             del started[chosen]
         else:
-            so_far = started[chosen][0][: prompts[chosen]] + tuple(listener.tokens.get(chosen, ()))
-            inherits = chosen not in listener.tokens and len(started[chosen][0]) > prompts[chosen]
+            so_far = started[chosen][0][: prompts[chosen]] + tuple(heard[chosen].token_ids if chosen in heard else ())
+            inherits = chosen not in heard and len(started[chosen][0]) > prompts[chosen]
             (child,) = engine.fork(chosen, 1, params_of(1000 + number))
             before = started[chosen][0] if inherits else so_far  # a fork of a fork that has not been heard of yet
             started[child], prompts[child] = (before, 1000 + number), prompts[chosen]
             open_ids.append(child)
         engine.audit()
-    listener.finish()
+    listen(engine, heard)
     for request_id, (before, seed) in started.items():
         said = before[prompts[request_id] :]
         expected = said + truth(before, seed, LENGTH - len(said))
-        assert tuple(listener.tokens[request_id]) == expected
+        assert tuple(heard[request_id].token_ids) == expected
     engine.flush_cache()
     assert engine.statistics().num_free_blocks == engine.statistics().num_blocks
 
@@ -147,27 +125,27 @@ def test_forks_aborts_and_preemptions_in_any_order_change_no_text(
 def test_a_fork_survives_its_parent_and_the_parent_its_forks() -> None:
     for goes in (0, 1):
         engine = fake_engine()
-        listener = Listener(engine)
+        heard = Heard(Said)
         parent = engine.add([1, 2, 3], params_of(1))
         for _ in range(6):
-            listener.step()
+            step(engine, heard)
         ids = [parent, *engine.fork(parent, 1, params_of(1))]
         engine.abort(ids[goes])
-        listener.finish()
-        assert tuple(listener.tokens[ids[1 - goes]]) == truth((1, 2, 3), 1, LENGTH)
+        listen(engine, heard)
+        assert tuple(heard[ids[1 - goes]].token_ids) == truth((1, 2, 3), 1, LENGTH)
 
 
 def test_a_fork_that_finds_no_room_waits_and_still_computes_nothing_twice() -> None:
     """Ten forks over a pool for three: they come one after the other, from what the parent left in the tree."""
     engine = fake_engine(num_blocks=26, max_running_requests=3, lookup_drafts=False)
-    listener = Listener(engine)
+    heard = Heard(Said)
     parent = engine.add(list(range(30)), params_of(1))
     for _ in range(10):
-        listener.step()
+        step(engine, heard)
     children = engine.fork(parent, 10, params_of(5))
-    listener.finish()
-    said = tuple(listener.tokens[parent][:10])
-    assert tuple(listener.tokens[children[0]]) == said + truth((*range(30), *said), 5, LENGTH - 10)
+    listen(engine, heard)
+    said = tuple(heard[parent].token_ids[:10])
+    assert tuple(heard[children[0]].token_ids) == said + truth((*range(30), *said), 5, LENGTH - 10)
     assert engine.statistics().num_computed_tokens == 30 + (LENGTH - 1) + 10 * (LENGTH - 10)
 
 
@@ -175,17 +153,17 @@ def test_residues_of_a_regex_are_what_forks_within_it_write() -> None:
     """Bytes are tokens here, so what is left of the pattern is a pattern, and an unforked request can say it."""
     for num_said, rest in ((2, r"[a-z]{3}-[0-9]{4}"), (5, r"-[0-9]{4}"), (7, r"[0-9]{3}")):
         engine = fake_engine(jump="verified")
-        listener = Listener(engine)
+        heard = Heard(Said)
         parent = engine.add([5, 6], params_of(3), regex(r"[a-z]{5}-[0-9]{4}"))
-        while len(listener.tokens.get(parent, ())) < num_said:
-            listener.step()
-        said = tuple(listener.tokens[parent])
+        while len(heard[parent].token_ids) < num_said:
+            step(engine, heard)
+        said = tuple(heard[parent].token_ids)
         rest = {6: r"[0-9]{4}"}.get(len(said), rest)
         (child,) = engine.fork(parent, 1, params_of(11))
-        listener.finish()
+        listen(engine, heard)
         alone = fake_engine(prefix_cache=False).generate([5, 6, *said], params_of(11, 60), regex(rest))
-        assert tuple(listener.tokens[child]) == said + alone.token_ids
-        assert listener.last[child].finish_reason is FinishReason.STOP
+        assert tuple(heard[child].token_ids) == said + alone.token_ids
+        assert heard[child].reason is FinishReason.STOP
 
 
 @pytest.fixture(scope="module")
@@ -216,24 +194,24 @@ def test_forks_anywhere_within_json_stay_valid_and_end_as_an_unforked_request_do
     greedy = SamplingParams(max_tokens=60, temperature=0.0)
     spec = json_schema(SCHEMA)
     expected = engine.generate(prompt, greedy, spec)
-    listener = Listener(engine)
+    heard = Heard(Said)
     parent = engine.add(prompt, greedy, spec)
     same: list[str] = []
     sampled: list[str] = []
-    while parent not in listener.last:
-        listener.step()
-        if parent in listener.tokens and parent not in listener.last:
+    while heard[parent].reason is None:
+        step(engine, heard)
+        if heard[parent].token_ids and heard[parent].reason is None:
             before = engine.statistics().num_computed_tokens
             same += engine.fork(parent)
             sampled += engine.fork(parent, 1, SamplingParams(max_tokens=60, temperature=1.5, seed=len(sampled)))
             assert engine.statistics().num_computed_tokens == before
-    listener.finish()
+    listen(engine, heard)
     assert len(same) > 5
-    assert {tuple(listener.tokens[one]) for one in (parent, *same)} == {expected.token_ids}
-    assert {listener.text[one] for one in (parent, *same)} == {expected.text}
-    assert len({listener.text[one] for one in sampled}) > 2
+    assert {tuple(heard[one].token_ids) for one in (parent, *same)} == {expected.token_ids}
+    assert {heard[one].text for one in (parent, *same)} == {expected.text}
+    assert len({heard[one].text for one in sampled}) > 2
     for one in sampled:
-        value = json.loads(listener.text[one])
+        value = json.loads(heard[one].text)
         assert isinstance(value["name"], str) and value["price"] <= 99999
 
 
@@ -241,35 +219,28 @@ def test_a_character_begun_before_the_fork_is_completed_behind_it() -> None:
     source = random.Random(4)
     for number in range(8):
         engine = fake_engine()
-        listener = Listener(engine)
+        heard = Heard(Said)
         parent = engine.add([number, 1], params_of(number))
         for _ in range(source.randrange(1, 20)):
-            listener.step()
+            step(engine, heard)
         children = engine.fork(parent, 2)
-        listener.finish()
+        listen(engine, heard)
         for one in (parent, *children):
-            detokenizer = ByteDetokenizer()
-            pieces = [detokenizer.push(token_id) for token_id in listener.tokens[one]]
-            assert listener.text[one] == "".join(pieces) + detokenizer.flush()
+            assert heard[one].text == engine.tokenizer.decode(heard[one].token_ids)
 
 
 def test_penalties_log_probabilities_and_least_lengths_go_on_counting_from_the_beginning() -> None:
     params = SamplingParams(max_tokens=20, temperature=0.0, frequency_penalty=1.5, logprobs=2, min_tokens=10)
     engine = fake_engine(lookup_drafts=False)
     expected = engine.generate([3, 1], params)
-    listener = Listener(engine)
+    heard = Heard(Said)
     parent = engine.add([3, 1], params)
-    logprobs = []
     for _ in range(5):
-        listener.step()
+        step(engine, heard)
     (child,) = engine.fork(parent)
-    while engine.has_work:
-        for delta in engine.step():
-            if delta.request_id == child:
-                logprobs += delta.logprobs
-                listener.tokens.setdefault(child, []).extend(delta.token_ids)
-    assert tuple(listener.tokens[child]) == expected.token_ids
-    assert tuple(logprobs) == expected.logprobs
+    listen(engine, heard)
+    assert tuple(heard[child].token_ids) == expected.token_ids
+    assert tuple(heard[child].logprobs) == expected.logprobs
 
 
 def refusals(engine: SteppedEngine, parent: str) -> Iterator[tuple[str, type[Exception], dict[str, object]]]:
@@ -283,15 +254,15 @@ def refusals(engine: SteppedEngine, parent: str) -> Iterator[tuple[str, type[Exc
 
 def test_a_fork_that_cannot_be_is_refused_and_leaves_the_parent_as_it_was() -> None:
     engine = fake_engine(max_waiting_requests=10)
-    listener = Listener(engine)
+    heard = Heard(Said)
     parent = engine.add([1, 2, 3], params_of(1))
     for _ in range(6):
-        listener.step()
+        step(engine, heard)
     for word, kind, options in refusals(engine, parent):
         with pytest.raises(kind, match=word):
             engine.fork(**{"request_id": parent, **options})  # type: ignore[arg-type]
-    listener.finish()
-    assert tuple(listener.tokens[parent]) == truth((1, 2, 3), 1, LENGTH)
+    listen(engine, heard)
+    assert tuple(heard[parent].token_ids) == truth((1, 2, 3), 1, LENGTH)
     with pytest.raises(RequestError, match="not under way"):
         engine.fork(parent)
 

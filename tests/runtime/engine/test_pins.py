@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from phloem.radix import PinBudgetExceeded
-from phloem.runtime.request import FinishReason, SamplingParams
+from phloem.runtime.request import SamplingParams
 
 from ..fakes import fake_engine
 
@@ -61,10 +61,3 @@ def test_pins_have_a_budget() -> None:
     assert engine.generate(list(range(16)), once, pin_ttl=9).usage.pinned_tokens == 16
     assert engine.generate(list(range(50, 80)), once, pin_ttl=9).usage.pinned_tokens == 8, "as far as the budget goes"
     assert engine.generate(list(range(100, 130)), once, pin_ttl=9).usage.pinned_tokens == 0
-
-
-def test_a_pin_gives_way_to_a_request_that_could_not_run_otherwise() -> None:
-    engine = fake_engine(block_size=4, num_blocks=12, max_pinned_blocks=12)
-    engine.pin(list(range(32)))
-    assert engine.generate([9] * 40, SamplingParams(max_tokens=3, temperature=0.0)).finish_reason is FinishReason.LENGTH
-    assert engine.statistics().num_pinned_blocks == 0

@@ -29,8 +29,8 @@ from ..models.oracle import Oracle, save_random_model
 from ..models.saved_adapters import save_adapter
 from ..recurrent_fake import RecurrentFakeDecoder
 from ..speculate.drafting import engine_with
-from ..traffic import check_traffic
-from .test_run_ahead import ALL_PARAMS, PROMPTS, ask, check_together, params_of, truth
+from ..traffic import Asked
+from .test_run_ahead import PROMPTS, QUESTIONS
 
 # one case of each arrangement: the decoder's own tests go through all of them
 AS_OTHERS = {"BambaForCausalLM", "FalconMambaForCausalLM", "Lfm2MoeForCausalLM", "Qwen3_5MoeForCausalLM"}
@@ -64,23 +64,17 @@ def test_every_state_that_is_read_is_that_of_the_tokens_before(data: st.DataObje
         state_interval=data.draw(st.sampled_from([0, 1, 5, 512])),
         state_memory_bytes=data.draw(st.sampled_from([2, 3, 2 * running, 2 * running + 9, 99])) * state_bytes,
     )
-    requests = st.tuples(
-        st.integers(0, len(PROMPTS) - 1),
-        st.integers(0, len(ALL_PARAMS) - 1),
-        st.sampled_from([0, 0, 1, 2]),
-        st.integers(12, 18),
-    )
-    check_traffic(data, engine, requests, ask, lambda one: params_of(one[1], one[3]), truth)
+    QUESTIONS.check_traffic(data, engine)
     assert drafter is None or not engine._stepper._drafter.model.num_failed
 
 
 def test_steps_run_ahead_where_slots_are_left() -> None:
-    every = [(prompt, which, 0, 14) for prompt in range(len(PROMPTS)) for which in range(2)]
+    every = [Asked(prompt, which, 0, 14) for prompt in range(len(PROMPTS)) for which in range(2)]
     shares = []
     for num_slots in (16, 99):
         settings = {"jump": "off", "run_ahead": True, "num_blocks": 256, "max_running_requests": 8, "state_interval": 0}
         engine = recurrent_engine(**settings, prefix_cache=False, state_memory_bytes=16 * num_slots)
-        check_together(engine, every)
+        QUESTIONS.check_together(engine, every)
         statistics = engine.statistics()
         shares.append(statistics.num_ahead / statistics.num_steps)
     assert shares[0] < 0.7 < 0.9 < shares[1]
@@ -90,9 +84,24 @@ def cached_tokens(engine: Engine, prompt: list[int], params: SamplingParams = GR
     return engine.generate(prompt, params).usage.cached_tokens
 
 
-def test_a_prompt_that_comes_again_computes_its_last_token() -> None:
-    engine = recurrent_engine(state_interval=0)
-    assert [cached_tokens(engine, list(range(23))) for _ in range(2)] == [0, 22]
+SHARED = list(range(30))
+
+
+@pytest.mark.parametrize(
+    ("settings", "prompts", "cached"),
+    [
+        ({"state_interval": 0}, [SHARED, SHARED], [0, 29]),
+        ({"state_interval": 0}, [[*SHARED, 40 + i, 41] for i in range(3)], [0, 0, 28]),
+        ({"state_interval": 8}, [[*SHARED, 40 + i, 41] for i in range(2)], [0, 24]),
+        ({"state_interval": 8, "max_batch_tokens": 8}, [[*SHARED, 40 + i, 41] for i in range(2)], [0, 24]),
+    ],
+    ids=["the same prompt", "where prompts part, in whole blocks", "at intervals", "where chunks end too"],
+)
+def test_a_request_resumes_where_a_state_was_kept(
+    settings: dict[str, int], prompts: list[list[int]], cached: list[int]
+) -> None:
+    engine = recurrent_engine(**settings)
+    assert [cached_tokens(engine, prompt) for prompt in prompts] == cached
 
 
 def test_the_next_turn_resumes_at_the_end_of_the_last() -> None:
@@ -100,12 +109,6 @@ def test_the_next_turn_resumes_at_the_end_of_the_last() -> None:
     first = engine.generate(list(range(23)), GREEDY)
     computed = 23 + len(first.token_ids) - 1  # the last token of a reply was never computed
     assert cached_tokens(engine, [*range(23), *first.token_ids, 5, 6]) == computed
-
-
-def test_where_two_prompts_part_the_third_resumes() -> None:
-    engine = recurrent_engine(state_interval=0)
-    shared = list(range(30))
-    assert [cached_tokens(engine, [*shared, 40 + i, 41]) for i in range(3)] == [0, 0, 28]  # whole blocks of 4
 
 
 def test_a_miss_for_want_of_a_state_is_explained() -> None:
@@ -128,12 +131,6 @@ def test_a_state_that_made_room_is_named() -> None:
     assert again.sentence.endswith("the state of the recurrent layers at token 8 made room for others that save more.")
 
 
-def test_prompts_have_states_at_intervals() -> None:
-    engine = recurrent_engine(state_interval=8)
-    assert cached_tokens(engine, [*range(30), 40, 41]) == 0
-    assert cached_tokens(engine, [*range(30), 50, 51]) == 24
-
-
 @pytest.mark.parametrize(
     ("settings", "seats"),
     [({}, 256), ({"state_memory_bytes": 15 * 16}, 7), ({"max_batch_tokens": 5}, 5), ({"max_running_requests": 3}, 3)],
@@ -141,12 +138,6 @@ def test_prompts_have_states_at_intervals() -> None:
 def test_statistics_have_the_number_that_may_run(settings: dict[str, Any], seats: int) -> None:
     """The setting, unless states (16 bytes each, two for each request) or the tokens of a step are for fewer."""
     assert recurrent_engine(**settings).statistics().max_running_requests == seats
-
-
-def test_where_a_chunk_ends_a_state_is_kept_too() -> None:
-    engine = recurrent_engine(state_interval=8, max_batch_tokens=8)
-    assert cached_tokens(engine, [*range(30), 40, 41]) == 0
-    assert cached_tokens(engine, [*range(30), 50, 51]) == 24
 
 
 def test_without_a_prefix_cache_there_are_no_states_to_keep() -> None:

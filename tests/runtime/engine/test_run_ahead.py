@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 import pytest
@@ -21,7 +20,7 @@ from phloem.runtime.sample.sampler_output import SamplerOutput, UnreadOutputs
 from phloem.runtime.speculate.overlap_policy import OverlapPolicy
 
 from ..fakes import EOS, NEVER, FakeDecoder, fake_engine
-from ..traffic import Said, Whim, check_traffic, listen
+from ..traffic import Asked, Questions, Whim, listen
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"enum": ["x", "yy"]}}, "required": ["a"]}
 CONSTRAINTS: list[ConstraintSpec | None] = [None, regex("[a-c]{3,9}(de|fg)"), json_schema(SCHEMA)]
@@ -34,43 +33,14 @@ ALL_PARAMS: list[dict[str, Any]] = [
     {"temperature": 0.0, "prompt_logprobs_from": 1, "logprobs": 1},
 ]
 PROMPTS = [tuple(range(length)) for length in (2, 3, 9, 17, 30)] + [(*range(9), 77, 78, 79), (*range(17), 1, 1)]
-Asked = tuple[int, int, int, int]  # prompt, parameters, constraint, max_tokens
-
-
-def params_of(which: int, max_tokens: int) -> SamplingParams:
-    params = ALL_PARAMS[which]
-    return SamplingParams(max_tokens=max_tokens, seed=which, **{**params, "min_tokens": min(4, max_tokens)})
-
-
-def ask(engine: Engine, asked: Asked) -> str:
-    prompt, which, constraint, max_tokens = asked
-    return engine.add(list(PROMPTS[prompt]), params_of(which, max_tokens), CONSTRAINTS[constraint])
-
-
-@cache
-def truth(asked: Asked) -> Said:
-    """What a request says alone, one step after the other, without a cache."""
-    engine = fake_engine(prefix_cache=False, jump="off", run_ahead=False)
-    ask(engine, asked)
-    (said,) = listen(engine).values()
-    return said
-
-
-def check_together(engine: Engine, every: list[Asked]) -> None:
-    """All of them at once say what each says alone."""
-    ids = [ask(engine, asked) for asked in every]
-    said = listen(engine)
-    for request_id, asked in zip(ids, every, strict=True):
-        assert said[request_id] == truth(asked)
+QUESTIONS = Questions(PROMPTS, [{"min_tokens": 4, **params} for params in ALL_PARAMS], CONSTRAINTS, (12, 18))
 
 
 def test_all_laws_say_the_same_together_and_ahead() -> None:
-    every = [
-        (p, w, c, 14) for p in range(len(PROMPTS)) for w in range(len(ALL_PARAMS)) for c in range(len(CONSTRAINTS))
-    ]
+    every = QUESTIONS.every(14)
     random.Random(3).shuffle(every)
     engine = fake_engine(jump="off", run_ahead=True, num_blocks=256, max_running_requests=16, max_batch_tokens=40)
-    check_together(engine, every)
+    QUESTIONS.check_together(engine, every)
     statistics = engine.statistics()
     assert statistics.num_ahead > statistics.num_steps / 3
     assert statistics.num_held_blocks == 0
@@ -88,13 +58,7 @@ def test_arrivals_aborts_and_forks_at_any_step_change_nothing(data: st.DataObjec
         max_batch_tokens=data.draw(st.sampled_from([8, 24, 512])),
         max_running_requests=data.draw(st.sampled_from([2, 5, 16])),
     )
-    requests = st.tuples(
-        st.integers(0, len(PROMPTS) - 1),
-        st.integers(0, len(ALL_PARAMS) - 1),
-        st.sampled_from([0, 0, 1, 2]),
-        st.integers(12, 18),
-    )
-    check_traffic(data, engine, requests, ask, lambda one: params_of(one[1], one[3]), truth)
+    QUESTIONS.check_traffic(data, engine)
 
 
 class Watch:
@@ -128,17 +92,14 @@ def test_the_next_forward_is_queued_before_the_last_is_read(monkeypatch: pytest.
 
 
 def test_canonical_text_is_as_forced_whether_steps_run_ahead_or_not() -> None:
+    params, forced = QUESTIONS.params_of(0, 40), regex("[a-c]{2}-forced text-[a-c]{2,5}-and more")
     for seed in range(8):
         engine = fake_engine(jump="canonical", run_ahead=True)
         engine._stepper._overlap_policy = Whim(seed)
-        ids = [
-            engine.add([i, 7], params_of(0, 40), regex("[a-c]{2}-forced text-[a-c]{2,5}-and more")) for i in range(5)
-        ]
+        ids = [engine.add([index, 7], params, forced) for index in range(5)]
         said = listen(engine)
         for index, request_id in enumerate(ids):
-            in_turn = fake_engine(jump="canonical").generate(
-                [index, 7], params_of(0, 40), regex("[a-c]{2}-forced text-[a-c]{2,5}-and more")
-            )
+            in_turn = fake_engine(jump="canonical").generate([index, 7], params, forced)
             assert said[request_id].text == in_turn.text
         assert engine.statistics().num_ahead > 0 and engine.statistics().jumped_tokens > 0
 
@@ -157,8 +118,8 @@ def test_where_drafts_save_more_steps_go_in_turn(monkeypatch: pytest.MonkeyPatch
 def test_who_may_draft_runs_ahead_with_the_others_where_that_saves_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(OverlapPolicy, "prefers_ahead", lambda self, num_requests, num_drafting: True)
     engine = fake_engine(run_ahead=True)
-    every = [(p, 0, c, 14) for p in range(3) for c in range(3)]
-    check_together(engine, every)
+    every = [Asked(p, 0, c, 14) for p in range(3) for c in range(3)]
+    QUESTIONS.check_together(engine, every)
     statistics = engine.statistics()
     assert statistics.num_ahead > statistics.num_steps / 2
 
@@ -183,10 +144,7 @@ def test_a_forward_that_fails_ahead_costs_no_request_anything(monkeypatch: pytes
         return forward(batch)
 
     monkeypatch.setattr(engine._runner, "forward", failing)
-    asked = (2, 0, 0, 14)
-    engine.add(list(PROMPTS[2]), params_of(0, 14))
-    (said,) = listen(engine).values()
-    assert said == truth(asked)
+    QUESTIONS.check_together(engine, [Asked(2, 0, 0, 14)])
 
 
 def test_choices_that_cannot_be_read_are_made_again_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,8 +159,8 @@ def test_choices_that_cannot_be_read_are_made_again_one_by_one(monkeypatch: pyte
         return read(unread)
 
     monkeypatch.setattr(UnreadOutputs, "read", failing)
-    every = [(p, w, 0, 14) for p in range(4) for w in (0, 2, 3)]
-    check_together(engine, every)
+    every = [Asked(p, w, 0, 14) for p in range(4) for w in (0, 2, 3)]
+    QUESTIONS.check_together(engine, every)
     assert num_reads > 30
 
 
@@ -218,7 +176,7 @@ def test_a_step_that_fails_ahead_is_made_again_without_those_who_have_ended(monk
         return launch(logits, batch, *hidden)
 
     monkeypatch.setattr(engine._sampler, "launch", failing)
-    check_together(engine, [(p, w, 0, 14) for p in range(4) for w in (0, 1)])
+    QUESTIONS.check_together(engine, [Asked(p, w, 0, 14) for p in range(4) for w in (0, 1)])
     assert num_failed > 0
 
 

@@ -19,6 +19,7 @@ from phloem.runtime.request import Completion, FinishReason, SamplingParams
 from ..fakes import NEVER, expect_short_answers
 from ..schemas import random_schemas
 from ..stepped import SteppedEngine
+from ..traffic import listen
 
 GREEDY = SamplingParams(max_tokens=24, temperature=0.0)
 
@@ -70,11 +71,8 @@ def test_seeds_reproduce_samples_whatever_the_batch_and_the_cache(nano: LoadedMo
     alone = [engine(nano, prefix_cache=False).generate(p, s) for p, s in zip(prompts, params, strict=True)]
     crowd = engine(nano, max_batch_tokens=48)
     ids = [crowd.add(p, s) for p, s in zip(prompts, params, strict=True)]
-    tokens: dict[str, list[int]] = {request_id: [] for request_id in ids}
-    while crowd.has_work:
-        for delta in crowd.step():
-            tokens[delta.request_id] += delta.token_ids
-    assert [tuple(tokens[request_id]) for request_id in ids] == texts(alone)
+    said = listen(crowd)
+    assert [tuple(said[request_id].token_ids) for request_id in ids] == texts(alone)
 
 
 @pytest.mark.parametrize("settings", [{"block_size": 1}, {"max_batch_tokens": 33, "max_running_requests": 2}])
@@ -94,33 +92,6 @@ def test_a_pool_of_a_quarter_of_the_need_gives_the_same_text(nano: LoadedModel) 
     assert texts(small.generate(prompts, params)) == texts(large.generate(prompts, params))
     assert small.statistics().num_preemptions > 0
     assert small.statistics().num_held_blocks == 0
-
-
-def test_aborts_leave_nothing_behind(nano: LoadedModel) -> None:
-    source = random.Random(5)
-    served = engine(nano, num_blocks=60, max_batch_tokens=64)
-    prompts = chats(nano, 10, "You read documents. " * 3)
-    schema = json_schema({"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]})
-    num_aborted = 0
-    open_ids: list[str] = []
-    while num_aborted < 100:
-        while len(open_ids) < 6:
-            constraint = schema if source.random() < 0.5 else None
-            params = SamplingParams(max_tokens=60, temperature=1.0, seed=source.randrange(99))
-            open_ids.append(served.add(source.choice(prompts), params, constraint))
-        for _ in range(source.randrange(3)):
-            done = {delta.request_id for delta in served.step() if delta.finish_reason}
-            open_ids = [request_id for request_id in open_ids if request_id not in done]
-        if open_ids:
-            victim = open_ids.pop(source.randrange(len(open_ids)))
-            assert served.abort(victim) and not served.abort(victim)
-            served.audit()
-            num_aborted += 1
-    for request_id in open_ids:
-        served.abort(request_id)
-    assert not served.has_work
-    served.flush_cache()
-    assert served.statistics().num_free_blocks == 60
 
 
 def test_jumping_changes_no_token_over_random_schemas(nano: LoadedModel) -> None:

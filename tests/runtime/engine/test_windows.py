@@ -22,9 +22,8 @@ from phloem.runtime.request import SamplingParams
 from ..fakes import FakeDecoder, fake_engine
 from ..models.decoder_cases import CASES
 from ..models.oracle import Oracle, save_random_model
-from ..traffic import check_traffic
 from ..windowed_fake import WindowedFakeConfig, WindowedFakeDecoder
-from .test_run_ahead import ALL_PARAMS, PROMPTS, ask, params_of, truth
+from .test_run_ahead import QUESTIONS
 
 # windows alone; one of two; five of six; one of two, read by others too; with other heads; with sinks; chunks
 WINDOWED = ["mistral-window", "gemma2", "gemma3", "gemma3n", "gemma4-k-eq-v", "gpt-oss", "llama4"]
@@ -53,13 +52,7 @@ def test_every_window_that_is_read_is_that_of_the_tokens_before(data: st.DataObj
         max_batch_tokens=data.draw(st.sampled_from([8, 24, 512])),
         max_running_requests=data.draw(st.sampled_from([1, 2, 5])),
     )
-    requests = st.tuples(
-        st.integers(0, len(PROMPTS) - 1),
-        st.integers(0, len(ALL_PARAMS) - 1),
-        st.sampled_from([0, 0, 1, 2]),
-        st.integers(12, 18),
-    )
-    check_traffic(data, engine, requests, ask, lambda one: params_of(one[1], one[3]), truth)
+    QUESTIONS.check_traffic(data, engine)
 
 
 def cached_tokens(engine: Engine, prompt: list[int], params: SamplingParams = GREEDY) -> int:

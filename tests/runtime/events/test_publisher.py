@@ -67,7 +67,7 @@ def join(publisher: ZmqPublisher, subscriber: Subscriber) -> None:
 
 def until(condition: Callable[[], bool]) -> None:
     """Waits for what another thread does; AssertionError if that never is."""
-    end = time.monotonic() + 15
+    end = time.monotonic() + 20
     while not condition():
         assert time.monotonic() < end, "what was waited for did not come"
         time.sleep(0.01)
@@ -163,10 +163,8 @@ def test_one_that_is_slow_loses_batches_and_nothing_waits_for_it() -> None:
         begun = slow.numbers[-1]
         for number in range(num_batches):
             publisher.publish([entered(number, num_blocks)])
-        while (
-            publisher.statistics().num_batches <= begun + num_batches
-        ):  # the thread goes on though no subscriber reads
-            time.sleep(0.005)
+        # the thread goes on though no subscriber reads
+        until(lambda: publisher.statistics().num_batches > begun + num_batches)
         slow.view.is_complete = False
         slow.drain(200)
         assert set(range(begun + 1, begun + num_batches + 1)) - set(slow.numbers), "some were lost"
@@ -257,7 +255,4 @@ def test_an_engine_that_is_forgotten_leaves_no_thread() -> None:
     engine.generate([1, 2, 3, 4, 5], ONE)
     del engine
     gc.collect()
-    end = time.monotonic() + 20
-    while threading.active_count() > before:
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    until(lambda: threading.active_count() <= before)

@@ -14,7 +14,7 @@ from phloem.kernels.plain import ops as reference
 from phloem.runtime.engine.engine import Engine
 from phloem.runtime.execute.kv_cache import KVCache
 from phloem.runtime.kv_policies import DEFAULT_KV_POLICY, NUM_SINKS, POOL_WIDTH, WINDOW
-from phloem.runtime.sampling_params import SamplingParams
+from phloem.runtime.request import Completion, SamplingParams
 
 from ..fakes import FakeDecoder, FakeModelConfig, fake_engine, logits_after
 
@@ -137,3 +137,13 @@ def prompt_of(length: int, seed: int = 0) -> tuple[int, ...]:
     return tuple(
         trunk.randrange(256) if seed == 0 or at < length // 2 else source.randrange(256) for at in range(length)
     )
+
+
+def some_prompt(length: int, seed: int = 1) -> list[int]:
+    """For the bundled model, and those with as many tokens."""
+    source = random.Random(seed)
+    return [source.randrange(20, 1200) for _ in range(length)]
+
+
+def scored(completion: Completion) -> list[tuple[int, float]]:
+    return [(chosen.token_id, chosen.logprob) for chosen in completion.logprobs]

@@ -6,7 +6,6 @@ to their new positions, in float64 and as complex numbers.
 
 from __future__ import annotations
 
-import random
 import warnings
 from functools import cache
 from pathlib import Path
@@ -22,6 +21,8 @@ from phloem.runtime.kv_policies import NUM_SINKS
 
 from ..models.oracle import assert_likeliest
 from ..models.test_parity import LATENTS, save_confident_model
+from ..traffic import Said, listen, step
+from .keeping import scored, some_prompt
 
 CONTEXT, BUDGET, FULL = 160, 64, 128
 LENGTH = 200  # of an answer to a prompt of 100 tokens: it ends 140 tokens after the context
@@ -39,11 +40,6 @@ SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
         },
     ),
 }
-
-
-def prompt_of(length: int, seed: int = 1) -> list[int]:
-    source = random.Random(seed)
-    return [source.randrange(20, 1200) for _ in range(length)]
 
 
 def params_of(num_tokens: int = LENGTH, kv_budget: int = BUDGET, **more: Any) -> ph.SamplingParams:
@@ -86,7 +82,7 @@ def test_tokens_are_those_of_transformers_over_the_same_keys(shape: str, tmp_pat
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # transformers' own
         model = save_confident_model(tmp_path, class_name, options, "eager")
-    prompt = prompt_of(100)
+    prompt = some_prompt(100)
     with ph.Engine(
         str(tmp_path), device="cpu", check_invariants=True, num_blocks=64, max_batch_tokens=90, max_model_len=CONTEXT
     ) as engine:
@@ -106,11 +102,7 @@ def test_tokens_are_those_of_transformers_over_the_same_keys(shape: str, tmp_pat
 def alone(length: int, kv_dtype: str) -> list[tuple[int, float]]:
     options = {"prefix_cache": False, "lookup_drafts": False, "num_blocks": 64, "max_model_len": CONTEXT}
     with ph.Engine(device="cpu", kv_dtype=kv_dtype, **options) as engine:
-        return _said(engine.generate(prompt_of(length), params_of(150)))
-
-
-def _said(completion: ph.Completion) -> list[tuple[int, float]]:
-    return [(chosen.token_id, chosen.logprob) for chosen in completion.logprobs]
+        return scored(engine.generate(some_prompt(length), params_of(150)))
 
 
 @settings(deadline=None, max_examples=4)
@@ -129,20 +121,20 @@ def test_bits_do_not_depend_on_the_cache_the_chunks_or_the_company(
         device="cpu", kv_dtype=kv_dtype, max_model_len=CONTEXT, run_ahead=ahead, check_invariants=True, **options
     ) as engine:
         for _ in range(2):  # cold, then warm
-            completions = engine.generate([prompt_of(length) for length in lengths], params_of(150))
+            completions = engine.generate([some_prompt(length) for length in lengths], params_of(150))
             for length, completion in zip(lengths, completions, strict=True):
-                assert _said(completion) == alone(length, kv_dtype)
+                assert scored(completion) == alone(length, kv_dtype)
 
 
 def test_endless_is_as_long_as_one_likes() -> None:
     """Beside it another request, which a fault in a step would have computed again."""
     with ph.Engine(device="cpu", num_blocks=64, max_model_len=CONTEXT) as engine:
-        core, beside = engine.core, engine.core.add(prompt_of(20), params_of(9))
-        ids = [core.add(prompt_of(30), params_of(most)) for most in (1 << 31, 1 << 63, 1 << 64, 10**30)]
-        said: dict[str, list[int]] = {}
-        while beside not in said or len(said[beside]) < 9:
-            _listen(core, said)
-        assert all(len(said[one]) > 1 for one in ids) and core.statistics().num_recoveries == 0
+        core, beside = engine.core, engine.core.add(some_prompt(20), params_of(9))
+        ids = [core.add(some_prompt(30), params_of(most)) for most in (1 << 31, 1 << 63, 1 << 64, 10**30)]
+        said = {beside: Said()}
+        while len(said[beside].token_ids) < 9:
+            step(core, said)
+        assert all(len(said[one].token_ids) > 1 for one in ids) and core.statistics().num_recoveries == 0
         for one in ids:
             core.abort(one)
 
@@ -150,21 +142,14 @@ def test_endless_is_as_long_as_one_likes() -> None:
 def test_a_fork_goes_on_beyond_the_context_too() -> None:
     with ph.Engine(device="cpu", num_blocks=64, max_model_len=CONTEXT, check_invariants=True) as engine:
         core = engine.core
-        parent = core.add(prompt_of(100), params_of(150))
-        said: dict[str, list[int]] = {parent: []}
-        while len(said[parent]) < 90:
-            _listen(core, said)
+        parent = core.add(some_prompt(100), params_of(150))
+        said = {parent: Said()}
+        while len(said[parent].token_ids) < 90:
+            step(core, said)
         (child,) = core.fork(parent, 1)
-        while core.has_work:
-            _listen(core, said)
-        assert said[parent] == said[child] == [token for token, _ in alone(100, "auto")]
+        listen(core, said)
+        assert said[parent].token_ids == said[child].token_ids == [token for token, _ in alone(100, "auto")]
         assert core.statistics().num_held_blocks == 0
-
-
-def _listen(core: Any, said: dict[str, list[int]]) -> None:
-    for delta in core.step():
-        assert delta.error is None, delta.error
-        said.setdefault(delta.request_id, []).extend(delta.token_ids)
 
 
 def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
@@ -179,10 +164,10 @@ def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
         params_of(beyond_context=1)
     with ph.Engine(device="cpu", num_blocks=64, max_model_len=CONTEXT) as engine:
         with pytest.raises(ph.RequestError, match=r"kv_budget: up to 175 tokens are held at once, .* room for 160"):
-            engine.generate(prompt_of(10), params_of(kv_budget=111))
+            engine.generate(some_prompt(10), params_of(kv_budget=111))
         with pytest.raises(ph.PromptTooLong):
-            engine.generate(prompt_of(CONTEXT), params_of())
-        assert len(engine.generate(prompt_of(100), params_of(beyond_context=False)).token_ids) == CONTEXT - 100
+            engine.generate(some_prompt(CONTEXT), params_of())
+        assert len(engine.generate(some_prompt(100), params_of(beyond_context=False)).token_ids) == CONTEXT - 100
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         save_confident_model(tmp_path, "YoutuForCausalLM", LATENTS, "eager")
@@ -190,4 +175,4 @@ def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
         ph.Engine(str(tmp_path), device="cpu", num_blocks=16) as engine,
         pytest.raises(ph.RequestError, match="beyond_context: the cached keys of this model cannot be turned"),
     ):
-        engine.generate(prompt_of(10), params_of())
+        engine.generate(some_prompt(10), params_of())

@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 
 from phloem.errors import RequestError
 from phloem.runtime.constrain.spec import regex
-from phloem.runtime.engine.engine import Engine
 from phloem.runtime.kv_policies import KV_POLICIES, WINDOW
 from phloem.runtime.models.config import LayerConfig
 from phloem.runtime.sampling_params import SamplingParams
 from phloem.runtime.server.protocol import Generation
 
 from ..fakes import FakeDecoder, FakeModelConfig, expect_short_answers, fake_engine
+from ..traffic import Said, listen, step
 from .keeping import KEPT, KeepingDecoder, keeping_engine, params_of, prompt_of, truth
 
 
@@ -97,7 +97,7 @@ def test_any_traffic_in_any_pool_says_the_same(
     )
     expect_short_answers(engine)
     expected: dict[str, tuple[int, ...]] = {}
-    said: dict[str, list[int]] = {}
+    said: dict[str, Said] = {}
     for _ in range(data.draw(st.integers(1, 7))):
         prompt = prompt_of(data.draw(st.integers(1, 240)), data.draw(st.integers(0, 1)))
         budget, policy = data.draw(st.sampled_from([None, 64, 70, 128])), data.draw(st.sampled_from([*KV_POLICIES]))
@@ -105,27 +105,20 @@ def test_any_traffic_in_any_pool_says_the_same(
         request_id = engine.add(list(prompt), params_of(budget, policy, num_tokens))
         expected[request_id] = truth(prompt, num_tokens, budget, policy)
         for _ in range(data.draw(st.integers(0, 30))):
-            _listen(engine, said)
+            step(engine, said)
         what = data.draw(st.sampled_from(["fork", "abort", "go on", "go on"]))
         if what == "abort":
             engine.abort(request_id)
             del expected[request_id]
-        elif what == "fork" and len(said.get(request_id, ())) < num_tokens:
+        elif what == "fork" and len(said.get(request_id, Said()).token_ids) < num_tokens:
             (child,) = engine.fork(
                 request_id, 1, SamplingParams(max_tokens=num_tokens, temperature=0.0, ignore_eos=True)
             )
             expected[child] = expected[request_id]
-    while engine.has_work:
-        _listen(engine, said)
-    assert {request_id: tuple(said[request_id]) for request_id in expected} == expected
+    listen(engine, said)
+    assert {request_id: tuple(said[request_id].token_ids) for request_id in expected} == expected
     engine.flush_cache()
     assert engine.statistics().num_free_blocks == engine.statistics().num_blocks
-
-
-def _listen(engine: Engine, said: dict[str, list[int]]) -> None:
-    for delta in engine.step():
-        assert delta.error is None, delta.error
-        said.setdefault(delta.request_id, []).extend(delta.token_ids)
 
 
 @pytest.mark.parametrize(("policy", "chunk"), [("snapkv", 7), ("sinks", 4096), ("h2o", 7)])
@@ -134,18 +127,19 @@ def test_preempted_requests_go_on_as_if_nothing_had_happened(policy: str, chunk:
     engine = keeping_engine(num_blocks=200, max_batch_tokens=chunk)
     prompt = prompt_of(100)
     request_id = engine.add(list(prompt), params_of(64, policy, 200))
-    said: dict[str, list[int]] = {}
+    said = {request_id: Said()}
     when = {0, 1, 2, 30, 31, 150, 199}
     while engine.has_work:
-        _listen(engine, said)
-        if len(said.get(request_id, ())) in when and engine._scheduler.running:
-            when.remove(len(said.get(request_id, ())))
+        step(engine, said)
+        length = len(said[request_id].token_ids)
+        if length in when and engine._scheduler.running:
+            when.remove(length)
             engine._scheduler._preempt(engine._scheduler.running[0])
             if len(when) % 2:
                 engine.flush_cache()
             engine.audit()
     assert not when - {0, 1}
-    assert tuple(said[request_id]) == truth(prompt, 200, 64, policy)
+    assert tuple(said[request_id].token_ids) == truth(prompt, 200, 64, policy)
 
 
 def test_an_output_may_be_longer_than_the_pool() -> None:
@@ -193,10 +187,7 @@ def test_nobody_takes_a_part_of_a_block_from_what_is_kept(policy: str) -> None:
         engine.step()
     engine.flush_cache()  # what it began with is not in the tree any more
     other = engine.add(list(prompt), params_of(None, policy, 20))
-    said: dict[str, list[int]] = {}
-    while engine.has_work:
-        _listen(engine, said)
-    assert tuple(said[other]) == truth(prompt, 20, None, policy)
+    assert tuple(listen(engine)[other].token_ids) == truth(prompt, 20, None, policy)
 
 
 def test_the_prefix_is_let_go_of_and_little_is_held() -> None:
@@ -264,10 +255,7 @@ def test_outputs_and_forks_keep_the_budget() -> None:
             RequestError, match="kv_budget: a fork goes on with the budget of its parent, which is 64 by 'h2o'"
         ):
             engine.fork(parent, 1, other)
-    said: dict[str, list[int]] = {}
-    while engine.has_work:
-        _listen(engine, said)
-    assert tuple(said[child]) == truth(prompt, 150, 64, "h2o")
+    assert tuple(listen(engine)[child].token_ids) == truth(prompt, 150, 64, "h2o")
 
 
 def test_what_cannot_be_is_refused() -> None:

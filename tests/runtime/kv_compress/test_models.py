@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import json
-import random
 import warnings
 from functools import cache
 from pathlib import Path
@@ -27,6 +26,7 @@ from phloem.runtime.models.kv_shape import KVShape
 
 from ..models.oracle import assert_likeliest
 from ..models.test_parity import LATENTS, save_confident_model
+from .keeping import scored, some_prompt
 
 SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
     "GQA": ("LlamaForCausalLM", {"num_key_value_heads": 2}),
@@ -154,11 +154,6 @@ def published(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     return folder, model, 1 if options is LATENTS else 2
 
 
-def some_prompt(length: int, seed: int = 1) -> list[int]:
-    source = random.Random(seed)
-    return [source.randrange(20, 1200) for _ in range(length)]
-
-
 def params_of(kv_budget: int | None, kv_policy: str = "snapkv", **more: Any) -> ph.SamplingParams:
     more = {"max_tokens": LENGTH, "temperature": 0.0, "ignore_eos": True, "logprobs": 0, **more}
     return ph.SamplingParams(kv_budget=kv_budget, kv_policy=kv_policy, **more)
@@ -200,7 +195,7 @@ def test_windows_stay_whole_and_states_go_on(kind: str, tmp_path: Path) -> None:
                     with pytest.raises(RequestError, match=place):
                         engine.generate(prompt, params_of(budget, policy))
     assert said[1].usage.cached_tokens > 150
-    assert len({str(_said(one)) for one in said}) == 1, "a hit is a miss"
+    assert len({str(scored(one)) for one in said}) == 1, "a hit is a miss"
     answer = list(said[0].token_ids)
     logits = Twin(model, 2, 100, "sinks").logits(prompt, answer)
     assert_likeliest(logits, answer, torch.full((len(answer),), LOGITS_BOUND))
@@ -213,11 +208,7 @@ def alone(length: int, seed: int, kv_budget: int, kv_policy: str, kv_dtype: str)
     """What the bundled model says without company, drafts and a cache, its prompt in one piece."""
     settings = {"prefix_cache": False, "lookup_drafts": False, "block_size": 16, "num_blocks": 64, "kv_dtype": kv_dtype}
     with ph.Engine(device="cpu", **settings) as engine:
-        return _said(engine.generate(some_prompt(length, seed), params_of(kv_budget, kv_policy, max_tokens=SHORTER)))
-
-
-def _said(completion: ph.Completion) -> list[tuple[int, float]]:
-    return [(chosen.token_id, chosen.logprob) for chosen in completion.logprobs]
+        return scored(engine.generate(some_prompt(length, seed), params_of(kv_budget, kv_policy, max_tokens=SHORTER)))
 
 
 @settings(deadline=None, max_examples=6)
@@ -251,7 +242,7 @@ def test_bits_do_not_depend_on_the_cache_the_chunks_or_the_company(
                 [*(params_of(budget, policy, max_tokens=SHORTER) for _, _, budget, policy in asked), params_of(None)],
             )
             for (length, seed, budget, policy), completion in zip(asked, completions, strict=False):
-                assert _said(completion) == alone(length, seed, budget, policy, kv_dtype)
+                assert scored(completion) == alone(length, seed, budget, policy, kv_dtype)
 
 
 SCHEMA = {
@@ -271,7 +262,7 @@ def test_constraints_drafts_and_look_ups_change_nothing(policy: str) -> None:
             prompt = "Ada Lovelace, Alan Turing and Grace Hopper. " * 20
             for completion in engine.generate([prompt, prompt], sampling, constraint):
                 assert json.loads(completion.text)["names"]
-                texts.add((completion.text, *_said(completion)))
+                texts.add((completion.text, *scored(completion)))
     assert len(texts) == 1
 
 

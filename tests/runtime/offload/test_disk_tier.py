@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import random
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from phloem.errors import ConfigError
 from phloem.runtime.offload import BlockKey, DiskTier, open_folder
 from phloem.runtime.offload.block_file import HEADER_BYTES
 from phloem.runtime.offload.block_key import NO_PARENT, extend_keys, root_of
@@ -226,20 +224,6 @@ def test_a_disk_that_cannot_be_read_is_a_miss(
         patch.setattr(os, "readv", broken)
         assert read(tier, CHAIN[0]) is None and read(tier, CHAIN[1]) is None
     assert tier.num_faults == 2 and len(caplog.records) == 1
-
-
-def test_a_folder_that_vanishes_is_made_anew(tmp_path: Path) -> None:
-    tier = open_tier(tmp_path / "kv")
-    tier.put(CHAIN[0], content(CHAIN[0]))
-    shutil.rmtree(tmp_path / "kv")
-    assert read(tier, CHAIN[0]) is None
-    assert tier.put(CHAIN[0], content(CHAIN[0])) and read(tier, CHAIN[0]) is not None
-
-
-def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match=r"disk_cache: .*file/kv cannot be written to"):
-        open_folder(tmp_path / "file" / "kv")
 
 
 def test_what_is_read_again_stays_longer(tmp_path: Path) -> None:

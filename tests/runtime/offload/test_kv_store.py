@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from random import Random
@@ -102,42 +102,6 @@ def test_another_model_type_shape_or_block_size_finds_nothing(tmp_path: Path) ->
             assert store.get_closest(tokens)[0] == 0, other
     with KVStore(tmp_path / "blocks", model="one", namespace="", **SMALL) as store:
         assert store.get_closest(tokens)[0] == 8
-
-
-@pytest.mark.parametrize(
-    "spoil",
-    [
-        lambda data, other: data[:-1],
-        lambda data, other: b"",
-        lambda data, other: data + b"x",
-        lambda data, other: bytes([data[0] ^ 1]) + data[1:],
-        lambda data, other: data[:-1] + bytes([data[-1] ^ 1]),
-        lambda data, other: other,
-    ],
-    ids=["cut", "empty", "long", "head", "numbers", "foreign"],
-)
-def test_what_is_damaged_cut_or_foreign_is_a_miss(tmp_path: Path, spoil: Callable[[bytes, bytes], bytes]) -> None:
-    tokens = list(range(12))
-    with KVStore(tmp_path / "blocks", model="m", namespace="", **SMALL) as store:
-        written = []
-        for end in (4, 8, 12):  # one block after the other, so that each one's file is known
-            before = set((tmp_path / "blocks").rglob("*.kv"))
-            store.put(tokens[:end], kv_of(tokens[:end]))
-            written += list(set((tmp_path / "blocks").rglob("*.kv")) - before)
-        second, third = written[1], written[2]
-        second.write_bytes(spoil(second.read_bytes(), third.read_bytes()))
-        num_tokens, kv = store.get_closest(tokens)
-        assert num_tokens == 4 and torch.equal(kv, kv_of(tokens[:4])) and store.num_faults == 1
-        assert store.put(tokens, kv_of(tokens)) == 4, "only the one that is missing"
-        assert store.get_closest(tokens)[0] == 12
-
-
-def test_memory_forgets_what_was_used_longest_ago() -> None:
-    tokens = list(range(12))
-    with KVStore(None, model="m", namespace="", **{**SMALL, "max_bytes": 2 * BLOCK * 12 * 4}) as store:
-        store.put(tokens[:8], kv_of(tokens[:8]))
-        store.put([9] * 4, kv_of([9] * 4))
-        assert store.get_closest([9] * 4)[0] == 4 and store.get_closest(tokens)[0] == 0, "its first block has gone"
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from phloem.runtime.sample.output_text import OutputText
 from phloem.runtime.sample.stopping import append_decided
 
 from ...fsm.vocabularies import BYTES
-from ..fakes import EOS, ByteDetokenizer
+from ..fakes import EOS, ByteTokenizer
 from ..schedule.test_waiting_line import request
 
 A, B, C = b"abc"
@@ -22,7 +22,7 @@ A, B, C = b"abc"
 def asked(sampling: SamplingParams, pattern: str | None = None) -> Request:
     one = request(0, [1, 2])
     one.sampling, one.max_tokens = sampling, sampling.max_tokens
-    one.output = OutputText(ByteDetokenizer(), sampling.stop)
+    one.output = OutputText(ByteTokenizer().detokenizer(), sampling.stop)
     if pattern is not None:
         one.cursor = Compiler(BYTES).regex(pattern).cursor()
     return one

@@ -17,7 +17,7 @@ from phloem.runtime.request import Request, SamplingParams
 from phloem.runtime.sample.output_text import OutputText
 from phloem.runtime.schedule.waiting_line import WaitingLine
 
-from ..fakes import ByteDetokenizer
+from ..fakes import ByteTokenizer
 from .plain_line import PlainLine
 
 TOKENS = st.lists(st.sampled_from([1, 2, 256]), min_size=1, max_size=4)  # as bytes 256 comes before 1
@@ -37,7 +37,7 @@ def request(ticket: int, token_ids: list[int], **options: object) -> Request:
         num_prompt_tokens=len(token_ids),
         sampling=SamplingParams(),
         seed=0,
-        output=OutputText(ByteDetokenizer(), ()),
+        output=OutputText(ByteTokenizer().detokenizer(), ()),
         **options,  # type: ignore[arg-type]
     )
     found.ticket = ticket

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 import numpy as np
 import torch
 
 from phloem.runtime.constrain.spec import ConstraintSpec, json_schema, regex
-from phloem.runtime.request import SamplingParams
 
 from ..fakes import EOS, FakeDecoder, FakeMtpDecoder, fake_engine, logits_after
 from ..stepped import SteppedEngine
-from ..traffic import Said, listen
+from ..traffic import Questions
 
 SCHEMA = {
     "type": "object",
@@ -32,7 +30,7 @@ ALL_PARAMS: list[dict[str, Any]] = [
     {"temperature": 1.0, "allowed_token_ids": tuple(range(30, 70))},
 ]
 PROMPTS = [tuple(b"to be or not to be, that is the question"), tuple(b"be or not to be"), tuple(range(20)), (7,) * 21]
-Asked = tuple[int, int, int, int, int]  # prompt, parameters, constraint, max_tokens, seed
+QUESTIONS = Questions(PROMPTS, ALL_PARAMS, CONSTRAINTS, (30, 50))
 
 
 class NoisyDecoder(FakeDecoder):
@@ -81,29 +79,3 @@ def engine_with(drafter: str | None, *, length: int = 0, **settings: Any) -> Ste
         model._best_length = lambda request, chance, limit: max(0, min(limit, length))
         model._pays = lambda *asked: True
     return engine
-
-
-def params_of(which: int, max_tokens: int, seed: int) -> SamplingParams:
-    params = ALL_PARAMS[which]
-    at_least = min(params.get("min_tokens", 0), max_tokens)
-    return SamplingParams(max_tokens=max_tokens, seed=seed, **{**params, "min_tokens": at_least})
-
-
-def ask(engine: SteppedEngine, asked: Asked) -> str:
-    prompt, which, constraint, max_tokens, seed = asked
-    return engine.add(list(PROMPTS[prompt]), params_of(which, max_tokens, seed), CONSTRAINTS[constraint])
-
-
-@cache
-def truth(asked: Asked) -> Said:
-    """What a request says alone, one token after the other, without a cache."""
-    engine = engine_with(None, prefix_cache=False, jump="off", lookup_drafts=False)
-    ask(engine, asked)
-    (said,) = listen(engine).values()
-    assert engine.statistics().drafted_tokens == 0
-    return said
-
-
-def is_possible(asked: Asked) -> bool:
-    """Token rules and constraints exclude each other."""
-    return not ("allowed_token_ids" in ALL_PARAMS[asked[1]] and asked[2])

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phloem.errors import RequestError
 from phloem.radix import RadixTree
-from phloem.runtime.config import EngineConfig
 from phloem.runtime.constrain.spec import regex
-from phloem.runtime.execute.loading import LoadedModel, load
 from phloem.runtime.request import Completion, SamplingParams
 
 from ..fakes import EOS, FakeDecoder, fake_engine
 from ..stepped import SteppedEngine
-from ..traffic import Said, check_traffic, listen
-from .drafting import CONSTRAINTS, Asked
+from ..traffic import Asked, Questions, truth
+from .drafting import CONSTRAINTS
 
 PROSE = b"to be or not to be, that is the question"
 ALL_PARAMS: list[dict[str, Any]] = [
@@ -51,39 +46,16 @@ def looping_engine(**settings: Any) -> SteppedEngine:
     return fake_engine(decoder=LoopingDecoder(), **settings)
 
 
-def params_of(which: int, max_tokens: int, seed: int) -> SamplingParams:
-    params = ALL_PARAMS[which]
-    at_least = min(params.get("min_tokens", 0), max_tokens)
-    return SamplingParams(max_tokens=max_tokens, seed=seed, **{**params, "min_tokens": at_least})
-
-
-def ask(engine: SteppedEngine, asked: Asked) -> str:
-    prompt, which, constraint, max_tokens, seed = asked
-    return engine.add(list(PROMPTS[prompt]), params_of(which, max_tokens, seed), CONSTRAINTS[constraint])
-
-
-@cache
-def truth(asked: Asked) -> Said:
-    """What a request says alone, one token after the other, without a cache."""
-    engine = looping_engine(prefix_cache=False, jump="off", lookup_drafts=False)
-    ask(engine, asked)
-    (said,) = listen(engine).values()
-    assert engine.statistics().drafted_tokens == 0
-    return said
+QUESTIONS = Questions(PROMPTS, ALL_PARAMS, CONSTRAINTS, (30, 50), LoopingDecoder)
 
 
 @pytest.mark.parametrize("jump", ["off", "verified", "canonical"])
 def test_all_laws_say_the_same_together_and_most_of_it_unasked(jump: str) -> None:
-    every = [
-        (p, w, c, 30, 0) for p in range(len(PROMPTS)) for w in range(len(ALL_PARAMS)) for c in range(len(CONSTRAINTS))
-    ]
+    every = QUESTIONS.every(30)
     if jump == "canonical":  # which says forced text in other words
-        every = [asked for asked in every if asked[2] == 0]
+        every = [asked for asked in every if not asked.constraint]
     engine = looping_engine(jump=jump, num_blocks=512, max_running_requests=8)
-    names = {ask(engine, asked): asked for asked in every}
-    said = listen(engine)
-    for name, asked in names.items():
-        assert said[name] == truth(asked)
+    QUESTIONS.check_together(engine, every)
     statistics = engine.statistics()
     assert statistics.jumped_tokens > statistics.completion_tokens / 4
     assert statistics.num_held_blocks == 0
@@ -102,14 +74,7 @@ def test_arrivals_aborts_and_forks_at_any_step_change_nothing(data: st.DataObjec
         max_draft_tokens=data.draw(st.sampled_from([1, 5, 64])),
         max_running_requests=data.draw(st.sampled_from([2, 5, 16])),
     )
-    requests = st.tuples(
-        st.integers(0, len(PROMPTS) - 1),
-        st.integers(0, len(ALL_PARAMS) - 1),
-        st.sampled_from([0, 0, 1, 2]),
-        st.integers(30, 50),
-        st.integers(0, 3),
-    )
-    check_traffic(data, engine, requests, ask, lambda one: params_of(one[1], one[3], one[4]), truth)
+    QUESTIONS.check_traffic(data, engine)
 
 
 def test_samples_of_one_prompt_say_what_each_says_alone() -> None:
@@ -122,17 +87,15 @@ def test_samples_of_one_prompt_say_what_each_says_alone() -> None:
 
 def test_a_draft_that_reaches_the_budget_or_the_end_stops_there() -> None:
     for max_tokens in range(1, 40, 2):
-        asked = (0, 0, 0, max_tokens, 0)
-        engine = looping_engine()
-        name = ask(engine, asked)
-        said = listen(engine)
-        assert said[name] == truth(asked) and len(said[name].token_ids) == max_tokens
+        asked = Asked(0, 0, 0, max_tokens)
+        QUESTIONS.check_together(looping_engine(), [asked])
+        assert len(truth(QUESTIONS, asked).token_ids) == max_tokens
 
 
 def test_where_rows_cost_as_much_as_steps_nothing_is_drafted() -> None:
     engine = looping_engine(num_blocks=256)
     engine._stepper._drafter.step_costs = (1e-3, 1e-3)
-    completion = engine.generate(list(PROMPTS[0]), params_of(0, 60, 0))
+    completion = engine.generate(list(PROMPTS[0]), QUESTIONS.params_of(0, 60))
     assert completion.usage.drafted_tokens == 0
 
 
@@ -152,16 +115,16 @@ def test_a_text_that_repeats_nothing_does_not_keep_steps_from_running_ahead() ->
 def test_texts_that_repeat_much_are_drafted_instead_of_running_ahead() -> None:
     """By a stopwatch that stands still a step in turn takes no longer, and brings more."""
     engine = looping_engine(run_ahead=True, num_blocks=256)
-    completion = engine.generate(list(PROMPTS[0]), params_of(0, 300, 0))
+    completion = engine.generate(list(PROMPTS[0]), QUESTIONS.params_of(0, 300))
     assert completion.usage.jumped_tokens > 100
 
 
 def predicted(engine: SteppedEngine, prediction: list[int] | str, max_tokens: int = 60) -> Completion:
-    return engine.generate(list(PROMPTS[0]), params_of(1, max_tokens, 3), prediction=prediction)
+    return engine.generate(list(PROMPTS[0]), QUESTIONS.params_of(1, max_tokens, 3), prediction=prediction)
 
 
 def test_a_prediction_that_is_right_is_taken_in_one_step_and_one_that_is_wrong_changes_nothing() -> None:
-    plain = looping_engine(lookup_drafts=False).generate(list(PROMPTS[0]), params_of(1, 60, 3))
+    plain = looping_engine(lookup_drafts=False).generate(list(PROMPTS[0]), QUESTIONS.params_of(1, 60, 3))
     said = list(plain.token_ids)
     right = predicted(looping_engine(), said)
     assert right.token_ids == plain.token_ids
@@ -184,17 +147,17 @@ def test_a_prediction_is_text_or_ids() -> None:
     assert list(request.prediction) == list(b"to be")
     for wrong, param in (([1, 9999], "prediction"), (b"x", "prediction")):
         with pytest.raises(RequestError) as error:
-            looping_engine().generate([1], params_of(0, 5, 0), prediction=wrong)  # type: ignore[arg-type]
+            looping_engine().generate([1], QUESTIONS.params_of(0, 5), prediction=wrong)  # type: ignore[arg-type]
         assert error.value.param == param
 
 
 def test_what_was_answered_before_is_drafted_where_it_may_be_known() -> None:
-    asked = (3, 5, 0, 60, 1)
-    params, engine = params_of(asked[1], asked[3], asked[4]), looping_engine(num_blocks=256)
+    asked = Asked(3, 5, 0, 60, 1)
+    params, engine = QUESTIONS.params_of(5, 60, 1), looping_engine(num_blocks=256)
     first, again, elsewhere = (
         engine.generate(list(PROMPTS[3]), params, namespace=namespace) for namespace in ("a", "a", "b")
     )
-    assert first.token_ids == again.token_ids == elsewhere.token_ids == tuple(truth(asked).token_ids)
+    assert first.token_ids == again.token_ids == elsewhere.token_ids == tuple(truth(QUESTIONS, asked).token_ids)
     assert again.usage.num_steps < min(elsewhere.usage.num_steps, 6)
     assert again.usage.accepted_prediction_tokens == again.usage.rejected_prediction_tokens == 0
 
@@ -210,39 +173,11 @@ def test_under_a_constraint_no_request_learns_from_another_namespace() -> None:
 
 def test_nothing_is_asked_of_the_tree_about_another_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = looping_engine(num_blocks=256)
-    engine.generate(list(PROMPTS[3]), params_of(0, 60, 0), namespace="a")
+    engine.generate(list(PROMPTS[3]), QUESTIONS.params_of(0, 60), namespace="a")
     tree, found = engine.prefix_cache.tree, []
     plain = RadixTree.continuation
     monkeypatch.setattr(RadixTree, "continuation", lambda *asked: found.append(plain(*asked)) or found[-1])
     for namespace in ("b", "", "a"):
-        engine.generate(list(PROMPTS[3]), params_of(0, 60, 0), namespace=namespace)
+        engine.generate(list(PROMPTS[3]), QUESTIONS.params_of(0, 60), namespace=namespace)
     assert tree.statistics.num_namespaces == 3
     assert found[:2] == [b"", b""] and len(found[2]) > 4 * 40
-
-
-@pytest.fixture(scope="module")
-def nano() -> Iterator[LoadedModel]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield load(EngineConfig(device="cpu"))
-    torch.set_num_threads(threads)
-
-
-@pytest.mark.parametrize("temperature", [0.0, 0.8])
-def test_the_bundled_model_says_the_same_to_the_bit(nano: LoadedModel, temperature: float) -> None:
-    params = SamplingParams(max_tokens=80, temperature=temperature, seed=1, logprobs=3)
-    document = "Tolva Brenrik, a baker, is 34 years old and lives in Marvost."
-    prompts = [
-        nano.tokenizer.apply_chat_template([{"role": "user", "content": text}])
-        for text in (f"Repeat: {document}", f"{document}\n\nExtract the person as JSON.", "Hello", document * 3)
-    ]
-    found = {}
-    for lookup_drafts in (False, True):
-        config = EngineConfig(device="cpu", check_invariants=True, lookup_drafts=lookup_drafts)
-        engine = SteppedEngine.from_loaded(config, nano, stopwatch=lambda: 0.0)
-        found[lookup_drafts] = engine.generate(prompts, params)
-    assert [(c.token_ids, c.text, c.logprobs) for c in found[True]] == [
-        (c.token_ids, c.text, c.logprobs) for c in found[False]
-    ]
-    assert sum(c.usage.jumped_tokens for c in found[True]) > 5
-    assert sum(c.usage.drafted_tokens for c in found[False]) == 0

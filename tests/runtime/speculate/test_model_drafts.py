@@ -19,40 +19,20 @@ from phloem.runtime.request import SamplingParams
 
 from ..fakes import EOS, NEVER, expect_short_answers, greedy_truth, logits_after
 from ..stepped import SteppedEngine
-from ..traffic import check_traffic, listen
-from .drafting import (
-    ALL_PARAMS,
-    CONSTRAINTS,
-    DRAFTERS,
-    PROMPTS,
-    ask,
-    engine_with,
-    is_possible,
-    params_of,
-    truth,
-)
-
-EVERY = [
-    asked
-    for prompt in range(len(PROMPTS))
-    for which in range(len(ALL_PARAMS))
-    for constraint in range(len(CONSTRAINTS))
-    if is_possible(asked := (prompt, which, constraint, 40, 0))
-]
+from .drafting import DRAFTERS, PROMPTS, QUESTIONS, engine_with
 
 
 @pytest.mark.parametrize("drafter", DRAFTERS)
 @pytest.mark.parametrize("jump", ["off", "verified", "canonical"])
 def test_all_laws_say_the_same_together(drafter: str, jump: str) -> None:
-    every = [asked for asked in EVERY if jump != "canonical" or asked[2] == 0]  # it says forced text in other words
+    every = QUESTIONS.every(40)
+    if jump == "canonical":  # which says forced text in other words
+        every = [asked for asked in every if not asked.constraint]
     every = every if (drafter, jump) in (("same", "verified"), ("noisy", "verified")) else every[::8]
     engine = engine_with(
         drafter, length=4, jump=jump, num_blocks=512, max_running_requests=8, lookup_drafts=jump == "verified"
     )
-    names = {ask(engine, asked): asked for asked in every}
-    said = listen(engine)
-    for name, asked in names.items():
-        assert said[name] == truth(asked)
+    QUESTIONS.check_together(engine, every)
     statistics = engine.statistics()
     assert statistics.num_held_blocks == 0
     assert sum(statistics.drafted_by.values()) == statistics.drafted_tokens
@@ -85,14 +65,7 @@ def test_arrivals_aborts_and_forks_at_any_step_change_nothing(data: st.DataObjec
         max_running_requests=data.draw(st.sampled_from([2, 5, 16])),
         host_memory_bytes=data.draw(st.sampled_from([0, 1 << 12])),
     )
-    requests = st.tuples(
-        st.integers(0, len(PROMPTS) - 1),
-        st.integers(0, len(ALL_PARAMS) - 1),
-        st.sampled_from([0, 0, 1, 2]),
-        st.integers(30, 50),
-        st.integers(0, 3),
-    ).filter(is_possible)
-    check_traffic(data, engine, requests, ask, lambda one: params_of(one[1], one[3], one[4]), truth)
+    QUESTIONS.check_traffic(data, engine)
     assert drafter == "confused" or not engine._stepper._drafter.model.num_failed
 
 
@@ -224,18 +197,22 @@ def test_the_bundled_model_says_the_same_to_the_bit_missed_and_hit(
         nano.tokenizer.apply_chat_template([{"role": "user", "content": text}])
         for text in (f"Repeat: {document}", f"{document}\n\nExtract the person as JSON.", "Hello", document * 3)
     ]
-    config = EngineConfig(device="cpu", check_invariants=True, lookup_drafts=False)
-    loaded = replace(nano, kv_dtype=kv_dtype)
     found = []
-    for draft_decoder in (None, nano.draft_decoder):
-        with_or_without = replace(loaded, draft_decoder=draft_decoder)
-        engine = SteppedEngine.from_loaded(config, with_or_without, stopwatch=lambda: 0.0)
+    for draft_decoder, lookup_drafts in ((None, False), (nano.draft_decoder, False), (None, True)):
+        config = EngineConfig(device="cpu", check_invariants=True, lookup_drafts=lookup_drafts)
+        loaded = replace(nano, kv_dtype=kv_dtype, draft_decoder=draft_decoder)
+        engine = SteppedEngine.from_loaded(config, loaded, stopwatch=lambda: 0.0)
         found += [engine.generate(prompts, params) for _ in range(2)]
-    said = [[(c.token_ids, c.text, c.logprobs) for c in completions] for completions in found]
-    assert said[0] == said[1] == said[2] == said[3]
-    for completions in found[2:]:
-        drafted = sum(c.usage.drafted_tokens for c in completions)
-        assert sum(c.usage.jumped_tokens for c in completions) == drafted > 60
+    for completions in found:
+        assert [(c.token_ids, c.text, c.logprobs) for c in completions] == [
+            (c.token_ids, c.text, c.logprobs) for c in found[0]
+        ]
+    drafted, jumped = (
+        [sum(getattr(c.usage, f"{n}_tokens") for c in completions) for completions in found]
+        for n in ("drafted", "jumped")
+    )
+    assert drafted[0] == 0 and jumped[4] > 5
+    assert drafted[2:4] == jumped[2:4] and min(drafted[2:4]) > 60
     assert all(c.usage.cached_tokens == c.usage.prompt_tokens - 1 for c in found[3])
 
 
