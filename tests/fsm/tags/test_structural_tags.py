@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phloem.errors import ConstraintError, EmptyLanguage, InvalidStructuralTag
-from phloem.fsm import Compiler, Constraint
+from phloem.fsm import Compiler
 from phloem.fsm.foresight import forced_bytes
 from phloem.fsm.text.free_text import first_marks, free_text, text_until
 
-from ..vocabularies import BYTES, brute_force, mixed_vocabulary, random_walk, small_vocabulary
+from ..vocabularies import BYTES, accepts, brute_force, mixed_vocabulary, random_walk, small_vocabulary, words
 from .definition import is_written
 
 COMPILER = Compiler(BYTES)
@@ -36,15 +36,6 @@ CALLS: dict[str, Any] = {
     ],
     "triggers": ["<function="],
 }
-
-
-def accepts(constraint: Constraint, text: str) -> bool:
-    cursor = constraint.cursor()
-    return all(cursor.advance(byte) for byte in text.encode()) and cursor.is_accepting
-
-
-def words(alphabet: str, longest: int) -> list[str]:
-    return ["".join(w) for n in range(longest + 1) for w in itertools.product(alphabet, repeat=n)]
 
 
 marks = st.lists(st.text("ab", min_size=1, max_size=3), min_size=1, max_size=3, unique=True).map(tuple)
